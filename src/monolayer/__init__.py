@@ -1,0 +1,48 @@
+"""monolayer: one-layer, rank-1 Transformers that return every label of a dataset, built without training.
+
+Names load on first use, so that a checker or a help page does not wait for PyTorch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from monolayer.construct.memorize import memorize as memorize
+    from monolayer.data.sequences import Sequences as Sequences
+    from monolayer.errors import ContradictionError as ContradictionError
+    from monolayer.errors import DataError as DataError
+    from monolayer.errors import ModelFileError as ModelFileError
+    from monolayer.errors import MonolayerError as MonolayerError
+    from monolayer.errors import OutOfMemoryError as OutOfMemoryError
+    from monolayer.errors import PrecisionError as PrecisionError
+    from monolayer.model.monolayer import Monolayer as Monolayer
+    from monolayer.model.store import load as load
+    from monolayer.theory.separation import separation as separation
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "memorize": "monolayer.construct.memorize",
+    "load": "monolayer.model.store",
+    "Monolayer": "monolayer.model.monolayer",
+    "Sequences": "monolayer.data.sequences",
+    "separation": "monolayer.theory.separation",
+    "MonolayerError": "monolayer.errors",
+    "DataError": "monolayer.errors",
+    "ContradictionError": "monolayer.errors",
+    "PrecisionError": "monolayer.errors",
+    "ModelFileError": "monolayer.errors",
+    "OutOfMemoryError": "monolayer.errors",
+}
+
+__all__ = sorted([*_HOME, "__version__"])
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'monolayer' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,86 @@
+"""How far rounding can move `z`, in any order of summation. Proofs: docs/certificate.md, whose numbers stand below.
+
+Notation: `u` unit roundoff, `τ` smallest normal number, `γ_k = ku / (1 − ku)` for real `k`, `g` the ulps that
+`exp` may be wrong; `q k v o` the one nonzero entry of `W_Q W_K W_V W_O`; `S ≥ |s_l|` for every key of every
+evaluation; `R ≥ |q k| S`; `n` the terms of a softmax, the begin-of-sequence token included.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+EXP_ULPS = 4
+"""`g`: how many units in the last place `exp` may be wrong. Common libraries are within 1."""
+
+
+class Unhandled(Exception):
+    """The stored weights have a form that the proofs do not cover; the message says which. Never a verdict."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """A binary floating-point format, with the sizes up to which the proofs exclude overflow."""
+
+    name: str
+    unit: float
+    tiny: float
+    largest_score: float
+    largest_number: float
+    longest: int
+
+    def gamma(self, k: Any) -> Any:
+        """`γ_k`: `k` factors `(1 + δ)^±1`, `|δ| ≤ u`, multiply to within `1 ± γ_k` (Lemma 1)."""
+        if np.max(k, initial=0.0) * self.unit > 0.125:
+            raise Unhandled(f"{np.max(k):,.0f} roundings in a row are too many for {self.name}")
+        return k * self.unit / (1.0 - k * self.unit)
+
+
+BINARY64 = Format("binary64", 2.0**-53, 2.0**-1022, 64.0, 2.0**128, 2**40)
+BINARY32 = Format("binary32", 2.0**-24, 2.0**-126, 16.0, 2.0**20, 2**20)
+
+PADDING = 1.0 + 2.0**-20
+"""Bounds are themselves computed in binary64, from positive numbers: this covers their own rounding."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """The one nonzero entry of each attention matrix."""
+
+    q: float
+    k: float
+    v: float
+    o: float
+
+
+def lift_error(size: Any, terms: int, fmt: Format) -> Any:
+    """Lemma 3: error of a sum of `terms` products, biases or positions whose absolute values sum to `size`."""
+    return PADDING * (fmt.gamma(terms) * size + 2 * terms * fmt.tiny)
+
+
+def context_error(n: Any, head: Head, S: float, ds: float, fmt: Format) -> Any:
+    """Lemma 4: bound on `|ŷ − o v B(q k; s)|`, what attention writes, for `n` keys known to within `ds`."""
+    q, k, v, o = abs(head.q), abs(head.k), abs(head.v), abs(head.o)
+    R = PADDING * q * k * S
+    if not (R <= fmt.largest_score and max(q, k, v, o, S) <= fmt.largest_number and np.max(n) <= fmt.longest):
+        raise Unhandled(
+            f"scores reach {R:.3g}, weights {max(q, k, v, o, S):.3g} and softmax has up to {np.max(n):,} terms; "
+            f"the bound for {fmt.name} covers {fmt.largest_score:g}, {fmt.largest_number:.3g} and {fmt.longest:,}"
+        )
+    # Roundings in one weight exp(q k s − m), as a number of factors 1 + δ: exponent, then exp itself.
+    weight = R * 4.0 / (1.0 - 4.0 * fmt.unit) + 3.0 * (1.0 + q + k + S) * fmt.tiny / fmt.unit + 2.0 * EXP_ULPS
+    above, below = fmt.gamma(n + 4.0 + weight), fmt.gamma(n - 1.0 + weight)
+    underflow = 64.0 * n * (1.0 + o) * (1.0 + v) * (1.0 + S) * np.exp(2.0 * R) * fmt.tiny
+    return PADDING * (o * v * (S * (above + below) / (1.0 - below) + (1.0 + 2.0 * R) * ds) + underflow)
+
+
+def code_error(z: Floats, dt: Any, dy: Any, fmt: Format) -> Floats:
+    """Lemma 5: bound on `|ẑ − z|` for the code `z = t + y`, given those of `t` and `y` and one evaluation of it."""
+    u = fmt.unit
+    bound: Floats = PADDING * (((1.0 + u) * (dt + dy) + u * np.abs(z)) / (1.0 - u) + fmt.tiny)
+    return bound

@@ -1,0 +1,52 @@
+"""The command line: words to calls. No mathematics lives here."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import typer
+from click.exceptions import ClickException, Exit
+
+from monolayer.cli import construct as _construct
+from monolayer.cli import demo as _demo
+from monolayer.cli import inspect as _inspect
+from monolayer.cli.console import app, complain
+from monolayer.errors import MonolayerError
+
+__all__ = ["app", "main"]
+_COMMANDS = (_construct, _inspect, _demo)
+"""Modules that add commands to `app` when they are imported."""
+
+BAD_INPUT, INTERRUPTED = 2, 130
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command and leave with its exit code: 0 done or proved, 1 refuted, 2 bad input, 3 undecided."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """`main` without leaving: the exit code of a command. A user's mistake is a message, never a traceback."""
+    try:
+        code = app(args=None if arguments is None else list(arguments), standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except MonolayerError as error:
+        complain(str(error))
+        return BAD_INPUT
+    except Exit as leaving:
+        return leaving.exit_code
+    except ClickException as usage:
+        usage.show()
+        return BAD_INPUT
+    except (KeyboardInterrupt, typer.Abort):
+        complain("interrupted; no output was written")
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output went away (head, a closed pager): not an error of ours.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        complain(f"{error.strerror or error}: {error.filename or ''}".rstrip(": "))
+        return BAD_INPUT

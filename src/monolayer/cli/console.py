@@ -1,0 +1,105 @@
+"""Where words go: results to standard output, progress and errors to standard error."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+app = typer.Typer(
+    name="monolayer",
+    help="Build one-layer, rank-1 Transformers that return every label of a dataset. No training.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+Format = Annotated[
+    str | None,
+    typer.Option(help="jsonl, conll, csv, parquet or npz; by default what the file's name says."),
+]
+TokenColumn = Annotated[str | None, typer.Option("--tokens", help="Column that holds the tokens.")]
+LabelColumn = Annotated[str | None, typer.Option("--labels", help="Column that holds the labels.")]
+SequenceColumn = Annotated[
+    str | None, typer.Option("--sequence", help="Column that tells sequences apart, in a table with a row a token.")
+]
+
+
+@app.callback(invoke_without_command=True)
+def _version(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
+) -> None:
+    if version:
+        from monolayer import __version__
+
+        out.print(f"monolayer {__version__}")
+        raise typer.Exit
+
+
+def complain(message: str) -> None:
+    """An error, in one paragraph, on standard error."""
+    err.print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True)
+
+
+def escape(text: str) -> str:
+    from rich.markup import escape as rich_escape
+
+    return rich_escape(text)
+
+
+def table(title: str, rows: Iterable[tuple[str, str]]) -> None:
+    """Two columns: what, and how much."""
+    grid = Table(title=title, title_justify="left", title_style="bold", show_header=False, box=None, pad_edge=False)
+    grid.add_column(style="cyan", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in rows:
+        grid.add_row(escape(name), escape(value))
+    out.print(grid)
+
+
+def print_json(value: Any) -> None:
+    """One JSON object on standard output, characters as they are."""
+    print(json.dumps(value, ensure_ascii=False, indent=1))
+
+
+@contextmanager
+def progress(quiet: bool) -> Iterator[Callable[[str, float], None]]:
+    """A bar on standard error while the block runs; `step(stage, share)` moves it. Nothing where no one looks."""
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        console=err,
+        transient=True,
+        disable=quiet or not err.is_terminal,
+    )
+    with bar:
+        task = bar.add_task("", total=1.0)
+
+        def step(stage: str, share: float) -> None:
+            bar.update(task, description=stage, completed=share)
+
+        yield step
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A number as people read it: thousands separated, small and large ones in powers of ten."""
+    if value is None:
+        return "—"
+    if isinstance(value, int) or (float(value).is_integer() and abs(value) < 1e15):
+        return f"{int(value):,}"
+    if 1e-3 <= abs(value) < 1e6:
+        return f"{value:,.{digits}g}" if abs(value) < 1000 else f"{value:,.0f}"
+    return f"{value:.{digits - 1}e}"

@@ -1,0 +1,209 @@
+"""`monolayer memorize` and `monolayer predict`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
+
+import typer
+
+from monolayer.cli.console import (
+    Format,
+    Json,
+    LabelColumn,
+    SequenceColumn,
+    TokenColumn,
+    app,
+    err,
+    print_json,
+    progress,
+    table,
+)
+from monolayer.cli.summary import summary_json, summary_rows
+from monolayer.errors import DataError
+
+if TYPE_CHECKING:
+    from monolayer.data import Sequences
+    from monolayer.model.monolayer import Monolayer
+
+Data = Annotated[str, typer.Argument(help="A data file (docs/data.md says which formats), or - for standard input.")]
+
+
+class ReadoutChoice(StrEnum):
+    exact = "exact"
+    paper = "paper"
+
+
+class ConflictChoice(StrEnum):
+    error = "error"
+    majority = "majority"
+    first = "first"
+
+
+@app.command()
+def memorize(
+    data: Data,
+    out: Annotated[Path, typer.Option(help="Folder to write the model to.")],
+    positions: Annotated[bool, typer.Option(help="Let the order of tokens matter.")] = False,
+    causal: Annotated[bool, typer.Option(help="Let a token see only what came before; without labels, memorize each next token.")] = False,
+    readout: Annotated[ReadoutChoice, typer.Option(help="Two hidden layers, exact; or one, as in the paper.")] = ReadoutChoice.exact,
+    on_conflict: Annotated[ConflictChoice, typer.Option(help="What to do where equal token and context have different labels.")] = ConflictChoice.error,
+    seed: Annotated[int, typer.Option(help="Same seed, same bits.")] = 0,
+    device: Annotated[str | None, typer.Option(help="Where to check the answers, for example cuda.")] = None,
+    overwrite: Annotated[bool, typer.Option(help="Replace a model that is already there.")] = False,
+    format: Format = None,
+    tokens: TokenColumn = None,
+    labels: LabelColumn = None,
+    sequence: SequenceColumn = None,
+    as_json: Json = False,
+) -> None:
+    """Build a model that returns every label of DATA, check it on every one, and save it."""
+    from monolayer.construct.memorize import memorize as build
+    from monolayer.model.store import new_folder
+
+    check_device(device)
+    with new_folder(out, overwrite=overwrite):
+        pass  # An output that cannot be written is better known before the work than after it.
+
+
+    with progress(as_json) as step:
+        sequences = read_data(data, step, format, tokens, labels, sequence)
+        model = build(
+            sequences,
+            positions=positions,
+            causal=causal,
+            readout=readout.value,
+            device=device,
+            seed=seed,
+            on_conflict=on_conflict.value,
+            progress=step,
+        )
+        step("checking every label", 0.9)
+        right, total, seconds = check(model, sequences)
+        step("writing", 1.0)
+        model.save(out, overwrite=overwrite)
+    if as_json:
+        print_json({"folder": str(out), **summary_json(model, right, total, seconds)})
+    else:
+        table(f"{out}", summary_rows(model, right, total, seconds))
+
+
+@app.command()
+def predict(
+    folder: Annotated[Path, typer.Argument(help="A saved model.")],
+    data: Data,
+    out: Annotated[Path | None, typer.Option(help="File to write to instead of standard output.")] = None,
+    dense: Annotated[bool, typer.Option(help="Use the network as it stands, without the shortcut.")] = False,
+    device: Annotated[str | None, typer.Option(help="For example cuda.")] = None,
+    overwrite: Annotated[bool, typer.Option(help="Replace the output file.")] = False,
+    format: Format = None,
+    tokens: TokenColumn = None,
+    labels: LabelColumn = None,
+    sequence: SequenceColumn = None,
+    as_json: Json = False,
+) -> None:
+    """Answer for the sequences of DATA: one JSON object a line, and how many labels are right if there are labels."""
+    from monolayer.model.store import load
+
+    check_device(device)
+    model = load(folder, device=device)
+    with progress(as_json) as step:
+        sequences = read_data(data, step, format, tokens, labels, sequence, model)
+        encoded = model.encode(sequences)
+        step("answering", 0.9)
+        values = model.labels(encoded, path="dense" if dense else "auto")
+    names = model.card.decode(values)
+    shown = sequences.tokens if sequences.vocabulary is None else sequences.vocabulary.decode(sequences.tokens)
+    with output(out, overwrite) as file:
+        rows = list(names) if model.card.per == "sequence" else encoded.split(names)
+        for words, answer in zip(sequences.split(shown), rows, strict=True):
+            key = "label" if model.card.per == "sequence" else "labels"
+            value = answer.tolist() if hasattr(answer, "tolist") else answer
+            file.write(json.dumps({"tokens": words.tolist(), key: value}, ensure_ascii=False) + "\n")
+    if sequences.labels is not None:
+        right, total = agreement(model, sequences, values)
+        err.print(f"{right:,} of {total:,} labels are right")
+
+
+def read_data(
+    data: str,
+    step: Callable[[str, float], None],
+    format: str | None,
+    tokens: str | None,
+    labels: str | None,
+    sequence: str | None,
+    model: Monolayer | None = None,
+) -> Sequences:
+    """A data file, with a bar; with `model`, tokens that it has never seen are an error that names them."""
+    from monolayer.data import read
+
+    def bar(done: int, total: int | None) -> None:
+        step("reading", 0.1 * done / total if total else 0.0)
+
+    vocabulary = None if model is None else model.card.vocabulary
+    return read(data, format=format, tokens=tokens, labels=labels, sequence=sequence, vocabulary=vocabulary, progress=bar)
+
+
+def check(model: Monolayer, sequences: Sequences) -> tuple[int, int, float]:
+    """How many labels come back, of how many, and the seconds it took."""
+    began = time.perf_counter()
+    right, total = agreement(model, sequences, model.labels(model.encode(sequences)))
+    return right, total, time.perf_counter() - began
+
+
+def agreement(model: Monolayer, sequences: Sequences, values: Any) -> tuple[int, int]:
+    """Labels of the data that the answers `values` agree with: classes by name, reals to the stored precision."""
+    import numpy as np
+
+    from monolayer.construct.target import Target
+
+    target = Target.of(sequences, model.card.causal)
+    if target.place is not None:
+        values = values[target.place]
+    if target.classes is None:
+        summary = model.summary
+        room = 0.0 if summary is None else summary.label_error + (summary.readout_error or 0.0)
+        good = np.abs(values - target.table[target.number]).max(axis=1) <= room
+    elif target.classes == model.card.classes:
+        good = values == target.number
+    else:
+        good = model.card.decode(values) == target.classes.decode(target.number)
+    return int(good.sum()), len(good)
+
+
+@contextmanager
+def output(path: Path | None, overwrite: bool) -> Iterator[TextIO]:
+    """Standard output, or a file that appears only when it is complete."""
+    if path is None:
+        yield sys.stdout
+        return
+    if path.exists() and not overwrite:
+        raise DataError(f"{path} exists already: choose another file, or pass --overwrite")
+    handle, scratch = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            yield file
+        Path(scratch).replace(path)
+    finally:
+        Path(scratch).unlink(missing_ok=True)
+
+
+def check_device(device: str | None) -> None:
+    """A device that is not there is a mistake to name, not a traceback."""
+    import torch
+
+    if device is None:
+        return
+    try:
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise DataError(f"device {device!r} cannot be used here ({reason}); leave --device out for the CPU") from None

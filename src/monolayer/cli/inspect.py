@@ -1,0 +1,61 @@
+"""`monolayer inspect`: a saved model as a stranger sees it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from monolayer.cli.console import Json, app, number, print_json, table
+
+if TYPE_CHECKING:
+    from monolayer.model.monolayer import Monolayer
+
+
+@app.command()
+def inspect(
+    folder: Annotated[Path, typer.Argument(help="A saved model.")],
+    as_json: Json = False,
+) -> None:
+    """Show what a saved model is: its kinds, sizes, the ranks of its matrices, and its narrowest step."""
+    from monolayer.model.store import load
+
+    facts = describe(load(folder))
+    if as_json:
+        print_json({"folder": str(folder), **facts})
+        return
+    table(str(folder), [(name.replace("_", " "), _show(value)) for name, value in facts.items()])
+
+
+def describe(model: Monolayer) -> dict[str, Any]:
+    """Facts computed from the weights themselves, not from what the builder wrote down."""
+    import torch
+
+    card, attention = model.card, model.attention
+    steps = model.feed_forward.steps()
+    shortcut = attention.shortcut()
+    return {
+        "kind": card.kind,
+        "tokens": "vectors" if card.vocabulary is None else f"{len(card.vocabulary)} ids",
+        "labels": f"{'reals' if card.classes is None else f'{len(card.classes)} classes'} per {card.per}",
+        "order": "causal" if card.causal else "positions" if model.positions is not None else "permutation equivariant",
+        "ranks": {
+            name: int(torch.linalg.matrix_rank(getattr(attention, name).detach()))
+            for name in ("W_Q", "W_K", "W_V", "W_O")
+        },
+        "temperature": None if shortcut is None else shortcut[0],
+        "context_scale": None if shortcut is None else shortcut[1],
+        "readout": model.feed_forward.readout,
+        "steps": None if steps is None else len(steps.slope),
+        "narrowest_ramp": None if steps is None or len(steps.slope) == 0 else float((1.0 / steps.slope).min()),
+        "parameters": {name: value.numel() for name, value in model.named_parameters()},
+        "parameters_in_all": sum(value.numel() for value in model.parameters()),
+        "dtype": str(model.bos.dtype).removeprefix("torch."),
+    }
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {number(count)}" for name, count in value.items())
+    return value if isinstance(value, str) else number(value)

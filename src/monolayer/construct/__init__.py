@@ -1,0 +1,1 @@
+"""From data to models; `memorize` reads like the proof."""

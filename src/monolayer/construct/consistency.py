@@ -1,0 +1,150 @@
+"""Contradictions and collisions, told apart.
+
+Two neighbouring points with different labels that rounding cannot separate are one of two things:
+a *contradiction* (equal token and equal context, so every permutation-equivariant model gives both the
+same answer), or a *collision* (different contexts that this draw put too close together). The first is a
+fact about the data; the second goes away with another draw.
+
+Contexts are compared by fingerprints: every token (with its position, if positions count) has two random
+64-bit numbers, a context has their sums modulo 2^64. Sums do not depend on order, so equal multisets have
+equal fingerprints, always; different ones agree with probability 2^−128, and a contradiction is reported
+only after its two contexts have been compared token by token.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monolayer.construct.target import Target
+from monolayer.data import Sequences
+from monolayer.data.names import Ints
+from monolayer.errors import ContradictionError
+
+OnConflict = Literal["error", "majority", "first"]
+
+
+@dataclass(frozen=True, eq=False)
+class Context:
+    """The data as the model sees them: `rows` `(T,)`, and whether positions and the causal mask count."""
+
+    data: Sequences
+    rows: Ints
+    positions: bool
+    causal: bool
+
+
+def equal_points(context: Context, target: Target) -> Ints:
+    """`(P,)`: a group number for every labelled place; equal numbers mean equal token and equal context."""
+    data = context.data
+    random = np.random.default_rng(20230726)
+    columns: list[NDArray[np.uint64] | Ints] = []
+    for _ in range(2):
+        word = random.integers(0, 2**64, int(context.rows.max()) + 1, dtype=np.uint64)[context.rows]
+        if context.positions:
+            salt = random.integers(0, 2**64, int(data.lengths.max()), dtype=np.uint64)
+            word = _mix(word ^ salt[data.position])
+        running = np.cumsum(word)  # modulo 2^64, so differences of running sums are exact
+        start = running[data.offsets[:-1]] - word[data.offsets[:-1]]
+        if context.causal:
+            columns.append(running - np.repeat(start, data.lengths))
+        elif target.per == "sequence":
+            columns.append(running[data.offsets[1:] - 1] - start)
+        else:
+            columns.append(np.repeat(running[data.offsets[1:] - 1] - start, data.lengths))
+    if target.per == "token":
+        columns.append(context.rows)
+        if context.positions:
+            columns.append(data.position)
+    if target.place is not None:
+        columns = [column[target.place] for column in columns]
+    order = np.lexsort(columns)
+    new = np.zeros(len(order), dtype=bool)
+    for column in columns:
+        ordered = column[order]
+        new[1:] |= ordered[1:] != ordered[:-1]
+    group = np.empty(len(order), dtype=np.int64)
+    group[order] = np.cumsum(new)
+    return group
+
+
+def _mix(word: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Scramble 64-bit words one to one, so that sums over (token, position) pairs do not fall apart."""
+    word = (word ^ (word >> np.uint64(31))) * np.uint64(0x9E3779B97F4A7C15)
+    word = (word ^ (word >> np.uint64(29))) * np.uint64(0xD6E8FEB86659FD93)
+    return word ^ (word >> np.uint64(32))
+
+
+def resolve(context: Context, target: Target, group: Ints, on_conflict: OnConflict) -> tuple[Target, int]:
+    """The target without contradictions, and how many labels were overruled; or an error that shows one."""
+    count = int(group.max()) + 1
+    first = np.full(count, len(group), dtype=np.int64)
+    np.minimum.at(first, group, np.arange(len(group)))
+    odd = target.number != target.number[first[group]]
+    if not odd.any():
+        return target, 0
+    if on_conflict == "error":
+        place = int(np.flatnonzero(odd)[0])
+        raise _contradiction(context, target, int(first[group[place]]), place, int(odd.sum()))
+    chosen = target.number[first]
+    if on_conflict == "majority":
+        chosen = _majority(group, target.number, first)
+    number = chosen[group]
+    return replace(target, number=number), int((number != target.number).sum())
+
+
+def _majority(group: Ints, number: Ints, first: Ints) -> Ints:
+    """The most frequent label of every group; of equally frequent ones, the one that came first."""
+    order = np.lexsort((number, group))
+    new = np.ones(len(order), dtype=bool)
+    new[1:] = (group[order][1:] != group[order][:-1]) | (number[order][1:] != number[order][:-1])
+    start = np.flatnonzero(new)
+    size = np.diff(np.append(start, len(order)))
+    # lexsort is stable, so the first entry of each (group, label) pair is its earliest place.
+    best = np.lexsort((order[start], -size, group[order][start]))
+    groups = group[order][start][best]
+    winner = np.ones(len(best), dtype=bool)
+    winner[1:] = groups[1:] != groups[:-1]
+    chosen = number[first].copy()
+    chosen[groups[winner]] = number[order][start][best][winner]
+    return chosen
+
+
+def _contradiction(context: Context, target: Target, one: int, two: int, count: int) -> ContradictionError:
+    data = context.data
+    flat = [one, two] if target.place is None else [int(target.place[one]), int(target.place[two])]
+    words, windows, ordered = [], [], []
+    for place, label in zip(flat, (one, two), strict=True):
+        row = place if target.per == "sequence" else int(data.sequence[place])
+        end = place + 1 if context.causal else int(data.offsets[row + 1])
+        window = slice(int(data.offsets[row]), end)
+        windows.append(np.sort(context.rows[window]))
+        ordered.append(context.rows[window])
+        what = f"sequence {row}" if target.per == "sequence" else f"{data.where(place)} ({_token(data, place)})"
+        words.append(f"{what} has label {target.name(int(target.number[label]))}")
+    if not np.array_equal(*windows):
+        raise AssertionError("two different contexts have one 128-bit fingerprint; please report these data")
+    if target.per == "token" and data.sequence[flat[0]] == data.sequence[flat[1]] and not context.causal:
+        seen = "both see the same sequence"
+    else:
+        seen = "both see the same tokens"
+    advice = "Mend the data, or say which label wins: on_conflict='majority' or 'first'."
+    same_place = target.per == "token" and data.position[flat[0]] == data.position[flat[1]]
+    helps = not np.array_equal(*ordered) or (target.per == "token" and not same_place)
+    if not context.positions and helps:
+        advice = "If their order matters, pass positions=True. Otherwise: " + advice[0].lower() + advice[1:]
+    return ContradictionError(
+        f"the data contradict themselves: {words[0]}, but {words[1]}, and {seen}"
+        f"{' in the same places' if context.positions else ''}, so no such model can answer both. "
+        f"{count:,} label{'s' if count > 1 else ''} in all disagree{'' if count > 1 else 's'} with an earlier one. "
+        f"{advice}"
+    )
+
+
+def _token(data: Sequences, flat: int) -> str:
+    if data.vocabulary is None:
+        return "vector " + np.array2string(data.tokens[flat], precision=6, threshold=6)
+    return repr(data.vocabulary.names[int(data.tokens[flat])])

@@ -1,0 +1,85 @@
+"""What must be stored: a label number for every labelled place, and what each number stands for.
+
+Classes and real vectors become one thing: `number` `(P,)` and a `table` `(K, m)` of label values, so that
+contradictions and runs are decided on integers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monolayer.data import Names, Sequences
+from monolayer.data.distinct import distinct_rows
+from monolayer.data.names import Ints
+from monolayer.data.sequences import Per
+from monolayer.errors import DataError
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """`P` labelled places: `place` `(P,)` says which tokens (or None: all tokens, or all sequences)."""
+
+    number: Ints
+    table: NDArray[np.float64]
+    per: Per
+    classes: Names | None
+    scalar: bool
+    place: Ints | None = None
+    next_token: bool = False
+
+    @classmethod
+    def of(cls, data: Sequences, causal: bool) -> Target:
+        """Labels as given; without labels and with `causal`, each token's label is the next token."""
+        labels = data.labels
+        if labels is None:
+            return cls._next_token(data, causal)
+        if labels.per == "sequence" and causal:
+            raise DataError(
+                "a label a sequence is read at the begin-of-sequence token, which sees nothing else in a causal "
+                "model: drop causal=True, or give one label a token"
+            )
+        if labels.classes is not None:
+            table = np.arange(len(labels.classes), dtype=np.float64)[:, None]
+            return cls(labels.values, table, labels.per, labels.classes, labels.scalar)
+        table, number = distinct_rows(labels.values)
+        return cls(number, table, labels.per, None, labels.scalar)
+
+    @classmethod
+    def _next_token(cls, data: Sequences, causal: bool) -> Target:
+        if not causal:
+            raise DataError("labels are missing: give Y, or causal=True to memorize each next token")
+        if data.vocabulary is None:
+            raise DataError("the next token of vector data is no class: give Y, or use token ids")
+        place = np.flatnonzero(data.position < np.repeat(data.lengths, data.lengths) - 1)
+        if len(place) == 0:
+            raise DataError("no sequence has a next token: every one has length 1")
+        table = np.arange(len(data.vocabulary), dtype=np.float64)[:, None]
+        return cls(data.tokens[place + 1], table, "token", data.vocabulary, False, place, True)
+
+    def entropy_bits(self) -> float:
+        """Entropy of the label distribution over the labelled places, in bits."""
+        share = np.bincount(self.number) / len(self.number)
+        share = share[share > 0]
+        return float(-(share * np.log2(share)).sum())
+
+    def name(self, number: int) -> str:
+        """A label as its user wrote it."""
+        if self.classes is not None:
+            return repr(self.classes.names[number])
+        return str(self.table[number, 0] if self.scalar else self.table[number].tolist())
+
+
+def on_grid(values: NDArray[np.float64], variation: NDArray[np.float64]) -> NDArray[np.float64]:
+    """`values` `(K, m)` rounded to binary grids on which all sums of jumps are exact.
+
+    `variation` `(m,)` bounds the absolute sum of every set of numbers that the network may add up. With
+    spacing `2^−q` and `variation · 2^q ≤ 2^52`, each partial sum, in any order, is a multiple of the spacing
+    below `2^53` multiples: a float, so no addition rounds.
+    """
+    exponent = np.where(variation > 0, 52.0 - np.ceil(np.log2(np.maximum(variation, 1e-300))), 0.0)
+    spacing = np.exp2(-np.clip(exponent, -900.0, 900.0))
+    rounded: NDArray[np.float64] = np.where(variation > 0, np.round(values / spacing) * spacing, values)
+    return rounded

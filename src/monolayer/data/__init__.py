@@ -1,0 +1,6 @@
+"""Frozen sequences, and the readers that make them from files."""
+
+from monolayer.data.names import NameBuilder, Names
+from monolayer.data.sequences import Labels, Sequences
+
+__all__ = ["Labels", "NameBuilder", "Names", "Sequences"]

@@ -1,0 +1,264 @@
+"""One column of the data, tokens or labels: values of one kind, checked and encoded a chunk at a time.
+
+There are four kinds. An integer and a string are names and become row numbers of a table; a real number and
+a real vector stay what they are. Tokens are integers, strings or vectors. Labels are of any kind, and
+integers among real numbers count as real numbers. −0.0 is stored as 0.0: they are equal, so they must be
+equal bits too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from reprlib import repr as short
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monolayer.data.names import Ints, NameBuilder, Names
+from monolayer.errors import DataError
+
+Place = Callable[[int], str]  # the token or sequence that value `i` of a chunk belongs to, in words
+Values = list[Any] | NDArray[Any]
+
+INTEGER, STRING, REAL, VECTOR = "an integer", "a string", "a real number", "a real vector"
+_NEEDED = {
+    "token": "a token is an integer, a string or a vector of real numbers (write [0.5] for one number)",
+    "label": "a label is an integer, a string, a real number or a vector of real numbers",
+}
+
+
+def token_place(flat: int, sizes: Ints) -> str:
+    """'token k of sequence i' for a place in the flat arrays; `sizes` `(N,)` are the lengths."""
+    ends = np.cumsum(sizes)
+    row = int(np.searchsorted(ends, flat, side="right"))
+    return f"token {flat - int(ends[row] - sizes[row])} of sequence {row}"
+
+
+def array_like(value: Any) -> Any:
+    """Tensors and whatever else knows how to be an array, as one; a lone number as a plain one."""
+    if hasattr(value, "detach"):
+        value = value.detach().cpu()
+        value = (value.double() if value.is_floating_point() else value).numpy()  # NumPy has no bfloat16
+    elif hasattr(value, "__array__") and not isinstance(value, np.ndarray | np.generic):
+        value = np.asarray(value)
+    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
+        return value.item()
+    return value
+
+
+def is_list(value: Any) -> bool:
+    """Whether `value` holds values in a row (a string is one value)."""
+    return isinstance(value, Sequence | np.ndarray) and not isinstance(value, str | bytes)
+
+
+def plain_array(value: Any) -> bool:
+    """Whether `value` is an array of machine numbers or strings, so that all its values have one type."""
+    return isinstance(value, np.ndarray) and value.dtype != object
+
+
+def _kind(of: type) -> str | None:
+    if issubclass(of, str):
+        return STRING
+    if issubclass(of, int):
+        return INTEGER
+    if issubclass(of, float):
+        return REAL
+    return VECTOR if issubclass(of, list | tuple | np.ndarray) else None
+
+
+class Column:
+    """A growing column. `add` takes chunks; `finish` gives the frozen values and their names."""
+
+    def __init__(self, what: Literal["token", "label"], vocabulary: Names | None = None) -> None:
+        self.what = what
+        self.vocabulary = vocabulary
+        self.kind: str | None = None
+        self._first: Any = None
+        self._dim: int | None = None
+        self._names = NameBuilder()
+        self._parts: list[NDArray[Any]] = []
+
+    def add(self, values: Values, place: Place) -> None:
+        """Append values: a list of them, or an array whose first axis counts them."""
+        if len(values) == 0:
+            return
+
+        def spot(value: int) -> str:
+            return place(value) if self.what == "token" else f"the label of {place(value)}"
+
+        values, kinds = self._sort_out(values, spot)
+        self._agree(values, kinds, spot)
+        if STRING in kinds:
+            self._parts.append(self._rows_of_strings(list(values), spot))
+        elif INTEGER in kinds and self.kind == INTEGER:
+            self._parts.append(self._rows_of_integers(_integers(values, spot), spot))
+        else:
+            self._parts.append(self._reals(values, spot))
+
+    def finish(self) -> tuple[NDArray[Any], Names | None, bool]:
+        """Values `(K,)` int64 with their names, or `(K, m)` float64 with None; whether reals were scalars."""
+        if self.kind is None:
+            return np.zeros(0, np.int64), self.vocabulary or Names(range(0)), False
+        flat = self._parts[0] if len(self._parts) == 1 else np.concatenate(self._parts)
+        self._parts.clear()
+        if self.kind == VECTOR:
+            return flat, None, False
+        if self.kind == REAL:
+            return flat.astype(np.float64)[:, None], None, True
+        if self.vocabulary is not None:
+            return flat.astype(np.int64), self.vocabulary, False
+        names, rows = Names.of_integers(flat) if self.kind == INTEGER else self._names.freeze(flat)
+        return rows, names, False
+
+    # -- kinds -----------------------------------------------------------------------------------------
+
+    def _sort_out(self, values: Values, spot: Place) -> tuple[Values, set[str]]:
+        """The values without NumPy's scalars, and the kinds that occur among them."""
+        if isinstance(values, np.ndarray) and values.dtype != object:
+            letter = values.dtype.kind
+            if values.ndim == 1 and letter in "UT":
+                return values.tolist(), {STRING}
+            if values.ndim == 1 and letter in "iub":
+                return values, {INTEGER}
+            if values.ndim in (1, 2) and letter in "iubf" and values.itemsize <= 8:
+                return values, {REAL if values.ndim == 1 else VECTOR}
+            raise DataError(f"{spot(0)} is of type {values.dtype}: {_NEEDED[self.what]}, of at most 64 bits")
+        values = list(values)
+        types = set(map(type, values))
+        if any(hasattr(of, "__array__") or hasattr(of, "detach") for of in types):
+            values = [array_like(value) for value in values]
+            types = set(map(type, values))
+        kinds = {_kind(of) for of in types}
+        if None in kinds:
+            bad = next(i for i, value in enumerate(values) if _kind(type(value)) is None)
+            if values[bad] is None and self.what == "label":
+                raise DataError(
+                    f"{spot(bad)} is missing: label every token or every sequence, or none at all"
+                )
+            raise DataError(
+                f"{spot(bad)} is {short(values[bad])} ({type(values[bad]).__name__}): {_NEEDED[self.what]}"
+            )
+        return values, {kind for kind in kinds if kind is not None}
+
+    def _agree(self, values: Values, kinds: set[str], spot: Place) -> None:
+        """One kind throughout; real numbers may have integers among them."""
+        if self.kind is None:
+            self._first = array_like(values[0])
+            self.kind = _kind(type(self._first))
+        if self.what == "token" and self.kind == REAL:
+            raise DataError(f"{spot(0)} is {self._first!r} (a real number): {_NEEDED['token']}")
+        allowed = {INTEGER, REAL} if self.what == "label" and self.kind in (INTEGER, REAL) else {self.kind}
+        if not kinds <= allowed:
+            odd = next(i for i, value in enumerate(values) if _kind(type(array_like(value))) not in allowed)
+            kind = _kind(type(array_like(values[odd])))
+            raise DataError(
+                f"mixed {self.what} kinds: the first {self.what} is {self.kind} ({short(self._first)}), "
+                f"{spot(odd)} is {kind} ({short(array_like(values[odd]))}); use one kind throughout"
+            )
+        if REAL in kinds:
+            self.kind = REAL
+        if self.vocabulary is not None:
+            wanted = INTEGER if self.vocabulary.integers else STRING
+            if self.kind != wanted:
+                raise DataError(
+                    f"{spot(0)} is {self.kind} ({short(self._first)}), but the tokens of the model are "
+                    f"{'integers' if wanted == INTEGER else 'strings'}. CoNLL and CSV files always hold "
+                    "strings; JSONL, Parquet and npz keep integers"
+                )
+
+    # -- encoding --------------------------------------------------------------------------------------
+
+    def _rows_of_strings(self, values: list[str], spot: Place) -> NDArray[np.int32]:
+        # 32 bits: a table of names fits in memory long before it has 2^31 rows.
+        if self.vocabulary is None:
+            return np.array(self._names.encode(values), dtype=np.int32)
+        table = self.vocabulary.rows
+        try:
+            return np.array(list(map(table.__getitem__, values)), dtype=np.int32)
+        except KeyError:
+            bad = next(i for i, value in enumerate(values) if value not in table)
+            raise self._unseen(values[bad], spot(bad)) from None
+
+    def _rows_of_integers(self, values: Ints, spot: Place) -> Ints:
+        if self.what == "label":
+            return values
+        low = int(values.argmin())
+        if values[low] < 0:
+            raise DataError(
+                f"{spot(low)} has id {int(values[low])}: ids below zero are not allowed; cut padding off with "
+                "lengths, or make the tokens strings"
+            )
+        if self.vocabulary is None:
+            return values
+        if self.vocabulary.identity:
+            unseen = values >= len(self.vocabulary)
+            rows = values
+        else:
+            table = self.vocabulary.rows
+            rows = np.array([table.get(value, -1) for value in values.tolist()], dtype=np.int64)
+            unseen = rows < 0
+        if unseen.any():
+            bad = int(unseen.argmax())
+            raise self._unseen(int(values[bad]), spot(bad))
+        return rows
+
+    def _unseen(self, name: object, spot: str) -> DataError:
+        return DataError(
+            f"{spot} is {name!r}, which the model has never seen: it answers only for tokens of the data it "
+            "was built from"
+        )
+
+    def _reals(self, values: Values, spot: Place) -> NDArray[np.float64]:
+        try:
+            array = np.asarray(values)
+        except ValueError:  # vectors of several lengths
+            array = np.zeros(0, object)
+        real = array.dtype.kind in "iubf" and array.itemsize <= 8
+        if not real or array.ndim != (2 if self.kind == VECTOR else 1):
+            raise self._ragged(values, spot)
+        if array.ndim == 2:
+            self._dim = array.shape[1] if self._dim is None else self._dim
+            if array.shape[1] != self._dim or not self._dim:
+                raise self._ragged(values, spot)
+        finite = np.isfinite(array) if array.ndim == 1 else np.isfinite(array).all(axis=1)
+        if not finite.all():
+            bad = int((~finite).argmax())
+            raise DataError(f"{spot(bad)} is {short(array[bad].tolist())}: NaN and infinity are not allowed")
+        return array.astype(np.float64) + 0.0  # −0.0 becomes 0.0
+
+    def _ragged(self, values: Values, spot: Place) -> DataError:
+        """The first vector that is not `_dim` numbers, or not numbers at all."""
+        dim = self._dim or (len(values[0]) if is_list(values[0]) else 1)
+        for place, value in enumerate(values):
+            vector = np.empty(0, object) if _is_ragged(value) else np.asarray(value)
+            if vector.ndim != 1 or vector.dtype.kind not in "iubf" or not vector.size:
+                return DataError(f"{spot(place)} is {short(value)}, not a vector of numbers")
+            if len(vector) != dim:
+                return DataError(
+                    f"{spot(place)} is a vector of {len(vector)} numbers, the first has {dim}: "
+                    "give all one dimension"
+                )
+        return DataError(f"{spot(0)} and those after it do not fit into 64-bit real numbers")
+
+
+def _is_ragged(value: Any) -> bool:
+    try:
+        np.asarray(value)
+    except ValueError:
+        return True
+    return False
+
+
+def _integers(values: Values, spot: Place) -> Ints:
+    """A fresh int64 array: the caller may go on changing his own."""
+    if isinstance(values, np.ndarray):
+        if values.dtype == np.uint64 and int(values.max()) > np.iinfo(np.int64).max:
+            bad = int(values.argmax())
+            raise DataError(f"{spot(bad)} is {int(values[bad])}, beyond 63 bits: make it a string")
+        return np.array(values, dtype=np.int64)
+    try:
+        return np.array(values, dtype=np.int64)
+    except OverflowError:
+        bad = next(i for i, value in enumerate(values) if not -(2**63) <= value < 2**63)
+        raise DataError(f"{spot(bad)} is {short(values[bad])}, beyond 63 bits: make it a string") from None

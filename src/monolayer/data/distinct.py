@@ -1,0 +1,109 @@
+"""Equal rows, found by hashing and proved equal by comparing.
+
+Sorting whole rows costs O(d T log T) with a bad constant. Here each row gets a 64-bit key: its words are
+scrambled, multiplied by fixed odd numbers and summed mod 2^64. Equal rows have equal keys; that unequal rows
+have unequal keys is checked against the rows themselves, and where it fails the rows are sorted after all.
+So the answer is exact, and the same on every run.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Words = NDArray[np.uint64]
+
+_BLOCK = 1 << 18  # words hashed at a time: temporaries of 2 MB stay in cache
+
+
+def distinct_rows(vectors: NDArray[Any]) -> tuple[NDArray[Any], Ints]:
+    """`vocabulary` `(V, d)` and `rows` `(T,)` with `vectors == vocabulary[rows]`, for `vectors` `(T, d)`.
+
+    Vectors are int64, or anything float64 holds exactly; −0.0 counts as 0.0 and comes back as 0.0. The
+    vocabulary is in order of first appearance.
+    """
+    vectors = np.asarray(vectors)
+    whole = np.issubdtype(vectors.dtype, np.integer)
+    # Adding zero turns −0.0 into 0.0: from here on, equal numbers are equal bits.
+    table = np.ascontiguousarray(vectors, dtype=np.int64 if whole else np.float64) + 0
+    words = table.view(np.uint64)
+    first, rows = _groups(_hash(words))
+    if not _matches(words, first, rows):
+        first, rows = _sorted_groups(words)
+    return table[first], rows
+
+
+def distinct_runs(values: Ints, lengths: Ints) -> Ints:
+    """`(N,)` class numbers of the runs that `lengths` `(N,)` cuts `values` `(T,)` into: equal iff the runs are.
+
+    Classes are numbered by length, then by first appearance. A run may be empty.
+    """
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+    classes = np.empty(len(lengths), np.int64)
+    by_length = np.argsort(lengths, kind="stable")
+    sizes, starts = np.unique(lengths[by_length], return_index=True)
+    taken = 0
+    for size, members in zip(sizes, np.split(by_length, starts[1:]), strict=True):
+        table, rows = distinct_rows(values[offsets[members][:, None] + np.arange(size)])
+        classes[members] = taken + rows
+        taken += len(table)
+    return classes
+
+
+def _mix(words: Words) -> Words:
+    """A bijection of 64-bit words whose every output bit depends on every input bit (murmur3's finalizer)."""
+    words = words ^ (words >> np.uint64(33))
+    words *= np.uint64(0xFF51AFD7ED558CCD)
+    words ^= words >> np.uint64(33)
+    words *= np.uint64(0xC4CEB9FE1A85EC53)
+    words ^= words >> np.uint64(33)
+    return words
+
+
+def _hash(words: Words) -> Words:
+    """`(T,)` keys of the rows of `words` `(T, d)`."""
+    count, width = words.shape
+    if width == 1:
+        return words[:, 0]
+    multipliers = _mix(np.arange(1, width + 1, dtype=np.uint64)) | np.uint64(1)
+    keys = np.empty(count, np.uint64)
+    step = max(1, _BLOCK // max(width, 1))
+    for start in range(0, count, step):
+        # Scrambled first: short floats end in zero bits, and a product would keep those zeros.
+        keys[start : start + step] = (_mix(words[start : start + step]) * multipliers).sum(axis=1)
+    return keys
+
+
+def _first_appearance(first: Ints, rows: Ints) -> tuple[Ints, Ints]:
+    """Renumber groups in the order of their first members."""
+    order = np.argsort(first)
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    return first[order], place[rows]
+
+
+def _groups(keys: Words) -> tuple[Ints, Ints]:
+    _, first, rows = np.unique(keys, return_index=True, return_inverse=True)
+    return _first_appearance(first.astype(np.int64), rows.reshape(-1).astype(np.int64))
+
+
+def _matches(words: Words, first: Ints, rows: Ints) -> bool:
+    """Whether every row equals the first of its group."""
+    step = max(1, _BLOCK // max(words.shape[1], 1))
+    return all(
+        np.array_equal(words[start : start + step], words[first[rows[start : start + step]]])
+        for start in range(0, len(words), step)
+    )
+
+
+def _sorted_groups(words: Words) -> tuple[Ints, Ints]:
+    order = np.lexsort(words.T[::-1])
+    change = np.ones(len(order), bool)
+    change[1:] = (words[order[1:]] != words[order[:-1]]).any(axis=1)
+    rows = np.empty(len(order), np.int64)
+    rows[order] = np.cumsum(change) - 1
+    # lexsort is stable, so the first member of a sorted group is its first appearance.
+    return _first_appearance(order[change].astype(np.int64), rows)

@@ -1,0 +1,104 @@
+"""Names: the two-way table between what users call a token or a label and its row number."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monolayer.errors import DataError
+
+Name = str | int
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Names:
+    """An ordered set of distinct names; row `i` of a table belongs to `names[i]`.
+
+    A `range(V)` stands for integer names that are their own row numbers: then encoding is the identity,
+    which is what callers with ready-made ids expect.
+    """
+
+    names: tuple[Name, ...] | range
+
+    def __post_init__(self) -> None:
+        if isinstance(self.names, range):
+            if self.names != range(len(self.names)):
+                raise DataError(f"names given as {self.names} are not their own row numbers: give a tuple")
+        elif len(set(self.names)) < len(self.names):
+            twice = next(name for row, name in enumerate(self.names) if self.rows[name] != row)
+            raise DataError(f"the name {twice!r} stands twice in a table of names: a name belongs to one row")
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def identity(self) -> bool:
+        """Whether every name is its own row number."""
+        return isinstance(self.names, range)
+
+    @property
+    def integers(self) -> bool:
+        """Whether the names are integers rather than strings (tables hold one kind)."""
+        return self.identity or (len(self.names) > 0 and isinstance(self.names[0], int))
+
+    @cached_property
+    def rows(self) -> dict[Name, int]:
+        """Row number of every name."""
+        return {name: row for row, name in enumerate(self.names)}
+
+    @cached_property
+    def _array(self) -> NDArray[np.generic]:
+        if isinstance(self.names, range):
+            return np.arange(len(self.names))
+        if all(isinstance(name, int) for name in self.names):
+            return np.array(self.names, dtype=np.int64)
+        return np.array(self.names, dtype=object)
+
+    def decode(self, rows: Ints) -> NDArray[np.generic]:
+        """Names of an array of row numbers, in the same shape: integers, or an object array of names."""
+        return rows if self.identity else self._array[rows]
+
+    @classmethod
+    def of_integers(cls, values: Ints) -> tuple[Names, Ints]:
+        """Names and row numbers for integers: the integers themselves when they are nearly gapless from 0.
+
+        'Nearly' keeps tables small: at most four rows for each value that occurs, and 1,024 more.
+        """
+        low, high = int(values.min()), int(values.max())
+        if low >= 0 and (high < 1024 or high < 4 * len(np.unique(values)) + 1024):
+            return cls(range(high + 1)), values
+        distinct, rows = np.unique(values, return_inverse=True)
+        return cls(tuple(distinct.tolist())), rows.reshape(values.shape).astype(np.int64)
+
+
+class NameBuilder:
+    """Numbers names in order of first appearance, a stream at a time."""
+
+    def __init__(self) -> None:
+        # A missing name gets the length of the table at that moment, which is the next free number.
+        self._rows: defaultdict[Name, int] = defaultdict()
+        self._rows.default_factory = self._rows.__len__
+
+    def encode(self, names: Iterable[Name]) -> list[int]:
+        """Numbers of `names`, in their order; new names get new numbers."""
+        return list(map(self._rows.__getitem__, names))
+
+    def freeze(self, rows: NDArray[np.integer]) -> tuple[Names, Ints]:
+        """The finished table, and `rows` renumbered into its order.
+
+        Names are put in order (numbers as numbers, strings as strings), so that the table does not depend
+        on the order of the data; integers get the treatment of `Names.of_integers`.
+        """
+        names = list(self._rows)
+        if names and all(isinstance(name, int) for name in names):
+            return Names.of_integers(np.array(names, dtype=np.int64)[rows])
+        order = sorted(range(len(names)), key=lambda row: (isinstance(names[row], str), names[row]))
+        place = np.empty(len(names), dtype=np.int64)
+        place[order] = np.arange(len(names))
+        return Names(tuple(names[row] for row in order)), place[rows]

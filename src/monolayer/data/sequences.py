@@ -1,0 +1,189 @@
+"""The dataset: sequences of tokens of any lengths, with labels, checked once and frozen.
+
+Notation: `N` sequences, `T` tokens in all, `d` the dimension of vector tokens, `m` that of real labels.
+Everything is stored flat, sequence after sequence, with `lengths` to cut it up again: no padding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain, pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monolayer.data.columns import Column, Values, array_like, is_list, plain_array, token_place
+from monolayer.data.labels import Labels, Per
+from monolayer.data.names import Ints, Names
+from monolayer.errors import DataError
+
+__all__ = ["Labels", "Per", "Sequences"]
+
+
+@dataclass(frozen=True, eq=False)
+class Sequences:
+    """`N` sequences: `tokens` `(T,)` row numbers or `(T, d)` vectors, `lengths` `(N,)`, and maybe labels."""
+
+    tokens: NDArray[Any]
+    lengths: Ints
+    vocabulary: Names | None
+    labels: Labels | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.lengths) == 0:
+            raise DataError("the data are empty: there is no sequence to memorize or to answer")
+        if int(self.lengths.min()) < 1:
+            raise DataError(f"sequence {int(self.lengths.argmin())} is empty: every sequence needs a token")
+        if len(self.tokens) != self.offsets[-1]:
+            raise DataError(
+                f"there are {len(self.tokens)} tokens, but the lengths add up to {self.offsets[-1]}"
+            )
+        if self.vocabulary is None and not np.isfinite(self.tokens).all():
+            flat = int(np.flatnonzero(~np.isfinite(self.tokens).all(axis=1))[0])
+            raise DataError(f"{self.where(flat)} is not finite: NaN and infinity are not allowed")
+        if self.labels is not None:
+            needed = len(self.tokens) if self.labels.per == "token" else len(self)
+            if len(self.labels.values) != needed:
+                count = len(self.labels.values)
+                raise DataError(f"there are {count} labels for {needed} {self.labels.per}s: give one each")
+            if self.labels.classes is None and not np.isfinite(self.labels.values).all():
+                place = int(np.flatnonzero(~np.isfinite(self.labels.values).all(axis=1))[0])
+                raise DataError(f"the label of {self.labelled(place)} is not finite")
+
+    # -- sizes and places ------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @cached_property
+    def offsets(self) -> Ints:
+        """`(N + 1,)`: tokens of sequence `i` are `tokens[offsets[i]:offsets[i + 1]]`."""
+        return np.concatenate([np.zeros(1, np.int64), np.cumsum(self.lengths)])
+
+    @cached_property
+    def sequence(self) -> Ints:
+        """`(T,)`: the sequence that each token belongs to."""
+        return np.repeat(np.arange(len(self)), self.lengths)
+
+    @cached_property
+    def position(self) -> Ints:
+        """`(T,)`: the place of each token in its sequence, from 0."""
+        return np.arange(len(self.tokens)) - np.repeat(self.offsets[:-1], self.lengths)
+
+    @cached_property
+    def rectangular(self) -> bool:
+        """Whether all sequences have the same length."""
+        return bool((self.lengths == self.lengths[0]).all())
+
+    def where(self, flat: int) -> str:
+        """'token k of sequence i' for a place in the flat arrays."""
+        row = int(np.searchsorted(self.offsets, flat, side="right")) - 1
+        return f"token {flat - int(self.offsets[row])} of sequence {row}"
+
+    def labelled(self, place: int) -> str:
+        """The token or sequence that label number `place` belongs to, in words."""
+        return f"sequence {place}" if self.labels and self.labels.per == "sequence" else self.where(place)
+
+    def select(self, rows: Ints) -> Sequences:
+        """The sequences `rows` (numbers, negative ones from the end, or a mask), in that order, labels too."""
+        lengths = self.lengths[rows]
+        starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)[:-1]])
+        flat = np.arange(int(lengths.sum())) - np.repeat(starts - self.offsets[:-1][rows], lengths)
+        labels = self.labels
+        if labels is not None:
+            labels = replace(labels, values=labels.values[rows if labels.per == "sequence" else flat])
+        return Sequences(self.tokens[flat], lengths, self.vocabulary, labels)
+
+    def split(self, flat: NDArray[Any]) -> list[NDArray[Any]]:
+        """Cut an array over tokens into one array a sequence."""
+        cuts = self.offsets.tolist()
+        return [flat[start:end] for start, end in pairwise(cuts)]
+
+    # -- making one ------------------------------------------------------------------------------------
+
+    @classmethod
+    def of(
+        cls,
+        X: Any,
+        Y: Any = None,
+        *,
+        lengths: Any = None,
+        vocabulary: Names | None = None,
+    ) -> Sequences:
+        """Sequences from what people have: arrays, tensors, lists, strings.
+
+        `X`: integer or string tokens `(N, n)`; vectors `(N, n, d)`; a list of sequences of any lengths whose
+        tokens are integers, strings or vectors, of one kind throughout; a list of strings (each is the
+        sequence of its characters). `lengths` `(N,)` cuts padded arrays, and padded labels with them.
+        `Y`: one label a token or one a sequence; integers, strings and booleans (1 and 0) are classes,
+        floats are real labels (scalars or vectors). `labels.py` says how the two are told apart.
+        With `vocabulary`, tokens get its row numbers, and one that it lacks is an error that names it.
+        """
+        if isinstance(X, Sequences):
+            if lengths is not None:
+                raise DataError("lengths go with a padded array; these sequences have their own")
+            data = X if vocabulary in (None, X.vocabulary) else X._recoded(vocabulary)
+            return data if Y is None else replace(data, labels=Labels.of(Y, X.lengths))
+        X = array_like(X)
+        if isinstance(X, str | bytes | Mapping | Set) or not hasattr(X, "__iter__"):
+            raise DataError(f"X is a {type(X).__name__}: it must be a list or an array of sequences")
+        flat: Values
+        if plain_array(X) and not (X.ndim == 1 and X.dtype.kind in "UT"):
+            flat, sizes = _from_array(X, lengths)
+        elif lengths is not None:
+            raise DataError("lengths go with a padded array; lists already have their own lengths")
+        else:
+            flat, sizes = _from_lists([array_like(row) for row in X])
+        column = Column("token", vocabulary)
+        column.add(flat, lambda place: token_place(place, sizes))
+        tokens, names, _ = column.finish()
+        data = cls(tokens, sizes, names)
+        if Y is None:
+            return data
+        return replace(data, labels=Labels.of(Y, sizes, padded=None if lengths is None else X.shape[1]))
+
+    def _recoded(self, vocabulary: Names | None) -> Sequences:
+        """The same sequences with the row numbers of another vocabulary."""
+        column = Column("token", vocabulary)
+        column.add(
+            self.tokens if self.vocabulary is None else self.vocabulary.decode(self.tokens), self.where
+        )
+        tokens, names, _ = column.finish()
+        return Sequences(tokens, self.lengths, names, self.labels)
+
+
+def _from_array(X: NDArray[Any], lengths: Any) -> tuple[NDArray[Any], Ints]:
+    """Flat tokens `(T,)` or `(T, d)` and the lengths, from a padded or full array."""
+    if X.dtype.kind not in {2: "iubUT", 3: "iubf"}.get(X.ndim, ""):
+        raise DataError(
+            f"X has shape {X.shape} and type {X.dtype}; it must be integer or string tokens (N, n), "
+            "or real vectors (N, n, d)"
+        )
+    count, width = X.shape[:2]
+    if lengths is None:
+        return X.reshape((count * width, *X.shape[2:])), np.full(count, width, dtype=np.int64)
+    sizes = np.asarray(array_like(lengths))
+    whole = sizes.dtype.kind in "iu" and sizes.shape == (count,)
+    if count and not (whole and sizes.min() >= 1 and sizes.max() <= width):
+        row = f"; that of sequence {int(((sizes < 1) | (sizes > width)).argmax())} is not" if whole else ""
+        raise DataError(f"lengths must be {count} whole numbers between 1 and {width}{row}")
+    sizes = sizes.astype(np.int64)
+    return X[np.arange(width) < sizes[:, None]], sizes
+
+
+def _from_lists(rows: list[Any]) -> tuple[Values, Ints]:
+    """Flat tokens, a list or an array of them, and the lengths, from one list, array or string a sequence."""
+    for number, row in enumerate(rows):
+        if not (isinstance(row, str) or is_list(row)):
+            raise DataError(
+                f"sequence {number} is {row!r} ({type(row).__name__}): X is a list of sequences, each a list "
+                "of tokens or a string of characters"
+            )
+    sizes = np.fromiter(map(len, rows), np.int64, len(rows))
+    full = [row for row in rows if len(row)]
+    if all(map(plain_array, full)) and len({(row.dtype.kind, row.shape[1:]) for row in full}) == 1:
+        return np.concatenate(full), sizes
+    return list(chain.from_iterable(full)), sizes

@@ -1,0 +1,1 @@
+"""The network as `nn.Module`s, and its files."""

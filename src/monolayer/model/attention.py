@@ -1,0 +1,115 @@
+"""One head of softmax attention with rank-1 weights, and the shortcut that a constant query allows.
+
+Notation: the stream `Z` is `(N, n, D)`; `Q = Z W_Qᵀ`, `K = Z W_Kᵀ`, `V = Z W_Vᵀ`, and the layer is
+`Z + softmax(Q Kᵀ) V W_Oᵀ`, as in the paper (no scaling). With rank 1, `Q Kᵀ` at query `k` and key `l` is
+`λ_k s_l`, and the head returns the Boltzmann operator `B(λ_k; s) = Σ s_l e^{λ_k s_l} / Σ e^{λ_k s_l}`.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+ONE, KEY, CODE, LABEL = 0, 1, 2, 3
+"""Coordinates of the stream: the constant 1, the key `s`, the code `t` (later `z`), the first label slot."""
+
+_SCORES_AT_ONCE = 1 << 22
+"""Attention scores held at a time by the dense layer: 32 MiB in float64."""
+
+
+class RankOneAttention(nn.Module):
+    """`Z + softmax(Q Kᵀ) V W_Oᵀ`, one head; `W_Q`, `W_K`, `W_V`, `W_O` are real `(D, D)` matrices."""
+
+    def __init__(self, W_Q: Tensor, W_K: Tensor, W_V: Tensor, W_O: Tensor) -> None:
+        super().__init__()
+        self.W_Q, self.W_K = nn.Parameter(W_Q), nn.Parameter(W_K)
+        self.W_V, self.W_O = nn.Parameter(W_V), nn.Parameter(W_O)
+
+    @classmethod
+    def constant_query(cls, width: int, temperature: float, kappa: float) -> RankOneAttention:
+        """The query reads `one`, so `λ_k = λ` for every token; the value `s` is written, times κ, onto `code`."""
+        W_Q, W_K, W_V, W_O = torch.zeros(4, width, width, dtype=torch.float64).unbind()
+        W_Q[KEY, ONE] = temperature
+        W_K[KEY, KEY] = 1.0
+        W_V[KEY, KEY] = 1.0
+        W_O[CODE, KEY] = kappa
+        return cls(W_Q.clone(), W_K.clone(), W_V.clone(), W_O.clone())
+
+    def forward(self, Z: Tensor, seen: Tensor) -> Tensor:
+        """`Z` `(N, n, D)` and `seen` `(N or 1, n or 1, n)`: which keys each query may look at."""
+        rows = max(1, _SCORES_AT_ONCE // (Z.shape[1] * Z.shape[1]))
+        if len(Z) <= rows:
+            return self._block(Z, seen)
+        masks = seen.expand(len(Z), -1, -1).split(rows)
+        return torch.cat([self._block(z, mask) for z, mask in zip(Z.split(rows), masks, strict=True)])
+
+    def _block(self, Z: Tensor, seen: Tensor) -> Tensor:
+        scores = (Z @ self.W_Q.T) @ (Z @ self.W_K.T).transpose(1, 2)
+        weights = scores.masked_fill(~seen, -torch.inf).softmax(dim=-1)
+        return Z + (weights @ (Z @ self.W_V.T)) @ self.W_O.T
+
+    @torch.no_grad()
+    def shortcut(self) -> tuple[float, float] | None:
+        """`(λ, κ)` if the query reads only `one`, the key only `key`, and only `code` is written; else None.
+
+        Then, for a stream with `one = 1`, the whole layer is `z = t + κ B(λ; s)`: one number a sequence,
+        in time O(n) rather than O(n²).
+        """
+        score = self.W_K.T @ self.W_Q[:, ONE]
+        write = self.W_O @ self.W_V
+        temperature, kappa = score[KEY].item(), write[CODE, KEY].item()
+        score[KEY], write[CODE, KEY] = 0.0, 0.0
+        plain = not (self.W_Q[:, ONE + 1 :].any() or score.any() or write.any())
+        return (temperature, kappa) if plain else None
+
+    def extra_repr(self) -> str:
+        return f"width={len(self.W_Q)}, heads=1"
+
+
+def contexts(weight: Tensor, moment: Tensor, lengths: Tensor, bos: tuple[float, float], causal: bool) -> Tensor:
+    """Boltzmann context ids by segment sums, in O(T).
+
+    `weight` `(T,)` is `e^{λ s_l}` and `moment` `(T,)` is `s_l e^{λ s_l}`, sequence after sequence, up to one
+    common factor; `bos` is the pair for the begin-of-sequence token. Returns `(N,)`, one id a sequence, or
+    `(T,)`, one a token, for a causal model, where token `k` sees only the tokens up to itself.
+    """
+    if not causal:
+        return (_totals(moment, lengths) + bos[1]) / (_totals(weight, lengths) + bos[0])
+    out = torch.empty_like(weight)
+    for places, inside in _padded_blocks(lengths):
+        # Sums start anew in every row: one running sum over all the data would lose digits as it grows.
+        over = torch.where(inside, moment[places], 0.0).cumsum(1) + bos[1]
+        under = torch.where(inside, weight[places], 0.0).cumsum(1) + bos[0]
+        out[places[inside]] = (over / under)[inside]
+    return out
+
+
+def _totals(flat: Tensor, lengths: Tensor) -> Tensor:
+    width = int(lengths[0])
+    if bool((lengths == width).all()):
+        return flat.view(-1, width).sum(1)
+    return torch.segment_reduce(flat, "sum", lengths=lengths)
+
+
+def _padded_blocks(lengths: Tensor, cells: int = 1 << 20) -> list[tuple[Tensor, Tensor]]:
+    """Sequences grouped by length into rectangles: flat places `(B, n)` and which of them are real."""
+    ends = lengths.cumsum(0)
+    order = lengths.argsort()
+    blocks, start = [], 0
+    while start < len(order):
+        width = int(lengths[order[start]])
+        # Rows are in order of length: a block grows while its longest row keeps it under the budget.
+        stop = start + 1
+        while stop < len(order):
+            step = min(len(order), stop + max(1, cells // (4 * width)))
+            wider = int(lengths[order[step - 1]])
+            if wider * (step - start) > cells or wider > 2 * width:
+                break
+            stop = step
+        rows = order[start:stop]
+        column = torch.arange(int(lengths[rows[-1]]), device=lengths.device)
+        inside = column < lengths[rows, None]
+        first = (ends[rows] - lengths[rows])[:, None]
+        blocks.append((torch.where(inside, first + column, first), inside))
+        start = stop
+    return blocks

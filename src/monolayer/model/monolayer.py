@@ -1,0 +1,236 @@
+"""The model: lift, one rank-1 attention layer, a staircase readout, a linear head. An ordinary `nn.Module`.
+
+`forward` is the network, by dense operations. `predict` takes what people have (strings, ragged lists,
+arrays) and may use the shortcut, which computes the same function by segment sums and binary search.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from monolayer.data import Sequences
+from monolayer.errors import DataError, OutOfMemoryError
+from monolayer.model.attention import ONE, RankOneAttention
+from monolayer.model.card import Card, Summary
+from monolayer.model.shortcut import fast_labels
+from monolayer.model.staircase import Staircase
+
+Path_ = Literal["auto", "fast", "dense"]
+
+
+class Monolayer(nn.Module):
+    """A one-layer, one-head Transformer with rank-1 attention and a staircase readout.
+
+    `lift`: `nn.Embedding` `(V, D)` for ids or `nn.Linear` `d → D` for vectors; `positions`: `nn.Embedding`
+    `(L, D)` or None; `bos` `(D,)`: the begin-of-sequence vector put in front of every sequence;
+    `attention`, `feed_forward`, `head` (`nn.Linear` `D → C`).
+    """
+
+    def __init__(
+        self,
+        lift: nn.Embedding | nn.Linear,
+        positions: nn.Embedding | None,
+        bos: Tensor,
+        attention: RankOneAttention,
+        feed_forward: Staircase,
+        head: nn.Linear,
+        card: Card,
+    ) -> None:
+        super().__init__()
+        self.lift = lift
+        self.positions = positions
+        self.bos = nn.Parameter(bos)
+        self.attention = attention
+        self.feed_forward = feed_forward
+        self.head = head
+        self.card = card
+
+    # -- the network -----------------------------------------------------------------------------------
+
+    def forward(self, X: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """Logits `(N, n, C)`, or `(N, C)` for a model with one label a sequence; real labels come as they are.
+
+        `X`: rows of the vocabulary `(N, n)` (the ids themselves when they are gapless from 0; `encode` gives
+        them in every case) or vectors `(N, n, d)`. `lengths` `(N,)` tells padding from tokens; what comes
+        out at padding means nothing.
+        """
+        self._check_shape(X)
+        answers = len(X) if self.card.per == "sequence" else len(X) * X.shape[1]
+        _afford(answers * self.head.out_features * self.bos.element_size(), self.bos.device)
+        Z, seen = self.stream(X, lengths)
+        Z = self.feed_forward(self._answering(self.attention(Z, seen)))
+        logits: Tensor = self.head(Z)
+        return logits
+
+    def stream(self, X: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The residual stream before attention `(N, 1 + n, D)`, and which keys each query may see."""
+        Z = self.lift(X)
+        if self.positions is not None:
+            Z = Z + self.positions.weight[: X.shape[1]]
+        Z = torch.cat([self.bos.expand(len(Z), 1, -1), Z], dim=1)
+        place = torch.arange(Z.shape[1], device=Z.device)
+        seen = (place <= place[:, None])[None] if self.card.causal else torch.ones_like(place, dtype=torch.bool)[None, None]
+        if lengths is not None:
+            real = place <= lengths.to(Z.device)[:, None]
+            # Padding may be any id, also one without a vector: zero it, since 0 times NaN is NaN.
+            Z = torch.where(real[:, :, None], Z, 0.0)
+            seen = seen & real[:, None, :]
+        return Z, seen
+
+    def _answering(self, Z: Tensor) -> Tensor:
+        """The places where the model answers: the tokens, or the begin-of-sequence token."""
+        return Z[:, 0] if self.card.per == "sequence" else Z[:, 1:]
+
+    def _check_shape(self, X: Tensor) -> None:
+        wanted = 2 if isinstance(self.lift, nn.Embedding) else 3
+        if X.ndim != wanted:
+            shape = "ids (N, n)" if wanted == 2 else f"vectors (N, n, {self.lift.in_features})"
+            raise DataError(f"forward takes {shape}, not a tensor of shape {tuple(X.shape)}; predict takes lists too")
+        self._check_length(X.shape[1])
+
+    def _check_length(self, longest: int) -> None:
+        if self.positions is not None and longest > self.positions.num_embeddings:
+            raise DataError(
+                f"a sequence of {longest} tokens is longer than any the model was built from: it has "
+                f"{self.positions.num_embeddings} positions"
+            )
+
+    # -- answers ---------------------------------------------------------------------------------------
+
+    def predict(self, X: Any, *, lengths: Any = None, path: Path_ = "auto") -> Any:
+        """Labels of everything that `memorize` takes, by their names.
+
+        Arrays `(N, n, …)` give an array `(N, n)` (or `(N, n, m)`); sequences of different lengths give a
+        list of arrays; a model with one label a sequence gives `(N,)`. `path`: `fast` (segment sums and
+        binary search), `dense` (the network as it stands), or `auto`: fast where the weights allow it.
+        """
+        data = self.encode(X, lengths=lengths)
+        answers = self.card.decode(self.labels(data, path=path))
+        if self.card.per == "sequence":
+            return answers
+        if data.rectangular and lengths is None and not isinstance(X, list):
+            return answers.reshape(len(data), -1, *answers.shape[1:])
+        return data.split(answers)
+
+    def encode(self, X: Any, *, lengths: Any = None) -> Sequences:
+        """`X` with the model's own row numbers; a token that the model never saw is an error that names it."""
+        data = Sequences.of(X, lengths=lengths, vocabulary=self.card.vocabulary)
+        if isinstance(X, Sequences) and data.vocabulary != self.card.vocabulary:
+            if data.vocabulary is None or self.card.vocabulary is None:
+                raise DataError("the model and the data disagree on what a token is: ids or vectors")
+            names = data.vocabulary.decode(data.tokens).tolist()
+            data = Sequences.of(data.split(np.array(names, dtype=object)), vocabulary=self.card.vocabulary)
+        if isinstance(self.lift, nn.Linear):
+            if data.vocabulary is not None or data.tokens.shape[1] != self.lift.in_features:
+                raise DataError(f"the model takes vectors of {self.lift.in_features} numbers")
+        else:
+            if data.vocabulary is None:
+                raise DataError("the model takes ids or strings as tokens, not vectors")
+            blank = self.lift.weight.detach()[:, ONE].isnan().cpu().numpy()
+            if blank.any() and blank[data.tokens].any():
+                flat = int(np.flatnonzero(blank[data.tokens])[0])
+                raise DataError(
+                    f"{data.where(flat)} is {int(data.tokens[flat])}, which the model has never seen: it answers "
+                    "only for tokens of the data it was built from"
+                )
+        self._check_length(int(data.lengths.max()))
+        return data
+
+    @torch.no_grad()
+    def labels(self, data: Sequences, *, path: Path_ = "auto") -> NDArray[Any]:
+        """Label values of encoded data, flat: class numbers `(P,)` or reals `(P, m)`."""
+        label = None if path == "dense" else fast_labels(self, data)
+        if label is not None:
+            return self._values(label)
+        if path == "fast":
+            raise DataError("the fast path needs weights as they were built, and these were changed: use path='dense'")
+        return self._dense_labels(data)
+
+    def _values(self, label: Tensor) -> NDArray[Any]:
+        if self.card.classes is None:
+            return label.cpu().numpy()
+        last = len(self.card.classes) - 1
+        return label[:, 0].round().clamp(0, last).to(torch.int64).cpu().numpy()
+
+    def _dense_labels(self, data: Sequences) -> NDArray[Any]:
+        """Labels by the network itself, sequences of like length together, a bounded number of logits at a time."""
+        answers: NDArray[Any] | None = None
+        order = np.argsort(data.lengths, kind="stable")
+        logits = max(1, (1 << 24) // self.head.out_features)
+        start = 0
+        while start < len(order):
+            width = int(data.lengths[order[start]])
+            stop = start + max(1, logits // max(width, 1) // 2)
+            block = order[start:stop]
+            block = block[data.lengths[block] <= 2 * width]
+            part = data.select(block)
+            inside = np.arange(int(part.lengths.max())) < part.lengths[:, None]
+            X = np.zeros((*inside.shape, *data.tokens.shape[1:]), dtype=data.tokens.dtype)
+            X[inside] = part.tokens
+            inputs = torch.from_numpy(X).to(self.bos.device)
+            if not isinstance(self.lift, nn.Embedding):
+                inputs = inputs.to(self.bos.dtype)
+            out = self(inputs, torch.from_numpy(part.lengths).to(self.bos.device))
+            value = out.argmax(-1) if self.card.classes is not None else out
+            flat = value.cpu().numpy()
+            if answers is None:
+                total = len(data) if self.card.per == "sequence" else len(data.tokens)
+                answers = np.empty((total, *flat.shape[inside.ndim if self.card.per == "token" else 1 :]), flat.dtype)
+            if self.card.per == "sequence":
+                answers[block] = flat
+            else:
+                places = np.concatenate([np.arange(data.offsets[row], data.offsets[row + 1]) for row in block])
+                answers[places] = flat[inside]
+            start += len(block)
+        assert answers is not None  # Sequences are never empty
+        return answers
+
+    # -- files and words -------------------------------------------------------------------------------
+
+    def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+        """Write the model as a folder of safetensors and JSON, all at once or not at all."""
+        from monolayer.model.store import save
+
+        return save(self, folder, overwrite=overwrite)
+
+    @property
+    def summary(self) -> Summary | None:
+        """What the constructor measured."""
+        return self.card.summary
+
+    def extra_repr(self) -> str:
+        card = self.card
+        tokens = "vectors" if card.vocabulary is None else f"{len(card.vocabulary):,} token ids"
+        labels = "real labels" if card.classes is None else f"{len(card.classes):,} classes"
+        kind = " causal," if card.causal else ""
+        return f"{tokens},{kind} {labels} per {card.per}, {sum(p.numel() for p in self.parameters()):,} parameters"
+
+
+def _afford(needed: int, device: torch.device) -> None:
+    """Refuse logits that cannot fit, before anything is allocated."""
+    if device.type == "cuda":
+        free = torch.cuda.mem_get_info(device)[0]
+    else:
+        free = _available_bytes()
+    if free is not None and needed > free:
+        raise OutOfMemoryError(
+            f"the logits alone need {needed / 2**30:,.1f} GiB and {free / 2**30:,.1f} GiB are free: pass fewer "
+            "sequences at a time, or use predict(), which takes the fast path and keeps no logits"
+        )
+
+
+def _available_bytes() -> int | None:
+    """Memory that can still be had on this machine, or None where the system does not say."""
+    meminfo = Path("/proc/meminfo")
+    if meminfo.exists():
+        for line in meminfo.read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return None

@@ -1,0 +1,117 @@
+"""The same function faster: segment sums in place of attention, binary search in place of the dense readout.
+
+Valid only while the weights have the shape that the construction gave them. Every condition is checked on
+the weights themselves at each call, so a model that was changed falls back to its dense form.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from monolayer.data import Sequences
+from monolayer.model.attention import CODE, KEY, LABEL, ONE, contexts
+
+if TYPE_CHECKING:
+    from monolayer.model.monolayer import Monolayer
+
+
+@torch.no_grad()
+def fast_labels(model: Monolayer, data: Sequences) -> Tensor | None:
+    """Label coordinates `(P, m)` of every answering place, or None if the weights do not allow the shortcut."""
+    if not _plain_head(model):
+        return None
+    steps = model.feed_forward.steps()
+    z = None if steps is None else codes(model, data)
+    return None if z is None or steps is None else steps(z)
+
+
+@torch.no_grad()
+def codes(model: Monolayer, data: Sequences) -> Tensor | None:
+    """`z = t + κ B(λ; s)` of every answering place `(P,)`, or None if the weights do not allow the shortcut."""
+    shortcut = model.attention.shortcut()
+    if shortcut is None or not _plain_stream(model):
+        return None
+    temperature, kappa = shortcut
+    device, bos = model.bos.device, model.bos
+    lengths = torch.from_numpy(data.lengths).to(device)
+    place = None if model.positions is None else torch.from_numpy(data.position).to(device)
+    if isinstance(model.lift, nn.Embedding):
+        rows = torch.from_numpy(data.tokens).to(device)
+        key, code = model.lift.weight[:, KEY], model.lift.weight[:, CODE].index_select(0, rows)
+        if place is not None:
+            key = key.index_select(0, rows)
+    else:
+        rows = None
+        x = torch.from_numpy(data.tokens).to(bos)
+        key, code = (x @ model.lift.weight[KEY : CODE + 1].T + model.lift.bias[KEY : CODE + 1]).unbind(1)
+    if place is not None and model.positions is not None:
+        key = key + model.positions.weight[:, KEY].index_select(0, place)
+        code = code + model.positions.weight[:, CODE].index_select(0, place)
+    # One common factor e^(−top) cancels in the quotient; it keeps exp from overflowing.
+    top = float(torch.cat([temperature * key.nan_to_num(), temperature * bos[KEY, None]]).max())
+    weight, moment = boltzmann_terms(key, temperature, top)
+    if rows is not None and place is None:
+        # Without positions the terms are a table over the vocabulary: V exponentials, not T.
+        weight, moment = weight.index_select(0, rows), moment.index_select(0, rows)
+    bos_terms = boltzmann_terms(bos[KEY], temperature, top)
+    context = contexts(weight, moment, lengths, (float(bos_terms[0]), float(bos_terms[1])), model.card.causal)
+    if model.card.per == "sequence":
+        return bos[CODE] + kappa * context
+    if not model.card.causal:
+        context = spread(context, lengths)
+    return code + kappa * context
+
+
+def boltzmann_terms(key: Tensor, temperature: float, top: float) -> tuple[Tensor, Tensor]:
+    """`e^{λ s − top}` and `s e^{λ s − top}`: the weight and the moment of every key."""
+    weight = torch.exp(temperature * key - top)
+    return weight, key * weight
+
+
+def spread(per_sequence: Tensor, lengths: Tensor) -> Tensor:
+    """`(N,)` to `(T,)`: the number of its sequence for every token."""
+    width = int(lengths[0])
+    if bool((lengths == width).all()):
+        return per_sequence[:, None].expand(-1, width).reshape(-1)
+    return per_sequence.repeat_interleave(lengths)
+
+
+def plain_head(classes: int | None, labels: int) -> tuple[Tensor, Tensor]:
+    """Weight `(C, D)` and bias `(C,)` of the head that the construction uses.
+
+    Classes: `logit_j = 2 j ŷ − j² = ŷ² − (j − ŷ)²`, largest at the integer nearest to `ŷ`. Real labels: a copy.
+    """
+    if classes is None:
+        weight = torch.zeros(labels, LABEL + labels, dtype=torch.float64)
+        weight[:, LABEL:] = torch.eye(labels, dtype=torch.float64)
+        return weight, torch.zeros(labels, dtype=torch.float64)
+    number = torch.arange(classes, dtype=torch.float64)
+    weight = torch.zeros(classes, LABEL + 1, dtype=torch.float64)
+    weight[:, LABEL] = 2.0 * number
+    return weight, -number * number
+
+
+def _plain_head(model: Monolayer) -> bool:
+    """Whether the head is the one of the construction: its argmax is then the nearest integer."""
+    classes = model.card.classes
+    weight, bias = plain_head(None if classes is None else len(classes), model.bos.numel() - LABEL)
+    head = model.head
+    return torch.equal(head.weight, weight.to(head.weight)) and torch.equal(head.bias, bias.to(head.bias))
+
+
+def _plain_stream(model: Monolayer) -> bool:
+    """Whether `one` is 1 and the label slots are 0 in every stream vector; rows of unseen ids are NaN and skipped."""
+    good = _constant(model.bos[None], 1.0)
+    if isinstance(model.lift, nn.Embedding):
+        weight = model.lift.weight
+        good = good and _constant(weight[~weight[:, ONE].isnan()], 1.0)
+    else:
+        good = good and _constant(model.lift.weight.T, 0.0) and _constant(model.lift.bias[None], 1.0)
+    return good and (model.positions is None or _constant(model.positions.weight, 0.0))
+
+
+def _constant(stream: Tensor, one: float) -> bool:
+    return bool((stream[:, ONE] == one).all()) and not bool(stream[:, LABEL:].any())

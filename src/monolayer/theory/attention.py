@@ -1,0 +1,203 @@
+"""One attention layer evaluated without rounding: hardmax in rationals, softmax in balls.
+
+Every float is an integer times a power of two, so scores and values of a head are exact integers with a
+common exponent. Notation: for one query, `s_l` and `v_l = W_O W_V x_l` are the score and the value of key `l`
+in a sequence `X`, and `t_m`, `w_m` those in `Y`. Hardmax is the mean of `v_l` over the largest `s_l`. For
+softmax, the difference of a head's outputs is
+
+    Σ_l v_l e^{s_l} / Σ_l e^{s_l} − Σ_m w_m e^{t_m} / Σ_m e^{t_m}
+        = Σ_{l,m} (v_l − w_m) e^{s_l + t_m}  /  (Σ_l e^{s_l}) (Σ_m e^{t_m}).
+
+Collect the coefficients of equal exponents, exactly. If all vanish the difference is 0. If not, it is not:
+exponentials of distinct algebraic numbers are linearly independent over the algebraic numbers
+(Lindemann and Weierstrass), and floats are algebraic. So one head is decided exactly; a sum of heads is
+exactly 0 if each is, not 0 if exactly one is not, and otherwise enclosed in balls of rising precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+from flint import arb, arb_mat, ctx, fmpz, fmpz_mat
+
+from monolayer.theory.weights import AttentionWeights, Floats, Head
+
+Vector = tuple[Fraction, ...]
+SoftmaxVerdict = Literal["separated", "equal", "undecided"]
+PRECISIONS = (64, 128, 256, 512, 1024, 2048, 4096)
+
+
+def dyadic(whole: Any, exponent: int) -> Fraction:
+    """`whole · 2^exponent`."""
+    return Fraction(int(whole) << exponent) if exponent >= 0 else Fraction(int(whole), 1 << -exponent)
+
+
+def exact(array: Floats) -> tuple[fmpz_mat, int]:
+    """A matrix of floats as `integers · 2^exponent`, exactly, with the largest such exponent."""
+    mantissa, exponent = np.frexp(array)
+    whole = np.ldexp(mantissa, 53).astype(np.int64)
+    # Dropping trailing zero bits keeps the integers of round weights (1, 0.5, -3) small.
+    zeros = np.where(whole == 0, 0, np.frexp((whole & -whole).astype(np.float64))[1] - 1)
+    whole >>= zeros
+    power = exponent - 53 + zeros
+    base = int(power[whole != 0].min()) if whole.any() else 0
+    shift = np.where(whole == 0, 0, power - base)
+    entries = [w << s for w, s in zip(whole.ravel().tolist(), shift.ravel().tolist(), strict=True)]
+    return fmpz_mat(*array.shape, entries), base
+
+
+@dataclass(frozen=True, eq=False)
+class ExactHead:
+    """Scores `(n, q)` of `n` keys for `q` queries and values `(d, n)`: integers times powers of two."""
+
+    scores: fmpz_mat
+    score_exponent: int
+    values: fmpz_mat
+    value_exponent: int
+
+    @classmethod
+    def of(cls, head: Head, Z: Floats, queries: Floats) -> ExactHead:
+        """The head on the sequence `Z` `(n, d)`, for query tokens `(q, d)`."""
+        W_Q, W_K, W_V, W_O = (exact(matrix) for matrix in head)
+        tokens, asked = exact(Z.T), exact(queries.T)
+        return cls(
+            (W_K[0] * tokens[0]).transpose() * (W_Q[0] * asked[0]),
+            W_K[1] + tokens[1] + W_Q[1] + asked[1],
+            W_O[0] * (W_V[0] * tokens[0]),
+            W_O[1] + W_V[1] + tokens[1],
+        )
+
+    def hardmax(self, query: int) -> Vector:
+        """Mean of the values whose score is maximal, `(d,)`."""
+        scores = [row[query] for row in self.scores.table()]
+        top = max(scores)
+        chosen = [key for key, score in enumerate(scores) if score == top]
+        share = fmpz_mat(len(scores), 1, [int(key in chosen) for key in range(len(scores))])
+        return tuple(dyadic(v, self.value_exponent) / len(chosen) for v in (self.values * share).entries())
+
+
+def hardmax_heads(weights: AttentionWeights, Z: Floats, queries: Floats) -> list[list[Vector]]:
+    """What each head adds to each query token, `[head][query]`, as exact rationals."""
+    heads = (ExactHead.of(head, Z, queries) for head in weights.heads)
+    return [[head.hardmax(query) for query in range(len(queries))] for head in heads]
+
+
+@dataclass(frozen=True, eq=False)
+class HeadDifference:
+    """A head's softmax output on `X` minus that on `Y` for one query: the quotient at the top of this file.
+
+    `coefficients` `(d, G)` belong to `G` distinct `exponents`, all relative to the largest scores, so ≤ 0.
+    """
+
+    coefficients: fmpz_mat
+    value_exponent: int
+    exponents: list[fmpz]
+    scores: tuple[list[fmpz], list[fmpz]]
+    score_exponent: int
+
+    @classmethod
+    def of(cls, x: ExactHead, y: ExactHead, query: int) -> HeadDifference:
+        # Both sides are brought to one exponent, so that equal numbers are equal integers.
+        base = min(x.score_exponent, y.score_exponent)
+        s, t = (
+            [row[query] * fmpz(2) ** (side.score_exponent - base) for row in side.scores.table()]
+            for side in (x, y)
+        )
+        s, t = [score - max(s) for score in s], [score - max(t) for score in t]
+        place: dict[Any, int] = {}
+        pairs = [[place.setdefault(a + b, len(place)) for b in t] for a in s]
+        left, right = np.zeros((len(s), len(place)), np.int64), np.zeros((len(t), len(place)), np.int64)
+        groups = np.array(pairs)
+        np.add.at(left, (np.arange(len(s))[:, None], groups), 1)
+        np.add.at(right, (np.arange(len(t))[None, :], groups), 1)
+        low = min(x.value_exponent, y.value_exponent)
+        coefficients = (x.values * fmpz(2) ** (x.value_exponent - low)) * fmpz_mat(left.tolist()) - (
+            y.values * fmpz(2) ** (y.value_exponent - low)
+        ) * fmpz_mat(right.tolist())
+        return cls(coefficients, low, list(place), (s, t), base)
+
+    @property
+    def zero(self) -> bool:
+        """Whether the two outputs are equal as real numbers; decided exactly."""
+        return bool(self.coefficients.is_zero())
+
+    def enclose(self) -> arb_mat:
+        """The difference `(d, 1)` in balls, at the precision in force."""
+        base = self.score_exponent
+        power = [arb((exponent, base)).exp() for exponent in self.exponents]
+        total = arb((1, self.value_exponent))
+        for scores in self.scores:
+            total /= sum((arb((score, base)).exp() for score in scores), arb(0))
+        difference: arb_mat = (arb_mat(self.coefficients) * arb_mat(len(power), 1, power)) * total
+        return difference
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What softmax makes of two sequences at one shared token: a verdict, its reason, the distance.
+
+    `enclosure` is a decimal ball that contains the Euclidean distance of the two outputs; `lower` and `upper` are
+    floats around it. A distance below every float has `lower` 0.0 and may still be proved to be above 0.
+    """
+
+    verdict: SoftmaxVerdict
+    reason: str
+    enclosure: str
+    lower: float
+    upper: float
+    bits: int
+
+
+def softmax_differences(
+    weights: AttentionWeights, X: Floats, Y: Floats, queries: Floats
+) -> list[list[HeadDifference]]:
+    """For each query token `(q, d)`, each head's output on `X` minus that on `Y`: `[query][head]`."""
+    sides = [(ExactHead.of(h, X, queries), ExactHead.of(h, Y, queries)) for h in weights.heads]
+    return [[HeadDifference.of(x, y, query) for x, y in sides] for query in range(len(queries))]
+
+
+def decide_softmax(
+    heads: Sequence[HeadDifference], proof: tuple[SoftmaxVerdict, str] | None = None
+) -> Comparison:
+    """Equal, separated or undecided, for one query; `proof` is a verdict already proved, with its reason."""
+    differing = [head for head in heads if not head.zero]
+    if not differing:
+        return _equal("in every head all coefficients of the difference vanish")
+    if proof is None and len(differing) == 1:
+        proof = ("separated", "one head differs, and by Lindemann and Weierstrass its difference is not 0")
+    if proof is not None and proof[0] == "equal":
+        return _equal(proof[1])
+    known: tuple[SoftmaxVerdict, str]
+    for bits in PRECISIONS:
+        with ctx.workprec(bits):
+            distance = _norm([head.enclose() for head in differing])
+            if distance > 0:
+                known = ("separated", "the ball of the distance excludes 0")
+            else:
+                known = proof or ("undecided", f"several heads differ, and at {bits} bits the ball holds 0")
+            comparison = _enclosed(*known, distance, bits)
+            # Twenty bits are the six decimals that a reader sees.
+            if distance > 0 and distance.rel_accuracy_bits() >= 20:
+                break
+    return comparison
+
+
+def _equal(reason: str) -> Comparison:
+    return Comparison("equal", reason, "0", 0.0, 0.0, 0)
+
+
+def _norm(differences: list[arb_mat]) -> arb:
+    total = sum(differences[1:], differences[0])
+    # The sum of squares is not negative; a ball that says so keeps the square root defined.
+    return sum((entry * entry for entry in total.entries()), arb(0)).nonnegative_part().sqrt()
+
+
+def _enclosed(verdict: SoftmaxVerdict, reason: str, distance: arb, bits: int) -> Comparison:
+    # Conversion to float is off by less than one step; one step outward makes it a bound again.
+    lower = max(0.0, float(np.nextafter(float(distance.lower()), -np.inf)))
+    upper = float(np.nextafter(float(distance.upper()), np.inf))
+    return Comparison(verdict, reason, distance.str(6), lower, upper, bits)

@@ -1,0 +1,38 @@
+"""Balls: real numbers known to lie in [midpoint ± radius], computed by python-flint's Arb.
+
+A comparison of balls is true only where it holds for every real number in them, so what they decide is
+decided. Arb's working precision is one number for the whole process; `precision` changes it for a block.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from flint import arb, ctx
+
+Ball = Any  # flint ships no types
+
+
+@contextmanager
+def precision(bits: int) -> Iterator[None]:
+    """Work with `bits` bits inside the block, and with what was set before after it."""
+    before = ctx.prec
+    ctx.prec = bits
+    try:
+        yield
+    finally:
+        ctx.prec = before
+
+
+def interval(ball: Ball) -> tuple[float, float]:
+    """Two floats that enclose the ball: a step further out than its ends, for the rounding of the ends."""
+    low, high = float(ball.lower()), float(ball.upper())
+    return math.nextafter(low, -math.inf), math.nextafter(high, math.inf)
+
+
+def widened(value: float, relative: float) -> Ball:
+    """The ball of all numbers within `relative · |value|` of `value`."""
+    return arb(value, abs(value) * relative)

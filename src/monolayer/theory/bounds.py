@@ -1,0 +1,170 @@
+"""Theorem 2's constants, a direction that meets them, and Corollary 1's parameter count.
+
+The head scores `β (vᵀx_k)(vᵀx_l)` for a unit vector `v`, averages `vᵀx_l`, and writes `ε/(4 r_max)` times that along
+`v`. Let `g` be a lower bound of `|vᵀx_k| |vᵀ(x_l − x_m)|` over tokens and pairs of different tokens, and `S` an upper
+bound of `|vᵀx|`. With `β = (2 ln n + 3)/g` Lemma 1 applies to the scores, all at most `β S²`, and since
+`boltz(λs) = λ B(λ; s)` with `|λ| ≤ β S`, different contexts of one token are more than
+
+    δ = ε/(4 r_max) · (ln n)² e^{−2βS²} / (β S)
+
+apart. Outputs stay below `r = r_max + ε/4`, and different tokens stay more than `ε/2` apart.
+
+The paper takes the worst case: `S = r_max`, and `g = c² ε r_min` with `c = (|V|+1)^{-2} √(8/(πd))`, since some unit
+`v` has `|vᵀ(x − y)| ≥ c ‖x − y‖` for all `x, y ∈ V ∪ {0}` (Park et al. 2021). It is soon found. For a uniform unit `v`
+and a unit `u`, `P(|vᵀu| < t) ≤ t √(2d/π)`: the density of `vᵀu` is at most `√(d/(2π))` for d ≥ 3, and d ≤ 2 is direct.
+Over `|V|(|V|+1)/2` pairs a draw fails with probability at most `2/π · |V|/(|V|+1)`, so 64 draws with less than 10^-12.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from flint import arb
+from numpy.typing import NDArray
+
+from monolayer.errors import DataError
+from monolayer.theory.balls import Ball
+from monolayer.theory.boltzmann import lemma1_gap, log_lemma1_separation
+from monolayer.theory.separation import norms
+
+Floats = NDArray[np.float64]
+
+DRAWS = 64
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """An (r, δ)-contextual mapping: `log_beta = ln β`, `r`, and `log_delta = ln δ` (−inf for n = 1, where ln n = 0)."""
+
+    log_beta: float
+    r: float
+    log_delta: float
+
+    @property
+    def log10_beta(self) -> float:
+        return self.log_beta / math.log(10)
+
+    @property
+    def log10_delta(self) -> float:
+        return self.log_delta / math.log(10)
+
+    @property
+    def bits(self) -> int | None:
+        """Bits of a significand whose spacing at `r` is at most δ: `⌈log2(2r/δ)⌉`; None where δ = 0."""
+        if math.isinf(self.log_delta):
+            return None
+        return math.ceil((math.log(2 * self.r) - self.log_delta) / math.log(2))
+
+
+def good_direction_bound(vocabulary: int, d: int) -> float:
+    """`c = (|V|+1)^{-2} √(8/(πd))`: some unit `v` keeps this share of every distance."""
+    return math.sqrt(8 / (math.pi * d)) / (vocabulary + 1) ** 2
+
+
+def contextual_bounds(n: int, g: float, S: float, r_max: float, epsilon: float) -> Bounds:
+    """The constants for a direction with `|vᵀx_k| |vᵀ(x_l − x_m)| ≥ g` and `|vᵀx| ≤ S`."""
+    _positive(n=n, g=g, S=S, r_max=r_max, epsilon=epsilon)
+    log_beta = math.log(lemma1_gap(n)) - math.log(g)
+    score = math.exp(log_beta + 2 * math.log(S))
+    log_delta = log_lemma1_separation(n, score) + math.log(epsilon) - math.log(4 * r_max) - log_beta - math.log(S)
+    return Bounds(log_beta, r_max + epsilon / 4, log_delta)
+
+
+def theorem2(vocabulary: int, d: int, n: int, r_min: float, r_max: float, epsilon: float) -> Bounds:
+    """The paper's β, r and δ: the worst case over directions."""
+    _positive(vocabulary=vocabulary, d=d, n=n, r_min=r_min, r_max=r_max, epsilon=epsilon)
+    return contextual_bounds(n, good_direction_bound(vocabulary, d) ** 2 * epsilon * r_min, r_max, r_max, epsilon)
+
+
+def contextual_balls(n: int, g: Ball, S: Ball, r_max: Ball, epsilon: Ball) -> tuple[Ball, Ball]:
+    """β and ln δ enclosed, at the precision in force."""
+    log_n = arb(n).log()
+    beta = (2 * log_n + 3) / g
+    if n == 1:
+        return beta, arb.neg_inf()
+    return beta, 2 * log_n.log() - 2 * beta * S**2 + (epsilon / (4 * r_max * beta * S)).log()
+
+
+def theorem2_balls(
+    vocabulary: int, d: int, n: int, r_min: Ball, r_max: Ball, epsilon: Ball
+) -> tuple[Ball, Ball]:
+    """The paper's β and ln δ enclosed, at the precision in force."""
+    g = 8 / (arb.pi() * d) / arb(vocabulary + 1) ** 4 * epsilon * r_min
+    return contextual_balls(n, g, arb(r_max), arb(r_max), arb(epsilon))
+
+
+def corollary1_parameters(s: int, d: int, n: int, N: int) -> int:
+    """`4(s+d) + d(2nN+d)`: what Corollary 1 spends to memorize `N` sequences, with head size `s`."""
+    return 4 * (s + d) + d * (2 * n * N + d)
+
+
+# -- directions ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Direction:
+    """A unit `v` `(d,)`, with the smallest nonzero `|vᵀx|`, the `gap` between values of `vᵀ`, and the largest `|vᵀx|`.
+
+    `draw` is the number of the draw that gave it. The three numbers are floats, off by rounding.
+    """
+
+    v: Floats
+    smallest: float
+    gap: float
+    largest: float
+    draw: int
+
+    @property
+    def g(self) -> float:
+        """`min |vᵀx_k| |vᵀ(x_l − x_m)|`, the measured counterpart of `c² ε r_min`."""
+        return self.smallest * self.gap
+
+
+def measured_direction(vocabulary: Floats, v: Floats, draw: int = 0) -> Direction:
+    """What the unit vector `v` makes of the vocabulary `(V, d)`: O(|V| log |V|)."""
+    s = vocabulary @ v
+    size = np.abs(s)
+    nonzero = norms(vocabulary) > 0
+    gap = float(np.diff(np.sort(s)).min(initial=np.inf))
+    return Direction(v, float(size[nonzero].min(initial=np.inf)), gap, float(size.max()), draw)
+
+
+def good_direction(vocabulary: Floats, *, seed: int = 0, draws: int = DRAWS) -> Direction:
+    """The best of `draws` uniform unit directions: that with the largest `g / S²`, hence the largest δ."""
+    d = vocabulary.shape[1]
+    if d == 1:
+        return measured_direction(vocabulary, np.ones(1))
+    rng = np.random.default_rng(seed)
+    best: Direction | None = None
+    for draw in range(draws):
+        v = rng.standard_normal(d)
+        found = measured_direction(vocabulary, v / np.linalg.norm(v), draw)
+        if best is None or found.g * best.largest**2 > best.g * found.largest**2:
+            best = found
+    if best is None:
+        raise DataError("draws must be at least 1")
+    return best
+
+
+def direction_separation(vocabulary: Floats, v: Floats) -> float:
+    """The smallest `|vᵀ(x − y)| / ‖x − y‖` over different `x, y ∈ V ∪ {0}`: O(|V|²), in blocks.
+
+    The smallest ratio need not belong to neighbours along `v`, so sorting does not find it.
+    """
+    points = np.vstack([np.zeros(vocabulary.shape[1]), vocabulary[norms(vocabulary) > 0]])
+    smallest = math.inf
+    step = max(1, (1 << 21) // points.size)
+    for start in range(0, len(points), step):
+        difference = points[start : start + step, None] - points
+        length = norms(difference.reshape(-1, points.shape[1]))
+        share = np.abs(difference.reshape(-1, points.shape[1]) @ v)[length > 0] / length[length > 0]
+        smallest = min(smallest, float(share.min(initial=math.inf)))
+    return smallest
+
+
+def _positive(**values: float) -> None:
+    for name, value in values.items():
+        if not (value > 0 and math.isfinite(value)):
+            raise DataError(f"Theorem 2 needs {name} > 0 and finite, but {name} = {value}")

@@ -1,0 +1,132 @@
+"""The closest two points of different classes.
+
+Three ways to one answer, for `M` points in R^p:
+
+- p = 1: sort. If `x < y` are the closest pair of different classes and a point lies between them, it differs
+  in class from one of the two and is no farther from it; so neighbours in the order suffice.
+- p ≤ 8: a k-d tree. A point whose two nearest are of its own class is left over. Leftovers ask, for every bit
+  of the class number, the tree of all points that differ in that bit: different numbers differ in some bit.
+- p > 8, where trees visit every leaf: all products in blocks, `‖x − y‖² = ‖x‖² + ‖y‖² − 2xᵀy`, and the
+  differences themselves wherever rounding in that formula could hide a smaller distance.
+
+The distance that comes back is taken from the coordinates again. It is the smallest up to a relative
+(p + 4)·2^-53, the rounding of a sum of p squares; for p = 1 it is the smallest.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+
+from monolayer.errors import PrecisionError
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+TREE_DIMENSION = 8
+_BLOCK = 1024
+_TOP = 500  # largest coordinate is scaled to 2^500: squares stay finite, and as many binades lie below
+
+
+@dataclass(frozen=True)
+class Closest:
+    """`distance = ‖points[first] − points[second]‖`, the smallest over pairs of different classes."""
+
+    distance: float
+    first: int
+    second: int
+
+
+def closest_pair(points: NDArray[Any], classes: Ints | None = None) -> Closest | None:
+    """The closest two of `points` `(M, p)` with different `classes` `(M,)`; None if there are no two.
+
+    Without `classes` every point is its own class. Equal points of different classes are at distance 0.
+    """
+    points = np.asarray(points, dtype=np.float64)
+    count, dim = points.shape
+    if classes is not None:
+        _, classes = np.unique(classes, return_inverse=True)
+        classes = classes.astype(np.int64)
+    if count < 2 or (classes is not None and int(classes.max()) == 0):
+        return None
+    if dim == 1:
+        return _on_a_line(points[:, 0], classes)
+    _, exponent = math.frexp(float(np.abs(points).max(initial=0.0)))
+    scaled = np.ldexp(points, _TOP - exponent)
+    squared, first, second = (_by_tree if dim <= TREE_DIMENSION else _by_products)(scaled, classes)
+    distance = math.dist(points[first], points[second])
+    if distance > 0 and squared < 2.0**-900:
+        raise PrecisionError(
+            f"points {first} and {second} are {distance:.3g} apart, less than 2^-950 of the largest coordinate: "
+            "squares of such distances vanish in float64, so another pair may be closer; rescale the data"
+        )
+    return Closest(distance, min(first, second), max(first, second))
+
+
+def _on_a_line(x: Floats, classes: Ints | None) -> Closest:
+    order = np.argsort(x, kind="stable")
+    with np.errstate(over="ignore"):
+        gaps = np.diff(x[order])
+    at = np.arange(len(gaps)) if classes is None else np.flatnonzero(np.diff(classes[order]))
+    best = int(at[gaps[at].argmin()])
+    first, second = sorted((int(order[best]), int(order[best + 1])))
+    return Closest(float(gaps[best]), first, second)
+
+
+def _by_tree(x: Floats, classes: Ints | None) -> tuple[float, int, int]:
+    own = np.arange(len(x)) if classes is None else classes
+    distance, index = cKDTree(x).query(x, k=2, workers=-1)
+    foreign = own[index] != own[:, None]
+    reach = np.where(foreign, distance, np.inf).min(axis=1)
+    first = int(reach.argmin())
+    best = float(reach[first])
+    second = int(index[first, foreign[first].argmax()]) if best < np.inf else first
+    left = np.flatnonzero(~foreign.any(axis=1) & (distance[:, 1] < best))
+    for bit in range(int(own.max()).bit_length() if len(left) else 0):
+        side = (own >> bit) & 1
+        for value in (0, 1):
+            asking, others = left[side[left] == value], np.flatnonzero(side != value)
+            if len(asking) == 0 or len(others) == 0:
+                continue
+            near, at = cKDTree(x[others]).query(x[asking], distance_upper_bound=best, workers=-1)
+            winner = int(near.argmin())
+            if near[winner] < best:
+                best, first, second = float(near[winner]), int(asking[winner]), int(others[at[winner]])
+    return best**2, first, second
+
+
+def _by_products(x: Floats, classes: Ints | None) -> tuple[float, int, int]:
+    """Blocks in the order of the coordinate that varies most; a row of blocks ends where it alone is too far."""
+    lead = int(np.ptp(x, axis=0).argmax())
+    order = np.argsort(x[:, lead], kind="stable")
+    x = x[order]
+    own = order if classes is None else classes[order]
+    centred = x - x.mean(axis=0)
+    squares = (centred * centred).sum(axis=1)
+    # With u = 2^-53 and R² = max squares: three sums of p products are off by 4p·uR² in all, two additions by
+    # 8uR², the rounding of `centred` by 8uR². The factor 2 covers the terms of second order.
+    slack = 2 * (4 * x.shape[1] + 16) * 2.0**-53 * float(squares.max())
+    best, first, second = np.inf, 0, 0
+    for i in range(0, len(x), _BLOCK):
+        for j in range(i, len(x), _BLOCK):
+            apart = max(float(x[j, lead] - x[min(i + _BLOCK, len(x)) - 1, lead]), 0.0)
+            if apart * apart > best * (1 + 2.0**-30):
+                break
+            here, there = slice(i, i + _BLOCK), slice(j, j + _BLOCK)
+            product = squares[here, None] + squares[there] - 2 * (centred[here] @ centred[there].T)
+            product[own[here, None] == own[there]] = np.inf
+            # A pair closer than `best`, or the closest of the block, must show up below this line.
+            rows, columns = np.nonzero(product <= min(best + slack, float(product.min()) + 2 * slack))
+            for part in range(0, len(rows), _BLOCK):
+                a, b = i + rows[part : part + _BLOCK], j + columns[part : part + _BLOCK]
+                exact = ((x[a] - x[b]) ** 2).sum(axis=1)
+                exact[own[a] == own[b]] = np.inf
+                winner = int(exact.argmin())
+                if exact[winner] < best:
+                    best, first, second = float(exact[winner]), int(order[a[winner]]), int(order[b[winner]])
+    return best, first, second

@@ -1,0 +1,150 @@
+"""Contextual mappings, measured.
+
+A map `q` is an (r, δ)-contextual mapping for sequences `X^(1), ..., X^(N)` if (1) `‖q(X^(i))_k‖ < r` for all tokens, and
+(2) `‖q(X^(i))_k − q(X^(j))_l‖ > δ` whenever the vocabularies `V^(i) ≠ V^(j)` differ (as sets) or the tokens
+`X^(i)_k ≠ X^(j)_l` do. So each point has a class, the pair (token, set of tokens of its sequence), and δ is the
+smallest distance between points of different classes. Points of one class, such as those of sequences that
+are permutations of each other, are not compared: no equivariant map could tell all of them apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monolayer.data import Sequences
+from monolayer.data.distinct import distinct_runs
+from monolayer.errors import DataError
+from monolayer.theory.closest import closest_pair
+from monolayer.theory.separation import Place, norms, token_rows
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class ContextualMapping:
+    """The smallest `r` and largest `delta` of a map on some data, with `≤` and `≥` for `<` and `>`.
+
+    `closest` are the places (sequence, position) of two points at distance `delta`; None where all `points` are
+    of one class, and then `delta` is infinite. `classes` counts the classes (token, set).
+    """
+
+    r: float
+    delta: float
+    closest: tuple[Place, Place] | None
+    points: int
+    classes: int
+
+    def holds(self, r: float, delta: float) -> bool:
+        """Whether the map is an (r, δ)-contextual mapping for these data."""
+        return self.r < r and self.delta > delta
+
+    def explain(self) -> str:
+        """The two numbers, where δ is attained, and which pairs were left out."""
+        lines = [
+            f"{self.points:,} points in {self.classes:,} classes (token, set of tokens of its sequence).",
+            f"Outputs reach norm r = {self.r:.6g}.",
+        ]
+        if self.closest is None:
+            lines.append("All points are of one class: the definition asks for no separation.")
+        else:
+            (i, k), (j, m) = self.closest
+            lines.append(
+                f"The closest two points of different classes are δ = {self.delta:.6g} apart: "
+                f"token {k} of sequence {i} and token {m} of sequence {j}."
+            )
+            if self.delta == 0:
+                lines.append("So the map is no contextual mapping for these data: it confuses these two.")
+        if self.classes < self.points:
+            lines.append(
+                "Points of one class, the same token in sequences with the same set of tokens, are not compared: "
+                "the definition does not ask for it."
+            )
+        return "\n".join(lines)
+
+
+def contextual_mapping(f: Callable[[Any], Any], X: Any) -> ContextualMapping:
+    """Measure the (r, δ) of `f` on `X`.
+
+    `f` is called once, with `X` as given. It answers with `(N, n, p)` or `(N, n)` arrays or tensors, padded or not,
+    or with a list of `(n_i, p)`. Time O(M log M) for p = 1; a neighbour search for p > 1.
+    """
+    data = Sequences.of(X)
+    outputs = _flat(f(X), data)
+    classes = context_classes(data)
+    closest = closest_pair(outputs, classes)
+    pair = None
+    if closest is not None:
+        pair = (_place(data, closest.first), _place(data, closest.second))
+    return ContextualMapping(
+        r=float(norms(outputs).max()),
+        delta=np.inf if closest is None else closest.distance,
+        closest=pair,
+        points=len(outputs),
+        classes=int(classes.max()) + 1,
+    )
+
+
+def context_classes(data: Sequences) -> Ints:
+    """`(T,)`: the class (token, set of tokens of its sequence) of every point, numbered from 0."""
+    _, rows = token_rows(data)
+    sets = set_classes(data.sequence, rows, len(data))
+    _, classes = np.unique(rows * (int(sets.max()) + 1) + sets[data.sequence], return_inverse=True)
+    return classes.reshape(-1).astype(np.int64)
+
+
+def set_classes(sequence: Ints, rows: Ints, count: int) -> Ints:
+    """`(N,)` numbers of `count` sequences, equal iff the sets of their `rows` are; `sequence` `(T,)` says whose."""
+    values, _, lengths = token_counts(sequence, rows, count)
+    return distinct_runs(values, lengths)
+
+
+def frequency_classes(sequence: Ints, rows: Ints, count: int) -> Ints:
+    """`(N,)` numbers, equal iff the sequences are proportional multisets of `rows` (Theorem A's classes)."""
+    values, counts, lengths = token_counts(sequence, rows, count)
+    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)[:-1]])
+    reduced = counts // np.repeat(np.gcd.reduceat(counts, starts), lengths)
+    # Tokens and multiplicities side by side: two runs of one length agree iff both agree.
+    return distinct_runs(np.stack([values, reduced], axis=1).reshape(-1), 2 * lengths)
+
+
+def token_counts(sequence: Ints, rows: Ints, count: int) -> tuple[Ints, Ints, Ints]:
+    """The distinct `rows` of every sequence in order, their multiplicities, and how many each sequence has."""
+    width = int(rows.max()) + 1
+    pairs, counts = np.unique(sequence * width + rows, return_counts=True)
+    lengths = np.bincount(pairs // width, minlength=count)
+    return pairs % width, counts.astype(np.int64), lengths.astype(np.int64)
+
+
+def _flat(answer: Any, data: Sequences) -> Floats:
+    """`(T, p)` outputs, one a token, padding removed."""
+    if hasattr(answer, "detach"):
+        answer = answer.detach().cpu().numpy()
+    count, longest = len(data), int(data.lengths.max())
+    if isinstance(answer, np.ndarray) and answer.dtype != object:
+        if answer.ndim not in (2, 3) or answer.shape[0] != count or answer.shape[1] < longest:
+            raise DataError(
+                f"the map answered with shape {answer.shape}; for {count} sequences of up to {longest} tokens it "
+                f"must be ({count}, {longest}, p)"
+            )
+        flat = answer[np.arange(answer.shape[1]) < data.lengths[:, None]]
+    else:
+        parts = [part.detach().cpu().numpy() if hasattr(part, "detach") else np.asarray(part) for part in answer]
+        sizes = [len(part) for part in parts]
+        if sizes != data.lengths.tolist():
+            raise DataError("the map answered with a list that does not hold one output for each token")
+        flat = np.concatenate(parts)
+    outputs = np.asarray(flat, dtype=np.float64).reshape(len(flat), -1)
+    bad = np.flatnonzero(~np.isfinite(outputs).all(axis=1))
+    if len(bad):
+        raise DataError(f"the output of the map at {data.where(int(bad[0]))} is not finite")
+    return outputs
+
+
+def _place(data: Sequences, flat: int) -> Place:
+    return int(data.sequence[flat]), int(data.position[flat])

@@ -1,0 +1,181 @@
+"""How far apart the tokens of some data are, and what the paper's hypotheses make of them.
+
+Tokens are (r_min, r_max, ε)-separated if `r_min < ‖x‖ < r_max` for every token and `‖x − y‖ > ε` for any two
+different ones. `V` is the vocabulary, the set of all different tokens. The numbers measured here are the
+largest r_min and ε and the smallest r_max with `≤` for `<`; every r_min and ε below, and r_max above, serves.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monolayer.data import Sequences
+from monolayer.data.distinct import distinct_rows
+from monolayer.theory.closest import closest_pair
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Place = tuple[int, int]
+
+_NAMED = 5  # rows that a sentence names before it counts the rest
+
+
+@dataclass(frozen=True)
+class Separation:
+    """The separation of `sequences` sequences with `tokens` tokens, `vocabulary` of them different.
+
+    `shortest` and `longest` bound the lengths n. `dimension`, `r_min`, `r_max` and `epsilon` are None for ids,
+    which have no geometry; `epsilon` is infinite where there is one token only. Places are (sequence,
+    position), from 0. `repeating` lists the sequences with a repeated token, `repeated_tokens` counts the tokens
+    that stood earlier in their own sequence, `zeros` lists the places of zero vectors.
+    """
+
+    sequences: int
+    tokens: int
+    vocabulary: int
+    shortest: int
+    longest: int
+    dimension: int | None
+    r_min: float | None
+    r_max: float | None
+    epsilon: float | None
+    closest_pair: tuple[Place, Place] | None
+    repeating: tuple[int, ...]
+    repeated_tokens: int
+    zeros: tuple[Place, ...]
+
+    @property
+    def repeated_sequences(self) -> int:
+        """How many sequences repeat a token."""
+        return len(self.repeating)
+
+    @property
+    def norms_positive(self) -> bool | None:
+        """Whether r_min > 0; None for ids."""
+        return None if self.r_min is None else self.r_min > 0
+
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """The hypotheses of Theorem 2 that these data break, in words; empty if none."""
+        words = []
+        if self.repeating:
+            words.append(
+                f"{_rows(self.repeating)} {'repeats' if len(self.repeating) == 1 else 'repeat'} a token "
+                f"({_count(self.repeated_tokens, 'repetition')} in all)"
+            )
+        if self.zeros:
+            sequence, position = self.zeros[0]
+            more = f" (and {len(self.zeros) - 1} more places)" if len(self.zeros) > 1 else ""
+            words.append(f"r_min = 0: token {position} of sequence {sequence} is the zero vector{more}")
+        if self.shortest != self.longest:
+            words.append(f"lengths differ: they run from {self.shortest} to {self.longest}")
+        return tuple(words)
+
+    def explain(self) -> str:
+        """What was measured, whether Theorem 2 speaks about these data, and what remains if it does not."""
+        lines = [
+            f"{_count(self.sequences, 'sequence')}, {_count(self.tokens, 'token')}, "
+            f"{self.vocabulary} of them different"
+            + ("." if self.dimension is None else f", in dimension {self.dimension}.")
+        ]
+        if self.dimension is None:
+            lines.append(
+                "Tokens are ids: they have no norms and no distances. The constructor chooses the embedding, "
+                "so r_min, r_max and ε are its to choose too."
+            )
+        else:
+            lines.append(f"Norms run from r_min = {self.r_min:.6g} to r_max = {self.r_max:.6g}.")
+        if self.closest_pair is not None:
+            (i, k), (j, m) = self.closest_pair
+            lines.append(
+                f"The closest two different tokens are ε = {self.epsilon:.6g} apart: "
+                f"token {k} of sequence {i} and token {m} of sequence {j}."
+            )
+        if not self.broken:
+            lines.append("The hypotheses of Theorem 2 hold: no repeated token, r_min > 0, ε > 0, equal lengths.")
+            return "\n".join(lines)
+        lines.append("Theorem 2 says nothing about these data:")
+        lines += [f"  - {words}" for words in self.broken]
+        lines.append(
+            "Theorem A may still hold: it asks only that the projection be injective on the vocabulary and the "
+            "temperature nonzero, and it separates all contexts whose token frequencies differ."
+        )
+        return "\n".join(lines)
+
+
+def separation(X: Any) -> Separation:
+    """Measure the separation of `X`, which is anything that `Sequences.of` takes."""
+    data = Sequences.of(X)
+    vocabulary, rows = token_rows(data)
+    first = np.empty(len(vocabulary), np.int64)
+    first[rows[::-1]] = np.arange(len(rows))[::-1]  # the last assignment wins: the first appearance
+    repeating, repeated = _repeats(data, rows)
+    r_min = r_max = epsilon = pair = None
+    zeros: tuple[Place, ...] = ()
+    if data.vocabulary is None:
+        size = norms(vocabulary)
+        r_min, r_max = float(size.min()), float(size.max())
+        null = np.flatnonzero(size[rows] == 0)
+        zeros = tuple(zip(data.sequence[null].tolist(), data.position[null].tolist(), strict=True))
+        closest = closest_pair(vocabulary)
+        epsilon = math.inf if closest is None else closest.distance
+        if closest is not None:
+            places = sorted((int(first[closest.first]), int(first[closest.second])))
+            pair = (_place(data, places[0]), _place(data, places[1]))
+    return Separation(
+        sequences=len(data),
+        tokens=len(rows),
+        vocabulary=len(vocabulary),
+        shortest=int(data.lengths.min()),
+        longest=int(data.lengths.max()),
+        dimension=None if data.vocabulary is not None else int(data.tokens.shape[1]),
+        r_min=r_min,
+        r_max=r_max,
+        epsilon=epsilon,
+        closest_pair=pair,
+        repeating=repeating,
+        repeated_tokens=repeated,
+        zeros=zeros,
+    )
+
+
+def token_rows(data: Sequences) -> tuple[NDArray[Any], Ints]:
+    """The tokens that occur, `(V,)` ids or `(V, d)` vectors, and each token's row among them, `(T,)`."""
+    if data.vocabulary is None:
+        return distinct_rows(data.tokens)
+    ids, rows = np.unique(data.tokens, return_inverse=True)
+    return ids, rows.reshape(-1).astype(np.int64)
+
+
+def norms(vectors: Floats) -> Floats:
+    """`‖x‖` of every row, scaled by its largest entry so that squares neither overflow nor vanish."""
+    scale = np.abs(vectors).max(axis=1, initial=0.0)
+    safe = np.where(scale > 0, scale, 1.0)
+    length: Floats = scale * np.sqrt(((vectors / safe[:, None]) ** 2).sum(axis=1))
+    return length
+
+
+def _repeats(data: Sequences, rows: Ints) -> tuple[tuple[int, ...], int]:
+    order = np.lexsort((rows, data.sequence))
+    sequence, token = data.sequence[order], rows[order]
+    again = (sequence[1:] == sequence[:-1]) & (token[1:] == token[:-1])
+    return tuple(np.unique(sequence[1:][again]).tolist()), int(again.sum())
+
+
+def _place(data: Sequences, flat: int) -> Place:
+    return int(data.sequence[flat]), int(data.position[flat])
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+def _rows(rows: tuple[int, ...]) -> str:
+    named = ", ".join(str(row) for row in rows[:_NAMED])
+    more = f" and {len(rows) - _NAMED:,} more" if len(rows) > _NAMED else ""
+    return f"sequence{'s' if len(rows) > 1 else ''} {named}{more}"

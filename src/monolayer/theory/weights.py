@@ -1,0 +1,225 @@
+"""The weights of one attention layer: any number of heads, any shapes that fit, checked once and frozen.
+
+Notation: `H` heads, `d` the dimension of a token, `s` the size of queries and keys, `s'` that of values;
+`W_Q`, `W_K` are `(s, d)`, `W_V` is `(s', d)`, `W_O` is `(d, s')`, and the layer is
+
+    SA(Z) = Z + Σ_h W_O (W_V Z) σ[(W_K Z)ᵀ (W_Q Z)]          σ = softmax or hardmax down each column.
+
+A file (`.npz` or `.safetensors`) holds the four arrays `W_Q`, `W_K`, `W_V`, `W_O`, either with the heads along
+the first axis, `(H, s, d)` and so on (a matrix is one head), or one matrix a name: `W_Q_0`, `W_Q_1`, ...
+Heads of different sizes need the second way.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monolayer.errors import DataError
+
+Floats = NDArray[np.float64]
+NAMES = ("W_Q", "W_K", "W_V", "W_O")
+
+
+class Head(NamedTuple):
+    """One head: `W_Q`, `W_K` `(s, d)`, `W_V` `(s', d)`, `W_O` `(d, s')`."""
+
+    W_Q: Floats
+    W_K: Floats
+    W_V: Floats
+    W_O: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionWeights:
+    """The heads of one layer, as read-only float64; every entry is finite and every shape fits."""
+
+    heads: tuple[Head, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.heads) == 0:
+            raise DataError("the layer has no head: give at least one (W_Q, W_K, W_V, W_O)")
+        heads = []
+        for number, matrices in enumerate(self.heads):
+            if len(matrices) != 4:
+                raise DataError(f"head {number} has {len(matrices)} matrices; it needs four: {', '.join(NAMES)}")
+            heads.append(
+                Head(*(_matrix(m, number, name) for name, m in zip(NAMES, matrices, strict=True)))
+            )
+        dim = heads[0].W_Q.shape[1]
+        for number, head in enumerate(heads):
+            _check_shapes(head, number, dim)
+        object.__setattr__(self, "heads", tuple(heads))
+
+    @property
+    def dim(self) -> int:
+        """`d`, the dimension of a token."""
+        return self.heads[0].W_Q.shape[1]
+
+    def __len__(self) -> int:
+        """`H`, the number of heads."""
+        return len(self.heads)
+
+    @classmethod
+    def random(
+        cls, heads: int, dim: int, head_size: int | None = None, seed: int = 0, rank: int | None = None
+    ) -> AttentionWeights:
+        """Gaussian weights of variance 1/d; `head_size` defaults to max(1, d // heads).
+
+        With `rank` each matrix is a product of two Gaussian ones with `rank` in the middle.
+        """
+        size = max(1, dim // max(heads, 1)) if head_size is None else head_size
+        if heads < 1 or dim < 1 or size < 1:
+            raise DataError(f"heads = {heads}, dim = {dim}, head size = {size}: each must be at least 1")
+        if rank is not None and not 0 <= rank <= min(size, dim):
+            raise DataError(f"rank = {rank} must lie between 0 and min(head size, dim) = {min(size, dim)}")
+        generator = np.random.default_rng(seed)
+
+        def draw(rows: int, columns: int) -> Floats:
+            if rank is None:
+                return generator.standard_normal((rows, columns)) / np.sqrt(dim)
+            left = generator.standard_normal((rows, rank))
+            return left @ generator.standard_normal((rank, columns)) / np.sqrt(dim * max(rank, 1))
+
+        shapes = ((size, dim), (size, dim), (size, dim), (dim, size))
+        return cls(tuple(Head(*(draw(*shape) for shape in shapes)) for _ in range(heads)))
+
+    @classmethod
+    def of(cls, source: Any) -> AttentionWeights:
+        """Weights from what people have: a file's path, named arrays, or a sequence of heads.
+
+        Named arrays are as in a file; a head is four matrices in the order W_Q, W_K, W_V, W_O, or named.
+        """
+        if isinstance(source, AttentionWeights):
+            return source
+        if isinstance(source, str | Path):
+            return cls.read(source)
+        if isinstance(source, Mapping):
+            return cls(_from_names(source))
+        if isinstance(source, Sequence | np.ndarray) and len(source):
+            heads = [_named_head(h, i) if isinstance(h, Mapping) else h for i, h in enumerate(source)]
+            for number, head in enumerate(heads):
+                if not isinstance(head, Sequence | np.ndarray):
+                    raise DataError(f"head {number} is a {type(head).__name__}; it must be four matrices")
+            return cls(tuple(heads))
+        raise DataError(
+            f"weights are a {type(source).__name__}; give a file, a dict of arrays {', '.join(NAMES)}, or a "
+            "non-empty list of heads"
+        )
+
+    @classmethod
+    def read(cls, path: str | Path) -> AttentionWeights:
+        """Weights from a `.npz` or `.safetensors` file; see the top of this file for the names in it."""
+        path = Path(path)
+        if not path.is_file():
+            raise DataError(f"there is no file {path}")
+        try:
+            if path.suffix == ".npz":
+                with np.load(path, allow_pickle=False) as arrays:
+                    return cls.of({name: arrays[name] for name in arrays.files})
+            if path.suffix == ".safetensors":
+                from safetensors.numpy import load_file
+
+                return cls.of(load_file(path))
+        except DataError as error:
+            raise DataError(f"{path}: {error}") from None
+        # TypeError and KeyError: a type that NumPy lacks, such as bfloat16; the rest: not such a file at all.
+        except (OSError, ValueError, TypeError, KeyError, zipfile.BadZipFile, _safetensors_error()) as error:
+            raise DataError(f"{path} cannot be read as {path.suffix}: {error}") from None
+        raise DataError(f"{path} ends in {path.suffix!r}: weights are read from .npz and .safetensors")
+
+
+def _safetensors_error() -> type[Exception]:
+    from safetensors import SafetensorError
+
+    kind: type[Exception] = SafetensorError
+    return kind
+
+
+def _from_names(arrays: Mapping[str, Any]) -> tuple[Head, ...]:
+    """Heads of stacked arrays `W_Q (H, s, d)`, ..., or of `W_Q_0`, `W_Q_1`, ..."""
+    if any(name in arrays for name in NAMES):
+        missing, unknown = [n for n in NAMES if n not in arrays], [n for n in arrays if n not in NAMES]
+        _refuse(missing, unknown)
+        stacks = {name: _numbers(arrays[name], name) for name in NAMES}
+        for name, stack in stacks.items():
+            if stack.ndim not in (2, 3):
+                raise DataError(f"{name} has shape {stack.shape}: it must be a matrix, or one a head (H, ., .)")
+        stacks = {name: stack if stack.ndim == 3 else stack[None] for name, stack in stacks.items()}
+        counts = {name: len(stack) for name, stack in stacks.items()}
+        if len(set(counts.values())) != 1:
+            raise DataError(f"the arrays disagree on the number of heads (their first axis): {counts}")
+        return tuple(Head(*(stacks[name][h] for name in NAMES)) for h in range(counts["W_Q"]))
+    numbers = sorted(
+        {int(end) for start, _, end in (str(n).rpartition("_") for n in arrays) if start in NAMES and end.isdecimal()}
+    )
+    wanted = [f"{name}_{h}" for h in range(max(numbers, default=0) + 1) for name in NAMES]
+    _refuse([n for n in wanted if n not in arrays], [n for n in arrays if n not in wanted])
+    return tuple(Head(*(arrays[f"{name}_{h}"] for name in NAMES)) for h in range(len(wanted) // 4))
+
+
+def _named_head(head: Mapping[str, Any], number: int) -> tuple[Any, ...]:
+    missing = [name for name in NAMES if name not in head]
+    if missing:
+        raise DataError(f"head {number} lacks {', '.join(missing)}")
+    return tuple(head[name] for name in NAMES)
+
+
+def _refuse(missing: list[str], unknown: list[str]) -> None:
+    if missing:
+        raise DataError(
+            f"{', '.join(missing[:4])} missing: name the arrays {', '.join(NAMES)} (heads along the first axis), "
+            "or W_Q_0, W_K_0, W_V_0, W_O_0, W_Q_1, ..."
+        )
+    if unknown:
+        raise DataError(
+            f"unknown arrays {', '.join(map(str, unknown[:4]))}: leave them out. Biases too: they change no "
+            "refutation, because they shift all scores of a query alike and all values alike"
+        )
+
+
+def _numbers(array: Any, where: str) -> NDArray[Any]:
+    if hasattr(array, "detach"):
+        array = array.detach().cpu().numpy()
+    try:
+        numbers = np.asarray(array)
+    except ValueError:
+        raise DataError(f"{where} is ragged: it must be a matrix") from None
+    if numbers.dtype.kind not in "iufb":
+        raise DataError(f"{where} has type {numbers.dtype}: weights are real numbers")
+    return numbers
+
+
+def _matrix(array: Any, number: int, name: str) -> Floats:
+    """One matrix as read-only float64, its value unchanged."""
+    where = f"{name} of head {number}"
+    numbers = _numbers(array, where)
+    if numbers.ndim != 2 or 0 in numbers.shape:
+        raise DataError(f"{where} has shape {numbers.shape}: it must be a matrix with at least one entry")
+    matrix = numbers.astype(np.float64)
+    if not np.isfinite(matrix).all():
+        row, column = (int(i) for i in np.argwhere(~np.isfinite(matrix))[0])
+        raise DataError(f"{where}, shape {matrix.shape}, is not finite at row {row}, column {column}")
+    # A claim about rounded weights would be a claim about another layer.
+    if not np.array_equal(matrix.astype(numbers.dtype), numbers):
+        raise DataError(f"{where} has entries of type {numbers.dtype} that float64 cannot hold exactly")
+    matrix.setflags(write=False)
+    return matrix
+
+
+def _check_shapes(head: Head, number: int, dim: int) -> None:
+    size, value_size = head.W_Q.shape[0], head.W_V.shape[0]
+    wanted = {"W_Q": (size, dim), "W_K": (size, dim), "W_V": (value_size, dim), "W_O": (dim, value_size)}
+    for name, shape in wanted.items():
+        found = getattr(head, name).shape
+        if found != shape:
+            raise DataError(
+                f"{name} of head {number} has shape {found}, but {shape} is needed: W_Q and W_K are (s, d), "
+                f"W_V is (s', d), W_O is (d, s'), with d = {dim} from W_Q of head 0, s = {size}, s' = {value_size}"
+            )
