@@ -19,38 +19,39 @@ EXP_ULPS = 4
 """`g`: how many units in the last place `exp` may be wrong. Common libraries are within 1."""
 
 
-class Unhandled(Exception):
+class UnhandledError(Exception):
     """The stored weights have a form that the proofs do not cover; the message says which. Never a verdict."""
 
 
 @dataclass(frozen=True)
 class Format:
-    """A binary floating-point format, with the sizes up to which the proofs exclude overflow."""
+    """A binary floating-point format: `u`, `τ`, and the sizes within which the proofs exclude overflow (Lemma 2)."""
 
     name: str
     unit: float
     tiny: float
     largest_score: float
-    largest_number: float
+    smallest: float
+    largest: float
     longest: int
 
     def gamma(self, k: Any) -> Any:
         """`γ_k`: `k` factors `(1 + δ)^±1`, `|δ| ≤ u`, multiply to within `1 ± γ_k` (Lemma 1)."""
         if np.max(k, initial=0.0) * self.unit > 0.125:
-            raise Unhandled(f"{np.max(k):,.0f} roundings in a row are too many for {self.name}")
+            raise UnhandledError(f"{np.max(k):,.0f} roundings in a row are too many for {self.name}")
         return k * self.unit / (1.0 - k * self.unit)
 
 
-BINARY64 = Format("binary64", 2.0**-53, 2.0**-1022, 64.0, 2.0**128, 2**40)
-BINARY32 = Format("binary32", 2.0**-24, 2.0**-126, 16.0, 2.0**20, 2**20)
+BINARY64 = Format("binary64", 2.0**-53, 2.0**-1022, 64.0, 2.0**-400, 2.0**128, 2**31)
+BINARY32 = Format("binary32", 2.0**-24, 2.0**-126, 16.0, 2.0**-126, 2.0**30, 2**20)
 
 PADDING = 1.0 + 2.0**-20
 """Bounds are themselves computed in binary64, from positive numbers: this covers their own rounding."""
 
 
 @dataclass(frozen=True)
-class Head:
-    """The one nonzero entry of each attention matrix."""
+class Attention:
+    """The one nonzero entry of each of the four matrices."""
 
     q: float
     k: float
@@ -63,14 +64,15 @@ def lift_error(size: Any, terms: int, fmt: Format) -> Any:
     return PADDING * (fmt.gamma(terms) * size + 2 * terms * fmt.tiny)
 
 
-def context_error(n: Any, head: Head, S: float, ds: float, fmt: Format) -> Any:
-    """Lemma 4: bound on `|ŷ − o v B(q k; s)|`, what attention writes, for `n` keys known to within `ds`."""
+def context_error(n: Any, head: Attention, S: float, ds: float, fmt: Format) -> Any:
+    """Lemma 4: bound on `|ŷ − y|`, `y = o v B(q k; s)` what attention writes, for `n` keys known to within `ds`."""
     q, k, v, o = abs(head.q), abs(head.k), abs(head.v), abs(head.o)
     R = PADDING * q * k * S
-    if not (R <= fmt.largest_score and max(q, k, v, o, S) <= fmt.largest_number and np.max(n) <= fmt.longest):
-        raise Unhandled(
-            f"scores reach {R:.3g}, weights {max(q, k, v, o, S):.3g} and softmax has up to {np.max(n):,} terms; "
-            f"the bound for {fmt.name} covers {fmt.largest_score:g}, {fmt.largest_number:.3g} and {fmt.longest:,}"
+    size = max(q, k, v, o, S, o * v, v * S, o * v * S)
+    if not (fmt.largest_score >= R and size <= fmt.largest and np.max(n) <= fmt.longest):
+        raise UnhandledError(
+            f"scores reach {R:.3g}, weights and their products {size:.3g}, and softmax has up to {np.max(n):,.0f} "
+            f"terms; the bound for {fmt.name} covers {fmt.largest_score:g}, {fmt.largest:.3g} and {fmt.longest:,}"
         )
     # Roundings in one weight exp(q k s − m), as a number of factors 1 + δ: exponent, then exp itself.
     weight = R * 4.0 / (1.0 - 4.0 * fmt.unit) + 3.0 * (1.0 + q + k + S) * fmt.tiny / fmt.unit + 2.0 * EXP_ULPS
@@ -79,8 +81,10 @@ def context_error(n: Any, head: Head, S: float, ds: float, fmt: Format) -> Any:
     return PADDING * (o * v * (S * (above + below) / (1.0 - below) + (1.0 + 2.0 * R) * ds) + underflow)
 
 
-def code_error(z: Floats, dt: Any, dy: Any, fmt: Format) -> Floats:
-    """Lemma 5: bound on `|ẑ − z|` for the code `z = t + y`, given those of `t` and `y` and one evaluation of it."""
-    u = fmt.unit
-    bound: Floats = PADDING * (((1.0 + u) * (dt + dy) + u * np.abs(z)) / (1.0 - u) + fmt.tiny)
+def code_error(z: Floats, before: Any, fmt: Format) -> Floats:
+    """Lemma 5: bound on `|ẑ − z|` for the rounded sum `z = t + y`, whose parts err by `before` together.
+
+    `z` `(M,)` is any evaluation of it, in this format or a finer one.
+    """
+    bound: Floats = PADDING * (((1.0 + fmt.unit) * before + fmt.unit * np.abs(z)) / (1.0 - fmt.unit) + fmt.tiny)
     return bound

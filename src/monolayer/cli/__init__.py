@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import typer
-from click.exceptions import ClickException, Exit
 
 from monolayer.cli import construct as _construct
 from monolayer.cli import demo as _demo
@@ -20,6 +20,8 @@ _COMMANDS = (_construct, _inspect, _demo)
 """Modules that add commands to `app` when they are imported."""
 
 BAD_INPUT, INTERRUPTED = 2, 130
+# Where this class lives differs between versions of typer; every usage error descends from it.
+_UsageError: type[Any] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -35,9 +37,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except MonolayerError as error:
         complain(str(error))
         return BAD_INPUT
-    except Exit as leaving:
+    except typer.Exit as leaving:
         return leaving.exit_code
-    except ClickException as usage:
+    except _UsageError as usage:
         usage.show()
         return BAD_INPUT
     except (KeyboardInterrupt, typer.Abort):

@@ -32,7 +32,8 @@ Format = Annotated[
 TokenColumn = Annotated[str | None, typer.Option("--tokens", help="Column that holds the tokens.")]
 LabelColumn = Annotated[str | None, typer.Option("--labels", help="Column that holds the labels.")]
 SequenceColumn = Annotated[
-    str | None, typer.Option("--sequence", help="Column that tells sequences apart, in a table with a row a token.")
+    str | None,
+    typer.Option("--sequence", help="Column that tells sequences apart, in a table with a row a token."),
 ]
 
 

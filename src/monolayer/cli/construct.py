@@ -27,7 +27,7 @@ from monolayer.cli.console import (
     progress,
     table,
 )
-from monolayer.cli.summary import summary_json, summary_rows
+from monolayer.cli.summary import Built
 from monolayer.errors import DataError
 
 if TYPE_CHECKING:
@@ -52,13 +52,22 @@ class ConflictChoice(StrEnum):
 def memorize(
     data: Data,
     out: Annotated[Path, typer.Option(help="Folder to write the model to.")],
-    positions: Annotated[bool, typer.Option(help="Let the order of tokens matter.")] = False,
-    causal: Annotated[bool, typer.Option(help="Let a token see only what came before; without labels, memorize each next token.")] = False,
-    readout: Annotated[ReadoutChoice, typer.Option(help="Two hidden layers, exact; or one, as in the paper.")] = ReadoutChoice.exact,
-    on_conflict: Annotated[ConflictChoice, typer.Option(help="What to do where equal token and context have different labels.")] = ConflictChoice.error,
+    positions: Annotated[bool, typer.Option("--positions", help="Let the order of tokens matter.")] = False,
+    causal: Annotated[
+        bool,
+        typer.Option(
+            "--causal", help="Let a token see only what came before; without labels, memorize each next token."
+        ),
+    ] = False,
+    readout: Annotated[
+        ReadoutChoice, typer.Option(help="Two hidden layers, exact; or one, as in the paper.")
+    ] = ReadoutChoice.exact,
+    on_conflict: Annotated[
+        ConflictChoice, typer.Option(help="What to do where equal token and context have different labels.")
+    ] = ConflictChoice.error,
     seed: Annotated[int, typer.Option(help="Same seed, same bits.")] = 0,
     device: Annotated[str | None, typer.Option(help="Where to check the answers, for example cuda.")] = None,
-    overwrite: Annotated[bool, typer.Option(help="Replace a model that is already there.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a model that is already there.")] = False,
     format: Format = None,
     tokens: TokenColumn = None,
     labels: LabelColumn = None,
@@ -67,13 +76,10 @@ def memorize(
 ) -> None:
     """Build a model that returns every label of DATA, check it on every one, and save it."""
     from monolayer.construct.memorize import memorize as build
-    from monolayer.model.store import new_folder
+    from monolayer.model.store import check_output
 
     check_device(device)
-    with new_folder(out, overwrite=overwrite):
-        pass  # An output that cannot be written is better known before the work than after it.
-
-
+    check_output(out, overwrite=overwrite)  # better known before the work than after it
     with progress(as_json) as step:
         sequences = read_data(data, step, format, tokens, labels, sequence)
         model = build(
@@ -90,10 +96,11 @@ def memorize(
         right, total, seconds = check(model, sequences)
         step("writing", 1.0)
         model.save(out, overwrite=overwrite)
+    facts = Built(model, sequences, right, total, seconds)
     if as_json:
-        print_json({"folder": str(out), **summary_json(model, right, total, seconds)})
+        print_json({"folder": str(out), **facts.json()})
     else:
-        table(f"{out}", summary_rows(model, right, total, seconds))
+        table(str(out), facts.rows())
 
 
 @app.command()
@@ -101,9 +108,9 @@ def predict(
     folder: Annotated[Path, typer.Argument(help="A saved model.")],
     data: Data,
     out: Annotated[Path | None, typer.Option(help="File to write to instead of standard output.")] = None,
-    dense: Annotated[bool, typer.Option(help="Use the network as it stands, without the shortcut.")] = False,
+    dense: Annotated[bool, typer.Option("--dense", help="Use the network as it stands, without the shortcut.")] = False,
     device: Annotated[str | None, typer.Option(help="For example cuda.")] = None,
-    overwrite: Annotated[bool, typer.Option(help="Replace the output file.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output file.")] = False,
     format: Format = None,
     tokens: TokenColumn = None,
     labels: LabelColumn = None,
@@ -149,7 +156,15 @@ def read_data(
         step("reading", 0.1 * done / total if total else 0.0)
 
     vocabulary = None if model is None else model.card.vocabulary
-    return read(data, format=format, tokens=tokens, labels=labels, sequence=sequence, vocabulary=vocabulary, progress=bar)
+    return read(
+        data,
+        format=format,
+        tokens=tokens,
+        labels=labels,
+        sequence=sequence,
+        vocabulary=vocabulary,
+        progress=bar,
+    )
 
 
 def check(model: Monolayer, sequences: Sequences) -> tuple[int, int, float]:

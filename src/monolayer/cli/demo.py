@@ -9,7 +9,7 @@ import typer
 
 from monolayer.cli.console import Json, app, escape, out, print_json, progress, table
 from monolayer.cli.construct import check
-from monolayer.cli.summary import summary_json, summary_rows
+from monolayer.cli.summary import Built
 from monolayer.errors import DataError
 
 SHOWN = ("你好", "银行", "行走", "音乐", "快乐", "长城", "校长", "重要", "重复")
@@ -19,7 +19,9 @@ SHOWN = ("你好", "银行", "行走", "音乐", "快乐", "长城", "校长", "
 @app.command()
 def demo(
     save: Annotated[Path | None, typer.Option("--out", help="Also save the model to this folder.")] = None,
-    tiny: Annotated[bool, typer.Option(help="Use the small built-in phrases, also where the dictionary is installed.")] = False,
+    tiny: Annotated[
+        bool, typer.Option("--tiny", help="Use the small built-in phrases, also where the dictionary is installed.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Memorize how every character of 411,957 Chinese phrases is read, and check all of them."""
@@ -38,11 +40,12 @@ def demo(
         right, total, seconds = check(model, data)
         if save is not None:
             model.save(save)
+    facts = Built(model, data, right, total, seconds)
     known = {"".join(map(str, row)) for row in data.split(data.vocabulary.decode(data.tokens))}  # type: ignore[union-attr]
     asked = [phrase for phrase in SHOWN if phrase in known]
     answers = dict(zip(asked, (list(row) for row in model.predict(asked)), strict=True))
     if as_json:
-        print_json({**summary_json(model, right, total, seconds), "answers": answers})
+        print_json({**facts.json(), "answers": answers})
         return
     if note:
         out.print(f"[yellow]{escape(note)}[/]\n")
@@ -50,7 +53,7 @@ def demo(
     for phrase, reading in answers.items():
         out.print(f"  {phrase}  {' '.join(reading)}")
     out.print(f"\n{_two_readings(answers)}\n")
-    table("the model", summary_rows(model, right, total, seconds))
+    table("the model", facts.rows())
 
 
 def _two_readings(answers: dict[str, list[str]]) -> str:

@@ -2,70 +2,95 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from monolayer.cli.console import number
 
 if TYPE_CHECKING:
+    from monolayer.data import Sequences
+    from monolayer.model.card import Summary
     from monolayer.model.monolayer import Monolayer
 
 
-def summary_rows(model: Monolayer, right: int, total: int, seconds: float) -> list[tuple[str, str]]:
-    """The table after a construction."""
-    summary = model.summary
-    assert summary is not None  # a model that was just built has one
-    rows = [
-        ("sequences", number(summary.sequences)),
-        ("labels", f"{summary.labelled:,} on {summary.points:,} different points"),
-        ("vocabulary", number(summary.vocabulary)),
-        ("ε (closest tokens)", number(token_distance(model))),
-        ("gap of points", f"{number(summary.gap)} of the range; 1/M² = {number(summary.expected_gap)}"),
-        ("margin at label changes", _times(summary.margin, "the rounding error")),
-        ("label runs", number(summary.runs)),
-        ("parameters", f"{summary.parameters:,}; Corollary 1 of the paper: {summary.corollary_1:,}"),
-        ("bits per parameter", number(summary.bits_per_parameter)),
-    ]
-    if summary.conflicts:
-        rows.append(("labels overruled", number(summary.conflicts)))
-    if summary.label_error:
-        rows.append(("real labels stored within", number(summary.label_error)))
-    if summary.readout_error is not None:
-        rows.append(("readout error, measured", number(summary.readout_error)))
-    share = "" if right == total else f" ({right / total:.4%})"
-    rows += [
-        ("accuracy", f"{right:,} of {total:,}{share}"),
-        ("seconds", f"{summary.seconds:.2f} to build, {seconds:.2f} to check"),
-    ]
-    return rows
+@dataclass(frozen=True)
+class Built:
+    """A model fresh from its construction, its data, and how many of how many labels came back in what time."""
 
+    model: Monolayer
+    data: Sequences
+    right: int
+    total: int
+    seconds: float
 
-def summary_json(model: Monolayer, right: int, total: int, seconds: float) -> dict[str, Any]:
-    """The same numbers for machines."""
-    summary = model.summary
-    assert summary is not None
-    card = model.card.summary_json() or {}
-    return {
-        **card,
-        "bits_per_parameter": summary.bits_per_parameter,
-        "epsilon": token_distance(model),
-        "right": right,
-        "total": total,
-        "accuracy": right / total,
-        "seconds_check": seconds,
-    }
+    @property
+    def summary(self) -> Summary:
+        assert self.model.summary is not None  # a model that was just built has one
+        return self.model.summary
 
+    def rows(self) -> list[tuple[str, str]]:
+        """The table after a construction."""
+        summary, beyond = self.summary, self.bits_beyond_tokens()
+        bits = number(summary.bits_per_parameter)
+        if beyond is not None:
+            bits += f"; {number(beyond / summary.parameters)} beyond what the token alone says"
+        rows = [
+            ("sequences", number(summary.sequences)),
+            ("labels", f"{summary.labelled:,} on {summary.points:,} different points"),
+            ("vocabulary", number(summary.vocabulary)),
+            ("ε (closest tokens)", number(self.epsilon())),
+            ("gap of points", f"{number(summary.gap)} of the range; 1/M² = {number(summary.expected_gap)}"),
+            ("margin at label changes", _times(summary.margin, "the rounding error")),
+            ("label runs", number(summary.runs)),
+            ("parameters", f"{summary.parameters:,}; Corollary 1 of the paper: {summary.corollary_1:,}"),
+            ("label bits per parameter", bits),
+        ]
+        if summary.conflicts:
+            rows.append(("labels overruled", number(summary.conflicts)))
+        if summary.label_error:
+            rows.append(("real labels stored within", number(summary.label_error)))
+        if summary.readout_error is not None:
+            rows.append(("readout error, measured", number(summary.readout_error)))
+        share = "" if self.right == self.total else f" ({self.right / self.total:.4%})"
+        rows += [
+            ("accuracy", f"{self.right:,} of {self.total:,}{share}"),
+            ("seconds", f"{summary.seconds:.2f} to build, {self.seconds:.2f} to check"),
+        ]
+        return rows
 
-def token_distance(model: Monolayer) -> float | None:
-    """ε of the token vectors as the attention layer gets them; None for fewer than two, and for vector data."""
-    from torch import nn
+    def json(self) -> dict[str, Any]:
+        """The same numbers for machines."""
+        return {
+            **(self.model.card.summary_json() or {}),
+            "bits_per_parameter": self.summary.bits_per_parameter,
+            "bits_beyond_tokens": self.bits_beyond_tokens(),
+            "epsilon": self.epsilon(),
+            "right": self.right,
+            "total": self.total,
+            "accuracy": self.right / self.total,
+            "seconds_check": self.seconds,
+        }
 
-    from monolayer.theory.separation import separation
+    def epsilon(self) -> float | None:
+        """ε of the data's vectors, or of the token vectors that the construction chose; None for a single token."""
+        from torch import nn
 
-    if not isinstance(model.lift, nn.Embedding):
-        return None
-    rows = model.lift.weight.detach()
-    rows = rows[~rows[:, 0].isnan()].cpu()
-    return separation(rows[None].numpy()).epsilon if len(rows) > 1 else None
+        from monolayer.theory.separation import separation
+
+        if not isinstance(self.model.lift, nn.Embedding):
+            return separation(self.data).epsilon
+        rows = self.model.lift.weight.detach()
+        rows = rows[~rows[:, 0].isnan()].cpu()
+        return separation(rows[None].numpy()).epsilon if len(rows) > 1 else None
+
+    def bits_beyond_tokens(self) -> float | None:
+        """Bits of the labels that the token alone does not settle; None where labels are not per id."""
+        from monolayer.construct.target import Target
+
+        target = Target.of(self.data, self.model.card.causal)
+        if target.per == "sequence" or self.data.vocabulary is None:
+            return None
+        return target.bits_beyond(self.data.tokens)
 
 
 def _times(value: float | None, unit: str) -> str:

@@ -125,7 +125,7 @@ def _contradiction(context: Context, target: Target, one: int, two: int, count: 
         ordered.append(context.rows[window])
         what = f"sequence {row}" if target.per == "sequence" else f"{data.where(place)} ({_token(data, place)})"
         words.append(f"{what} has label {target.name(int(target.number[label]))}")
-    if not np.array_equal(*windows):
+    if not np.array_equal(windows[0], windows[1]):
         raise AssertionError("two different contexts have one 128-bit fingerprint; please report these data")
     if target.per == "token" and data.sequence[flat[0]] == data.sequence[flat[1]] and not context.causal:
         seen = "both see the same sequence"
@@ -133,7 +133,7 @@ def _contradiction(context: Context, target: Target, one: int, two: int, count: 
         seen = "both see the same tokens"
     advice = "Mend the data, or say which label wins: on_conflict='majority' or 'first'."
     same_place = target.per == "token" and data.position[flat[0]] == data.position[flat[1]]
-    helps = not np.array_equal(*ordered) or (target.per == "token" and not same_place)
+    helps = not np.array_equal(ordered[0], ordered[1]) or (target.per == "token" and not same_place)
     if not context.positions and helps:
         advice = "If their order matters, pass positions=True. Otherwise: " + advice[0].lower() + advice[1:]
     return ContradictionError(

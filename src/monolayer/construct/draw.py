@@ -155,7 +155,9 @@ def _lift(
     """
     direction = random.standard_normal((2, vectors.shape[1]))
     # Coordinates of very different size would drown each other: each is first scaled to its own range.
-    direction /= np.maximum(np.ptp(vectors, axis=0), np.finfo(np.float64).tiny)
+    # One that never changes tells nothing apart and gets no weight.
+    extent = np.ptp(vectors, axis=0)
+    direction = np.where(extent > 0.0, direction / np.where(extent > 0.0, extent, 1.0), 0.0)
     seen = vectors @ direction.T
     low, high = seen.min(axis=0), seen.max(axis=0)
     scale = 2.0 * share / np.where(high > low, high - low, 1.0)

@@ -26,6 +26,7 @@ from monolayer.data.names import Ints
 from monolayer.errors import DataError, PrecisionError
 from monolayer.model.attention import CODE, KEY, LABEL, ONE, RankOneAttention
 from monolayer.model.card import Card, Summary
+from monolayer.model.layers import embedding, linear
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.shortcut import plain_head
 from monolayer.model.staircase import Readout
@@ -135,7 +136,8 @@ def _changes(points: Points, target: Target) -> tuple[Ints, Any]:
     number = target.number[points.order]
     changes = np.flatnonzero(number[1:] != number[:-1])
     left, right = points.z[changes], points.z[changes + 1]
-    return changes, right - left < SLACK * points.error(np.maximum(np.abs(left), np.abs(right)))
+    # `not (≥)` rather than `<`: a NaN is no gap either.
+    return changes, ~(right - left >= SLACK * points.error(np.maximum(np.abs(left), np.abs(right))))
 
 
 def _collision(
@@ -175,9 +177,7 @@ def _distinct_tokens(data: Sequences) -> tuple[Ints, Any]:
     return rows, vectors
 
 
-def _tokens(
-    data: Sequences, rows: Ints, vectors: Any, target: Target, positions: bool, causal: bool
-) -> Tokens:
+def _tokens(data: Sequences, rows: Ints, vectors: Any, target: Target, positions: bool, causal: bool) -> Tokens:
     vocabulary = len(vectors) if data.vocabulary is None else len(data.vocabulary)
     order = None
     if data.vocabulary is not None and target.per == "token":
@@ -187,9 +187,7 @@ def _tokens(
         order = np.empty(vocabulary, dtype=np.int64)
         order[np.argsort(some, kind="stable")] = np.arange(vocabulary)
     position = torch.from_numpy(data.position) if positions else None
-    return Tokens(
-        torch.from_numpy(rows), torch.from_numpy(data.lengths), vocabulary, vectors, position, causal, order
-    )
+    return Tokens(torch.from_numpy(rows), torch.from_numpy(data.lengths), vocabulary, vectors, position, causal, order)
 
 
 def _assemble(
@@ -206,7 +204,7 @@ def _assemble(
     if draw.lift is None:
         weight = _stream(draw.key, draw.code, width)
         weight[torch.from_numpy(np.bincount(rows, minlength=len(weight)) == 0)] = torch.nan
-        lift = nn.Embedding.from_pretrained(weight, freeze=False)
+        lift = embedding(weight)
     else:
         weight = torch.zeros(width, draw.lift[0].shape[1], dtype=torch.float64)
         weight[KEY : CODE + 1] = draw.lift[0]
@@ -217,7 +215,7 @@ def _assemble(
     if draw.position_key is not None and draw.position_code is not None:
         place = _stream(draw.position_key, draw.position_code, width)
         place[:, ONE] = 0.0
-        positions = nn.Embedding.from_pretrained(place, freeze=False)
+        positions = embedding(place)
     bos = _stream(torch.tensor([draw.bos_key], dtype=torch.float64), torch.zeros(1, dtype=torch.float64), width)[0]
     head = linear(*plain_head(None if target.classes is None else len(target.table), width - LABEL))
     attention = RankOneAttention.constant_query(width, draw.temperature, kappa)
@@ -230,13 +228,6 @@ def _stream(key: Tensor, code: Tensor, width: int) -> Tensor:
     weight = torch.zeros(len(key), width, dtype=torch.float64)
     weight[:, ONE], weight[:, KEY], weight[:, CODE] = 1.0, key, code
     return weight
-
-
-def linear(weight: Tensor, bias: Tensor) -> nn.Linear:
-    """An `nn.Linear` with these weights, and no random ones drawn first."""
-    layer = nn.Linear(weight.shape[1], weight.shape[0], device="meta")
-    layer.weight, layer.bias = nn.Parameter(weight), nn.Parameter(bias)
-    return layer
 
 
 # -- numbers for the summary ---------------------------------------------------------------------------

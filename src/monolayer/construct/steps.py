@@ -34,8 +34,8 @@ def staircase(points: Points, target: Target, changes: Ints, readout: Readout) -
     table, error = _stored_labels(target, run)
     level = table[run]
     jump = np.diff(level, axis=0).T
-    tensors = [torch.from_numpy(np.ascontiguousarray(a)) for a in (slope, start, jump, level[0], level[-1])]
-    return Staircase.from_steps(*tensors, readout=readout), error
+    parts = [torch.from_numpy(np.ascontiguousarray(part)) for part in (slope, start, jump, level[0], level[-1])]
+    return Staircase.from_steps(parts[0], parts[1], parts[2], parts[3], parts[4], readout), error
 
 
 def _stored_labels(target: Target, run: Ints) -> tuple[Floats, float]:
@@ -70,4 +70,3 @@ def dense_error(readout: Staircase, points: Points, target: Target, table_error:
             "in float64, and an error of 0.5 changes a label. Use readout='exact', which has no such error"
         )
     return max(0.0, error - table_error)
-

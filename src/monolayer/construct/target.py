@@ -65,6 +65,16 @@ class Target:
         share = share[share > 0]
         return float(-(share * np.log2(share)).sum())
 
+    def bits_beyond(self, token: Ints) -> float:
+        """Bits that the labels carry beyond their tokens: `Σ H(label | token)` over the labelled places."""
+        token = token if self.place is None else token[self.place]
+
+        def total(column: Ints) -> float:
+            count = np.unique(column, return_counts=True)[1]
+            return float((count * np.log2(count)).sum())
+
+        return total(token) - total(token * len(self.table) + self.number)
+
     def name(self, number: int) -> str:
         """A label as its user wrote it."""
         if self.classes is not None:

@@ -186,8 +186,8 @@ class Column:
         low = int(values.argmin())
         if values[low] < 0:
             raise DataError(
-                f"{spot(low)} has id {int(values[low])}: ids below zero are not allowed; cut padding off with "
-                "lengths, or make the tokens strings"
+                f"{spot(low)} has id {int(values[low])}: ids below zero are not allowed; cut padding off "
+                "with lengths, or make the tokens strings"
             )
         if self.vocabulary is None:
             return values

@@ -37,7 +37,7 @@ def distinct_rows(vectors: NDArray[Any]) -> tuple[NDArray[Any], Ints]:
 
 
 def distinct_runs(values: Ints, lengths: Ints) -> Ints:
-    """`(N,)` class numbers of the runs that `lengths` `(N,)` cuts `values` `(T,)` into: equal iff the runs are.
+    """`(N,)` class numbers of the runs that `lengths` `(N,)` cuts `values` `(T,)` into, equal iff these are.
 
     Classes are numbered by length, then by first appearance. A run may be empty.
     """

@@ -88,7 +88,7 @@ class Sequences:
         return f"sequence {place}" if self.labels and self.labels.per == "sequence" else self.where(place)
 
     def select(self, rows: Ints) -> Sequences:
-        """The sequences `rows` (numbers, negative ones from the end, or a mask), in that order, labels too."""
+        """Sequences `rows` (numbers, negative ones from the end, or a mask), in that order, with labels."""
         lengths = self.lengths[rows]
         starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)[:-1]])
         flat = np.arange(int(lengths.sum())) - np.repeat(starts - self.offsets[:-1][rows], lengths)

@@ -40,8 +40,8 @@ class RankOneAttention(nn.Module):
         rows = max(1, _SCORES_AT_ONCE // (Z.shape[1] * Z.shape[1]))
         if len(Z) <= rows:
             return self._block(Z, seen)
-        masks = seen.expand(len(Z), -1, -1).split(rows)
-        return torch.cat([self._block(z, mask) for z, mask in zip(Z.split(rows), masks, strict=True)])
+        masks = torch.split(seen.expand(len(Z), -1, -1), rows)
+        return torch.cat([self._block(z, mask) for z, mask in zip(torch.split(Z, rows), masks, strict=True)])
 
     def _block(self, Z: Tensor, seen: Tensor) -> Tensor:
         scores = (Z @ self.W_Q.T) @ (Z @ self.W_K.T).transpose(1, 2)

@@ -24,7 +24,7 @@ class Summary:
     expected_gap: float
     """`1/M²`: that distance for `M` points thrown at random."""
     margin: float | None
-    """Smallest distance of neighbouring points with different labels over the rounding error of `z`; None with one run."""
+    """Smallest distance of neighbours with different labels over the rounding error of `z`; None with one run."""
     temperature: float
     layout: str
     draws: int

@@ -76,7 +76,11 @@ class Monolayer(nn.Module):
             Z = Z + self.positions.weight[: X.shape[1]]
         Z = torch.cat([self.bos.expand(len(Z), 1, -1), Z], dim=1)
         place = torch.arange(Z.shape[1], device=Z.device)
-        seen = (place <= place[:, None])[None] if self.card.causal else torch.ones_like(place, dtype=torch.bool)[None, None]
+        seen = (
+            (place <= place[:, None])[None]
+            if self.card.causal
+            else torch.ones_like(place, dtype=torch.bool)[None, None]
+        )
         if lengths is not None:
             real = place <= lengths.to(Z.device)[:, None]
             # Padding may be any id, also one without a vector: zero it, since 0 times NaN is NaN.
@@ -215,10 +219,7 @@ class Monolayer(nn.Module):
 
 def _afford(needed: int, device: torch.device) -> None:
     """Refuse logits that cannot fit, before anything is allocated."""
-    if device.type == "cuda":
-        free = torch.cuda.mem_get_info(device)[0]
-    else:
-        free = _available_bytes()
+    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else _available_bytes()
     if free is not None and needed > free:
         raise OutOfMemoryError(
             f"the logits alone need {needed / 2**30:,.1f} GiB and {free / 2**30:,.1f} GiB are free: pass fewer "

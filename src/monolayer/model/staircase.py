@@ -63,9 +63,7 @@ class Staircase(nn.Module):
     `relu(1 − h)`: minus the identity and ones, not stored.
     """
 
-    def __init__(
-        self, weight_1: Tensor, bias_1: Tensor, weight_2: Tensor, bias_2: Tensor, readout: Readout
-    ) -> None:
+    def __init__(self, weight_1: Tensor, bias_1: Tensor, weight_2: Tensor, bias_2: Tensor, readout: Readout) -> None:
         super().__init__()
         self.weight_1, self.bias_1 = nn.Parameter(weight_1), nn.Parameter(bias_1)
         self.weight_2, self.bias_2 = nn.Parameter(weight_2), nn.Parameter(bias_2)
@@ -96,14 +94,14 @@ class Staircase(nn.Module):
         """Labels `(P, m)` of `z` `(P,)`: every neuron is evaluated at every point."""
         neurons = max(1, min(len(self.weight_1), _CELLS_AT_ONCE // 64))
         points = max(1, _CELLS_AT_ONCE // neurons)
-        return torch.cat([self._points(part, neurons) for part in z.split(points)])
+        return torch.cat([self._points(part, neurons) for part in torch.split(z, points)])
 
     def _points(self, z: Tensor, neurons: int) -> Tensor:
         out = self.bias_2.expand(len(z), -1)
         pieces = zip(
-            self.weight_1.split(neurons),
-            self.bias_1.split(neurons),
-            self.weight_2.split(neurons, dim=1),
+            torch.split(self.weight_1, neurons),
+            torch.split(self.bias_1, neurons),
+            torch.split(self.weight_2, neurons, dim=1),
             strict=True,
         )
         for weight_1, bias_1, weight_2 in pieces:

@@ -25,6 +25,7 @@ from monolayer.data import Names
 from monolayer.errors import DataError, ModelFileError
 from monolayer.model.attention import LABEL, RankOneAttention
 from monolayer.model.card import Card, Summary
+from monolayer.model.layers import embedding, linear
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.staircase import Staircase
 
@@ -35,16 +36,12 @@ CONFIG, WEIGHTS, NAMES = "config.json", "model.safetensors", "names.json"
 @contextmanager
 def new_folder(folder: str | os.PathLike[str], *, overwrite: bool = False) -> Iterator[Path]:
     """A scratch folder that becomes `folder` when the block ends well, and vanishes when it does not."""
-    final = Path(folder)
-    if final.exists() and not overwrite:
-        raise DataError(f"{final} exists already: choose another folder, or ask to overwrite it")
-    if final.exists() and not (final / CONFIG).is_file():
-        raise DataError(f"{final} exists and holds no model: overwriting it could lose something, so it stays")
+    final = check_output(folder, overwrite=overwrite)
     final.parent.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix=f".{final.name}.", dir=final.parent))
     try:
         yield scratch
-        scratch.chmod(0o777 & ~_umask())
+        _share(scratch)
         if final.exists():
             old = Path(tempfile.mkdtemp(prefix=f".{final.name}.old.", dir=final.parent))
             final.rename(old / final.name)
@@ -56,10 +53,25 @@ def new_folder(folder: str | os.PathLike[str], *, overwrite: bool = False) -> It
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _umask() -> int:
+def check_output(folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+    """Refuse a folder that exists, unless it is a model that may be replaced."""
+    final = Path(folder)
+    if final.exists() and not overwrite:
+        raise DataError(
+            f"{final} exists already: choose another folder, or ask to overwrite it (overwrite=True, --overwrite)"
+        )
+    if final.exists() and not (final / CONFIG).is_file():
+        raise DataError(f"{final} exists and holds no model: overwriting it could lose something, so it stays")
+    return final
+
+
+def _share(folder: Path) -> None:
+    """Ordinary permissions: scratch files are made for their owner alone."""
     mask = os.umask(0)
     os.umask(mask)
-    return mask
+    folder.chmod(0o777 & ~mask)
+    for path in folder.iterdir():
+        path.chmod(0o666 & ~mask)
 
 
 def save(model: Monolayer, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
@@ -140,13 +152,10 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 def _build(config: dict[str, Any], names: dict[str, Any], tensors: dict[str, Tensor]) -> Monolayer:
     def layer(prefix: str) -> nn.Linear:
-        weight, bias = tensors[f"{prefix}.weight"], tensors[f"{prefix}.bias"]
-        module = nn.Linear(weight.shape[1], weight.shape[0], device="meta")
-        module.weight, module.bias = nn.Parameter(weight), nn.Parameter(bias)
-        return module
+        return linear(tensors[f"{prefix}.weight"], tensors[f"{prefix}.bias"])
 
     def table(prefix: str) -> nn.Embedding:
-        return nn.Embedding.from_pretrained(tensors[f"{prefix}.weight"], freeze=False)
+        return embedding(tensors[f"{prefix}.weight"])
 
     summary = config["summary"]
     card = Card(
@@ -160,13 +169,19 @@ def _build(config: dict[str, Any], names: dict[str, Any], tensors: dict[str, Ten
         summary=None if summary is None else Summary(**summary),
     )
     attention = RankOneAttention(*(tensors[f"attention.{name}"] for name in ("W_Q", "W_K", "W_V", "W_O")))
-    parts = (tensors[f"feed_forward.{name}"] for name in ("weight_1", "bias_1", "weight_2", "bias_2"))
+    feed_forward = Staircase(
+        tensors["feed_forward.weight_1"],
+        tensors["feed_forward.bias_1"],
+        tensors["feed_forward.weight_2"],
+        tensors["feed_forward.bias_2"],
+        config["readout"],
+    )
     return Monolayer(
         table("lift") if config["tokens"] == "ids" else layer("lift"),
         table("positions") if config["positions"] else None,
         tensors["bos"],
         attention,
-        Staircase(*parts, readout=config["readout"]),
+        feed_forward,
         layer("head"),
         card,
     )

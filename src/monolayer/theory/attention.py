@@ -24,11 +24,25 @@ from typing import Any, Literal
 import numpy as np
 from flint import arb, arb_mat, ctx, fmpz, fmpz_mat
 
+from monolayer.errors import DataError
 from monolayer.theory.weights import AttentionWeights, Floats, Head
 
 Vector = tuple[Fraction, ...]
 SoftmaxVerdict = Literal["separated", "equal", "undecided"]
 PRECISIONS = (64, 128, 256, 512, 1024, 2048, 4096)
+
+
+def vectors(tokens: Any, name: str, dim: int | None = None) -> Floats:
+    """A sequence `(n, d)` of finite tokens as float64; `name` is what errors call it."""
+    try:
+        array = np.array(tokens, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DataError(f"{name} is not a table of numbers (n, d)") from None
+    if array.ndim != 2 or 0 in array.shape or array.shape[1] != (dim or array.shape[1]):
+        raise DataError(f"{name} has shape {array.shape}: (n, {dim or 'd'}) with at least one token is needed")
+    if not np.isfinite(array).all():
+        raise DataError(f"token {int(np.argwhere(~np.isfinite(array))[0, 0])} of {name} is not finite")
+    return array
 
 
 def dyadic(whole: Any, exponent: int) -> Fraction:
@@ -47,7 +61,8 @@ def exact(array: Floats) -> tuple[fmpz_mat, int]:
     base = int(power[whole != 0].min()) if whole.any() else 0
     shift = np.where(whole == 0, 0, power - base)
     entries = [w << s for w, s in zip(whole.ravel().tolist(), shift.ravel().tolist(), strict=True)]
-    return fmpz_mat(*array.shape, entries), base
+    rows, columns = array.shape
+    return fmpz_mat(rows, columns, entries), base
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,18 +74,6 @@ class ExactHead:
     values: fmpz_mat
     value_exponent: int
 
-    @classmethod
-    def of(cls, head: Head, Z: Floats, queries: Floats) -> ExactHead:
-        """The head on the sequence `Z` `(n, d)`, for query tokens `(q, d)`."""
-        W_Q, W_K, W_V, W_O = (exact(matrix) for matrix in head)
-        tokens, asked = exact(Z.T), exact(queries.T)
-        return cls(
-            (W_K[0] * tokens[0]).transpose() * (W_Q[0] * asked[0]),
-            W_K[1] + tokens[1] + W_Q[1] + asked[1],
-            W_O[0] * (W_V[0] * tokens[0]),
-            W_O[1] + W_V[1] + tokens[1],
-        )
-
     def hardmax(self, query: int) -> Vector:
         """Mean of the values whose score is maximal, `(d,)`."""
         scores = [row[query] for row in self.scores.table()]
@@ -80,10 +83,20 @@ class ExactHead:
         return tuple(dyadic(v, self.value_exponent) / len(chosen) for v in (self.values * share).entries())
 
 
-def hardmax_heads(weights: AttentionWeights, Z: Floats, queries: Floats) -> list[list[Vector]]:
-    """What each head adds to each query token, `[head][query]`, as exact rationals."""
-    heads = (ExactHead.of(head, Z, queries) for head in weights.heads)
-    return [[head.hardmax(query) for query in range(len(queries))] for head in heads]
+def exact_heads(weights: AttentionWeights, queries: Floats, *sequences: Floats) -> list[list[ExactHead]]:
+    """Every head on every sequence `(n, d)`, for query tokens `(q, d)`: `[head][sequence]`."""
+    asked, tokens = exact(queries.T), [exact(Z.T) for Z in sequences]
+    return [_on_sequences(head, asked, tokens) for head in weights.heads]
+
+
+def _on_sequences(head: Head, asked: tuple[fmpz_mat, int], tokens: list[tuple[fmpz_mat, int]]) -> list[ExactHead]:
+    W_Q, W_K, W_V, W_O = (exact(matrix) for matrix in head)
+    query = W_Q[0] * asked[0]
+    exponent = W_K[1] + W_Q[1] + asked[1]
+    return [
+        ExactHead((W_K[0] * Z).transpose() * query, exponent + power, W_O[0] * (W_V[0] * Z), W_O[1] + W_V[1] + power)
+        for Z, power in tokens
+    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,8 +117,7 @@ class HeadDifference:
         # Both sides are brought to one exponent, so that equal numbers are equal integers.
         base = min(x.score_exponent, y.score_exponent)
         s, t = (
-            [row[query] * fmpz(2) ** (side.score_exponent - base) for row in side.scores.table()]
-            for side in (x, y)
+            [row[query] * fmpz(2) ** (side.score_exponent - base) for row in side.scores.table()] for side in (x, y)
         )
         s, t = [score - max(s) for score in s], [score - max(t) for score in t]
         place: dict[Any, int] = {}
@@ -140,8 +152,8 @@ class HeadDifference:
 class Comparison:
     """What softmax makes of two sequences at one shared token: a verdict, its reason, the distance.
 
-    `enclosure` is a decimal ball that contains the Euclidean distance of the two outputs; `lower` and `upper` are
-    floats around it. A distance below every float has `lower` 0.0 and may still be proved to be above 0.
+    `enclosure` is a decimal ball or an interval with the Euclidean distance of the two outputs; `lower` and
+    `upper` are floats around it. A distance below every float has `lower` 0.0 and may still be proved > 0.
     """
 
     verdict: SoftmaxVerdict
@@ -152,25 +164,15 @@ class Comparison:
     bits: int
 
 
-def softmax_differences(
-    weights: AttentionWeights, X: Floats, Y: Floats, queries: Floats
-) -> list[list[HeadDifference]]:
-    """For each query token `(q, d)`, each head's output on `X` minus that on `Y`: `[query][head]`."""
-    sides = [(ExactHead.of(h, X, queries), ExactHead.of(h, Y, queries)) for h in weights.heads]
-    return [[HeadDifference.of(x, y, query) for x, y in sides] for query in range(len(queries))]
-
-
-def decide_softmax(
-    heads: Sequence[HeadDifference], proof: tuple[SoftmaxVerdict, str] | None = None
-) -> Comparison:
+def decide_softmax(heads: Sequence[HeadDifference], proof: tuple[SoftmaxVerdict, str] | None = None) -> Comparison:
     """Equal, separated or undecided, for one query; `proof` is a verdict already proved, with its reason."""
     differing = [head for head in heads if not head.zero]
-    if not differing:
-        return _equal("in every head all coefficients of the difference vanish")
+    if proof is None and not differing:
+        proof = ("equal", "in each head, each exponential of the difference has coefficient 0")
     if proof is None and len(differing) == 1:
         proof = ("separated", "one head differs, and by Lindemann and Weierstrass its difference is not 0")
     if proof is not None and proof[0] == "equal":
-        return _equal(proof[1])
+        return Comparison("equal", proof[1], "0", 0.0, 0.0, 0)
     known: tuple[SoftmaxVerdict, str]
     for bits in PRECISIONS:
         with ctx.workprec(bits):
@@ -186,8 +188,12 @@ def decide_softmax(
     return comparison
 
 
-def _equal(reason: str) -> Comparison:
-    return Comparison("equal", reason, "0", 0.0, 0.0, 0)
+def overall(comparisons: Sequence[Comparison]) -> SoftmaxVerdict:
+    """'separated' if every comparison is, 'equal' if one is equal, else 'undecided'."""
+    verdicts = {comparison.verdict for comparison in comparisons}
+    if "equal" in verdicts:
+        return "equal"
+    return "separated" if verdicts == {"separated"} else "undecided"
 
 
 def _norm(differences: list[arb_mat]) -> arb:
@@ -200,4 +206,7 @@ def _enclosed(verdict: SoftmaxVerdict, reason: str, distance: arb, bits: int) ->
     # Conversion to float is off by less than one step; one step outward makes it a bound again.
     lower = max(0.0, float(np.nextafter(float(distance.lower()), -np.inf)))
     upper = float(np.nextafter(float(distance.upper()), np.inf))
-    return Comparison(verdict, reason, distance.str(6), lower, upper, bits)
+    shown = distance.str(6)
+    if len(shown) > 48:  # an exponent of hundreds of digits: an interval of floats says as much
+        shown = "(0, 1e-300)" if verdict == "separated" and upper < 1e-300 else f"[{lower!r}, {upper!r}]"
+    return Comparison(verdict, reason, shown, lower, upper, bits)

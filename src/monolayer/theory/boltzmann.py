@@ -30,8 +30,9 @@ Floats = NDArray[np.float64]
 def softmax(a: ArrayLike) -> Floats:
     """`p`, shifted by the maximum so that nothing overflows."""
     a = np.asarray(a, dtype=np.float64)
-    weights: Floats = np.exp(a - a.max(axis=-1, keepdims=True))
-    return weights / weights.sum(axis=-1, keepdims=True)
+    weights = np.exp(a - a.max(axis=-1, keepdims=True))
+    p: Floats = weights / weights.sum(axis=-1, keepdims=True)
+    return p
 
 
 def boltz(a: ArrayLike) -> Any:
@@ -164,7 +165,7 @@ def lemma1_hypotheses(a: ArrayLike, r: float) -> tuple[str, ...]:
 
 
 def boltz_ball(a: Sequence[Ball]) -> Ball:
-    """`boltz(a)` enclosed, at the precision in force. Neighbouring values need about `log2 e^{2 max|a|}` bits."""
+    """`boltz(a)` enclosed, at the precision in force; Lemma 1's values need about `2 max|a| / ln 2` bits."""
     return boltzmann_ball(1, a)
 
 
@@ -174,4 +175,6 @@ def boltzmann_ball(lam: Ball, s: Sequence[Ball]) -> Ball:
     # Any shift leaves B as it is; this one keeps the sums between 1 and n.
     shift = max((lam * value).mid() for value in s)
     weights = [(lam * value - shift).exp() for value in s]
-    return sum((weight * value for weight, value in zip(weights, s, strict=True)), arb(0)) / sum(weights, arb(0))
+    return sum((weight * value for weight, value in zip(weights, s, strict=True)), arb(0)) / sum(
+        weights, arb(0)
+    )

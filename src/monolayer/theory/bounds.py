@@ -1,18 +1,20 @@
 """Theorem 2's constants, a direction that meets them, and Corollary 1's parameter count.
 
-The head scores `β (vᵀx_k)(vᵀx_l)` for a unit vector `v`, averages `vᵀx_l`, and writes `ε/(4 r_max)` times that along
-`v`. Let `g` be a lower bound of `|vᵀx_k| |vᵀ(x_l − x_m)|` over tokens and pairs of different tokens, and `S` an upper
-bound of `|vᵀx|`. With `β = (2 ln n + 3)/g` Lemma 1 applies to the scores, all at most `β S²`, and since
-`boltz(λs) = λ B(λ; s)` with `|λ| ≤ β S`, different contexts of one token are more than
+The head scores `β (vᵀx_k)(vᵀx_l)` for a unit vector `v`, averages `vᵀx_l`, and writes `ε/(4 r_max)` times
+that along `v`. Let `g` be a lower bound of `|vᵀx_k| |vᵀ(x_l − x_m)|` over tokens and pairs of different
+tokens, and `S` an upper bound of `|vᵀx|`. With `β = (2 ln n + 3)/g` Lemma 1 applies to the scores, all at
+most `β S²`, and since `boltz(λs) = λ B(λ; s)` with `|λ| ≤ β S`, different contexts of one token are more
+than
 
     δ = ε/(4 r_max) · (ln n)² e^{−2βS²} / (β S)
 
 apart. Outputs stay below `r = r_max + ε/4`, and different tokens stay more than `ε/2` apart.
 
-The paper takes the worst case: `S = r_max`, and `g = c² ε r_min` with `c = (|V|+1)^{-2} √(8/(πd))`, since some unit
-`v` has `|vᵀ(x − y)| ≥ c ‖x − y‖` for all `x, y ∈ V ∪ {0}` (Park et al. 2021). It is soon found. For a uniform unit `v`
-and a unit `u`, `P(|vᵀu| < t) ≤ t √(2d/π)`: the density of `vᵀu` is at most `√(d/(2π))` for d ≥ 3, and d ≤ 2 is direct.
-Over `|V|(|V|+1)/2` pairs a draw fails with probability at most `2/π · |V|/(|V|+1)`, so 64 draws with less than 10^-12.
+The paper takes the worst case: `S = r_max`, and `g = c² ε r_min` with `c = (|V|+1)^{-2} √(8/(πd))`, since
+some unit `v` has `|vᵀ(x − y)| ≥ c ‖x − y‖` for all `x, y ∈ V ∪ {0}` (Park et al. 2021). It is soon found.
+For a uniform unit `v` and a unit `u`, `P(|vᵀu| < t) ≤ t √(2d/π)`: the density of `vᵀu` is at most
+`√(d/(2π))` for d ≥ 3, and d ≤ 2 is direct. Over `|V|(|V|+1)/2` pairs a draw fails with probability at most
+`2/π · |V|/(|V|+1)`, so 64 draws with less than 10^-12.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ DRAWS = 64
 
 @dataclass(frozen=True)
 class Bounds:
-    """An (r, δ)-contextual mapping: `log_beta = ln β`, `r`, and `log_delta = ln δ` (−inf for n = 1, where ln n = 0)."""
+    """Constants of an (r, δ)-contextual mapping: ln β, r, and ln δ (−inf for n = 1, where ln n = 0)."""
 
     log_beta: float
     r: float
@@ -68,14 +70,18 @@ def contextual_bounds(n: int, g: float, S: float, r_max: float, epsilon: float) 
     _positive(n=n, g=g, S=S, r_max=r_max, epsilon=epsilon)
     log_beta = math.log(lemma1_gap(n)) - math.log(g)
     score = math.exp(log_beta + 2 * math.log(S))
-    log_delta = log_lemma1_separation(n, score) + math.log(epsilon) - math.log(4 * r_max) - log_beta - math.log(S)
+    log_delta = (
+        log_lemma1_separation(n, score) + math.log(epsilon) - math.log(4 * r_max) - log_beta - math.log(S)
+    )
     return Bounds(log_beta, r_max + epsilon / 4, log_delta)
 
 
 def theorem2(vocabulary: int, d: int, n: int, r_min: float, r_max: float, epsilon: float) -> Bounds:
     """The paper's β, r and δ: the worst case over directions."""
     _positive(vocabulary=vocabulary, d=d, n=n, r_min=r_min, r_max=r_max, epsilon=epsilon)
-    return contextual_bounds(n, good_direction_bound(vocabulary, d) ** 2 * epsilon * r_min, r_max, r_max, epsilon)
+    return contextual_bounds(
+        n, good_direction_bound(vocabulary, d) ** 2 * epsilon * r_min, r_max, r_max, epsilon
+    )
 
 
 def contextual_balls(n: int, g: Ball, S: Ball, r_max: Ball, epsilon: Ball) -> tuple[Ball, Ball]:
@@ -105,9 +111,10 @@ def corollary1_parameters(s: int, d: int, n: int, N: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Direction:
-    """A unit `v` `(d,)`, with the smallest nonzero `|vᵀx|`, the `gap` between values of `vᵀ`, and the largest `|vᵀx|`.
+    """A unit `v` `(d,)`, its `smallest` and `largest` `|vᵀx|`, and the `gap` between values.
 
-    `draw` is the number of the draw that gave it. The three numbers are floats, off by rounding.
+    The smallest is over nonzero tokens. `draw` is the number of the draw that gave it. The three numbers are
+    floats, off by rounding.
     """
 
     v: Floats
@@ -139,8 +146,8 @@ def good_direction(vocabulary: Floats, *, seed: int = 0, draws: int = DRAWS) -> 
     rng = np.random.default_rng(seed)
     best: Direction | None = None
     for draw in range(draws):
-        v = rng.standard_normal(d)
-        found = measured_direction(vocabulary, v / np.linalg.norm(v), draw)
+        v = rng.standard_normal(size=(d,))
+        found = measured_direction(vocabulary, v / float(np.linalg.norm(v)), draw)
         if best is None or found.g * best.largest**2 > best.g * found.largest**2:
             best = found
     if best is None:

@@ -62,7 +62,7 @@ def closest_pair(points: NDArray[Any], classes: Ints | None = None) -> Closest |
     distance = math.dist(points[first], points[second])
     if distance > 0 and squared < 2.0**-900:
         raise PrecisionError(
-            f"points {first} and {second} are {distance:.3g} apart, less than 2^-950 of the largest coordinate: "
+            f"points {first} and {second} are {distance:.3g} apart, below 2^-950 of the largest coordinate; "
             "squares of such distances vanish in float64, so another pair may be closer; rescale the data"
         )
     return Closest(distance, min(first, second), max(first, second))
@@ -80,7 +80,7 @@ def _on_a_line(x: Floats, classes: Ints | None) -> Closest:
 
 def _by_tree(x: Floats, classes: Ints | None) -> tuple[float, int, int]:
     own = np.arange(len(x)) if classes is None else classes
-    distance, index = cKDTree(x).query(x, k=2, workers=-1)
+    distance, index = _nearest(x, x, 2, np.inf)
     foreign = own[index] != own[:, None]
     reach = np.where(foreign, distance, np.inf).min(axis=1)
     first = int(reach.argmin())
@@ -93,15 +93,21 @@ def _by_tree(x: Floats, classes: Ints | None) -> tuple[float, int, int]:
             asking, others = left[side[left] == value], np.flatnonzero(side != value)
             if len(asking) == 0 or len(others) == 0:
                 continue
-            near, at = cKDTree(x[others]).query(x[asking], distance_upper_bound=best, workers=-1)
-            winner = int(near.argmin())
-            if near[winner] < best:
-                best, first, second = float(near[winner]), int(asking[winner]), int(others[at[winner]])
+            near, at = _nearest(x[others], x[asking], 1, best)
+            winner = int(near[:, 0].argmin())
+            if near[winner, 0] < best:
+                best, first, second = float(near[winner, 0]), int(asking[winner]), int(others[at[winner, 0]])
     return best**2, first, second
 
 
+def _nearest(x: Floats, queries: Floats, k: int, limit: float) -> tuple[Floats, Ints]:
+    """Distances and indices `(M, k)` of the nearest `k` of `x`, infinite where they are not below `limit`."""
+    distance, index = cKDTree(x).query(queries, k=[*range(1, k + 1)], distance_upper_bound=limit, workers=-1)
+    return np.asarray(distance), np.asarray(index, dtype=np.int64)
+
+
 def _by_products(x: Floats, classes: Ints | None) -> tuple[float, int, int]:
-    """Blocks in the order of the coordinate that varies most; a row of blocks ends where it alone is too far."""
+    """Blocks in the order of the coordinate that varies most, which ends a row of blocks early."""
     lead = int(np.ptp(x, axis=0).argmax())
     order = np.argsort(x[:, lead], kind="stable")
     x = x[order]

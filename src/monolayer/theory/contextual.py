@@ -1,10 +1,11 @@
 """Contextual mappings, measured.
 
-A map `q` is an (r, δ)-contextual mapping for sequences `X^(1), ..., X^(N)` if (1) `‖q(X^(i))_k‖ < r` for all tokens, and
-(2) `‖q(X^(i))_k − q(X^(j))_l‖ > δ` whenever the vocabularies `V^(i) ≠ V^(j)` differ (as sets) or the tokens
-`X^(i)_k ≠ X^(j)_l` do. So each point has a class, the pair (token, set of tokens of its sequence), and δ is the
-smallest distance between points of different classes. Points of one class, such as those of sequences that
-are permutations of each other, are not compared: no equivariant map could tell all of them apart.
+A map `q` is an (r, δ)-contextual mapping for sequences `X^(1), ..., X^(N)` if (1) `‖q(X^(i))_k‖ < r` for all
+tokens, and (2) `‖q(X^(i))_k − q(X^(j))_l‖ > δ` whenever the vocabularies `V^(i) ≠ V^(j)` differ (as sets) or
+the tokens `X^(i)_k ≠ X^(j)_l` do. So each point has a class, the pair (token, set of tokens of its
+sequence), and δ is the smallest distance between points of different classes. Points of one class, such as
+those of sequences that are permutations of each other, are not compared: no equivariant map could tell all
+of them apart.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ Ints = NDArray[np.int64]
 class ContextualMapping:
     """The smallest `r` and largest `delta` of a map on some data, with `≤` and `≥` for `<` and `>`.
 
-    `closest` are the places (sequence, position) of two points at distance `delta`; None where all `points` are
-    of one class, and then `delta` is infinite. `classes` counts the classes (token, set).
+    `closest` are the places (sequence, position) of two points at distance `delta`; None where all `points`
+    are of one class, and then `delta` is infinite. `classes` counts the classes (token, set).
     """
 
     r: float
@@ -62,7 +63,7 @@ class ContextualMapping:
                 lines.append("So the map is no contextual mapping for these data: it confuses these two.")
         if self.classes < self.points:
             lines.append(
-                "Points of one class, the same token in sequences with the same set of tokens, are not compared: "
+                "Points of one class (one token, in sequences with one set of tokens) are not compared: "
                 "the definition does not ask for it."
             )
         return "\n".join(lines)
@@ -71,8 +72,8 @@ class ContextualMapping:
 def contextual_mapping(f: Callable[[Any], Any], X: Any) -> ContextualMapping:
     """Measure the (r, δ) of `f` on `X`.
 
-    `f` is called once, with `X` as given. It answers with `(N, n, p)` or `(N, n)` arrays or tensors, padded or not,
-    or with a list of `(n_i, p)`. Time O(M log M) for p = 1; a neighbour search for p > 1.
+    `f` is called once, with `X` as given. It answers with `(N, n, p)` or `(N, n)` arrays or tensors, padded
+    or not, or with a list of `(n_i, p)`. Time O(M log M) for p = 1; a neighbour search for p > 1.
     """
     data = Sequences.of(X)
     outputs = _flat(f(X), data)
@@ -95,11 +96,12 @@ def context_classes(data: Sequences) -> Ints:
     _, rows = token_rows(data)
     sets = set_classes(data.sequence, rows, len(data))
     _, classes = np.unique(rows * (int(sets.max()) + 1) + sets[data.sequence], return_inverse=True)
-    return classes.reshape(-1).astype(np.int64)
+    numbers: Ints = classes.reshape(-1).astype(np.int64)
+    return numbers
 
 
 def set_classes(sequence: Ints, rows: Ints, count: int) -> Ints:
-    """`(N,)` numbers of `count` sequences, equal iff the sets of their `rows` are; `sequence` `(T,)` says whose."""
+    """`(N,)` numbers of `count` sequences, equal iff the sets of `rows` are; `sequence` `(T,)` says whose."""
     values, _, lengths = token_counts(sequence, rows, count)
     return distinct_runs(values, lengths)
 
@@ -114,7 +116,7 @@ def frequency_classes(sequence: Ints, rows: Ints, count: int) -> Ints:
 
 
 def token_counts(sequence: Ints, rows: Ints, count: int) -> tuple[Ints, Ints, Ints]:
-    """The distinct `rows` of every sequence in order, their multiplicities, and how many each sequence has."""
+    """The distinct `rows` of every sequence in order, their multiplicities, and how many each has."""
     width = int(rows.max()) + 1
     pairs, counts = np.unique(sequence * width + rows, return_counts=True)
     lengths = np.bincount(pairs // width, minlength=count)
@@ -129,12 +131,14 @@ def _flat(answer: Any, data: Sequences) -> Floats:
     if isinstance(answer, np.ndarray) and answer.dtype != object:
         if answer.ndim not in (2, 3) or answer.shape[0] != count or answer.shape[1] < longest:
             raise DataError(
-                f"the map answered with shape {answer.shape}; for {count} sequences of up to {longest} tokens it "
-                f"must be ({count}, {longest}, p)"
+                f"the map answered with shape {answer.shape}; for {count} sequences of at most {longest} "
+                f"tokens it must be ({count}, {longest}, p)"
             )
         flat = answer[np.arange(answer.shape[1]) < data.lengths[:, None]]
     else:
-        parts = [part.detach().cpu().numpy() if hasattr(part, "detach") else np.asarray(part) for part in answer]
+        parts = [
+            part.detach().cpu().numpy() if hasattr(part, "detach") else np.asarray(part) for part in answer
+        ]
         sizes = [len(part) for part in parts]
         if sizes != data.lengths.tolist():
             raise DataError("the map answered with a list that does not hold one output for each token")

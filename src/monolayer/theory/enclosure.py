@@ -1,22 +1,26 @@
 """Differences of Boltzmann values, enclosed at a few hundred bits however small they are.
 
-Let `A(z) = Σ a_x e^{xz}` and `T(z) = Σ t_x e^{xz}` for two multisets with multiplicities `a_x`, `t_x`, so that
-`B(λ; a) = A'(λ)/A(λ)`. Then
+Let `A(z) = Σ a_x e^{xz}` and `T(z) = Σ t_x e^{xz}` for two multisets with multiplicities `a_x`, `t_x`, so
+that `B(λ; a) = A'(λ)/A(λ)`. Then
 
-    B(λ; a) − B(λ; t) = W(λ) / (A(λ) T(λ)),        W = A'T − AT' = Σ_σ C_σ e^{σz},    C_σ = Σ_{x+y=σ} a_x t_y (x − y).
+    B(λ; a) − B(λ; t) = W(λ) / (A(λ) T(λ)),        W = A'T − AT' = Σ_σ C_σ e^{σz},    C_σ = Σ_{x+y=σ} a_x t_y
+    (x − y).
 
 In the paper's regime the two values agree in their first 10^5 digits and more, and subtracting them needs as
-many. But what agrees is in the `C_σ`, sums of rational numbers that cancel exactly. With integer `x` the `C_σ` are
-integers; what is left of `W` is led by its largest exponential, and its sign and logarithm come out at the
-precision of the exponents. By Theorem A `W(λ) ≠ 0` unless the multisets are proportional, so that doubling the
-precision always ends: the order of Boltzmann values is decidable, at every temperature.
+many. But what agrees is in the `C_σ`, sums of rational numbers that cancel exactly. With integer `x` the
+`C_σ` are integers; what is left of `W` is led by its largest exponential, and its sign and logarithm come
+out at the precision of the exponents. By Theorem A `W(λ) ≠ 0` for algebraic `λ ≠ 0` unless the multisets are
+proportional, so that doubling the precision ends: the order of Boltzmann values is decidable, at every such
+temperature.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cmp_to_key
+from functools import cmp_to_key, partial
+from heapq import nlargest, nsmallest
+from itertools import pairwise
 
 from flint import arb
 
@@ -25,7 +29,7 @@ from monolayer.theory.balls import Ball, precision
 Multiset = dict[int, int]  # value -> multiplicity
 
 
-class Undecided(ArithmeticError):
+class UndecidedError(ArithmeticError):
     """A sign could not be told at the precision in force."""
 
 
@@ -55,16 +59,30 @@ def wronskian(a: Multiset, t: Multiset) -> dict[int, int]:
     return {sigma: c for sigma, c in coefficients.items() if c}
 
 
+def sign_of_difference(a: Multiset, t: Multiset, z: Ball) -> int:
+    """Sign of `B(z; a) − B(z; t)`; 0 iff proportional. One exponential is enough where one term rules."""
+    terms = wronskian(a, t)
+    if not terms:
+        return 0
+    if len(terms) > 1:
+        lead, runner_up = (nlargest if z > 0 else nsmallest)(2, terms)
+        rest = sum(map(abs, terms.values())) - abs(terms[lead])
+        if not rest * (z * (runner_up - lead)).exp() < abs(terms[lead]):
+            return log_difference(a, t, z)[0]
+        return 1 if terms[lead] > 0 else -1
+    return 1 if next(iter(terms.values())) > 0 else -1
+
+
 def log_difference(a: Multiset, t: Multiset, z: Ball) -> tuple[int, Ball]:
-    """Sign and logarithm of `B(z; a) − B(z; t)`, at the precision in force; sign 0 for proportional multisets."""
+    """Sign and log of `|B(z; a) − B(z; t)|`, at the precision in force; sign 0 for proportional multisets."""
     terms = wronskian(a, t)
     if not terms:
         return 0, arb.neg_inf()
-    # Proportionality is symmetric in time: for negative z the smallest exponent leads.
+    # Nothing overflows once the largest exponential is taken out: the smallest σ for negative z.
     lead = (max if z > 0 else min)(terms)
     total = sum((c * (z * (sigma - lead)).exp() for sigma, c in terms.items()), arb(0))
     if not (total > 0 or total < 0):
-        raise Undecided
+        raise UndecidedError
     log = abs(total).log() + z * lead - _log_sum(a, z) - _log_sum(t, z)
     return (1 if total > 0 else -1), log
 
@@ -77,11 +95,11 @@ def _log_sum(a: Multiset, z: Ball) -> Ball:
 def smallest_gap(
     contexts: Sequence[Multiset], groups: Sequence[int], z: Callable[[], Ball], *, bits: int, max_bits: int
 ) -> Gap | None:
-    """The two contexts of different groups whose Boltzmann values are closest; None if there is one group only.
+    """The two contexts of different groups whose Boltzmann values are closest; None if there is one group.
 
     `z()` is the inverse temperature, enclosed at the precision in force, and not zero. Contexts are sorted by
     comparisons that are proved, then neighbours of different groups are measured: O(M log M). The precision
-    starts at `bits` and doubles; past `max_bits`, `Undecided`.
+    starts at `bits` and doubles; past `max_bits`, `UndecidedError`.
     """
     if len(set(groups)) < 2:
         return None
@@ -90,21 +108,22 @@ def smallest_gap(
             try:
                 lam = z()
                 if not (lam > 0 or lam < 0):
-                    raise Undecided
-                order = sorted(
-                    range(len(contexts)),
-                    key=cmp_to_key(lambda i, j, lam=lam: log_difference(contexts[i], contexts[j], lam)[0]),
-                )
+                    raise UndecidedError
+                order = sorted(range(len(contexts)), key=cmp_to_key(partial(_sign, contexts, lam)))
                 gaps = [
                     (log_difference(contexts[i], contexts[j], lam)[1], i, j)
-                    for i, j in zip(order, order[1:], strict=False)
+                    for i, j in pairwise(order)
                     if groups[i] != groups[j]
                 ]
                 return _least(gaps, bits)
-            except Undecided:
+            except UndecidedError:
                 if 2 * bits > max_bits:
                     raise
         bits *= 2
+
+
+def _sign(contexts: Sequence[Multiset], z: Ball, i: int, j: int) -> int:
+    return sign_of_difference(contexts[i], contexts[j], z)
 
 
 def _least(gaps: list[tuple[Ball, int, int]], bits: int) -> Gap:

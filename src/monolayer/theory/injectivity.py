@@ -1,10 +1,11 @@
 """Theorem A's hypotheses, checked exactly.
 
-Theorem A: for algebraic `s`, `t` and `λ ≠ 0`, `B(λ; s) = B(λ; t)` iff the multisets `s` and `t` are proportional:
-the same values, with multiplicities in one ratio. Every float is algebraic, and `vᵀx` of floats is a rational
-number. So a rank-1 head with direction `v` tells apart all contexts whose token frequencies differ, at every
-nonzero temperature, iff `vᵀ` takes different values on different tokens. That is decided here without rounding:
-in floats with an error bound, O(|V| log |V|), and in integers where two values are too close for the bound.
+Theorem A: for algebraic `s`, `t` and `λ ≠ 0`, `B(λ; s) = B(λ; t)` iff the multisets `s` and `t` are
+proportional: the same values, with multiplicities in one ratio. Every float is algebraic, and `vᵀx` of
+floats is a rational number. So a rank-1 head with direction `v` tells apart all contexts whose token
+frequencies differ, at every nonzero temperature, iff `vᵀ` takes different values on different tokens. That
+is decided here without rounding: in floats with an error bound, O(|V| log |V|), and in integers where two
+values are too close for the bound.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Injectivity:
 
 
 def projection_injective(vocabulary: ArrayLike, v: ArrayLike) -> Injectivity:
-    """Whether `vᵀx` differs for all rows `x` of `vocabulary` `(V, d)`: exact, for floats taken as they are."""
+    """Whether `vᵀx` differs for all rows `x` of `vocabulary` `(V, d)`: exact, with floats as they are."""
     vocabulary, v = np.asarray(vocabulary, dtype=np.float64), np.asarray(v, dtype=np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         s = vocabulary @ v
@@ -61,14 +62,16 @@ def projection_injective(vocabulary: ArrayLike, v: ArrayLike) -> Injectivity:
 
 
 def theorem_a(vocabulary: ArrayLike, v: ArrayLike, lam: float) -> tuple[str, ...]:
-    """What keeps Theorem A from holding for this projection and temperature, in words; empty if nothing does."""
+    """What keeps Theorem A from holding for this direction and temperature, in words; empty if nothing."""
     broken = []
     if lam == 0 or not math.isfinite(lam):
         broken.append(f"λ = {lam}: the temperature must be finite and not zero")
     check = projection_injective(vocabulary, v)
     if check.pair is not None:
         first, second = check.pair
-        broken.append(f"vᵀ has the same value at vocabulary rows {first} and {second}: choose another direction")
+        broken.append(
+            f"vᵀ has the same value at vocabulary rows {first} and {second}: choose another direction"
+        )
     return tuple(broken)
 
 

@@ -29,10 +29,10 @@ _NAMED = 5  # rows that a sentence names before it counts the rest
 class Separation:
     """The separation of `sequences` sequences with `tokens` tokens, `vocabulary` of them different.
 
-    `shortest` and `longest` bound the lengths n. `dimension`, `r_min`, `r_max` and `epsilon` are None for ids,
-    which have no geometry; `epsilon` is infinite where there is one token only. Places are (sequence,
-    position), from 0. `repeating` lists the sequences with a repeated token, `repeated_tokens` counts the tokens
-    that stood earlier in their own sequence, `zeros` lists the places of zero vectors.
+    `shortest` and `longest` bound the lengths n. `dimension`, `r_min`, `r_max` and `epsilon` are None for
+    ids, which have no geometry; `epsilon` is infinite where there is one token only. Places are (sequence,
+    position), from 0. `repeating` lists the sequences with a repeated token, `repeated_tokens` counts the
+    tokens that stood earlier in their own sequence, `zeros` lists the places of zero vectors.
     """
 
     sequences: int
@@ -97,13 +97,14 @@ class Separation:
                 f"token {k} of sequence {i} and token {m} of sequence {j}."
             )
         if not self.broken:
-            lines.append("The hypotheses of Theorem 2 hold: no repeated token, r_min > 0, ε > 0, equal lengths.")
+            geometry = "" if self.dimension is None else " r_min > 0, ε > 0,"
+            lines.append(f"The hypotheses of Theorem 2 hold: no repeated token,{geometry} equal lengths.")
             return "\n".join(lines)
         lines.append("Theorem 2 says nothing about these data:")
         lines += [f"  - {words}" for words in self.broken]
         lines.append(
-            "Theorem A may still hold: it asks only that the projection be injective on the vocabulary and the "
-            "temperature nonzero, and it separates all contexts whose token frequencies differ."
+            "Theorem A may still hold: it asks only that the projection be injective on the vocabulary and "
+            "the temperature nonzero, and it separates all contexts whose token frequencies differ."
         )
         return "\n".join(lines)
 
@@ -156,7 +157,8 @@ def norms(vectors: Floats) -> Floats:
     """`‖x‖` of every row, scaled by its largest entry so that squares neither overflow nor vanish."""
     scale = np.abs(vectors).max(axis=1, initial=0.0)
     safe = np.where(scale > 0, scale, 1.0)
-    length: Floats = scale * np.sqrt(((vectors / safe[:, None]) ** 2).sum(axis=1))
+    with np.errstate(over="ignore"):
+        length: Floats = scale * np.sqrt(((vectors / safe[:, None]) ** 2).sum(axis=1))
     return length
 
 

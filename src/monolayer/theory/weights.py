@@ -5,9 +5,9 @@ Notation: `H` heads, `d` the dimension of a token, `s` the size of queries and k
 
     SA(Z) = Z + Σ_h W_O (W_V Z) σ[(W_K Z)ᵀ (W_Q Z)]          σ = softmax or hardmax down each column.
 
-A file (`.npz` or `.safetensors`) holds the four arrays `W_Q`, `W_K`, `W_V`, `W_O`, either with the heads along
-the first axis, `(H, s, d)` and so on (a matrix is one head), or one matrix a name: `W_Q_0`, `W_Q_1`, ...
-Heads of different sizes need the second way.
+A file (`.npz` or `.safetensors`) holds the four arrays `W_Q`, `W_K`, `W_V`, `W_O`, either with the heads
+along the first axis, `(H, s, d)` and so on (a matrix is one head), or one matrix a name: `W_Q_0`, `W_Q_1`,
+... Heads of different sizes need the second way.
 """
 
 from __future__ import annotations
@@ -49,9 +49,7 @@ class AttentionWeights:
         for number, matrices in enumerate(self.heads):
             if len(matrices) != 4:
                 raise DataError(f"head {number} has {len(matrices)} matrices; it needs four: {', '.join(NAMES)}")
-            heads.append(
-                Head(*(_matrix(m, number, name) for name, m in zip(NAMES, matrices, strict=True)))
-            )
+            heads.append(Head(*(_matrix(m, number, name) for name, m in zip(NAMES, matrices, strict=True))))
         dim = heads[0].W_Q.shape[1]
         for number, head in enumerate(heads):
             _check_shapes(head, number, dim)
@@ -60,7 +58,7 @@ class AttentionWeights:
     @property
     def dim(self) -> int:
         """`d`, the dimension of a token."""
-        return self.heads[0].W_Q.shape[1]
+        return int(self.heads[0].W_Q.shape[1])
 
     def __len__(self) -> int:
         """`H`, the number of heads."""
@@ -83,9 +81,10 @@ class AttentionWeights:
 
         def draw(rows: int, columns: int) -> Floats:
             if rank is None:
-                return generator.standard_normal((rows, columns)) / np.sqrt(dim)
-            left = generator.standard_normal((rows, rank))
-            return left @ generator.standard_normal((rank, columns)) / np.sqrt(dim * max(rank, 1))
+                return generator.normal(0.0, dim**-0.5, (rows, columns))
+            left = generator.normal(0.0, (dim * max(rank, 1)) ** -0.5, (rows, rank))
+            product: Floats = left @ generator.standard_normal((rank, columns))
+            return product
 
         shapes = ((size, dim), (size, dim), (size, dim), (dim, size))
         return cls(tuple(Head(*(draw(*shape) for shape in shapes)) for _ in range(heads)))
@@ -103,9 +102,10 @@ class AttentionWeights:
         if isinstance(source, Mapping):
             return cls(_from_names(source))
         if isinstance(source, Sequence | np.ndarray) and len(source):
-            heads = [_named_head(h, i) if isinstance(h, Mapping) else h for i, h in enumerate(source)]
-            for number, head in enumerate(heads):
-                if not isinstance(head, Sequence | np.ndarray):
+            heads: list[Any] = []
+            for number, head in enumerate(source):
+                heads.append(_named_head(head, number) if isinstance(head, Mapping) else head)
+                if not isinstance(heads[-1], Sequence | np.ndarray):
                     raise DataError(f"head {number} is a {type(head).__name__}; it must be four matrices")
             return cls(tuple(heads))
         raise DataError(
@@ -174,8 +174,8 @@ def _named_head(head: Mapping[str, Any], number: int) -> tuple[Any, ...]:
 def _refuse(missing: list[str], unknown: list[str]) -> None:
     if missing:
         raise DataError(
-            f"{', '.join(missing[:4])} missing: name the arrays {', '.join(NAMES)} (heads along the first axis), "
-            "or W_Q_0, W_K_0, W_V_0, W_O_0, W_Q_1, ..."
+            f"{', '.join(missing[:4])} missing: name the arrays {', '.join(NAMES)} (heads along the first "
+            "axis), or W_Q_0, W_K_0, W_V_0, W_O_0, W_Q_1, ..."
         )
     if unknown:
         raise DataError(
@@ -221,5 +221,5 @@ def _check_shapes(head: Head, number: int, dim: int) -> None:
         if found != shape:
             raise DataError(
                 f"{name} of head {number} has shape {found}, but {shape} is needed: W_Q and W_K are (s, d), "
-                f"W_V is (s', d), W_O is (d, s'), with d = {dim} from W_Q of head 0, s = {size}, s' = {value_size}"
+                f"W_V is (s', d), W_O is (d, s'); d = {dim} from W_Q of head 0, s = {size}, s' = {value_size}"
             )

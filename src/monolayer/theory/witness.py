@@ -2,15 +2,16 @@
 
 Notation: tokens `x = o + λ w` on one line, `A` and `B` the sets of the numbers `λ` in the two sequences.
 
-**Lemma.** Let `A ≠ B` have `n` elements each, equal minimum, equal maximum and equal sum. For a query token in
-both, a head scores key `λ` by `(W_K (o + λw))ᵀ(W_Q x) = b + c λ`. Hardmax picks the maximum of the set if
-`c > 0`, the minimum if `c < 0`, the mean if `c = 0`: each is the same for `A` and `B`. So is every head's output. ∎
+**Lemma.** Let `A ≠ B` have `n` elements each, equal minimum, equal maximum and equal sum. For a query token
+in both, a head scores key `λ` by `(W_K (o + λw))ᵀ(W_Q x) = b + c λ`. Hardmax picks the maximum of the set if
+`c > 0`, the minimum if `c < 0`, the mean if `c = 0`: each is the same for `A` and `B`. So is the output. ∎
 Example: `{1,2,5,6}` and `{1,3,4,6}`. Four tokens are the fewest: minimum, maximum and sum determine three.
 
-`A ∪ B` needs `n + 2` numbers at least (sets that differ in one element differ in sum), and `n + 2` evenly spaced
-ones suffice: both keep the ends, `A` drops the second from either end, `B` the third.
+`A ∪ B` needs `n + 2` numbers at least (sets that differ in one element differ in sum), and `n + 2` evenly
+spaced ones suffice: both keep the ends, `A` drops the third from either end, `B` the second.
 
-**Room.** With a wished geometry, `r_min < ‖x‖ < r_max` and `‖x − y‖ > ε` for different tokens, such a line exists iff
+**Room.** With a wished geometry, `r_min < ‖x‖ < r_max`, and `‖x − y‖ > ε` for different tokens, such a pair
+on a line exists iff
 
     d ≥ 2, n odd     (n+1)² ε² < 4 (r_max² − r_min²)
     d ≥ 2, n even    n(n+2) ε² < 4 (r_max² − r_min²)   if r_max ≤ (n+1) r_min,  else  (n+1) ε < 2 r_max
@@ -26,6 +27,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -78,7 +80,7 @@ class Line:
 def line_through(X: Floats, Y: Floats) -> Line | None:
     """The line that carries all tokens of two sequences `(n, d)`; None if there is none or but one token.
 
-    Numbers along it are whole and coprime up to a common offset; a line through 0 has origin 0.
+    Numbers along it are whole and coprime; a line through 0 has origin 0.
     """
     tokens = [tuple(Fraction(number) for number in token) for token in np.concatenate([X, Y]).tolist()]
     origin = tokens[0]
@@ -91,11 +93,11 @@ def line_through(X: Floats, Y: Floats) -> Line | None:
     for token, value in zip(tokens, values, strict=True):
         if any(a + value * b != c for a, b, c in zip(origin, step, token, strict=True)):
             return None
-    gap = Fraction(math.gcd(*(v.numerator for v in values)), math.lcm(*(v.denominator for v in values)))
-    step, values = tuple(gap * number for number in step), [value / gap for value in values]
     offset = origin[axis] / step[axis]
     if all(offset * b == a for a, b in zip(origin, step, strict=True)):
         origin, values = tuple(Fraction(0) for _ in origin), [offset + value for value in values]
+    gap = Fraction(math.gcd(*(v.numerator for v in values)), math.lcm(*(v.denominator for v in values)))
+    step, values = tuple(gap * number for number in step), [value / gap for value in values]
     return Line(origin, step, tuple(values[: len(X)]), tuple(values[len(X) :]))
 
 
@@ -119,14 +121,14 @@ def universal_pair(
 ) -> tuple[Floats, Floats]:
     """Two sequences `(n, d)` that no hardmax layer tells apart, in the wished geometry.
 
-    Without `r_max` they are `{1, …, n+2} · v` less two tokens each, for a vector `v` of small whole numbers times
-    a power of two that is large enough for `r_min` and `epsilon`. With it they lie on a chord of the shell.
+    Without `r_max` they are `{1, …, n+2} · v` less two tokens each, for a vector `v` of small whole numbers
+    times a power of two, large enough for `r_min` and `epsilon`. With it they lie on a chord of the shell.
     """
     low, gap = _wish("r_min", r_min), _wish("epsilon", epsilon)
     if n < SMALLEST:
         raise DataError(
-            f"n = {n}: a pair that defeats every hardmax layer has at least {SMALLEST} tokens a sequence, because "
-            "equal minimum, maximum and sum determine a set of three; ask for n ≥ 4"
+            f"n = {n}: a pair that defeats every hardmax layer has at least {SMALLEST} tokens a sequence, "
+            "because equal minimum, maximum and sum determine a set of three; ask for n ≥ 4"
         )
     if dim < 1:
         raise DataError(f"dim = {dim}: a token has at least one coordinate")
@@ -135,20 +137,21 @@ def universal_pair(
     v = [int(number) for number in generator.integers(1, 4, dim) * generator.choice([-1, 1], dim)]
     if r_max is None:
         scale = _power_above(max(low, gap)) if max(low, gap) > 0 else Fraction(1)
-        numbers = [scale * k for k in range(1, n + 3)]
-        return _sequences([Fraction(0)] * dim, v, numbers)
+        X, Y = _sequences([Fraction(0)] * dim, v, [scale * k for k in range(1, n + 3)])
+        _check_geometry(X, Y, low, None, gap)
+        return X, Y
     high = _wish("r_max", r_max)
     if low >= high:
         raise DataError(f"r_min = {r_min} and r_max = {r_max}: r_min < r_max is needed")
     limit, inequality = _room(n, dim, low, high)
     if gap * gap >= limit:
         raise DataError(
-            f"no universal pair on a line fits: n + 2 = {n + 2} tokens more than ε = {float(gap):.6g} apart with "
-            f"{float(low):.6g} < ‖x‖ < {float(high):.6g} in dimension {dim} need {inequality}, that is "
+            f"no universal pair on a line fits: n + 2 = {n + 2} tokens more than ε = {float(gap):.6g} apart "
+            f"with {float(low):.6g} < ‖x‖ < {float(high):.6g} in dimension {dim} need {inequality}, that is "
             f"ε < {float(_root(limit)):.6g}; lower n or ε, or widen the shell"
         )
     if dim == 1:
-        origin, numbers = [Fraction(0)], _both_rays(n, low, high, gap, limit)
+        origin, v, numbers = [Fraction(0)], [1], _both_rays(n, low, high, gap, limit)
     else:
         i, j = (int(axis) for axis in generator.choice(dim, 2, replace=False))
         across = [0] * dim
@@ -179,7 +182,7 @@ def _power_above(bound: Fraction) -> Fraction:
 
 
 def _room(n: int, dim: int, low: Fraction, high: Fraction) -> tuple[Fraction, str]:
-    """The square of the spacing that `n + 2` tokens cannot reach in the shell, and the inequality in words."""
+    """The square of the spacing that `n + 2` tokens cannot reach in the shell; the inequality in words."""
     shell = high * high - low * low
     if dim == 1:
         ray, whole = 2 * (high - low) / (n + n % 2), 2 * high / (n + 1)
@@ -210,7 +213,7 @@ def _chord(
 
 
 def _both_rays(n: int, low: Fraction, high: Fraction, gap: Fraction, limit: Fraction) -> list[Fraction]:
-    """`n + 2` numbers in `(−r_max, −r_min) ∪ (r_min, r_max)`: mirror images, and one more where `n` is odd."""
+    """`n + 2` numbers in `(−r_max, −r_min) ∪ (r_min, r_max)`: mirror images, and one more if `n` is odd."""
     step = _between(gap, _root(limit))
     count = (n + 3) // 2
     start = _between(low if n % 2 else max(low, step / 2), high - (count - 1) * step)
@@ -235,32 +238,33 @@ def _between(low: Fraction, high: Fraction) -> Fraction:
 
 def _too_tight() -> PrecisionError:
     return PrecisionError(
-        "the wished geometry leaves room in real numbers, but too little for tokens in float64: widen the shell "
-        "or lower ε or n a little"
+        "the wished geometry leaves room in real numbers, but too little for tokens in float64: widen the "
+        "shell, or lower ε or n a little"
     )
 
 
 def _sequences(origin: list[Fraction], v: list[int], numbers: list[Fraction]) -> tuple[Floats, Floats]:
-    """`origin + number · v`, less the second numbers from the ends in one sequence, the third in the other."""
+    """`origin + number · v`, less the third from either end in one sequence, the second in the other."""
     tokens = [[o + number * entry for o, entry in zip(origin, v, strict=True)] for number in numbers]
     try:
         rounded = np.array([[float(entry) for entry in token] for token in tokens])
     except OverflowError:
         raise DataError("the wished r_min or ε is beyond the largest float: no token is so long") from None
-    if any(Fraction(r) != e for row, token in zip(rounded.tolist(), tokens, strict=True) for r, e in zip(row, token, strict=True)):
+    if [[Fraction(entry) for entry in token] for token in rounded.tolist()] != tokens:
         raise _too_tight()
     last = len(numbers) - 1
     return np.delete(rounded, [2, last - 2], axis=0), np.delete(rounded, [1, last - 1], axis=0)
 
 
-def _check_geometry(X: Floats, Y: Floats, low: Fraction, high: Fraction, gap: Fraction) -> None:
+def _check_geometry(X: Floats, Y: Floats, low: Fraction, high: Fraction | None, gap: Fraction) -> None:
     """The finished tokens against the wish, from their floats alone."""
     line = line_through(X, Y)
     if line is None:
         raise _too_tight()
     squares = [sum(Fraction(x) ** 2 for x in token) for token in np.concatenate([X, Y]).tolist()]
     numbers = sorted({*line.first, *line.second})
-    nearest = min(b - a for a, b in zip(numbers, numbers[1:], strict=False))
+    nearest = min(b - a for a, b in pairwise(numbers))
     spacing = nearest * nearest * sum(entry * entry for entry in line.direction)
-    if not (low * low < min(squares) and max(squares) < high * high and spacing > gap * gap):
+    inside = low * low < min(squares) and (high is None or max(squares) < high * high)
+    if not inside or spacing <= gap * gap:
         raise _too_tight()

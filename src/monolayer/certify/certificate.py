@@ -1,0 +1,157 @@
+"""The verdict on a saved model and a dataset, in a form that people read and machines compare."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from monolayer.data import Names, Sequences
+from monolayer.data.names import Ints
+from monolayer.errors import ModelFileError
+
+FILE = "certificate.json"
+VERSION = 1
+Verdict = Literal["proved", "refuted", "undecided"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A point behind a refutation or a doubt. `position` is None for a label of a whole sequence."""
+
+    kind: Literal["wrong", "unsure"]
+    sequence: int
+    position: int | None
+    token: Any
+    expected: Any
+    got: Any
+    why: str
+
+    def __str__(self) -> str:
+        place = f"sequence {self.sequence}"
+        if self.position is not None:
+            token = "" if self.token is None else f" ({self.token!r})"
+            place = f"token {self.position}{token} of {place}"
+        got = f"got {self.got!r}, expected {self.expected!r}" if self.kind == "wrong" else f"expected {self.expected!r}"
+        return f"{place}: {got}: {self.why}"
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What was claimed, under which assumptions, for which bytes, and whether it is proved.
+
+    `margin`: the least distance of a point from a step, over the distance that two evaluations may be apart; at
+    least 1 in a proof, None without steps. `label_error`: bound on the distance of every answer from its label (of
+    the label coordinate, for classes); None unless proved. `findings`: the first few of `wrong` + `unsure` points.
+    """
+
+    verdict: Verdict
+    claim: str
+    assumptions: tuple[str, ...]
+    reason: str
+    points: int
+    wrong: int
+    unsure: int
+    findings: tuple[Finding, ...]
+    margin: float | None
+    margin_at: str | None
+    label_error: float | None
+    weights_digest: str
+    data_digest: str
+    format_version: int
+    notes: tuple[str, ...] = ()
+    version: int = VERSION
+
+    def __bool__(self) -> bool:
+        """Only a proof is true: unknown is never rounded to yes."""
+        return self.verdict == "proved"
+
+    def rows(self) -> list[tuple[str, str]]:
+        """What a table shows."""
+        rows = [
+            ("verdict", self.verdict),
+            ("claim", self.claim),
+            ("reason", self.reason),
+            ("points", f"{self.points:,}"),
+        ]
+        if self.margin is not None:
+            rows.append(("smallest margin", f"{self.margin:.3g} error bounds, at {self.margin_at}"))
+        if self.label_error is not None:
+            rows.append(("label error", "0: bit-exact" if self.label_error == 0 else f"at most {self.label_error:.3g}"))
+        rows += [(finding.kind, str(finding)) for finding in self.findings]
+        rows += [("note", note) for note in self.notes]
+        return [*rows, ("weights", self.weights_digest), ("data", self.data_digest)]
+
+    def explain(self) -> str:
+        """The certificate in plain words."""
+        lines = [f"{self.verdict.upper()}: {self.reason}", f"Claim: {self.claim}", "Assumed:"]
+        lines += [f"  - {assumption}" for assumption in self.assumptions]
+        lines += [f"{name}: {text}" for name, text in self.rows()[3:]]
+        return "\n".join(lines)
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Certificate:
+        try:
+            value = json.loads(text)
+            if value["version"] != VERSION or set(value) != {field.name for field in fields(cls)}:
+                raise ModelFileError(
+                    f"the certificate has version {value['version']!r}; this monolayer reads {VERSION}"
+                )
+            value |= {key: tuple(value[key]) for key in ("assumptions", "notes")}
+            return cls(**value | {"findings": tuple(Finding(**finding) for finding in value["findings"])})
+        except (ValueError, KeyError, TypeError) as error:
+            if isinstance(error, ModelFileError):
+                raise
+            raise ModelFileError(f"this is no certificate: {error!r}") from None
+
+    def save(self, folder: str | os.PathLike[str]) -> Path:
+        """Write `certificate.json` beside the model: all of it, or nothing."""
+        final = Path(folder) / FILE
+        handle, scratch = tempfile.mkstemp(prefix=f".{FILE}.", dir=folder)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(self.to_json())
+            Path(scratch).chmod(0o644)
+            Path(scratch).replace(final)
+        finally:
+            Path(scratch).unlink(missing_ok=True)
+        return final
+
+
+def data_digest(data: Sequences) -> str:
+    """SHA-256 of what the data say, whatever numbers stand for their names (docs/certificate.md)."""
+    labels = data.labels
+    token_names, tokens = _used(data.vocabulary, data.tokens)
+    label_names, values = (None, None) if labels is None else _used(labels.classes, labels.values)
+    head = {
+        "tokens": token_names,
+        "dimension": None if data.vocabulary is not None else int(data.tokens.shape[1]),
+        "labels": None if labels is None else {"per": labels.per, "classes": label_names, "scalar": labels.scalar},
+    }
+    digest = hashlib.sha256(json.dumps(head, sort_keys=True, separators=(",", ":")).encode() + b"\n")
+    for array in (data.lengths, tokens, values):
+        if array is not None:
+            # Adding 0 turns −0.0 into 0.0; little-endian whatever the machine.
+            digest.update(np.ascontiguousarray(array + 0, dtype=array.dtype.newbyteorder("<")).data)
+    return digest.hexdigest()
+
+
+def _used(names: Names | None, rows: Any) -> tuple[list[Any] | None, Any]:
+    """Names that occur, in order, and the place of each row among them; vectors and reals as they are."""
+    if names is None:
+        return None, rows
+    used: Ints = np.flatnonzero(np.bincount(rows, minlength=len(names)))
+    found = names.decode(used).tolist()
+    order = sorted(range(len(found)), key=lambda i: (isinstance(found[i], str), found[i]))
+    place = np.zeros(len(names), dtype=np.int64)
+    place[used[order]] = np.arange(len(used))
+    return [found[i] for i in order], place[rows]

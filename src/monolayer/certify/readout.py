@@ -1,0 +1,172 @@
+"""From `z` to label coordinates, and from those to answers, for whatever neurons and head are stored.
+
+Notation: neuron `j` computes `relu(w_j z + b_j)`, `H` neurons, `m` label coordinates. Rounding is monotone, so a
+step of the exact readout is exactly 1 for every float `z ≤ low_j` and exactly 0 for every float `z ≥ high_j` (the
+other way round if `w_j < 0`), for any weights (Lemma 6). Between two sorted thresholds nothing switches:
+
+    h_j   1 ────────────╮ low_j                 h_j of `paper`            ╱
+                         ╲                                               ╱
+          0               ╰─────────── high_j         ──────────────────╯ low_j ≈ high_j
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monolayer.certify.rounding import BINARY64, PADDING, Floats, Format, UnhandledError
+from monolayer.certify.stored import LABEL, Stored
+from monolayer.data.names import Ints
+
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Staircase:
+    """Label coordinates as a function of `z` that is linear where no neuron switches.
+
+    `low`, `high` `(H,)`, each sorted. Once `i` neurons are passed, our evaluation of coordinate `a` is
+    `level[a, i] + slope[a, i] z`; `fixed[a, i] + growing[a, i] |z|` bounds what rounding does to it and to another.
+    """
+
+    low: Floats
+    high: Floats
+    level: Floats
+    slope: Floats | None
+    fixed: Floats
+    growing: Floats | None
+
+    @property
+    def exact(self) -> bool:
+        """Whether every evaluation that lands on a plateau gives the same bits."""
+        return self.slope is None and not self.fixed.any()
+
+    def passed(self, lowest: Floats, highest: Floats) -> tuple[Ints, Bools]:
+        """How many neurons lie left of `[lowest, highest]` `(M,)`, and whether none switches inside (Lemma 7)."""
+        i = np.searchsorted(self.low, highest, side="left")
+        return i, np.append(-np.inf, self.high)[i] <= lowest
+
+    def room(self, z: Floats, i: Ints) -> Floats:
+        """Distance from `z` to the nearest threshold on either side."""
+        distance: Floats = np.minimum(np.append(self.low, np.inf)[i] - z, z - np.append(-np.inf, self.high)[i])
+        return distance
+
+    def labels(self, z: Floats, radius: Floats, i: Ints) -> tuple[Floats, Floats]:
+        """Coordinates `(m, M)` and how far those of another evaluation may be, `|ẑ − z| ≤ radius`."""
+        value, error = self.level[:, i], self.fixed if self.fixed.shape[1] == 1 else self.fixed[:, i]
+        if self.slope is not None and self.growing is not None:
+            slope, growing = self.slope[:, i], self.growing[:, i]
+            value = value + slope * z
+            error = PADDING * (error + growing * (np.abs(z) + 2.0 * radius) + np.abs(slope) * radius)
+        return value, error
+
+
+def read_staircase(stored: Stored) -> Staircase:
+    """The stored readout, neurons sorted by their thresholds."""
+    w, b = stored["feed_forward.weight_1"], stored["feed_forward.bias_1"]
+    weight_2 = stored["feed_forward.weight_2"].astype(np.float64)
+    bias_2 = stored["feed_forward.bias_2"].astype(np.float64)[:, None]
+    fmt, exact = stored.format, stored.config["readout"] == "exact"
+    for name, values in (("weight_1", w), ("bias_1", b), ("weight_2", weight_2), ("bias_2", bias_2)):
+        size = np.abs(values)
+        if not ((size >= fmt.smallest) & (size <= fmt.largest) | (size == 0) & (name != "weight_1")).all():
+            raise UnhandledError(f"feed_forward.{name} goes outside ±[{fmt.smallest:.3g}, {fmt.largest:.3g}]")
+    if not exact and (w < 0).any():
+        raise UnhandledError("a neuron of the paper readout falls: weight_1 must be positive")
+    low, high = _thresholds(w, b, exact)
+    order = slice(None) if (low[1:] >= low[:-1]).all() else np.argsort(low, kind="stable")
+    w, b = w.astype(np.float64)[order], b.astype(np.float64)[order]
+    low, weight_2 = low[order], weight_2[:, order]
+    high = high if (high[1:] >= high[:-1]).all() else np.sort(high)
+    if not exact:
+        return _kinks(low, high, w, b, weight_2, bias_2, fmt)
+    start = bias_2 + np.where(w > 0, weight_2, 0.0).sum(axis=1, keepdims=True)
+    level = _running(np.where(w > 0, -weight_2, weight_2), start)
+    return Staircase(low, high, level, None, _sum_error(weight_2, bias_2, fmt), None)
+
+
+def _thresholds(w: NDArray[Any], b: NDArray[Any], exact: bool) -> tuple[Floats, Floats]:
+    """Lemma 6: left and right of `[low, high]`, neuron `j` is at rest in every evaluation."""
+    power_of_two = np.frexp(np.abs(w))[0] == 0.5
+    zero = -b.astype(np.float64) / w  # w z + b ≤ 0 from here on
+    ends = [zero, zero]
+    if exact:
+        # The least float that is at least 1 − b, in the stored format: the error of a sum of two is a float.
+        above = 1 - b
+        back = above - 1
+        above = np.where((1 - (above - back)) + (-b - back) > 0, np.nextafter(above, np.inf, dtype=b.dtype), above)
+        ends[1] = above.astype(np.float64) / w  # w z + b ≥ 1 from here on
+    low, high = np.minimum(*ends), np.maximum(*ends)
+    return (
+        np.where(power_of_two, low, np.nextafter(low, -np.inf)),
+        np.where(power_of_two, high, np.nextafter(high, np.inf)),
+    )
+
+
+def _running(steps: Floats, start: Floats) -> Floats:
+    """`(m, H + 1)`: `start` plus the first `i` columns of `steps`."""
+    return np.cumsum(np.concatenate([start, steps], axis=1), axis=1)
+
+
+def _sum_error(weight_2: Floats, bias_2: Floats, fmt: Format) -> Floats:
+    """Lemma 8: `(m, 1)` bounds on the difference of two sums of any of these numbers; 0 where no sum can round."""
+    numbers = np.concatenate([weight_2, bias_2], axis=1)
+    total = PADDING * np.abs(numbers).sum(axis=1, keepdims=True)
+    mantissa, exponent = np.frexp(np.where(numbers == 0, 2.0**900, numbers))
+    whole = (mantissa * 2.0**53).astype(np.int64)
+    lowest_bit = np.ldexp((whole & -whole).astype(np.float64), exponent - 53).min(axis=1, keepdims=True)
+    whole_sums = total * fmt.unit < lowest_bit
+    if whole_sums.all():
+        return np.zeros_like(total)
+    terms = float(numbers.shape[1])
+    rounding = 2.0 * BINARY64.gamma(2.0 * terms) + fmt.gamma(terms)
+    return np.where(whole_sums, 0.0, PADDING * (rounding * total + 4.0 * terms * fmt.tiny))
+
+
+def _kinks(low: Floats, high: Floats, w: Floats, b: Floats, weight_2: Floats, bias_2: Floats, fmt: Format) -> Staircase:
+    """Lemma 9: the paper readout, whose terms are large and cancel, with the bound that any order needs."""
+    slope, level = _running(weight_2 * w, 0.0 * bias_2), _running(weight_2 * b, bias_2)
+    growing = _running(np.abs(weight_2 * w), 0.0 * bias_2)
+    fixed = _running(np.abs(weight_2 * b), np.abs(bias_2))
+    terms = len(w) + 5.0
+    rounding = PADDING * (BINARY64.gamma(terms) + fmt.gamma(terms))
+    underflow = 8.0 * terms * (1.0 + np.abs(weight_2).sum(axis=1, keepdims=True)) * fmt.tiny
+    return Staircase(low, high, level, slope, rounding * fixed + underflow, rounding * growing)
+
+
+def answers(stored: Stored, value: Floats, error: Floats) -> Ints:
+    """Class that every evaluation returns, given its label coordinate `(M,)` to within `error`; −1: unsure.
+
+    Lemma 10: the head `2 j ŷ − j²` picks the class nearest to `ŷ`. Any other head is tried at each integer.
+    """
+    weight, bias = (stored[name].astype(np.float64) for name in ("head.weight", "head.bias"))
+    fmt, C = stored.format, len(bias)
+    if not (np.isfinite(weight).all() and np.isfinite(bias).all() and (weight[:, :LABEL] == 0).all()):
+        raise UnhandledError("head.weight must read the label slot alone, and the head must be finite")
+    column, number = weight[:, LABEL], np.arange(float(C))
+    nearest = np.rint(value)
+    off = np.abs(value - nearest) + error
+    if np.array_equal(column, 2.0 * number) and np.array_equal(bias, -number * number):
+        sure = (2.0 * off + 32.0 * fmt.unit * C * C < 1.0) & (np.abs(nearest) <= 2.0 * C)
+        return np.where(sure, np.clip(nearest, 0, C - 1), -1).astype(np.int64)
+    integers, which = np.unique(nearest, return_inverse=True)
+    if len(integers) * C > 1 << 26:
+        raise UnhandledError(f"the head is not 2 j y − j², and its {C:,} classes are too many to try one by one")
+    logits = integers[:, None] * column + bias
+    doubt = PADDING * (
+        2.0 * fmt.gamma(4.0) * (np.abs(integers[:, None] * column) + np.abs(bias)) + off.max() * np.abs(column)
+    )
+    best = np.argmax(logits - doubt, axis=1)
+    floor = np.take_along_axis(logits - doubt, best[:, None], axis=1)
+    alone = ((logits + doubt >= floor).sum(axis=1) == 1) & (np.abs(integers) < 2.0**50)
+    return np.where(alone, best, -1)[which]
+
+
+def copies(stored: Stored) -> bool:
+    """Whether the head hands the label slots on as they are."""
+    m = stored.config["labels"]
+    copy = np.concatenate([np.zeros((m, LABEL)), np.eye(m)], axis=1)
+    return np.array_equal(stored["head.weight"], copy) and not stored["head.bias"].any()

@@ -1,0 +1,98 @@
+"""Lines of a text file or of standard input: numbered, decoded, unpacked, and honest about where they end.
+
+Lines are cut at line feeds only, so that a token may hold any other character. Nothing but the line at hand
+is kept.
+"""
+
+from __future__ import annotations
+
+import gzip
+import sys
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+from monolayer.errors import DataError
+
+Progress = Callable[[int, int | None], None]  # bytes done, bytes in all where they are known
+
+
+class Lines:
+    """An iterator over lines with their line feeds; `number` is that of the line given last, from 1."""
+
+    def __init__(self, path: Path | None, progress: Progress | None = None) -> None:
+        """`path` None is standard input; a name that ends in `.gz` is unpacked."""
+        self.name = "standard input" if path is None else str(path)
+        self.number = 0
+        self._progress = progress
+        self._seen = 0
+        self._total: int | None = None
+        self._raw: IO[bytes] | None = None
+        self._packed = path is not None and path.suffix.lower() == ".gz"
+        if path is None:
+            self._file: IO[bytes] = sys.stdin.buffer
+            return
+        self._total = path.stat().st_size if path.is_file() else None  # a pipe has no size
+        self._file = self._raw = path.open("rb")
+        if self._packed:
+            self._file = gzip.GzipFile(fileobj=self._raw)  # type: ignore[assignment]
+
+    def __enter__(self) -> Lines:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._raw is not None:
+            self._file.close()
+            self._raw.close()
+
+    def __iter__(self) -> Lines:
+        return self
+
+    def __next__(self) -> str:
+        try:
+            line = next(self._file)
+        except EOFError:
+            raise self.cut("its gzip stream stops before its end") from None
+        except (gzip.BadGzipFile, zlib.error) as error:
+            raise DataError(
+                f"{self.name} is no gzip file, or a damaged one ({error}); write it again"
+            ) from None
+        except OSError as error:
+            raise DataError(f"{self.name} cannot be read: {error.strerror or error}") from None
+        self.number += 1
+        self._seen += len(line)
+        try:
+            text = line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            if error.reason == "unexpected end of data" and not line.endswith(b"\n") and self.last():
+                raise self.cut("its last character is not whole") from None
+            raise DataError(
+                f"line {self.number} of {self.name} is not UTF-8: byte {line[error.start]:#04x} at byte "
+                f"{error.start}. Convert the file, for instance with `iconv -f latin1 -t utf-8`"
+            ) from None
+        # Some programs open a UTF-8 file with a byte-order mark, which is no part of the first token.
+        return text.removeprefix("\ufeff") if self.number == 1 else text
+
+    def tick(self) -> None:
+        """Tell how far reading has come, in bytes of the file as it lies on the disk."""
+        if self._progress is not None:
+            done = self._raw.tell() if self._packed and self._raw is not None else self._seen
+            self._progress(done, self._total)
+
+    def last(self) -> bool:
+        """Whether nothing but blank lines follows. For error messages: it reads on."""
+        number = self.number
+        try:
+            return all(line.isspace() for line in self)
+        except DataError:
+            return False
+        finally:
+            self.number = number
+
+    def cut(self, why: str) -> DataError:
+        """The error for a file that stops too early."""
+        return DataError(
+            f"{self.name} ends in the middle, at line {self.number}: {why}. It was cut short; copy or write "
+            "it again"
+        )

@@ -1,0 +1,291 @@
+"""Files to sequences: `read`, which knows every format by its suffix, and the plain-text formats themselves.
+
+`docs/data.md` describes the formats. Tables are in `tabular.py` and `parquet.py`. Text is read line by line
+and encoded on the way, so a file may be larger than the memory that its text would need.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from reprlib import repr as short
+from typing import Any
+
+import numpy as np
+
+from monolayer.data.columns import is_list
+from monolayer.data.growing import Growing
+from monolayer.data.labels import Per
+from monolayer.data.lines import Lines, Progress
+from monolayer.data.names import Names
+from monolayer.data.sequences import Sequences
+from monolayer.data.tabular import Columns, read_table
+from monolayer.errors import DataError
+
+SUFFIXES = {
+    "jsonl": (".jsonl", ".ndjson", ".json"),
+    "conll": (".conll", ".iob", ".iob2", ".bio", ".bioes"),
+    "conllu": (".conllu",),
+    "csv": (".csv",),
+    "tsv": (".tsv",),
+    "parquet": (".parquet", ".pq"),
+    "npz": (".npz",),
+}
+_FORMAT_OF = {suffix: format for format, suffixes in SUFFIXES.items() for suffix in suffixes}
+
+
+def read(
+    path: str | os.PathLike[str],
+    *,
+    format: str | None = None,
+    tokens: str | None = None,
+    labels: str | None = None,
+    sequence: str | None = None,
+    vocabulary: Names | None = None,
+    progress: Progress | None = None,
+) -> Sequences:
+    """The sequences of a file, with their labels where it has any; `-` is standard input (JSON Lines).
+
+    `format` overrules the suffix: jsonl, conll, conllu, csv, tsv, parquet, npz. `tokens`, `labels` and
+    `sequence` choose columns: keys of JSONL rows, numbers of CoNLL columns, names of CSV and Parquet columns
+    and of npz arrays. With `vocabulary`, tokens get its row numbers, and one that it lacks is an error.
+    `progress(bytes_done, bytes_total_or_None)` is called now and then.
+    """
+    standard_input = str(path) == "-"
+    file = Path(path)
+    format = _format(file, standard_input, format)
+    columns = Columns(tokens, labels, sequence)
+    if sequence is not None and format not in ("csv", "tsv", "parquet"):
+        raise DataError(f"`sequence` chooses a column of a CSV or Parquet table; {file} is read as {format}")
+    if format in ("npz", "parquet"):
+        if standard_input or file.suffix.lower() == ".gz":
+            raise DataError(f"{format} is read from a plain file, not from standard input and not from gzip")
+        if format == "npz":
+            return _npz(file, columns, vocabulary, progress)
+        try:
+            from monolayer.data.parquet import read_parquet
+        except ImportError:
+            raise DataError(f"{file}: Parquet needs pyarrow: pip install 'monolayer[parquet]'") from None
+        return read_parquet(file, columns, vocabulary, progress)
+    with Lines(None if standard_input else file, progress) as lines:
+        growing = Growing(lines.name, vocabulary, lines.tick)
+        if format == "jsonl":
+            _jsonl(lines, growing, columns)
+        elif format in ("conll", "conllu"):
+            _conll(lines, growing, columns, universal=format == "conllu")
+        else:
+            read_table(lines, growing, columns, tabs=format == "tsv")
+        return growing.finish()
+
+
+def _format(file: Path, standard_input: bool, format: str | None) -> str:
+    """The name of the format, after making sure that there is a file to read."""
+    if format is not None and format not in SUFFIXES:
+        raise DataError(f"there is no format {format!r}; the formats are {', '.join(SUFFIXES)}")
+    if standard_input:
+        return format or "jsonl"
+    if not file.exists():
+        raise DataError(f"{file} does not exist: check the path")
+    if file.is_dir():
+        raise DataError(f"{file} is a directory: give one data file")
+    if not os.access(file, os.R_OK):
+        raise DataError(f"{file} may not be read: check its permissions")
+    if format is not None:
+        return format
+    suffix = (Path(file.stem) if file.suffix.lower() == ".gz" else file).suffix.lower()
+    if suffix not in _FORMAT_OF:
+        known = "; ".join(f"{name} ({' '.join(suffixes)})" for name, suffixes in SUFFIXES.items())
+        raise DataError(
+            f"{file}: the suffix {suffix!r} says nothing of the format. Say it with format= (--format on the "
+            f"command line): {known}"
+        )
+    return _FORMAT_OF[suffix]
+
+
+# -- JSON Lines ----------------------------------------------------------------------------------------
+
+
+def _jsonl(lines: Lines, growing: Growing, columns: Columns) -> None:
+    """`{"tokens": [...], "labels": [...]}` or `{"tokens": [...], "label": ...}`, one object a line."""
+    key = columns.tokens or "tokens"
+    for line in lines:
+        if line.isspace():
+            continue
+        row = _object(line, lines, growing)
+        tokens = row.get(key)
+        at = growing.at(lines.number)
+        if tokens is None:
+            raise DataError(
+                f"{at} has no {key!r}; it has: {', '.join(row) or 'nothing'}. Choose the key of the tokens "
+                "with tokens= (--tokens)"
+            )
+        if not isinstance(tokens, str | list):
+            raise DataError(f"{at}: {key!r} is {short(tokens)}; it must be a list of tokens, or a string")
+        growing.row(lines.number, tokens, *_labels(row, columns.labels, at))
+
+
+def _object(line: str, lines: Lines, growing: Growing) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        at = growing.at(lines.number)
+        if line.startswith("{") and not line.rstrip().endswith("}") and lines.last():
+            raise lines.cut("its last JSON object is not closed") from None
+        raise DataError(
+            f"{at} is not JSON ({error}): every line must be one whole object such as "
+            '{"tokens": ["a", "b"], "labels": ["x", "y"]}'
+        ) from None
+    if not isinstance(row, dict):
+        raise DataError(
+            f"{growing.at(lines.number)} is {short(row)}, not an object: write "
+            '{"tokens": ["a", "b"], "labels": ["x", "y"]}, one object a line'
+        )
+    return row
+
+
+def _labels(row: dict[str, Any], key: str | None, at: str) -> tuple[Any, Per | None]:
+    """The labels of a row, null counting as none, and whether they go by token."""
+    if key is not None:
+        if key not in row:
+            raise DataError(f"{at} has no {key!r}; it has: {', '.join(row)}. Choose with labels= (--labels)")
+        labels = row[key]
+        return labels, None if labels is None else "token" if is_list(labels) else "sequence"
+    labels, label = row.get("labels"), row.get("label")
+    if labels is not None and label is not None:
+        raise DataError(f"{at} has both 'labels' and 'label': choose one with labels= (--labels)")
+    if labels is not None and not isinstance(labels, list):
+        raise DataError(
+            f"{at}: 'labels' is {short(labels)}; it must be a list, one label a token. One label a sequence "
+            "is called 'label'"
+        )
+    return (labels, "token") if labels is not None else (label, None if label is None else "sequence")
+
+
+# -- CoNLL columns -------------------------------------------------------------------------------------
+
+
+def _conll(lines: Lines, growing: Growing, columns: Columns, *, universal: bool) -> None:
+    """One token a line, columns by tabs or spaces, sequences by blank lines.
+
+    `universal` is CoNLL-U: FORM and UPOS are columns 2 and 4, and lines of multiword tokens (`1-2`) and of
+    empty nodes (`1.1`) are passed over, as they repeat or add to the words themselves.
+    """
+    wanted = [columns.tokens or ("2" if universal else "1"), columns.labels or ("4" if universal else "-1")]
+    numbers = [_column_number(number) for number in wanted]
+    tabs, numbered = _separator(lines, universal)
+    width = first = 0
+    labelled = True
+    for number, line in numbered:
+        if not line.strip(" \t\r\n") or line.startswith("-DOCSTART-"):
+            growing.end()
+            continue
+        if tabs and line.startswith("#") and "\t" not in line:
+            continue
+        text = line.rstrip("\r\n")
+        fields = text.split("\t") if tabs else [field for field in text.split(" ") if field]
+        if not width:
+            width, first = len(fields), number
+            labelled = columns.labels is not None or width > 1
+            _columns_there(numbers if labelled else numbers[:1], width, growing.at(number))
+        if len(fields) != width:
+            message = f"{growing.at(number)} has {len(fields)} columns, line {first} has {width}"
+            if len(fields) < width and lines.number == number and lines.last():
+                raise lines.cut(message)
+            raise DataError(
+                f"{message}: give every line the same columns. Lines that start with # are comments only "
+                "where columns are separated by tabs"
+            )
+        if universal and not fields[0].isdigit():
+            continue
+        token = fields[numbers[0]]
+        label = fields[numbers[1]] if labelled else None
+        if not token or label == "":
+            raise DataError(f"{growing.at(number)} has an empty {'label' if token else 'token'}")
+        growing.token(number, token, label)
+
+
+def _separator(lines: Lines, universal: bool) -> tuple[bool, Iterator[tuple[int, str]]]:
+    """Whether tabs separate the columns, as the first line with columns says; and all lines, numbered.
+
+    A line that starts with `#` is a comment or a token, depending on the answer: it has to wait for it.
+    """
+    held: list[tuple[int, str]] = []
+    tabs = universal
+    for line in lines:
+        held.append((lines.number, line))
+        tabs = universal or "\t" in line
+        if tabs or not (line.isspace() or line.startswith(("#", "-DOCSTART-"))):
+            break
+
+    def numbered() -> Iterator[tuple[int, str]]:
+        yield from held
+        for line in lines:
+            yield lines.number, line
+
+    return tabs, numbered()
+
+
+def _column_number(text: str) -> int:
+    """Index of column `text`: 1 is the first, -1 the last."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number == 0:
+        raise DataError(f"{text!r} is no CoNLL column: columns have numbers, 1 the first and -1 the last")
+    return number - 1 if number > 0 else number
+
+
+def _columns_there(indices: list[int], width: int, at: str) -> None:
+    for index in indices:
+        if not -width <= index < width:
+            raise DataError(
+                f"{at} has {width} columns: there is no column {index + 1 if index >= 0 else index}. Choose "
+                f"from 1 to {width} with tokens= and labels= (--tokens, --labels)"
+            )
+
+
+# -- npz -----------------------------------------------------------------------------------------------
+
+
+def _npz(file: Path, columns: Columns, vocabulary: Names | None, progress: Progress | None) -> Sequences:
+    """Arrays `X`, and maybe `Y` and `lengths`, as `Sequences.of` takes them. Never unpickles."""
+    size = file.stat().st_size
+    if size == 0:
+        raise DataError(f"{file} is empty: there is no sequence in it")
+    with file.open("rb") as raw:
+        if not zipfile.is_zipfile(raw):
+            raw.seek(0)
+            if raw.read(2) == b"PK":
+                raise DataError(f"{file} ends in the middle: it was cut short; copy or write it again")
+            raise DataError(f"{file} is no npz file: write it with numpy.savez(file, X=..., Y=...)")
+    wanted = (columns.tokens or "X", columns.labels or "Y", "lengths")
+    try:
+        with np.load(file, allow_pickle=False) as stored:
+            names = list(stored.files)
+            arrays = [stored[name] if name in names else None for name in wanted]
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
+        raise DataError(f"{file} is damaged ({error}): copy or write it again") from None
+    except ValueError as error:
+        raise DataError(
+            f"{file} holds an array that cannot be read ({error}): store numbers or strings, padded, with "
+            "`lengths`"
+        ) from None
+    for name, array, must in zip(wanted, arrays, (True, columns.labels is not None, False), strict=True):
+        if array is None and must:
+            raise DataError(
+                f"{file} has no array {name!r}; it has: {', '.join(names) or 'none'}. Choose with tokens= "
+                "and labels= (--tokens, --labels)"
+            )
+    X, Y, lengths = arrays
+    try:
+        data = Sequences.of(X, Y, lengths=lengths, vocabulary=vocabulary)
+    except DataError as error:
+        raise DataError(f"{file}: {error}") from None
+    if progress is not None:
+        progress(size, size)
+    return data

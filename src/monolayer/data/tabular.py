@@ -1,0 +1,207 @@
+"""Tables, in long form (one token a row) or wide form (one sequence a row).
+
+Long: a `sequence` column, whose runs of equal values are the sequences, a `token` column, maybe a `label`
+column. Wide: a `tokens` column, maybe `labels` (one a token) or `label` (one a sequence). Text cells of
+`tokens` and `labels` are split at whitespace. CSV is read here, Parquet in `parquet.py`.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from monolayer.data.growing import Growing
+from monolayer.data.lines import Lines
+from monolayer.errors import DataError
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns that the caller chose, None where the usual ones serve."""
+
+    tokens: str | None = None
+    labels: str | None = None
+    sequence: str | None = None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The columns that a table is read by. `sequence` is None for wide form, `label` for no labels."""
+
+    sequence: str | None
+    token: str
+    label: str | None
+
+    @classmethod
+    def of(cls, columns: Columns, there: list[str], name: str) -> Layout:
+        """Long form if there is a column for it and nothing speaks for wide form."""
+        for column in (columns.sequence, columns.tokens, columns.labels):
+            if column is not None and column not in there:
+                raise _no_column(column, there, name)
+        long = columns.sequence is not None or (
+            "sequence" in there and "tokens" not in there and columns.tokens != "sequence"
+        )
+        token = columns.tokens or ("token" if long else "tokens")
+        if token not in there:
+            raise _no_column(token, there, name)
+        label = columns.labels
+        if label is None:
+            usual = [column for column in ("label",) if column in there]
+            if not long and "labels" in there:
+                usual.append("labels")
+            if len(usual) > 1:
+                raise DataError(f"{name} has both 'labels' and 'label': choose one with labels= (--labels)")
+            label = usual[0] if usual else None
+        return cls((columns.sequence or "sequence") if long else None, token, label)
+
+    @property
+    def used(self) -> list[str]:
+        return [column for column in (self.sequence, self.token, self.label) if column is not None]
+
+
+def _no_column(column: str, there: list[str], name: str) -> DataError:
+    return DataError(
+        f"{name} has no column {column!r}; it has: {', '.join(there)}. Choose with tokens=, labels= and "
+        "sequence= (--tokens, --labels, --sequence); columns without a header are read with format='conll'"
+    )
+
+
+class Wide:
+    """Rows of wide form as Python values.
+
+    A column called `label` holds one label a sequence. Text in a column called `labels` is one word a token.
+    Text in a column of another name is either, and the first row that can tell says which: until then every
+    row has had one token and one word, which is the same thing in both readings.
+    """
+
+    def __init__(self, growing: Growing, layout: Layout) -> None:
+        self._growing, self._column = growing, layout.label
+        self._per = {None: None, "label": "sequence", "labels": "token"}.get(layout.label, "unknown")
+
+    def row(self, line: int, tokens: Any, label: Any) -> None:
+        words = tokens.split() if isinstance(tokens, str) else tokens or []
+        if self._per is None or label is None:
+            self._growing.row(line, words, None, None)
+        elif self._column == "label":
+            label = label.strip() if isinstance(label, str) else label
+            self._growing.row(line, words, label, None if label == "" else "sequence")
+        elif isinstance(label, str):
+            self._text(line, words, label.split())
+        else:
+            self._growing.row(line, words, label, "token" if isinstance(label, list) else "sequence")
+
+    def _text(self, line: int, words: list[Any], labels: list[str]) -> None:
+        if self._per == "unknown" and (len(words), len(labels)) != (1, 1) and len(labels) in (1, len(words)):
+            self._per = "token" if len(labels) == len(words) else "sequence"
+            # Rows so far had one token and one label each.
+            if self._growing.per is not None:
+                self._growing.per = self._per  # type: ignore[assignment]
+        if self._per == "sequence" and len(labels) == 1:
+            self._growing.row(line, words, labels[0], "sequence")
+        elif self._per == "sequence" and labels:
+            raise DataError(
+                f"{self._growing.at(line)} has {len(labels)} words in column {self._column!r}, which so far "
+                "held one label a sequence; only a column called 'label' may hold labels of several words"
+            )
+        else:
+            self._growing.row(line, words, labels, "token" if labels else None)
+
+
+# -- CSV -----------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _long_cells() -> Iterator[None]:
+    """A cell may be one long sequence; the csv module's limit is for the whole process, so put it back."""
+    limit = csv.field_size_limit(2**31 - 1)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(limit)
+
+
+def read_table(lines: Lines, growing: Growing, columns: Columns, *, tabs: bool) -> None:
+    """A table with a header line: comma-separated with quotes, or tab-separated with none."""
+    with _long_cells():
+        records = _records(lines, tabs)
+        header = next(records, None)
+        if header is None:
+            return
+        names = [name.strip() for name in header[1]]
+        layout = Layout.of(columns, names, lines.name)
+        where = [
+            None if name is None else names.index(name)
+            for name in (layout.sequence, layout.token, layout.label)
+        ]
+        at_sequence, at_token, at_label = where
+        assert at_token is not None
+        wide, runs = Wide(growing, layout), Runs(growing)
+        for number, record in records:
+            if len(record) != len(names):
+                message = f"{growing.at(number)} has {len(record)} columns, the header has {len(names)}"
+                if len(record) < len(names) and lines.last():
+                    raise lines.cut(message)
+                raise DataError(
+                    f"{message}: give every row the same columns, and quote cells that hold a comma"
+                )
+            label = None if at_label is None else record[at_label]
+            if at_sequence is None:
+                wide.row(number, record[at_token], label)
+                continue
+            if runs.begins(record[at_sequence], number):
+                growing.end()
+            if not record[at_token] or label == "":
+                raise DataError(
+                    f"{growing.at(number)} has an empty {'label' if record[at_token] else 'token'}"
+                )
+            growing.token(number, record[at_token], label)
+
+
+def _records(lines: Lines, tabs: bool) -> Iterator[tuple[int, list[str]]]:
+    """Rows with the number of the line that each begins on; blank lines are passed over."""
+    if tabs:
+        reader = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
+    else:
+        reader = csv.reader(lines, strict=True)
+    while True:
+        number = lines.number + 1
+        try:
+            record = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            if "unexpected end" in str(error):
+                raise lines.cut(f"a quote opened in the row of line {number} is not closed") from None
+            raise DataError(
+                f"line {number} of {lines.name} is not CSV ({error}): put quotes around cells that hold "
+                "quotes, and double the quotes inside"
+            ) from None
+        if record:
+            yield number, record
+
+
+class Runs:
+    """The sequences of a long table are runs of equal values; a value that comes back is an error."""
+
+    def __init__(self, growing: Growing) -> None:
+        self._growing = growing
+        self._seen: set[Any] = set()
+        self._last: Any = self  # equal to no value of a file
+
+    def begins(self, value: Any, line: int) -> bool:
+        """Whether a new sequence begins with this value."""
+        if value == self._last:
+            return False
+        if value is None or value == "":
+            raise DataError(f"{self._growing.at(line)} does not say which sequence it belongs to")
+        if value in self._seen:
+            raise DataError(
+                f"{self._growing.at(line)}: sequence {value!r} comes back after another one. Rows of a "
+                "sequence must stand together: sort the file, or give each sequence its own name"
+            )
+        self._seen.add(value)
+        self._last = value
+        return True

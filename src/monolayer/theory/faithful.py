@@ -1,0 +1,186 @@
+"""Theorem 2 carried out: the paper's head on given data, and its smallest separation, enclosed.
+
+The head has score scale β, unit direction `v`, and output weight `w = ε/(4 r_max)` along `v`. Its outputs
+differ by
+
+- one token in two contexts: `w |B(λ_k; s) − B(λ_k; t)|` with `s = vᵀx`, `λ_k = β vᵀx_k`: see `enclosure`;
+- two tokens: the attention moves each by at most `w S`, `S = max |vᵀx| ≤ r_max`, so by `ε − 2wS ≥ ε/2` or
+  more, and the closest two tokens by no more than `ε + 2wS`.
+
+Floats are taken as they are: `vᵀx` is an exact rational number, `v` is divided by its exact length, and β is
+rounded up to 64 bits, so that every λ is algebraic and Theorem A applies to the head that is measured.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+from flint import arb
+from numpy.typing import NDArray
+
+from monolayer.data import Sequences
+from monolayer.theory.balls import Ball, interval, precision
+from monolayer.theory.bounds import Bounds
+from monolayer.theory.contextual import frequency_classes, set_classes, token_counts
+from monolayer.theory.enclosure import Multiset, UndecidedError, smallest_gap
+from monolayer.theory.injectivity import exact_projection
+from monolayer.theory.separation import Place
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Verdict = Literal["proved", "refuted", "undecided"]
+
+MAX_BITS = 1 << 14
+MAX_TERMS = 4_000_000  # products x + y, at about a microsecond each
+
+
+@dataclass(frozen=True)
+class Construction:
+    """One head of Theorem 2, carried out: its constants, and the smallest separation that it leaves.
+
+    `log10_separation` encloses log10 of the smallest separation over the first `sequences` sequences;
+    `closest` are two places that attain it, within the width of the enclosure, where it is that of one token
+    in two contexts. `bits` is the working precision that decided.
+    """
+
+    bounds: Bounds
+    verdict: Verdict
+    reason: str
+    sequences: int
+    log10_separation: tuple[float, float] | None = None
+    closest: tuple[Place, Place] | None = None
+    bits: int | None = None
+
+
+class Head:
+    """The head of Theorem 2 for data with tokens `vocabulary` `(V, d)`, on which `vᵀ` is injective."""
+
+    def __init__(
+        self, data: Sequences, vocabulary: Floats, rows: Ints, v: Floats, r_max: float, epsilon: float
+    ) -> None:
+        self.data, self.rows, self.v, self.r_max, self.epsilon = data, rows, v, r_max, epsilon
+        values, self.exponent = exact_projection(vocabulary, v)
+        self.values: list[int] = values.tolist()
+
+    # -- exact numbers as balls, at the precision in force -------------------------------------------------
+
+    def unit(self) -> Ball:
+        """`2^exponent / ‖v‖`: what the integer 1 stands for in `values`."""
+        length = sum((arb(x) ** 2 for x in self.v.tolist()), arb(0)).sqrt()
+        return arb(2) ** self.exponent / length
+
+    def g(self) -> Ball:
+        """`min |vᵀx_k| |vᵀ(x_l − x_m)|`."""
+        ordered = sorted(self.values)
+        gap = min(y - x for x, y in pairwise(ordered))
+        return arb(min(abs(x) for x in ordered) * gap) * self.unit() ** 2
+
+    def largest(self) -> Ball:
+        """`S = max |vᵀx|`."""
+        return arb(max(abs(x) for x in self.values)) * self.unit()
+
+    # -- the construction ----------------------------------------------------------------------------------
+
+    def carry_out(
+        self, constants: Callable[[], tuple[Ball, Ball]], max_bits: int, max_terms: int
+    ) -> Construction:
+        """Build the head with `constants() = (β, ln δ)`, and enclose its smallest separation."""
+        with precision(64):
+            beta = constants()[0].upper().mid()
+            bounds = Bounds(float(beta.log()), self.r_max + self.epsilon / 4, float(constants()[1]))
+            # The exponents λs have about this many bits before the point; 96 more are the working precision.
+            score = float((beta * self.largest() ** 2).log()) / math.log(2)
+        bits = 96 + max(0, math.ceil(score))
+        count, cost = self._affordable(max_terms)
+        part = "" if count == len(self.data) else f" on the first {count:,} of {len(self.data):,} sequences"
+        queries = self._queries(count)
+        while bits <= max_bits:
+            try:
+                log, closest, used = self._smallest(queries, beta, bits, max_bits)
+            except UndecidedError:
+                break
+            with precision(used):
+                log_delta = constants()[1]
+                enclosure = interval(log / arb(10).log())
+                above, below = bool(log > log_delta), bool(log < log_delta)
+            if above or below:
+                verdict: Verdict = "refuted" if below else "undecided" if part else "proved"
+                reason = f"the enclosure lies {'above' if above else 'below'} δ{part}"
+                if part:
+                    reason += f"; all take about {cost:,} terms, over max_terms = {max_terms:,}"
+                return Construction(bounds, verdict, reason, count, enclosure, closest, used)
+            bits *= 2
+        reason = (
+            f"no decision within max_bits = {max_bits:,}; the exponents alone need {bits:,} bits, and values "
+            f"subtracted as they stand would need about {bounds.bits or 0:,}"
+        )
+        return Construction(bounds, "undecided", reason, count)
+
+    def _affordable(self, max_terms: int) -> tuple[int, int]:
+        """How many sequences fit into `max_terms`, at n² a comparison, and what all of them would take."""
+        count, total = len(self.data), 0
+        while True:
+            uses = np.bincount(self.rows[: self.data.offsets[count]])
+            cost = int((uses * np.log2(uses + 1)).sum() * int(self.data.lengths[:count].max()) ** 2)
+            total = total or cost
+            if cost <= max_terms or count == 1:
+                return count, total
+            count //= 2
+
+    def _queries(self, count: int) -> list[tuple[int, list[Multiset], list[int], list[Place]]]:
+        """For each token: its value, its contexts, the sets that these belong to, and its places."""
+        stop = int(self.data.offsets[count])
+        sequence, rows = self.data.sequence[:stop], self.rows[:stop]
+        sets = set_classes(sequence, rows, count)
+        _, first = np.unique(frequency_classes(sequence, rows, count), return_index=True)
+        kept = np.isin(sequence, first)
+        tokens, counts, lengths = token_counts(sequence[kept], rows[kept], count)
+        queries: dict[int, tuple[int, list[Multiset], list[int], list[Place]]] = {}
+        ends = np.cumsum(lengths)
+        for i in np.sort(first).tolist():
+            here = slice(int(ends[i] - lengths[i]), int(ends[i]))
+            content = {
+                self.values[x]: m for x, m in zip(tokens[here].tolist(), counts[here].tolist(), strict=True)
+            }
+            of_sequence = self.rows[self.data.offsets[i] : self.data.offsets[i + 1]].tolist()
+            for x in tokens[here].tolist():
+                query = queries.setdefault(x, (self.values[x], [], [], []))
+                query[1].append(content)
+                query[2].append(int(sets[i]))
+                query[3].append((i, of_sequence.index(x)))
+        return list(queries.values())
+
+    def _smallest(
+        self,
+        queries: list[tuple[int, list[Multiset], list[int], list[Place]]],
+        beta: Ball,
+        bits: int,
+        max_bits: int,
+    ) -> tuple[Ball, tuple[Place, Place] | None, int]:
+        """ln of the smallest separation, where it is attained, and the precision it took."""
+        with precision(bits):
+            weight = arb(self.epsilon) / (4 * arb(self.r_max))
+            # The measured ε lies within 2^-39 of the lowered one.
+            reach = 2 * weight * self.largest() + arb(self.epsilon) * arb(2) ** -39
+            least, closest, used = arb(self.epsilon, reach.upper().mid()).log(), None, bits
+        for value, contexts, groups, places in queries:
+            gap = smallest_gap(
+                contexts,
+                groups,
+                lambda value=value: beta * value * self.unit() ** 2,  # type: ignore[misc]
+                bits=bits,
+                max_bits=max_bits,
+            )
+            if gap is None:
+                continue
+            with precision(gap.bits):
+                log = gap.log + (self.unit() * self.epsilon / (4 * arb(self.r_max))).log()
+                if log.mid() < least.mid():
+                    closest = (places[gap.first], places[gap.second])
+                least, used = least.min(log), max(used, gap.bits)
+        return least, closest, used

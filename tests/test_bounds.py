@@ -1,0 +1,155 @@
+"""Theorem 2's constants against the paper's formulas in balls, and directions against all pairs."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from flint import arb
+from hypothesis import given
+from hypothesis import strategies as st
+
+from monolayer.errors import DataError
+from monolayer.theory.balls import precision
+from monolayer.theory.bounds import (
+    contextual_balls,
+    contextual_bounds,
+    corollary1_parameters,
+    direction_separation,
+    good_direction,
+    good_direction_bound,
+    measured_direction,
+    theorem2,
+    theorem2_balls,
+)
+
+sizes = st.tuples(st.integers(1, 50), st.integers(1, 20), st.integers(2, 30))
+lengths = st.floats(0.01, 100)
+
+
+def paper(V: int, d: int, n: int, r_min: float, r_max: float, epsilon: float) -> tuple[arb, arb]:
+    """β and ln δ as Theorem 2 prints them."""
+    scale = arb(V + 1) ** 4 * arb.pi() * d * (2 * arb(n).log() + 3)
+    beta = scale / 8 / (arb(epsilon) * r_min)
+    factor = 2 * arb(n).log() ** 2 * arb(epsilon) ** 2 * r_min / (arb(r_max) ** 2 * scale)
+    return beta, factor.log() - scale * arb(r_max) ** 2 / (4 * arb(epsilon) * r_min)
+
+
+@given(sizes, lengths, lengths, lengths)
+def test_the_constants_are_the_papers(size, r_min, r_max, epsilon):
+    with precision(200):
+        beta, log_delta = paper(*size, r_min, r_max, epsilon)
+        ours = theorem2_balls(*size, arb(r_min), arb(r_max), arb(epsilon))
+        assert ours[0].overlaps(beta)
+        assert ours[1].overlaps(log_delta)
+        assert ours[1].rel_accuracy_bits() > 150
+        floats = theorem2(*size, r_min, r_max, epsilon)
+    assert floats.log_beta == pytest.approx(float(beta.log()), rel=1e-12, abs=1e-12)
+    assert floats.log_delta == pytest.approx(float(log_delta), rel=1e-12)
+    assert floats.r == r_max + epsilon / 4
+
+
+def test_the_size_that_the_paper_speaks_of():
+    """|V| = 10, n = 3 on a line, with norms from 1 to 2: δ is some 10^-105,000 and no float can hold it."""
+    bounds = theorem2(10, 1, 3, 1.0, 2.0, 1.0)
+    assert -105_000 < bounds.log10_delta < -103_000
+    assert bounds.bits == math.ceil(math.log2(2 * 2.25) - bounds.log_delta / math.log(2))
+    assert 10**bounds.log10_beta == pytest.approx(11**4 * math.pi / 8 * (2 * math.log(3) + 3))
+
+
+def test_bits_are_the_least_that_resolve_delta():
+    bounds = contextual_bounds(2, 1.0, 0.5, 1.0, 1.0)
+    delta = math.exp(bounds.log_delta)
+    spacing = math.ldexp(2.0, -bounds.bits) * bounds.r
+    assert spacing <= delta < 2 * spacing
+
+
+def test_one_token_sequences_have_no_context():
+    bounds = theorem2(5, 2, 1, 1.0, 2.0, 1.0)
+    assert bounds.log_delta == -math.inf
+    assert bounds.bits is None
+    assert not contextual_balls(1, arb(1), arb(1), arb(1), arb(1))[1].is_finite()
+
+
+@pytest.mark.parametrize(("name", "values"), [("r_min", (0.0, 1.0, 1.0)), ("epsilon", (1.0, 1.0, math.inf))])
+def test_constants_that_are_not_positive_and_finite_are_named(name, values):
+    with pytest.raises(DataError, match=f"{name} > 0 and finite"):
+        theorem2(3, 1, 2, *values)
+
+
+def test_corollary_1():
+    assert corollary1_parameters(1, 1, 1, 1) == 4 * 2 + 1 * (2 + 1)
+    assert corollary1_parameters(s=3, d=4, n=5, N=100) == 4 * 7 + 4 * (2 * 5 * 100 + 4)
+
+
+# -- directions ----------------------------------------------------------------------------------------
+
+vocabularies = st.tuples(st.integers(2, 12), st.integers(1, 6), st.integers(0, 2**32 - 1)).map(
+    lambda shape: np.random.default_rng(shape[2]).normal(size=shape[:2])
+)
+
+
+@given(vocabularies)
+def test_direction_separation_is_over_all_pairs_and_the_origin(vocabulary):
+    v = vocabulary[0] / np.linalg.norm(vocabulary[0])
+    points = [np.zeros(len(v)), *vocabulary]
+    expected = min(abs((x - y) @ v) / np.linalg.norm(x - y) for x, y in itertools.combinations(points, 2))
+    assert direction_separation(vocabulary, v) == pytest.approx(expected, rel=1e-9, abs=1e-15)
+
+
+@given(vocabularies)
+def test_measured_direction_is_over_all_pairs(vocabulary):
+    v = np.ones(vocabulary.shape[1]) / math.sqrt(vocabulary.shape[1])
+    s = vocabulary @ v
+    found = measured_direction(vocabulary, v)
+    assert found.smallest == np.abs(s).min()
+    assert found.largest == np.abs(s).max()
+    assert found.gap == min(abs(x - y) for x, y in itertools.combinations(s, 2))
+    assert found.g == found.smallest * found.gap
+
+
+@given(vocabularies)
+def test_a_good_direction_is_found(vocabulary):
+    """What the best draw keeps of norms and distances is what the bound promises, and δ is no worse for it."""
+    count, d = vocabulary.shape
+    found = good_direction(vocabulary)
+    assert np.linalg.norm(found.v) == pytest.approx(1)
+    size = np.linalg.norm(vocabulary, axis=1)
+    epsilon = min(float(np.linalg.norm(x - y)) for x, y in itertools.combinations(vocabulary, 2))
+    share = good_direction_bound(count, d)
+    assert found.g / found.largest**2 >= share**2 * size.min() * epsilon / size.max() ** 2
+    worst = theorem2(count, d, 3, float(size.min()), float(size.max()), epsilon)
+    best = contextual_bounds(3, found.g, found.largest, float(size.max()), epsilon)
+    assert best.log_delta >= worst.log_delta
+
+
+@pytest.mark.parametrize(("count", "d"), [(2, 2), (8, 2), (5, 3), (12, 10)])
+def test_a_draw_fails_no_more_often_than_the_union_bound_says(count, d):
+    rng = np.random.default_rng(0)
+    vocabulary = rng.normal(size=(count, d))
+    draws = rng.normal(size=(1000, d))
+    draws /= np.linalg.norm(draws, axis=1, keepdims=True)
+    share = good_direction_bound(count, d)
+    failed = np.mean([direction_separation(vocabulary, v) < share for v in draws])
+    assert failed <= 2 / math.pi * count / (count + 1)
+
+
+def test_a_direction_that_is_bad_is_measured_as_bad():
+    vocabulary = np.array([[1.0, 2.0], [3.0, 2.0]])
+    assert measured_direction(vocabulary, np.array([0.0, 1.0])).gap == 0
+    assert direction_separation(vocabulary, np.array([0.0, 1.0])) == 0
+
+
+def test_the_zero_token_has_no_direction():
+    found = measured_direction(np.array([[0.0, 0.0], [3.0, 4.0]]), np.array([0.6, 0.8]))
+    assert (found.smallest, found.gap) == (5.0, 5.0)
+
+
+def test_directions_are_reproducible_and_need_a_draw():
+    vocabulary = np.random.default_rng(1).normal(size=(6, 3))
+    assert np.array_equal(good_direction(vocabulary, seed=5).v, good_direction(vocabulary, seed=5).v)
+    assert not np.array_equal(good_direction(vocabulary, seed=5).v, good_direction(vocabulary, seed=6).v)
+    with pytest.raises(DataError, match="at least 1"):
+        good_direction(vocabulary, draws=0)

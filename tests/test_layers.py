@@ -1,0 +1,87 @@
+"""Imports point one way: from the command line down to the errors, never up and never sideways in a circle."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "src" / "monolayer"
+ORDER = ["cli", "experiments", "export", "construct", "model", "certify", "theory", "data", "errors"]
+"""From top to bottom: a layer may import those to its right, and itself."""
+FORBIDDEN = {
+    ("model", "certify"),
+    ("construct", "certify"),
+    ("certify", "torch"),
+    ("theory", "torch"),
+    ("data", "torch"),
+}
+"""The checker is a stranger to the builder, and what it stands on needs no PyTorch."""
+
+
+def imports(source: str, layer: str) -> set[str]:
+    """The layers and watched packages that a file imports, wherever in the file it does; not for types only."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            node.body = []
+    found = set()
+    for node in ast.walk(tree):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "relative imports hide where an arrow points"
+            names = [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
+        for name in names:
+            parts = name.split(".")
+            if parts[0] == "monolayer" and len(parts) > 1 and parts[1] in ORDER:
+                found.add(parts[1])
+            elif parts[0] == "torch" or name == "safetensors.torch":
+                found.add("torch")
+    return found - {layer}
+
+
+def violations(layer: str, source: str) -> list[str]:
+    rank = ORDER.index(layer)
+    wrong = []
+    for other in imports(source, layer):
+        upward = other in ORDER and ORDER.index(other) < rank
+        if upward or (layer, other) in FORBIDDEN:
+            wrong.append(f"{layer} imports {other}")
+    return wrong
+
+
+def files() -> list[tuple[str, Path]]:
+    found = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        layer = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        if layer != "__init__":
+            found.append((layer, path))
+    return found
+
+
+@pytest.mark.parametrize(("layer", "path"), files(), ids=lambda value: getattr(value, "stem", value))
+def test_imports_point_down(layer: str, path: Path) -> None:
+    assert violations(layer, path.read_text()) == []
+
+
+def test_every_layer_is_known() -> None:
+    assert {layer for layer, _ in files()} <= set(ORDER)
+
+
+@pytest.mark.parametrize(
+    ("layer", "line"),
+    [
+        ("theory", "from monolayer.model.store import load"),
+        ("data", "import monolayer.construct.memorize"),
+        ("certify", "from monolayer.construct import memorize"),
+        ("certify", "def f():\n    import torch"),
+        ("certify", "from safetensors.torch import load_file"),
+        ("model", "from monolayer import certify"),
+        ("errors", "import monolayer.data"),
+    ],
+)
+def test_a_planted_violation_is_caught(layer: str, line: str) -> None:
+    assert violations(layer, line)

@@ -1,0 +1,262 @@
+"""Every label comes back, whatever the data: the claim that everything else builds on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import monolayer as ml
+from tests.datasets import Dataset, datasets
+
+RANDOM = np.random.default_rng(7)
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers() -> None:
+    """Every test draws the same numbers, whichever ran before it."""
+    global RANDOM
+    RANDOM = np.random.default_rng(7)
+
+
+def flat_answers(answers: Any, data: Dataset) -> list[Any]:
+    return [label for row in answers for label in row] if data.per == "token" else list(answers)
+
+
+def close(got: list[Any], wanted: list[Any], error: float) -> bool:
+    if isinstance(wanted[0], list):
+        return bool(np.abs(np.array(got) - np.array(wanted)).max() <= error)
+    return bool(list(got) == wanted)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=datasets(), readout=st.sampled_from(["exact", "paper"]))
+def test_every_label_comes_back_dense_and_fast(data: Dataset, readout: Any) -> None:
+    model = ml.memorize(data.X, data.Y, positions=data.positions, causal=data.causal, readout=readout)
+    assert model.summary is not None
+    error = model.summary.label_error + (1e-9 if readout == "paper" else 0.0)
+    for path in ("fast", "dense"):
+        answers = flat_answers(model.predict(data.X, path=path), data)
+        assert close(answers, data.flat(), error), path
+
+
+@pytest.mark.parametrize("readout", ["exact", "paper"])
+def test_the_matrices_have_rank_one(readout: Any) -> None:
+    model = ml.memorize(
+        RANDOM.integers(0, 30, (50, 5)), RANDOM.integers(0, 3, (50, 5)), positions=True, readout=readout
+    )
+    for matrix in (model.attention.W_Q, model.attention.W_K, model.attention.W_V, model.attention.W_O):
+        assert matrix.shape == (4, 4)
+        assert torch.linalg.matrix_rank(matrix) == 1
+        assert int((np.linalg.svd(matrix.detach().numpy(), compute_uv=False) > 1e-12).sum()) == 1
+
+
+def test_without_positions_the_model_is_permutation_equivariant() -> None:
+    X = np.stack([RANDOM.permutation(40)[:7] for _ in range(60)])
+    model = ml.memorize(X, RANDOM.integers(0, 5, X.shape))
+    shuffle = RANDOM.permutation(7)
+    logits = model(torch.from_numpy(X))
+    assert torch.equal(model(torch.from_numpy(X[:, shuffle])), logits[:, shuffle])
+
+
+def test_with_positions_order_matters() -> None:
+    X = [["a", "b"], ["b", "a"]]
+    Y = [[0, 1], [2, 3]]
+    assert [row.tolist() for row in ml.memorize(X, Y, positions=True).predict(X)] == Y
+    with pytest.raises(ml.ContradictionError, match="positions=True"):
+        ml.memorize(X, Y)
+
+
+def test_sequences_with_equal_frequencies_are_told_apart() -> None:
+    """Theorem B: attention alone sees only frequencies; the begin-of-sequence token mends that."""
+    X, Y = [["a", "b"], ["a", "a", "b", "b"]], ["short", "long"]
+    assert ml.memorize(X, Y).predict(X).tolist() == Y
+
+
+def test_next_tokens_without_labels() -> None:
+    X = np.array([[1, 2, 3, 4], [2, 3, 1, 5]])
+    model = ml.memorize(X, causal=True)
+    assert model.predict(X)[:, :-1].tolist() == X[:, 1:].tolist()
+    assert model.card.next_token
+
+
+def test_real_labels_on_a_coarse_grid_are_bit_exact() -> None:
+    X, Y = RANDOM.integers(0, 9, (40, 4)), RANDOM.integers(-99, 99, (40, 4, 2)) / 64.0
+    model = ml.memorize(X, Y, positions=True)
+    assert model.summary is not None
+    assert model.summary.label_error == 0.0
+    assert np.array_equal(model.predict(X, path="fast"), Y)
+    assert np.array_equal(model(torch.from_numpy(X)).detach().numpy(), Y)
+
+
+def test_logits_are_those_of_a_classifier() -> None:
+    X = np.stack([RANDOM.permutation(40)[:4] for _ in range(30)])
+    Y = RANDOM.integers(0, 6, X.shape)
+    logits = ml.memorize(X, Y)(torch.from_numpy(X))
+    assert logits.shape == (30, 4, 6)
+    assert np.array_equal(logits.argmax(-1).numpy(), Y)
+    # The score of the stored class beats its neighbours by exactly 1: 2jy − j² at j = y and y ± 1.
+    top = logits.topk(2, dim=-1).values
+    assert torch.equal(top[..., 0] - top[..., 1], torch.ones(30, 4, dtype=torch.float64))
+
+
+def test_the_same_seed_gives_the_same_bits() -> None:
+    X, Y = RANDOM.integers(0, 50, (200, 6)), RANDOM.integers(0, 4, (200, 6))
+    one, two, other = (ml.memorize(X, Y, positions=True, seed=seed).state_dict() for seed in (3, 3, 4))
+    assert all(torch.equal(one[name].nan_to_num(), two[name].nan_to_num()) for name in one)
+    assert not torch.equal(one["lift.weight"].nan_to_num(), other["lift.weight"].nan_to_num())
+
+
+def test_runs_cost_nothing_inside() -> None:
+    """Labels that follow the token alone need one step a label change between tokens, not one a point."""
+    X = RANDOM.integers(0, 12, (500, 8))
+    model = ml.memorize(X, X % 3)
+    assert model.summary is not None
+    assert model.summary.runs == 3
+    assert len(ml.memorize(X, X * 0).feed_forward.weight_1) == 0
+
+
+def test_padded_arrays_with_lengths() -> None:
+    X = np.array([[1, 2, 9], [3, 9, 9]])
+    Y = np.array([[0, 1, 0], [1, 0, 0]])
+    model = ml.memorize(X, Y, lengths=[2, 1])
+    assert [row.tolist() for row in model.predict(X, lengths=[2, 1])] == [[0, 1], [1]]
+    logits = model(torch.from_numpy(np.where(X == 9, 0, X)), torch.tensor([2, 1]))
+    assert logits[0, :2].argmax(-1).tolist() == [0, 1]
+    assert logits[1, 0].argmax().item() == 1
+
+
+def test_a_better_draw_is_chosen_by_measurement() -> None:
+    from monolayer.construct.draw import Tokens, _quality, draws
+
+    rows = torch.from_numpy(RANDOM.integers(0, 100, 4000))
+    tokens = Tokens(rows, torch.full((500,), 8), 100, None, None, False, None)
+    quality = [_quality(draw, tokens) for draw in draws(tokens, "cells", 4, 0)]
+    assert quality == sorted(quality, reverse=True)
+    assert quality[0] > quality[-1]
+
+
+# -- contradictions and collisions ---------------------------------------------------------------------
+
+
+def test_a_contradiction_shows_rows_positions_and_labels() -> None:
+    X = [["x", "y"], ["p", "q"], ["y", "x"]]
+    Y = [["A", "B"], ["A", "A"], ["C", "A"]]
+    with pytest.raises(ml.ContradictionError) as caught:
+        ml.memorize(X, Y)
+    message = str(caught.value)
+    assert "token 1 of sequence 0 ('y') has label 'B'" in message
+    assert "token 0 of sequence 2 ('y') has label 'C'" in message
+
+
+def test_on_conflict_is_counted_and_does_what_it_says() -> None:
+    X, Y = [["a", "b"]] * 4, [["x", "n"], ["y", "n"], ["y", "n"], ["z", "n"]]
+    majority = ml.memorize(X, Y, on_conflict="majority")
+    first = ml.memorize(X, Y, on_conflict="first")
+    assert majority.predict(X)[0].tolist() == ["y", "n"]
+    assert first.predict(X)[0].tolist() == ["x", "n"]
+    assert majority.summary is not None
+    assert first.summary is not None
+    assert (majority.summary.conflicts, first.summary.conflicts) == (2, 3)
+    with pytest.raises(ml.DataError, match="on_conflict must be one of"):
+        ml.memorize(X, Y, on_conflict="last")  # type: ignore[arg-type]
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10**6), positions=st.booleans(), causal=st.booleans())
+def test_groups_of_equal_points_match_a_slow_reference(seed: int, positions: bool, causal: bool) -> None:
+    from monolayer.construct.consistency import Context, equal_points
+    from monolayer.construct.target import Target
+    from tests.datasets import view
+
+    random = np.random.default_rng(seed)
+    X = [random.integers(0, 3, random.integers(1, 5)).tolist() for _ in range(8)]
+    data = ml.Sequences.of(X, [[0] * len(row) for row in X])
+    group = equal_points(Context(data, data.tokens, positions, causal), Target.of(data, causal))
+    keys = [view(row, k, positions, causal) for row in X for k in range(len(row))]
+    for i in range(len(keys)):
+        for j in range(i):
+            assert (group[i] == group[j]) == (keys[i] == keys[j])
+
+
+def test_a_collision_is_told_apart_from_a_contradiction(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Contexts squeezed together by a hardmax-like temperature: different points, and the error says so."""
+    from monolayer.construct import draw
+
+    monkeypatch.setattr(draw, "TEMPERATURES", (300.0,))
+    X = RANDOM.integers(0, 20, (300, 8))
+    with pytest.raises(
+        ml.PrecisionError, match=r"different points, not a contradiction.* points of this kind can be held"
+    ):
+        ml.memorize(X, RANDOM.integers(0, 9, 300))
+
+
+def test_a_bad_draw_leads_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    from monolayer.construct import draw, memorize
+
+    monkeypatch.setattr(draw, "TEMPERATURES", (300.0, 1.0))
+    monkeypatch.setattr(draw, "_quality", lambda draw, tokens: draw.temperature)
+    X, Y = RANDOM.integers(0, 20, (300, 8)), np.arange(300) % 7
+    model = ml.memorize(X, Y)
+    assert model.summary is not None
+    assert 1 < model.summary.draws <= memorize.DRAWS
+    assert model.predict(X).tolist() == Y.tolist()
+
+
+def test_vectors_too_close_to_separate_are_named() -> None:
+    X = np.array([[[1.0, 0.0]], [[1.0 + 2**-52, 0.0]], [[5.0, 1.0]]])
+    with pytest.raises(ml.PrecisionError, match="token 0 of sequence 0 and token 0 of sequence 1"):
+        ml.memorize(X, [[0], [1], [2]])
+    assert ml.memorize(X, [[0], [0], [1]]).predict(X).ravel().tolist() == [0, 0, 1]
+
+
+def test_the_paper_readout_refuses_when_its_error_would_change_a_label(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from monolayer.model.staircase import Staircase
+
+    X, Y = RANDOM.integers(0, 9, (30, 4)), RANDOM.integers(0, 5, (30, 4))
+    dense = Staircase.dense
+    monkeypatch.setattr(Staircase, "dense", lambda self, z: dense(self, z) + 0.6)
+    with pytest.raises(ml.PrecisionError, match="readout='exact'"):
+        ml.memorize(X, Y, positions=True, readout="paper")
+
+
+def test_progress_is_reported_from_start_to_end() -> None:
+    seen: list[tuple[str, float]] = []
+    ml.memorize([["a"]], [["b"]], progress=lambda stage, share: seen.append((stage, share)))
+    shares = [share for _, share in seen]
+    assert shares == sorted(shares)
+    assert (shares[0], shares[-1]) == (0.0, 1.0)
+
+
+# -- bad input -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("X", "Y", "options", "message"),
+    [
+        ([], [], {}, "the data are empty"),
+        ([["a"], []], [["x"], []], {}, "sequence 1 is empty"),
+        ([["a", "b"]], None, {}, "labels are missing"),
+        ([["a", "b"]], [["x"]], {}, "sequence 0 has 2 tokens but 1 label"),
+        ([["a", "b"]], [["x", None]], {}, "token 1 of sequence 0 is missing"),
+        ([["a"], ["b"]], [["x"], [1]], {}, "mixed label kinds"),
+        ([["a"], ["b"]], [["x"], "y"], {}, "mixed label kinds"),
+        ([["a"]], [["x"], ["y"]], {}, "1 sequences but 2 rows of labels"),
+        ([[3, -1]], [[0, 0]], {}, "token 1 of sequence 0 has id -1: ids below zero"),
+        ([[[0.0, np.nan]]], [[0]], {}, "token 0 of sequence 0 .*NaN and infinity"),
+        ([[[0.0, np.inf]]], [[0]], {}, "token 0 of sequence 0 .*NaN and infinity"),
+        ([["a"]], [[np.nan]], {}, "label of token 0 of sequence 0 .*NaN"),
+        ([["a", "b"]], ["x"], {"causal": True}, "drop causal=True"),
+        ([["a"]], None, {"causal": True}, "no sequence has a next token"),
+        ([["a"]], [["b"]], {"readout": "best"}, "readout must be one of"),
+    ],
+)
+def test_bad_input_has_its_own_message(X: Any, Y: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ml.DataError, match=message):
+        ml.memorize(X, Y, **options)

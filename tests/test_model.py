@@ -1,0 +1,224 @@
+"""The model as an ordinary module: shortcut equal to the dense form, devices, dtypes, gradients, memory."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import monolayer as ml
+from monolayer.model import monolayer as module
+from monolayer.model import staircase
+from monolayer.model.attention import RankOneAttention, contexts
+from monolayer.model.staircase import Staircase
+
+RANDOM = np.random.default_rng(11)
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers() -> None:
+    """Every test draws the same numbers, whichever ran before it."""
+    global RANDOM
+    RANDOM = np.random.default_rng(11)
+
+
+def small(**options: Any) -> tuple[ml.Monolayer, np.ndarray, np.ndarray]:
+    X, Y = RANDOM.integers(0, 25, (80, 6)), RANDOM.integers(0, 5, (80, 6))
+    return ml.memorize(X, Y, positions=True, **options), X, Y
+
+
+# -- attention -----------------------------------------------------------------------------------------
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.booleans(), st.floats(-3, 3).filter(lambda x: abs(x) > 1e-3))
+def test_segment_sums_equal_softmax_attention(seed: int, causal: bool, temperature: float) -> None:
+    random = np.random.default_rng(seed)
+    lengths = random.integers(1, 7, 9)
+    key = torch.from_numpy(random.uniform(-1, 1, lengths.sum()))
+    bos = float(random.uniform(-1, 1))
+    weight = torch.exp(temperature * key)
+    bos_weight = float(np.exp(temperature * bos))
+    fast = contexts(weight, key * weight, torch.from_numpy(lengths), (bos_weight, bos * bos_weight), causal)
+    attention = RankOneAttention.constant_query(4, temperature, 1.0)
+    start = 0
+    for row, size in enumerate(lengths):
+        Z = torch.zeros(1, size + 1, 4, dtype=torch.float64)
+        Z[0, :, 0] = 1.0
+        Z[0, 0, 1], Z[0, 1:, 1] = bos, key[start : start + size]
+        place = torch.arange(size + 1)
+        seen = (place <= place[:, None])[None] if causal else torch.ones(1, 1, size + 1, dtype=torch.bool)
+        slow = attention(Z, seen)[0, :, 2]
+        expected = fast[start : start + size] if causal else fast[row].expand(size)
+        assert torch.allclose(slow[1:], expected, rtol=0, atol=1e-14)
+        start += size
+
+
+def test_attention_in_blocks_equals_attention_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, X, _ = small(causal=True, on_conflict="first")
+    whole = model(torch.from_numpy(X))
+    monkeypatch.setattr("monolayer.model.attention._SCORES_AT_ONCE", 100)
+    assert torch.equal(model(torch.from_numpy(X)), whole)
+
+
+# -- staircase -----------------------------------------------------------------------------------------
+
+
+def exact_label(readout: Staircase, z: float) -> Fraction:
+    """The network on one number, in rational arithmetic."""
+    total = Fraction(readout.bias_2[0].item())
+    for weight, bias, out in zip(
+        readout.weight_1.tolist(), readout.bias_1.tolist(), readout.weight_2[0].tolist(), strict=True
+    ):
+        hidden = max(Fraction(0), Fraction(weight) * Fraction(z) + Fraction(bias))
+        if readout.readout == "exact":
+            hidden = max(Fraction(0), 1 - hidden)
+        total += Fraction(out) * hidden
+    return total
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from(["exact", "paper"]))
+def test_dense_and_table_agree_with_rational_arithmetic(seed: int, kind: Any) -> None:
+    random = np.random.default_rng(seed)
+    steps = int(random.integers(1, 8))
+    points = np.cumsum(random.uniform(0.01, 1.0, steps + 1)) - 2.0
+    level = random.integers(0, 9, steps + 1).astype(float)
+    exponent = np.frexp(np.diff(points))[1] - 3
+    start = points[:-1] + (np.diff(points) - np.exp2(exponent)) / 2
+    tensors = [
+        torch.from_numpy(np.atleast_1d(a))
+        for a in (np.exp2(-exponent), start, np.diff(level)[None], level[0], level[-1])
+    ]
+    readout = Staircase.from_steps(*tensors, readout=kind)
+    table = readout.steps()
+    assert table is not None
+    on_ramps = start + np.exp2(exponent) * random.uniform(0, 1, steps)
+    z = torch.from_numpy(np.concatenate([points, start, start + np.exp2(exponent), on_ramps, random.uniform(-3, 3, 9)]))
+    with torch.no_grad():
+        dense, fast = readout.dense(z)[:, 0], table(z)[:, 0]
+    wanted = torch.tensor([float(exact_label(readout, value)) for value in z.tolist()], dtype=torch.float64)
+    assert torch.allclose(dense, wanted, rtol=0, atol=1e-10)
+    assert torch.allclose(fast, wanted, rtol=0, atol=1e-10)
+    if kind == "exact":
+        assert torch.equal(dense[: steps + 1], torch.from_numpy(level))
+    assert torch.equal(fast[: steps + 1], torch.from_numpy(level))
+
+
+@pytest.mark.parametrize("readout", ["exact", "paper"])
+def test_blocks_of_neurons_and_points_change_nothing(readout: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, X, Y = small(readout=readout)
+    whole = model(torch.from_numpy(X))
+    monkeypatch.setattr(staircase, "_CELLS_AT_ONCE", 1000)
+    blocked = model(torch.from_numpy(X))
+    assert np.array_equal(blocked.argmax(-1).numpy(), Y)
+    assert torch.allclose(whole, blocked, rtol=0, atol=1e-6)
+    blocked.sum().backward()
+    assert model.feed_forward.weight_2.grad is not None
+
+
+def test_a_changed_model_leaves_the_shortcut() -> None:
+    """Planted changes: each must be noticed, and the answer must then be that of the dense network."""
+    changes = {
+        "W_Q": lambda m: m.attention.W_Q.data[1, 2].fill_(0.1),
+        "W_K": lambda m: m.attention.W_K.data[1, 2].fill_(0.1),
+        "W_O": lambda m: m.attention.W_O.data[3, 1].fill_(0.1),
+        "one": lambda m: m.lift.weight.data[3, 0].fill_(2.0),
+        "label slot": lambda m: m.positions.weight.data[0, 3].fill_(1.0),
+        "head": lambda m: m.head.bias.data[1].fill_(9.0),
+        "slope": lambda m: m.feed_forward.weight_1.data[0].neg_(),
+        "order": lambda m: m.feed_forward.bias_1.data.copy_(m.feed_forward.bias_1.data.flip(0)),
+    }
+    for name, change in changes.items():
+        model, X, _ = small()
+        change(model)
+        with pytest.raises(ml.DataError, match="fast path"):
+            model.predict(X, path="fast")
+        dense = model(torch.from_numpy(X)).argmax(-1).numpy()
+        assert np.array_equal(model.predict(X), dense), name
+
+
+# -- an ordinary module --------------------------------------------------------------------------------
+
+
+def test_it_moves_to_float32_and_back_like_any_module() -> None:
+    model, X, _ = small()
+    single = model.to(torch.float32)
+    assert single(torch.from_numpy(X)).dtype == torch.float32
+    assert np.array_equal(single.predict(X), single.predict(X, path="dense"))
+
+
+def test_it_runs_on_the_meta_device() -> None:
+    model, _, _ = small()
+    moved = model.to("meta")
+    assert all(parameter.is_meta for parameter in moved.parameters())
+
+
+def test_gradients_reach_every_weight_that_the_answer_depends_on() -> None:
+    X = RANDOM.normal(size=(6, 4, 3))
+    model = ml.memorize(X, RANDOM.normal(size=(6, 4)))
+    with torch.no_grad():
+        # Wide ramps all over the range, so that the answer is not locally constant.
+        model.feed_forward.weight_1.fill_(0.25)
+        model.feed_forward.bias_1.fill_(0.5)
+    x = torch.from_numpy(X).requires_grad_()
+    model(x).square().sum().backward()
+    assert x.grad is not None
+    assert x.grad.abs().sum() > 0
+    for name in ("lift.weight", "attention.W_K", "attention.W_V", "attention.W_O", "feed_forward.weight_2"):
+        gradient = model.get_parameter(name).grad
+        assert gradient is not None, name
+        assert gradient.abs().sum() > 0, name
+
+
+def test_repr_says_what_the_model_is() -> None:
+    model, _, _ = small()
+    assert "25 token ids, 5 classes per token" in repr(model)
+    assert "readout='exact'" in repr(model)
+
+
+def test_logits_that_cannot_fit_are_refused_with_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, X, Y = small()
+    monkeypatch.setattr(module, "_available_bytes", lambda: 1000)
+    with pytest.raises(ml.OutOfMemoryError, match=r"need .* GiB.*use predict\(\)"):
+        model(torch.from_numpy(X))
+    assert np.array_equal(model.predict(X), Y)
+
+
+# -- what it refuses -----------------------------------------------------------------------------------
+
+
+def test_a_token_never_seen_is_named() -> None:
+    model = ml.memorize([["a", "b"]], [["x", "y"]])
+    with pytest.raises(ml.DataError, match="token 1 of sequence 0 is 'c', which the model has never seen"):
+        model.predict([["a", "c"]])
+
+
+def test_an_id_in_a_hole_of_the_vocabulary_is_named_and_its_logits_are_nan() -> None:
+    model = ml.memorize([[0, 2]], [[0, 1]])
+    for X in ([[0, 1]], np.array([[0, 1]])):
+        with pytest.raises(ml.DataError, match="token 1 of sequence 0 is 1, which the model has never seen"):
+            model.predict(X)
+    with pytest.raises(ml.DataError, match="is 7, which the model has never seen"):
+        model.predict([[7]])
+    assert model(torch.tensor([[0, 1]])).isnan().all()
+
+
+def test_wrong_kinds_and_shapes_are_refused() -> None:
+    model, X, _ = small()
+    with pytest.raises(ml.DataError, match="real vector"):
+        model.predict(np.zeros((1, 2, 3)))
+    with pytest.raises(ml.DataError, match=r"ids \(N, n\)"):
+        model(torch.zeros(3, dtype=torch.long))
+    with pytest.raises(ml.DataError, match="longer than any"):
+        model.predict(np.tile(X[:1], (1, 2)))
+    vectors = ml.memorize([[[0.0, 1.0]]], [[1]])
+    with pytest.raises(ml.DataError, match="vectors of 2 numbers"):
+        vectors.predict(np.zeros((1, 1, 3)))
+    with pytest.raises(ml.DataError, match="NaN and infinity"):
+        vectors.predict(np.full((1, 1, 2), np.nan))

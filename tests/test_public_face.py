@@ -1,0 +1,62 @@
+"""The public names are a promise."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+
+import monolayer as ml
+
+NAMES = {
+    "ContradictionError",
+    "DataError",
+    "ModelFileError",
+    "Monolayer",
+    "MonolayerError",
+    "OutOfMemoryError",
+    "PrecisionError",
+    "Sequences",
+    "__version__",
+    "load",
+    "memorize",
+    "separation",
+}
+
+
+def test_names_are_pinned() -> None:
+    assert set(ml.__all__) == NAMES
+    assert set(dir(ml)) == NAMES
+    for name in NAMES:
+        assert getattr(ml, name) is not None
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    assert not hasattr(ml, "memorise")
+
+
+def test_signature_of_memorize_is_pinned() -> None:
+    parameters = inspect.signature(ml.memorize).parameters
+    defaults = {name: value.default for name, value in parameters.items() if value.kind is value.KEYWORD_ONLY}
+    assert list(parameters)[:2] == ["X", "Y"]
+    assert defaults == {
+        "lengths": None,
+        "positions": False,
+        "causal": False,
+        "readout": "exact",
+        "device": None,
+        "seed": 0,
+        "on_conflict": "error",
+        "progress": None,
+    }
+
+
+def test_errors_are_also_the_built_in_kinds() -> None:
+    assert issubclass(ml.ContradictionError, ValueError)
+    assert issubclass(ml.OutOfMemoryError, MemoryError)
+    assert issubclass(ml.PrecisionError, ArithmeticError)
+
+
+def test_importing_the_package_does_not_import_torch() -> None:
+    code = "import sys, monolayer; monolayer.DataError; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,222 @@
+"""Distinct rows, closest pairs and separation, each against the obvious slow way."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+import monolayer.data.distinct as distinct
+from monolayer.data import Sequences
+from monolayer.data.distinct import distinct_rows, distinct_runs
+from monolayer.errors import PrecisionError
+from monolayer.theory.closest import TREE_DIMENSION, closest_pair
+from monolayer.theory.separation import norms, separation
+
+few = st.sampled_from([-1.5, -0.0, 0.0, 0.25, 1.0, 3.0, 1e-300])
+tables = st.integers(1, 4).flatmap(
+    lambda d: arrays.arrays(np.float64, st.tuples(st.integers(1, 30), st.just(d)), elements=few)
+)
+
+
+# -- distinct rows -------------------------------------------------------------------------------------
+
+
+def check_distinct(vectors: np.ndarray) -> None:
+    vocabulary, rows = distinct_rows(vectors)
+    seen: dict[tuple[float, ...], int] = {}
+    expected = [seen.setdefault(tuple(x + 0 for x in row), len(seen)) for row in vectors.tolist()]
+    assert rows.tolist() == expected
+    assert np.array_equal(vocabulary[rows], vectors)
+    assert vocabulary.tolist() == [list(row) for row in seen]
+    assert not np.signbit(vocabulary[vocabulary == 0]).any()
+
+
+@given(tables)
+def test_distinct_rows_are_those_of_a_dictionary(vectors):
+    check_distinct(vectors)
+
+
+@given(tables)
+def test_colliding_hashes_are_noticed(vectors):
+    """A planted fault: every row gets the same key, and the answer is still exact."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(distinct, "_hash", lambda words: np.zeros(len(words), np.uint64))
+        check_distinct(vectors)
+
+
+def test_rows_of_integers_beyond_the_floats():
+    vectors = np.array([[2**53, 1], [2**53 + 1, 1], [2**53, 1]])
+    vocabulary, rows = distinct_rows(vectors)
+    assert rows.tolist() == [0, 1, 0]
+    assert vocabulary.dtype == np.int64
+
+
+def test_short_floats_do_not_collide():
+    """Floats such as 1.0 and 2.0 end in zero bits; a hash that only multiplies would throw most of them together."""
+    grid = np.array(list(itertools.product(np.arange(40.0), repeat=3)))
+    assert len(np.unique(distinct._hash(grid.view(np.uint64)))) == len(grid)
+
+
+@given(st.lists(st.lists(st.integers(0, 3), max_size=4), min_size=1, max_size=20))
+def test_runs_have_one_number_iff_they_are_equal(runs):
+    values = np.array([x for run in runs for x in run], np.int64)
+    classes = distinct_runs(values, np.array([len(run) for run in runs]))
+    for i, j in itertools.combinations(range(len(runs)), 2):
+        assert (classes[i] == classes[j]) == (runs[i] == runs[j])
+    assert sorted(set(classes.tolist())) == list(range(len(set(map(tuple, runs)))))
+
+
+# -- closest pair --------------------------------------------------------------------------------------
+
+
+def brute_force(points: np.ndarray, classes: np.ndarray) -> float:
+    pairs = itertools.combinations(range(len(points)), 2)
+    return min((math.dist(points[i], points[j]) for i, j in pairs if classes[i] != classes[j]), default=math.inf)
+
+
+def check_closest(points: np.ndarray, classes: np.ndarray | None) -> None:
+    found = closest_pair(points, classes)
+    numbers = np.arange(len(points)) if classes is None else classes
+    expected = brute_force(points, numbers)
+    if found is None:
+        assert expected == math.inf
+        return
+    assert found.first < found.second
+    assert numbers[found.first] != numbers[found.second]
+    assert found.distance == math.dist(points[found.first], points[found.second])
+    assert found.distance == pytest.approx(expected, rel=1e-14, abs=0)
+
+
+dimensions = st.sampled_from([1, 2, 3, TREE_DIMENSION, TREE_DIMENSION + 1, 20])
+
+
+@given(dimensions, st.integers(1, 40), st.integers(0, 3), st.integers(1, 12), st.integers(0, 2**32 - 1))
+def test_closest_pair_of_different_classes(p, count, digits, classes, seed):
+    """Rounded points make exact coincidences, within and across classes."""
+    rng = np.random.default_rng(seed)
+    points = rng.normal(size=(count, p)).round(digits)
+    check_closest(points, rng.integers(0, classes, count))
+    check_closest(points, None)
+
+
+@pytest.mark.parametrize("p", [2, TREE_DIMENSION + 1])
+def test_tight_clusters_of_one_class_do_not_hide_the_closest_pair(p):
+    """Each point has many neighbours of its own class before the first of another."""
+    rng = np.random.default_rng(1)
+    centres = rng.normal(size=(30, p))
+    points = (centres[:, None] + 1e-9 * rng.normal(size=(30, 12, p))).reshape(-1, p)
+    check_closest(points, np.repeat(np.arange(30), 12))
+
+
+def test_blocks_and_products_that_round_to_nothing():
+    """Far from the origin the products cannot see the distance: only the differences can."""
+    rng = np.random.default_rng(2)
+    points = 1e6 + rng.normal(size=(2500, 12))
+    points[2400] = points[7] + 1e-7
+    points[1300] = points[1100] + 2e-7
+    found = closest_pair(points)
+    assert (found.first, found.second) == (7, 2400)
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-160, 1e160, 1e300])
+@pytest.mark.parametrize("p", [1, 2, 10])
+def test_squares_neither_vanish_nor_overflow(scale, p):
+    points = np.random.default_rng(3).integers(-50, 50, (30, p)) * scale
+    check_closest(points, np.arange(30))
+
+
+def test_a_range_that_squares_cannot_hold_is_an_error():
+    points = np.array([[1e10, 0.0], [1e-300, 0.0], [2e-300, 0.0], [5e-300, 0.0]])
+    with pytest.raises(PrecisionError, match="rescale the data"):
+        closest_pair(points)
+    assert closest_pair(points[:, :1]).distance == 1e-300  # on a line nothing is squared
+
+
+def test_one_class_has_no_pair():
+    assert closest_pair(np.zeros((3, 2)), np.array([5, 5, 5])) is None
+    assert closest_pair(np.zeros((1, 2))) is None
+    assert closest_pair(np.zeros((2, 2)), np.array([5, 6])).distance == 0
+
+
+# -- separation ----------------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 3), st.integers(1, 5), st.integers(1, 4), st.integers(0, 2**32 - 1))
+def test_separation_of_vectors(d, count, n, seed):
+    X = np.random.default_rng(seed).integers(-2, 3, (count, n, d)).astype(np.float64)
+    found = separation(X)
+    tokens = {tuple(x) for row in X.tolist() for x in row}
+    lengths = [math.hypot(*x) for x in tokens]
+    assert (found.sequences, found.tokens, found.vocabulary) == (count, count * n, len(tokens))
+    assert found.r_min == pytest.approx(min(lengths))
+    assert found.r_max == pytest.approx(max(lengths))
+    pairs = itertools.combinations(tokens, 2)
+    assert found.epsilon == pytest.approx(min((math.dist(x, y) for x, y in pairs), default=math.inf))
+    repeats = [n - len({tuple(x) for x in row}) for row in X.tolist()]
+    assert found.repeated_tokens == sum(repeats)
+    assert found.repeating == tuple(i for i, extra in enumerate(repeats) if extra)
+    assert found.norms_positive == (min(lengths) > 0)
+    assert all(not X[i, k].any() for i, k in found.zeros)
+    assert len(found.zeros) == int((~X.any(axis=2)).sum())
+    assert bool(found.broken) == bool(sum(repeats) or min(lengths) == 0)
+    if found.closest_pair is not None:
+        (i, k), (j, m) = found.closest_pair
+        assert math.dist(X[i, k], X[j, m]) == pytest.approx(found.epsilon)
+
+
+def test_explain_names_what_breaks_the_hypotheses():
+    X = [[[1.0, 0.0], [1.0, 0.0]], [[0.0, 0.0], [2.0, 0.0], [-0.0, 0.0]], [[1.0, 1.0]]]
+    found = separation(X)
+    text = found.explain()
+    assert "sequences 0, 1 repeat a token (2 repetitions in all)" in text
+    assert "r_min = 0: token 0 of sequence 1 is the zero vector (and 1 more places)" in text
+    assert "lengths differ: they run from 1 to 3" in text
+    assert "Theorem A may still hold" in text
+    assert "token 0 of sequence 0 and token 0 of sequence 1" in text
+
+
+def test_explain_says_when_theorem_2_applies():
+    text = separation(np.array([[[1.0], [2.0]], [[3.0], [4.0]]])).explain()
+    assert "The hypotheses of Theorem 2 hold" in text
+    assert "Theorem A" not in text
+
+
+def test_many_offenders_are_counted_not_listed():
+    found = separation(np.zeros((9, 2), np.int64))
+    assert found.repeated_sequences == 9
+    assert "sequences 0, 1, 2, 3, 4 and 4 more repeat a token" in found.explain()
+
+
+def test_ids_have_no_geometry():
+    found = separation(["abc", "cab"])
+    assert (found.dimension, found.r_min, found.r_max, found.epsilon) == (None, None, None, None)
+    assert found.norms_positive is None
+    assert found.vocabulary == 3
+    assert "The constructor chooses the embedding" in found.explain()
+
+
+def test_separation_takes_what_sequences_of_takes():
+    padded = np.array([[[1.0], [9.0]], [[2.0], [3.0]]])
+    found = separation(Sequences.of(padded, lengths=[1, 2]))
+    assert (found.tokens, found.r_max, found.shortest, found.longest) == (3, 3.0, 1, 2)
+
+
+def test_one_token_is_infinitely_far_from_the_others():
+    found = separation(np.ones((2, 1, 2)))
+    assert found.epsilon == math.inf
+    assert found.closest_pair is None
+
+
+@given(arrays.arrays(np.float64, (3, 2), elements=st.floats(-1e308, 1e308)))
+def test_norms_are_those_of_hypot(vectors):
+    for length, vector in zip(norms(vectors).tolist(), vectors.tolist(), strict=True):
+        expected = math.hypot(*vector)
+        if sys.float_info.min < expected < sys.float_info.max:
+            assert length == pytest.approx(expected, rel=1e-14)

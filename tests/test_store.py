@@ -1,0 +1,126 @@
+"""Files: what is saved comes back bit for bit; what is broken is refused; what was there is not lost."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+
+import monolayer as ml
+from monolayer.model import store
+from tests.datasets import Dataset, datasets
+
+
+@pytest.fixture
+def model() -> ml.Monolayer:
+    return ml.memorize([["a", "b"], ["b", "c", "c"]], [["x", "y"], ["y", "z", "z"]])
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(datasets())
+def test_what_is_saved_comes_back(tmp_path_factory: pytest.TempPathFactory, data: Dataset) -> None:
+    model = ml.memorize(data.X, data.Y, positions=data.positions, causal=data.causal)
+    folder = tmp_path_factory.mktemp("models") / "m"
+    loaded = ml.load(model.save(folder))
+    assert loaded.card == model.card
+    for name, value in model.state_dict().items():
+        assert torch.equal(value.nan_to_num(), loaded.state_dict()[name].nan_to_num())
+    for one, two in zip(model.predict(data.X), loaded.predict(data.X), strict=True):
+        assert np.array_equal(one, two)
+
+
+def truncate(folder: Path) -> None:
+    path = folder / store.WEIGHTS
+    path.write_bytes(path.read_bytes()[:-8])
+
+
+def flip(folder: Path) -> None:
+    path = folder / store.WEIGHTS
+    raw = bytearray(path.read_bytes())
+    raw[-3] ^= 1
+    path.write_bytes(raw)
+
+
+def edit(key: str, value: object) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        config = json.loads((folder / store.CONFIG).read_text())
+        config[key] = value
+        (folder / store.CONFIG).write_text(json.dumps(config))
+
+    return change
+
+
+def unlink(name: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).unlink()
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (truncate, "truncated or was changed"),
+        (flip, "truncated or was changed"),
+        (edit("causal", True), "config.json was changed after it was written"),
+        (edit("version", 99), "format version 99.*update monolayer"),
+        (edit("format", "other"), "not written by monolayer"),
+        (unlink(store.CONFIG), "no saved model"),
+        (unlink(store.WEIGHTS), "model.safetensors is missing"),
+        (unlink(store.NAMES), "names.json is missing"),
+        (lambda folder: (folder / store.CONFIG).write_text("{"), "cannot be read as JSON"),
+        (shutil.rmtree, "does not exist"),
+    ],
+)
+def test_a_broken_folder_is_refused(
+    model: ml.Monolayer, tmp_path: Path, damage: Callable[[Path], object], message: str
+) -> None:
+    folder = model.save(tmp_path / "m")
+    damage(folder)
+    with pytest.raises(ml.ModelFileError, match=message):
+        ml.load(folder)
+
+
+def test_a_foreign_weights_file_is_refused_even_with_matching_digests(model: ml.Monolayer, tmp_path: Path) -> None:
+    folder = model.save(tmp_path / "m")
+    (folder / store.WEIGHTS).write_bytes(b"not safetensors")
+    config = json.loads((folder / store.CONFIG).read_text())
+    config["files"][store.WEIGHTS] = store._sha256(folder / store.WEIGHTS)
+    config["digest"] = store._config_digest(config)
+    (folder / store.CONFIG).write_text(json.dumps(config))
+    with pytest.raises(ml.ModelFileError, match="cannot be read as safetensors"):
+        ml.load(folder)
+
+
+def test_an_existing_folder_is_kept_unless_asked(model: ml.Monolayer, tmp_path: Path) -> None:
+    folder = model.save(tmp_path / "m")
+    before = (folder / store.CONFIG).read_bytes()
+    with pytest.raises(ml.DataError, match="exists already"):
+        model.save(folder)
+    assert (folder / store.CONFIG).read_bytes() == before
+    model.save(folder, overwrite=True)
+    other = tmp_path / "photos"
+    other.mkdir()
+    with pytest.raises(ml.DataError, match="holds no model"):
+        model.save(other, overwrite=True)
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, OSError("disk full")])
+def test_an_interrupted_save_leaves_nothing_behind(
+    model: ml.Monolayer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interruption: BaseException
+) -> None:
+    folder = model.save(tmp_path / "m")
+
+    def interrupt(*_: object) -> None:
+        raise interruption
+
+    monkeypatch.setattr(store, "save_file", interrupt)
+    with pytest.raises((KeyboardInterrupt, OSError)):
+        model.save(folder, overwrite=True)
+    with pytest.raises((KeyboardInterrupt, OSError)):
+        model.save(tmp_path / "new")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m"]
+    assert ml.load(folder).card == model.card

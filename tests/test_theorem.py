@@ -1,0 +1,362 @@
+"""Theorem A in exact arithmetic, its enclosures against brute force in balls, and Theorem 2 on real numbers."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections import Counter
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from flint import arb
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from monolayer.data import Sequences
+from monolayer.errors import DataError
+from monolayer.theory.balls import precision
+from monolayer.theory.boltzmann import boltzmann_ball
+from monolayer.theory.enclosure import (
+    UndecidedError,
+    log_difference,
+    sign_of_difference,
+    smallest_gap,
+    wronskian,
+)
+from monolayer.theory.faithful import Head
+from monolayer.theory.injectivity import (
+    exact_projection,
+    projection_injective,
+    proportional,
+    theorem_a,
+)
+from monolayer.theory.separation import token_rows
+from monolayer.theory.theorem import theorem
+
+multisets = st.lists(st.integers(-6, 6), min_size=1, max_size=5)
+
+
+# -- injectivity ---------------------------------------------------------------------------------------
+
+awkward = st.sampled_from([0.0, 1.0, -1.0, 0.1, 0.2, 0.3, 1 / 3, 1e16, 1e-300, 5e-324, 1e300, -1e300])
+
+
+def exact(x: list[float], v: list[float]) -> Fraction:
+    return sum((Fraction(a) * Fraction(b) for a, b in zip(x, v, strict=True)), Fraction(0))
+
+
+@given(st.lists(st.tuples(awkward, awkward, awkward), min_size=1, max_size=8), st.tuples(awkward, awkward, awkward))
+def test_injectivity_is_that_of_the_fractions(vocabulary, v):
+    values = [exact(x, v) for x in vocabulary]
+    found = projection_injective(vocabulary, v)
+    assert found.injective == (len(set(values)) == len(values))
+    if found.pair is not None:
+        first, second = found.pair
+        assert first < second
+        assert values[first] == values[second]
+    integers, exponent = exact_projection(vocabulary, v)
+    assert [Fraction(int(x)) * Fraction(2) ** exponent for x in integers] == values
+
+
+def test_floats_that_round_to_one_number_are_told_apart():
+    """In float64 both projections are 1e16; exactly they differ by 1."""
+    vocabulary, v = [[1e16, 0.0], [1e16, 1.0]], [1.0, 1.0]
+    assert np.dot(*vocabulary[:1], v) == np.dot(*vocabulary[1:], v)
+    found = projection_injective(vocabulary, v)
+    assert found.injective
+    assert found.resolved == 2
+
+
+def test_a_collision_that_floats_do_not_see():
+    """1e16 + 1 − 1e16 is 1, but in floats it is 0: equal to the value of the second row only exactly."""
+    vocabulary = [[1e16, 1.0, -1e16], [1.0, 0.0, 0.0], [7.0, 0.0, 0.0]]
+    found = projection_injective(vocabulary, [1.0, 1.0, 1.0])
+    assert found.pair == (0, 1)
+
+
+def test_far_values_need_no_integers():
+    s = np.random.default_rng(0).normal(size=(2000, 3))
+    assert projection_injective(s, np.ones(3)).resolved < 20
+
+
+def test_theorem_a_names_what_fails():
+    vocabulary = [[1.0, 2.0], [2.0, 1.0]]
+    assert theorem_a(vocabulary, [1.0, 0.5], 1.0) == ()
+    zero, same = theorem_a(vocabulary, [1.0, 1.0], 0.0)
+    assert "must be finite and not zero" in zero
+    assert "vocabulary rows 0 and 1" in same
+    assert theorem_a(vocabulary, [1.0, 0.5], math.inf)
+
+
+@given(multisets, multisets)
+def test_proportional_multisets(s, t):
+    assert proportional(s, t) == (
+        {x: Fraction(c, len(s)) for x, c in Counter(s).items()}
+        == {x: Fraction(c, len(t)) for x, c in Counter(t).items()}
+    )
+
+
+def test_proportional_vectors():
+    assert proportional([[1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0], [0.0, 1.0], [1.0, 0.0], [1.0, 0.0]])
+    assert not proportional([[1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0], [0.0, 1.0], [1.0, 0.0]])
+
+
+# -- Theorem A, and differences enclosed -----------------------------------------------------------------
+
+
+@given(multisets, multisets)
+def test_the_wronskian_vanishes_iff_the_multisets_are_proportional(s, t):
+    """The algebraic half of Theorem A; the other half is Lindemann and Weierstrass."""
+    expected: Counter[int] = Counter()
+    for x, y in itertools.product(s, t):
+        expected[x + y] += x - y
+    found = wronskian(Counter(s), Counter(t))
+    assert found == {sigma: c for sigma, c in expected.items() if c}
+    assert (found == {}) == proportional(s, t)
+
+
+@given(multisets, multisets, st.sampled_from([-30.0, -1.0, 2.0**-20, 0.5, 40.0]))
+def test_theorem_a_and_the_enclosure_against_plain_balls(s, t, lam):
+    with precision(4000):
+        plain = boltzmann_ball(lam, s) - boltzmann_ball(lam, t)
+    with precision(256):
+        sign, log = log_difference(Counter(s), Counter(t), arb(lam))
+        assert sign == sign_of_difference(Counter(s), Counter(t), arb(lam))
+    if proportional(s, t):
+        assert sign == 0
+        assert plain.contains(0)
+        assert abs(float(plain)) < 1e-300
+    else:
+        assert (plain > 0) == (sign > 0)
+        assert (plain < 0) == (sign < 0)
+        with precision(4000):
+            assert abs(plain).log().overlaps(log)
+        assert log.rel_accuracy_bits() > 100 or abs(float(log)) < 1e-20
+
+
+def test_two_sequences_that_hardmax_confuses_are_told_apart_at_every_temperature():
+    """{1,2,5,6} and {1,3,4,6}: equal minimum, maximum and sum. At λ = 10^6 they differ by about e^-10^6."""
+    for lam in (1e-6, 1.0, 1e6, -1e6):
+        with precision(128):
+            _, log = log_difference(Counter([1, 2, 5, 6]), Counter([1, 3, 4, 6]), arb(lam))
+            assert log.is_finite()
+    assert float(log) == pytest.approx(-1e6, rel=1e-4)
+
+
+def test_a_precision_that_is_too_low_is_noticed():
+    """Exponents of 10^30 need a hundred bits to be told modulo one."""
+    a, t = Counter([0, 10**30, 10**30 + 1]), Counter([1, 10**30])
+    with precision(20), pytest.raises(UndecidedError):
+        log_difference(a, t, arb(1) / 3)
+    with pytest.raises(UndecidedError):
+        smallest_gap([a, t], [0, 1], lambda: arb(1) / 3, bits=20, max_bits=39)
+    assert smallest_gap([a, t], [0, 1], lambda: arb(1) / 3, bits=20, max_bits=2000).bits > 39
+
+
+@given(st.lists(multisets, min_size=2, max_size=8), st.sampled_from([-3.0, 0.25, 7.0]))
+def test_smallest_gap_against_all_pairs(contexts, lam):
+    unique: list[list[int]] = []
+    for s in contexts:
+        if not any(proportional(s, t) for t in unique):
+            unique.append(s)
+    groups = [hash(frozenset(s)) for s in unique]
+    found = smallest_gap([Counter(s) for s in unique], groups, lambda: arb(lam), bits=128, max_bits=4096)
+    with precision(3000):
+        gaps = [
+            abs(boltzmann_ball(lam, unique[i]) - boltzmann_ball(lam, unique[j])).log()
+            for i, j in itertools.combinations(range(len(unique)), 2)
+            if groups[i] != groups[j]
+        ]
+        if found is None:
+            assert not gaps
+        else:
+            assert min(gaps, key=lambda gap: gap.mid()).overlaps(found.log)
+            assert groups[found.first] != groups[found.second]
+
+
+# -- Theorem 2 -----------------------------------------------------------------------------------------
+
+
+def random_data(seed: int, size: int = 7, d: int = 2, n: int = 3, count: int = 12) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    vocabulary = rng.normal(size=(size, d))
+    return np.stack([vocabulary[rng.permutation(size)[:n]] for _ in range(count)])
+
+
+def plain_head(X: np.ndarray, v: np.ndarray, log_beta: float, weight: float) -> list[list[arb]]:
+    """Outputs of the head, evaluated as they stand: needs a bit for each bit of 1/δ."""
+    length = sum((arb(x) ** 2 for x in v.tolist()), arb(0)).sqrt()
+    outputs = []
+    for row in X.tolist():
+        s = [sum((arb(a) * b for a, b in zip(x, v.tolist(), strict=True)), arb(0)) / length for x in row]
+        beta = arb(log_beta).exp()
+        c = [weight * boltzmann_ball(beta * q, s) for q in s]
+        outputs += [
+            [arb(a) + ck * b / length for a, b in zip(x, v.tolist(), strict=True)] for x, ck in zip(row, c, strict=True)
+        ]
+    return outputs
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_enclosure_against_all_pairs_evaluated_as_they_stand(seed):
+    """The measured direction of small data: 10^-hundreds, within reach of plain balls at a few thousand bits."""
+    X = random_data(seed, size=5)
+    found = theorem(X)
+    built, data = found.measured, found.separation
+    assert built.verdict == found.worst.verdict == "proved"
+    points = [(i, k) for i in range(len(X)) for k in range(X.shape[1])]
+    sets = [{tuple(x) for x in row} for row in X.tolist()]
+    with precision(2 * built.bounds.bits + 200):
+        outputs = plain_head(X, np.array(found.direction), built.bounds.log_beta, data.epsilon / (4 * data.r_max))
+        distances = [
+            (sum(((a - b) ** 2 for a, b in zip(outputs[p], outputs[q], strict=True)), arb(0)), p, q)
+            for (p, (i, k)), (q, (j, m)) in itertools.combinations(enumerate(points), 2)
+            if sets[i] != sets[j] or (X[i, k] != X[j, m]).any()
+        ]
+        smallest, p, q = min(distances, key=lambda item: item[0].mid())
+        log10 = float(smallest.log() / 2 / arb(10).log())
+    # β went through a float here, so the exponents agree to about 1e-13 of themselves.
+    assert built.log10_separation[0] == pytest.approx(log10, rel=1e-10, abs=1e-9)
+    assert built.log10_separation[1] == pytest.approx(log10, rel=1e-10, abs=1e-9)
+    tokens = [tuple(X[i, k]) for i, k in built.closest]
+    assert tokens[0] == tokens[1] == tuple(X[points[p]]) == tuple(X[points[q]])
+    assert built.log10_separation[0] > built.bounds.log10_delta
+
+
+@settings(max_examples=15)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 3), st.integers(2, 4))
+def test_theorem_2_is_proved_on_random_data(seed, d, n):
+    found = theorem(random_data(seed, d=d, n=n))
+    assert found.separation.broken == ()
+    assert found.good
+    for built in (found.worst, found.measured):
+        assert built.verdict == "proved"
+        assert built.log10_separation[0] > built.bounds.log10_delta
+        assert built.bits < 1000  # though δ needs far more
+    assert found.worst.bounds.bits > 10_000
+    assert found.measured.bounds.log_delta > found.worst.bounds.log_delta
+    assert found.injectivity.injective
+
+
+def test_a_delta_that_is_too_large_is_refuted():
+    """A planted fault: the same head, with a δ that it does not reach."""
+    data = Sequences.of(random_data(0))
+    vocabulary, rows = token_rows(data)
+    head = Head(data, vocabulary, rows, np.array([0.6, 0.8]), 4.0, 0.1)
+    built = head.carry_out(lambda: (arb(100), arb(-1)), 1 << 12, 10**6)
+    assert built.verdict == "refuted"
+    assert "below δ" in built.reason
+    assert head.carry_out(lambda: (arb(100), arb(-(10**9))), 1 << 12, 10**6).verdict == "proved"
+
+
+def test_a_delta_inside_the_enclosure_stays_undecided():
+    data = Sequences.of(random_data(0))
+    vocabulary, rows = token_rows(data)
+    head = Head(data, vocabulary, rows, np.array([0.6, 0.8]), 4.0, 0.1)
+    log10 = head.carry_out(lambda: (arb(100), arb(-1)), 1 << 12, 10**6).log10_separation
+    ball = arb(log10[0] * math.log(10), 1.0)
+    built = head.carry_out(lambda: (arb(100), ball), 1 << 12, 10**6)
+    assert built.verdict == "undecided"
+    assert "no decision within max_bits = 4,096" in built.reason
+
+
+def test_too_few_bits_are_undecided_not_wrong():
+    found = theorem(random_data(1), max_bits=64)
+    assert found.verdict == "undecided"
+    assert "max_bits = 64" in found.worst.reason
+    assert f"{found.worst.bounds.bits:,}" in found.worst.reason
+
+
+def test_data_that_are_too_large_are_proved_in_part_and_say_so():
+    X = random_data(2, count=40)
+    found = theorem(X, max_terms=1000)
+    assert found.verdict == "undecided"
+    assert found.worst.sequences < 40
+    assert f"on the first {found.worst.sequences} of 40 sequences" in found.worst.reason
+    assert "over max_terms = 1,000" in found.worst.reason
+
+
+def test_repeats_and_lengths_break_theorem_2_but_not_theorem_a():
+    found = theorem(["aab", "abb", "ab", "abc"])
+    assert len(found.separation.broken) == 2
+    text = found.explain()
+    assert "sequences 0, 1 repeat a token" in text
+    assert "Theorem A may still hold" in text
+    assert "Theorem A holds" in text
+    assert found.worst.verdict == "proved"
+    assert 0 < found.practical.gap < math.inf  # aab, abb and ab share a set, and are told apart
+
+
+def test_the_zero_vector_refuses_the_construction():
+    found = theorem([[[0.0, 0.0], [1.0, 1.0]], [[1.0, 2.0], [1.0, 1.0]]])
+    assert found.worst is None
+    assert found.verdict == "undecided"
+    assert "β divides by it" in found.explain()
+    assert found.injectivity.injective
+    assert ("worst case", found.refused) in found.rows()
+
+
+def test_one_token_needs_nothing():
+    found = theorem(["aa", "a"])
+    assert found.verdict == "proved"
+    assert "nothing has to be separated" in found.explain()
+    assert found.practical.gap == math.inf
+
+
+def test_ids_stand_where_the_docstring_says():
+    found = theorem([[3, 9], [9, 4]])
+    data = found.separation
+    assert (data.vocabulary, data.dimension, data.r_min, data.r_max, data.epsilon) == (3, 1, 3.0, 5.0, 1.0)
+    assert "at 3 + i" in found.explain()
+
+
+def test_ids_stand_where_the_embedding_puts_them():
+    table = np.zeros((10, 2))
+    table[[3, 4, 9]] = [[1.0, 0.0], [0.0, 2.0], [3.0, 4.0]]
+    found = theorem([[3, 9], [9, 4]], embedding=table)
+    assert (found.separation.r_min, found.separation.r_max) == (1.0, 5.0)
+    assert "given embedding, in dimension 2" in found.explain()
+
+
+@pytest.mark.parametrize(
+    ("X", "embedding", "words"),
+    [
+        ([[0, 1]], np.zeros((1, 2)), "at least 2 rows"),
+        ([[0, 1]], np.ones((2, 2)), "two ids in one place"),
+        ([[[1.0], [2.0]]], np.ones(2), "vectors already"),
+    ],
+)
+def test_embeddings_that_do_not_fit(X, embedding, words):
+    with pytest.raises(DataError, match=words):
+        theorem(X, embedding=embedding)
+
+
+def test_report_and_json():
+    found = theorem(random_data(3), seed=4)
+    names = [name for name, _ in found.rows()]
+    assert len(set(names)) == len(names)
+    assert dict(found.rows())["hypotheses of Theorem 2"] == "hold"
+    plain = json.loads(json.dumps(found.to_json(), allow_nan=False))
+    assert plain["verdict"] == "proved"
+    assert plain["worst"]["bounds"]["bits"] == found.worst.bounds.bits
+    assert plain["practical"]["margin"] > 1
+    assert json.loads(json.dumps(theorem(["a"]).to_json(), allow_nan=False))["worst"] is None
+    assert theorem(random_data(3), seed=4).to_json() == found.to_json()
+
+
+def test_the_practical_gap_is_that_of_all_pairs():
+    X = random_data(5, size=6, d=1, n=2, count=9)
+    found = theorem(X)
+    s = X[:, :, 0]
+    lam = found.practical.lam
+    assert lam == pytest.approx(1 / np.ptp(s))
+    with precision(200):
+        c = [boltzmann_ball(lam, row) for row in s.tolist()]
+        gaps = [
+            abs(float(c[i] - c[j]))
+            for i, j in itertools.combinations(range(len(s)), 2)
+            if set(s[i]) & set(s[j]) and set(s[i]) != set(s[j])
+        ]
+    assert abs(found.practical.gap - min(gaps)) <= found.practical.rounding
