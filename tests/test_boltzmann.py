@@ -48,10 +48,14 @@ def central(f, h: float = 2.0**-40) -> tuple[float, float]:
 
 
 def test_precision_is_scoped_even_when_the_block_fails():
+    def fail() -> None:
+        with precision(before + 100):
+            assert ctx.prec == before + 100
+            raise ZeroDivisionError
+
     before = ctx.prec
-    with pytest.raises(ZeroDivisionError), precision(before + 100):
-        assert ctx.prec == before + 100
-        raise ZeroDivisionError
+    with pytest.raises(ZeroDivisionError):
+        fail()
     assert ctx.prec == before
 
 

@@ -115,14 +115,16 @@ def test_tight_clusters_of_one_class_do_not_hide_the_closest_pair(p):
     check_closest(points, np.repeat(np.arange(30), 12))
 
 
-def test_blocks_and_products_that_round_to_nothing():
-    """Far from the origin the products cannot see the distance: only the differences can."""
-    rng = np.random.default_rng(2)
-    points = 1e6 + rng.normal(size=(2500, 12))
-    points[2400] = points[7] + 1e-7
-    points[1300] = points[1100] + 2e-7
+@pytest.mark.parametrize("seed", range(3))
+def test_blocks_and_products_that_round_to_nothing(seed):
+    """Three hundred pairs so close that their products cannot rank them: only the differences can."""
+    rng = np.random.default_rng(seed)
+    points = rng.normal(size=(2700, 12))
+    close = rng.permutation(np.arange(1, 301))
+    points[2400:] = points[:300] + 1e-11 * close[:, None]
     found = closest_pair(points)
-    assert (found.first, found.second) == (7, 2400)
+    winner = int(close.argmin())
+    assert (found.first, found.second) == (winner, 2400 + winner)
 
 
 @pytest.mark.parametrize("scale", [1e-300, 1e-160, 1e160, 1e300])

@@ -33,18 +33,17 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """`main` without leaving: the exit code of a command. A user's mistake is a message, never a traceback."""
     try:
         code = app(args=None if arguments is None else list(arguments), standalone_mode=False)
-        return code if isinstance(code, int) else 0
+        code = code if isinstance(code, int) else 0
     except MonolayerError as error:
         complain(str(error))
         return BAD_INPUT
     except typer.Exit as leaving:
-        return leaving.exit_code
+        code = leaving.exit_code
     except _UsageError as usage:
         usage.show()
         return BAD_INPUT
     except (KeyboardInterrupt, typer.Abort):
-        complain("interrupted; no output was written")
-        return INTERRUPTED
+        code = INTERRUPTED
     except BrokenPipeError:
         # The reader of our output went away (head, a closed pager): not an error of ours.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -52,3 +51,6 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         complain(f"{error.strerror or error}: {error.filename or ''}".rstrip(": "))
         return BAD_INPUT
+    if code == INTERRUPTED:  # some versions of typer turn Ctrl-C into this code themselves
+        complain("interrupted; no output was written")
+    return code

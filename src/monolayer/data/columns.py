@@ -36,7 +36,7 @@ def token_place(flat: int, sizes: Ints) -> str:
 
 
 def array_like(value: Any) -> Any:
-    """Tensors and whatever else knows how to be an array, as one; a lone number as a plain one."""
+    """Tensors and whatever else knows how to be an array, as one; of objects, as a list; a lone number as itself."""
     if hasattr(value, "detach"):
         value = value.detach().cpu()
         value = (value.double() if value.is_floating_point() else value).numpy()  # NumPy has no bfloat16
@@ -44,6 +44,8 @@ def array_like(value: Any) -> Any:
         value = np.asarray(value)
     if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
         return value.item()
+    if isinstance(value, np.ndarray) and value.dtype == object:
+        return value.tolist()
     return value
 
 
@@ -133,19 +135,16 @@ class Column:
         if None in kinds:
             bad = next(i for i, value in enumerate(values) if _kind(type(value)) is None)
             if values[bad] is None and self.what == "label":
-                raise DataError(
-                    f"{spot(bad)} is missing: label every token or every sequence, or none at all"
-                )
-            raise DataError(
-                f"{spot(bad)} is {short(values[bad])} ({type(values[bad]).__name__}): {_NEEDED[self.what]}"
-            )
+                raise DataError(f"{spot(bad)} is missing: label every token or every sequence, or none at all")
+            raise DataError(f"{spot(bad)} is {short(values[bad])} ({type(values[bad]).__name__}): {_NEEDED[self.what]}")
         return values, {kind for kind in kinds if kind is not None}
 
     def _agree(self, values: Values, kinds: set[str], spot: Place) -> None:
         """One kind throughout; real numbers may have integers among them."""
         if self.kind is None:
-            self._first = array_like(values[0])
-            self.kind = _kind(type(self._first))
+            first = array_like(values[0])
+            self._first = first.tolist() if isinstance(first, np.ndarray) else first
+            self.kind = _kind(type(first))
         if self.what == "token" and self.kind == REAL:
             raise DataError(f"{spot(0)} is {self._first!r} (a real number): {_NEEDED['token']}")
         allowed = {INTEGER, REAL} if self.what == "label" and self.kind in (INTEGER, REAL) else {self.kind}
@@ -159,12 +158,11 @@ class Column:
         if REAL in kinds:
             self.kind = REAL
         if self.vocabulary is not None:
-            wanted = INTEGER if self.vocabulary.integers else STRING
+            wanted, plural = (INTEGER, "integers") if self.vocabulary.integers else (STRING, "strings")
             if self.kind != wanted:
                 raise DataError(
-                    f"{spot(0)} is {self.kind} ({short(self._first)}), but the tokens of the model are "
-                    f"{'integers' if wanted == INTEGER else 'strings'}. CoNLL and CSV files always hold "
-                    "strings; JSONL, Parquet and npz keep integers"
+                    f"{spot(0)} is {self.kind} ({short(self._first)}), but the tokens of the model are {plural}. "
+                    "CoNLL and CSV files always hold strings; JSONL, Parquet and npz hold whatever was written"
                 )
 
     # -- encoding --------------------------------------------------------------------------------------
@@ -236,8 +234,7 @@ class Column:
                 return DataError(f"{spot(place)} is {short(value)}, not a vector of numbers")
             if len(vector) != dim:
                 return DataError(
-                    f"{spot(place)} is a vector of {len(vector)} numbers, the first has {dim}: "
-                    "give all one dimension"
+                    f"{spot(place)} is a vector of {len(vector)} numbers, the first has {dim}: give all one dimension"
                 )
         return DataError(f"{spot(0)} and those after it do not fit into 64-bit real numbers")
 

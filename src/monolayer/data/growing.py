@@ -28,9 +28,7 @@ class Growing:
     One reader uses one of the three ways throughout. `line` numbers are what error messages name.
     """
 
-    def __init__(
-        self, name: str, vocabulary: Names | None, tick: Callable[[], None], unit: str = "line"
-    ) -> None:
+    def __init__(self, name: str, vocabulary: Names | None, tick: Callable[[], None], unit: str = "line") -> None:
         self.name, self.unit = name, unit
         self.per: Per | None = None
         self._tick = tick
@@ -81,9 +79,7 @@ class Growing:
             self._sizes.append(self._open)
             self._open = 0
 
-    def rows(
-        self, line: int, tokens: Values, sizes: Ints, labels: Values | None, counts: Ints | None
-    ) -> None:
+    def rows(self, line: int, tokens: Values, sizes: Ints, labels: Values | None, counts: Ints | None) -> None:
         """Sequences `line, line + 1, …` at once: flat tokens with `sizes`, labels with `counts` or not."""
         per: Per | None = None if labels is None else "sequence" if counts is None else "token"
         bad = int(np.argmax((sizes == 0) | (sizes != (sizes if counts is None else counts))))
@@ -159,8 +155,6 @@ class Growing:
             return f"token {flat - int(starts[row])} of {self.at(lines[row])}"
 
         self._token_column.add(self._tokens, place)
-        self._label_column.add(
-            self._labels, place if self.per == "token" else lambda row: self.at(lines[row])
-        )
+        self._label_column.add(self._labels, place if self.per == "token" else lambda row: self.at(lines[row]))
         self._tokens, self._labels, self._lines, self._weight = [], [], [], 0
         self._tick()

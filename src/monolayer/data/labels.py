@@ -49,9 +49,7 @@ class Labels:
             raise DataError(f"Y is a {type(Y).__name__}: it must be a list or an array, one row a sequence")
         rows: Any = Y if plain_array(Y) else [array_like(row) for row in Y]
         if len(rows) != len(sizes):
-            raise DataError(
-                f"there are {len(sizes)} sequences but {len(rows)} rows of labels: give one row each"
-            )
+            raise DataError(f"there are {len(sizes)} sequences but {len(rows)} rows of labels: give one row each")
         flat, per = _from_array(rows, sizes, padded) if plain_array(Y) else _from_lists(rows, sizes, padded)
         column = Column("label")
         column.add(flat, lambda i: f"sequence {i}" if per == "sequence" else token_place(i, sizes))
@@ -80,9 +78,7 @@ def _from_lists(rows: list[Any], sizes: Ints, padded: int | None) -> tuple[Value
         odd = nested.index(not nested[0])
         bare = rows[0 if nested[odd] else odd]
         if bare is None:
-            raise DataError(
-                f"the labels of sequence {0 if nested[odd] else odd} are missing: label all or none"
-            )
+            raise DataError(f"the labels of sequence {0 if nested[odd] else odd} are missing: label all or none")
         first, other = ("a list of labels" if row else "one label" for row in (nested[0], nested[odd]))
         raise DataError(
             f"mixed label kinds: sequence 0 has {first}, sequence {odd} has {other}; label every token or "

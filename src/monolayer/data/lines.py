@@ -55,9 +55,7 @@ class Lines:
         except EOFError:
             raise self.cut("its gzip stream stops before its end") from None
         except (gzip.BadGzipFile, zlib.error) as error:
-            raise DataError(
-                f"{self.name} is no gzip file, or a damaged one ({error}); write it again"
-            ) from None
+            raise DataError(f"{self.name} is no gzip file, or a damaged one ({error}); write it again") from None
         except OSError as error:
             raise DataError(f"{self.name} cannot be read: {error.strerror or error}") from None
         self.number += 1
@@ -93,6 +91,5 @@ class Lines:
     def cut(self, why: str) -> DataError:
         """The error for a file that stops too early."""
         return DataError(
-            f"{self.name} ends in the middle, at line {self.number}: {why}. It was cut short; copy or write "
-            "it again"
+            f"{self.name} ends in the middle, at line {self.number}: {why}. It was cut short; copy or write it again"
         )

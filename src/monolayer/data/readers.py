@@ -117,15 +117,16 @@ def _jsonl(lines: Lines, growing: Growing, columns: Columns) -> None:
             continue
         row = _object(line, lines, growing)
         tokens = row.get(key)
-        at = growing.at(lines.number)
         if tokens is None:
             raise DataError(
-                f"{at} has no {key!r}; it has: {', '.join(row) or 'nothing'}. Choose the key of the tokens "
-                "with tokens= (--tokens)"
+                f"{growing.at(lines.number)} has no {key!r}; it has: {', '.join(row) or 'nothing'}. "
+                "Choose the key of the tokens with tokens= (--tokens)"
             )
         if not isinstance(tokens, str | list):
-            raise DataError(f"{at}: {key!r} is {short(tokens)}; it must be a list of tokens, or a string")
-        growing.row(lines.number, tokens, *_labels(row, columns.labels, at))
+            raise DataError(
+                f"{growing.at(lines.number)}: {key!r} is {short(tokens)}; it must be a list of tokens, or a string"
+            )
+        growing.row(lines.number, tokens, *_labels(row, columns.labels, lines.number, growing))
 
 
 def _object(line: str, lines: Lines, growing: Growing) -> dict[str, Any]:
@@ -147,20 +148,22 @@ def _object(line: str, lines: Lines, growing: Growing) -> dict[str, Any]:
     return row
 
 
-def _labels(row: dict[str, Any], key: str | None, at: str) -> tuple[Any, Per | None]:
+def _labels(row: dict[str, Any], key: str | None, line: int, growing: Growing) -> tuple[Any, Per | None]:
     """The labels of a row, null counting as none, and whether they go by token."""
     if key is not None:
         if key not in row:
-            raise DataError(f"{at} has no {key!r}; it has: {', '.join(row)}. Choose with labels= (--labels)")
+            raise DataError(
+                f"{growing.at(line)} has no {key!r}; it has: {', '.join(row)}. Choose with labels= (--labels)"
+            )
         labels = row[key]
         return labels, None if labels is None else "token" if is_list(labels) else "sequence"
     labels, label = row.get("labels"), row.get("label")
     if labels is not None and label is not None:
-        raise DataError(f"{at} has both 'labels' and 'label': choose one with labels= (--labels)")
+        raise DataError(f"{growing.at(line)} has both 'labels' and 'label': choose one with labels= (--labels)")
     if labels is not None and not isinstance(labels, list):
         raise DataError(
-            f"{at}: 'labels' is {short(labels)}; it must be a list, one label a token. One label a sequence "
-            "is called 'label'"
+            f"{growing.at(line)}: 'labels' is {short(labels)}; it must be a list, one label a token. One label a "
+            "sequence is called 'label'"
         )
     return (labels, "token") if labels is not None else (label, None if label is None else "sequence")
 
@@ -272,8 +275,7 @@ def _npz(file: Path, columns: Columns, vocabulary: Names | None, progress: Progr
         raise DataError(f"{file} is damaged ({error}): copy or write it again") from None
     except ValueError as error:
         raise DataError(
-            f"{file} holds an array that cannot be read ({error}): store numbers or strings, padded, with "
-            "`lengths`"
+            f"{file} holds an array that cannot be read ({error}): store numbers or strings, padded, with `lengths`"
         ) from None
     for name, array, must in zip(wanted, arrays, (True, columns.labels is not None, False), strict=True):
         if array is None and must:

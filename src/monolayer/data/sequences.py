@@ -38,9 +38,7 @@ class Sequences:
         if int(self.lengths.min()) < 1:
             raise DataError(f"sequence {int(self.lengths.argmin())} is empty: every sequence needs a token")
         if len(self.tokens) != self.offsets[-1]:
-            raise DataError(
-                f"there are {len(self.tokens)} tokens, but the lengths add up to {self.offsets[-1]}"
-            )
+            raise DataError(f"there are {len(self.tokens)} tokens, but the lengths add up to {self.offsets[-1]}")
         if self.vocabulary is None and not np.isfinite(self.tokens).all():
             flat = int(np.flatnonzero(~np.isfinite(self.tokens).all(axis=1))[0])
             raise DataError(f"{self.where(flat)} is not finite: NaN and infinity are not allowed")
@@ -148,9 +146,7 @@ class Sequences:
     def _recoded(self, vocabulary: Names | None) -> Sequences:
         """The same sequences with the row numbers of another vocabulary."""
         column = Column("token", vocabulary)
-        column.add(
-            self.tokens if self.vocabulary is None else self.vocabulary.decode(self.tokens), self.where
-        )
+        column.add(self.tokens if self.vocabulary is None else self.vocabulary.decode(self.tokens), self.where)
         tokens, names, _ = column.finish()
         return Sequences(tokens, self.lengths, names, self.labels)
 

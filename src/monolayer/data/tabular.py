@@ -132,10 +132,7 @@ def read_table(lines: Lines, growing: Growing, columns: Columns, *, tabs: bool) 
             return
         names = [name.strip() for name in header[1]]
         layout = Layout.of(columns, names, lines.name)
-        where = [
-            None if name is None else names.index(name)
-            for name in (layout.sequence, layout.token, layout.label)
-        ]
+        where = [None if name is None else names.index(name) for name in (layout.sequence, layout.token, layout.label)]
         at_sequence, at_token, at_label = where
         assert at_token is not None
         wide, runs = Wide(growing, layout), Runs(growing)
@@ -144,9 +141,7 @@ def read_table(lines: Lines, growing: Growing, columns: Columns, *, tabs: bool) 
                 message = f"{growing.at(number)} has {len(record)} columns, the header has {len(names)}"
                 if len(record) < len(names) and lines.last():
                     raise lines.cut(message)
-                raise DataError(
-                    f"{message}: give every row the same columns, and quote cells that hold a comma"
-                )
+                raise DataError(f"{message}: give every row the same columns, and quote cells that hold a comma")
             label = None if at_label is None else record[at_label]
             if at_sequence is None:
                 wide.row(number, record[at_token], label)
@@ -154,18 +149,13 @@ def read_table(lines: Lines, growing: Growing, columns: Columns, *, tabs: bool) 
             if runs.begins(record[at_sequence], number):
                 growing.end()
             if not record[at_token] or label == "":
-                raise DataError(
-                    f"{growing.at(number)} has an empty {'label' if record[at_token] else 'token'}"
-                )
+                raise DataError(f"{growing.at(number)} has an empty {'label' if record[at_token] else 'token'}")
             growing.token(number, record[at_token], label)
 
 
 def _records(lines: Lines, tabs: bool) -> Iterator[tuple[int, list[str]]]:
     """Rows with the number of the line that each begins on; blank lines are passed over."""
-    if tabs:
-        reader = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
-    else:
-        reader = csv.reader(lines, strict=True)
+    reader = csv.reader(lines, "excel-tab", quoting=csv.QUOTE_NONE) if tabs else csv.reader(lines, strict=True)
     while True:
         number = lines.number + 1
         try:

@@ -1,0 +1,344 @@
+"""Small saved models, built and evaluated slowly and literally from docs/format.md: the reference for the checker.
+
+Nothing here imports monolayer. A `Saved` is the content of a model folder; `build` makes one that memorizes given
+sequences, `evaluate` runs it in floats with sums in random order, and `balls` runs it in Arb balls, on the whole
+matrices, whatever weights it has.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from flint import arb, ctx
+from safetensors.numpy import save
+
+ONE, KEY, CODE, LABEL = 0, 1, 2, 3
+
+
+@dataclass
+class Saved:
+    """`config` without digests, `tensors`, and the lists of `names.json`."""
+
+    config: dict[str, Any]
+    tensors: dict[str, np.ndarray]
+    names: dict[str, list[Any]] = field(default_factory=dict)
+
+    def write(self, folder: Path) -> Path:
+        folder.mkdir(parents=True, exist_ok=True)
+        files = {"model.safetensors": save({name: np.ascontiguousarray(t) for name, t in self.tensors.items()})}
+        if self.names:
+            files["names.json"] = json.dumps(self.names).encode()
+        config = self.config | {"files": {name: hashlib.sha256(text).hexdigest() for name, text in files.items()}}
+        canonical = json.dumps(config, sort_keys=True, separators=(",", ":"))
+        config["digest"] = hashlib.sha256(canonical.encode()).hexdigest()
+        for name, text in (files | {"config.json": json.dumps(config).encode()}).items():
+            (folder / name).write_bytes(text)
+        return folder
+
+    def changed(self, **tensors: np.ndarray) -> Saved:
+        """A copy with other tensors, `a__b` standing for `a.b`."""
+        new = {name.replace("__", "."): value for name, value in tensors.items()}
+        return Saved(dict(self.config), {name: t.copy() for name, t in self.tensors.items()} | new, dict(self.names))
+
+
+@dataclass
+class Case:
+    """Data and the saved model that was built from them."""
+
+    X: list[Any]
+    Y: list[Any] | None
+    saved: Saved
+
+
+# -- building ------------------------------------------------------------------------------------------
+
+
+def random_case(seed: int, *, dtype: str = "float64", **options: Any) -> Case:
+    """A small random dataset of a random kind with a model for it. `options` fix parts of the kind."""
+    rng = np.random.default_rng(seed)
+    kind = {
+        "tokens": rng.choice(["ids", "ids", "vectors"]),
+        "positions": bool(rng.integers(2)),
+        "causal": bool(rng.integers(2)),
+        "per": str(rng.choice(["token", "token", "sequence"])),
+        "readout": str(rng.choice(["exact", "exact", "paper"])),
+        "target": str(rng.choice(["classes", "classes", "reals"])),
+        "count": int(rng.integers(2, 7)),
+        "longest": int(rng.integers(2, 7)),
+        "vocabulary": int(rng.integers(3, 9)),
+        "classes": int(rng.integers(2, 6)),
+        "next_token": False,
+    } | options
+    if kind["per"] == "sequence":
+        kind["causal"] = False
+    vectors = rng.normal(size=(kind["vocabulary"], 3)).astype(dtype).astype(float)
+    sequences = [rng.integers(kind["vocabulary"], size=rng.integers(2, kind["longest"] + 1)) for _ in range(kind["count"])]
+    labels = _labels(kind, sequences, rng)
+    tensors = _front(kind, sequences, vectors, rng, dtype)
+    config = {
+        "format": "monolayer", "version": 1, "kind": "memorizer", "tokens": str(kind["tokens"]),
+        "width": len(tensors["bos"]), "labels": len(tensors["bos"]) - LABEL, "per": kind["per"],
+        "target": kind["target"], "scalar": True, "readout": kind["readout"], "causal": kind["causal"],
+        "next_token": kind["next_token"], "positions": kind["positions"], "dtype": dtype, "summary": None,
+        "vocabulary": {"range": kind["vocabulary"]} if kind["tokens"] == "ids" else None,
+        "classes": {"range": kind["classes"]} if kind["target"] == "classes" else None,
+    }  # fmt: skip
+    X = [s.tolist() if kind["tokens"] == "ids" else vectors[s].tolist() for s in sequences]
+    saved = Saved(config, tensors)
+    codes = [[float(z.mid()) for z in row] for row in true_codes(saved, X)]
+    flat = [y for row in labels for y in row] if kind["per"] == "token" else labels
+    z = [z for row in codes for z in row[1:]] if kind["per"] == "token" else [row[0] for row in codes]
+    if kind["next_token"]:
+        z = [z for row in codes for z in row[1:-1]]
+        flat = [int(t) for s in sequences for t in s[1:]]
+    steps = _steps(z, flat, kind, dtype)
+    tensors |= {f"feed_forward.{name}": value for name, value in steps.items()}
+    saved.config["steps"] = len(steps["weight_1"]) // (1 if kind["readout"] == "exact" else 2)
+    return Case(X, None if kind["next_token"] else labels, saved)
+
+
+def _labels(kind: dict[str, Any], sequences: list[Any], rng: np.random.Generator) -> list[Any]:
+    """Labels that depend on token and context alone."""
+    book: dict[Any, Any] = {}
+
+    def label(*key: Any) -> Any:
+        fresh = int(rng.integers(kind["classes"])) if kind["target"] == "classes" else float(rng.normal())
+        if kind["next_token"]:
+            fresh = 0
+        return book.setdefault(key, fresh)
+
+    def context(s: Any, k: int) -> Any:
+        seen = s[: k + 1] if kind["causal"] else s
+        return tuple(enumerate(seen.tolist())) if kind["positions"] else tuple(sorted(seen.tolist()))
+
+    if kind["per"] == "sequence":
+        return [label(context(s, len(s) - 1)) for s in sequences]
+    return [[label(int(s[k]), k * kind["positions"], context(s, k)) for k in range(len(s))] for s in sequences]
+
+
+def _front(
+    kind: dict[str, Any], sequences: list[Any], vectors: np.ndarray, rng: np.random.Generator, dtype: str
+) -> dict[str, np.ndarray]:
+    """Everything but the readout's steps."""
+    V, D, m = kind["vocabulary"], LABEL + 1, 1
+    longest = max(map(len, sequences))
+    C = kind["classes"] if kind["target"] == "classes" else m
+    matrices = {f"attention.W_{letter}": np.zeros((D, D)) for letter in "QKVO"}
+    matrices["attention.W_Q"][KEY, ONE] = rng.choice([1.0, 0.5, 1.7, -1.3])
+    matrices["attention.W_K"][KEY, KEY] = rng.choice([1.0, 0.9])
+    matrices["attention.W_V"][CODE, KEY] = rng.choice([1.0, 1.1])
+    matrices["attention.W_O"][CODE, CODE] = rng.choice([0.25, 0.3])
+    bos = np.array([1.0, rng.uniform(-1, 1), 0.0, 0.0])
+    out = matrices | {"bos": bos}
+    if kind["tokens"] == "ids":
+        lift = np.zeros((V, D))
+        lift[:, ONE], lift[:, KEY] = 1.0, rng.uniform(-1, 1, V)
+        lift[:, CODE] = (rng.permutation(V) - V // 2) * (longest if kind["positions"] else 1)
+        unused = sorted(set(range(V)) - {int(t) for s in sequences for t in s})
+        lift[unused] = np.nan
+        out["lift.weight"] = lift
+    else:
+        direction = rng.normal(size=(2, 3))
+        scale = 2.0 / np.ptp(vectors @ direction.T, axis=0)
+        out["lift.weight"] = np.zeros((D, 3))
+        out["lift.weight"][KEY : CODE + 1] = direction * scale[:, None] * np.array([[1.0], [V]])
+        out["lift.bias"] = np.array([1.0, 0.1, -0.2, 0.0])
+    if kind["positions"]:
+        place = np.zeros((longest, D))
+        place[:, KEY] = rng.uniform(-1, 1, longest)
+        place[:, CODE] = np.arange(longest)
+        out["positions.weight"] = place
+    j = np.arange(C, dtype=float)
+    head = np.zeros((C, D))
+    head[:, LABEL] = 2.0 * j if kind["target"] == "classes" else 1.0
+    out |= {"head.weight": head, "head.bias": -j * j if kind["target"] == "classes" else np.zeros(C)}
+    return {name: value.astype(dtype) for name, value in out.items()}
+
+
+def _steps(z: list[float], labels: list[Any], kind: dict[str, Any], dtype: str) -> dict[str, np.ndarray]:
+    """One step in the middle of every gap between neighbours with different labels."""
+    points = sorted(zip(z, labels, strict=True))
+    if kind["target"] == "reals":  # on a grid, where no sum rounds
+        points = [(z, round(y * 2**20) / 2**20) for z, y in points]
+    slope, start, jump = [], [], []
+    for (left, before), (right, after) in zip(points, points[1:], strict=False):
+        if before != after:
+            width = 2.0 ** math.floor(math.log2((right - left) / 4))
+            slope.append(1 / width)
+            start.append(left + (right - left - width) / 2)
+            jump.append(after - before)
+    w, a, y = np.array(slope, dtype), np.array(start, dtype), np.array(jump, dtype)
+    first, last = np.array([points[0][1]], dtype), np.array([points[-1][1]], dtype)
+    if kind["readout"] == "exact":
+        return {"weight_1": w, "bias_1": -w * a, "weight_2": -y[None], "bias_2": last}
+    twice = np.repeat(w, 2)
+    bias = np.stack([-w * a, -w * a - 1], axis=1).reshape(-1).astype(dtype)
+    return {"weight_1": twice, "bias_1": bias, "weight_2": np.stack([y, -y], axis=1).reshape(1, -1), "bias_2": first}
+
+
+# -- evaluating in floats, in some order ---------------------------------------------------------------
+
+
+def _add(terms: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Sum over the last axis, one after the other, in a random order."""
+    return np.cumsum(terms[..., rng.permutation(terms.shape[-1])], axis=-1, dtype=terms.dtype)[..., -1]
+
+
+def _times(matrix: np.ndarray, vectors: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """`vectors` `(n, D)` times the transpose of `matrix` `(E, D)`."""
+    return _add(vectors[:, None, :] * matrix[None, :, :], rng)
+
+
+def evaluate(saved: Saved, x: Any, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """`z` `(1 + n,)` and outputs `(1 + n, C)` for one sequence, the begin-of-sequence token first."""
+    t, dtype = saved.tensors, saved.tensors["bos"].dtype
+    if saved.config["tokens"] == "ids":
+        Z = t["lift.weight"][np.array(x)]
+    else:
+        products = np.array(x, dtype=dtype)[:, None, :] * t["lift.weight"][None]
+        bias = np.broadcast_to(t["lift.bias"], products.shape[:2])[..., None]
+        Z = _add(np.concatenate([products, bias], axis=-1), rng)
+    if saved.config["positions"]:
+        Z = Z + t["positions.weight"][: len(Z)]
+    Z = np.concatenate([t["bos"][None], Z])
+    Q, K, V = (_times(t[f"attention.W_{letter}"], Z, rng) for letter in "QKV")
+    scores = _times(K, Q, rng)
+    if saved.config["causal"]:
+        scores = np.where(np.tri(len(Z), dtype=bool), scores, -np.inf).astype(dtype)
+    form = rng.integers(4)
+    shift = scores.max(axis=1, keepdims=True) if form != 1 else np.zeros((len(Z), 1), dtype)
+    weights = np.exp(scores - shift)
+    total = _add(weights, rng)[:, None]
+    if form == 0:
+        written = _times(V.T, weights / total, rng)
+    elif form == 1:
+        written = _times(V.T, weights, rng) / total
+    else:
+        written = _times(V.T, weights * (1 / total).astype(dtype), rng)
+    Z = Z + _times(t["attention.W_O"], written, rng)
+    z = Z[:, CODE]
+    hidden = np.maximum(z[:, None] * t["feed_forward.weight_1"] + t["feed_forward.bias_1"], 0)
+    if saved.config["readout"] == "exact":
+        hidden = np.maximum(1 - hidden, 0)
+    terms = np.concatenate([hidden, np.ones((len(Z), 1), dtype)], axis=1)
+    last = np.concatenate([t["feed_forward.weight_2"], t["feed_forward.bias_2"][:, None]], axis=1)
+    Z = np.concatenate([Z[:, :LABEL], Z[:, LABEL:] + _times(last, terms, rng)], axis=1)
+    return z, _times(t["head.weight"], Z, rng) + t["head.bias"]
+
+
+def float_answers(saved: Saved, X: list[Any], rng: np.random.Generator) -> list[list[Any]]:
+    """Answers by one random evaluation: at the tokens, or one at the begin-of-sequence token."""
+    out = []
+    for x in X:
+        output = evaluate(saved, x, rng)[1]
+        value = output.argmax(axis=1).tolist() if saved.config["target"] == "classes" else output[:, 0].tolist()
+        out.append(value[1:] if saved.config["per"] == "token" else value[:1])
+    return out
+
+
+# -- evaluating in balls -------------------------------------------------------------------------------
+
+
+def _ball(array: np.ndarray) -> Any:
+    return [_ball(row) for row in array] if array.ndim else arb(float(array))
+
+
+def _dot(a: list[Any], b: list[Any]) -> Any:
+    return sum((x * y for x, y in zip(a, b, strict=True)), arb(0))
+
+
+def _attended(saved: Saved, x: Any) -> list[list[Any]]:
+    """The stream after attention, every matrix in full, as balls."""
+    t = saved.tensors
+    if saved.config["tokens"] == "ids":
+        place = t["positions.weight"][: len(x)] if saved.config["positions"] else 0
+        Z = _ball(t["lift.weight"][np.array(x)] + place)
+    else:
+        W, b = _ball(t["lift.weight"]), _ball(t["lift.bias"])
+        Z = [[_dot(row, vector) + c for row, c in zip(W, b, strict=True)] for vector in _ball(np.array(x, t["bos"].dtype))]
+        if saved.config["positions"]:
+            P = _ball(t["positions.weight"])
+            Z = [[a + b for a, b in zip(z, p, strict=False)] for z, p in zip(Z, P, strict=False)]
+    Z = [_ball(t["bos"]), *Z]
+    W = {letter: _ball(t[f"attention.W_{letter}"]) for letter in "QKVO"}
+    Q, K, V = ([[_dot(row, z) for row in W[letter]] for z in Z] for letter in "QKV")
+    out = []
+    for k, query in enumerate(Q):
+        seen = range(k + 1) if saved.config["causal"] else range(len(Z))
+        weights = [_dot(query, K[l]).exp() for l in seen]
+        total = sum(weights, arb(0))
+        written = [sum((w * V[l][d] for w, l in zip(weights, seen, strict=True)), arb(0)) / total for d in range(len(Z[0]))]
+        out.append([a + _dot(row, written) for a, row in zip(Z[k], W["O"], strict=True)])
+    return out
+
+
+def true_codes(saved: Saved, X: list[Any], bits: int = 160) -> list[list[Any]]:
+    """`z` of every token as a ball, the begin-of-sequence token first."""
+    before, ctx.prec = ctx.prec, bits
+    try:
+        return [[z[CODE] for z in _attended(saved, x)] for x in X]
+    finally:
+        ctx.prec = before
+
+
+def true_errors(saved: Saved, X: list[Any], Y: list[Any], tolerance: float, bits: int = 160) -> int:
+    """How many points the network of real numbers gets wrong for certain, with the weights as stored."""
+    before, ctx.prec = ctx.prec, bits
+    try:
+        return sum(_errs(saved, x, y, tolerance) for x, y in zip(X, Y, strict=True))
+    finally:
+        ctx.prec = before
+
+
+def _errs(saved: Saved, x: Any, y: Any, tolerance: float) -> int:
+    t = saved.tensors
+    Z = _attended(saved, x)
+    Z, wanted = (Z[1:], y) if saved.config["per"] == "token" else (Z[:1], [y])
+    neurons = list(zip(t["feed_forward.weight_1"].tolist(), t["feed_forward.bias_1"].tolist(), strict=True))
+    wrong = 0
+    for z, label in zip(Z, wanted, strict=True):
+        hidden = [_relu(arb(w) * z[CODE] + arb(b)) for w, b in neurons]
+        if saved.config["readout"] == "exact":
+            hidden = [_relu(1 - h) for h in hidden]
+        slots = [
+            slot + _dot(_ball(row), hidden) + arb(float(b))
+            for slot, row, b in zip(z[LABEL:], t["feed_forward.weight_2"], t["feed_forward.bias_2"], strict=True)
+        ]
+        stream = z[:LABEL] + slots
+        out = [_dot(_ball(row), stream) + arb(float(b)) for row, b in zip(t["head.weight"], t["head.bias"], strict=True)]
+        if saved.config["target"] == "reals":
+            wrong += bool(abs(out[0] - arb(label)) > arb(tolerance)) or not out[0].is_finite()
+        else:
+            beaten = label >= len(out) or any(bool(o > out[label]) for j, o in enumerate(out) if j != label)
+            wrong += beaten or not all(o.is_finite() for o in out)
+    return wrong
+
+
+def _relu(ball: Any) -> Any:
+    return arb(0) if bool(ball <= 0) else ball if bool(ball >= 0) else ball.union(arb(0)) if ball.is_finite() else ball
+
+
+def relabelled(case: Case, rng: np.random.Generator) -> Case:
+    """The same model with two labels of the data changed for each other; the case itself if all are alike."""
+    if case.Y is None:
+        return case
+    flat = [(i, k) for i, row in enumerate(case.Y) for k in range(len(row) if isinstance(row, list) else 1)]
+    read = [case.Y[i][k] if isinstance(case.Y[i], list) else case.Y[i] for i, k in flat]
+    pairs = [(a, b) for a in range(len(flat)) for b in range(a) if read[a] != read[b]]
+    if not pairs:
+        return case
+    a, b = pairs[rng.integers(len(pairs))]
+    Y = [list(row) if isinstance(row, list) else row for row in case.Y]
+    for here, there in ((a, b), (b, a)):
+        i, k = flat[here]
+        if isinstance(Y[i], list):
+            Y[i][k] = read[there]
+        else:
+            Y[i] = read[there]
+    return replace(case, Y=Y)

@@ -1,0 +1,193 @@
+"""The command line as people use it: outputs, exit codes, messages, and nothing lost."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from monolayer.cli import run
+
+ROWS = [
+    {"tokens": ["a", "b"], "labels": ["x", "y"]},
+    {"tokens": ["b", "a", "c"], "labels": ["y", "y", "z"]},
+]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    path = tmp_path / "data.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    return path
+
+
+def lines(text: str) -> list[Any]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_memorize_then_predict_then_inspect(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = str(tmp_path / "m")
+    assert run(["memorize", str(data), "--out", folder]) == 0
+    table = capsys.readouterr().out
+    for name in (
+        "sequences",
+        "vocabulary",
+        "ε",
+        "gap",
+        "label runs",
+        "Corollary 1",
+        "per parameter",
+        "5 of 5",
+        "seconds",
+    ):
+        assert name in table
+    assert run(["predict", folder, str(data)]) == 0
+    captured = capsys.readouterr()
+    assert lines(captured.out) == ROWS
+    assert "5 of 5 labels are right" in captured.err
+    assert run(["predict", folder, str(data), "--dense"]) == 0
+    assert lines(capsys.readouterr().out) == ROWS
+    assert run(["inspect", folder]) == 0
+    assert "W_Q 1, W_K 1, W_V 1, W_O 1" in capsys.readouterr().out
+
+
+def test_json_is_for_machines(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = str(tmp_path / "m")
+    assert run(["memorize", str(data), "--out", folder, "--json"]) == 0
+    built = json.loads(capsys.readouterr().out)
+    assert (built["accuracy"], built["sequences"], built["labelled"]) == (1.0, 2, 5)
+    assert run(["inspect", folder, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["ranks"] == {"W_Q": 1, "W_K": 1, "W_V": 1, "W_O": 1}
+
+
+def test_labels_a_sequence_and_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "d.npz"
+    X = np.array([[1, 2, 3], [3, 2, 1]])
+    np.savez(path, X=X, Y=np.array([0, 1]))
+    assert run(["memorize", str(path), "--out", str(tmp_path / "m"), "--positions", "--readout", "paper"]) == 0
+    assert "readout error, measured" in capsys.readouterr().out
+    assert run(["predict", str(tmp_path / "m"), str(path)]) == 0
+    assert [row["label"] for row in lines(capsys.readouterr().out)] == [0, 1]
+
+
+def test_next_tokens_from_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stdin = io.TextIOWrapper(io.BytesIO(b'{"tokens": ["a", "b", "c"]}\n'))
+    monkeypatch.setattr("sys.stdin", stdin)
+    assert run(["memorize", "-", "--out", str(tmp_path / "m"), "--causal"]) == 0
+
+
+def test_predict_writes_a_file_only_when_it_is_complete(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, answers = str(tmp_path / "m"), tmp_path / "answers.jsonl"
+    run(["memorize", str(data), "--out", folder])
+    assert run(["predict", folder, str(data), "--out", str(answers)]) == 0
+    assert lines(answers.read_text()) == ROWS
+    assert run(["predict", folder, str(data), "--out", str(answers)]) == 2
+    assert "exists already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "message"),
+    [
+        ("", [], "empty"),
+        ('{"tokens": ["a"], "labels": ["x"]}\n{"tokens": ["a"', [], "ends in the middle"),
+        (
+            '{"tokens": ["a", "b"], "labels": ["x", "y"]}\n{"tokens": ["b", "a"], "labels": ["x", "y"]}\n',
+            [],
+            "positions",
+        ),
+        ('{"tokens": ["a"]}\n', [], "labels are missing"),
+        ('{"words": ["a"]}\n', [], "tokens"),
+        ('{"tokens": ["a"], "labels": ["x"]}\n', ["--device", "nowhere"], "device 'nowhere' cannot be used"),
+        ('{"tokens": ["a"], "labels": ["x"]}\n', ["--readout", "best"], "best"),
+    ],
+)
+def test_mistakes_get_a_message_exit_code_2_and_no_output(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str, arguments: list[str], message: str
+) -> None:
+    path = tmp_path / "data.jsonl"
+    path.write_text(content)
+    assert run(["memorize", str(path), "--out", str(tmp_path / "m"), *arguments]) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert "Traceback" not in captured.err
+    assert captured.out == ""
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["data.jsonl"]
+
+
+def test_an_output_folder_that_exists_is_refused_before_the_work(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "m"
+    folder.mkdir()
+    (folder / "precious").touch()
+    assert run(["memorize", str(tmp_path / "no such file"), "--out", str(folder)]) == 2
+    assert "exists already" in capsys.readouterr().err
+    assert run(["memorize", str(data), "--out", str(folder), "--overwrite"]) == 2
+    assert "holds no model" in capsys.readouterr().err
+    assert (folder / "precious").exists()
+
+
+def test_a_token_never_seen_is_named(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = str(tmp_path / "m")
+    run(["memorize", str(data), "--out", folder])
+    data.write_text('{"tokens": ["a", "nobody"]}\n')
+    assert run(["predict", folder, str(data)]) == 2
+    assert "'nobody'" in capsys.readouterr().err
+
+
+def test_unknown_commands_suggest_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["memorise"]) == 2
+    assert "memorize" in capsys.readouterr().err
+
+
+def test_interruption_leaves_nothing(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr("monolayer.model.store.save_file", interrupt)
+    assert run(["memorize", str(data), "--out", str(tmp_path / "m")]) == 130
+    assert "interrupted" in capsys.readouterr().err
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["data.jsonl"]
+
+
+def test_the_tour_on_built_in_phrases(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["demo", "--tiny", "--out", str(tmp_path / "m")]) == 0
+    shown = capsys.readouterr().out
+    assert "银行  yín háng" in shown
+    assert "行 is háng in 银行 and xíng in 行走" in " ".join(shown.split())
+    assert (tmp_path / "m" / "config.json").exists()
+
+
+def test_the_tour_on_the_dictionary(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["demo", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["sequences"], found["labelled"], found["right"]) == (411_957, 1_029_973, 1_029_973)
+    assert found["runs"] < 40_000
+    assert found["answers"]["快乐"] == ["kuài", "lè"]
+
+
+def test_the_tour_without_the_dictionary_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "pypinyin_dict.phrase_pinyin_data", None)
+    assert run(["demo"]) == 0
+    assert "monolayer[demo]" in capsys.readouterr().out
+
+
+def test_help_and_version_do_not_wait_for_torch() -> None:
+    code = "import sys; from monolayer.cli import run; run(['--version']); sys.exit('torch' in sys.modules)"
+    finished = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert finished.returncode == 0
+    assert finished.stdout.startswith("monolayer 0.")

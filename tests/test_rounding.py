@@ -1,0 +1,238 @@
+"""The lemmas of docs/certificate.md against exact and ball arithmetic, adversarial rounding, and shuffled sums."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flint import arb
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from monolayer.certify.codes import read_attention, read_codes, read_stream, true_codes
+from monolayer.certify.readout import _sum_error, _thresholds
+from monolayer.certify.rounding import BINARY32, BINARY64, Attention, Format, UnhandledError, context_error
+from monolayer.certify.stored import read
+from monolayer.data import Sequences
+from tests import stored_models
+from tests.stored_models import Case, random_case
+
+
+def points(case: Case, folder: Path) -> tuple[Any, Sequences, Any, Any]:
+    """What the checker reads: the file, the data, the vocabulary rows and its own evaluation at every place."""
+    stored = read(case.saved.write(folder))
+    data = Sequences.of(case.X)
+    rows = data.tokens if stored.vocabulary is not None else None
+    return stored, data, rows, read_codes(stored, data, read_stream(stored, data, rows), read_attention(stored), None)
+
+
+def answering(case: Case, values: list[list[Any]]) -> list[Any]:
+    """The values at the places where the model answers, flat."""
+    return [v for row in values for v in (row[1:] if case.saved.config["per"] == "token" else row[:1])]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_no_evaluation_leaves_the_bound(dtype: str, tmp_path: Path) -> None:
+    """Thousands of points: ours, and evaluations with sums in random order, against the true `z`."""
+    worst_own = worst_other = 0.0
+    checked = 0
+    for seed in range(60):
+        case = random_case(seed, dtype=dtype)
+        codes = points(case, tmp_path / str(seed))[3]
+        true = answering(case, stored_models.true_codes(case.saved, case.X))
+        rng = np.random.default_rng(seed)
+        others = [
+            answering(case, [stored_models.evaluate(case.saved, x, rng)[0].tolist() for x in case.X]) for _ in range(4)
+        ]
+        for i, z in enumerate(true):
+            own = float(abs(arb(float(codes.z[i])) - z).upper()) / codes.own[i]
+            other = max(float(abs(arb(float(found[i])) - z).upper()) for found in others) / codes.other[i]
+            worst_own, worst_other = max(worst_own, own), max(worst_other, other)
+            checked += 5
+    print(f"{dtype}: {checked:,} values; largest error over its bound: ours {worst_own:.3f}, others {worst_other:.3f}")
+    assert checked > 2000
+    assert max(worst_own, worst_other) <= 1.0
+    assert worst_other > 1 / 20, "a bound twenty times too wide says little"
+
+
+TOY = Format("toy", 2.0**-10, 2.0**-1022, 64.0, 2.0**-400, 2.0**128, 2**31)
+"""So coarse that terms of second order count, so that binary64 can play every operation exactly enough."""
+
+
+@given(
+    keys=st.lists(st.floats(-1, 1), min_size=1, max_size=12),
+    head=st.tuples(*[st.sampled_from([0.5, 1.0, -1.5, 2.0])] * 4),
+    shifted=st.booleans(),
+)
+@settings(max_examples=300, deadline=None)
+def test_adversarial_rounding_stays_within_lemma_4(keys: list[float], head: tuple[float, ...], shifted: bool) -> None:
+    worst, bound = adversarial(keys, Attention(*head), shifted)
+    assert worst <= bound
+
+
+def test_lemma_4_is_nearly_attained() -> None:
+    rng = np.random.default_rng(0)
+    shares = []
+    for _ in range(50):
+        worst, bound = adversarial(rng.choice([-1.0, 1.0], size=6).tolist(), Attention(1.0, 1.0, 1.0, 1.0), True)
+        shares.append(worst / bound)
+    assert max(shares) > 0.5
+
+
+def adversarial(keys: list[float], head: Attention, shifted: bool) -> tuple[float, float]:
+    """What rounding can do to `y` when every operation errs by all of `u`, in the direction that hurts."""
+    u, s, n = TOY.unit, np.array(keys), len(keys)
+    exact = np.exp(head.q * head.k * s)
+    c = float((exact * s).sum() / exact.sum())
+    worst = 0.0
+    for up in (1.0, -1.0):
+        # Above the mean, weights grow; below it, they shrink: both pull the quotient the same way.
+        sign = up * np.sign(s - c) * np.sign(head.q * head.k * s + (s == 0))
+        score = head.q * head.k * s * (1 + u * sign) ** 2
+        m = score[np.argmax(score)] if shifted else 0.0
+        pull = up * np.sign(s - c)
+        score = (score - m) + u * pull * np.abs(score - m)
+        weight = np.exp(score) * (1 + 2 * 4 * u * pull)
+        value = up * np.sign(s)
+        above = (weight * s * (1 + u * value) ** (n + 3)).sum()
+        below = weight.sum() * (1 - up * u * np.sign(above)) ** (n - 1)
+        y = head.o * head.v * above / below * (1 + up * u * np.sign(above))
+        worst = max(worst, abs(y - head.o * head.v * c))
+    return worst, float(context_error(np.array([float(n)]), head, float(np.abs(s).max()), 0.0, TOY)[0])
+
+
+@given(st.lists(st.floats(-1, 1), min_size=2, max_size=8), st.floats(-3, 3), st.integers(0, 2**32))
+@settings(max_examples=150, deadline=None)
+def test_keys_known_to_within_ds_move_the_operator_by_at_most_that_times_1_plus_2R(
+    keys: list[float], scale: float, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    s, ds = np.array(keys), 0.01
+    moved = s + ds * rng.choice([-1, 1], size=len(s))
+
+    def boltzmann(key: Any) -> float:
+        weight = np.exp(scale * key)
+        return float((weight * key).sum() / weight.sum())
+
+    R = abs(scale) * max(np.abs(s).max(), np.abs(moved).max())
+    assert abs(boltzmann(moved) - boltzmann(s)) <= (1 + 2 * R) * ds + 1e-12
+
+
+@given(st.lists(st.tuples(st.fractions(-1, 1), st.booleans()), max_size=30), st.sampled_from([BINARY64, BINARY32]))
+def test_gamma_covers_every_product_of_roundings(factors: list[tuple[Fraction, bool]], fmt: Format) -> None:
+    product = Fraction(1)
+    for share, inverse in factors:
+        factor = 1 + share * Fraction(fmt.unit)
+        product *= 1 / factor if inverse else factor
+    exact = len(factors) * Fraction(fmt.unit) / (1 - len(factors) * Fraction(fmt.unit))
+    assert abs(product - 1) <= exact
+    assert fmt.gamma(float(len(factors))) == pytest.approx(float(exact), rel=1e-12)
+
+
+def test_scores_and_counts_beyond_the_proof_are_not_judged() -> None:
+    one = np.array([3.0])
+    with pytest.raises(UnhandledError, match="scores reach 65"):
+        context_error(one, Attention(65.0, 1.0, 1.0, 1.0), 1.0, 0.0, BINARY64)
+    with pytest.raises(UnhandledError, match="too many for binary32"):
+        context_error(np.array([2.0**20]) * 4, Attention(1.0, 1.0, 1.0, 1.0), 1.0, 0.0, replace(BINARY32, longest=2**30))
+    with pytest.raises(UnhandledError):
+        context_error(one, Attention(1.0, float("nan"), 1.0, 1.0), 1.0, 0.0, BINARY64)
+
+
+def test_underflow_is_in_the_bound(tmp_path: Path) -> None:
+    """Keys at the end of the format: products with them lose all their digits, and the bound knows."""
+    case = random_case(3, tokens="ids", positions=False, causal=False, per="token", readout="exact")
+    lift = case.saved.tensors["lift.weight"]
+    lift[:, 1] *= 1e-308
+    lift[:, 2] = 0.0
+    case.saved.tensors["bos"][1] *= 1e-308
+    case.saved.tensors["attention.W_O"] *= 1e-5
+    codes = points(case, tmp_path / "m")[3]
+    lost = False
+    for i, z in enumerate(answering(case, stored_models.true_codes(case.saved, case.X, bits=400))):
+        error = abs(arb(float(codes.z[i])) - z)
+        assert bool(error <= arb(float(codes.own[i])))
+        assert codes.own[i] < 1e-300
+        lost |= bool(error > arb(1e-12) * abs(z))
+    assert lost, "this test must reach where relative bounds fail"
+
+
+def test_true_codes_agree_with_the_reference(tmp_path: Path) -> None:
+    for seed in range(40):
+        case = random_case(seed)
+        stored, data, rows, codes = points(case, tmp_path / str(seed))
+        places = np.arange(len(codes.z))
+        low, high = true_codes(stored, data, rows, read_attention(stored), places, np.zeros(len(places)))
+        for a, b, z in zip(low, high, answering(case, stored_models.true_codes(case.saved, case.X)), strict=True):
+            assert a == b == float(z.mid())
+
+
+# -- the readout ---------------------------------------------------------------------------------------
+
+SLOPES = st.floats(2.0**-30, 2.0**30) | st.integers(-30, 30).map(lambda k: 2.0**k)
+
+
+def step(w: float, b: float, z: float, fused: bool) -> float:
+    """`relu(1 − relu(w z + b))` with one rounding or two, to nearest."""
+    exact = Fraction(w) * Fraction(z) + Fraction(b)
+    inner = float(exact) if fused else w * z + b
+    return max(0.0, 1.0 - max(0.0, inner))
+
+
+@given(SLOPES, st.floats(-1e6, 1e6).filter(lambda b: b == 0 or abs(b) > 1e-100), st.booleans(), st.data())
+@settings(max_examples=400, deadline=None)
+def test_a_step_is_exact_outside_its_thresholds(w: float, b: float, falls: bool, data: st.DataObject) -> None:
+    """Lemma 6, for any slope, with fused products and without."""
+    w = -w if falls else w
+    (low,), (high,) = _thresholds(np.array([w]), np.array([b]), True)
+    left, right = (0.0, 1.0) if falls else (1.0, 0.0)
+    further = data.draw(st.floats(0, 1e6))
+    for fused in (False, True):
+        for z, wanted in ((low, left), (low - further, left), (high, right), (high + further, right)):
+            assert step(w, b, float(z), fused) == wanted
+    if np.frexp(abs(w))[0] == 0.5 and not falls and low:
+        assert step(w, b, float(np.nextafter(low, np.inf)), True) < 1 or w * np.spacing(abs(low)) < 2.0**-52, "sharp"
+
+
+def test_thresholds_hold_in_binary32() -> None:
+    rng = np.random.default_rng(1)
+    w = rng.uniform(0.1, 1e5, 2000).astype(np.float32)
+    b = (-w * rng.uniform(-50, 50, 2000)).astype(np.float32)
+    low, high = _thresholds(w, b, True)
+    # The floats of the format nearest to the thresholds on their outer sides.
+    z_low, z_high = low.astype(np.float32), high.astype(np.float32)
+    z_low = np.where(z_low > low, np.nextafter(z_low, np.float32(-np.inf)), z_low)
+    z_high = np.where(z_high < high, np.nextafter(z_high, np.float32(np.inf)), z_high)
+    assert z_low.dtype == np.float32
+    for z, wanted in ((z_low, 1.0), (z_high, 0.0)):
+        assert (np.maximum(1 - np.maximum(w * z + b, 0), 0) == wanted).all()
+
+
+@given(st.lists(st.integers(-(2**20), 2**20), min_size=1, max_size=40), st.integers(-60, 60), st.integers(0, 2**32))
+def test_sums_on_a_grid_never_round(units: list[int], power: int, seed: int) -> None:
+    """Lemma 8, first part."""
+    numbers = np.array([units]) * 2.0**power
+    assert not _sum_error(numbers[:, 1:], numbers[:, :1], BINARY64).any()
+    order = np.random.default_rng(seed).permutation(len(units))
+    assert np.cumsum(numbers[0, order])[-1] == sum(units) * 2.0**power
+
+
+def test_sums_off_the_grid_stay_within_their_bound() -> None:
+    """Lemma 8, second part; one number off the grid is enough to lose exactness."""
+    rng = np.random.default_rng(2)
+    whole = rng.integers(-9, 9, size=(1, 3000)).astype(float)
+    assert not _sum_error(whole, whole[:, :1], BINARY64).any()
+    assert not _sum_error(whole, whole[:, :1], BINARY32).any()
+    odd = whole.copy()
+    odd[0, 17] += 2.0**-45
+    assert _sum_error(odd, whole[:, :1], BINARY64).any()
+    assert _sum_error(np.append(whole, [[2.0**53]], axis=1), whole[:, :1], BINARY64).any()
+    for _ in range(20):
+        numbers = rng.normal(size=(1, 500))
+        bound = float(_sum_error(numbers, numbers[:, :1], BINARY64)[0, 0])
+        sums = [float(np.cumsum(rng.permutation(np.append(numbers, numbers[0, :1])))[-1]) for _ in range(10)]
+        assert 0 < max(sums) - min(sums) <= bound

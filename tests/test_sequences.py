@@ -1,0 +1,407 @@
+"""Sequences against slow references made of Python lists, and every message for bad input."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
+
+from monolayer.data import Labels, NameBuilder, Names, Sequences
+from monolayer.data.columns import Column
+from monolayer.errors import DataError
+
+IDS = st.one_of(st.integers(0, 5), st.integers(0, 5000), st.integers(0, 2**63 - 1))
+WORDS = st.text(max_size=3)
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@st.composite
+def tokens(draw: st.DrawFn) -> list[list[Any]]:
+    """Lists of sequences of one kind of token."""
+    dim = draw(st.integers(1, 3))
+    vector = st.lists(NUMBERS, min_size=dim, max_size=dim)
+    kind = draw(st.sampled_from([IDS, WORDS, vector]))
+    return draw(st.lists(st.lists(kind, min_size=1, max_size=5), min_size=1, max_size=6))
+
+
+@st.composite
+def labelled(draw: st.DrawFn) -> tuple[list[list[Any]], list[Any], str]:
+    """Sequences, labels, and whether those go by token."""
+    X = draw(tokens())
+    # No vectors: a list of reals as long as the sequence would go by token.
+    kind = draw(st.sampled_from([st.integers(-3, 3), st.integers(-(2**63), 2**63 - 1), st.booleans(), WORDS, NUMBERS]))
+    if draw(st.booleans()):
+        return X, [draw(st.lists(kind, min_size=len(row), max_size=len(row))) for row in X], "token"
+    return X, draw(st.lists(kind, min_size=len(X), max_size=len(X))), "sequence"
+
+
+def names_of(data: Sequences) -> list[Any]:
+    """The tokens as the user wrote them."""
+    flat = data.tokens if data.vocabulary is None else data.vocabulary.decode(data.tokens)
+    return [part.tolist() for part in data.split(flat)]
+
+
+def labels_of(data: Sequences) -> list[Any]:
+    assert data.labels is not None
+    flat = data.labels.decode(data.labels.values)
+    return flat.tolist() if data.labels.per == "sequence" else [part.tolist() for part in data.split(flat)]
+
+
+# -- what goes in comes out ----------------------------------------------------------------------------
+
+
+@given(labelled())
+def test_decoding_gives_back_what_was_encoded(case: tuple[list[list[Any]], list[Any], str]) -> None:
+    X, Y, per = case
+    data = Sequences.of(X, Y)
+    assert names_of(data) == X
+    assert labels_of(data) == Y
+    assert data.labels is not None
+    assert data.labels.per == per
+    assert data.lengths.tolist() == [len(row) for row in X]
+
+
+@given(tokens())
+def test_rows_are_equal_exactly_where_tokens_are(X: list[list[Any]]) -> None:
+    data = Sequences.of(X)
+    flat = [token for row in X for token in row]
+    for left, one in enumerate(flat):
+        for right, other in enumerate(flat):
+            assert np.array_equal(data.tokens[left], data.tokens[right]) == (one == other)
+
+
+@given(st.lists(st.lists(st.one_of(IDS), min_size=1), min_size=1))
+def test_the_table_of_integers_stays_small(X: list[list[int]]) -> None:
+    data = Sequences.of(X)
+    assert data.vocabulary is not None
+    assert len(data.vocabulary) <= 4 * len({token for row in X for token in row}) + 1024
+
+
+@given(labelled(), st.data())
+def test_select_is_indexing_of_lists(case: tuple[list[list[Any]], list[Any], str], draw: st.DataObject) -> None:
+    X, Y, _ = case
+    data = Sequences.of(X, Y)
+    rows = draw.draw(st.lists(st.integers(-len(X), len(X) - 1), min_size=1, max_size=8))
+    chosen = data.select(np.array(rows))
+    assert names_of(chosen) == [X[row] for row in rows]
+    assert labels_of(chosen) == [Y[row] for row in rows]
+    mask = np.array(draw.draw(st.lists(st.booleans(), min_size=len(X), max_size=len(X))))
+    if mask.any():
+        assert names_of(data.select(mask)) == [row for row, keep in zip(X, mask, strict=True) if keep]
+
+
+@given(tokens())
+def test_places_are_those_of_a_double_loop(X: list[list[Any]]) -> None:
+    data = Sequences.of(X)
+    places = [(i, k) for i, row in enumerate(X) for k in range(len(row))]
+    assert list(zip(data.sequence.tolist(), data.position.tolist(), strict=True)) == places
+    assert [data.where(flat) for flat in range(len(places))] == [f"token {k} of sequence {i}" for i, k in places]
+    assert data.offsets.tolist() == [sum(map(len, X[:i])) for i in range(len(X) + 1)]
+    assert data.rectangular == (len({len(row) for row in X}) == 1)
+
+
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=5), st.data())
+def test_a_padded_array_is_the_lists_it_was_padded_from(sizes: list[int], draw: st.DataObject) -> None:
+    ids = draw.draw(arrays(np.int64, (len(sizes), 4), elements=st.integers(0, 9)))
+    X = [row[:size].tolist() for row, size in zip(ids, sizes, strict=True)]
+    Y = [[-token for token in row] for row in X]
+    padded = np.where(np.arange(4) < np.array(sizes)[:, None], ids, -7)
+    for labels in (-ids, (-ids).tolist(), Y, np.array(Y, dtype=object) if len(set(sizes)) > 1 else Y):
+        data = Sequences.of(padded, labels, lengths=sizes)
+        assert names_of(data) == X
+        assert labels_of(data) == Y
+    per_sequence = Sequences.of(padded, np.array(sizes), lengths=torch.tensor(sizes))
+    assert labels_of(per_sequence) == sizes
+
+
+@given(arrays(np.float64, array_shapes(min_dims=3, max_dims=3, max_side=4), elements=NUMBERS))
+def test_arrays_tensors_and_lists_agree(X: np.ndarray[Any, Any]) -> None:
+    expected = X.reshape(-1, X.shape[2])
+    for form in (X, torch.from_numpy(X), X.tolist(), list(X), [list(row) for row in X], X.astype(object)):
+        data = Sequences.of(form)
+        assert data.vocabulary is None
+        np.testing.assert_array_equal(data.tokens, expected)
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        [["ab", "c"], ["c"]],
+        [np.array(["ab", "c"]), np.array(["c"])],
+        [("ab", "c"), np.array(["c"], dtype=object)],
+        np.array([["ab", "c"], ["c"]], dtype=object),
+        [[np.str_("ab"), "c"], ["c"]],
+        (row for row in [["ab", "c"], ["c"]]),
+        [np.array(["ab", "c"], dtype=np.dtypes.StringDType()), ["c"]],
+    ],
+    ids=str,
+)
+def test_strings_in_any_dress(X: Any) -> None:
+    assert names_of(Sequences.of(X)) == [["ab", "c"], ["c"]]
+
+
+@pytest.mark.parametrize("X", [["ab", "b"], np.array(["ab", "b"]), np.array(["ab", "b"], dtype=object)], ids=repr)
+def test_a_string_is_the_sequence_of_its_characters(X: Any) -> None:
+    assert names_of(Sequences.of(X)) == [["a", "b"], ["b"]]
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        [[1, 0], [1]],
+        [np.array([1, 0], dtype=np.uint8), np.array([1])],
+        [[True, False], [True]],
+        [torch.tensor([1, 0]), torch.tensor([1])],
+        [[np.int32(1), 0], [torch.tensor(1)]],
+        [range(1, -1, -1), [1]],
+    ],
+    ids=str,
+)
+def test_integers_in_any_dress(X: Any) -> None:
+    data = Sequences.of(X)
+    assert names_of(data) == [[1, 0], [1]]
+    assert data.vocabulary == Names(range(2))
+
+
+@pytest.mark.parametrize(
+    ("Y", "per", "decoded"),
+    [
+        ([["a", "b"], ["a"]], "token", [["a", "b"], ["a"]]),
+        ([np.array(["a", "b"]), ["a"]], "token", [["a", "b"], ["a"]]),
+        (["ab", "ba"], "sequence", ["ab", "ba"]),
+        (np.array(["ab", "b"]), "sequence", ["ab", "b"]),
+        ([True, False], "sequence", [1, 0]),
+        (np.array([True, False]), "sequence", [1, 0]),
+        ([torch.tensor(7), torch.tensor(-7)], "sequence", [7, -7]),
+        ([10**12, 0], "sequence", [10**12, 0]),
+        ([[1, 0.5], [2]], "token", [[1.0, 0.5], [2.0]]),
+        ([1, 0.5], "sequence", [1.0, 0.5]),
+        (np.array([[0.5, 1, 2], [3, 4, 5]]), "sequence", [[0.5, 1, 2], [3, 4, 5]]),
+        ([[1, 0.5, 0.5], [3.5, 4, 5]], "sequence", [[1, 0.5, 0.5], [3.5, 4, 5]]),
+        ([[[0, 1.5], [1, 0]], [[0, 0]]], "token", [[[0, 1.5], [1, 0]], [[0, 0]]]),
+        ([np.eye(2), np.ones((1, 2), dtype=int)], "token", [[[1, 0], [0, 1]], [[1, 1]]]),
+        (torch.tensor([0.5, 0.25], dtype=torch.bfloat16, requires_grad=True), "sequence", [0.5, 0.25]),
+    ],
+    ids=str,
+)
+def test_labels_in_any_dress(Y: Any, per: str, decoded: list[Any]) -> None:
+    data = Sequences.of([["x", "y"], ["z"]], Y)
+    assert data.labels is not None
+    assert data.labels.per == per
+    assert labels_of(data) == decoded
+
+
+def test_where_lengths_agree_labels_go_by_token() -> None:
+    data = Sequences.of(np.zeros((2, 3), int), np.ones((2, 3)))
+    assert data.labels is not None
+    assert (data.labels.per, data.labels.scalar, data.labels.values.shape) == ("token", True, (6, 1))
+    vectors = Sequences.of(np.zeros((2, 3), int), np.ones((2, 3, 4), int)).labels
+    assert vectors is not None
+    assert (vectors.per, vectors.scalar, vectors.values.shape) == ("token", False, (6, 4))
+
+
+def test_minus_zero_is_zero_to_the_bit() -> None:
+    data = Sequences.of([[[-0.0, 1.0]], [[0.0, 1.0]]], [-0.0, 0.0])
+    assert data.labels is not None
+    assert data.tokens[0].tobytes() == data.tokens[1].tobytes()
+    assert data.labels.values[0].tobytes() == data.labels.values[1].tobytes()
+
+
+def test_later_changes_to_the_arrays_do_not_reach_the_data() -> None:
+    X, Y, Z = np.arange(6).reshape(2, 3), np.arange(6).reshape(2, 3), np.ones((2, 1, 2))
+    data, vectors = Sequences.of(X, Y), Sequences.of(Z)
+    X[:], Y[:], Z[:] = 0, 0, 0
+    assert data.labels is not None
+    assert data.tokens.tolist() == data.labels.values.tolist() == list(range(6))
+    assert vectors.tokens.all()
+
+
+# -- names ---------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.one_of(st.lists(WORDS), st.lists(st.integers(-(2**63), 2**63 - 1))), max_size=1), st.integers(1, 4))
+def test_name_builder_numbers_by_first_appearance(stream: list[list[Any]], cut: int) -> None:
+    flat = stream[0] if stream else []
+    builder = NameBuilder()
+    rows = [row for start in range(0, len(flat), cut) for row in builder.encode(flat[start : start + cut])]
+    assert rows == [list(dict.fromkeys(flat)).index(name) for name in flat]
+    if flat:
+        names, renumbered = builder.freeze(np.array(rows))
+        assert names.decode(renumbered).tolist() == flat
+        assert list(names.names) == sorted(set(flat)) or names.identity
+
+
+@given(labelled(), st.integers(1, 4))
+def test_chunks_make_no_difference(case: tuple[list[list[Any]], list[Any], str], cut: int) -> None:
+    """A column that grows by chunks of `cut` is the column made at once, integers among reals included."""
+    for what, flat in (("token", [t for row in case[0] for t in row]), ("label", [0, 0.5, 1, 2, -0.0])):
+        whole, grown = Column(what), Column(what)  # type: ignore[arg-type]
+        whole.add(flat, str)
+        for start in range(0, len(flat), cut):
+            grown.add(flat[start : start + cut], str)
+        left, right = whole.finish(), grown.finish()
+        assert left[1:] == right[1:]
+        assert left[0].tobytes() == right[0].tobytes()
+        assert left[0].dtype == right[0].dtype
+
+
+@given(tokens(), st.data())
+def test_a_vocabulary_gives_its_own_rows(X: list[list[Any]], draw: st.DataObject) -> None:
+    data = Sequences.of(X)
+    if data.vocabulary is None:
+        return
+    own = Names(tuple(draw.draw(st.permutations(sorted({token for row in X for token in row})))))
+    for again in (Sequences.of(X, vocabulary=own), Sequences.of(data, vocabulary=own)):
+        assert again.vocabulary == own
+        assert [own.names[row] for row in again.tokens] == [token for row in X for token in row]
+
+
+def test_identity_vocabulary_leaves_ids_alone() -> None:
+    own = Names(range(9))
+    assert Sequences.of([[8, 1]], vocabulary=own).tokens.tolist() == [8, 1]
+    assert Sequences.of(np.array([[8, 1]], np.uint8), vocabulary=own).tokens.tolist() == [8, 1]
+
+
+@pytest.mark.parametrize("names", [("a", "b", "a"), (1, 2, 1), range(1, 3), range(0, 4, 2)], ids=str)
+def test_names_are_distinct_and_ranges_start_at_zero(names: Any) -> None:
+    with pytest.raises(DataError, match=r"stands twice|are not their own row numbers"):
+        Names(names)
+
+
+# -- every message -------------------------------------------------------------------------------------
+
+NAN = math.nan
+BAD_X: list[tuple[Any, str]] = [
+    ([], "the data are empty"),
+    (np.zeros((0, 3), int), "the data are empty"),
+    (np.zeros((3, 0), int), "sequence 0 is empty: every sequence needs a token"),
+    ([["a"], []], "sequence 1 is empty"),
+    (["a", ""], "sequence 1 is empty"),
+    ("abc", "X is a str: it must be a list or an array of sequences"),
+    ({"a": 1}, "X is a dict"),
+    ({("a",), ("b",)}, "X is a set"),
+    (5, "X is a int"),
+    ([1, 2], "sequence 0 is 1 (int): X is a list of sequences"),
+    ([["a"], None], "sequence 1 is None (NoneType): X is a list of sequences"),
+    (np.arange(3), "X has shape (3,) and type int64; it must be integer or string tokens (N, n)"),
+    (np.ones((2, 2)), "X has shape (2, 2) and type float64"),
+    (np.ones((2, 2, 2), complex), "X has shape (2, 2, 2) and type complex128"),
+    (np.array([[["a"]]]), "X has shape (1, 1, 1) and type <U1"),
+    (np.array([[b"a"]]), "type |S1"),
+    ([[0.5, 1.5]], "token 0 of sequence 0 is 0.5 (a real number): a token is an integer, a string or a vector"),
+    ([["a", None]], "token 1 of sequence 0 is None (NoneType): a token is an integer"),
+    ([["a"], ["b", b"c"]], "token 1 of sequence 1 is b'c' (bytes): a token is an integer"),
+    ([["a", 1]], "mixed token kinds: the first token is a string ('a'), token 1 of sequence 0 is an integer (1)"),
+    ([[1], [2, "1"]], "mixed token kinds: the first token is an integer (1), token 1 of sequence 1 is a string ('1')"),
+    ([[1, 2], [0.5]], "token 0 of sequence 1 is a real number (0.5); use one kind throughout"),
+    ([[1, 2], [3, -4]], "token 1 of sequence 1 has id -4: ids below zero are not allowed"),
+    (np.array([[1, 2], [-3, -4]]), "token 1 of sequence 1 has id -4: ids below zero"),
+    ([[1], [2**63]], "token 0 of sequence 1 is 9223372036854775808, beyond 63 bits: make it a string"),
+    (np.array([[1, 2**63]], np.uint64), "token 1 of sequence 0 is 9223372036854775808, beyond 63 bits"),
+    ([[[1.0, 2.0]], [[1.0]]], "token 0 of sequence 1 is a vector of 1 numbers, the first has 2: give all one"),
+    ([np.ones((2, 2)), np.ones((1, 3))], "token 0 of sequence 1 is a vector of 3 numbers, the first has 2"),
+    ([[[1.0], ["2"]]], "token 1 of sequence 0 is ['2'], not a vector of numbers"),
+    ([[[1.0], [None]]], "token 1 of sequence 0 is [None], not a vector of numbers"),
+    ([[[1.0], []]], "token 1 of sequence 0 is [], not a vector of numbers"),
+    ([[[[1.0]]]], "token 0 of sequence 0 is [[1.0]], not a vector of numbers"),
+    ([[[[1.0], [1, 2]]]], "token 0 of sequence 0 is [[1.0], [1, 2]], not a vector of numbers"),
+    ([[[1.0], "a"]], "mixed token kinds: the first token is a real vector ([1.0]), token 1 of sequence 0"),
+    (np.ones((1, 1, 1), np.longdouble), "of at most 64 bits"),
+    ([[[1.0, 2.0], [1.0, NAN]]], "token 1 of sequence 0 is [1.0, nan]: NaN and infinity are not allowed"),
+    (np.full((1, 2, 3), np.inf), "token 0 of sequence 0 is [inf, inf, inf]: NaN and infinity"),
+]
+BAD_Y: list[tuple[Any, str]] = [  # for X = [["a", "b"], ["c"]]
+    (["x"], "there are 2 sequences but 1 rows of labels: give one row each"),
+    (np.zeros((3, 2)), "there are 2 sequences but 3 rows of labels"),
+    ("xy", "Y is a str: it must be a list or an array, one row a sequence"),
+    (7, "Y is a int: it must be a list"),
+    ({0: "x", 1: "y"}, "Y is a dict"),
+    ([["x", "y"], ["x", "y"]], "sequence 1 has 1 tokens but 2 labels: give one a token, or one a sequence"),
+    ([["x"], ["x"]], "sequence 0 has 2 tokens but 1 labels"),
+    (np.array([[1, 2], [3, 4]]), "sequence 1 has 1 tokens but 2 labels"),
+    (np.zeros((2, 2, 2)), "sequence 1 has 1 tokens but 2 labels"),
+    (np.zeros((2, 2, 2, 2)), "Y has shape (2, 2, 2, 2): give (N,), (N, n), (N, m) or (N, n, m)"),
+    ([[1, 2, 3], [4, 5, 6]], "sequence 0 has 2 tokens but 3 labels"),
+    ([[0.5, 1.0, 1.0], [0.5]], "sequence 0 has 2 tokens but 3 labels"),
+    (["x", ["y"]], "mixed label kinds: sequence 0 has one label, sequence 1 has a list of labels; label every"),
+    ([["x", "y"], "z"], "mixed label kinds: sequence 0 has a list of labels, sequence 1 has one label"),
+    ([["x", "y"], None], "the labels of sequence 1 are missing: label all or none"),
+    (["x", None], "the label of sequence 1 is missing"),
+    ([["x", None], ["y"]], "the label of token 1 of sequence 0 is missing"),
+    ([["x", 1], ["y"]], "the first label is a string ('x'), the label of token 1 of sequence 0 is an integer (1)"),
+    ([1, "x"], "mixed label kinds: the first label is an integer (1), the label of sequence 1 is a string ('x')"),
+    ([[[1.0], [1.0, 2.0]], [[1.0]]], "the label of token 1 of sequence 0 is a vector of 2 numbers, the first has 1"),
+    ([{"x"}, {"y"}], "the label of sequence 0 is {'x'} (set): a label is an integer, a string, a real number"),
+    (np.array([1j, 2j]), "the label of sequence 0 is of type complex128"),
+    (np.array([b"x", b"y"]), "the label of sequence 0 is of type |S1"),
+    ([0.5, NAN], "the label of sequence 1 is nan: NaN and infinity are not allowed"),
+    ([2**70, 1], "the label of sequence 0 is 1180591620717411303424, beyond 63 bits"),
+]
+
+
+@pytest.mark.parametrize(("X", "message"), BAD_X, ids=[message for _, message in BAD_X])
+def test_bad_tokens_are_named(X: Any, message: str) -> None:
+    with pytest.raises(DataError, match=re.escape(message)):
+        Sequences.of(X)
+
+
+@pytest.mark.parametrize(("Y", "message"), BAD_Y, ids=[message for _, message in BAD_Y])
+def test_bad_labels_are_named(Y: Any, message: str) -> None:
+    with pytest.raises(DataError, match=re.escape(message)):
+        Sequences.of([["a", "b"], ["c"]], Y)
+    with pytest.raises(DataError, match=re.escape(message)):
+        Sequences.of(Sequences.of([["a", "b"], ["c"]]), Y)
+
+
+@pytest.mark.parametrize("lengths", [[1], [1, 4], [0, 1], [1.5, 2.0], ["1", "2"], [[1, 2]], [-1, 2]], ids=str)
+def test_bad_lengths(lengths: Any) -> None:
+    with pytest.raises(DataError, match="lengths must be 2 whole numbers between 1 and 3"):
+        Sequences.of(np.zeros((2, 3), int), lengths=lengths)
+
+
+def test_lengths_go_with_arrays_only() -> None:
+    data = Sequences.of([["a"]])
+    for X in ([["a"]], data):
+        with pytest.raises(DataError, match="lengths go with a padded array"):
+            Sequences.of(X, lengths=[1])
+
+
+@pytest.mark.parametrize(
+    ("X", "names", "message"),
+    [
+        ([["a", "z"]], ("a",), "token 1 of sequence 0 is 'z', which the model has never seen"),
+        ([[1], [7]], (1, 10**6), "token 0 of sequence 1 is 7, which the model has never seen"),
+        (np.array([[1, 9]]), range(9), "token 1 of sequence 0 is 9, which the model has never seen"),
+        ([["1"]], range(9), "is a string ('1'), but the tokens of the model are integers"),
+        ([[1]], ("1",), "is an integer (1), but the tokens of the model are strings"),
+        ([[[1.0]]], ("1",), "is a real vector ([1.0]), but the tokens of the model are strings"),
+        ([[-1]], range(9), "ids below zero are not allowed"),
+    ],
+)
+def test_a_token_outside_the_vocabulary_is_named(X: Any, names: Any, message: str) -> None:
+    with pytest.raises(DataError, match=re.escape(message)):
+        Sequences.of(X, vocabulary=Names(names))
+    if "below zero" not in message:
+        with pytest.raises(DataError, match=re.escape(message)):
+            Sequences.of(Sequences.of(X), vocabulary=Names(names))
+
+
+def test_frozen_parts_must_fit_together() -> None:
+    ids, lengths, names = np.array([0, 1, 1]), np.array([2, 1]), Names(range(2))
+    with pytest.raises(DataError, match="there are 2 tokens, but the lengths add up to 3"):
+        Sequences(ids[:2], lengths, names)
+    with pytest.raises(DataError, match="there are 2 labels for 3 tokens"):
+        Sequences(ids, lengths, names, Labels(ids[:2], "token", names))
+    with pytest.raises(DataError, match="there are 3 labels for 2 sequences"):
+        Sequences(ids, lengths, names, Labels(ids, "sequence", names))
+    with pytest.raises(DataError, match="token 0 of sequence 1 is not finite"):
+        Sequences(np.array([[0.0], [1.0], [NAN]]), lengths, None)
+    with pytest.raises(DataError, match="the label of sequence 1 is not finite"):
+        Sequences(ids, lengths, names, Labels(np.array([[1.0], [NAN]]), "sequence", None))
