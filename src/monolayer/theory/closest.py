@@ -114,9 +114,13 @@ def _by_products(x: Floats, classes: Ints | None) -> tuple[float, int, int]:
     own = order if classes is None else classes[order]
     centred = x - x.mean(axis=0)
     squares = (centred * centred).sum(axis=1)
-    # With u = 2^-53 and R² = max squares: three sums of p products are off by 4p·uR² in all, two additions by
-    # 8uR², the rounding of `centred` by 8uR². The factor 2 covers the terms of second order.
-    slack = 2 * (4 * x.shape[1] + 16) * 2.0**-53 * float(squares.max())
+    # (−2x, ‖x‖², 1)·(y, 1, ‖y‖²) is ‖x − y‖², one product of matrices a block. With u = 2^-53 and R² = max
+    # squares: a sum of p + 2 products errs by (p + 2)u·4R², the squares in it by pu·2R², the rounding of
+    # `centred` moves it by 8uR². The factor 2 covers the terms of second order.
+    ones = np.ones(len(x))
+    left = np.column_stack([-2 * centred, squares, ones])
+    right = np.column_stack([centred, ones, squares])
+    slack = 2 * (6 * x.shape[1] + 16) * 2.0**-53 * float(squares.max())
     best, first, second = np.inf, 0, 0
     for i in range(0, len(x), _BLOCK):
         for j in range(i, len(x), _BLOCK):
@@ -124,10 +128,12 @@ def _by_products(x: Floats, classes: Ints | None) -> tuple[float, int, int]:
             if apart * apart > best * (1 + 2.0**-30):
                 break
             here, there = slice(i, i + _BLOCK), slice(j, j + _BLOCK)
-            product = squares[here, None] + squares[there] - 2 * (centred[here] @ centred[there].T)
-            product[own[here, None] == own[there]] = np.inf
+            product = left[here] @ right[there].T
+            if classes is not None or i == j:
+                product[own[here, None] == own[there]] = np.inf
             # A pair closer than `best`, or the closest of the block, must show up below this line.
-            rows, columns = np.nonzero(product <= min(best + slack, float(product.min()) + 2 * slack))
+            line = min(best + slack, float(product.min()) + 2 * slack)
+            rows, columns = np.divmod(np.flatnonzero(product <= line), product.shape[1])
             for part in range(0, len(rows), _BLOCK):
                 a, b = i + rows[part : part + _BLOCK], j + columns[part : part + _BLOCK]
                 exact = ((x[a] - x[b]) ** 2).sum(axis=1)

@@ -14,7 +14,7 @@ spaced ones suffice: both keep the ends, `A` drops the third from either end, `B
 on a line exists iff
 
     d ≥ 2, n odd     (n+1)² ε² < 4 (r_max² − r_min²)
-    d ≥ 2, n even    n(n+2) ε² < 4 (r_max² − r_min²)   if r_max ≤ (n+1) r_min,  else  (n+1) ε < 2 r_max
+    d ≥ 2, n even    n(n+2) ε² < 4 (r_max² − r_min²)  and  (n+1) ε < 2 r_max
     d = 1, n odd     (n+1) ε < 2 (r_max − r_min)
     d = 1, n even    n ε < 2 (r_max − r_min)  and  (n+1) ε < 2 r_max
 
@@ -183,17 +183,14 @@ def _power_above(bound: Fraction) -> Fraction:
 
 def _room(n: int, dim: int, low: Fraction, high: Fraction) -> tuple[Fraction, str]:
     """The square of the spacing that `n + 2` tokens cannot reach in the shell; the inequality in words."""
-    shell = high * high - low * low
+    shell, whole = high * high - low * low, (2 * high / (n + 1)) ** 2
+    if dim == 1 and n % 2:
+        return (2 * (high - low) / (n + 1)) ** 2, "(n+1) ε < 2 (r_max − r_min)"
     if dim == 1:
-        ray, whole = 2 * (high - low) / (n + n % 2), 2 * high / (n + 1)
-        if n % 2:
-            return ray * ray, "(n+1) ε < 2 (r_max − r_min)"
-        return min(ray, whole) ** 2, "n ε < 2 (r_max − r_min) and (n+1) ε < 2 r_max"
+        return min((2 * (high - low) / n) ** 2, whole), "n ε < 2 (r_max − r_min) and (n+1) ε < 2 r_max"
     if n % 2:
         return 4 * shell / (n + 1) ** 2, "(n+1)² ε² < 4 (r_max² − r_min²)"
-    if high <= (n + 1) * low:
-        return 4 * shell / (n * (n + 2)), "n(n+2) ε² < 4 (r_max² − r_min²)"
-    return 4 * high * high / (n + 1) ** 2, "(n+1) ε < 2 r_max"
+    return min(4 * shell / (n * (n + 2)), whole), "n(n+2) ε² < 4 (r_max² − r_min²) and (n+1) ε < 2 r_max"
 
 
 def _chord(

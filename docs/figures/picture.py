@@ -1,0 +1,108 @@
+"""Draws docs/figures/monolayer.svg from a real model: the README's picture. Run it after changing the construction."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+import numpy as np
+
+import monolayer as ml
+from monolayer.model.shortcut import codes
+
+X = ["银行", "行走", "音乐", "快乐", "行长", "长城"]
+Y = [["yín", "háng"], ["xíng", "zǒu"], ["yīn", "yuè"], ["kuài", "lè"], ["háng", "zhǎng"], ["cháng", "chéng"]]
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 960, 440, 92, 24, 150, 60
+INK, SOFT, LINE, MARK = "#1f2933", "#7b8794", "#2f6fde", "#d9480f"
+
+
+def text(x: float, y: float, words: str, size: int = 14, colour: str = INK, anchor: str = "middle") -> str:
+    place = f'x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{colour}" text-anchor="{anchor}"'
+    return f"<text {place}>{escape(words)}</text>"
+
+
+def pipeline() -> list[str]:
+    """The network in four boxes."""
+    boxes = [
+        ("tokens", "行 走"),
+        ("lift", "(1, s, t, 0)"),
+        ("attention", "one head, rank 1"),
+        ("number", "z = t + κ·B(λ; s)"),
+        ("staircase", "ReLU layers"),
+        ("labels", "xíng zǒu"),
+    ]
+    step, parts = (WIDTH - 20) / len(boxes), []
+    for place, (name, what) in enumerate(boxes):
+        x = 20 + place * step
+        parts.append(
+            f'<rect x="{x:.1f}" y="18" width="{step - 26:.1f}" height="62" rx="9" fill="#f5f7fa" stroke="#cbd2d9"/>'
+        )
+        parts.append(text(x + (step - 26) / 2, 43, name, 15))
+        parts.append(text(x + (step - 26) / 2, 65, what, 13, SOFT))
+        if place + 1 < len(boxes):
+            start, end = x + step - 24, x + step - 4
+            parts.append(f'<path d="M{start:.1f} 49H{end - 5:.1f}" stroke="{SOFT}" stroke-width="1.5"/>')
+            parts.append(f'<path d="M{end - 8:.1f} 44l8 5l-8 5z" fill="{SOFT}"/>')
+    return parts
+
+
+def main() -> None:
+    model = ml.memorize(X, Y, positions=True)
+    data = model.encode(X)
+    z, number = codes(model, data), model.labels(data)
+    steps = model.feed_forward.steps()
+    assert z is not None
+    assert steps is not None
+    order = np.argsort(z.numpy())
+    points = z.numpy()[order]
+    # The gaps between cells are shortened so that every point can be seen; inside a cell nothing is moved.
+    place = np.concatenate([[0.0], np.cumsum(np.minimum(np.diff(points), 0.6) + 0.25)])
+
+    def across(value: float) -> float:
+        return float(LEFT + np.interp(value, points, place) / place[-1] * (WIDTH - LEFT - RIGHT - 30) + 10)
+
+    def up(label: float) -> float:
+        top = len(model.card.classes.names) - 1  # type: ignore[union-attr]
+        return HEIGHT - BOTTOM - label / top * (HEIGHT - TOP - BOTTOM)
+
+    starts = (-steps.bias / steps.slope).tolist()
+    ends = [start + 1.0 / slope for start, slope in zip(starts, steps.slope.tolist(), strict=True)]
+    path = f"M{LEFT} {up(steps.level[0, 0].item()):.1f}"
+    for start, end, before, after in zip(
+        starts, ends, steps.level[:-1, 0].tolist(), steps.level[1:, 0].tolist(), strict=True
+    ):
+        path += f"L{across(start):.1f} {up(before):.1f}L{across(end):.1f} {up(after):.1f}"
+    path += f"L{WIDTH - RIGHT} {up(steps.level[-1, 0].item()):.1f}"
+    parts = [*pipeline()]
+    parts.append(
+        text(
+            LEFT - 70,
+            122,
+            "The readout of a real model: every character of six phrases, at its number z.",
+            15,
+            INK,
+            "start",
+        )
+    )
+    for label, name in enumerate(model.card.classes.names):  # type: ignore[union-attr]
+        parts.append(f'<path d="M{LEFT} {up(label):.1f}H{WIDTH - RIGHT}" stroke="#e4e7eb"/>')
+        parts.append(text(LEFT - 10, up(label) + 5, str(name), 13, INK, "end"))
+    parts.append(f'<path d="{path}" fill="none" stroke="{LINE}" stroke-width="2"/>')
+    characters = [character for phrase in X for character in phrase]
+    for which in order:
+        x, y = across(float(z[which])), up(float(number[which]))
+        parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4.5" fill="{MARK}"/>')
+        parts.append(text(x, HEIGHT - BOTTOM + 26, characters[which], 17))
+        parts.append(f'<path d="M{x:.1f} {y + 6:.1f}V{HEIGHT - BOTTOM + 8}" stroke="{MARK}" stroke-opacity="0.25"/>')
+    parts.append(text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 10, "z (gaps between characters shortened)", 13, SOFT))
+    body = "\n".join(parts)
+    svg = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
+        'font-family="system-ui, -apple-system, Segoe UI, Noto Sans, Noto Sans CJK SC, sans-serif">\n'
+        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>\n{body}\n</svg>\n'
+    )
+    Path(__file__).with_name("monolayer.svg").write_text(svg, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

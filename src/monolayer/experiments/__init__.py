@@ -1,0 +1,38 @@
+"""Experiments: one claim a file, through the public face only. Modules load on first use."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from monolayer.errors import DataError
+
+if TYPE_CHECKING:
+    from monolayer.experiments.experiment import Experiment
+
+NAMES = (
+    "memorization",
+    "duplicates",
+    "rank",
+    "depth",
+    "projection",
+    "tagging",
+    "quantizer",
+    "equivariant",
+    "temperature",
+    "precision",
+    "hardmax",
+    "costs",
+)
+"""Every experiment, in the order of the report; each is the module of the same name."""
+
+
+def find(name: str) -> Experiment:
+    """The experiment called `name`; an unknown name is a DataError that suggests the nearest."""
+    if name not in NAMES:
+        near = get_close_matches(name, [*NAMES, "all"], n=1, cutoff=0.0)
+        raise DataError(f"there is no experiment {name!r}; did you mean {near[0]!r}? There are: {', '.join(NAMES)}")
+    module = import_module(f"monolayer.experiments.{name}")
+    experiment: Experiment = module.EXPERIMENT
+    return experiment

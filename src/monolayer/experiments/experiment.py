@@ -1,0 +1,54 @@
+"""What an experiment is: a question, a way to measure, and how the numbers are read.
+
+`run` measures and returns raw results that JSON can hold. `answer`, `figures`, `tables` and `limits` read those
+results and nothing else, so that the report page is rebuilt from the stored numbers alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+Progress = Callable[[str, float], None]
+"""`progress(stage, share)`: what is being done, and the share of the whole that is done, from 0 to 1."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How an experiment is run: quick or full, on which device, from which seed."""
+
+    full: bool = False
+    device: str = "cpu"
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of words under named columns."""
+
+    title: str
+    columns: list[str]
+    rows: list[list[str]]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A plotly figure as JSON: `{"data": [...], "layout": {...}}`."""
+
+    title: str
+    figure: dict[str, Any]
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One claim, measured. `limits` is one honest paragraph: what the experiment does not show."""
+
+    name: str
+    question: str
+    run: Callable[[Setting, Progress], dict[str, Any]]
+    answer: Callable[[dict[str, Any]], str]
+    figures: Callable[[dict[str, Any]], list[Figure]]
+    tables: Callable[[dict[str, Any]], list[Table]]
+    limits: Callable[[dict[str, Any]], str]

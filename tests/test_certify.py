@@ -1,0 +1,596 @@
+"""The checker: sound on planted faults, independent of the builder, and of one mind with other evaluators."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+from onnx import TensorProto, helper, numpy_helper
+
+import monolayer as ml
+from monolayer.certify import Certificate, certify, data_digest, verify
+from monolayer.data import Names, Sequences
+from monolayer.errors import DataError, ModelFileError
+from tests.stored_models import (
+    CODE,
+    KEY,
+    LABEL,
+    ONE,
+    Case,
+    Saved,
+    evaluate,
+    float_answers,
+    random_case,
+    relabelled,
+    true_errors,
+)
+
+TOLERANCE = 1e-5
+"""For real labels: their grid in these models is 2^-20."""
+PLAIN = {"tokens": "ids", "positions": False, "causal": False, "per": "token", "readout": "exact", "target": "classes"}
+
+
+def judge(case: Case, folder: Path, **options: Any) -> Certificate:
+    return certify(case.saved.write(folder), case.X, case.Y, tolerance=TOLERANCE, **options)
+
+
+def float_errors(case: Case, rng: np.random.Generator) -> int:
+    """Points that one evaluation in floats, sums in random order, gets wrong."""
+    assert case.Y is not None
+    wanted = case.Y if case.saved.config["per"] == "token" else [[y] for y in case.Y]
+    wrong = 0
+    with np.errstate(all="ignore"):
+        got = float_answers(case.saved, case.X, rng)
+    for answers, labels in zip(got, wanted, strict=True):
+        for answer, label in zip(answers, labels, strict=True):
+            far = case.saved.config["target"] == "reals" and not abs(answer - label) <= TOLERANCE
+            wrong += far or (case.saved.config["target"] == "classes" and answer != label)
+    return wrong
+
+
+# -- proofs --------------------------------------------------------------------------------------------
+
+
+def test_models_without_fault_are_proved_and_every_evaluation_agrees(tmp_path: Path) -> None:
+    kinds = Counter()
+    for seed in range(120):
+        case = random_case(seed)
+        proof = judge(case, tmp_path / str(seed))
+        assert proof.verdict == "proved", (seed, proof.explain())
+        assert proof.wrong == proof.unsure == 0
+        assert proof.margin is None or proof.margin > 1
+        rng = np.random.default_rng(seed)
+        assert sum(float_errors(case, rng) for _ in range(3)) == 0
+        config = case.saved.config
+        kinds.update(f"{key} {config[key]}" for key in ("tokens", "positions", "causal", "per", "readout", "target"))
+        exact = config["readout"] == "exact" and config["target"] == "classes"
+        assert proof.label_error is not None
+        assert (proof.label_error == 0) == exact
+    assert len(kinds) == 12
+    assert min(kinds.values()) > 10
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_binary32_models_are_proved_or_left_open(seed: int, tmp_path: Path) -> None:
+    case = random_case(seed, dtype="float32", target="classes", readout="exact", count=2, longest=3, vocabulary=4)
+    proof = judge(case, tmp_path)
+    assert "binary32" in proof.assumptions[0]
+    rng = np.random.default_rng(seed)
+    assert proof.verdict == "proved"
+    assert sum(float_errors(case, rng) for _ in range(5)) == 0
+
+
+def test_next_token_models(tmp_path: Path) -> None:
+    for seed in range(10):
+        case = random_case(seed, **PLAIN | {"positions": True, "causal": True}, next_token=True, vocabulary=5,
+                           classes=5, count=1, longest=8)  # fmt: skip
+        proof = judge(case, tmp_path / str(seed))
+        assert (proof.verdict, proof.points) == ("proved", len(case.X[0]) - 1)
+        assert float_answers(case.saved, case.X, np.random.default_rng(0))[0][:-1] == case.X[0][1:]
+        last = [*case.X[0][:-1], (case.X[0][-1] + 1) % 5]
+        proof = certify(tmp_path / str(seed), [last])
+        assert (proof.verdict, proof.wrong, proof.findings[0].position) == ("refuted", 1, len(last) - 2)
+    plain = random_case(0, **PLAIN)
+    with pytest.raises(DataError, match="give Y"):
+        certify(plain.saved.write(tmp_path / "plain"), plain.X)
+
+
+def test_pytorch_and_onnxruntime_give_the_proved_labels(tmp_path: Path) -> None:
+    answered = 0
+    for seed in range(25):
+        case = random_case(seed, tokens="ids", target="classes", per="token", causal=False)
+        assert judge(case, tmp_path / str(seed)).verdict == "proved"
+        session = onnx_session(case.saved)
+        assert case.Y is not None
+        for x, y in zip(case.X, case.Y, strict=True):
+            Z = case.saved.tensors["lift.weight"][np.array(x)]
+            if case.saved.config["positions"]:
+                Z = Z + case.saved.tensors["positions.weight"][: len(x)]
+            Z = np.concatenate([case.saved.tensors["bos"][None], Z])
+            assert torch_logits(case.saved, Z).argmax(-1)[1:].tolist() == y
+            assert session.run(None, {"Z": Z})[0].argmax(-1)[1:].tolist() == y
+            answered += len(y)
+    assert answered > 300
+
+
+def torch_logits(saved: Saved, stream: np.ndarray) -> torch.Tensor:
+    t = {name: torch.from_numpy(value) for name, value in saved.tensors.items()}
+    Z = torch.from_numpy(stream)
+    Q, K, V = (Z @ t[f"attention.W_{letter}"].T for letter in "QKV")
+    Z = Z + (Q @ K.T).softmax(-1) @ V @ t["attention.W_O"].T
+    hidden = torch.relu(Z[:, CODE, None] * t["feed_forward.weight_1"] + t["feed_forward.bias_1"])
+    if saved.config["readout"] == "exact":
+        hidden = torch.relu(1 - hidden)
+    Z = torch.cat([Z[:, :LABEL], Z[:, LABEL:] + hidden @ t["feed_forward.weight_2"].T + t["feed_forward.bias_2"]], 1)
+    return Z @ t["head.weight"].T + t["head.bias"]
+
+
+def onnx_session(saved: Saved) -> onnxruntime.InferenceSession:
+    t, D = saved.tensors, saved.config["width"]
+    first = np.zeros((D, len(t["feed_forward.weight_1"])))
+    first[CODE] = t["feed_forward.weight_1"]
+    last = np.zeros((len(t["feed_forward.weight_1"]), D))
+    last[:, LABEL:] = t["feed_forward.weight_2"].T
+    constants = {
+        **{letter: t[f"attention.W_{letter}"].T for letter in "QKVO"}, "first": first, "bias": t["feed_forward.bias_1"],
+        "last": last, "end": np.concatenate([np.zeros(LABEL), t["feed_forward.bias_2"]]), "unit": np.ones(1),
+        "head": t["head.weight"].T, "offset": t["head.bias"],
+    }  # fmt: skip
+    ops = [("MatMul", "Z Q", "q"), ("MatMul", "Z K", "k"), ("Transpose", "k", "kt"), ("MatMul", "q kt", "scores"),
+           ("Softmax", "scores", "p"), ("MatMul", "Z V", "v"), ("MatMul", "p v", "pv"), ("MatMul", "pv O", "o"),
+           ("Add", "Z o", "A"), ("MatMul", "A first", "pre"), ("Add", "pre bias", "in"), ("Relu", "in", "h")]  # fmt: skip
+    if saved.config["readout"] == "exact":
+        ops += [("Sub", "unit h", "flip"), ("Relu", "flip", "g")]
+    ops += [("MatMul", f"{ops[-1][2]} last", "label"), ("Add", "label end", "slot"), ("Add", "A slot", "B"),
+            ("MatMul", "B head", "raw"), ("Add", "raw offset", "logits")]  # fmt: skip
+    graph = helper.make_graph(
+        [helper.make_node(op, inputs.split(), [output]) for op, inputs, output in ops],
+        "memorizer",
+        [helper.make_tensor_value_info("Z", TensorProto.DOUBLE, ["n", D])],
+        [helper.make_tensor_value_info("logits", TensorProto.DOUBLE, ["n", len(t["head.bias"])])],
+        [numpy_helper.from_array(np.ascontiguousarray(value), name) for name, value in constants.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.checker.check_model(model)
+    return onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"positions": True}, {"causal": True}, {"readout": "paper"}, {"positions": True, "causal": True}],
+    ids=str,
+)
+def test_what_memorize_builds_is_proved(options: dict[str, Any]) -> None:
+    rng = np.random.default_rng(5)
+    X = [rng.choice(list("abcdefghij"), size=rng.integers(2, 7), replace=False).tolist() for _ in range(40)]
+    Y = [[f"class {ord(token) % 3}" for token in row] for row in X]
+    proof = certify(ml.memorize(X, Y, **options), X, Y)
+    assert proof.verdict == "proved", proof.explain()
+    vectors = rng.normal(size=(20, 4, 3))
+    reals = rng.normal(size=(20, 4, 2))
+    if "readout" not in options:
+        proof = certify(ml.memorize(vectors, reals, **options), vectors, reals)
+        assert proof.verdict == "proved", proof.explain()
+        assert proof.label_error is not None
+        assert 0 < proof.label_error < 1e-12
+
+
+# -- faults --------------------------------------------------------------------------------------------
+
+
+def flip(case: Case, rng: np.random.Generator) -> Case:
+    """One bit of the mantissa of one number that the network uses."""
+    used = [name for name, t in case.saved.tensors.items() if (np.isfinite(t) & (t != 0)).any()]
+    name = used[rng.integers(len(used))]
+    tensor = case.saved.tensors[name].copy()
+    places = np.argwhere(np.isfinite(tensor) & (tensor != 0))
+    place = tuple(places[rng.integers(len(places))])
+    bits = tensor[place : place + 1] if tensor.ndim == 0 else tensor.view(np.uint64)
+    bits[place] ^= np.uint64(1) << np.uint64(rng.integers(52))
+    return Case(case.X, case.Y, case.saved.changed(**{name.replace(".", "__"): tensor}))
+
+
+def without_a_neuron(case: Case, rng: np.random.Generator) -> Case:
+    t = case.saved.tensors
+    H, pair = len(t["feed_forward.weight_1"]), 1 if case.saved.config["readout"] == "exact" else 2
+    if H == 0:
+        return case
+    gone = rng.integers(H // pair) * pair + np.arange(pair)
+    saved = case.saved.changed(
+        **{f"feed_forward__{name}": np.delete(t[f"feed_forward.{name}"], gone, axis=-1)
+           for name in ("weight_1", "bias_1", "weight_2")}  # fmt: skip
+    )
+    saved.config["steps"] -= 1
+    return Case(case.X, case.Y, saved)
+
+
+def another_token(case: Case, rng: np.random.Generator) -> Case:
+    """A changed row of the data: one token becomes another."""
+    X = [list(x) for x in case.X]
+    i = rng.integers(len(X))
+    k = rng.integers(len(X[i]))
+    j = rng.integers(len(X))
+    X[i][k] = X[j][rng.integers(len(X[j]))]
+    return Case(X, case.Y, case.saved)
+
+
+def jolted(case: Case, rng: np.random.Generator) -> Case:
+    """Every weight of one tensor moved by a random share: far from any grid, ramps anywhere."""
+    names = sorted(case.saved.tensors)
+    name = names[rng.integers(len(names))]
+    tensor = case.saved.tensors[name] * (1 + 10.0 ** rng.uniform(-15, 0) * rng.normal(size=case.saved.tensors[name].shape))
+    return Case(case.X, case.Y, case.saved.changed(**{name.replace(".", "__"): tensor}))
+
+
+@pytest.mark.parametrize("fault", [flip, without_a_neuron, relabelled, another_token, jolted])
+def test_no_faulty_model_is_proved(fault: Any, tmp_path: Path) -> None:
+    """A model that errs, in real numbers or in some order of floats, is never proved; a refuted one does err."""
+    found = Counter()
+    for seed in range(120):
+        rng = np.random.default_rng(seed)
+        case = fault(random_case(seed), rng)
+        proof = judge(case, tmp_path / str(seed))
+        assert case.Y is not None
+        errs = true_errors(case.saved, case.X, case.Y, TOLERANCE) + sum(float_errors(case, rng) for _ in range(2))
+        found[proof.verdict, errs > 0] += 1
+        assert not (proof.verdict == "proved" and errs), (seed, proof.explain())
+        assert not (proof.verdict == "refuted" and not errs), (seed, proof.explain())
+    assert found["refuted", True] > 10, found
+
+
+def test_close_calls_are_never_called_wrongly(tmp_path: Path) -> None:
+    """A threshold a few floats from a point: proved only where every order of summation agrees."""
+    found = Counter()
+    for seed in range(150):
+        rng = np.random.default_rng(seed)
+        case = random_case(seed % 10, **PLAIN, longest=6)
+        t = case.saved.tensors
+        H = len(t["feed_forward.weight_1"])
+        if H == 0:
+            continue
+        j, x = rng.integers(H), case.X[rng.integers(len(case.X))]
+        z = evaluate(case.saved, x, rng)[0][1 + rng.integers(len(x))]
+        side = rng.choice([-1, 1])
+        w, b = t["feed_forward.weight_1"].copy(), t["feed_forward.bias_1"].copy()
+        edge = z + side * float(rng.integers(-4, 24)) * np.spacing(abs(z))
+        w[j] = 2.0**30
+        b[j] = -w[j] * (edge if side > 0 else edge - 1 / w[j])
+        close = Case(case.X, case.Y, case.saved.changed(feed_forward__weight_1=w, feed_forward__bias_1=b))
+        # The labels that this model gives, by one evaluation: the question is whether all others agree.
+        close.Y = float_answers(close.saved, close.X, rng)
+        proof = judge(close, tmp_path / str(seed))
+        agree = sum(float_errors(close, rng) for _ in range(12)) == 0
+        found[proof.verdict, agree] += 1
+        assert proof.verdict != "refuted"
+        assert not (proof.verdict == "proved" and not agree)
+    assert found["proved", True] > 20, found
+    assert found["undecided", True] + found["undecided", False] > 20, found
+    assert found["undecided", False] > 0, found
+
+
+def weights(case: Case, name: str) -> np.ndarray:
+    return case.saved.tensors[name].copy()
+
+
+def edited(case: Case, name: str, place: Any, value: Any) -> Case:
+    tensor = weights(case, name)
+    tensor[place] = value
+    return Case(case.X, case.Y, case.saved.changed(**{name.replace(".", "__"): tensor}))
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "value", "words"),
+    [
+        ("attention.W_Q", (KEY, KEY), 0.5, "W_Q must have one nonzero entry"),
+        ("attention.W_Q", (KEY, ONE), np.nan, "W_Q must have one nonzero entry"),
+        ("attention.W_Q", (KEY, ONE), 1e4, "scores reach"),
+        ("attention.W_Q", (KEY, ONE), 0.0, "W_Q must have one nonzero entry"),
+        ("attention.W_V", (ONE, ONE), 1.0, "W_V must have one nonzero entry"),
+        ("attention.W_O", (slice(None), slice(None)), np.eye(4)[[LABEL, ONE, CODE, KEY]] * 0.1, "W_O must have one"),
+        ("attention.W_O", (slice(None), slice(None)), np.diag([0, 0, 0, 1.0]), "write onto `code`"),
+        ("bos", ONE, 2.0, "bos must be finite"),
+        ("bos", KEY, np.inf, "bos must be finite"),
+        ("bos", LABEL, 1.0, "bos must be finite"),
+        ("lift.weight", (0, LABEL), 1.0, "lift.weight must be finite"),
+        ("lift.weight", (0, ONE), 0.5, "lift.weight must be finite"),
+        ("lift.weight", (0, CODE), 1e60, "codes go beyond"),
+        ("feed_forward.weight_1", 0, 0.0, "weight_1 goes outside"),
+        ("feed_forward.weight_1", 0, np.nan, "weight_1 goes outside"),
+        ("feed_forward.bias_1", 0, np.inf, "bias_1 goes outside"),
+        ("feed_forward.weight_2", (0, 0), 5e-324, "weight_2 goes outside"),
+        ("feed_forward.bias_2", 0, np.nan, "bias_2 goes outside"),
+        ("head.weight", (0, CODE), 1.0, "label slot alone"),
+        ("head.bias", 0, np.nan, "label slot alone"),
+    ],
+)
+def test_weights_that_the_proof_does_not_cover_are_left_undecided(
+    name: str, place: Any, value: Any, words: str, tmp_path: Path
+) -> None:
+    case = random_case(4, **PLAIN)
+    assert judge(case, tmp_path / "whole").verdict == "proved"
+    proof = judge(edited(case, name, place, value), tmp_path / "edited")
+    assert proof.verdict == "undecided"
+    assert words in proof.reason
+    assert not proof
+
+
+def test_readouts_of_other_shapes_are_judged_by_what_they_do(tmp_path: Path) -> None:
+    """Shuffled neurons, falling neurons, slopes that are no powers of two, an altered head: all the same function."""
+    case = random_case(4, **PLAIN)
+    t, rng = case.saved.tensors, np.random.default_rng(0)
+    w, b, v = (t[f"feed_forward.{name}"] for name in ("weight_1", "bias_1", "weight_2"))
+    order = rng.permutation(len(w))
+    shuffled = case.saved.changed(feed_forward__weight_1=w[order], feed_forward__bias_1=b[order],
+                                  feed_forward__weight_2=v[:, order])  # fmt: skip
+    # Falling: 1 − relu(1 − relu(w z + b)) is a step up; its mirror is relu(1 − relu(1 − w z − b)) minus nothing.
+    falling = case.saved.changed(
+        feed_forward__weight_1=-w, feed_forward__bias_1=1 - b, feed_forward__weight_2=-v,
+        feed_forward__bias_2=t["feed_forward.bias_2"] + v.sum(axis=1),
+    )  # fmt: skip
+    odd = case.saved.changed(feed_forward__weight_1=w * 1.1, feed_forward__bias_1=b * 1.1)
+    scaled = case.saved.changed(head__weight=3 * t["head.weight"], head__bias=3 * t["head.bias"])
+    for number, saved in enumerate((shuffled, falling, odd, scaled)):
+        proof = judge(Case(case.X, case.Y, saved), tmp_path / str(number))
+        assert proof.verdict == "proved", (number, proof.explain())
+        assert float_errors(Case(case.X, case.Y, saved), rng) == 0
+    swapped = case.saved.changed(head__weight=t["head.weight"][::-1], head__bias=t["head.bias"][::-1])
+    assert judge(Case(case.X, case.Y, swapped), tmp_path / "swapped").verdict == "refuted"
+    reals = random_case(4, **PLAIN | {"target": "reals"})
+    other = Case(reals.X, reals.Y, reals.saved.changed(head__weight=2 * reals.saved.tensors["head.weight"]))
+    proof = judge(other, tmp_path / "reals")
+    assert proof.verdict == "undecided"
+    assert "copy" in proof.reason
+
+
+def test_overlapping_ramps_are_undecided(tmp_path: Path) -> None:
+    case = random_case(4, **PLAIN)
+    wide = weights(case, "feed_forward.weight_1")
+    wide[:] = 2.0**-3
+    proof = judge(Case(case.X, case.Y, case.saved.changed(feed_forward__weight_1=wide)), tmp_path)
+    assert proof.verdict == "undecided"
+    assert "more than one answer" in proof.reason
+    assert proof.findings[0].kind == "unsure"
+
+
+# -- data that do not fit ------------------------------------------------------------------------------
+
+
+def named_case() -> tuple[Saved, list[list[str]], list[list[str]]]:
+    """Tokens and classes with names, in tables that the data alone would number otherwise."""
+    case = random_case(4, **PLAIN)
+    V, C = case.saved.config["vocabulary"]["range"], case.saved.config["classes"]["range"]
+    saved = case.saved.changed()
+    saved.names = {"vocabulary": [f"w{V - i}" for i in range(V)], "classes": [f"c{C - i}" for i in range(C)]}
+    saved.config |= {"vocabulary": {"names": "vocabulary"}, "classes": {"names": "classes"}}
+    assert case.Y is not None
+    X = [[saved.names["vocabulary"][t] for t in x] for x in case.X]
+    return saved, X, [[saved.names["classes"][c] for c in y] for y in case.Y]
+
+
+def test_names_are_translated_and_strangers_are_named(tmp_path: Path) -> None:
+    saved, X, Y = named_case()
+    folder = saved.write(tmp_path / "m")
+    assert certify(folder, X, Y).verdict == "proved"
+    assert certify(folder, Sequences.of(X, Y)).verdict == "proved"
+
+    strange = [["stranger", *X[0][1:]], *X[1:]]
+    proof = certify(folder, strange, Y)
+    assert proof.verdict == "refuted"
+    assert proof.wrong >= len(X[0])
+    assert proof.findings[0].token == "stranger"
+    assert proof.findings[0].got is None
+    assert "token 0 ('stranger') of sequence 0: got None" in proof.explain()
+
+    proof = certify(folder, X, [["no such class", *Y[0][1:]], *Y[1:]])
+    assert proof.verdict == "refuted"
+    assert proof.wrong == 1
+    finding = proof.findings[0]
+    assert (finding.sequence, finding.position, finding.expected) == (0, 0, "no such class")
+    assert finding.why == "the model has no such class"
+
+
+def test_a_wrong_label_is_named_with_what_the_model_says(tmp_path: Path) -> None:
+    saved, X, Y = named_case()
+    wrong = next(name for name in saved.names["classes"] if name != Y[1][0])
+    proof = certify(saved.write(tmp_path / "m"), X, [Y[0], [wrong, *Y[1][1:]], *Y[2:]])
+    assert (proof.verdict, proof.wrong, proof.unsure) == ("refuted", 1, 0)
+    finding = proof.findings[0]
+    assert (finding.sequence, finding.position, finding.token) == (1, 0, X[1][0])
+    assert (finding.expected, finding.got) == (wrong, Y[1][0])
+
+
+def test_only_the_first_ten_points_are_named(tmp_path: Path) -> None:
+    saved, X, Y = named_case()
+    proof = certify(saved.write(tmp_path / "m"), X, [["no such class"] * len(y) for y in Y])
+    assert proof.wrong == sum(map(len, Y)) > len(proof.findings) == 10
+    assert [(f.sequence, f.position) for f in proof.findings] == [(i, k) for i, y in enumerate(Y) for k in range(len(y))][:10]
+
+
+def test_a_sequence_beyond_the_positions_is_refuted(tmp_path: Path) -> None:
+    case = random_case(4, **PLAIN | {"positions": True})
+    assert case.Y is not None
+    longest = max(map(len, case.X))
+    X, Y = [*case.X, [case.X[0][0]] * (longest + 1)], [*case.Y, [0] * (longest + 1)]
+    proof = certify(case.saved.write(tmp_path), X, Y)
+    assert proof.verdict == "refuted"
+    assert {f.sequence for f in proof.findings} == {len(case.X)}
+
+
+def test_a_row_without_numbers_is_refuted(tmp_path: Path) -> None:
+    """NaN anywhere in a used row spoils every product with it, also where the weight beside it is 0."""
+    for per, column in (("token", CODE), ("sequence", CODE), ("sequence", LABEL), ("token", KEY)):
+        case = random_case(4, **PLAIN | {"per": per})
+        proof = judge(edited(case, "lift.weight", (case.X[0][0], column), np.nan), tmp_path / f"{per}{column}")
+        assert proof.verdict == "refuted"
+
+
+def test_data_of_another_kind_are_an_error(tmp_path: Path) -> None:
+    case = random_case(4, **PLAIN)
+    folder = case.saved.write(tmp_path / "m")
+    with pytest.raises(DataError, match="one a sequence"):
+        certify(folder, case.X, [0] * len(case.X))
+    with pytest.raises(DataError, match="real labels"):
+        certify(folder, case.X, [[0.5] * len(x) for x in case.X])
+    with pytest.raises(DataError, match="hold vectors"):
+        certify(folder, [[[0.5, 0.1]] * len(x) for x in case.X], case.Y)
+    vectors = random_case(4, **PLAIN | {"tokens": "vectors"})
+    with pytest.raises(DataError, match="vectors of 3 numbers"):
+        certify(vectors.saved.write(tmp_path / "v"), case.X, case.Y)
+
+
+def test_real_labels_have_a_stated_error(tmp_path: Path) -> None:
+    case = random_case(6, **PLAIN | {"target": "reals"})
+    folder = case.saved.write(tmp_path)
+    assert certify(folder, case.X, case.Y).verdict == "refuted", "labels were rounded to 2^-20: far more than 2^-50"
+    proof = certify(folder, case.X, case.Y, tolerance=2.0**-20)
+    assert proof.verdict == "proved"
+    assert proof.label_error is not None
+    assert 2.0**-26 < proof.label_error <= 2.0**-21
+    assert "to within 9.54e-07" in proof.claim
+
+
+# -- files ---------------------------------------------------------------------------------------------
+
+
+def test_damage_is_noticed(tmp_path: Path) -> None:
+    saved = named_case()[0]
+    X, Y = named_case()[1:]
+    for name in ("config.json", "model.safetensors", "names.json"):
+        for damage in ("flip", "truncate", "remove"):
+            folder = saved.write(tmp_path / f"{name}-{damage}")
+            content = bytearray((folder / name).read_bytes())
+            if damage == "flip":
+                content[-3] ^= 1
+            (folder / name).write_bytes(content[:-7] if damage == "truncate" else content)
+            if damage == "remove":
+                (folder / name).unlink()
+            with pytest.raises(ModelFileError, match=name.replace(".", r"\.")):
+                certify(folder, X, Y)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"version": 2}, "version 2"),
+        ({"format": "other"}, "memorizer written by monolayer"),
+        ({"kind": "approximator"}, "memorizer written by monolayer"),
+        ({"width": 5}, "do not fit"),
+        ({"steps": 1000}, "weight_1"),
+        ({"dtype": "float32"}, "float64"),
+        ({"dtype": "int8"}, "int8"),
+        ({"per": "page"}, "per = 'page'"),
+        ({"positions": True}, "positions.weight"),
+        ({"tokens": "vectors"}, "lift.bias"),
+        ({"classes": None}, "do not fit"),
+        ({"vocabulary": {"names": "vocabulary"}}, "vocabulary"),
+    ],
+)
+def test_foreign_files_are_refused(change: dict[str, Any], words: str, tmp_path: Path) -> None:
+    case = random_case(4, **PLAIN)
+    case.saved.config |= change
+    with pytest.raises(ModelFileError, match=words):
+        judge(case, tmp_path)
+
+
+def test_names_twice_or_odd_are_refused(tmp_path: Path) -> None:
+    for number, bad in enumerate(("w1", True, 1.5, None)):
+        saved, X, Y = named_case()
+        saved.names["vocabulary"][-2] = bad
+        with pytest.raises(ModelFileError, match="different strings or integers"):
+            certify(saved.write(tmp_path / str(number)), X, Y)
+
+
+def test_files_outside_the_folder_are_not_read(tmp_path: Path) -> None:
+    case = random_case(4, **PLAIN)
+    folder = case.saved.write(tmp_path / "m")
+    config = json.loads((folder / "config.json").read_text())
+    del config["digest"]
+    config["files"]["../secret"] = "0"
+    (tmp_path / "secret").write_text("secret")
+    import hashlib
+
+    config["digest"] = hashlib.sha256(json.dumps(config, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ModelFileError, match="outside the folder"):
+        certify(folder, case.X, case.Y)
+
+
+def test_certificates_travel_as_json_and_lie_beside_the_model(tmp_path: Path) -> None:
+    case = random_case(4, **PLAIN)
+    proof = judge(case, tmp_path / "m")
+    assert Certificate.from_json(proof.to_json()) == proof
+    path = proof.save(tmp_path / "m")
+    assert path == tmp_path / "m" / "certificate.json"
+    assert sorted(p.name for p in (tmp_path / "m").iterdir()) == ["certificate.json", "config.json", "model.safetensors"]
+    refuted = judge(relabelled(case, np.random.default_rng(0)), tmp_path / "m")
+    assert Certificate.from_json(refuted.to_json()) == refuted
+    assert refuted.findings
+    assert dict(refuted.rows())["verdict"] == "refuted"
+    for text in ("", "[]", "{}", '{"version": 99}', proof.to_json().replace('"points"', '"pints"')):
+        with pytest.raises(ModelFileError, match="certificate"):
+            Certificate.from_json(text)
+
+
+def test_verify_says_what_changed(tmp_path: Path) -> None:
+    case = random_case(4, **PLAIN)
+    assert case.Y is not None
+    folder = case.saved.write(tmp_path / "m")
+    assert verify(folder, case.X, case.Y).notes == ()
+    certify(folder, case.X, case.Y).save(folder)
+    assert verify(folder, case.X, case.Y).notes[0].endswith("proved then")
+    other = verify(folder, case.X[1:], case.Y[1:])
+    assert other.verdict == "proved"
+    assert other.notes == ("the data are not those of certificate.json in this folder",)
+    edited(case, "feed_forward.bias_2", 0, 77.0).saved.write(folder)
+    other = verify(folder, case.X, case.Y)
+    assert other.verdict == "refuted"
+    assert other.notes == ("the weights are not those of certificate.json in this folder",)
+    assert other.notes[0] in other.explain()
+
+
+def test_the_data_digest_depends_on_what_is_said_alone() -> None:
+    X, Y = [["b", "a"], ["c"]], [["x", "y"], ["x"]]
+    digest = data_digest(Sequences.of(X, Y))
+    renumbered = Sequences.of(X, Y, vocabulary=Names(("z", "c", "b", "a")))
+    assert data_digest(renumbered) == digest
+    others = [
+        Sequences.of(X),
+        Sequences.of([["b", "a"], ["d"]], Y),
+        Sequences.of([["a", "b"], ["c"]], Y),
+        Sequences.of([["b"], ["a", "c"]], [["x"], ["y", "x"]]),
+        Sequences.of(X, [["x", "y"], ["y"]]),
+        Sequences.of(X, ["x", "y"]),
+        Sequences.of([[1, 0], [2]], Y),
+        Sequences.of([["1", "0"], ["2"]], Y),
+        Sequences.of(X, [[0.0, 1.0], [0.0]]),
+        Sequences.of(X, [[0, 1], [0]]),
+    ]
+    assert len({digest, *map(data_digest, others)}) == 1 + len(others)
+    assert data_digest(Sequences.of([[[0.0]]], [[1.0]])) == data_digest(Sequences.of([[[-0.0]]], [[1.0]]))
+
+
+# -- independence --------------------------------------------------------------------------------------
+
+
+def test_the_checker_knows_no_builder_and_no_torch(tmp_path: Path) -> None:
+    case = random_case(4, **PLAIN)
+    folder = case.saved.write(tmp_path)
+    script = (
+        "import sys, json\n"
+        "from monolayer.certify import certify\n"
+        f"print(certify({str(folder)!r}, {case.X!r}, {case.Y!r}).verdict)\n"
+        "print(json.dumps([m for m in sys.modules if m.split('.')[0] == 'torch' or m.startswith('monolayer')]))\n"
+    )
+    out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.splitlines()
+    assert out[0] == "proved"
+    loaded = {".".join(name.split(".")[:2]) for name in json.loads(out[1])}
+    assert loaded <= {"monolayer", "monolayer.certify", "monolayer.theory", "monolayer.data", "monolayer.errors"}

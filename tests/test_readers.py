@@ -1,0 +1,665 @@
+"""Every format read back as it was written, every kind of bad file with its own message, and the phrases."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import re
+import sys
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from monolayer.data import Names, Sequences, growing, parquet, phrases, read, tiny_phrases
+from monolayer.data.tabular import Columns
+from monolayer.errors import DataError
+
+# -- writing -------------------------------------------------------------------------------------------
+
+Rows = list[list[Any]]
+PLAIN = st.text(st.characters(blacklist_categories=["C", "Z"]), min_size=1, max_size=3).filter(
+    lambda text: not text.startswith(("#", "-DOCSTART-"))
+)
+"""Words that a file of words separated by spaces can hold."""
+
+
+def dataset(word: st.SearchStrategy[Any], label: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Rows, Rows]]:
+    pairs = st.lists(st.lists(st.tuples(word, label), min_size=1, max_size=4), min_size=1, max_size=6)
+    return pairs.map(lambda rows: ([[x for x, _ in row] for row in rows], [[y for _, y in row] for row in rows]))
+
+
+def columns_text(X: Rows, Y: Rows | None, separator: str) -> str:
+    lines = []
+    for i, row in enumerate(X):
+        lines += [token if Y is None else f"{token}{separator}x{separator}{Y[i][k]}" for k, token in enumerate(row)]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def long_text(X: Rows, Y: Rows, **options: Any) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, **options)
+    writer.writerow(["sequence", "token", "label"])
+    for number, (row, labels) in enumerate(zip(X, Y, strict=True)):
+        writer.writerows([number, token, label] for token, label in zip(row, labels, strict=True))
+    return out.getvalue()
+
+
+def wide_text(X: Rows, Y: Rows) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow(["tokens", "labels"])
+    writer.writerows([" ".join(row), " ".join(labels)] for row, labels in zip(X, Y, strict=True))
+    return out.getvalue()
+
+
+def same(left: Sequences, right: Sequences) -> None:
+    """Equal in everything, to the bit."""
+    assert left.vocabulary == right.vocabulary
+    assert left.lengths.tolist() == right.lengths.tolist()
+    assert left.tokens.dtype == right.tokens.dtype
+    assert left.tokens.tobytes() == right.tokens.tobytes()
+    assert (left.labels is None) == (right.labels is None)
+    if left.labels is not None and right.labels is not None:
+        assert (left.labels.per, left.labels.classes) == (right.labels.per, right.labels.classes)
+        assert left.labels.scalar == right.labels.scalar
+        assert left.labels.values.tolist() == right.labels.values.tolist()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One folder for property tests, which write the same few files again and again."""
+    return tmp_path_factory.mktemp("data")
+
+
+@pytest.fixture(autouse=True, params=[3, growing.CHUNK], ids=["chunks of 3", "one chunk"], scope="module")
+def chunk(request: pytest.FixtureRequest) -> Any:
+    """Every test once with chunks that end everywhere, once with the real size."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(growing, "CHUNK", request.param)
+        yield request.param
+
+
+# -- what was written is read --------------------------------------------------------------------------
+
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "strings": st.text(max_size=3),
+    "ids": st.integers(0, 2**63 - 1),
+    "small ids": st.integers(0, 9),
+    "vectors": st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=2, max_size=2),
+}
+LABELS: dict[str, st.SearchStrategy[Any]] = {
+    "strings": st.text(max_size=3),
+    "integers": st.integers(-(2**63), 2**63 - 1),
+    "reals": st.floats(allow_nan=False, allow_infinity=False),
+    "mixed numbers": st.one_of(st.integers(-9, 9), st.floats(-9, 9)),
+    "booleans": st.booleans(),
+    "vectors": st.lists(st.floats(-9, 9), min_size=3, max_size=3),
+}
+
+
+@given(st.sampled_from(sorted(VALUES)), st.sampled_from(sorted(LABELS)), st.booleans(), st.data())
+def test_jsonl(folder: Path, kind: str, labels: str, ascii: bool, draw: st.DataObject) -> None:
+    X, Y = draw.draw(dataset(VALUES[kind], LABELS[labels]))
+    file = folder / "a.jsonl"
+    rows = [{"tokens": row, "labels": Y[i]} for i, row in enumerate(X)]
+    file.write_text("".join(json.dumps(row, ensure_ascii=ascii) + "\n" for row in rows), "utf-8", newline="")
+    same(read(file), Sequences.of(X, Y))
+    if labels == "vectors":
+        return  # of() cannot tell a vector a sequence from a number a token; "label" can, see below
+    one = [row[0] for row in Y]
+    file.write_text("".join(json.dumps({"tokens": row, "label": one[i]}) + "\n\n" for i, row in enumerate(X)))
+    same(read(file), Sequences.of(X, one))
+    file.write_text("".join(json.dumps({"words": row, "label": None}) + "\n" for row in X))
+    same(read(file, tokens="words"), Sequences.of(X))
+
+
+def test_jsonl_real_vectors_a_sequence(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"tokens": ["a", "b"], "label": [1, 2.5]}\n{"tokens": ["a"], "label": [0, 0]}')
+    labels = read(tmp_path / "a.json").labels
+    assert labels is not None
+    assert (labels.per, labels.scalar, labels.values.tolist()) == ("sequence", False, [[1, 2.5], [0, 0]])
+
+
+def test_jsonl_strings_are_sequences_of_characters_and_keys_can_be_chosen(tmp_path: Path) -> None:
+    file = tmp_path / "a.ndjson"
+    file.write_text('{"tokens": "ab", "tag": "x", "tags": ["p", "q"]}\n{"tokens": "c", "tag": "y", "tags": ["p"]}\n')
+    same(read(file, labels="tag"), Sequences.of(["ab", "c"], ["x", "y"]))
+    same(read(file, labels="tags"), Sequences.of(["ab", "c"], [["p", "q"], ["p"]]))
+    same(read(file), Sequences.of(["ab", "c"]))
+
+
+@given(dataset(PLAIN, PLAIN), st.sampled_from(["\t", " ", "   "]), st.sampled_from(["\n", "\r\n"]))
+def test_conll(folder: Path, data: tuple[Rows, Rows], separator: str, newline: str) -> None:
+    X, Y = data
+    file = folder / "a.conll"
+    file.write_text(columns_text(X, Y, separator), "utf-8", newline=newline)
+    same(read(file), Sequences.of(X, Y))
+    same(read(file, tokens="3", labels="1"), Sequences.of(Y, X))
+    same(read(file, tokens="-3", labels="-1"), Sequences.of(X, Y))
+    file.write_text(columns_text(X, None, separator), "utf-8", newline=newline)
+    same(read(file, format="conll"), Sequences.of(X))
+
+
+@pytest.mark.parametrize(
+    ("text", "X", "Y"),
+    [
+        ("# id = 1\n#\nEU\tB\n# x\n#\tO\n", [["EU", "#"]], [["B", "O"]]),
+        ("# O\n#x O\n\nEU B", [["#", "#x"], ["EU"]], [["O", "O"], ["B"]]),
+        ("-DOCSTART- -X- O\n\nEU NN B\n\n-DOCSTART- -X- O\n\nUN NN B\n", [["EU"], ["UN"]], [["B"], ["B"]]),
+        ("-DOCSTART-\n# c\nEU\tB\n", [["EU"]], [["B"]]),
+        ("\n\n \nEU B\n\t\n\nUN B \n\n\n", [["EU"], ["UN"]], [["B"], ["B"]]),
+        ("a\u00a0b O\nc\u2028d O\n", [["a\u00a0b", "c\u2028d"]], [["O", "O"]]),
+        ("a b\tO\n", [["a b"]], [["O"]]),
+    ],
+)
+def test_conll_comments_document_starts_and_blanks(tmp_path: Path, text: str, X: Rows, Y: Rows) -> None:
+    (tmp_path / "a.iob").write_text(text, "utf-8")
+    same(read(tmp_path / "a.iob"), Sequences.of(X, Y))
+
+
+def test_conllu_reads_words_and_parts_of_speech(tmp_path: Path) -> None:
+    def line(number: str, form: str, upos: str) -> str:
+        return "\t".join([number, form, form.lower(), upos, "_", "_", "0", "root", "_", "_"])
+
+    words = [line("1-2", "Vamonos", "_"), line("1", "Vamos", "VERB"), line("2", "nos", "PRON"), line("2.1", "y", "X")]
+    (tmp_path / "a.conllu").write_text(
+        "\n".join(["# text = Vamonos", *words, "", line("1", "Sí", "INTJ"), ""]), "utf-8"
+    )
+    same(read(tmp_path / "a.conllu"), Sequences.of([["Vamos", "nos"], ["Sí"]], [["VERB", "PRON"], ["INTJ"]]))
+    assert read(tmp_path / "a.conllu", labels="3").labels is not None
+
+
+@given(
+    dataset(st.text(st.characters(blacklist_characters="\0"), min_size=1, max_size=4), st.text("ab\"',\n ", min_size=1))
+)
+def test_long_csv_holds_any_text(folder: Path, data: tuple[Rows, Rows]) -> None:
+    X, Y = data
+    file = folder / "a.csv"
+    try:
+        file.write_text(long_text(X, Y, quoting=csv.QUOTE_ALL), "utf-8", newline="")
+    except UnicodeEncodeError:
+        return  # lone surrogates are no UTF-8
+    same(read(file), Sequences.of(X, Y))
+
+
+@given(dataset(PLAIN, PLAIN))
+def test_wide_csv_and_tsv(folder: Path, data: tuple[Rows, Rows]) -> None:
+    X, Y = data
+    file = folder / "b.csv"
+    file.write_text(wide_text(X, Y), "utf-8", newline="")
+    same(read(file), Sequences.of(X, Y))
+    same(read(file, tokens="labels", labels="tokens"), Sequences.of(Y, X))
+    file.write_text("tokens,label\n" + "".join(f"{number},the {number}\n" for number in range(3)))
+    same(read(file), Sequences.of([["0"], ["1"], ["2"]], ["the 0", "the 1", "the 2"]))
+    lines = ["sequence\ttoken\tlabel"]
+    lines += [f"{i}\t{x}\t{y}" for i, row in enumerate(X) for x, y in zip(row, Y[i], strict=True)]
+    (folder / "b.tsv").write_text("\n".join(lines), "utf-8")
+    same(read(folder / "b.tsv"), Sequences.of(X, Y))  # quotes are characters like any other
+
+
+@pytest.mark.parametrize(
+    ("text", "X", "Y"),
+    [
+        ("tokens,tag\na,x\nb c,y z\n", [["a"], ["b", "c"]], [["x"], ["y", "z"]]),
+        ("tokens,tag\na,x\nb c,y\na,x\n", [["a"], ["b", "c"], ["a"]], ["x", "y", "x"]),
+        ("tokens,tag\nb c,y\na b,z\n", [["b", "c"], ["a", "b"]], ["y", "z"]),
+        ("tokens,tag\nb,y\nc,z\n", [["b"], ["c"]], [["y"], ["z"]]),
+        ("sequence,tokens,tag\n1,b c,y z\n", [["b", "c"]], [["y", "z"]]),
+        ("sequence,token,tag\n1,b,y\n1,c d,z\n\n2,e,z\n", [["b", "c d"], ["e"]], [["y", "z"], ["z"]]),
+    ],
+)
+def test_a_chosen_label_column_goes_by_token_where_its_words_do(tmp_path: Path, text: str, X: Rows, Y: Any) -> None:
+    (tmp_path / "a.csv").write_text(text)
+    same(read(tmp_path / "a.csv", labels="tag"), Sequences.of(X, Y))
+
+
+def test_long_csv_with_other_names(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("sid,word,tag,sequence\na,x,A,1\na,y,B,2\nb,x,A,3\n")
+    X, Y = [["x", "y"], ["x"]], [["A", "B"], ["A"]]
+    same(read(tmp_path / "a.csv", sequence="sid", tokens="word", labels="tag"), Sequences.of(X, Y))
+    (tmp_path / "b.csv").write_text("sequence,label\nx y,A\nz,B\n")
+    same(read(tmp_path / "b.csv", tokens="sequence"), Sequences.of([["x", "y"], ["z"]], ["A", "B"]))
+
+
+@given(st.sampled_from(sorted(VALUES)), st.sampled_from(sorted(LABELS)), st.integers(1, 5), st.data())
+def test_parquet(folder: Path, kind: str, labels: str, batch: int, draw: st.DataObject) -> None:
+    X, Y = draw.draw(dataset(VALUES[kind], LABELS[labels]))
+    file = folder / "a.parquet"
+    flat = [token for row in X for token in row], [label for row in Y for label in row]
+    if labels == "mixed numbers":
+        Y = [[float(label) for label in row] for row in Y]
+        flat = flat[0], [float(label) for label in flat[1]]
+    pq.write_table(pa.table({"tokens": X, "labels": Y}), file)
+    same(parquet.read_parquet(file, Columns(), None, None, batch), Sequences.of(X, Y))
+    number = [i for i, row in enumerate(X) for _ in row]
+    pq.write_table(pa.table({"sequence": number, "token": flat[0], "label": flat[1]}), file)
+    same(parquet.read_parquet(file, Columns(), None, None, batch), Sequences.of(X, Y))
+    if labels != "vectors":
+        one = [row[0] for row in Y]
+        pq.write_table(pa.table({"tokens": X, "label": one}), file)
+        same(parquet.read_parquet(file, Columns(), None, None, batch), Sequences.of(X, one))
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"tokens": ["a b", "c"], "labels": ["x y", "x"]},
+        {"tokens": [["a", "b"], ["c"]], "labels": ["x y", "x"]},
+        {"tokens": ["a b", "c"], "labels": [["x", "y"], ["x"]]},
+        {"tokens": pa.array([["a", "b"], ["c"]], pa.large_list(pa.large_string())), "labels": [["x", "y"], ["x"]]},
+        {
+            "tokens": pa.array([["a", "b"], ["c"]], pa.list_(pa.dictionary(pa.int8(), pa.string()))),
+            "labels": ["x y", "x"],
+        },
+        {"sequence": pa.array(["p", "p", "q"]).dictionary_encode(), "token": ["a", "b", "c"], "label": ["x", "y", "x"]},
+    ],
+    ids=range(6),
+)
+def test_parquet_text_and_encodings(tmp_path: Path, columns: dict[str, Any]) -> None:
+    pq.write_table(pa.table(columns), tmp_path / "a.pq")
+    same(read(tmp_path / "a.pq"), Sequences.of([["a", "b"], ["c"]], [["x", "y"], ["x"]]))
+
+
+def test_parquet_fixed_vectors(tmp_path: Path) -> None:
+    vectors = pa.array([[[1.0, 2.0]], [[3.0, 4.0], [5.0, 6.0]]], pa.list_(pa.list_(pa.float32(), 2)))
+    pq.write_table(pa.table({"tokens": vectors, "tag": [1, 2]}), tmp_path / "a.parquet")
+    same(read(tmp_path / "a.parquet", labels="tag"), Sequences.of([[[1.0, 2.0]], [[3.0, 4.0], [5.0, 6.0]]], [1, 2]))
+
+
+@given(arrays(np.int32, (3, 4), elements=st.integers(0, 9)), st.lists(st.integers(1, 4), min_size=3, max_size=3))
+def test_npz(folder: Path, X: np.ndarray[Any, Any], lengths: list[int]) -> None:
+    file = folder / "a.npz"
+    np.savez(file, X=X, Y=-X)
+    same(read(file), Sequences.of(X, -X))
+    same(read(file, tokens="X", labels="X"), Sequences.of(X, X))
+    np.savez_compressed(file, X=X.astype(str), lengths=np.array(lengths), more=X)
+    same(read(file), Sequences.of(X.astype(str), lengths=lengths))
+
+
+# -- streams -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("format", "text"),
+    [
+        (None, '{"tokens": ["a", "b"], "labels": ["x", "y"]}\n'),
+        ("conll", "a x\nb y\n"),
+        ("csv", "tokens,labels\na b,x y\n"),
+        ("tsv", "sequence\ttoken\tlabel\n1\ta\tx\n1\tb\ty"),
+    ],
+)
+def test_standard_input_and_gzip(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str | None, text: str
+) -> None:
+    expected = Sequences.of([["a", "b"]], [["x", "y"]])
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    calls: list[tuple[int, int | None]] = []
+    same(read("-", format=format, progress=lambda *call: calls.append(call)), expected)
+    assert calls[-1] == (len(text), None)
+    packed = tmp_path / f"a.{format or 'jsonl'}.gz"
+    packed.write_bytes(gzip.compress(text.encode()))
+    same(read(str(packed), progress=lambda *call: calls.append(call)), expected)
+    assert calls[-1] == (packed.stat().st_size, packed.stat().st_size)
+
+
+def test_a_byte_order_mark_is_no_token(tmp_path: Path) -> None:
+    (tmp_path / "a.conll").write_text("a O\n", "utf-8-sig")
+    same(read(tmp_path / "a.conll"), Sequences.of([["a"]], [["O"]]))
+
+
+def test_a_vocabulary_gives_its_own_rows(tmp_path: Path) -> None:
+    own = Names(("b", "x", "a"))
+    (tmp_path / "a.conll").write_text("a\nb\n\na\n")
+    assert read(tmp_path / "a.conll", vocabulary=own).tokens.tolist() == [2, 0, 2]
+
+
+def test_progress_grows_to_the_size_of_the_file(tmp_path: Path, chunk: int) -> None:
+    files = {"a.conll": "a O\n\n" * 50, "a.jsonl": '{"tokens": "a"}\n' * 50, "a.csv": "tokens\n" + "a\n" * 50}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    pq.write_table(pa.table({"tokens": [["a"]] * 50}), tmp_path / "a.parquet")
+    np.savez(tmp_path / "a.npz", X=np.zeros((3, 3), int))
+    for file in tmp_path.iterdir():
+        calls: list[tuple[int, int | None]] = []
+        read(file, progress=lambda *call, calls=calls: calls.append(call))  # type: ignore[misc]
+        size = file.stat().st_size
+        assert calls[-1] == (size, size)
+        assert calls == sorted(calls)
+        if chunk == 3 and file.name in files:
+            assert len(calls) > 10
+
+
+def test_memory_is_a_few_bytes_a_token_beyond_the_result(tmp_path: Path, chunk: int) -> None:
+    if chunk == 3:
+        pytest.skip("the size of a chunk is what is measured here")
+    count = 300_000
+    text = "".join(f'{{"tokens": "{"abcdefghij" * 10}", "labels": {[i % 7] * 100}}}\n' for i in range(count // 100))
+    (tmp_path / "a.jsonl").write_text(text)
+    (tmp_path / "a.conll").write_text("".join(f"word{i % 50} {i % 7}\n" for i in range(count)))  # one long sequence
+    del text
+
+    def beyond(name: str) -> float:
+        tracemalloc.start()
+        data = read(tmp_path / name)
+        kept, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert len(data.tokens) == count
+        return (peak - kept) / count
+
+    assert beyond("a.jsonl") < 40
+    assert beyond("a.conll") < 40  # Python strings alone would need 50 bytes a token
+    growing_whole = pytest.MonkeyPatch()
+    growing_whole.setattr(growing, "CHUNK", 10**9)
+    try:
+        assert beyond("a.conll") > 80  # the measure sees a reader that keeps its lines
+    finally:
+        growing_whole.undo()
+
+
+# -- bad files -----------------------------------------------------------------------------------------
+
+GOOD = '{"tokens": ["a", "b"], "labels": ["x", "y"]}\n'
+TEXT: list[tuple[str, str | bytes, str]] = [
+    ("a.jsonl", "", "a.jsonl is empty: there is no sequence in it"),
+    ("a.jsonl", "\n \n", "a.jsonl is empty"),
+    ("a.conll", "# x\n\n-DOCSTART- O\n", "line 1 of"),
+    ("a.conll", "\n-DOCSTART- O\n", "a.conll is empty"),
+    ("a.csv", "", "a.csv is empty"),
+    ("a.csv", "tokens,labels\n", "a.csv is empty"),
+    ("a.npz", "", "a.npz is empty"),
+    ("a.parquet", "", "a.parquet is empty"),
+    ("a.txt", GOOD, "the suffix '.txt' says nothing of the format. Say it with format= (--format on the command line)"),
+    ("a.txt.gz", GOOD, "jsonl (.jsonl .ndjson .json); conll (.conll .iob .iob2 .bio .bioes); conllu (.conllu); csv"),
+    ("a", GOOD, "the suffix '' says nothing of the format"),
+    # cut short
+    ("a.jsonl", GOOD + GOOD[:30], "a.jsonl ends in the middle, at line 2: its last JSON object is not closed"),
+    ("a.jsonl", GOOD[:17] + "\n", "a.jsonl ends in the middle, at line 1"),
+    ("a.jsonl", GOOD.encode() + '{"tokens": ["é'.encode()[:-1], "ends in the middle, at line 2: its last character"),
+    ("a.jsonl.gz", gzip.compress(GOOD.encode() * 9)[:-9], "ends in the middle, at line"),
+    ("a.csv", 'tokens,label\na,x\n"b\nc,d\n', "ends in the middle, at line 4: a quote opened in the row of line 3"),
+    ("a.csv", "tokens,label\na,x\nb", "a.csv ends in the middle, at line 3: line 3 of"),
+    ("a.tsv", "tokens\tlabel\na\tx\nb", "a.tsv ends in the middle, at line 3"),
+    ("a.conll", "a NN O\nb N", "ends in the middle, at line 2: line 2 of"),
+    ("a.conll", "a NN O\nb N\n\n", "has 2 columns, line 1 has 3. It was cut short; copy or write it again"),
+    # not what it says it is
+    ("a.jsonl", GOOD + '{"tokens": [,]}\n' + GOOD, "a.jsonl is not JSON (Expecting value: line 1 column 13 (char 12))"),
+    ("a.json", '{\n  "tokens": ["a"]\n}\n', "line 1 of"),
+    ("a.json", '{\n  "tokens": ["a"]\n}\n', "every line must be one whole object such as"),
+    ("a.jsonl", "[" * 10**5, "is not JSON"),
+    ("a.jsonl", "1" * 5000, "is not JSON"),
+    ("a.jsonl", '[["a"]]\n', "is [['a']], not an object: write"),
+    ("a.jsonl", GOOD + '"abc"\n', "line 2 of"),
+    ("a.jsonl", GOOD.encode() + b'{"tokens": "\xe9a"}\n', "a.jsonl is not UTF-8: byte 0xe9 at byte 12. Convert the file"),
+    ("a.conll", "é O\n".encode("utf-16"), "line 1 of"),
+    ("a.jsonl.gz", GOOD, "is no gzip file, or a damaged one"),
+    ("a.npz", "hello there", "a.npz is no npz file: write it with numpy.savez"),
+    ("a.parquet", "hello there", "a.parquet is no Parquet file, or a damaged one"),
+    ("a.csv", 'tokens,label\n"a"b,x\n', "line 2 of"),
+    ("a.csv", 'tokens,label\n"a"b,x\n', "is not CSV (',' expected after '\"')"),
+    # rows
+    ("a.jsonl", GOOD + '{"text": "a", "label": 1}\n', "a.jsonl has no 'tokens'; it has: text, label. Choose the key"),
+    ("a.jsonl", '{"tokens": 7}\n', "'tokens' is 7; it must be a list of tokens, or a string"),
+    ("a.jsonl", GOOD + '{"tokens": [], "labels": []}', "line 2 of"),
+    ("a.jsonl", GOOD + '{"tokens": [], "labels": []}', "is an empty sequence: every sequence needs a token"),
+    ("a.jsonl", '{"tokens": ""}', "is an empty sequence"),
+    ("a.jsonl", GOOD + '{"tokens": "abc", "labels": ["x"]}', "has 3 tokens but 1 labels: give one a token"),
+    ("a.jsonl", '{"tokens": "abc", "labels": "xyz"}', "'labels' is 'xyz'; it must be a list, one label a token"),
+    ("a.jsonl", '{"tokens": "abc", "labels": [1, 2, 3], "label": 1}', "has both 'labels' and 'label'"),
+    ("a.jsonl", GOOD + '{"tokens": "a"}', "has no label, but line 1 has: label every sequence, or none"),
+    ("a.jsonl", '{"tokens": "a"}\n' + GOOD, "line 1 of"),
+    ("a.jsonl", GOOD + '{"tokens": "a", "label": "x"}', "mixed label kinds: line 1 has one label a token, line 2 of"),
+    ("a.jsonl", GOOD + '{"tokens": "ab", "labels": ["x", null]}', "the label of token 1 of line 2 of"),
+    ("a.jsonl", GOOD + '{"tokens": "ab", "labels": ["x", 1]}', "the first label is a string ('x'), the label of token 1"),
+    ("a.jsonl", '{"tokens": "ab", "label": 1}\n{"tokens": "ab", "label": "x"}', "the label of line 2 of"),
+    ("a.jsonl", GOOD * 2 + '{"tokens": ["a", 1], "labels": ["x", "y"]}', "token 1 of line 3 of"),
+    ("a.jsonl", '{"tokens": [1, 2]}\n\n{"tokens": [3, -1]}', "token 1 of line 3 of"),
+    ("a.jsonl", '{"tokens": [1, 2]}\n{"tokens": [-1]}', "has id -1: ids below zero are not allowed"),
+    ("a.jsonl", '{"tokens": [1.5]}', "token 0 of line 1 of"),
+    ("a.jsonl", '{"tokens": [[1, 2], [3]]}', "is a vector of 1 numbers, the first has 2"),
+    ("a.jsonl", '{"tokens": [[1, 2]]}\n{"tokens": [[1, 2], [3]]}', "token 1 of line 2 of"),
+    ("a.jsonl", '{"tokens": [[1, 2]]}\n{"tokens": [[1, NaN]]}', "a.jsonl is [1.0, nan]: NaN and infinity are not allowed"),
+    ("a.jsonl", '{"tokens": [[1]], "label": 1}\n{"tokens": [[1]], "label": Infinity}', "a.jsonl is inf: NaN and infinity"),
+    ("a.conll", "a NN O\nb\nc NN O\n", "has 1 columns, line 1 has 3: give every line the same columns"),
+    ("a.conll", "a\tO\n\tO\n", "line 2 of"),
+    ("a.conll", "a\tO\nb\t\n", "a.conll has an empty label"),
+    ("a.csv", "tokens,label\na,x\nb,y,z\n", "has 3 columns, the header has 2: give every row the same columns"),
+    ("a.csv", "tokens,label\na,x\n,y\n", "a.csv is an empty sequence"),
+    ("a.csv", "tokens,label\na,x\nb,\n", "a.csv has no label, but line 2 has"),
+    ("a.csv", "tokens,labels\na b,x\n", "has 2 tokens but 1 labels"),
+    ("a.csv", "tokens,labels,label\na b,x,y\n", "has both 'labels' and 'label'"),
+    ("a.csv", "text,label\na,x\n", "a.csv has no column 'tokens'; it has: text, label. Choose with tokens="),
+    ("a.csv", "sequence,label\na,x\n", "has no column 'token'; it has: sequence, label"),
+    ("a.csv", "sequence,token\n1,a\n2,b\n1,c\n", "line 4 of"),
+    ("a.csv", "sequence,token\n1,a\n2,b\n1,c\n", "sequence '1' comes back after another one"),
+    ("a.csv", "sequence,token\n1,a\n,b\n", "does not say which sequence it belongs to"),
+    ("a.csv", "sequence,token,label\n1,a,x\n1,b,\n", "has an empty label"),
+    ("a.csv", "sequence,token,label\n1,a,x\n1,,x\n", "has an empty token"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "content", "message"), TEXT, ids=[f"{row[0]}: {row[2]}"[:80] for row in TEXT])
+def test_bad_files_are_named(tmp_path: Path, name: str, content: str | bytes, message: str) -> None:
+    file = tmp_path / name
+    file.write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises(DataError, match=re.escape(message)) as caught:
+        read(file)
+    assert str(file) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("a x\nb y\n", {"labels": "3"}, "has 2 columns: there is no column 3. Choose from 1 to 2"),
+        ("a\nb\n", {"labels": "2"}, "has 1 columns: there is no column 2"),
+        ("a x\n", {"tokens": "-3"}, "there is no column -3"),
+        ("a x\n", {"tokens": "word"}, "'word' is no CoNLL column: columns have numbers"),
+        ("a x\n", {"tokens": "0"}, "'0' is no CoNLL column"),
+        ("a x\n", {"sequence": "1"}, "`sequence` chooses a column of a CSV or Parquet table"),
+        ("a x\nb y\n\nc x\n", {"vocabulary": Names(("a", "b"))}, "line 4 of"),
+        ("a x\nb y\n\nc x\n", {"vocabulary": Names(("a", "b"))}, "is 'c', which the model has never seen"),
+        ("1 x\n", {"vocabulary": Names(range(3))}, "is a string ('1'), but the tokens of the model are integers"),
+        ("a x\n", {"format": "xml"}, "there is no format 'xml'; the formats are jsonl, conll, conllu, csv, tsv, parquet"),
+        ("tokens,tag\nb c,y\na b,z z\n", {"format": "csv", "labels": "tag"}, "has 2 words in column 'tag', which so far"),
+        ("tokens,tag\nb c,y\na b,\n", {"format": "csv", "labels": "tag"}, "has no label, but line 2 has"),
+        ("tokens,tag\na b c,y z\n", {"format": "csv", "labels": "tag"}, "has 3 tokens but 2 labels"),
+        ("tokens,tag\na,y\n", {"format": "csv", "labels": "tags"}, "has no column 'tags'; it has: tokens, tag"),
+        ("tokens,tag\na,y\n", {"format": "csv", "sequence": "id"}, "has no column 'id'"),
+        (GOOD, {"format": "jsonl", "labels": "tags"}, "has no 'tags'; it has: tokens, labels. Choose with labels="),
+        (GOOD, {"format": "jsonl", "tokens": "words"}, "has no 'words'; it has: tokens, labels"),
+    ],
+)  # fmt: skip
+def test_bad_choices_are_named(tmp_path: Path, text: str, options: dict[str, Any], message: str) -> None:
+    (tmp_path / "a.conll").write_text(text)
+    with pytest.raises(DataError, match=re.escape(message)):
+        read(tmp_path / "a.conll", **options)
+
+
+def test_missing_files_and_directories(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"none\.jsonl does not exist"):
+        read(tmp_path / "none.jsonl")
+    with pytest.raises(DataError, match="is a directory: give one data file"):
+        read(tmp_path)
+    with pytest.raises(DataError, match="npz is read from a plain file, not from standard input"):
+        read("-", format="npz")
+
+
+def write_parquet(**columns: Any) -> Callable[[Path], None]:
+    return lambda file: pq.write_table(pa.table(columns), file)
+
+
+PARQUET: list[tuple[Callable[[Path], None], dict[str, str], str]] = [
+    (write_parquet(text=["a"]), {}, "has no column 'tokens'; it has: text"),
+    (write_parquet(tokens=[1, 2]), {}, "column 'tokens' holds int64, not lists or text"),
+    (write_parquet(tokens=[["a"], []]), {}, "row 1 of"),
+    (write_parquet(tokens=[["a"], None]), {}, "is an empty sequence"),
+    (write_parquet(tokens=["a", None]), {}, "is an empty sequence"),
+    (write_parquet(tokens=[["a", None]]), {}, "token 1 of row 0 of"),
+    (write_parquet(tokens=[["a"], ["a", "b"]], labels=[["x"], ["x"]]), {}, "has 2 tokens but 1 labels"),
+    (write_parquet(tokens=[["a"], ["a"]], labels=[["x"], None]), {}, "has no label, but row 0 has"),
+    (write_parquet(tokens=[["a"], ["a"]], labels=[["x"], [None]]), {}, "the label of token 0 of row 1 of"),
+    (write_parquet(tokens=[["a"], ["a"]], label=["x", None]), {}, "row 1 of"),
+    (write_parquet(tokens=[[1], [2, -2]]), {}, "token 1 of row 1 of"),
+    (write_parquet(tokens=[[[1.0]], [[2.0, 3.0]]]), {}, "is a vector of 2 numbers, the first has 1"),
+    (write_parquet(tokens=[[[1.0]], [[float("nan")]]]), {}, "is [nan]: NaN and infinity are not allowed"),
+    (write_parquet(sequence=[1, 2, 1], token=["a", "b", "c"]), {}, "sequence 1 comes back after another one"),
+    (write_parquet(sequence=[1, None], token=["a", "b"]), {}, "row 1 of"),
+    (write_parquet(sequence=[[1], [2]], token=["a", "b"]), {}, "column 'sequence' holds lists"),
+    (write_parquet(sequence=[1, 1], token=["a", None]), {}, "row 1 of"),
+    (write_parquet(sequence=[1, 1], token=["a", "b"], label=[1, None]), {}, "the label of row 1 of"),
+    (write_parquet(sequence=[1, 1], token=["a", "b"], tag=[1, 2]), {"labels": "tags"}, "has no column 'tags'"),
+    (write_parquet(tokens=pa.array([], pa.list_(pa.string()))), {}, "is empty: there is no sequence in it"),
+]
+
+
+@pytest.mark.parametrize(("write", "options", "message"), PARQUET, ids=[row[2] for row in PARQUET])
+def test_bad_parquet_files_are_named(tmp_path: Path, write: Any, options: dict[str, str], message: str) -> None:
+    file = tmp_path / "a.parquet"
+    write(file)
+    with pytest.raises(DataError, match=re.escape(message)) as caught:
+        read(file, **options)  # type: ignore[arg-type]
+    assert str(file) in str(caught.value)
+
+
+@given(st.data())
+def test_a_cut_binary_file_is_an_error_wherever_it_is_cut(folder: Path, draw: st.DataObject) -> None:
+    np.savez(folder / "whole.npz", X=np.arange(60).reshape(6, 10), Y=np.arange(6))
+    pq.write_table(pa.table({"tokens": [["a", "b"]] * 20}), folder / "whole.parquet")
+    for name in ("whole.npz", "whole.parquet"):
+        content = (folder / name).read_bytes()
+        size = draw.draw(st.integers(4, len(content) - 1))
+        cut = folder / f"cut.{name[6:]}"
+        cut.write_bytes(content[:size])
+        with pytest.raises(DataError, match="ends in the middle: it was cut short"):
+            read(cut)
+
+
+@given(st.integers(0, 10**6))
+def test_a_damaged_binary_file_is_read_right_or_refused(folder: Path, place: int) -> None:
+    expected = Sequences.of(np.arange(60).reshape(6, 10))
+    np.savez_compressed(folder / "whole.npz", X=np.arange(60).reshape(6, 10))
+    pq.write_table(pa.table({"tokens": np.arange(60).reshape(6, 10).tolist()}), folder / "whole.parquet")
+    for name in ("whole.npz", "whole.parquet"):
+        content = bytearray((folder / name).read_bytes())
+        content[place % len(content)] ^= 0x55
+        (folder / f"bad.{name[6:]}").write_bytes(content)
+        try:
+            data = read(folder / f"bad.{name[6:]}")
+        except DataError:
+            continue
+        if name.endswith("npz"):  # npz has checksums; Parquet as written here has none
+            same(data, expected)
+
+
+def test_bad_npz_files_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "a.npz"
+    np.savez(file, Z=np.zeros(3))
+    with pytest.raises(DataError, match="has no array 'X'; it has: Z"):
+        read(file)
+    np.savez(file, X=np.zeros((2, 2), int))
+    with pytest.raises(DataError, match="has no array 'Q'; it has: X"):
+        read(file, labels="Q")
+    np.savez(file, X=np.array([["a"], None], dtype=object))
+    with pytest.raises(DataError, match="holds an array that cannot be read"):
+        read(file)
+    np.savez(file, X=np.array([[1, -1]]))
+    with pytest.raises(DataError, match=r"a\.npz: token 1 of sequence 0 has id -1"):
+        read(file)
+    np.savez(file, X=np.array([[1, 2]]), Y=np.array([[1, 2, 3]]))
+    with pytest.raises(DataError, match=r"a\.npz: sequence 0 has 2 tokens but 3 labels"):
+        read(file)
+
+
+def test_parquet_without_pyarrow_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pq.write_table(pa.table({"tokens": ["a"]}), tmp_path / "a.parquet")
+    monkeypatch.delitem(sys.modules, "monolayer.data.parquet")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(DataError, match=re.escape("Parquet needs pyarrow: pip install 'monolayer[parquet]'")):
+        read(tmp_path / "a.parquet")
+
+
+# -- the page --------------------------------------------------------------------------------------------
+
+PAGE = (Path(__file__).parent.parent / "docs" / "data.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("format", "text"),
+    re.findall(r"```(jsonl|conll|conllu|csv|tsv)\n(.*?)```", PAGE, re.DOTALL),
+    ids=lambda text: text[:8],
+)
+def test_every_example_of_the_page_is_read_as_the_page_says(tmp_path: Path, format: str, text: str) -> None:
+    (tmp_path / "a").write_text(text, "utf-8")
+    data = read(tmp_path / "a", format=format)
+    assert data.vocabulary is not None
+    assert {"EU", "rejects"} <= set(data.vocabulary.names)
+    assert data.labels is not None
+
+
+def test_python_on_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    assert blocks
+    scope: dict[str, Any] = {}
+    for block in blocks:
+        exec(block, scope)
+
+
+# -- phrases ---------------------------------------------------------------------------------------------
+
+
+def readings(data: Sequences) -> dict[str, list[str]]:
+    assert data.vocabulary is not None
+    assert data.labels is not None
+    characters = data.split(data.vocabulary.decode(data.tokens))
+    labels = data.split(data.labels.decode(data.labels.values))
+    return {"".join(row): list(labels[i]) for i, row in enumerate(characters)}
+
+
+def test_tiny_phrases_have_characters_of_several_readings() -> None:
+    table = readings(tiny_phrases())
+    assert table["银行"] == ["yín", "háng"]
+    assert table["行走"] == ["xíng", "zǒu"]
+    of: dict[str, set[str]] = {}
+    for phrase, row in table.items():
+        assert len(phrase) == len(row)
+        for character, reading in zip(phrase, row, strict=True):
+            of.setdefault(character, set()).add(reading)
+    assert len(table) >= 40
+    assert sum(len(row) > 1 for row in of.values()) >= 15
+
+
+def test_phrases_are_the_dictionary(chunk: int) -> None:
+    if chunk == 3:
+        pytest.skip("no file is read")
+    source = pytest.importorskip("pypinyin_dict.phrase_pinyin_data.large_pinyin").phrases_dict
+    data = phrases()
+    assert (len(data), len(data.tokens)) == (411_957, 1_029_973)
+    assert data.labels is not None
+    assert data.labels.classes is not None
+    assert len(data.labels.classes) == 1_549
+    some = np.arange(0, len(data), 97)
+    keys = list(source)
+    assert readings(data.select(some)) == {keys[i]: [reading[0] for reading in source[keys[i]]] for i in some}
+    tiny = readings(tiny_phrases())
+    common = tiny.keys() & source.keys()
+    assert len(common) >= 40
+    assert {key: tiny[key] for key in common} == {key: [reading[0] for reading in source[key]] for key in common}
+
+
+def test_phrases_without_the_package_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pypinyin_dict", None)
+    monkeypatch.delitem(sys.modules, "pypinyin_dict.phrase_pinyin_data", raising=False)
+    with pytest.raises(DataError, match=re.escape("pip install 'monolayer[demo]'")):
+        phrases()
