@@ -21,7 +21,7 @@ from monolayer.theory.contextual import (
     set_classes,
     token_counts,
 )
-from monolayer.theory.injectivity import proportional
+from monolayer.theory.frequency import same_frequencies
 
 ragged = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=4), min_size=1, max_size=8)
 
@@ -60,7 +60,7 @@ def test_classes_are_sets_and_frequencies(X):
     frequencies = frequency_classes(data.sequence, data.tokens, len(X))
     for i, j in itertools.combinations(range(len(X)), 2):
         assert (sets[i] == sets[j]) == (set(X[i]) == set(X[j]))
-        assert (frequencies[i] == frequencies[j]) == proportional(X[i], X[j])
+        assert (frequencies[i] == frequencies[j]) == same_frequencies(X[i], X[j])
     classes = context_classes(data)
     assert sorted(set(classes.tolist())) == list(range(classes.max() + 1))
     values, counts, lengths = token_counts(data.sequence, data.tokens, len(X))

@@ -26,10 +26,10 @@ from monolayer.theory.enclosure import (
     wronskian,
 )
 from monolayer.theory.faithful import Head
+from monolayer.theory.frequency import same_frequencies
 from monolayer.theory.injectivity import (
     exact_projection,
     projection_injective,
-    proportional,
     theorem_a,
 )
 from monolayer.theory.separation import token_rows
@@ -92,15 +92,16 @@ def test_theorem_a_names_what_fails():
 
 @given(multisets, multisets)
 def test_proportional_multisets(s, t):
-    assert proportional(s, t) == (
+    assert same_frequencies(s, t) == (
         {x: Fraction(c, len(s)) for x, c in Counter(s).items()}
         == {x: Fraction(c, len(t)) for x, c in Counter(t).items()}
     )
 
 
 def test_proportional_vectors():
-    assert proportional([[1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0], [0.0, 1.0], [1.0, 0.0], [1.0, 0.0]])
-    assert not proportional([[1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0], [0.0, 1.0], [1.0, 0.0]])
+    a, b = [1.0, 0.0], [0.0, 1.0]
+    assert same_frequencies(np.array([a, b]), np.array([b, b, a, a]))
+    assert not same_frequencies(np.array([a, b]), np.array([b, b, a]))
 
 
 # -- Theorem A, and differences enclosed -----------------------------------------------------------------
@@ -114,7 +115,7 @@ def test_the_wronskian_vanishes_iff_the_multisets_are_proportional(s, t):
         expected[x + y] += x - y
     found = wronskian(Counter(s), Counter(t))
     assert found == {sigma: c for sigma, c in expected.items() if c}
-    assert (found == {}) == proportional(s, t)
+    assert (found == {}) == same_frequencies(s, t)
 
 
 @given(multisets, multisets, st.sampled_from([-30.0, -1.0, 2.0**-20, 0.5, 40.0]))
@@ -124,7 +125,7 @@ def test_theorem_a_and_the_enclosure_against_plain_balls(s, t, lam):
     with precision(256):
         sign, log = log_difference(Counter(s), Counter(t), arb(lam))
         assert sign == sign_of_difference(Counter(s), Counter(t), arb(lam))
-    if proportional(s, t):
+    if same_frequencies(s, t):
         assert sign == 0
         assert plain.contains(0)
         assert abs(float(plain)) < 1e-300
@@ -134,6 +135,17 @@ def test_theorem_a_and_the_enclosure_against_plain_balls(s, t, lam):
         with precision(4000):
             assert abs(plain).log().overlaps(log)
         assert log.rel_accuracy_bits() > 100 or abs(float(log)) < 1e-20
+
+
+def test_theorem_a_fails_at_a_temperature_that_is_not_algebraic():
+    """At λ = ln(1 + √2) the values of {0, −1} and {0, −2} agree; the float next to it tells them apart."""
+    with precision(2000):
+        lam = (1 + arb(2).sqrt()).log()
+        assert abs(boltzmann_ball(lam, [0, -1]) - boltzmann_ball(lam, [0, -2])) < arb(2) ** -1900
+    with precision(200):
+        sign, log = log_difference(Counter([0, -1]), Counter([0, -2]), arb(math.log1p(math.sqrt(2))))
+    assert sign != 0
+    assert -45 < float(log) < -30
 
 
 def test_two_sequences_that_hardmax_confuses_are_told_apart_at_every_temperature():
@@ -165,7 +177,7 @@ def test_a_precision_that_is_too_low_is_noticed():
 def test_smallest_gap_against_all_pairs(contexts, lam):
     unique: list[list[int]] = []
     for s in contexts:
-        if not any(proportional(s, t) for t in unique):
+        if not any(same_frequencies(s, t) for t in unique):
             unique.append(s)
     groups = [hash(frozenset(s)) for s in unique]
     found = smallest_gap([Counter(s) for s in unique], groups, lambda: arb(lam), bits=128, max_bits=4096)

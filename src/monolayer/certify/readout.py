@@ -150,7 +150,7 @@ def answers(stored: Stored, value: Floats, error: Floats) -> Ints:
     nearest = np.rint(value)
     off = np.abs(value - nearest) + error
     if np.array_equal(column, 2.0 * number) and np.array_equal(bias, -number * number):
-        sure = (2.0 * off + 32.0 * fmt.unit * C * C < 1.0) & (np.abs(nearest) <= 2.0 * C)
+        sure = 2.0 * off + 32.0 * fmt.unit * C * C < 1.0
         return np.where(sure, np.clip(nearest, 0, C - 1), -1).astype(np.int64)
     integers, which = np.unique(nearest, return_inverse=True)
     if len(integers) * C > 1 << 26:

@@ -12,11 +12,12 @@ import typer
 from monolayer.cli import construct as _construct
 from monolayer.cli import demo as _demo
 from monolayer.cli import inspect as _inspect
+from monolayer.cli import proof as _proof
 from monolayer.cli.console import app, complain
 from monolayer.errors import MonolayerError
 
 __all__ = ["app", "main"]
-_COMMANDS = (_construct, _inspect, _demo)
+_COMMANDS = (_construct, _inspect, _proof, _demo)
 """Modules that add commands to `app` when they are imported."""
 
 BAD_INPUT, INTERRUPTED = 2, 130

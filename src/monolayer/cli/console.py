@@ -24,6 +24,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+Data = Annotated[str, typer.Argument(help="A data file (docs/data.md says which formats), or - for standard input.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 Format = Annotated[
     str | None,

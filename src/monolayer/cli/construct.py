@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from monolayer.cli.console import (
+    Data,
     Format,
     Json,
     LabelColumn,
@@ -33,8 +34,6 @@ from monolayer.errors import DataError
 if TYPE_CHECKING:
     from monolayer.data import Sequences
     from monolayer.model.monolayer import Monolayer
-
-Data = Annotated[str, typer.Argument(help="A data file (docs/data.md says which formats), or - for standard input.")]
 
 
 class ReadoutChoice(StrEnum):

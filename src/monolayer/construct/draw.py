@@ -1,6 +1,6 @@
 """Directions and temperature, drawn at random and chosen by measurement.
 
-Any keys that tell the tokens apart and any temperature `λ ≠ 0` separate all multisets in exact arithmetic
+Any keys that tell the tokens apart and any float `λ ≠ 0` separate all multisets in exact arithmetic
 (Theorem A in docs/theorems.md); what a draw decides is how far apart the contexts lie in floats. So several
 are drawn, the contexts of all the data are computed under each, and the draw with the widest gap goes first.
 

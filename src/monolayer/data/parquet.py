@@ -39,18 +39,19 @@ def read_parquet(
 
     growing = Growing(str(file), vocabulary, tick, unit="row")
     try:
-        with pq.ParquetFile(file) as table:
+        with pq.ParquetFile(file, page_checksum_verification=True) as table:
             layout = Layout.of(columns, table.schema_arrow.names, str(file))
             wide, runs = Wide(growing, layout), Runs(growing)
             total = max(table.metadata.num_rows, 1)
             for part in table.iter_batches(batch_size=batch, columns=layout.used):
+                part.validate(full=True)  # a damaged file may hold offsets that point anywhere
                 first, done = done, done + part.num_rows
                 cells = {name: _decoded(part.column(name)) for name in layout.used}
                 if part.num_rows and layout.sequence is None:
                     _wide_batch(first, cells, layout, growing, wide)
                 elif part.num_rows:
                     _long_batch(first, cells, layout, growing, runs)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(f"{file} is no Parquet file, or a damaged one ({error}); write it again") from None
     return growing.finish()
 

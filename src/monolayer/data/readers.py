@@ -268,10 +268,10 @@ def _npz(file: Path, columns: Columns, vocabulary: Names | None, progress: Progr
             raise DataError(f"{file} is no npz file: write it with numpy.savez(file, X=..., Y=...)")
     wanted = (columns.tokens or "X", columns.labels or "Y", "lengths")
     try:
-        with np.load(file, allow_pickle=False) as stored:
+        with file.open("rb") as raw, np.load(raw, allow_pickle=False) as stored:
             names = list(stored.files)
             arrays = [stored[name] if name in names else None for name in wanted]
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, SyntaxError) as error:
         raise DataError(f"{file} is damaged ({error}): copy or write it again") from None
     except ValueError as error:
         raise DataError(

@@ -4,12 +4,15 @@ from monolayer.theory.boltzmann import boltz, boltzmann
 from monolayer.theory.bounds import corollary1_parameters, good_direction, theorem2
 from monolayer.theory.closest import closest_pair
 from monolayer.theory.contextual import ContextualMapping, contextual_mapping
-from monolayer.theory.injectivity import projection_injective, proportional, theorem_a
+from monolayer.theory.frequency import same_frequencies
+from monolayer.theory.hardmax import Refutation, refute_hardmax
+from monolayer.theory.injectivity import projection_injective, theorem_a
 from monolayer.theory.separation import Separation, separation
 from monolayer.theory.theorem import Theorem, theorem
 
 __all__ = [
     "ContextualMapping",
+    "Refutation",
     "Separation",
     "Theorem",
     "boltz",
@@ -19,7 +22,8 @@ __all__ = [
     "corollary1_parameters",
     "good_direction",
     "projection_injective",
-    "proportional",
+    "refute_hardmax",
+    "same_frequencies",
     "separation",
     "theorem",
     "theorem2",

@@ -74,13 +74,17 @@ class ExactHead:
     values: fmpz_mat
     value_exponent: int
 
+    def column(self, query: int) -> list[fmpz]:
+        """The scores of all keys for one query, times 2 to the minus `score_exponent`."""
+        return [self.scores[key, query] for key in range(self.scores.nrows())]
+
     def hardmax(self, query: int) -> Vector:
         """Mean of the values whose score is maximal, `(d,)`."""
-        scores = [row[query] for row in self.scores.table()]
+        scores = self.column(query)
         top = max(scores)
-        chosen = [key for key, score in enumerate(scores) if score == top]
-        share = fmpz_mat(len(scores), 1, [int(key in chosen) for key in range(len(scores))])
-        return tuple(dyadic(v, self.value_exponent) / len(chosen) for v in (self.values * share).entries())
+        share = fmpz_mat(len(scores), 1, [int(score == top) for score in scores])
+        count = scores.count(top)
+        return tuple(dyadic(v, self.value_exponent) / count for v in (self.values * share).entries())
 
 
 def exact_heads(weights: AttentionWeights, queries: Floats, *sequences: Floats) -> list[list[ExactHead]]:
@@ -116,10 +120,8 @@ class HeadDifference:
     def of(cls, x: ExactHead, y: ExactHead, query: int) -> HeadDifference:
         # Both sides are brought to one exponent, so that equal numbers are equal integers.
         base = min(x.score_exponent, y.score_exponent)
-        s, t = (
-            [row[query] * fmpz(2) ** (side.score_exponent - base) for row in side.scores.table()] for side in (x, y)
-        )
-        s, t = [score - max(s) for score in s], [score - max(t) for score in t]
+        s, t = ([score * fmpz(2) ** (side.score_exponent - base) for score in side.column(query)] for side in (x, y))
+        s, t = ([score - top for score in scores] for scores, top in ((s, max(s)), (t, max(t))))
         place: dict[Any, int] = {}
         pairs = [[place.setdefault(a + b, len(place)) for b in t] for a in s]
         left, right = np.zeros((len(s), len(place)), np.int64), np.zeros((len(t), len(place)), np.int64)

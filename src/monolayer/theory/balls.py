@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from flint import arb, ctx
+from flint import ctx
 
 Ball = Any  # flint ships no types
 
@@ -31,8 +31,3 @@ def interval(ball: Ball) -> tuple[float, float]:
     """Two floats that enclose the ball: a step further out than its ends, for the rounding of the ends."""
     low, high = float(ball.lower()), float(ball.upper())
     return math.nextafter(low, -math.inf), math.nextafter(high, math.inf)
-
-
-def widened(value: float, relative: float) -> Ball:
-    """The ball of all numbers within `relative · |value|` of `value`."""
-    return arb(value, abs(value) * relative)

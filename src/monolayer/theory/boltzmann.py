@@ -175,6 +175,4 @@ def boltzmann_ball(lam: Ball, s: Sequence[Ball]) -> Ball:
     # Any shift leaves B as it is; this one keeps the sums between 1 and n.
     shift = max((lam * value).mid() for value in s)
     weights = [(lam * value - shift).exp() for value in s]
-    return sum((weight * value for weight, value in zip(weights, s, strict=True)), arb(0)) / sum(
-        weights, arb(0)
-    )
+    return sum((weight * value for weight, value in zip(weights, s, strict=True)), arb(0)) / sum(weights, arb(0))

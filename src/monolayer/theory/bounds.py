@@ -70,18 +70,14 @@ def contextual_bounds(n: int, g: float, S: float, r_max: float, epsilon: float) 
     _positive(n=n, g=g, S=S, r_max=r_max, epsilon=epsilon)
     log_beta = math.log(lemma1_gap(n)) - math.log(g)
     score = math.exp(log_beta + 2 * math.log(S))
-    log_delta = (
-        log_lemma1_separation(n, score) + math.log(epsilon) - math.log(4 * r_max) - log_beta - math.log(S)
-    )
+    log_delta = log_lemma1_separation(n, score) + math.log(epsilon) - math.log(4 * r_max) - log_beta - math.log(S)
     return Bounds(log_beta, r_max + epsilon / 4, log_delta)
 
 
 def theorem2(vocabulary: int, d: int, n: int, r_min: float, r_max: float, epsilon: float) -> Bounds:
     """The paper's β, r and δ: the worst case over directions."""
     _positive(vocabulary=vocabulary, d=d, n=n, r_min=r_min, r_max=r_max, epsilon=epsilon)
-    return contextual_bounds(
-        n, good_direction_bound(vocabulary, d) ** 2 * epsilon * r_min, r_max, r_max, epsilon
-    )
+    return contextual_bounds(n, good_direction_bound(vocabulary, d) ** 2 * epsilon * r_min, r_max, r_max, epsilon)
 
 
 def contextual_balls(n: int, g: Ball, S: Ball, r_max: Ball, epsilon: Ball) -> tuple[Ball, Ball]:
@@ -93,9 +89,7 @@ def contextual_balls(n: int, g: Ball, S: Ball, r_max: Ball, epsilon: Ball) -> tu
     return beta, 2 * log_n.log() - 2 * beta * S**2 + (epsilon / (4 * r_max * beta * S)).log()
 
 
-def theorem2_balls(
-    vocabulary: int, d: int, n: int, r_min: Ball, r_max: Ball, epsilon: Ball
-) -> tuple[Ball, Ball]:
+def theorem2_balls(vocabulary: int, d: int, n: int, r_min: Ball, r_max: Ball, epsilon: Ball) -> tuple[Ball, Ball]:
     """The paper's β and ln δ enclosed, at the precision in force."""
     g = 8 / (arb.pi() * d) / arb(vocabulary + 1) ** 4 * epsilon * r_min
     return contextual_balls(n, g, arb(r_max), arb(r_max), arb(epsilon))

@@ -131,8 +131,11 @@ def _by_products(x: Floats, classes: Ints | None) -> tuple[float, int, int]:
             product = left[here] @ right[there].T
             if classes is not None or i == j:
                 product[own[here, None] == own[there]] = np.inf
+            low = float(product.min())
+            if low == np.inf:
+                continue
             # A pair closer than `best`, or the closest of the block, must show up below this line.
-            line = min(best + slack, float(product.min()) + 2 * slack)
+            line = min(best + slack, low + 2 * slack)
             rows, columns = np.divmod(np.flatnonzero(product <= line), product.shape[1])
             for part in range(0, len(rows), _BLOCK):
                 a, b = i + rows[part : part + _BLOCK], j + columns[part : part + _BLOCK]

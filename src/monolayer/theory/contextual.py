@@ -136,9 +136,7 @@ def _flat(answer: Any, data: Sequences) -> Floats:
             )
         flat = answer[np.arange(answer.shape[1]) < data.lengths[:, None]]
     else:
-        parts = [
-            part.detach().cpu().numpy() if hasattr(part, "detach") else np.asarray(part) for part in answer
-        ]
+        parts = [part.detach().cpu().numpy() if hasattr(part, "detach") else np.asarray(part) for part in answer]
         sizes = [len(part) for part in parts]
         if sizes != data.lengths.tolist():
             raise DataError("the map answered with a list that does not hold one output for each token")

@@ -86,9 +86,7 @@ class Head:
 
     # -- the construction ----------------------------------------------------------------------------------
 
-    def carry_out(
-        self, constants: Callable[[], tuple[Ball, Ball]], max_bits: int, max_terms: int
-    ) -> Construction:
+    def carry_out(self, constants: Callable[[], tuple[Ball, Ball]], max_bits: int, max_terms: int) -> Construction:
         """Build the head with `constants() = (β, ln δ)`, and enclose its smallest separation."""
         with precision(64):
             beta = constants()[0].upper().mid()
@@ -144,9 +142,7 @@ class Head:
         ends = np.cumsum(lengths)
         for i in np.sort(first).tolist():
             here = slice(int(ends[i] - lengths[i]), int(ends[i]))
-            content = {
-                self.values[x]: m for x, m in zip(tokens[here].tolist(), counts[here].tolist(), strict=True)
-            }
+            content = {self.values[x]: m for x, m in zip(tokens[here].tolist(), counts[here].tolist(), strict=True)}
             of_sequence = self.rows[self.data.offsets[i] : self.data.offsets[i + 1]].tolist()
             for x in tokens[here].tolist():
                 query = queries.setdefault(x, (self.values[x], [], [], []))

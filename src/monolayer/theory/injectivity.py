@@ -69,9 +69,7 @@ def theorem_a(vocabulary: ArrayLike, v: ArrayLike, lam: float) -> tuple[str, ...
     check = projection_injective(vocabulary, v)
     if check.pair is not None:
         first, second = check.pair
-        broken.append(
-            f"vᵀ has the same value at vocabulary rows {first} and {second}: choose another direction"
-        )
+        broken.append(f"vᵀ has the same value at vocabulary rows {first} and {second}: choose another direction")
     return tuple(broken)
 
 
@@ -86,14 +84,3 @@ def exact_projection(vectors: ArrayLike, v: ArrayLike) -> tuple[NDArray[Any], in
     base = int(exponents[nonzero].min()) if nonzero.any() else 0
     shifts = np.where(nonzero, exponents - base, 0).astype(object)
     return (products << shifts).sum(axis=1), base
-
-
-def proportional(first: ArrayLike, second: ArrayLike) -> bool:
-    """Whether two sequences of values are proportional multisets: the values and frequencies of both agree.
-
-    Rows are tokens: `(n,)` ids or numbers, `(n, d)` vectors. `[a, b]` and `[b, a, a, b]` are proportional.
-    """
-    a, b = np.asarray(first), np.asarray(second)
-    values, counts = np.unique(a, axis=0, return_counts=True)
-    others, multiples = np.unique(b, axis=0, return_counts=True)
-    return bool(np.array_equal(values, others) and (counts * len(b) == multiples * len(a)).all())

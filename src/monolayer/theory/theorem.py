@@ -123,9 +123,7 @@ class Theorem:
         if self.refused:
             lines.append(f"Theorem 2 was not carried out: {self.refused}.")
         elif not self.good:
-            lines.append(
-                "No draw met the bound that the paper's direction meets; the verdicts do not rest on it."
-            )
+            lines.append("No draw met the bound that the paper's direction meets; the verdicts do not rest on it.")
         if self.injectivity.injective:
             lines.append(
                 "Theorem A holds: vᵀ is injective on the vocabulary, checked exactly. So at every algebraic "
@@ -200,14 +198,10 @@ def theorem(
             max_terms,
         )
     practical = _practical(data, rows, (vocabulary @ direction.v)[rows] if keys is None else keys)
-    return Theorem(
-        measured, words, worst, tight, refused, tuple(direction.v.tolist()), good, injectivity, practical
-    )
+    return Theorem(measured, words, worst, tight, refused, tuple(direction.v.tolist()), good, injectivity, practical)
 
 
-def _place_ids(
-    data: Sequences, embedding: ArrayLike | None, seed: int
-) -> tuple[Sequences, str, Floats | None]:
+def _place_ids(data: Sequences, embedding: ArrayLike | None, seed: int) -> tuple[Sequences, str, Floats | None]:
     """Vector data, how ids became vectors, and random keys `(T,)` for ids that nobody placed."""
     if data.vocabulary is None:
         if embedding is not None:

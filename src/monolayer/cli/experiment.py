@@ -1,0 +1,98 @@
+"""`monolayer experiment` and `monolayer report`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from monolayer.cli.console import Json, app, err, escape, out, print_json, progress
+from monolayer.cli.construct import check_device
+from monolayer.errors import DataError
+
+
+@app.command()
+def experiment(
+    name: Annotated[str, typer.Argument(help="An experiment, or all; `monolayer experiment list` names them.")],
+    folder: Annotated[Path | None, typer.Option("--out", help="Folder for the results and the report.")] = None,
+    full: Annotated[bool, typer.Option("--full", help="Larger sizes: minutes rather than seconds each.")] = False,
+    device: Annotated[str, typer.Option(help="Where models are trained and answer, for example cuda.")] = "cpu",
+    seed: Annotated[int, typer.Option(help="Same seed, same data and same constructions.")] = 0,
+    resume: Annotated[bool, typer.Option("--resume", help="Keep what is finished in the folder, and go on.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Measure a claim: raw numbers to NAME.json, and a page, report.html, that explains them."""
+    from monolayer.experiments import NAMES, find
+    from monolayer.experiments.experiment import Setting
+    from monolayer.experiments.results import measure, prepare, write
+
+    if name == "list":
+        return _list(as_json)
+    names = list(NAMES) if name == "all" else [name]
+    experiments = {each: find(each) for each in names}  # an unknown name is better known before the work
+    if folder is None:
+        raise DataError(f"say where the results go: monolayer experiment {name} --out results")
+    check_device(device)
+    setting = Setting(full, device, seed)
+    todo = prepare(folder, names, setting, resume)
+    for kept in (each for each in names if each not in todo):
+        err.print(f"{kept}: finished before, kept")
+    answers = {}
+    for each in todo:
+        try:
+            with progress(as_json) as step:
+                record = measure(experiments[each], setting, lambda stage, share: step(f"{each}: {stage}", share))  # noqa: B023
+        except KeyboardInterrupt:
+            err.print(
+                f"{escape(each)} was not finished. What is finished is in {escape(str(folder))}; --resume goes on."
+            )
+            raise
+        write(record, folder)
+        answers[each] = {"seconds": record.seconds, "answer": experiments[each].answer(record.results)}
+        if not as_json:
+            out.print(f"[bold]{each}[/] ({record.seconds:.1f} s): {escape(answers[each]['answer'])}", soft_wrap=True)
+    page = _build(folder, as_json)
+    if as_json:
+        print_json({"folder": str(folder), "report": None if page is None else str(page), "experiments": answers})
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(help="A folder that `monolayer experiment` wrote to.")],
+    as_json: Json = False,
+) -> None:
+    """Make report.html again from the stored results alone."""
+    from monolayer.experiments.report import build
+
+    page = build(folder)
+    if as_json:
+        print_json({"folder": str(folder), "report": str(page)})
+    else:
+        out.print(f"wrote {escape(str(page))}", soft_wrap=True)
+
+
+def _build(folder: Path, quiet: bool) -> Path | None:
+    """The page, or word that it could not be made: the numbers are there either way."""
+    from monolayer.experiments.report import build, plotly_script
+
+    try:
+        plotly_script()
+    except DataError as missing:
+        err.print(f"no page was made: {escape(str(missing))}; then: monolayer report {escape(str(folder))}")
+        return None
+    page = build(folder)
+    if not quiet:
+        out.print(f"wrote {escape(str(page))}", soft_wrap=True)
+    return page
+
+
+def _list(as_json: bool) -> None:
+    from monolayer.experiments import NAMES, find
+
+    questions = {name: find(name).question for name in NAMES}
+    if as_json:
+        print_json(questions)
+        return
+    for name, question in questions.items():
+        out.print(f"[cyan]{name:<14}[/] {escape(question)}", soft_wrap=True)

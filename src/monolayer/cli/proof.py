@@ -1,0 +1,117 @@
+"""`monolayer verify`, `monolayer theorem` and `monolayer refute-hardmax`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from monolayer.cli.console import (
+    Data,
+    Format,
+    Json,
+    LabelColumn,
+    SequenceColumn,
+    TokenColumn,
+    app,
+    out,
+    print_json,
+    progress,
+    table,
+)
+from monolayer.cli.construct import read_data
+
+EXIT = {"proved": 0, "refuted": 1, "undecided": 3}
+
+
+@app.command()
+def verify(
+    folder: Annotated[Path, typer.Argument(help="A saved model.")],
+    data: Data,
+    save: Annotated[
+        bool, typer.Option("--save", help="Write the verdict as certificate.json beside the model.")
+    ] = False,
+    format: Format = None,
+    tokens: TokenColumn = None,
+    labels: LabelColumn = None,
+    sequence: SequenceColumn = None,
+    as_json: Json = False,
+) -> None:
+    """Prove or refute, from the saved weights, that the model returns every label of DATA on any IEEE hardware.
+
+    Exit code 0: proved, 1: refuted, 3: undecided.
+    """
+    from monolayer.checker import verify as check
+
+    with progress(as_json) as step:
+        sequences = read_data(data, step, format, tokens, labels, sequence)
+        step("checking", 0.5)
+        certificate = check(folder, sequences)
+    if save:
+        certificate.save(folder)
+    if as_json:
+        print_json(json.loads(certificate.to_json()))
+    else:
+        table(str(folder), certificate.rows())
+        out.print()
+        table("assumed", [("", assumption) for assumption in certificate.assumptions])
+    raise typer.Exit(EXIT[certificate.verdict])
+
+
+@app.command()
+def theorem(
+    data: Data,
+    max_bits: Annotated[int | None, typer.Option(help="Highest precision to try, in bits.")] = None,
+    seed: Annotated[int, typer.Option(help="For the direction.")] = 0,
+    format: Format = None,
+    tokens: TokenColumn = None,
+    labels: LabelColumn = None,
+    sequence: SequenceColumn = None,
+    as_json: Json = False,
+) -> None:
+    """Carry out the paper's theorems on DATA: its constants, its construction in ball arithmetic, and Theorem A.
+
+    Exit code 0: the separation is proved to exceed the paper's δ, 1: refuted, 3: undecided.
+    """
+    from monolayer.theory.theorem import MAX_BITS
+    from monolayer.theory.theorem import theorem as carry_out
+
+    with progress(as_json) as step:
+        sequences = read_data(data, step, format, tokens, labels, sequence)
+        step("enclosing every context", 0.2)
+        found = carry_out(sequences, max_bits=max_bits or MAX_BITS, seed=seed)
+    if as_json:
+        print_json(found.to_json())
+    else:
+        table(data, found.rows())
+        out.print()
+        out.print(found.explain(), markup=False)
+    raise typer.Exit(EXIT[found.verdict])
+
+
+@app.command("refute-hardmax")
+def refute_hardmax(
+    weights: Annotated[Path | None, typer.Option(help="A .npz or .safetensors file with W_Q, W_K, W_V, W_O.")] = None,
+    heads: Annotated[int, typer.Option(help="Heads of a random layer.")] = 1,
+    dim: Annotated[int, typer.Option(help="Dimension of the tokens of a random layer.")] = 4,
+    length: Annotated[int, typer.Option(help="Tokens in each of the two sequences, at least 4.")] = 4,
+    r_min: Annotated[float | None, typer.Option(help="Every token shall be longer than this.")] = None,
+    r_max: Annotated[float | None, typer.Option(help="Every token shall be shorter than this.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Different tokens shall be further apart than this.")] = None,
+    seed: Annotated[int, typer.Option(help="For random weights and directions.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Show two sequences that a hardmax layer cannot tell apart, checked exactly, and what softmax makes of them."""
+    from monolayer.theory.hardmax import refute_hardmax as refute
+    from monolayer.theory.weights import AttentionWeights
+
+    given = None if weights is None else AttentionWeights.read(weights)
+    found = refute(given, heads=heads, dim=dim, n=length, r_min=r_min, r_max=r_max, epsilon=epsilon, seed=seed)
+    if as_json:
+        print_json(found.to_json())
+        return
+    table("hardmax refuted", found.rows())
+    out.print()
+    out.print(found.explain(), markup=False)

@@ -1,0 +1,136 @@
+"""How the figures look, in one place. Figures are plain plotly JSON; plotly itself draws them in the browser.
+
+Every colour of the palette has a contrast of 3 or more against the page in light and in dark, so figures carry
+their colours in both; text, grid and background come from the page's own style.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+BLUE, ORANGE, GREEN, RED, VIOLET, GREY, GOLD, PINK = PALETTE = (
+    "#3b7dd8",
+    "#d9732b",
+    "#2a9d7c",
+    "#d1495b",
+    "#9567cf",
+    "#7d8590",
+    "#b08a1e",
+    "#c2569c",
+)
+LIGHT, DARK = "#ffffff", "#16191d"
+"""The page behind the figures."""
+
+Dash = Literal["solid", "dash", "dot", "dashdot"]
+Trace = dict[str, Any]
+Values = Sequence[float | int | None]
+
+
+def line(
+    name: str, x: Values, y: Values, colour: str = BLUE, *, dash: Dash = "solid", markers: bool = True, text: Any = None
+) -> Trace:
+    """A curve; `None` in `y` leaves a gap. Predictions are dashed and without markers, measurements have them."""
+    trace: Trace = {
+        "type": "scatter",
+        "mode": "lines+markers" if markers else "lines",
+        "name": name,
+        "x": list(x),
+        "y": list(y),
+        "line": {"color": colour, "dash": dash, "width": 2},
+        "marker": {"color": colour, "size": 7},
+    }
+    return trace if text is None else {**trace, "text": list(text)}
+
+
+def scatter(
+    name: str, x: Values, y: Values, colour: str = BLUE, *, hollow: bool = False, text: Sequence[str] | None = None
+) -> Trace:
+    """Points without a curve; hollow ones are extrapolated, not measured."""
+    trace: Trace = {
+        "type": "scatter",
+        "mode": "markers",
+        "name": name,
+        "x": list(x),
+        "y": list(y),
+        "marker": {"color": colour, "size": 9, "symbol": "circle-open" if hollow else "circle"},
+    }
+    return trace if text is None else {**trace, "text": list(text)}
+
+
+def bars(name: str, x: Sequence[Any], y: Values, colour: str = BLUE, *, text: Sequence[str] | None = None) -> Trace:
+    """A bar for each entry of `x`."""
+    trace: Trace = {"type": "bar", "name": name, "x": list(x), "y": list(y), "marker": {"color": colour}}
+    return trace if text is None else {**trace, "text": list(text), "textposition": "outside", "cliponaxis": False}
+
+
+def chart(
+    traces: Sequence[Trace],
+    x: str,
+    y: str,
+    *,
+    log_x: bool = False,
+    log_y: bool = False,
+    marks: Sequence[tuple[float, str]] = (),
+    levels: Sequence[tuple[float, str]] = (),
+    range_y: tuple[float, float] | None = None,
+) -> dict[str, Any]:
+    """A figure of `traces` over titled axes; `marks` are vertical lines `(x, words)`, `levels` horizontal ones."""
+    axes = {"xaxis": axis(x, log=log_x), "yaxis": axis(y, log=log_y)}
+    if range_y is not None:
+        low, high = range_y
+        axes["yaxis"]["range"] = [math.log10(low), math.log10(high)] if log_y else [low, high]
+    shapes, words = [], []
+    stroke = {"color": GREY, "width": 1.5, "dash": "dot"}
+    for place, text in marks:
+        shapes.append({"type": "line", "x0": place, "x1": place, "yref": "paper", "y0": 0, "y1": 1, "line": stroke})
+        at = math.log10(place) if log_x else place
+        words.append({"x": at, "yref": "paper", "y": 1, "yanchor": "bottom", "text": text, "showarrow": False})
+    for place, text in levels:
+        shapes.append({"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": place, "y1": place, "line": stroke})
+        at = math.log10(place) if log_y else place
+        words.append(
+            {"xref": "paper", "x": 1, "xanchor": "right", "y": at, "yanchor": "bottom", "text": text, "showarrow": False}
+        )
+    legend = {"orientation": "h", "yanchor": "top", "y": -0.22, "x": 0}
+    layout: dict[str, Any] = {
+        **axes,
+        "showlegend": len(traces) > 1,
+        "legend": legend,
+        "margin": {"l": 64, "r": 16, "t": 30, "b": 56},
+        "hovermode": "closest",
+        "shapes": shapes,
+        "annotations": words,
+    }
+    return {"data": list(traces), "layout": layout}
+
+
+def axis(title: str, *, log: bool = False) -> dict[str, Any]:
+    """A titled axis; a logarithmic one is labelled in powers of ten."""
+    made: dict[str, Any] = {"title": {"text": title}, "automargin": True, "zeroline": False}
+    return {**made, "type": "log", "exponentformat": "power", "dtick": None} if log else made
+
+
+def amount(value: float | int | None, digits: int = 3) -> str:
+    """A number for a table: thousands separated, very small and very large ones in powers of ten."""
+    if value is None:
+        return "—"
+    if value == int(value) and abs(value) < 1e9:
+        return f"{int(value):,}"
+    if 1e-3 <= abs(value) < 1e6:
+        return f"{value:,.{digits}g}" if abs(value) < 1000 else f"{value:,.0f}"
+    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+    return f"{mantissa}·10^{int(exponent)}"
+
+
+def share(value: float | None) -> str:
+    """A share as a percentage; 100 % only where it is exactly all."""
+    if value is None:
+        return "—"
+    return "100 %" if value == 1.0 else f"{min(value, 0.9999):.2%}".replace("%", " %")
+
+
+def power(log10: float | None) -> str:
+    """`10^x` for numbers that no float holds."""
+    return "—" if log10 is None else f"10^{log10:,.4g}" if abs(log10) < 1e6 else f"10^{log10:.2e}"

@@ -1,0 +1,168 @@
+"""Results on disk: one JSON file for each experiment, written when it is finished and not before.
+
+A file holds the raw numbers and what is needed to get them again: the setting, the versions, the machine's kind,
+the command and the seconds. Nothing in it names the machine or a path on it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from monolayer.errors import DataError
+from monolayer.experiments import NAMES
+from monolayer.experiments.experiment import Experiment, Progress, Setting
+
+FORMAT, VERSION = "monolayer-experiment", 1
+REPORT = "report.html"
+
+
+@dataclass(frozen=True)
+class Record:
+    """A finished experiment."""
+
+    name: str
+    setting: Setting
+    versions: dict[str, str]
+    machine: str
+    command: str
+    seconds: float
+    results: dict[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"format": FORMAT, "version": VERSION, **asdict(self)}
+
+
+def measure(experiment: Experiment, setting: Setting, progress: Progress) -> Record:
+    """Run an experiment and note how."""
+    began = time.perf_counter()
+    results = experiment.run(setting, progress)
+    seconds = time.perf_counter() - began
+    return Record(
+        experiment.name,
+        setting,
+        versions(),
+        machine(setting.device),
+        command(experiment.name, setting),
+        round(seconds, 3),
+        results,
+    )
+
+
+def versions() -> dict[str, str]:
+    """Versions of what the numbers depend on."""
+    found = {"python": ".".join(map(str, sys.version_info[:3]))}
+    for package in ("monolayer", "numpy", "torch", "python-flint"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:  # run from a source tree that was not installed
+            found[package] = "unknown"
+    return found
+
+
+def machine(device: str) -> str:
+    """The kind of machine: the GPU's name, or the processor's family and the number of threads."""
+    import torch
+
+    if torch.device(device).type == "cuda":
+        return torch.cuda.get_device_name(device)
+    threads = torch.get_num_threads()
+    return f"CPU ({platform.machine()}), {threads} thread{'s' if threads > 1 else ''}"
+
+
+def command(name: str, setting: Setting) -> str:
+    """What to type for the same numbers."""
+    words = ["monolayer experiment", name]
+    if setting.full:
+        words.append("--full")
+    if setting.device != "cpu":
+        words.append(f"--device {setting.device}")
+    if setting.seed:
+        words.append(f"--seed {setting.seed}")
+    return " ".join([*words, "--out results"])
+
+
+# -- files ---------------------------------------------------------------------------------------------
+
+
+def write(record: Record, folder: Path) -> Path:
+    """Write `NAME.json`, all at once or not at all."""
+    text = json.dumps(record.to_json(), ensure_ascii=False, indent=1, allow_nan=False)
+    return write_text(folder / f"{record.name}.json", text + "\n")
+
+
+def write_text(path: Path, text: str) -> Path:
+    """A file that appears only when it is complete."""
+    handle, scratch = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(scratch).chmod(0o644)
+        Path(scratch).replace(path)
+    finally:
+        Path(scratch).unlink(missing_ok=True)
+    return path
+
+
+def read(path: Path) -> Record:
+    """A record from its file; what is not one is a DataError that says why."""
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise DataError(f"{path} is not readable JSON ({error}); delete it and run the experiment again") from None
+    if not isinstance(stored, dict) or stored.get("format") != FORMAT:
+        raise DataError(f"{path} is not a result of `monolayer experiment`")
+    if stored.get("version") != VERSION:
+        raise DataError(
+            f"{path} has version {stored.get('version')} of the format, and this monolayer reads {VERSION}: "
+            "use the monolayer that wrote it, or run the experiment again"
+        )
+    try:
+        fields = {key: value for key, value in stored.items() if key not in ("format", "version")}
+        record = Record(**{**fields, "setting": Setting(**fields["setting"])})
+    except (KeyError, TypeError) as error:
+        raise DataError(f"{path} lacks a field or has one too many ({error}); run the experiment again") from None
+    if record.name != path.stem or record.name not in NAMES:
+        raise DataError(f"{path} holds the experiment {record.name!r}, which its name or this monolayer does not know")
+    return record
+
+
+def read_all(folder: Path) -> list[Record]:
+    """Every record of a folder, in the order of the report."""
+    if not folder.is_dir():
+        raise DataError(f"{folder} is not a folder of results; `monolayer experiment all --out {folder}` makes one")
+    found = [folder / f"{name}.json" for name in NAMES if (folder / f"{name}.json").exists()]
+    if not found:
+        raise DataError(f"{folder} holds no results; `monolayer experiment all --out {folder}` makes them")
+    return [read(path) for path in found]
+
+
+def prepare(folder: Path, names: list[str], setting: Setting, resume: bool) -> list[str]:
+    """Make or check the output folder; which of `names` are still to do.
+
+    A folder with anything in it is refused unless `resume`; then finished experiments are kept, and one that was
+    run in another setting is an error: numbers of two settings do not belong on one page.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise DataError(f"{folder} is a file; choose a folder for the results")
+    if folder.is_dir() and any(folder.iterdir()) and not resume:
+        raise DataError(
+            f"{folder} is not empty: choose another folder, or pass --resume to keep what is finished there and add to it"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    done = [read(folder / f"{name}.json") for name in NAMES if (folder / f"{name}.json").exists()]
+    for record in done:
+        if record.setting != setting:
+            raise DataError(
+                f"{folder / f'{record.name}.json'} was made by `{record.command}`, in another setting: run with the same "
+                "options, or choose another folder"
+            )
+    return [name for name in names if name not in {record.name for record in done}]

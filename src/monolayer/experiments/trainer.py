@@ -1,0 +1,317 @@
+"""The other way to the same labels: an ordinary Transformer, trained. The baseline of the experiments.
+
+Pre-norm layers, GELU, AdamW with warm-up and cosine decay, gradients clipped, large batches kept on the device,
+bfloat16 on a GPU. The learning rate is searched first: every rate of a grid gets an equal share of the first 30 %
+of the clock, and the best one goes on from where it was until the clock or the last wrong label runs out. The
+clock holds everything: search, steps and the measuring of accuracy; only the first touch of a GPU is left out.
+
+Notation: `N` sequences of at most `n` tokens, `D` the width, `r` the rank of `W_Q`, `W_K`, `W_V`, `C` classes.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+Ints = NDArray[np.int64]
+
+RATES = (3e-4, 1e-3, 3e-3)
+SEARCH = 0.3
+"""Share of the clock that the search for a learning rate may take."""
+MEASURES = 50
+"""How often, at most, a run stops to measure its accuracy: each costs a pass over the data, off the same clock."""
+BATCH_TOKENS = {"cuda": 1 << 16, "cpu": 1 << 11}
+"""Tokens a step: 4,096 sequences of 16 on a GPU, where fewer would leave it waiting for the next launch."""
+NO_LABEL = -100
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A trained model: share of labels right, seconds used, and the way there.
+
+    `curve`: (seconds, accuracy) of the run that was kept; `grid`: accuracy of every rate at the end of its trial.
+    """
+
+    accuracy: float
+    seconds: float
+    curve: list[tuple[float, float]]
+    parameters: int
+    rate: float
+    grid: dict[str, float]
+    model: nn.Module
+
+
+def train(
+    X: Any,
+    Y: Any,
+    *,
+    lengths: Any = None,
+    layers: int = 1,
+    rank: int | None = None,
+    width: int = 128,
+    seconds: float,
+    seed: int = 0,
+    device: str = "cpu",
+    positions: bool = False,
+    rates: tuple[float, ...] = RATES,
+) -> Trained:
+    """Train on ids `X` `(N, n)` and classes `Y` `(N, n)`; `lengths` `(N,)` tells padding from tokens.
+
+    `rank=None`: ordinary multi-head attention. `rank=r`: one head whose `W_Q`, `W_K`, `W_V` are products of
+    `(D, r)` and `(r, D)` factors.
+    """
+    vocabulary, classes = int(np.max(X)) + 1, int(np.max(Y)) + 1
+    places = int(np.shape(X)[1]) if positions else 0
+    return fit(
+        lambda: Tagger(vocabulary, classes, layers, rank, width, places),
+        np.asarray(X),
+        np.asarray(Y),
+        lengths,
+        seconds=seconds,
+        seed=seed,
+        device=device,
+        rates=rates,
+    )
+
+
+def predict(trained: Trained, X: Any, lengths: Any = None) -> Ints:
+    """The most probable class of every token `(N, n)`; what stands at padding means nothing."""
+    device = next(trained.model.parameters()).device
+    inputs = np.asarray(X)
+    batches = _Batches(inputs, np.zeros(inputs.shape[:2], np.int64), lengths, str(device), 0)
+    answer = torch.zeros(inputs.shape[:2], dtype=torch.int64, device=device)
+    with torch.no_grad():
+        for rows, x, _, inside in batches.epoch(shuffle=False):
+            answer[rows, : x.shape[1]] = trained.model(x, inside).argmax(-1)
+    return answer.cpu().numpy()
+
+
+def width_for(parameters: int, vocabulary: int, classes: int) -> int:
+    """The smallest width, a multiple of 64 from 128, whose one-layer rank-1 model has that many parameters or more."""
+    width = 128
+    while 9 * width * width + (vocabulary + classes) * width < parameters:
+        width += 64
+    return width
+
+
+# -- the model -----------------------------------------------------------------------------------------
+
+
+class Attention(nn.Module):
+    """Softmax attention: multi-head of full rank, or one head of rank `r`. `(N, n, D)` to `(N, n, D)`."""
+
+    def __init__(self, width: int, rank: int | None) -> None:
+        super().__init__()
+        self.heads = max(1, width // 32) if rank is None else 1
+        self.rank = rank
+        if rank is None:
+            self.inward = nn.Linear(width, 3 * width)
+        else:
+            # Scores start at size 1: Bz has entries of size 1 for a normalized z, and A_Qᵀ A_K is of size √D.
+            self.left = nn.Parameter(torch.randn(3, width, rank) / math.sqrt(rank))
+            self.right = nn.Parameter(torch.randn(3, rank, width) / math.sqrt(width))
+        self.outward = nn.Linear(width, width)
+
+    def matrices(self) -> Tensor:
+        """`W_Q`, `W_K`, `W_V`, stacked `(3, D, D)`."""
+        if self.rank is None:
+            return self.inward.weight.view(3, -1, self.inward.in_features)
+        return self.left @ self.right
+
+    def forward(self, Z: Tensor, inside: Tensor | None) -> Tensor:
+        count, length, width = Z.shape
+        parts = self.inward(Z) if self.rank is None else Z @ self.matrices().flatten(0, 1).T
+        query, key, value = parts.view(count, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        mask = None if inside is None else inside[:, None, None, :]
+        mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+        out: Tensor = self.outward(mixed.transpose(1, 2).reshape(count, length, width))
+        return out
+
+
+class Layer(nn.Module):
+    """`Z + attention(norm Z)`, then `Z + feed_forward(norm Z)`."""
+
+    def __init__(self, width: int, rank: int | None) -> None:
+        super().__init__()
+        self.norm_1, self.norm_2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.attention = Attention(width, rank)
+        self.feed_forward = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+
+    def attend(self, Z: Tensor, inside: Tensor | None) -> Tensor:
+        """The stream after attention, before the feed-forward block."""
+        out: Tensor = Z + self.attention(self.norm_1(Z), inside)
+        return out
+
+    def forward(self, Z: Tensor, inside: Tensor | None) -> Tensor:
+        Z = self.attend(Z, inside)
+        out: Tensor = Z + self.feed_forward(self.norm_2(Z))
+        return out
+
+
+class Tagger(nn.Module):
+    """Embedding (and learned positions), encoder layers, linear head."""
+
+    def __init__(self, vocabulary: int, classes: int, layers: int, rank: int | None, width: int, places: int) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(vocabulary, width)
+        self.positions = nn.Embedding(places, width) if places else None
+        self.layers = nn.ModuleList(Layer(width, rank) for _ in range(layers))
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, classes)
+        # With rank r the context travels in r numbers: bfloat16 would cut each to 8 bits, so those stay in float32.
+        self.mixed = rank is None
+
+    def stream(self, X: Tensor) -> Tensor:
+        """The stream before the first layer `(N, n, D)`."""
+        Z: Tensor = self.embed(X)
+        return Z if self.positions is None else Z + self.positions.weight[: X.shape[1]]
+
+    def forward(self, X: Tensor, inside: Tensor | None = None) -> Tensor:
+        """Logits `(N, n, C)`; `inside` `(N, n)` is False at padding."""
+        with torch.autocast(X.device.type, torch.bfloat16, enabled=self.mixed and X.is_cuda):
+            Z = self.stream(X)
+            for layer in self.layers:
+                Z = layer(Z, inside)
+            logits: Tensor = self.head(self.norm(Z))
+        return logits.float()
+
+
+# -- the loop ------------------------------------------------------------------------------------------
+
+
+def fit(
+    make: Callable[[], nn.Module],
+    X: NDArray[Any],
+    Y: Ints,
+    lengths: Any = None,
+    *,
+    seconds: float,
+    seed: int = 0,
+    device: str = "cpu",
+    rates: tuple[float, ...] = RATES,
+) -> Trained:
+    """Train what `make` makes, a module `(X, inside) → logits`, on `X` `(N, n, …)` and classes `Y` `(N, n)`."""
+    batches = _Batches(X, Y, lengths, device, seed)
+    if batches.device.type == "cuda":
+        _Run(make().to(device), batches, rates[0], 0.0).step(*next(batches.epoch(shuffle=False))[1:], 0.0)
+        torch.cuda.synchronize(device)
+    began = time.perf_counter()
+    share = 0.0 if len(rates) == 1 else seconds * SEARCH / len(rates)
+    best: _Run | None = None
+    grid: dict[str, float] = {}
+    for number, rate in enumerate(rates):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)  # every rate starts from the same weights
+            run = _Run(make().to(device), batches, rate, began)
+        run.go(began + share * (number + 1), seconds / MEASURES, decay=False)
+        grid[f"{rate:g}"] = run.accuracy
+        if best is None or run.accuracy > best.accuracy:
+            best = run
+        if run.accuracy == 1.0:
+            break
+    assert best is not None  # rates are never empty
+    best.go(began + seconds, seconds / MEASURES, decay=True)
+    parameters = sum(parameter.numel() for parameter in best.model.parameters())
+    spent = time.perf_counter() - began
+    return Trained(best.accuracy, spent, best.curve, parameters, best.rate, grid, best.model)
+
+
+class _Run:
+    """One model under one rate; `go` takes it on from where it is."""
+
+    def __init__(self, model: nn.Module, batches: _Batches, rate: float, began: float) -> None:
+        self.model, self.batches, self.rate, self.began = model, batches, rate, began
+        self.optimizer = torch.optim.AdamW(model.parameters(), lr=rate, fused=True)
+        self.steps = 0
+        self.accuracy = 0.0
+        self.curve: list[tuple[float, float]] = []
+
+    def go(self, until: float, pause: float, *, decay: bool) -> None:
+        """Steps until the time `until` or until no label is wrong; every `pause` seconds or more a measurement."""
+        start = measured = time.perf_counter()
+        while self.accuracy < 1.0 and time.perf_counter() < until:
+            self.model.train()
+            for _, x, y, inside in self.batches.epoch(shuffle=True):
+                now = time.perf_counter()
+                if now >= until:
+                    break
+                part = (now - start) / (until - start)
+                factor = 0.02 + 0.49 * (1.0 + math.cos(math.pi * part)) if decay else 1.0
+                warm = min(1.0, max((self.steps + 1) / 100, 0.0 if decay else part / 0.3))
+                self.step(x, y, inside, self.rate * warm * factor)
+            now = time.perf_counter()
+            if now - measured >= pause or now >= until:
+                self.measure()
+                measured = time.perf_counter()
+
+    def step(self, x: Tensor, y: Tensor, inside: Tensor | None, rate: float) -> None:
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = functional.cross_entropy(self.model(x, inside).flatten(0, 1), y.flatten(), ignore_index=NO_LABEL)
+        loss.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimizer.step()
+        self.steps += 1
+
+    @torch.no_grad()
+    def measure(self) -> None:
+        self.model.eval()
+        right = torch.zeros((), dtype=torch.int64, device=self.batches.device)
+        for _, x, y, inside in self.batches.epoch(shuffle=False):
+            right += (self.model(x, inside).argmax(-1) == y).sum()
+        self.accuracy = int(right) / self.batches.labelled
+        self.curve.append((time.perf_counter() - self.began, self.accuracy))
+
+
+class _Batches:
+    """The data on the device, cut into batches of like length, the same cuts in every epoch."""
+
+    def __init__(self, X: NDArray[Any], Y: Ints, lengths: Any, device: str, seed: int) -> None:
+        self.device = torch.device(device)
+        sizes = np.full(len(X), X.shape[1]) if lengths is None else np.asarray(lengths, dtype=np.int64)
+        self.labelled = int(sizes.sum())
+        inside = np.arange(X.shape[1]) < sizes[:, None]
+        self.ragged = not bool(inside.all())
+        self.X = torch.from_numpy(np.ascontiguousarray(X)).to(self.device)
+        self.Y = torch.from_numpy(np.where(inside, Y, NO_LABEL)).to(self.device)
+        self.sizes = torch.from_numpy(sizes).to(self.device)
+        self.random = torch.Generator(self.device).manual_seed(seed)
+        self.mixer = np.random.default_rng(seed)
+        self.cuts = _cuts(np.sort(sizes), BATCH_TOKENS[self.device.type])
+
+    def epoch(self, *, shuffle: bool) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor | None]]:
+        """Rows, tokens, labels and the mask of every batch."""
+        if shuffle:
+            order = torch.randperm(len(self.X), generator=self.random, device=self.device)
+        else:
+            order = torch.arange(len(self.X), device=self.device)
+        if self.ragged:
+            order = order[self.sizes[order].argsort(stable=True)]
+        for number in self.mixer.permutation(len(self.cuts)) if shuffle else range(len(self.cuts)):
+            start, stop, width = self.cuts[number]
+            rows = order[start:stop]
+            inside = None
+            if self.ragged:
+                inside = torch.arange(width, device=self.device) < self.sizes[rows, None]
+            yield rows, self.X[rows, :width], self.Y[rows, :width], inside
+
+
+def _cuts(sizes: Ints, tokens: int) -> list[tuple[int, int, int]]:
+    """Slices `(start, stop, width)` of sequences in order of length, each at most `tokens` tokens, padding included."""
+    cuts, start = [], 0
+    while start < len(sizes):
+        stop = min(len(sizes), start + max(1, tokens // int(sizes[start])))
+        stop = min(stop, start + max(1, tokens // int(sizes[stop - 1])))
+        cuts.append((start, stop, int(sizes[stop - 1])))
+        start = stop
+    return cuts
