@@ -11,6 +11,7 @@ import hashlib
 import json
 import math
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,9 @@ def random_case(seed: int, *, dtype: str = "float64", **options: Any) -> Case:
     if kind["per"] == "sequence":
         kind["causal"] = False
     vectors = rng.normal(size=(kind["vocabulary"], 3)).astype(dtype).astype(float)
-    sequences = [rng.integers(kind["vocabulary"], size=rng.integers(2, kind["longest"] + 1)) for _ in range(kind["count"])]
+    sequences = [
+        rng.integers(kind["vocabulary"], size=rng.integers(2, kind["longest"] + 1)) for _ in range(kind["count"])
+    ]
     labels = _labels(kind, sequences, rng)
     tensors = _front(kind, sequences, vectors, rng, dtype)
     config = {
@@ -167,7 +170,7 @@ def _steps(z: list[float], labels: list[Any], kind: dict[str, Any], dtype: str) 
     if kind["target"] == "reals":  # on a grid, where no sum rounds
         points = [(z, round(y * 2**20) / 2**20) for z, y in points]
     slope, start, jump = [], [], []
-    for (left, before), (right, after) in zip(points, points[1:], strict=False):
+    for (left, before), (right, after) in pairwise(points):
         if before != after:
             width = 2.0 ** math.floor(math.log2((right - left) / 4))
             slope.append(1 / width)
@@ -261,7 +264,10 @@ def _attended(saved: Saved, x: Any) -> list[list[Any]]:
         Z = _ball(t["lift.weight"][np.array(x)] + place)
     else:
         W, b = _ball(t["lift.weight"]), _ball(t["lift.bias"])
-        Z = [[_dot(row, vector) + c for row, c in zip(W, b, strict=True)] for vector in _ball(np.array(x, t["bos"].dtype))]
+        Z = [
+            [_dot(row, vector) + c for row, c in zip(W, b, strict=True)]
+            for vector in _ball(np.array(x, t["bos"].dtype))
+        ]
         if saved.config["positions"]:
             P = _ball(t["positions.weight"])
             Z = [[a + b for a, b in zip(z, p, strict=False)] for z, p in zip(Z, P, strict=False)]
@@ -271,9 +277,11 @@ def _attended(saved: Saved, x: Any) -> list[list[Any]]:
     out = []
     for k, query in enumerate(Q):
         seen = range(k + 1) if saved.config["causal"] else range(len(Z))
-        weights = [_dot(query, K[l]).exp() for l in seen]
+        weights = [_dot(query, K[key]).exp() for key in seen]
         total = sum(weights, arb(0))
-        written = [sum((w * V[l][d] for w, l in zip(weights, seen, strict=True)), arb(0)) / total for d in range(len(Z[0]))]
+        written = [
+            sum((w * V[key][d] for w, key in zip(weights, seen, strict=True)), arb(0)) / total for d in range(len(Z[0]))
+        ]
         out.append([a + _dot(row, written) for a, row in zip(Z[k], W["O"], strict=True)])
     return out
 
@@ -311,7 +319,9 @@ def _errs(saved: Saved, x: Any, y: Any, tolerance: float) -> int:
             for slot, row, b in zip(z[LABEL:], t["feed_forward.weight_2"], t["feed_forward.bias_2"], strict=True)
         ]
         stream = z[:LABEL] + slots
-        out = [_dot(_ball(row), stream) + arb(float(b)) for row, b in zip(t["head.weight"], t["head.bias"], strict=True)]
+        out = [
+            _dot(_ball(row), stream) + arb(float(b)) for row, b in zip(t["head.weight"], t["head.bias"], strict=True)
+        ]
         if saved.config["target"] == "reals":
             wrong += bool(abs(out[0] - arb(label)) > arb(tolerance)) or not out[0].is_finite()
         else:

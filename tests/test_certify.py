@@ -17,7 +17,7 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 
 import monolayer as ml
-from monolayer.certify import Certificate, certify, data_digest, verify
+from monolayer.checker import Certificate, certify, data_digest, verify
 from monolayer.data import Names, Sequences
 from monolayer.errors import DataError, ModelFileError
 from tests.stored_models import (
@@ -62,7 +62,7 @@ def float_errors(case: Case, rng: np.random.Generator) -> int:
 
 def test_models_without_fault_are_proved_and_every_evaluation_agrees(tmp_path: Path) -> None:
     kinds = Counter()
-    for seed in range(120):
+    for seed in range(80):
         case = random_case(seed)
         proof = judge(case, tmp_path / str(seed))
         assert proof.verdict == "proved", (seed, proof.explain())
@@ -76,7 +76,7 @@ def test_models_without_fault_are_proved_and_every_evaluation_agrees(tmp_path: P
         assert proof.label_error is not None
         assert (proof.label_error == 0) == exact
     assert len(kinds) == 12
-    assert min(kinds.values()) > 10
+    assert min(kinds.values()) > 8
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -147,7 +147,8 @@ def onnx_session(saved: Saved) -> onnxruntime.InferenceSession:
     }  # fmt: skip
     ops = [("MatMul", "Z Q", "q"), ("MatMul", "Z K", "k"), ("Transpose", "k", "kt"), ("MatMul", "q kt", "scores"),
            ("Softmax", "scores", "p"), ("MatMul", "Z V", "v"), ("MatMul", "p v", "pv"), ("MatMul", "pv O", "o"),
-           ("Add", "Z o", "A"), ("MatMul", "A first", "pre"), ("Add", "pre bias", "in"), ("Relu", "in", "h")]  # fmt: skip
+           ("Add", "Z o", "A"), ("MatMul", "A first", "pre"), ("Add", "pre bias", "in"),
+           ("Relu", "in", "h")]  # fmt: skip
     if saved.config["readout"] == "exact":
         ops += [("Sub", "unit h", "flip"), ("Relu", "flip", "g")]
     ops += [("MatMul", f"{ops[-1][2]} last", "label"), ("Add", "label end", "slot"), ("Add", "A slot", "B"),
@@ -207,8 +208,10 @@ def without_a_neuron(case: Case, rng: np.random.Generator) -> Case:
         return case
     gone = rng.integers(H // pair) * pair + np.arange(pair)
     saved = case.saved.changed(
-        **{f"feed_forward__{name}": np.delete(t[f"feed_forward.{name}"], gone, axis=-1)
-           for name in ("weight_1", "bias_1", "weight_2")}  # fmt: skip
+        **{
+            f"feed_forward__{name}": np.delete(t[f"feed_forward.{name}"], gone, axis=-1)
+            for name in ("weight_1", "bias_1", "weight_2")
+        }
     )
     saved.config["steps"] -= 1
     return Case(case.X, case.Y, saved)
@@ -228,7 +231,9 @@ def jolted(case: Case, rng: np.random.Generator) -> Case:
     """Every weight of one tensor moved by a random share: far from any grid, ramps anywhere."""
     names = sorted(case.saved.tensors)
     name = names[rng.integers(len(names))]
-    tensor = case.saved.tensors[name] * (1 + 10.0 ** rng.uniform(-12, 0) * rng.normal(size=case.saved.tensors[name].shape))
+    tensor = case.saved.tensors[name] * (
+        1 + 10.0 ** rng.uniform(-12, 0) * rng.normal(size=case.saved.tensors[name].shape)
+    )
     return Case(case.X, case.Y, case.saved.changed(**{name.replace(".", "__"): tensor}))
 
 
@@ -236,7 +241,7 @@ def jolted(case: Case, rng: np.random.Generator) -> Case:
 def test_no_faulty_model_is_proved(fault: Any, tmp_path: Path) -> None:
     """A model that errs, in real numbers or in some order of floats, is never proved; a refuted one does err."""
     found = Counter()
-    for seed in range(120):
+    for seed in range(80):
         rng = np.random.default_rng(seed)
         case = fault(random_case(seed), rng)
         proof = judge(case, tmp_path / str(seed))
@@ -245,14 +250,14 @@ def test_no_faulty_model_is_proved(fault: Any, tmp_path: Path) -> None:
         found[proof.verdict, errs > 0] += 1
         assert not (proof.verdict == "proved" and errs), (seed, proof.explain())
         assert not (proof.verdict == "refuted" and not errs), (seed, proof.explain())
-    assert found["refuted", True] + found["undecided", True] > 10, found
+    assert found["refuted", True] + found["undecided", True] > 6, found
     assert found["refuted", True] > 3, found
 
 
 def test_close_calls_are_never_called_wrongly(tmp_path: Path) -> None:
     """A threshold a few floats from a point: proved only where every order of summation agrees."""
     found = Counter()
-    for seed in range(150):
+    for seed in range(100):
         rng = np.random.default_rng(seed)
         case = random_case(seed % 10, **PLAIN, longest=6)
         t = case.saved.tensors
@@ -270,7 +275,7 @@ def test_close_calls_are_never_called_wrongly(tmp_path: Path) -> None:
         # The labels that this model gives, by one evaluation: the question is whether all others agree.
         close.Y = float_answers(close.saved, close.X, rng)
         proof = judge(close, tmp_path / str(seed))
-        agree = sum(float_errors(close, rng) for _ in range(12)) == 0
+        agree = sum(float_errors(close, rng) for _ in range(8)) == 0
         found[proof.verdict, agree] += 1
         assert proof.verdict != "refuted"
         assert not (proof.verdict == "proved" and not agree)
@@ -296,6 +301,7 @@ def edited(case: Case, name: str, place: Any, value: Any) -> Case:
         ("attention.W_Q", (KEY, ONE), np.nan, "W_Q must have one nonzero entry"),
         ("attention.W_Q", (KEY, ONE), 1e4, "scores reach"),
         ("attention.W_Q", (KEY, ONE), 0.0, "W_Q must have one nonzero entry"),
+        ("attention.W_K", slice(None), np.eye(4)[[KEY, ONE, ONE, ONE]] * [0, 1, 0, 0], "attention must read"),
         ("attention.W_V", (ONE, ONE), 1.0, "W_V must have one nonzero entry"),
         ("attention.W_O", (slice(None), slice(None)), np.eye(4)[[LABEL, ONE, CODE, KEY]] * 0.1, "W_O must have one"),
         ("attention.W_O", (slice(None), slice(None)), np.diag([0, 0, 0, 1.0]), "write onto `code`"),
@@ -353,13 +359,27 @@ def test_readouts_of_other_shapes_are_judged_by_what_they_do(tmp_path: Path) -> 
     assert "copy" in proof.reason
 
 
+def test_a_coordinate_between_two_classes_is_undecided(tmp_path: Path) -> None:
+    case = random_case(4, **PLAIN)
+    proof = judge(edited(case, "feed_forward.bias_2", 0, weights(case, "feed_forward.bias_2")[0] + 0.5), tmp_path)
+    assert proof.verdict == "undecided"
+    assert proof.unsure > 0
+
+
+def test_a_falling_kink_is_undecided(tmp_path: Path) -> None:
+    case = random_case(4, **PLAIN | {"readout": "paper"})
+    proof = judge(edited(case, "feed_forward.weight_1", 0, -1.0), tmp_path)
+    assert proof.verdict == "undecided"
+    assert "falls" in proof.reason
+
+
 def test_overlapping_ramps_are_undecided(tmp_path: Path) -> None:
     case = random_case(4, **PLAIN)
     wide = np.full_like(weights(case, "feed_forward.weight_1"), 2.0**-6)
     saved = case.saved.changed(feed_forward__weight_1=wide, feed_forward__bias_1=0 * wide + 0.5)
     proof = judge(Case(case.X, case.Y, saved), tmp_path)
     assert proof.verdict == "undecided"
-    assert "more than one answer" in proof.reason
+    assert proof.unsure > 0
     assert proof.findings[0].kind == "unsure"
 
 
@@ -414,7 +434,9 @@ def test_only_the_first_ten_points_are_named(tmp_path: Path) -> None:
     saved, X, Y = named_case()
     proof = certify(saved.write(tmp_path / "m"), X, [["no such class"] * len(y) for y in Y])
     assert proof.wrong == sum(map(len, Y)) > len(proof.findings) == 10
-    assert [(f.sequence, f.position) for f in proof.findings] == [(i, k) for i, y in enumerate(Y) for k in range(len(y))][:10]
+    assert [(f.sequence, f.position) for f in proof.findings] == [
+        (i, k) for i, y in enumerate(Y) for k in range(len(y))
+    ][:10]
 
 
 def test_a_sequence_beyond_the_positions_is_refuted(tmp_path: Path) -> None:
@@ -440,7 +462,7 @@ def test_data_of_another_kind_are_an_error(tmp_path: Path) -> None:
     folder = case.saved.write(tmp_path / "m")
     with pytest.raises(DataError, match="one a sequence"):
         certify(folder, case.X, [0] * len(case.X))
-    with pytest.raises(DataError, match="real labels"):
+    with pytest.raises(DataError, match="labels are reals"):
         certify(folder, case.X, [[0.5] * len(x) for x in case.X])
     with pytest.raises(DataError, match="hold vectors"):
         certify(folder, [[[0.5, 0.1]] * len(x) for x in case.X], case.Y)
@@ -532,7 +554,11 @@ def test_certificates_travel_as_json_and_lie_beside_the_model(tmp_path: Path) ->
     assert Certificate.from_json(proof.to_json()) == proof
     path = proof.save(tmp_path / "m")
     assert path == tmp_path / "m" / "certificate.json"
-    assert sorted(p.name for p in (tmp_path / "m").iterdir()) == ["certificate.json", "config.json", "model.safetensors"]
+    assert sorted(p.name for p in (tmp_path / "m").iterdir()) == [
+        "certificate.json",
+        "config.json",
+        "model.safetensors",
+    ]
     refuted = judge(relabelled(case, np.random.default_rng(0)), tmp_path / "m")
     assert Certificate.from_json(refuted.to_json()) == refuted
     assert refuted.findings
@@ -588,11 +614,11 @@ def test_the_checker_knows_no_builder_and_no_torch(tmp_path: Path) -> None:
     folder = case.saved.write(tmp_path)
     script = (
         "import sys, json\n"
-        "from monolayer.certify import certify\n"
+        "from monolayer.checker import certify\n"
         f"print(certify({str(folder)!r}, {case.X!r}, {case.Y!r}).verdict)\n"
         "print(json.dumps([m for m in sys.modules if m.split('.')[0] == 'torch' or m.startswith('monolayer')]))\n"
     )
     out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.splitlines()
     assert out[0] == "proved"
     loaded = {".".join(name.split(".")[:2]) for name in json.loads(out[1])}
-    assert loaded <= {"monolayer", "monolayer.certify", "monolayer.theory", "monolayer.data", "monolayer.errors"}
+    assert loaded <= {"monolayer", "monolayer.checker", "monolayer.theory", "monolayer.data", "monolayer.errors"}

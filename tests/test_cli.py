@@ -175,6 +175,7 @@ def test_the_tour_on_the_dictionary(capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(capsys.readouterr().out)
     assert (found["sequences"], found["labelled"], found["right"]) == (411_957, 1_029_973, 1_029_973)
     assert found["runs"] < 40_000
+    assert found["verdict"] == "proved"
     assert found["answers"]["快乐"] == ["kuài", "lè"]
 
 

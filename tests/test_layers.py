@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parent.parent / "src" / "monolayer"
-ORDER = ["cli", "experiments", "export", "construct", "model", "certify", "theory", "data", "errors"]
+ORDER = ["cli", "experiments", "export", "construct", "model", "checker", "theory", "data", "errors"]
 """From top to bottom: a layer may import those to its right, and itself."""
 FORBIDDEN = {
-    ("model", "certify"),
-    ("construct", "certify"),
-    ("certify", "torch"),
+    ("model", "checker"),
+    ("construct", "checker"),
+    ("checker", "torch"),
     ("theory", "torch"),
     ("data", "torch"),
 }
@@ -76,10 +76,10 @@ def test_every_layer_is_known() -> None:
     [
         ("theory", "from monolayer.model.store import load"),
         ("data", "import monolayer.construct.memorize"),
-        ("certify", "from monolayer.construct import memorize"),
-        ("certify", "def f():\n    import torch"),
-        ("certify", "from safetensors.torch import load_file"),
-        ("model", "from monolayer import certify"),
+        ("checker", "from monolayer.construct import memorize"),
+        ("checker", "def f():\n    import torch"),
+        ("checker", "from safetensors.torch import load_file"),
+        ("model", "from monolayer import checker"),
         ("errors", "import monolayer.data"),
     ],
 )

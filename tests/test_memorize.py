@@ -131,10 +131,11 @@ def test_padded_arrays_with_lengths() -> None:
 
 
 def test_a_better_draw_is_chosen_by_measurement() -> None:
+    from monolayer.construct.alphabet import Ids
     from monolayer.construct.draw import Tokens, _quality, draws
 
     rows = torch.from_numpy(RANDOM.integers(0, 100, 4000))
-    tokens = Tokens(rows, torch.full((500,), 8), 100, None, None, False, None)
+    tokens = Tokens(rows, torch.full((500,), 8), Ids(100), None, False)
     quality = [_quality(draw, tokens) for draw in draws(tokens, "cells", 4, 0)]
     assert quality == sorted(quality, reverse=True)
     assert quality[0] > quality[-1]

@@ -184,7 +184,7 @@ def test_repr_says_what_the_model_is() -> None:
 
 def test_logits_that_cannot_fit_are_refused_with_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
     model, X, Y = small()
-    monkeypatch.setattr(module, "_available_bytes", lambda: 1000)
+    monkeypatch.setattr(module, "available_bytes", lambda: 1000)
     with pytest.raises(ml.OutOfMemoryError, match=r"need .* GiB.*use predict\(\)"):
         model(torch.from_numpy(X))
     assert np.array_equal(model.predict(X), Y)

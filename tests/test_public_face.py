@@ -9,6 +9,13 @@ import sys
 import monolayer as ml
 
 NAMES = {
+    "Certificate",
+    "approximate",
+    "certify",
+    "contextual_mapping",
+    "refute_hardmax",
+    "theorem",
+    "verify",
     "ContradictionError",
     "DataError",
     "ModelFileError",
@@ -55,6 +62,13 @@ def test_errors_are_also_the_built_in_kinds() -> None:
     assert issubclass(ml.ContradictionError, ValueError)
     assert issubclass(ml.OutOfMemoryError, MemoryError)
     assert issubclass(ml.PrecisionError, ArithmeticError)
+
+
+def test_names_stay_functions_after_their_homes_are_imported() -> None:
+    """A package of the same name would hide a function as soon as anything imports it."""
+    import pkgutil
+
+    assert not NAMES & {module.name for module in pkgutil.iter_modules(ml.__path__)}
 
 
 def test_importing_the_package_does_not_import_torch() -> None:

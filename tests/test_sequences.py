@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
@@ -17,6 +17,7 @@ from monolayer.data import Labels, NameBuilder, Names, Sequences
 from monolayer.data.columns import Column
 from monolayer.errors import DataError
 
+CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # machines may be slow
 IDS = st.one_of(st.integers(0, 5), st.integers(0, 5000), st.integers(0, 2**63 - 1))
 WORDS = st.text(max_size=3)
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
@@ -57,6 +58,7 @@ def labels_of(data: Sequences) -> list[Any]:
 # -- what goes in comes out ----------------------------------------------------------------------------
 
 
+@CALM
 @given(labelled())
 def test_decoding_gives_back_what_was_encoded(case: tuple[list[list[Any]], list[Any], str]) -> None:
     X, Y, per = case
@@ -68,6 +70,7 @@ def test_decoding_gives_back_what_was_encoded(case: tuple[list[list[Any]], list[
     assert data.lengths.tolist() == [len(row) for row in X]
 
 
+@CALM
 @given(tokens())
 def test_rows_are_equal_exactly_where_tokens_are(X: list[list[Any]]) -> None:
     data = Sequences.of(X)
@@ -77,6 +80,7 @@ def test_rows_are_equal_exactly_where_tokens_are(X: list[list[Any]]) -> None:
             assert np.array_equal(data.tokens[left], data.tokens[right]) == (one == other)
 
 
+@CALM
 @given(st.lists(st.lists(st.one_of(IDS), min_size=1), min_size=1))
 def test_the_table_of_integers_stays_small(X: list[list[int]]) -> None:
     data = Sequences.of(X)
@@ -84,6 +88,7 @@ def test_the_table_of_integers_stays_small(X: list[list[int]]) -> None:
     assert len(data.vocabulary) <= 4 * len({token for row in X for token in row}) + 1024
 
 
+@CALM
 @given(labelled(), st.data())
 def test_select_is_indexing_of_lists(case: tuple[list[list[Any]], list[Any], str], draw: st.DataObject) -> None:
     X, Y, _ = case
@@ -97,6 +102,7 @@ def test_select_is_indexing_of_lists(case: tuple[list[list[Any]], list[Any], str
         assert names_of(data.select(mask)) == [row for row, keep in zip(X, mask, strict=True) if keep]
 
 
+@CALM
 @given(tokens())
 def test_places_are_those_of_a_double_loop(X: list[list[Any]]) -> None:
     data = Sequences.of(X)
@@ -107,6 +113,7 @@ def test_places_are_those_of_a_double_loop(X: list[list[Any]]) -> None:
     assert data.rectangular == (len({len(row) for row in X}) == 1)
 
 
+@CALM
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=5), st.data())
 def test_a_padded_array_is_the_lists_it_was_padded_from(sizes: list[int], draw: st.DataObject) -> None:
     ids = draw.draw(arrays(np.int64, (len(sizes), 4), elements=st.integers(0, 9)))
@@ -121,6 +128,7 @@ def test_a_padded_array_is_the_lists_it_was_padded_from(sizes: list[int], draw: 
     assert labels_of(per_sequence) == sizes
 
 
+@CALM
 @given(arrays(np.float64, array_shapes(min_dims=3, max_dims=3, max_side=4), elements=NUMBERS))
 def test_arrays_tensors_and_lists_agree(X: np.ndarray[Any, Any]) -> None:
     expected = X.reshape(-1, X.shape[2])
@@ -226,6 +234,7 @@ def test_later_changes_to_the_arrays_do_not_reach_the_data() -> None:
 # -- names ---------------------------------------------------------------------------------------------
 
 
+@CALM
 @given(st.lists(st.one_of(st.lists(WORDS), st.lists(st.integers(-(2**63), 2**63 - 1))), max_size=1), st.integers(1, 4))
 def test_name_builder_numbers_by_first_appearance(stream: list[list[Any]], cut: int) -> None:
     flat = stream[0] if stream else []
@@ -238,6 +247,7 @@ def test_name_builder_numbers_by_first_appearance(stream: list[list[Any]], cut: 
         assert list(names.names) == sorted(set(flat)) or names.identity
 
 
+@CALM
 @given(labelled(), st.integers(1, 4))
 def test_chunks_make_no_difference(case: tuple[list[list[Any]], list[Any], str], cut: int) -> None:
     """A column that grows by chunks of `cut` is the column made at once, integers among reals included."""
@@ -252,6 +262,7 @@ def test_chunks_make_no_difference(case: tuple[list[list[Any]], list[Any], str],
         assert left[0].dtype == right[0].dtype
 
 
+@CALM
 @given(tokens(), st.data())
 def test_a_vocabulary_gives_its_own_rows(X: list[list[Any]], draw: st.DataObject) -> None:
     data = Sequences.of(X)

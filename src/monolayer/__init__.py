@@ -7,6 +7,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from monolayer.checker.certificate import Certificate as Certificate
+    from monolayer.checker.check import certify as certify
+    from monolayer.checker.check import verify as verify
+    from monolayer.construct.approximate import approximate as approximate
     from monolayer.construct.memorize import memorize as memorize
     from monolayer.data.sequences import Sequences as Sequences
     from monolayer.errors import ContradictionError as ContradictionError
@@ -17,16 +21,26 @@ if TYPE_CHECKING:
     from monolayer.errors import PrecisionError as PrecisionError
     from monolayer.model.monolayer import Monolayer as Monolayer
     from monolayer.model.store import load as load
+    from monolayer.theory.contextual import contextual_mapping as contextual_mapping
+    from monolayer.theory.hardmax import refute_hardmax as refute_hardmax
     from monolayer.theory.separation import separation as separation
+    from monolayer.theory.theorem import theorem as theorem
 
 __version__ = "0.1.0"
 
 _HOME = {
     "memorize": "monolayer.construct.memorize",
+    "approximate": "monolayer.construct.approximate",
+    "certify": "monolayer.checker.check",
+    "verify": "monolayer.checker.check",
+    "Certificate": "monolayer.checker.certificate",
     "load": "monolayer.model.store",
     "Monolayer": "monolayer.model.monolayer",
     "Sequences": "monolayer.data.sequences",
     "separation": "monolayer.theory.separation",
+    "contextual_mapping": "monolayer.theory.contextual",
+    "theorem": "monolayer.theory.theorem",
+    "refute_hardmax": "monolayer.theory.hardmax",
     "MonolayerError": "monolayer.errors",
     "DataError": "monolayer.errors",
     "ContradictionError": "monolayer.errors",

@@ -9,15 +9,17 @@ from typing import Any
 
 import typer
 
+from monolayer.cli import approximate as _approximate
 from monolayer.cli import construct as _construct
 from monolayer.cli import demo as _demo
+from monolayer.cli import experiment as _experiment
 from monolayer.cli import inspect as _inspect
 from monolayer.cli import proof as _proof
 from monolayer.cli.console import app, complain
 from monolayer.errors import MonolayerError
 
 __all__ = ["app", "main"]
-_COMMANDS = (_construct, _inspect, _proof, _demo)
+_COMMANDS = (_construct, _approximate, _inspect, _proof, _demo, _experiment)
 """Modules that add commands to `app` when they are imported."""
 
 BAD_INPUT, INTERRUPTED = 2, 130
@@ -53,5 +55,5 @@ def run(arguments: Sequence[str] | None = None) -> int:
         complain(f"{error.strerror or error}: {error.filename or ''}".rstrip(": "))
         return BAD_INPUT
     if code == INTERRUPTED:  # some versions of typer turn Ctrl-C into this code themselves
-        complain("interrupted; no output was written")
+        complain("interrupted; nothing is half-written")
     return code

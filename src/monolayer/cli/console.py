@@ -28,7 +28,7 @@ Data = Annotated[str, typer.Argument(help="A data file (docs/data.md says which 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 Format = Annotated[
     str | None,
-    typer.Option(help="jsonl, conll, csv, parquet or npz; by default what the file's name says."),
+    typer.Option(help="jsonl, conll, conllu, csv, tsv, parquet or npz; by default what the file's name says."),
 ]
 TokenColumn = Annotated[str | None, typer.Option("--tokens", help="Column that holds the tokens.")]
 LabelColumn = Annotated[str | None, typer.Option("--labels", help="Column that holds the labels.")]

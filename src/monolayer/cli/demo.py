@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -24,7 +25,8 @@ def demo(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Memorize how every character of 411,957 Chinese phrases is read, and check all of them."""
+    """Memorize how every character of 411,957 Chinese phrases is read, check all of them, and prove it."""
+    from monolayer.checker import certify
     from monolayer.construct.memorize import memorize
     from monolayer.data.phrases import phrases, tiny_phrases
 
@@ -38,14 +40,18 @@ def demo(
         model = memorize(data, positions=True, progress=step)
         step("checking every character", 0.9)
         right, total, seconds = check(model, data)
+        step("proving it from the saved weights", 0.95)
+        began = time.perf_counter()
+        proof = certify(model, data)
+        seconds_proof = time.perf_counter() - began
         if save is not None:
-            model.save(save)
+            proof.save(model.save(save))
     facts = Built(model, data, right, total, seconds)
     known = {"".join(map(str, row)) for row in data.split(data.vocabulary.decode(data.tokens))}  # type: ignore[union-attr]
     asked = [phrase for phrase in SHOWN if phrase in known]
     answers = dict(zip(asked, (list(row) for row in model.predict(asked)), strict=True))
     if as_json:
-        print_json({**facts.json(), "answers": answers})
+        print_json({**facts.json(), "answers": answers, "verdict": proof.verdict, "seconds_proof": seconds_proof})
         return
     if note:
         out.print(f"[yellow]{escape(note)}[/]\n")
@@ -53,7 +59,8 @@ def demo(
     for phrase, reading in answers.items():
         out.print(f"  {phrase}  {' '.join(reading)}")
     out.print(f"\n{_two_readings(answers)}\n")
-    table("the model", facts.rows())
+    words = f"{proof.verdict} in {seconds_proof:.2f} s: {proof.claim}"
+    table("the model", [*facts.rows(), ("certificate", words)])
 
 
 def _two_readings(answers: dict[str, list[str]]) -> str:

@@ -13,27 +13,26 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from monolayer.construct.alphabet import Alphabet, Ids, Vectors
+from monolayer.construct.assemble import assemble, linear_lift, stream
 from monolayer.construct.consistency import Context, OnConflict, equal_points, resolve
-from monolayer.construct.draw import Draw, Layout, Tokens, draws
-from monolayer.construct.points import SLACK, Points, contextual_points
+from monolayer.construct.draw import Draw, Tokens
+from monolayer.construct.points import SLACK
+from monolayer.construct.separate import DRAWS, Separated, separate
 from monolayer.construct.steps import dense_error, staircase
 from monolayer.construct.target import Target
 from monolayer.data import Sequences
 from monolayer.data.distinct import distinct_rows
 from monolayer.data.names import Ints
 from monolayer.errors import DataError, PrecisionError
-from monolayer.model.attention import CODE, KEY, LABEL, ONE, RankOneAttention
+from monolayer.model.attention import LABEL
 from monolayer.model.card import Card, Summary
-from monolayer.model.layers import embedding, linear
+from monolayer.model.layers import embedding
 from monolayer.model.monolayer import Monolayer
-from monolayer.model.shortcut import plain_head
 from monolayer.model.staircase import Readout
 from monolayer.theory.bounds import corollary1_parameters
-
-DRAWS = 4
-"""Draws of directions and temperature that are measured, for each layout."""
 
 Progress = Callable[[str, float], None]
 
@@ -72,26 +71,26 @@ def memorize(
     context = Context(data, rows, positions, causal)
 
     report("separating contexts", 0.1)
-    draw, points, target, changes, conflicts, tried = _separate(tokens, target, context, on_conflict, seed)
+    found = separate(tokens, target, lambda labels: _settle(context, labels, on_conflict), seed)
+    if found.pair is not None:
+        raise _collision(found, found.pair, context)
+    points, target = found.points, found.target
 
     report("building the staircase", 0.7)
-    feed_forward, label_error = staircase(points, target, changes, readout)
+    feed_forward, label_error = staircase(points, found.changes, found.level, target.classes is not None, readout)
     readout_error = dense_error(feed_forward, points, target, label_error) if readout == "paper" else None
 
-    model = _assemble(data, rows, draw, points.kappa, feed_forward, target, causal)
+    lift = _lift(found.draw, rows, target.table.shape[1])
+    card = Card(data.vocabulary, target.classes, target.per, target.scalar, causal, target.next_token)
+    model = assemble(found.draw, points.kappa, lift, feed_forward, card)
     summary = Summary(
         sequences=len(data),
         labelled=len(points.z),
-        **_measure(points, changes),
+        **found.measure(),
         vocabulary=int(np.count_nonzero(np.bincount(rows))),
-        temperature=draw.temperature,
-        layout=draw.layout,
-        draws=tried,
-        runs=len(changes) + 1,
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         corollary_1=corollary1_parameters(*_paper_sizes(data, model)),
         label_bits=len(points.z) * target.entropy_bits(),
-        conflicts=conflicts,
         label_error=label_error,
         readout_error=readout_error,
         seconds=time.perf_counter() - began,
@@ -101,53 +100,15 @@ def memorize(
     return model if device is None else model.to(device)
 
 
-def _separate(
-    tokens: Tokens, target: Target, context: Context, on_conflict: OnConflict, seed: int
-) -> tuple[Draw, Points, Target, Ints, int, int]:
-    """A draw under which all neighbours with different labels lie further apart than rounding can move them.
-
-    The best-measured draw of the layout `cells` nearly always serves; then come its other draws, then those
-    of the layout `mixed`. Contradictions are settled once: they do not depend on the draw.
-    """
-    group: Ints | None = None
-    conflicts = tried = 0
-    worst: tuple[int, Points] | None = None
-    layouts: tuple[Layout, ...] = ("cells", "mixed")
-    for layout in layouts:
-        for draw in draws(tokens, layout, DRAWS, seed):
-            tried += 1
-            points = contextual_points(draw, tokens, target)
-            changes, close = _changes(points, target)
-            if close.any() and group is None:
-                group = equal_points(context, target)
-                target, conflicts = resolve(context, target, group, on_conflict)
-                changes, close = _changes(points, target)
-            if not close.any():
-                return draw, points, target, changes, conflicts, tried
-            if worst is None or close.sum() < worst[0]:
-                worst = (int(close.sum()), points)
-                pair = points.order[changes[close][0]], points.order[changes[close][0] + 1]
-    assert worst is not None
-    raise _collision(worst, (int(pair[0]), int(pair[1])), tokens, target, context)
+def _settle(context: Context, target: Target, on_conflict: OnConflict) -> tuple[Target, int]:
+    return resolve(context, target, equal_points(context, target), on_conflict)
 
 
-def _changes(points: Points, target: Target) -> tuple[Ints, Any]:
-    """Where neighbours have different labels `(R,)`, and which of these gaps are too narrow."""
-    number = target.number[points.order]
-    changes = np.flatnonzero(number[1:] != number[:-1])
-    left, right = points.z[changes], points.z[changes + 1]
-    # `not (≥)` rather than `<`: a NaN is no gap either.
-    return changes, ~(right - left >= SLACK * points.error(np.maximum(np.abs(left), np.abs(right))))
-
-
-def _collision(
-    worst: tuple[int, Points], pair: tuple[int, int], tokens: Tokens, target: Target, context: Context
-) -> PrecisionError:
+def _collision(found: Separated, pair: tuple[int, int], context: Context) -> PrecisionError:
     """The error for data that are consistent but that float64 with rank 1 cannot hold."""
-    count, points = worst
-    data = context.data
+    count, points, target, data = found.collisions, found.points, found.target, context.data
     one, two = pair if target.place is None else (int(target.place[pair[0]]), int(target.place[pair[1]]))
-    if tokens.vectors is not None and target.per == "token":
+    if data.vocabulary is None and target.per == "token":
         distance = float(np.linalg.norm(data.tokens[one] - data.tokens[two]))
         size = float(np.linalg.norm(data.tokens[one]))
         if 0.0 < distance < 1e-6 * max(size, 1e-300):
@@ -178,73 +139,29 @@ def _distinct_tokens(data: Sequences) -> tuple[Ints, Any]:
 
 
 def _tokens(data: Sequences, rows: Ints, vectors: Any, target: Target, positions: bool, causal: bool) -> Tokens:
-    vocabulary = len(vectors) if data.vocabulary is None else len(data.vocabulary)
-    order = None
-    if data.vocabulary is not None and target.per == "token":
-        # Tokens that end with one label next to each other: fewer label changes between cells.
-        some = np.zeros(vocabulary, dtype=np.int64)
-        some[rows if target.place is None else rows[target.place]] = target.number
-        order = np.empty(vocabulary, dtype=np.int64)
-        order[np.argsort(some, kind="stable")] = np.arange(vocabulary)
-    position = torch.from_numpy(data.position) if positions else None
-    return Tokens(torch.from_numpy(rows), torch.from_numpy(data.lengths), vocabulary, vectors, position, causal, order)
-
-
-def _assemble(
-    data: Sequences,
-    rows: Ints,
-    draw: Draw,
-    kappa: float,
-    feed_forward: Any,
-    target: Target,
-    causal: bool,
-) -> Monolayer:
-    width = LABEL + target.table.shape[1]
-    lift: nn.Embedding | nn.Linear
-    if draw.lift is None:
-        weight = _stream(draw.key, draw.code, width)
-        weight[torch.from_numpy(np.bincount(rows, minlength=len(weight)) == 0)] = torch.nan
-        lift = embedding(weight)
+    alphabet: Alphabet
+    if data.vocabulary is None:
+        alphabet = Vectors(vectors)
     else:
-        weight = torch.zeros(width, draw.lift[0].shape[1], dtype=torch.float64)
-        weight[KEY : CODE + 1] = draw.lift[0]
-        bias = torch.zeros(width, dtype=torch.float64)
-        bias[ONE], bias[KEY : CODE + 1] = 1.0, draw.lift[1]
-        lift = linear(weight, bias)
-    positions = None
-    if draw.position_key is not None and draw.position_code is not None:
-        place = _stream(draw.position_key, draw.position_code, width)
-        place[:, ONE] = 0.0
-        positions = embedding(place)
-    bos = _stream(torch.tensor([draw.bos_key], dtype=torch.float64), torch.zeros(1, dtype=torch.float64), width)[0]
-    head = linear(*plain_head(None if target.classes is None else len(target.table), width - LABEL))
-    attention = RankOneAttention.constant_query(width, draw.temperature, kappa)
-    card = Card(data.vocabulary, target.classes, target.per, target.scalar, causal, target.next_token)
-    return Monolayer(lift, positions, bos, attention, feed_forward, head, card)
+        vocabulary, order = len(data.vocabulary), None
+        if target.per == "token":
+            # Tokens that end with one label next to each other: fewer label changes between cells.
+            some = np.zeros(vocabulary, dtype=np.int64)
+            some[rows if target.place is None else rows[target.place]] = target.number
+            order = np.empty(vocabulary, dtype=np.int64)
+            order[np.argsort(some, kind="stable")] = np.arange(vocabulary)
+        alphabet = Ids(vocabulary, order)
+    position = torch.from_numpy(data.position) if positions else None
+    return Tokens(torch.from_numpy(rows), torch.from_numpy(data.lengths), alphabet, position, causal)
 
 
-def _stream(key: Tensor, code: Tensor, width: int) -> Tensor:
-    """Stream vectors `(…, D)`: `(1, s, t, 0 …)`."""
-    weight = torch.zeros(len(key), width, dtype=torch.float64)
-    weight[:, ONE], weight[:, KEY], weight[:, CODE] = 1.0, key, code
-    return weight
-
-
-# -- numbers for the summary ---------------------------------------------------------------------------
-
-
-def _measure(points: Points, changes: Ints) -> dict[str, Any]:
-    gap, apart = points.gaps(), points.told_apart()
-    reach = float(points.z[-1] - points.z[0])
-    count = int(apart.sum()) + 1
-    left, right = points.z[changes], points.z[changes + 1]
-    slack = (right - left) / points.error(np.maximum(np.abs(left), np.abs(right)))
-    return {
-        "points": count,
-        "gap": float(gap[apart].min()) / reach if count > 1 else 1.0,
-        "expected_gap": 1.0 / count**2,
-        "margin": float(slack.min()) if len(slack) else None,
-    }
+def _lift(draw: Draw, rows: Ints, labels: int) -> nn.Embedding | nn.Linear:
+    if draw.proposal.lift:
+        weight, bias = draw.proposal.lift
+        return linear_lift(weight, bias, labels)
+    table = stream(draw.proposal.key, draw.proposal.code, LABEL + labels)
+    table[torch.from_numpy(np.bincount(rows, minlength=len(table)) == 0)] = torch.nan
+    return embedding(table)
 
 
 def _paper_sizes(data: Sequences, model: Monolayer) -> tuple[int, int, int, int]:

@@ -19,10 +19,11 @@ from monolayer.model.staircase import Readout, Staircase
 Floats = NDArray[np.float64]
 
 
-def staircase(points: Points, target: Target, changes: Ints, readout: Readout) -> tuple[Staircase, float]:
+def staircase(points: Points, changes: Ints, level: Floats, classes: bool, readout: Readout) -> tuple[Staircase, float]:
     """The readout that gives every point its label, and how far stored labels are from the given ones.
 
-    `changes` `(R,)`: the places `i` where point `i` and point `i + 1` have different labels.
+    `changes` `(R,)`: the places `i` where point `i` and point `i + 1` have different labels; `level` `(m, R + 1)`:
+    the labels of the runs between them; `classes`: they are class numbers.
     """
     left, right = points.z[changes], points.z[changes + 1]
     gap = right - left
@@ -30,24 +31,19 @@ def staircase(points: Points, target: Target, changes: Ints, readout: Readout) -
     exponent = np.frexp(gap)[1] - 3
     start = left + (gap - np.exp2(exponent)) / 2.0
     slope = np.exp2(-exponent)
-    run = target.number[points.order[np.append(changes, len(points.order) - 1)]]
-    table, error = _stored_labels(target, run)
-    level = table[run]
-    jump = np.diff(level, axis=0).T
-    parts = [torch.from_numpy(np.ascontiguousarray(part)) for part in (slope, start, jump, level[0], level[-1])]
+    jump, ends = np.empty((len(level), len(gap))), np.empty((2, len(level)))
+    error = 0.0
+    for row, given in enumerate(level):
+        np.subtract(given[1:], given[:-1], out=jump[row])
+        variation = float(np.abs(jump[row]).sum()) + max(float(given.max()), -float(given.min()))
+        stored = given if classes else on_grid(given, variation)
+        np.subtract(stored[1:], stored[:-1], out=jump[row])
+        ends[:, row] = stored[0], stored[-1]
+        error = max(error, 0.0 if classes else float(np.abs(stored - given).max()))
+        if classes and variation >= 2.0**53:
+            raise PrecisionError(f"{len(given):,} runs of {int(given.max()) + 1:,} classes add up past 2^53: use fewer")
+    parts = [torch.from_numpy(part) for part in (slope, start, jump, ends[0], ends[1])]
     return Staircase.from_steps(parts[0], parts[1], parts[2], parts[3], parts[4], readout), error
-
-
-def _stored_labels(target: Target, run: Ints) -> tuple[Floats, float]:
-    """Label values `(K, m)` on a grid where sums are exact: classes as they are, reals rounded to it."""
-    level = target.table[run]
-    variation = np.abs(np.diff(level, axis=0)).sum(axis=0) + np.abs(level).max(axis=0)
-    if target.classes is not None:
-        if float(variation.max()) >= 2.0**53:
-            raise PrecisionError(f"{len(run):,} runs of {len(target.table):,} classes add up past 2^53: use fewer")
-        return target.table, 0.0
-    table = on_grid(target.table, variation)
-    return table, float(np.abs(table - target.table).max())
 
 
 @torch.no_grad()

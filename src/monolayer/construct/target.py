@@ -6,6 +6,7 @@ contradictions and runs are decided on integers.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,6 +30,8 @@ class Target:
     scalar: bool
     place: Ints | None = None
     next_token: bool = False
+    by_value: bool = False
+    """The label of place `i` is row `i` of the table, so equal rows have different numbers: compare the rows."""
 
     @classmethod
     def of(cls, data: Sequences, causal: bool) -> Target:
@@ -59,6 +62,22 @@ class Target:
         table = np.arange(len(data.vocabulary), dtype=np.float64)[:, None]
         return cls(data.tokens[place + 1], table, "token", data.vocabulary, False, place, True)
 
+    def runs(self, order: Ints) -> tuple[Ints, NDArray[np.float64]]:
+        """Runs of equal labels, the labelled places being in this order `(P,)`.
+
+        The places `(R,)` whose label differs from that of the next place, and the labels of the runs `(m, R + 1)`.
+        """
+        if not self.by_value:
+            number = self.number.take(order)
+            changes = np.flatnonzero(number[1:] != number[:-1])
+            return changes, self.table.T.take(number[np.append(changes, len(order) - 1)], axis=1)
+        label = self.table.T.take(order, axis=1)
+        differ = np.zeros(len(order) - 1, dtype=bool)
+        for coordinate in label:
+            differ |= coordinate[1:] != coordinate[:-1]
+        changes = np.flatnonzero(differ)
+        return changes, label if differ.all() else label.take(np.append(changes, len(order) - 1), axis=1)
+
     def entropy_bits(self) -> float:
         """Entropy of the label distribution over the labelled places, in bits."""
         share = np.bincount(self.number) / len(self.number)
@@ -82,14 +101,17 @@ class Target:
         return str(self.table[number, 0] if self.scalar else self.table[number].tolist())
 
 
-def on_grid(values: NDArray[np.float64], variation: NDArray[np.float64]) -> NDArray[np.float64]:
-    """`values` `(K, m)` rounded to binary grids on which all sums of jumps are exact.
+def on_grid(values: NDArray[np.float64], variation: float) -> NDArray[np.float64]:
+    """`values` rounded to a binary grid on which all sums of jumps are exact.
 
-    `variation` `(m,)` bounds the absolute sum of every set of numbers that the network may add up. With
-    spacing `2^−q` and `variation · 2^q ≤ 2^52`, each partial sum, in any order, is a multiple of the spacing
-    below `2^53` multiples: a float, so no addition rounds.
+    `variation` bounds the absolute sum of every set of numbers that the network may add up. With spacing `2^−q`
+    and `variation · 2^q ≤ 2^52`, each partial sum, in any order, is a multiple of the spacing below `2^53`
+    multiples: a float, so no addition rounds.
     """
-    exponent = np.where(variation > 0, 52.0 - np.ceil(np.log2(np.maximum(variation, 1e-300))), 0.0)
-    spacing = np.exp2(-np.clip(exponent, -900.0, 900.0))
-    rounded: NDArray[np.float64] = np.where(variation > 0, np.round(values / spacing) * spacing, values)
+    if variation == 0:
+        return values
+    spacing = math.ldexp(1.0, -min(900, max(-900, 52 - math.ceil(math.log2(max(variation, 1e-300))))))
+    rounded = values / spacing
+    np.rint(rounded, out=rounded)
+    rounded *= spacing
     return rounded

@@ -51,6 +51,10 @@ def read_parquet(
                     _wide_batch(first, cells, layout, growing, wide)
                 elif part.num_rows:
                     _long_batch(first, cells, layout, growing, runs)
+            if done != table.metadata.num_rows:
+                raise DataError(
+                    f"{file} is damaged: {done} of {table.metadata.num_rows} rows can be read; write it again"
+                )
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(f"{file} is no Parquet file, or a damaged one ({error}); write it again") from None
     return growing.finish()

@@ -7,6 +7,7 @@ their colours in both; text, grid and background come from the page's own style.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -29,39 +30,44 @@ Values = Sequence[float | int | None]
 
 
 def line(
-    name: str, x: Values, y: Values, colour: str = BLUE, *, dash: Dash = "solid", markers: bool = True, text: Any = None
+    name: str,
+    x: Values,
+    y: Values,
+    colour: str = BLUE,
+    *,
+    dash: Dash = "solid",
+    markers: bool = True,
+    legend: bool = True,
 ) -> Trace:
     """A curve; `None` in `y` leaves a gap. Predictions are dashed and without markers, measurements have them."""
-    trace: Trace = {
+    return {
         "type": "scatter",
         "mode": "lines+markers" if markers else "lines",
-        "name": name,
+        "name": raised(name),
         "x": list(x),
         "y": list(y),
         "line": {"color": colour, "dash": dash, "width": 2},
         "marker": {"color": colour, "size": 7},
+        "showlegend": legend,
     }
-    return trace if text is None else {**trace, "text": list(text)}
 
 
-def scatter(
-    name: str, x: Values, y: Values, colour: str = BLUE, *, hollow: bool = False, text: Sequence[str] | None = None
-) -> Trace:
+def scatter(name: str, x: Values, y: Values, colour: str = BLUE, *, hollow: Sequence[bool] = ()) -> Trace:
     """Points without a curve; hollow ones are extrapolated, not measured."""
-    trace: Trace = {
+    symbols = ["circle-open" if empty else "circle" for empty in hollow] or "circle"
+    return {
         "type": "scatter",
         "mode": "markers",
-        "name": name,
+        "name": raised(name),
         "x": list(x),
         "y": list(y),
-        "marker": {"color": colour, "size": 9, "symbol": "circle-open" if hollow else "circle"},
+        "marker": {"color": colour, "size": 9, "symbol": symbols},
     }
-    return trace if text is None else {**trace, "text": list(text)}
 
 
 def bars(name: str, x: Sequence[Any], y: Values, colour: str = BLUE, *, text: Sequence[str] | None = None) -> Trace:
-    """A bar for each entry of `x`."""
-    trace: Trace = {"type": "bar", "name": name, "x": list(x), "y": list(y), "marker": {"color": colour}}
+    """A bar for each entry of `x`, with words on top if there are any."""
+    trace: Trace = {"type": "bar", "name": raised(name), "x": list(x), "y": list(y), "marker": {"color": colour}}
     return trace if text is None else {**trace, "text": list(text), "textposition": "outside", "cliponaxis": False}
 
 
@@ -77,7 +83,10 @@ def chart(
     range_y: tuple[float, float] | None = None,
 ) -> dict[str, Any]:
     """A figure of `traces` over titled axes; `marks` are vertical lines `(x, words)`, `levels` horizontal ones."""
-    axes = {"xaxis": axis(x, log=log_x), "yaxis": axis(y, log=log_y)}
+    axes = {
+        "xaxis": axis(x, log=log_x, values=[value for trace in traces for value in trace["x"]]),
+        "yaxis": axis(y, log=log_y, values=[value for trace in traces for value in trace["y"]]),
+    }
     if range_y is not None:
         low, high = range_y
         axes["yaxis"]["range"] = [math.log10(low), math.log10(high)] if log_y else [low, high]
@@ -86,14 +95,15 @@ def chart(
     for place, text in marks:
         shapes.append({"type": "line", "x0": place, "x1": place, "yref": "paper", "y0": 0, "y1": 1, "line": stroke})
         at = math.log10(place) if log_x else place
-        words.append({"x": at, "yref": "paper", "y": 1, "yanchor": "bottom", "text": text, "showarrow": False})
+        words.append({"x": at, "yref": "paper", "y": 1, "yanchor": "bottom", "text": raised(text), "showarrow": False})
     for place, text in levels:
         shapes.append({"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": place, "y1": place, "line": stroke})
         at = math.log10(place) if log_y else place
         words.append(
-            {"xref": "paper", "x": 1, "xanchor": "right", "y": at, "yanchor": "bottom", "text": text, "showarrow": False}
+            {"xref": "paper", "x": 1, "xanchor": "right", "y": at, "yanchor": "bottom", "text": raised(text), "showarrow": False}
         )
-    legend = {"orientation": "h", "yanchor": "top", "y": -0.22, "x": 0}
+    # Below the axis title whatever the height: measured from the edge of the figure, not of the plot.
+    legend = {"orientation": "h", "yref": "container", "yanchor": "bottom", "y": 0, "x": 0}
     layout: dict[str, Any] = {
         **axes,
         "showlegend": len(traces) > 1,
@@ -106,10 +116,16 @@ def chart(
     return {"data": list(traces), "layout": layout}
 
 
-def axis(title: str, *, log: bool = False) -> dict[str, Any]:
-    """A titled axis; a logarithmic one is labelled in powers of ten."""
-    made: dict[str, Any] = {"title": {"text": title}, "automargin": True, "zeroline": False}
-    return {**made, "type": "log", "exponentformat": "power", "dtick": None} if log else made
+def axis(title: str, *, log: bool = False, values: Sequence[Any] = ()) -> dict[str, Any]:
+    """A titled axis; a logarithmic one is labelled in powers of ten, at most about eight of them."""
+    made: dict[str, Any] = {"title": {"text": raised(title)}, "automargin": True, "zeroline": False}
+    if not log:
+        return made
+    made |= {"type": "log", "exponentformat": "power"}
+    logs = [math.log10(value) for value in values if value is not None and value > 0]
+    decades = max(logs) - min(logs) if logs else 0.0
+    # Below a decade and a half plotly's own choice, 2 and 5 between the powers, reads better.
+    return {**made, "dtick": math.ceil(decades / 8)} if decades > 1.5 else made
 
 
 def amount(value: float | int | None, digits: int = 3) -> str:
@@ -119,9 +135,24 @@ def amount(value: float | int | None, digits: int = 3) -> str:
     if value == int(value) and abs(value) < 1e9:
         return f"{int(value):,}"
     if 1e-3 <= abs(value) < 1e6:
-        return f"{value:,.{digits}g}" if abs(value) < 1000 else f"{value:,.0f}"
+        rounded = float(f"{value:.{digits}g}")
+        return f"{rounded:,.0f}" if abs(rounded) >= 100 else f"{rounded:g}"
     mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
-    return f"{mantissa}·10^{int(exponent)}"
+    factor = f"{float(mantissa):g}"
+    return f"10^{int(exponent)}" if factor == "1" else f"{factor}·10^{int(exponent)}"
+
+
+_POWER = re.compile(r"\^(?:\(([^()]*)\)|(-?[0-9.,]*[0-9]|[a-z]))")
+
+
+def raised(text: str) -> str:
+    """`10^-3`, `2^(pk/2)` and `R^k` with raised exponents, in the markup that both HTML and plotly read."""
+
+    def raise_one(found: re.Match[str]) -> str:
+        exponent = found[1] or found[2]
+        return f"<sup>{raised(exponent).replace('-', '−')}</sup>"
+
+    return _POWER.sub(raise_one, text)
 
 
 def share(value: float | None) -> str:
@@ -133,4 +164,6 @@ def share(value: float | None) -> str:
 
 def power(log10: float | None) -> str:
     """`10^x` for numbers that no float holds."""
-    return "—" if log10 is None else f"10^{log10:,.4g}" if abs(log10) < 1e6 else f"10^{log10:.2e}"
+    if log10 is None:
+        return "—"
+    return f"10^{log10:.4g}" if abs(log10) < 1e4 else f"10^({amount(log10)})"

@@ -16,7 +16,7 @@ from pathlib import Path
 from monolayer.errors import DataError
 from monolayer.experiments import find
 from monolayer.experiments.experiment import Experiment, Figure, Table
-from monolayer.experiments.look import amount
+from monolayer.experiments.look import amount, raised
 from monolayer.experiments.results import REPORT, Record, read_all, write_text
 
 SECTIONS = {
@@ -85,9 +85,14 @@ def page(records: list[Record], script: str) -> str:
     return text
 
 
+def words(text: str) -> str:
+    """Text for the page: escaped, with raised exponents."""
+    return raised(escape(text))
+
+
 def _content(entry: _Entry) -> str:
     name, question = escape(entry.record.name), escape(entry.experiment.question)
-    return f'<dt><a href="#{name}">{question}</a></dt>\n<dd>{escape(entry.answer)}</dd>'
+    return f'<dt><a href="#{name}">{question}</a></dt>\n<dd>{words(entry.answer)}</dd>'
 
 
 def _article(entry: _Entry, figures: list[Figure]) -> str:
@@ -95,7 +100,7 @@ def _article(entry: _Entry, figures: list[Figure]) -> str:
     parts = [
         f'<article id="{escape(record.name)}">',
         f"<h3>{escape(entry.experiment.question)}</h3>",
-        f'<p class="answer">{escape(entry.answer)}</p>',
+        f'<p class="answer">{words(entry.answer)}</p>',
     ]
     for figure in entry.experiment.figures(results):
         parts.append(_figure(figure, len(figures)))
@@ -106,14 +111,14 @@ def _article(entry: _Entry, figures: list[Figure]) -> str:
     parts += [
         f'<pre class="command"><code>{escape(record.command)}</code></pre>',
         f'<p class="where">{escape(where)}</p>',
-        f'<p class="limits"><b>What this does not show.</b> {escape(entry.experiment.limits(results))}</p>',
+        f'<p class="limits"><b>What this does not show.</b> {words(entry.experiment.limits(results))}</p>',
         "</article>",
     ]
     return "\n".join(parts)
 
 
 def _figure(figure: Figure, number: int) -> str:
-    caption = f"<b>{escape(figure.title)}.</b> {escape(figure.caption)}".strip()
+    caption = f"<b>{words(figure.title)}.</b> {words(figure.caption)}".strip()
     label = escape(figure.title, quote=True)
     return (
         f'<figure><div class="plot" id="figure-{number}" role="img" aria-label="{label}"></div>'
@@ -122,8 +127,8 @@ def _figure(figure: Figure, number: int) -> str:
 
 
 def _table(table: Table) -> str:
-    head = "".join(f"<th>{escape(column)}</th>" for column in table.columns)
-    rows = "\n".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in table.rows)
+    head = "".join(f"<th>{words(column)}</th>" for column in table.columns)
+    rows = "\n".join("<tr>" + "".join(f"<td>{words(cell)}</td>" for cell in row) + "</tr>" for row in table.rows)
     return (
         f'<div class="table"><table><caption>{escape(table.title)}</caption>\n<thead><tr>{head}</tr></thead>\n'
         f"<tbody>\n{rows}\n</tbody></table></div>"

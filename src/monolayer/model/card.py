@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
@@ -31,8 +32,8 @@ class Summary:
     runs: int
     parameters: int
     corollary_1: int
-    label_bits: float
-    """Bits that the labels carry: points times the entropy of their labels."""
+    label_bits: float | None
+    """Bits that the labels carry: points times the entropy of their labels; None for an approximator."""
     conflicts: int
     """Labels overruled by `on_conflict`."""
     label_error: float
@@ -42,8 +43,43 @@ class Summary:
     seconds: float
 
     @property
-    def bits_per_parameter(self) -> float:
-        return self.label_bits / self.parameters
+    def bits_per_parameter(self) -> float | None:
+        return None if self.label_bits is None else self.label_bits / self.parameters
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What an approximator rounds its input to, and how far from `f` it may be (docs/approximation.md).
+
+    The domain is `[low, high]^{d×n}`; each coordinate has `cells` cells, with a ramp of width `ramp` in the
+    middle of each boundary between two of them.
+    """
+
+    dim: int
+    length: int
+    cells: int
+    low: float
+    high: float
+    ramp: float
+    error: float
+    """Largest error off the ramps: a bound if `guaranteed`, else the largest found on sample points."""
+    guaranteed: bool
+    """Whether `error` follows from a modulus of continuity that the caller vouched for."""
+    spread: float
+    """Largest difference of two stored values of one output coordinate: what an answer on a ramp may be off by."""
+    function_seconds: float = 0.0
+    """How much of the time to build went into calls of `f`."""
+
+    @property
+    def ramp_share(self) -> float:
+        """Share of the domain in which some coordinate of some token lies on a ramp; at most `d n η`."""
+        free = 1.0 - (self.cells - 1) * self.ramp / (self.high - self.low)
+        return float(-math.expm1(self.dim * self.length * math.log(free)))
+
+    def mean_error(self, p: float) -> float:
+        """`(mean |f − g|^p)^{1/p}` over the domain at most, if `error` is a bound: ramps err by `spread + error`."""
+        off, on = self.error**p, self.ramp_share * (self.spread + self.error) ** p
+        return float((off + on) ** (1.0 / p))
 
 
 @dataclass(frozen=True)
@@ -58,7 +94,9 @@ class Card:
     scalar: bool = False
     causal: bool = False
     next_token: bool = False
-    kind: Literal["memorizer"] = "memorizer"
+    kind: Literal["memorizer", "approximator"] = "memorizer"
+    grid: Grid | None = None
+    """The cells of an approximator; None for a memorizer."""
     summary: Summary | None = field(default=None, repr=False)
 
     def decode(self, values: Any) -> Any:
@@ -70,3 +108,6 @@ class Card:
 
     def summary_json(self) -> dict[str, Any] | None:
         return None if self.summary is None else asdict(self.summary)
+
+    def grid_json(self) -> dict[str, Any] | None:
+        return None if self.grid is None else asdict(self.grid)

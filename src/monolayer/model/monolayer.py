@@ -1,5 +1,7 @@
 """The model: lift, one rank-1 attention layer, a staircase readout, a linear head. An ordinary `nn.Module`.
 
+An approximator has one more part, a feed-forward block between lift and attention that rounds tokens to cells.
+
 `forward` is the network, by dense operations. `predict` takes what people have (strings, ragged lists,
 arrays) and may use the shortcut, which computes the same function by segment sums and binary search.
 """
@@ -19,6 +21,7 @@ from monolayer.data import Sequences
 from monolayer.errors import DataError, OutOfMemoryError
 from monolayer.model.attention import ONE, RankOneAttention
 from monolayer.model.card import Card, Summary
+from monolayer.model.quantizer import Quantizer
 from monolayer.model.shortcut import fast_labels
 from monolayer.model.staircase import Staircase
 
@@ -30,7 +33,8 @@ class Monolayer(nn.Module):
 
     `lift`: `nn.Embedding` `(V, D)` for ids or `nn.Linear` `d → D` for vectors; `positions`: `nn.Embedding`
     `(L, D)` or None; `bos` `(D,)`: the begin-of-sequence vector put in front of every sequence;
-    `attention`, `feed_forward`, `head` (`nn.Linear` `D → C`).
+    `quantizer`: an approximator's first feed-forward block, else None; `attention`, `feed_forward`, `head`
+    (`nn.Linear` `D → C`).
     """
 
     def __init__(
@@ -42,11 +46,13 @@ class Monolayer(nn.Module):
         feed_forward: Staircase,
         head: nn.Linear,
         card: Card,
+        quantizer: Quantizer | None = None,
     ) -> None:
         super().__init__()
         self.lift = lift
         self.positions = positions
         self.bos = nn.Parameter(bos)
+        self.quantizer = quantizer
         self.attention = attention
         self.feed_forward = feed_forward
         self.head = head
@@ -61,7 +67,7 @@ class Monolayer(nn.Module):
         them in every case) or vectors `(N, n, d)`. `lengths` `(N,)` tells padding from tokens; what comes
         out at padding means nothing.
         """
-        self._check_shape(X)
+        self._check_shape(X, lengths)
         answers = len(X) if self.card.per == "sequence" else len(X) * X.shape[1]
         _afford(answers * self.head.out_features * self.bos.element_size(), self.bos.device)
         Z, seen = self.stream(X, lengths)
@@ -86,20 +92,28 @@ class Monolayer(nn.Module):
             # Padding may be any id, also one without a vector: zero it, since 0 times NaN is NaN.
             Z = torch.where(real[:, :, None], Z, 0.0)
             seen = seen & real[:, None, :]
-        return Z, seen
+        return Z if self.quantizer is None else self.quantizer(Z), seen
 
     def _answering(self, Z: Tensor) -> Tensor:
         """The places where the model answers: the tokens, or the begin-of-sequence token."""
         return Z[:, 0] if self.card.per == "sequence" else Z[:, 1:]
 
-    def _check_shape(self, X: Tensor) -> None:
+    def _check_shape(self, X: Tensor, lengths: Tensor | None) -> None:
         wanted = 2 if isinstance(self.lift, nn.Embedding) else 3
         if X.ndim != wanted:
             shape = "ids (N, n)" if wanted == 2 else f"vectors (N, n, {self.lift.in_features})"
             raise DataError(f"forward takes {shape}, not a tensor of shape {tuple(X.shape)}; predict takes lists too")
-        self._check_length(X.shape[1])
+        sizes = np.full(1, X.shape[1]) if lengths is None else lengths.cpu().numpy()
+        self._check_lengths(np.append(sizes, X.shape[1]))
 
-    def _check_length(self, longest: int) -> None:
+    def _check_lengths(self, lengths: NDArray[np.int64]) -> None:
+        grid, longest = self.card.grid, int(lengths.max())
+        if grid is not None and (lengths != grid.length).any():
+            row = int(np.flatnonzero(lengths != grid.length)[0])
+            raise DataError(
+                f"sequence {row} has {lengths[row]} tokens: this model approximates a function of exactly "
+                f"{grid.length} tokens and knows no other length"
+            )
         if self.positions is not None and longest > self.positions.num_embeddings:
             raise DataError(
                 f"a sequence of {longest} tokens is longer than any the model was built from: it has "
@@ -144,7 +158,7 @@ class Monolayer(nn.Module):
                     f"{data.where(flat)} is {int(data.tokens[flat])}, which the model has never seen: it answers "
                     "only for tokens of the data it was built from"
                 )
-        self._check_length(int(data.lengths.max()))
+        self._check_lengths(data.lengths)
         return data
 
     @torch.no_grad()
@@ -214,12 +228,14 @@ class Monolayer(nn.Module):
         tokens = "vectors" if card.vocabulary is None else f"{len(card.vocabulary):,} token ids"
         labels = "real labels" if card.classes is None else f"{len(card.classes):,} classes"
         kind = " causal," if card.causal else ""
+        if card.grid is not None:
+            kind = f" {card.grid.cells} cells a coordinate, {card.grid.length} a sequence,"
         return f"{tokens},{kind} {labels} per {card.per}, {sum(p.numel() for p in self.parameters()):,} parameters"
 
 
 def _afford(needed: int, device: torch.device) -> None:
     """Refuse logits that cannot fit, before anything is allocated."""
-    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else _available_bytes()
+    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_bytes()
     if free is not None and needed > free:
         raise OutOfMemoryError(
             f"the logits alone need {needed / 2**30:,.1f} GiB and {free / 2**30:,.1f} GiB are free: pass fewer "
@@ -227,7 +243,7 @@ def _afford(needed: int, device: torch.device) -> None:
         )
 
 
-def _available_bytes() -> int | None:
+def available_bytes() -> int | None:
     """Memory that can still be had on this machine, or None where the system does not say."""
     meminfo = Path("/proc/meminfo")
     if meminfo.exists():

@@ -36,6 +36,7 @@ def codes(model: Monolayer, data: Sequences) -> Tensor | None:
         return None
     temperature, kappa = shortcut
     device, bos = model.bos.device, model.bos
+    bos_key, bos_code = bos[KEY], bos[CODE]
     lengths = torch.from_numpy(data.lengths).to(device)
     place = None if model.positions is None else torch.from_numpy(data.position).to(device)
     if isinstance(model.lift, nn.Embedding):
@@ -43,23 +44,30 @@ def codes(model: Monolayer, data: Sequences) -> Tensor | None:
         key, code = model.lift.weight[:, KEY], model.lift.weight[:, CODE].index_select(0, rows)
         if place is not None:
             key = key.index_select(0, rows)
-    else:
+    elif model.quantizer is None:
         rows = None
         x = torch.from_numpy(data.tokens).to(bos)
         key, code = (x @ model.lift.weight[KEY : CODE + 1].T + model.lift.bias[KEY : CODE + 1]).unbind(1)
+    else:
+        rows, cells = None, model.quantizer.steps()
+        if cells is None:
+            return None
+        # In a plain stream x itself lies behind the label slots, and the block reads it there.
+        key, code = cells(torch.from_numpy(data.tokens).to(bos)).unbind(1)
+        bos_key, bos_code = bos[KEY : CODE + 1] + cells(bos[None, LABEL + len(model.feed_forward.bias_2) :])[0]
     if place is not None and model.positions is not None:
         key = key + model.positions.weight[:, KEY].index_select(0, place)
         code = code + model.positions.weight[:, CODE].index_select(0, place)
     # One common factor e^(−top) cancels in the quotient; it keeps exp from overflowing.
-    top = float(torch.cat([temperature * key.nan_to_num(), temperature * bos[KEY, None]]).max())
+    top = float(torch.cat([temperature * key.nan_to_num(), temperature * bos_key[None]]).max())
     weight, moment = boltzmann_terms(key, temperature, top)
     if rows is not None and place is None:
         # Without positions the terms are a table over the vocabulary: V exponentials, not T.
         weight, moment = weight.index_select(0, rows), moment.index_select(0, rows)
-    bos_terms = boltzmann_terms(bos[KEY], temperature, top)
+    bos_terms = boltzmann_terms(bos_key, temperature, top)
     context = contexts(weight, moment, lengths, (float(bos_terms[0]), float(bos_terms[1])), model.card.causal)
     if model.card.per == "sequence":
-        return bos[CODE] + kappa * context
+        return bos_code + kappa * context
     if not model.card.causal:
         context = spread(context, lengths)
     return code + kappa * context
@@ -79,37 +87,45 @@ def spread(per_sequence: Tensor, lengths: Tensor) -> Tensor:
     return per_sequence.repeat_interleave(lengths)
 
 
-def plain_head(classes: int | None, labels: int) -> tuple[Tensor, Tensor]:
-    """Weight `(C, D)` and bias `(C,)` of the head that the construction uses.
+def plain_head(classes: int | None, labels: int, width: int) -> tuple[Tensor, Tensor]:
+    """Weight `(C, D)` and bias `(C,)` of the head that the construction uses; `width` is `D`.
 
     Classes: `logit_j = 2 j ŷ − j² = ŷ² − (j − ŷ)²`, largest at the integer nearest to `ŷ`. Real labels: a copy.
     """
     if classes is None:
-        weight = torch.zeros(labels, LABEL + labels, dtype=torch.float64)
-        weight[:, LABEL:] = torch.eye(labels, dtype=torch.float64)
+        weight = torch.zeros(labels, width, dtype=torch.float64)
+        weight[:, LABEL : LABEL + labels] = torch.eye(labels, dtype=torch.float64)
         return weight, torch.zeros(labels, dtype=torch.float64)
     number = torch.arange(classes, dtype=torch.float64)
-    weight = torch.zeros(classes, LABEL + 1, dtype=torch.float64)
+    weight = torch.zeros(classes, width, dtype=torch.float64)
     weight[:, LABEL] = 2.0 * number
     return weight, -number * number
 
 
 def _plain_head(model: Monolayer) -> bool:
     """Whether the head is the one of the construction: its argmax is then the nearest integer."""
-    classes = model.card.classes
-    weight, bias = plain_head(None if classes is None else len(classes), model.bos.numel() - LABEL)
-    head = model.head
+    classes, head = model.card.classes, model.head
+    labels = len(model.feed_forward.bias_2)
+    weight, bias = plain_head(None if classes is None else len(classes), labels, model.bos.numel())
     return torch.equal(head.weight, weight.to(head.weight)) and torch.equal(head.bias, bias.to(head.bias))
 
 
 def _plain_stream(model: Monolayer) -> bool:
-    """Whether `one` is 1 and the label slots are 0 in every stream vector; rows of unseen ids are NaN and skipped."""
-    good = _constant(model.bos[None], 1.0)
+    """Whether `one` is 1 and the label slots are 0 in every stream vector; rows of unseen ids are NaN and skipped.
+
+    For an approximator also: the lift copies the token behind the label slots and writes nothing else but `one`.
+    """
+    end = LABEL + len(model.feed_forward.bias_2)
+    good = _constant(model.bos[None, :end], 1.0)
     if isinstance(model.lift, nn.Embedding):
         weight = model.lift.weight
-        good = good and _constant(weight[~weight[:, ONE].isnan()], 1.0)
+        good = good and model.quantizer is None and _constant(weight[~weight[:, ONE].isnan()], 1.0)
     else:
-        good = good and _constant(model.lift.weight.T, 0.0) and _constant(model.lift.bias[None], 1.0)
+        weight, bias = model.lift.weight, model.lift.bias
+        good = good and _constant(weight.T[:, :end], 0.0) and _constant(bias[None], 1.0)
+        if model.quantizer is not None:
+            copy = torch.eye(weight.shape[1], dtype=weight.dtype, device=weight.device)
+            good = good and torch.equal(weight[end:], copy) and not bool(weight[:end].any() or bias[1:].any())
     return good and (model.positions is None or _constant(model.positions.weight, 0.0))
 
 

@@ -23,10 +23,11 @@ from torch import Tensor, nn
 
 from monolayer.data import Names
 from monolayer.errors import DataError, ModelFileError
-from monolayer.model.attention import LABEL, RankOneAttention
-from monolayer.model.card import Card, Summary
+from monolayer.model.attention import RankOneAttention
+from monolayer.model.card import Card, Grid, Summary
 from monolayer.model.layers import embedding, linear
 from monolayer.model.monolayer import Monolayer
+from monolayer.model.quantizer import Quantizer
 from monolayer.model.staircase import Staircase
 
 VERSION = 1
@@ -87,7 +88,7 @@ def save(model: Monolayer, folder: str | os.PathLike[str], *, overwrite: bool = 
             "kind": card.kind,
             "tokens": "ids" if isinstance(model.lift, nn.Embedding) else "vectors",
             "width": model.bos.numel(),
-            "labels": model.bos.numel() - LABEL,
+            "labels": len(model.feed_forward.bias_2),
             "steps": len(model.feed_forward.weight_1) // (1 if model.feed_forward.readout == "exact" else 2),
             "per": card.per,
             "target": "reals" if card.classes is None else "classes",
@@ -99,6 +100,7 @@ def save(model: Monolayer, folder: str | os.PathLike[str], *, overwrite: bool = 
             "dtype": str(model.bos.dtype).removeprefix("torch."),
             "vocabulary": _names_to_json("vocabulary", card.vocabulary, names),
             "classes": _names_to_json("classes", card.classes, names),
+            "grid": card.grid_json(),
             "summary": card.summary_json(),
         }
         if names:
@@ -157,7 +159,11 @@ def _build(config: dict[str, Any], names: dict[str, Any], tensors: dict[str, Ten
     def table(prefix: str) -> nn.Embedding:
         return embedding(tensors[f"{prefix}.weight"])
 
-    summary = config["summary"]
+    def block(prefix: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        one, two, three, four = (tensors[f"{prefix}.{name}"] for name in ("weight_1", "bias_1", "weight_2", "bias_2"))
+        return one, two, three, four
+
+    summary, grid = config["summary"], config.get("grid")
     card = Card(
         vocabulary=_names_from_json(config["vocabulary"], names),
         classes=_names_from_json(config["classes"], names),
@@ -166,16 +172,11 @@ def _build(config: dict[str, Any], names: dict[str, Any], tensors: dict[str, Ten
         causal=config["causal"],
         next_token=config["next_token"],
         kind=config["kind"],
+        grid=None if grid is None else Grid(**grid),
         summary=None if summary is None else Summary(**summary),
     )
     attention = RankOneAttention(*(tensors[f"attention.{name}"] for name in ("W_Q", "W_K", "W_V", "W_O")))
-    feed_forward = Staircase(
-        tensors["feed_forward.weight_1"],
-        tensors["feed_forward.bias_1"],
-        tensors["feed_forward.weight_2"],
-        tensors["feed_forward.bias_2"],
-        config["readout"],
-    )
+    feed_forward = Staircase(*block("feed_forward"), config["readout"])
     return Monolayer(
         table("lift") if config["tokens"] == "ids" else layer("lift"),
         table("positions") if config["positions"] else None,
@@ -184,6 +185,7 @@ def _build(config: dict[str, Any], names: dict[str, Any], tensors: dict[str, Ten
         feed_forward,
         layer("head"),
         card,
+        None if grid is None else Quantizer(*block("quantizer")),
     )
 
 

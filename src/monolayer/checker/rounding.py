@@ -43,7 +43,7 @@ class Format:
 
 
 BINARY64 = Format("binary64", 2.0**-53, 2.0**-1022, 64.0, 2.0**-400, 2.0**128, 2**31)
-BINARY32 = Format("binary32", 2.0**-24, 2.0**-126, 16.0, 2.0**-126, 2.0**30, 2**20)
+BINARY32 = Format("binary32", 2.0**-24, 2.0**-126, 16.0, 2.0**-100, 2.0**30, 2**20)
 
 PADDING = 1.0 + 2.0**-20
 """Bounds are themselves computed in binary64, from positive numbers: this covers their own rounding."""
@@ -61,7 +61,7 @@ class Attention:
 
 def lift_error(size: Any, terms: int, fmt: Format) -> Any:
     """Lemma 3: error of a sum of `terms` products, biases or positions whose absolute values sum to `size`."""
-    return PADDING * (fmt.gamma(terms) * size + 2 * terms * fmt.tiny)
+    return PADDING * (fmt.gamma(terms) * size + (4 * terms + 1) * fmt.tiny)
 
 
 def context_error(n: Any, head: Attention, S: float, ds: float, fmt: Format) -> Any:

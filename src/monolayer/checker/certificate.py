@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import tempfile
@@ -10,10 +9,6 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
-from monolayer.data import Names, Sequences
-from monolayer.data.names import Ints
 from monolayer.errors import ModelFileError
 
 FILE = "certificate.json"
@@ -46,25 +41,25 @@ class Finding:
 class Certificate:
     """What was claimed, under which assumptions, for which bytes, and whether it is proved.
 
-    `margin`: the least distance of a point from a step, over the distance that two evaluations may be apart; at
-    least 1 in a proof, None without steps. `label_error`: bound on the distance of every answer from its label (of
-    the label coordinate, for classes); None unless proved. `findings`: the first few of `wrong` + `unsure` points.
+    `wrong`, `unsure`: numbers of points; `findings`: the first few of them. `margin`: the least distance of a point
+    from a step, over the distance that two evaluations may be apart (below 1, ball arithmetic had to settle it); None
+    without steps. `label_error`: how far label coordinates may be from the label; None unless proved.
     """
 
     verdict: Verdict
     claim: str
-    assumptions: tuple[str, ...]
     reason: str
+    assumptions: tuple[str, ...]
     points: int
-    wrong: int
     unsure: int
-    findings: tuple[Finding, ...]
-    margin: float | None
-    margin_at: str | None
-    label_error: float | None
     weights_digest: str
     data_digest: str
     format_version: int
+    wrong: int = 0
+    findings: tuple[Finding, ...] = ()
+    margin: float | None = None
+    margin_at: str | None = None
+    label_error: float | None = None
     notes: tuple[str, ...] = ()
     version: int = VERSION
 
@@ -125,33 +120,3 @@ class Certificate:
         finally:
             Path(scratch).unlink(missing_ok=True)
         return final
-
-
-def data_digest(data: Sequences) -> str:
-    """SHA-256 of what the data say, whatever numbers stand for their names (docs/certificate.md)."""
-    labels = data.labels
-    token_names, tokens = _used(data.vocabulary, data.tokens)
-    label_names, values = (None, None) if labels is None else _used(labels.classes, labels.values)
-    head = {
-        "tokens": token_names,
-        "dimension": None if data.vocabulary is not None else int(data.tokens.shape[1]),
-        "labels": None if labels is None else {"per": labels.per, "classes": label_names, "scalar": labels.scalar},
-    }
-    digest = hashlib.sha256(json.dumps(head, sort_keys=True, separators=(",", ":")).encode() + b"\n")
-    for array in (data.lengths, tokens, values):
-        if array is not None:
-            # Adding 0 turns −0.0 into 0.0; little-endian whatever the machine.
-            digest.update(np.ascontiguousarray(array + 0, dtype=array.dtype.newbyteorder("<")).data)
-    return digest.hexdigest()
-
-
-def _used(names: Names | None, rows: Any) -> tuple[list[Any] | None, Any]:
-    """Names that occur, in order, and the place of each row among them; vectors and reals as they are."""
-    if names is None:
-        return None, rows
-    used: Ints = np.flatnonzero(np.bincount(rows, minlength=len(names)))
-    found = names.decode(used).tolist()
-    order = sorted(range(len(found)), key=lambda i: (isinstance(found[i], str), found[i]))
-    place = np.zeros(len(names), dtype=np.int64)
-    place[used[order]] = np.arange(len(used))
-    return [found[i] for i in order], place[rows]

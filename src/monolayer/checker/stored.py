@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load
 
-from monolayer.certify.rounding import BINARY32, BINARY64, Format
+from monolayer.checker.rounding import BINARY32, BINARY64, Format
 from monolayer.data import Names
 from monolayer.errors import ModelFileError
 

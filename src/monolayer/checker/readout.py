@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.certify.rounding import BINARY64, PADDING, Floats, Format, UnhandledError
-from monolayer.certify.stored import LABEL, Stored
+from monolayer.checker.rounding import BINARY64, PADDING, Floats, Format, UnhandledError
+from monolayer.checker.stored import LABEL, Stored
 from monolayer.data.names import Ints
 
 Bools = NDArray[np.bool_]
@@ -90,20 +90,21 @@ def read_staircase(stored: Stored) -> Staircase:
 
 def _thresholds(w: NDArray[Any], b: NDArray[Any], exact: bool) -> tuple[Floats, Floats]:
     """Lemma 6: left and right of `[low, high]`, neuron `j` is at rest in every evaluation."""
-    power_of_two = np.frexp(np.abs(w))[0] == 0.5
+    rounded = (np.abs(np.frexp(w)[0]) != 0.5) | (
+        not exact
+    )  # quotients by powers of two are exact; kinks need low < high
     zero = -b.astype(np.float64) / w  # w z + b ≤ 0 from here on
     ends = [zero, zero]
     if exact:
         # The least float that is at least 1 − b, in the stored format: the error of a sum of two is a float.
         above = 1 - b
         back = above - 1
-        above = np.where((1 - (above - back)) + (-b - back) > 0, np.nextafter(above, np.inf, dtype=b.dtype), above)
+        np.nextafter(above, b.dtype.type(np.inf), out=above, where=(1 - (above - back)) + (-b - back) > 0)
         ends[1] = above.astype(np.float64) / w  # w z + b ≥ 1 from here on
     low, high = np.minimum(*ends), np.maximum(*ends)
-    return (
-        np.where(power_of_two, low, np.nextafter(low, -np.inf)),
-        np.where(power_of_two, high, np.nextafter(high, np.inf)),
-    )
+    np.nextafter(low, -np.inf, out=low, where=rounded)
+    np.nextafter(high, np.inf, out=high, where=rounded)
+    return low, high
 
 
 def _running(steps: Floats, start: Floats) -> Floats:

@@ -13,7 +13,7 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
-from monolayer.certify.rounding import (
+from monolayer.checker.rounding import (
     BINARY64,
     Attention,
     Floats,
@@ -23,7 +23,7 @@ from monolayer.certify.rounding import (
     context_error,
     lift_error,
 )
-from monolayer.certify.stored import CODE, KEY, LABEL, ONE, Stored
+from monolayer.checker.stored import CODE, KEY, LABEL, ONE, Stored
 from monolayer.data import Sequences
 from monolayer.data.names import Ints
 from monolayer.theory.balls import precision

@@ -1,0 +1,212 @@
+"""The certificate's one pass over the data: stored weights and labelled points in, a verdict out.
+
+    a token     →  key s, code t          read from the file                              codes.py
+    its context →  z = t + o v B(q k; s)  and how far any evaluation may be from ours     codes.py, rounding.py
+    z           →  label coordinate       the plateau that holds all those evaluations    readout.py
+    label       →  answer                 what the head makes of it, compared with the data
+
+O(T + M log M) for `T` tokens and `M` labelled points. What is claimed, assumed and proved: docs/certificate.md.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from monolayer.checker.certificate import FILE, Certificate, Verdict
+from monolayer.checker.codes import read_attention, read_codes, read_stream, true_codes
+from monolayer.checker.labelled import Labelled, data_digest, labelled, real
+from monolayer.checker.readout import Bools, answers, copies, read_staircase
+from monolayer.checker.rounding import BINARY64, EXP_ULPS, PADDING, Floats, UnhandledError
+from monolayer.checker.stored import Stored, read
+from monolayer.data import Sequences
+from monolayer.data.names import Ints
+
+NAMED = 10
+"""Points that a certificate names; the rest it counts."""
+REASONS: dict[Verdict, str] = {
+    "proved": "all evaluations of a point end on one plateau of the readout, and it has the right label",
+    "refuted": "points get another answer than their label, or none, in every evaluation",
+    "undecided": "for some points the error bound leaves room for more than one answer",
+}
+CLOSE_CALLS = 1 << 17
+"""Keys of the points too close for binary64 up to which these are tried again in ball arithmetic."""
+
+
+def certify(model: Any, X: Any, Y: Any = None, *, lengths: Any = None, tolerance: float | None = None) -> Certificate:
+    """Whether a saved model returns the label of every point, in every evaluation that the assumptions allow.
+
+    `model`: a folder, or anything with `save(folder)`: then what it writes is judged. `X`, `Y`, `lengths`: as for
+    `Sequences.of`, or a `Sequences` with labels; a next-token model needs none. `tolerance`: how far a real answer
+    may be from its label; by default 2^-50 of what the readout adds up (`exact`) or 2^-20 of the largest label
+    (`paper`).
+    """
+    data = Sequences.of(X, Y, lengths=lengths)
+    if not hasattr(model, "save"):
+        return _judge(read(model), data, tolerance)
+    with tempfile.TemporaryDirectory() as scratch:
+        model.save(Path(scratch) / "model")
+        return _judge(read(Path(scratch) / "model"), data, tolerance)
+
+
+def verify(folder: str | os.PathLike[str], X: Any, Y: Any = None, **options: Any) -> Certificate:
+    """`certify`, with a note on what has changed since the certificate in the folder was written."""
+    new = certify(folder, X, Y, **options)
+    path = Path(folder) / FILE
+    if not path.is_file():
+        return new
+    old = Certificate.from_json(path.read_text(encoding="utf-8"))
+    same = {"weights": old.weights_digest == new.weights_digest, "data": old.data_digest == new.data_digest}
+    notes = tuple(f"the {what} are not those of {FILE} in this folder" for what in same if not same[what])
+    return replace(new, notes=notes or (f"weights and data are those of {FILE} in this folder: {old.verdict} then",))
+
+
+def _judge(stored: Stored, data: Sequences, tolerance: float | None) -> Certificate:
+    points = labelled(stored, data)
+    open_question = Certificate(
+        verdict="undecided",
+        claim=f"every evaluation returns the label at each of the {len(points):,} labelled points",
+        reason="",
+        assumptions=_assumptions(stored),
+        points=len(points),
+        unsure=len(points),
+        weights_digest=stored.config["digest"],
+        data_digest=data_digest(data),
+        format_version=stored.config["version"],
+    )
+    try:
+        with np.errstate(all="ignore"):  # NaN and overflow are looked for, not warned of
+            return _check(stored, points, tolerance, open_question)
+    except UnhandledError as why:
+        return replace(open_question, reason=f"the proof does not cover these weights: {why}")
+
+
+def _assumptions(stored: Stored) -> tuple[str, ...]:
+    fmt = stored.format
+    return (
+        (
+            f"IEEE-754 {fmt.name}, round to nearest, unit roundoff {fmt.unit:.3g}; no TF32, no reduced precision; "
+            "subnormal results may be flushed to zero"
+        ),
+        "sums in any order; a product may be fused with the sum it goes into",
+        f"exp within {EXP_ULPS} units in the last place",
+        (
+            "softmax as exp(score − m) over its sum, m one number for all terms (0, or a largest score), without "
+            "rescaling on the way; masked places count as 0"
+        ),
+        "NumPy on the checking machine keeps to the same rules",
+    )
+
+
+def _check(stored: Stored, points: Labelled, tolerance: float | None, question: Certificate) -> Certificate:
+    data, attention = points.data, read_attention(stored)
+    codes = read_codes(stored, data, read_stream(stored, data, points.rows), attention, points.places)
+    stairs = read_staircase(stored)
+
+    order = np.argsort(codes.z)  # NaN comes last; sorted queries make the binary search run through memory once
+    answering = order if points.places is None else points.places[order]
+    z, radius = codes.z[order], (codes.own + codes.other)[order]
+    number = np.isfinite(z)
+    passed, sure = stairs.passed(z - radius, z + radius)
+    margin = np.where(number, stairs.room(z, passed) / radius, np.inf)
+    close = np.flatnonzero(~sure & number)
+    if len(close) and _keys(points, answering[close]) <= CLOSE_CALLS:
+        where = order[close]
+        error = codes.before[where] + 2.0 * BINARY64.tiny if stored.format is BINARY64 else codes.other[where]
+        lowest, highest = true_codes(stored, data, points.rows, attention, answering[close], error)
+        passed[close], sure[close] = stairs.passed(lowest, highest)
+        radius[close] = np.maximum(highest - z[close], z[close] - lowest)
+
+    value, doubt = stairs.labels(z, radius, passed)
+    compare = _compare_classes if stored.config["target"] == "classes" else _compare_reals
+    seen = compare(stored, points.wanted[order], value, doubt, tolerance)
+    wrong = ~number | (seen.wrong & sure) | seen.lacking
+    unsure = ~wrong & ~(seen.right & sure)
+
+    verdict: Verdict = "refuted" if wrong.any() else "undecided" if unsure.any() else "proved"
+    tightest = int(np.argmin(margin))
+    stepped = bool(np.isfinite(margin[tightest]))
+    named = [("wrong", i) for i in _first(wrong, order)] + [("unsure", i) for i in _first(unsure, order)]
+    return replace(
+        question,
+        verdict=verdict,
+        claim=question.claim + seen.claim,
+        reason=REASONS[verdict],
+        wrong=int(wrong.sum()),
+        unsure=int(unsure.sum()),
+        findings=tuple(
+            points.finding(kind, int(order[i]), int(answering[i]), seen.got(i) if number[i] else None)
+            for kind, i in named[:NAMED]
+        ),
+        margin=float(margin[tightest]) if stepped else None,
+        margin_at=points.place(int(answering[tightest])) if stepped else None,
+        label_error=float(seen.distance.max()) if verdict == "proved" else None,
+    )
+
+
+def _keys(points: Labelled, answering: Ints) -> int:
+    """Keys that the answers at these places look at, at most."""
+    rows = points.data.sequence[answering] if points.per_token else answering
+    return int(points.data.lengths[rows].sum()) + len(rows)
+
+
+def _first(found: Bools, order: Ints) -> list[int]:
+    """The first few points found, in the order of the data."""
+    places = np.flatnonzero(found)
+    some: list[int] = places[np.argsort(order[places])[:NAMED]].tolist()
+    return some
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Points `(M,)` that surely get their label, surely another, or have one that the model lacks.
+
+    `distance` bounds how far the label coordinates are from the label; `claim` completes the claim.
+    """
+
+    right: Bools
+    wrong: Bools
+    lacking: Bools
+    distance: Floats
+    got: Callable[[int], Any]
+    claim: str
+
+
+def _compare_classes(stored: Stored, wanted: Ints, value: Floats, doubt: Floats, tolerance: float | None) -> Comparison:
+    answer = answers(stored, value[0], doubt[0])
+    names = stored.classes.names if stored.classes is not None else ()
+    return Comparison(
+        right=(answer == wanted) & (answer >= 0),
+        wrong=(answer != wanted) & (answer >= 0),
+        lacking=wanted < 0,
+        distance=np.abs(value[0] - wanted) + doubt[0],
+        got=lambda i: names[answer[i]] if answer[i] >= 0 else None,
+        claim=": the logit of its class is the largest",
+    )
+
+
+def _compare_reals(stored: Stored, wanted: Floats, value: Floats, doubt: Floats, tolerance: float | None) -> Comparison:
+    if not copies(stored):
+        raise UnhandledError("the head does not copy the label slots")
+    if tolerance is not None:
+        allowed = np.full((len(value), 1), tolerance)
+    elif stored.config["readout"] == "paper":
+        allowed = 2.0**-20 * np.abs(wanted).max(axis=0)[:, None]
+    else:
+        parts = (stored["feed_forward.weight_2"], stored["feed_forward.bias_2"][:, None])
+        allowed = 2.0**-50 * sum(np.abs(part).sum(axis=1, dtype=np.float64) for part in parts)[:, None]
+    distance = np.abs(value - wanted.T)
+    return Comparison(
+        right=np.logical_and.reduce(PADDING * distance + doubt <= allowed),
+        wrong=np.logical_or.reduce(distance / PADDING - doubt > allowed),
+        lacking=np.zeros(len(wanted), dtype=bool),
+        distance=(PADDING * distance + doubt).max(axis=0),
+        got=lambda i: real(value[:, i], bool(stored.config.get("scalar"))),
+        claim=f" to within {float(allowed.max()):.3g}",
+    )

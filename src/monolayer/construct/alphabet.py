@@ -1,0 +1,138 @@
+"""What tokens are, as far as keys and codes go: ids, vectors, or the cells of a grid.
+
+An alphabet proposes a key `s` and a code `t` for each of its `V` tokens. Ids are free: any numbers will do. Keys
+and codes of vectors are linear in the vectors. Those of cells are sums over the coordinates of a cell, since the
+quantizer writes them a coordinate at a time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+Floats = NDArray[np.float64]
+
+UNIT = 2.0**-53
+"""Unit roundoff of float64."""
+
+
+@dataclass(frozen=True, eq=False)
+class Proposal:
+    """Keys and codes `(V,)`, the weights that compute them from a token, and how far these may round.
+
+    `lift`: nothing for ids; weights `(2, d)` and biases `(2,)` for vectors; tables `(2, d, D)` for cells.
+    """
+
+    key: Tensor
+    code: Tensor
+    lift: tuple[Tensor, ...] = ()
+    lift_error: float = 0.0
+
+
+class Alphabet(Protocol):
+    """`V` tokens, and how to give them keys and codes."""
+
+    @property
+    def size(self) -> int:
+        """`V`."""
+
+    @property
+    def spaced(self) -> bool:
+        """Whether codes are whole numbers `stride` apart, so that every token has a cell of its own in `z`."""
+
+    @property
+    def spacing(self) -> float:
+        """All keys are multiples of this power of two, and so must be those that are added to them; 0: any."""
+
+    def propose(self, random: np.random.Generator, share: float, stride: int) -> Proposal:
+        """Keys that fill `[−share, share]`, and codes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ids:
+    """`order` `(V,)` is the rank that each id shall have among the codes; None: its own number."""
+
+    size: int
+    order: NDArray[np.int64] | None = None
+    spaced = True
+    spacing = 0.0
+
+    def propose(self, random: np.random.Generator, share: float, stride: int) -> Proposal:
+        key = torch.from_numpy(random.uniform(-share, share, self.size))
+        rank = np.arange(self.size) if self.order is None else self.order
+        return Proposal(key, torch.from_numpy((rank - self.size // 2) * float(stride)))
+
+
+@dataclass(frozen=True, eq=False)
+class Vectors:
+    """The distinct vectors `(V, d)` of the data."""
+
+    vectors: Floats
+    spaced = False
+    spacing = 0.0
+
+    @property
+    def size(self) -> int:
+        return len(self.vectors)
+
+    def propose(self, random: np.random.Generator, share: float, stride: int) -> Proposal:
+        """Two random directions, scaled and shifted so that keys and codes of the data fill [−share, share].
+
+        Also a bound on the rounding error of the map: `(d + 2) u (Σ |w_i x_i| + |b|)`, in any order of summation.
+        """
+        vectors = self.vectors
+        direction = random.standard_normal((2, vectors.shape[1]))
+        # Coordinates of very different size would drown each other: each is first scaled to its own range.
+        # One that never changes tells nothing apart and gets no weight.
+        extent = np.ptp(vectors, axis=0)
+        direction = np.where(extent > 0.0, direction / np.where(extent > 0.0, extent, 1.0), 0.0)
+        seen = vectors @ direction.T
+        low, high = seen.min(axis=0), seen.max(axis=0)
+        scale = 2.0 * share / np.where(high > low, high - low, 1.0)
+        weight = direction * scale[:, None]
+        bias = -(low + high) / 2.0 * scale
+        size = np.abs(vectors) @ np.abs(weight).T + np.abs(bias)
+        error = (vectors.shape[1] + 2) * UNIT * float(size.max())
+        lift = torch.from_numpy(weight), torch.from_numpy(bias)
+        key, code = (torch.from_numpy(vectors) @ lift[0].T + lift[1]).T.contiguous()
+        return Proposal(key, code, lift, error)
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """The `V = D^d` cells of a grid; cell `q` has the digits `q_1 … q_d` in base `D`, the first the largest."""
+
+    dim: int
+    cells: int
+    spaced = True
+
+    @property
+    def size(self) -> int:
+        return int(self.cells**self.dim)
+
+    @property
+    def spacing(self) -> float:
+        """`2^−q` with `(2D + 4) 2^q ≤ 2^52`: then no sum of keys rounds, in any order (`target.on_grid`).
+
+        What can come together: `d` times the jumps of a table, `2(D − 1)/d` in all at most, the last entries of
+        all tables, 1, the key of a position, 1, and that of the begin token before its own cell is added, 2.
+        """
+        return float(np.exp2(np.ceil(np.log2(2.0 * self.cells + 4.0)) - 52.0))
+
+    def propose(self, random: np.random.Generator, share: float, stride: int) -> Proposal:
+        """`d` tables of `D` random keys in `[−share/d, share/d]`; codes are the cell numbers, with 0 in the middle."""
+        key = random.uniform(-share / self.dim, share / self.dim, (self.dim, self.cells))
+        key = np.round(key / self.spacing) * self.spacing
+        weight = float(stride) * float(self.cells) ** np.arange(self.dim - 1, -1, -1)
+        code = weight[:, None] * np.arange(self.cells)
+        code[0] -= stride * (self.size // 2)
+        table = torch.from_numpy(np.stack([key, code]))
+        total = table[:, 0]
+        for coordinate in range(1, self.dim):
+            total = (total[:, :, None] + table[:, coordinate, None, :]).flatten(1)
+        return Proposal(total[0].contiguous(), total[1].contiguous(), (table,))

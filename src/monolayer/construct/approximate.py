@@ -1,0 +1,233 @@
+"""From a function to a one-layer, rank-1 Transformer close to it: universal approximation as a working tool.
+
+`approximate` reads like the proof (docs/approximation.md): a feed-forward block rounds every token to a cell of a
+grid; one softmax head with rank-1 weights turns the multiset of cells into one number (Theorem A); a staircase
+stores the value of the function at the centres. After the first block this is the memorizer, with cells as ids.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from monolayer.construct.accuracy import Modulus, bound, estimate, fewest_cells, modulus_of
+from monolayer.construct.alphabet import Cells
+from monolayer.construct.assemble import assemble, copying_lift
+from monolayer.construct.draw import Tokens
+from monolayer.construct.equivariance import check_equivariance
+from monolayer.construct.function import Floats, Function
+from monolayer.construct.grid import Box, Lattice, all_rows, first_in_row, multisets
+from monolayer.construct.points import SLACK
+from monolayer.construct.separate import DRAWS, Separated, separate
+from monolayer.construct.size import MOST_KNOTS, afford
+from monolayer.construct.steps import staircase
+from monolayer.construct.target import Target
+from monolayer.data.names import Ints
+from monolayer.errors import DataError, PrecisionError
+from monolayer.model.attention import CODE, KEY
+from monolayer.model.card import Card, Grid, Summary
+from monolayer.model.monolayer import Monolayer
+from monolayer.model.quantizer import Quantizer
+from monolayer.theory.bounds import corollary1_parameters
+
+RAMP = 2.0**-20
+"""Width of a ramp as a share of a cell: then one point in a million or fewer, a coordinate, lies on one."""
+
+
+def approximate(
+    f: Callable[[Any], Any],
+    dim: int,
+    length: int,
+    *,
+    cells: int | None = None,
+    error: float | None = None,
+    domain: tuple[float, float] = (0.0, 1.0),
+    out_dim: int | None = None,
+    positions: bool = False,
+    lipschitz: float | Modulus | None = None,
+    ramp: float = RAMP,
+    most_knots: int = MOST_KNOTS,
+    seed: int = 0,
+    device: torch.device | str | None = None,
+    progress: Callable[[str, float], None] | None = None,
+) -> Monolayer:
+    """A `Monolayer` whose answer is within `error` of `f`, except on ramps that fill about a millionth of the domain.
+
+    `f` maps batches `(B, n, d)` to `(B, n, m)` or `(B, n)`, NumPy or PyTorch; `dim` is `d`, `length` is `n`, and
+    `domain` the range of every coordinate. Give `cells`, the number `D` of cells a coordinate, or `error`: then
+    the cells are chosen, with a guarantee if `lipschitz` is given (a constant in the sup norm, or a modulus
+    `h → ω(h)`), else by refining until samples say so. `f` must be permutation equivariant, unless `positions=True`.
+    `out_dim` checks `m`. `ramp` is the width of ramps as a share of a cell. The same seed gives the same bits.
+    Input outside the domain is answered as the nearest cell at its edge.
+    """
+    began = time.perf_counter()
+    report = progress or (lambda stage, share: None)
+    report("trying the function", 0.0)
+    box = Box(dim, length, *_pair(domain), bool(positions))
+    modulus = modulus_of(lipschitz)
+    _check_choices(cells, error, out_dim, ramp, most_knots)
+    function = Function(f, box, out_dim, device)
+    if not positions:
+        check_equivariance(function, seed)
+
+    report("choosing cells", 0.05)
+    if cells is None:
+        assert error is not None  # _check_choices saw to it
+        cells = fewest_cells(function, error, modulus, ramp, _most(box, most_knots), seed)
+    afford(box, cells, function.out_dim, most_knots)
+    lattice = Lattice.of(box, int(cells), ramp)
+    predicted = estimate(function, lattice, seed) if modulus is None else bound(modulus, lattice)
+
+    report("asking the function at every centre", 0.1)
+    rows, first = _sequences(lattice)
+    table = _centre_values(function, lattice, rows, first, report)
+    target = _target(table, first, function.scalar)
+    tokens = _tokens(lattice, rows)
+
+    report("separating multisets of cells", 0.5)
+    found = separate(tokens, target, None, seed, measured=False)
+    if found.pair is not None:
+        raise _collision(found, lattice)
+
+    report("building the staircase", 0.8)
+    feed_forward, label_error = staircase(found.points, found.changes, found.level, False, "exact")
+    _check_error(error, predicted + label_error, modulus)
+
+    (codes,) = found.draw.proposal.lift
+    quantizer = Quantizer.from_steps(1.0 / lattice.width, torch.from_numpy(lattice.start), codes)
+    grid = Grid(
+        dim=box.dim,
+        length=box.length,
+        cells=lattice.cells,
+        low=box.low,
+        high=box.high,
+        ramp=lattice.width,
+        error=predicted + label_error,
+        guaranteed=modulus is not None,
+        spread=float(np.ptp(found.level, axis=1).max()),
+        function_seconds=function.seconds,
+    )
+    card = Card(None, None, "token", function.scalar, kind="approximator", grid=grid)
+    lift = copying_lift(box.dim, table.shape[1])
+    bos = _bos(codes, box, lift.out_features)
+    model = assemble(found.draw, found.points.kappa, lift, feed_forward, card, bos, quantizer)
+    summary = Summary(
+        sequences=len(rows),
+        labelled=len(table),
+        **found.measure(),
+        vocabulary=tokens.alphabet.size,
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        corollary_1=corollary1_parameters(box.dim, box.dim, box.length, len(rows)),
+        label_bits=None,
+        label_error=label_error,
+        readout_error=None,
+        seconds=time.perf_counter() - began,
+    )
+    model.card = model.card.with_summary(summary)
+    report("done", 1.0)
+    return model if device is None else model.to(device)
+
+
+def _sequences(lattice: Lattice) -> tuple[Ints, Any]:
+    """Sequences of cells `(S, n)`, and which of their tokens must be labelled `(S, n)`, or None: all.
+
+    Without positions equal cells in a sequence are one point, so only the first of them is labelled.
+    """
+    V, n = lattice.cells**lattice.box.dim, lattice.box.length
+    if lattice.box.positions:
+        return all_rows(V, n), None
+    rows = multisets(V, n)
+    return rows, first_in_row(rows)
+
+
+def _centre_values(function: Function, lattice: Lattice, rows: Ints, first: Any, report: Any) -> Floats:
+    """`f` at the centres, for every labelled token `(P, m)`; block by block, so that repeats take no memory."""
+    centre, done = lattice.tokens(), 0
+    values = np.empty((function.out_dim, lattice.box.knots(lattice.cells)))
+    for start in range(0, len(rows), 1 << 16):
+        block = slice(start, start + (1 << 16))
+        answer = function(centre.take(rows[block], axis=0)).reshape(-1, len(values))
+        labelled = np.arange(len(answer)) if first is None else np.flatnonzero(first[block])
+        for given, stored in zip(answer.T, values, strict=True):
+            stored[done : done + len(labelled)] = given.take(labelled)
+        done += len(labelled)
+        report("asking the function at every centre", 0.1 + 0.4 * min(1.0, block.stop / len(rows)))
+    return values.T
+
+
+def _target(table: Floats, first: Any, scalar: bool) -> Target:
+    place = None if first is None else np.flatnonzero(first.reshape(-1))
+    return Target(np.arange(len(table)), table, "token", None, scalar, place, by_value=True)
+
+
+def _tokens(lattice: Lattice, rows: Ints) -> Tokens:
+    box = lattice.box
+    position = torch.arange(box.length).repeat(len(rows)) if box.positions else None
+    lengths = torch.full((len(rows),), box.length)
+    return Tokens(torch.from_numpy(rows.reshape(-1)), lengths, Cells(box.dim, lattice.cells), position, False)
+
+
+def _bos(codes: Tensor, box: Box, width: int) -> Tensor:
+    """What the begin token has besides its key: the lowest corner as input, less what the quantizer makes of it."""
+    bos = torch.zeros(width, dtype=torch.float64)
+    bos[KEY : CODE + 1] = -codes[:, :, 0].sum(1)
+    bos[width - box.dim :] = box.low
+    return bos
+
+
+def _collision(found: Separated, lattice: Lattice) -> PrecisionError:
+    """The error for a grid that float64 with rank 1 cannot hold."""
+    return PrecisionError(
+        f"{found.collisions:,} of {len(found.points.z):,} neighbouring points fell closer together than {SLACK:g} "
+        f"rounding errors in every one of {2 * DRAWS} draws: rank 1 in float64 does not hold so many. Use fewer "
+        f"than {lattice.cells} cells a coordinate, or try another seed if few collide"
+    )
+
+
+# -- arguments -------------------------------------------------------------------------------------------
+
+
+def _check_choices(cells: Any, error: Any, out_dim: Any, ramp: float, most_knots: int) -> None:
+    if (cells is None) == (error is None):
+        raise DataError(
+            "give either cells, the number of cells a coordinate, or error, from which they are chosen"
+            + ("" if cells is None else "; not both")
+        )
+    for name, value in (("cells", cells), ("out_dim", out_dim)):
+        if value is not None and not (
+            isinstance(value, int | np.integer) and not isinstance(value, bool) and value > 0
+        ):
+            raise DataError(f"{name} must be a whole number from 1 on, not {value!r}")
+    if error is not None and not (isinstance(error, int | float | np.number) and math.isfinite(error) and error > 0):
+        raise DataError(f"error must be a finite number above 0, not {error!r}: a grid has no error of 0 in general")
+    if not 0.0 < ramp <= 0.5:
+        raise DataError(f"ramp must be above 0 and at most 0.5 of a cell, not {ramp!r}")
+
+
+def _pair(domain: Any) -> tuple[float, float]:
+    try:
+        low, high = (float(end) for end in domain)
+    except (TypeError, ValueError):
+        raise DataError(f"the domain must be two numbers (low, high), not {domain!r}") from None
+    return low, high
+
+
+def _most(box: Box, most_knots: int) -> int:
+    most = box.most_cells(most_knots)
+    if most == 0:
+        afford(box, 1, 1, most_knots)
+    return most
+
+
+def _check_error(error: float | None, predicted: float, modulus: Modulus | None) -> None:
+    if error is not None and modulus is not None and predicted > error:
+        raise PrecisionError(
+            f"an error of {error:g} is missed by {predicted - error:.3g}, the rounding of stored values: ask for "
+            f"{predicted * (1 + 2.0**-20):g}"
+        )

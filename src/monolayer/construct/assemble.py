@@ -1,0 +1,66 @@
+"""From arrays to modules: a draw, a staircase and a card become the network."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from monolayer.construct.draw import Draw
+from monolayer.model.attention import CODE, KEY, LABEL, ONE, RankOneAttention
+from monolayer.model.card import Card
+from monolayer.model.layers import embedding, linear
+from monolayer.model.monolayer import Monolayer
+from monolayer.model.quantizer import Quantizer
+from monolayer.model.shortcut import plain_head
+from monolayer.model.staircase import Staircase
+
+
+def assemble(
+    draw: Draw,
+    kappa: float,
+    lift: nn.Embedding | nn.Linear,
+    feed_forward: Staircase,
+    card: Card,
+    bos: Tensor | None = None,
+    quantizer: Quantizer | None = None,
+) -> Monolayer:
+    """The network around a lift. `bos` `(D,)` is what the begin token has besides its key; None: nothing."""
+    labels = len(feed_forward.bias_2)
+    width = lift.embedding_dim if isinstance(lift, nn.Embedding) else lift.out_features
+    start = stream(torch.tensor([draw.bos_key], dtype=torch.float64), torch.zeros(1, dtype=torch.float64), width)[0]
+    positions = None
+    if draw.position_key is not None and draw.position_code is not None:
+        place = stream(draw.position_key, draw.position_code, width)
+        place[:, ONE] = 0.0
+        positions = embedding(place)
+    head = linear(*plain_head(None if card.classes is None else len(card.classes), labels, width))
+    attention = RankOneAttention.constant_query(width, draw.temperature, kappa)
+    start = start if bos is None else start + bos
+    return Monolayer(lift, positions, start, attention, feed_forward, head, card, quantizer)
+
+
+def stream(key: Tensor, code: Tensor, width: int) -> Tensor:
+    """Stream vectors `(…, D)`: `(1, s, t, 0 …)`."""
+    weight = torch.zeros(len(key), width, dtype=torch.float64)
+    weight[:, ONE], weight[:, KEY], weight[:, CODE] = 1.0, key, code
+    return weight
+
+
+def linear_lift(weight: Tensor, bias: Tensor, labels: int) -> nn.Linear:
+    """The lift of vectors: `weight` `(2, d)` and `bias` `(2,)` for key and code, and 1 onto `one`."""
+    width = LABEL + labels
+    full = torch.zeros(width, weight.shape[1], dtype=torch.float64)
+    full[KEY : CODE + 1] = weight
+    add = torch.zeros(width, dtype=torch.float64)
+    add[ONE], add[KEY : CODE + 1] = 1.0, bias
+    return linear(full, add)
+
+
+def copying_lift(dim: int, labels: int) -> nn.Linear:
+    """The lift of an approximator: the token itself behind the label slots, and 1 onto `one`."""
+    width = LABEL + labels + dim
+    full = torch.zeros(width, dim, dtype=torch.float64)
+    full[LABEL + labels :] = torch.eye(dim, dtype=torch.float64)
+    add = torch.zeros(width, dtype=torch.float64)
+    add[ONE] = 1.0
+    return linear(full, add)

@@ -1,0 +1,133 @@
+"""The function to approximate, as it is given: any callable on batches. Called in blocks, and never trusted.
+
+`f` maps `(B, n, d)` to `(B, n, m)`, or to `(B, n)` for `m = 1`; NumPy or PyTorch, in and out. Its answers must
+have that shape, be finite, and be the same whenever it is asked the same.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from monolayer.construct.grid import Box
+from monolayer.errors import DataError
+
+Floats = NDArray[np.float64]
+
+_ENTRIES_AT_ONCE = 1 << 18
+"""Numbers handed to `f` at a time, n times over: what it computes for pairs of tokens stays in cache."""
+
+
+class Function:
+    """`f` on the domain `box`: NumPy float64 in, `(B, n, m)` float64 out, with a count of the time it takes."""
+
+    def __init__(self, f: Callable[[Any], Any], box: Box, out_dim: int | None, device: Any = None) -> None:
+        if not callable(f):
+            raise DataError(f"f is a {type(f).__name__}: it must be a function of batches (B, n, d)")
+        self._f, self.box, self._device = f, box, device
+        self.seconds = 0.0
+        probe = box.uniform(8, np.random.default_rng(0))
+        self._torch = self._wants_torch(probe)
+        once = self._call(probe)
+        self.scalar = once.ndim == 2
+        self.out_dim = 0 if out_dim is None else out_dim
+        answers = self(probe)
+        self.out_dim = answers.shape[2]
+        self.rounding = float(np.finfo(once.dtype).eps) if once.dtype.kind == "f" else 2.0**-52
+        """Spacing of the numbers that `f` computes with, relative to them."""
+        self._check_repeats(probe, answers)
+
+    def __call__(self, X: Floats) -> Floats:
+        """`(B, n, d)` to `(B, n, m)`, checked, in blocks."""
+        n, d = self.box.length, self.box.dim
+        rows = max(1, _ENTRIES_AT_ONCE // (n * n * max(d, self.out_dim)))
+        parts = [self._checked(X[start : start + rows]) for start in range(0, len(X), rows)]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _checked(self, X: Floats) -> Floats:
+        answer = self._call(X)
+        wanted = X.shape[:2]
+        if answer.shape[:2] != wanted or answer.ndim != (2 if self.scalar else 3) or answer.dtype.kind not in "fiub":
+            raise DataError(
+                f"f returned {answer.dtype} of shape {answer.shape} for a batch of shape {X.shape}: it must return "
+                f"real numbers, one a token {wanted} or m a token ({wanted[0]}, {wanted[1]}, m)"
+            )
+        answer = answer.astype(np.float64, copy=False).reshape(*wanted, -1)
+        if self.out_dim and answer.shape[2] != self.out_dim:
+            raise DataError(f"f returned {answer.shape[2]} numbers a token, and out_dim is {self.out_dim}")
+        if not np.isfinite(answer).all():
+            row = int(np.flatnonzero(~np.isfinite(answer).all(axis=(1, 2)))[0])
+            raise DataError(
+                f"f is not finite at {show(X[row])}: it returned {show(answer[row])}. It must be a real function on "
+                "the whole domain; choose another domain, or mend it there"
+            )
+        return answer
+
+    def _call(self, X: Floats) -> NDArray[Any]:
+        """One call of `f`, on a copy that it may spoil."""
+        began = time.perf_counter()
+        try:
+            return self._answer(X, self._torch)
+        except Exception as error:
+            raise DataError(f"f failed on a batch of shape {X.shape}: {type(error).__name__}: {error}") from error
+        finally:
+            self.seconds += time.perf_counter() - began
+
+    def _answer(self, X: Floats, as_torch: bool) -> NDArray[Any]:
+        given: Any = X.copy()
+        if as_torch:
+            kind = next(self._f.parameters(), None) if isinstance(self._f, nn.Module) else None
+            given = torch.from_numpy(given).to(
+                device=self._device if kind is None else kind.device, dtype=None if kind is None else kind.dtype
+            )
+        with torch.no_grad():
+            answer = self._f(given)
+        if isinstance(answer, torch.Tensor):
+            answer = answer.detach().cpu().numpy()
+        if not isinstance(answer, np.ndarray | list | tuple | float | int | np.number):
+            raise TypeError(f"it returned a {type(answer).__name__}, not an array")
+        return np.asarray(answer)
+
+    def _wants_torch(self, probe: Floats) -> bool:
+        """Whether `f` takes tensors: a module does; else NumPy is tried first."""
+        if isinstance(self._f, nn.Module):
+            return True
+        try:
+            self._answer(probe, False)
+        except Exception as first:
+            try:
+                self._answer(probe, True)
+            except Exception as second:
+                raise DataError(
+                    f"f fails on a batch of shape {probe.shape}: with a NumPy array, {type(first).__name__}: {first}; "
+                    f"with a tensor, {type(second).__name__}: {second}"
+                ) from first
+            return True
+        return False
+
+    def _check_repeats(self, probe: Floats, before: Floats) -> None:
+        """The same sequences again, as a batch and one by one: the answers must be the same."""
+        # Other batches may be summed in another order: differences of some hundred roundings are none.
+        room = 2.0**12 * self.rounding * float(np.abs(before).max())
+        again = self(probe)
+        alone = np.concatenate([self(row[None]) for row in probe])
+        for other, how in ((again, "asked again"), (alone, "asked for that sequence alone, not in a batch")):
+            apart = np.abs(other - before).max(axis=(1, 2))
+            row = int(apart.argmax())
+            if apart[row] > room:
+                raise DataError(
+                    f"f returns different values on equal input: at {show(probe[row])} first {show(before[row])}, and "
+                    f"{how} {show(other[row])}. Only a function can be approximated"
+                )
+
+
+def show(values: Floats) -> str:
+    """Numbers in one line."""
+    text = np.array2string(values, precision=4, threshold=24, separator=", ", max_line_width=10**6)
+    return " ".join(text.split())

@@ -1,0 +1,162 @@
+"""The grid: cells, their centres and ramps, and all sequences of cells that the model must know.
+
+Notation: `d` coordinates with `D` cells each on `[low, high]`, `V = D^d` cells, `n` tokens. Without positions the
+model must know every multiset of `n` cells, and in it every different cell: `V C(V + n − 2, n − 1)` points, since
+one cell is chosen and the other `n − 1` are any multiset. With positions: all `n` tokens of all `V^n` sequences.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monolayer.data.names import Ints
+from monolayer.errors import DataError
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Box:
+    """The domain `[low, high]^{d×n}` of the function."""
+
+    dim: int
+    length: int
+    low: float
+    high: float
+    positions: bool
+
+    def __post_init__(self) -> None:
+        for name, value in (("dim", self.dim), ("length", self.length)):
+            if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
+                raise DataError(f"{name} must be a whole number from 1 on, not {value!r}")
+        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
+            raise DataError(
+                f"the domain must be (low, high) with low < high, both finite, not ({self.low:g}, {self.high:g})"
+            )
+
+    def sequences(self, cells: int) -> int:
+        """Multisets of `n` cells, or sequences of them with positions."""
+        V = math.prod([int(cells)] * self.dim)
+        return math.prod([V] * self.length) if self.positions else math.comb(V + self.length - 1, self.length)
+
+    def knots(self, cells: int) -> int:
+        """Points that the readout must tell apart."""
+        V = math.prod([int(cells)] * self.dim)
+        if self.positions:
+            return int(self.length) * math.prod([V] * self.length)
+        return V * math.comb(V + self.length - 2, self.length - 1)
+
+    def most_cells(self, knots: int) -> int:
+        """The largest `D` with at most `knots` points, and 0 if even one cell has more."""
+        if self.knots(1) > knots:
+            return 0
+        low, high = 1, 2
+        while self.knots(high) <= knots:
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self.knots(middle) <= knots else (low, middle)
+        return low
+
+    def uniform(self, count: int, random: np.random.Generator) -> Floats:
+        """`(count, n, d)` points of the domain, each coordinate uniform."""
+        return random.uniform(self.low, self.high, (count, self.length, self.dim))
+
+
+@dataclass(frozen=True, eq=False)
+class Lattice:
+    """`D` cells a coordinate of a box, with their ramps: `[start_j, start_j + width]` between cell `j` and `j + 1`."""
+
+    box: Box
+    cells: int
+    width: float
+    start: Floats
+
+    @classmethod
+    def of(cls, box: Box, cells: int, ramp: float) -> Lattice:
+        """Ramps centred on the boundaries, their width a power of two and at most `ramp` of a cell."""
+        edges = np.linspace(box.low, box.high, cells + 1)
+        width = float(np.exp2(np.floor(np.log2(ramp * (box.high - box.low) / cells))))
+        # Then boundary − width/2, in floats, lies left of the boundary, and that plus the width right of it.
+        if not (width >= 4.0 * np.spacing(max(abs(box.low), abs(box.high))) and 1.0 / width <= 2.0**1000):
+            raise DataError(
+                f"the domain ({box.low:g}, {box.high:g}) is too narrow for {cells} cells: float64 has no room there "
+                f"for ramps of {ramp:g} of a cell. Shift and scale the input, use fewer cells, or a wider ramp"
+            )
+        return cls(box, cells, width, edges[1:-1] - width / 2.0)
+
+    @property
+    def left(self) -> Floats:
+        """`(D,)`: where the plateaus begin, along one coordinate."""
+        return np.append(self.box.low, self.start + self.width)
+
+    @property
+    def right(self) -> Floats:
+        """`(D,)`: where they end."""
+        return np.append(self.start, self.box.high)
+
+    @property
+    def centres(self) -> Floats:
+        """`(D,)`: the middles of the plateaus."""
+        return self.left + (self.right - self.left) / 2.0
+
+    @property
+    def reach(self) -> float:
+        """`h`: how far a coordinate off the ramps is from the centre of its cell, at most; below half a cell."""
+        farthest = float(np.maximum(self.centres - self.left, self.right - self.centres).max())
+        return farthest * (1.0 + 2.0**-50)  # two roundings, each within 2^−53
+
+    def tokens(self) -> Floats:
+        """Centres of all cells `(V, d)`, cell `q` with the digits of `q` in base `D`, the first the largest."""
+        digits = np.indices((self.cells,) * self.box.dim).reshape(self.box.dim, -1).T
+        return self.centres[digits]
+
+    def rounded(self, X: Floats) -> Floats:
+        """The centre of the cell of every token: `X` and the result are `(…, d)`. The other half of a ramp counts."""
+        return self.centres[np.searchsorted(self.start + self.width / 2.0, X, side="right")]
+
+    def on_ramp(self, X: Floats) -> NDArray[np.bool_]:
+        """`(…, n, d)` to `(…,)`: whether some coordinate of some token lies inside a ramp."""
+        if len(self.start) == 0:
+            return np.zeros(X.shape[:-2], dtype=bool)
+        place = np.searchsorted(self.start, X, side="left") - 1  # the last ramp that begins left of X
+        inside = (place >= 0) & (self.start[np.maximum(place, 0)] + self.width > X)
+        return np.asarray(inside.any(axis=(-2, -1)))
+
+    def corners(self, count: int, random: np.random.Generator) -> Floats:
+        """`(count, n, d)` points in random corners of random cells, just off the ramps: where errors are largest."""
+        shape = (count, self.box.length, self.box.dim)
+        cell = random.integers(0, self.cells, shape)
+        return np.where(random.random(shape) < 0.5, self.left[cell], self.right[cell])
+
+
+def multisets(V: int, n: int) -> Ints:
+    """All `C(V + n − 1, n)` non-decreasing rows of `n` numbers below `V`, in lexicographic order `(S, n)`.
+
+    Rows that begin with `a` go on with the non-decreasing rows of `n − 1` numbers from `a` on, which are the last
+    ones of the shorter list: so each column is made by repeating the one before and counting up.
+    """
+    rows = np.arange(V)[:, None]
+    for _ in range(n - 1):
+        count = len(rows) - np.searchsorted(rows[:, 0], np.arange(V))  # shorter rows that begin with a or more
+        ends = np.cumsum(count)
+        first = np.repeat(np.arange(V), count)
+        tail = np.arange(ends[-1]) + np.repeat(len(rows) - ends, count)
+        rows = np.concatenate([first[:, None], rows.take(tail, axis=0)], axis=1)
+    return rows
+
+
+def all_rows(V: int, n: int) -> Ints:
+    """All `V^n` rows of `n` numbers below `V`, in lexicographic order."""
+    return np.indices((V,) * n).reshape(n, -1).T
+
+
+def first_in_row(rows: Ints) -> NDArray[np.bool_]:
+    """`(S, n)` non-decreasing rows: whether an entry is the first of its value in its row."""
+    first = np.ones(rows.shape, dtype=bool)
+    np.not_equal(rows[:, 1:], rows[:, :-1], out=first[:, 1:])
+    return first

@@ -1,0 +1,101 @@
+"""Lemma: some draw puts all points with different labels further apart than rounding can move them.
+
+In exact arithmetic nearly every draw separates all points (Theorem A); in floats the gaps decide, so draws are
+tried until one keeps `SLACK` rounding errors between any two neighbours with different labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monolayer.construct.draw import Draw, Layout, Tokens, draws
+from monolayer.construct.points import SLACK, Points, contextual_points
+from monolayer.construct.target import Target
+from monolayer.data.names import Ints
+
+DRAWS = 4
+"""Draws of directions and temperature that are measured, for each layout."""
+
+Settle = Callable[[Target], tuple[Target, int]]
+"""The target without contradictions, and how many labels were overruled."""
+
+
+@dataclass(frozen=True, eq=False)
+class Separated:
+    """A draw, its points in order of `z`, and the places `changes` `(R,)` where neighbours have different labels.
+
+    `level` `(m, R + 1)`: the labels of the runs between them. `collisions` counts neighbours that this draw, the
+    best of all `tried`, left too close; `pair` is one of them.
+    """
+
+    draw: Draw
+    points: Points
+    target: Target
+    changes: Ints
+    level: NDArray[np.float64]
+    conflicts: int
+    tried: int
+    collisions: int = 0
+    pair: tuple[int, int] | None = None
+
+    def measure(self) -> dict[str, Any]:
+        """Numbers for the summary: different points, the smallest gap, and the margin at label changes."""
+        points = self.points
+        gap, apart = points.gaps(), points.told_apart()
+        reach = float(points.z[-1] - points.z[0])
+        count = int(apart.sum()) + 1
+        left, right = points.z[self.changes], points.z[self.changes + 1]
+        slack = (right - left) / points.error(np.maximum(np.abs(left), np.abs(right)))
+        return {
+            "points": count,
+            "gap": float(gap[apart].min()) / reach if count > 1 else 1.0,
+            "expected_gap": 1.0 / count**2,
+            "margin": float(slack.min()) if len(slack) else None,
+            "temperature": self.draw.temperature,
+            "layout": self.draw.layout,
+            "draws": self.tried,
+            "runs": len(self.changes) + 1,
+            "conflicts": self.conflicts,
+        }
+
+
+def separate(tokens: Tokens, target: Target, settle: Settle | None, seed: int, *, measured: bool = True) -> Separated:
+    """The first draw under which no two neighbours with different labels are too close; else the best there was.
+
+    The best-measured draw of the layout `cells` nearly always serves (the first one, if they are not `measured`);
+    then come its other draws, then those of the layout `mixed`. `settle` is asked once, when points are first found
+    too close: contradictions do not depend on the draw. None: the labels cannot contradict each other.
+    """
+    conflicts = tried = 0
+    best: Separated | None = None
+    layouts: tuple[Layout, ...] = ("cells", "mixed")
+    for layout in layouts:
+        for draw in draws(tokens, layout, DRAWS, seed, measured=measured):
+            tried += 1
+            points = contextual_points(draw, tokens, target)
+            changes, level, close = _changes(points, target)
+            if close.any() and settle is not None:
+                target, conflicts = settle(target)
+                settle = None
+                changes, level, close = _changes(points, target)
+            if not close.any():
+                return Separated(draw, points, target, changes, level, conflicts, tried)
+            if best is None or close.sum() < best.collisions:
+                place = changes[close][0]
+                pair = int(points.order[place]), int(points.order[place + 1])
+                best = Separated(draw, points, target, changes, level, conflicts, tried, int(close.sum()), pair)
+    assert best is not None
+    return best
+
+
+def _changes(points: Points, target: Target) -> tuple[Ints, NDArray[np.float64], NDArray[np.bool_]]:
+    """Where neighbours have different labels `(R,)`, the labels `(m, R + 1)`, and which gaps are too narrow `(R,)`."""
+    changes, level = target.runs(points.order)
+    left, right = points.z[changes], points.z[changes + 1]
+    # `not (≥)` rather than `<`: a NaN is no gap either.
+    return changes, level, ~(right - left >= SLACK * points.error(np.maximum(np.abs(left), np.abs(right))))

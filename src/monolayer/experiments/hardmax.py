@@ -1,0 +1,163 @@
+"""No hardmax layer survives: one pair of sequences defeats them all, and softmax separates it.
+
+The pair is `{1, 2, 5, 6}·v` and `{1, 3, 4, 6}·v`: same minimum, maximum and sum. At a shared token a hardmax head can
+pick only the maximum, the minimum or the mean, so its outputs agree, for every weight (Theorem 1). Random layers of
+several shapes and ranks are checked in rational arithmetic; the same weights under softmax are enclosed in balls.
+A false pair, `{1, 2, 5, 6}·v` and `{1, 2, 5, 7}·v`, whose maxima differ, shows that the check can fail.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+import monolayer as ml
+from monolayer.experiments.experiment import Experiment, Figure, Progress, Setting, Table
+from monolayer.experiments.look import BLUE, GREY, PALETTE, amount, bars, chart, line
+from monolayer.theory.hardmax import check_witness
+from monolayer.theory.weights import AttentionWeights
+from monolayer.theory.witness import universal_pair
+
+SHAPES = ((1, 1, None), (1, 4, None), (1, 4, 1), (2, 4, None), (4, 8, None), (8, 8, None))
+"""Heads, dimension, and the rank of every matrix (None: full)."""
+
+
+def run(setting: Setting, progress: Progress) -> dict[str, Any]:
+    count = 1_000 if setting.full else 60
+    rows = []
+    for done, (heads, dim, rank) in enumerate(SHAPES):
+        refuted = separated = undecided = told = 0
+        distances = []
+        for number in range(count):
+            progress(f"{heads} heads, dimension {dim}", (done + number / count) / len(SHAPES))
+            seed = setting.seed * 1_000_003 + number
+            layer = AttentionWeights.random(heads, dim, seed=seed, rank=rank)
+            X, Y = universal_pair(4, dim, seed=seed)
+            found = _refutation(layer, X, Y)
+            if found is not None:
+                refuted += 1
+                separated += found.softmax_verdict == "separated"
+                undecided += found.softmax_verdict == "undecided"
+                distances.append(math.log10(max(min(c.lower for c in found.softmax), 1e-300)))
+            false = np.stack([X[0], X[1], X[2], 7 * X[0]])
+            told += _refutation(layer, X, false) is None
+        rows.append(
+            {
+                "heads": heads,
+                "dim": dim,
+                "rank": rank,
+                "layers": count,
+                "refuted": refuted,
+                "softmax_separated": separated,
+                "softmax_undecided": undecided,
+                "told_false_pair": told,
+                "log10_distance": sorted(distances),
+            }
+        )
+    return {"rows": rows}
+
+
+def _refutation(layer: AttentionWeights, X: Any, Y: Any) -> Any:
+    """What the pair proves about the layer; None where the layer tells it apart."""
+    try:
+        return check_witness(layer, X, Y)
+    except ml.DataError as survived:
+        if "not a witness" not in str(survived):
+            raise
+        return None
+
+
+def _name(row: dict[str, Any]) -> str:
+    rank = "" if row["rank"] is None else f", rank {row['rank']}"
+    return f"{row['heads']} head{'s' if row['heads'] > 1 else ''}, d = {row['dim']}{rank}"
+
+
+def answer(results: dict[str, Any]) -> str:
+    rows = results["rows"]
+    layers, refuted, separated = (sum(row[key] for row in rows) for key in ("layers", "refuted", "softmax_separated"))
+    told = sum(row["told_false_pair"] for row in rows)
+    if refuted < layers:
+        return f"Yes: {layers - refuted:,} of {layers:,} layers told the pair apart. That contradicts Theorem 1."
+    if not told:
+        return "Not decided: no layer told even the false pair apart, so the check proved nothing."
+    return (
+        f"No: each of {layers:,} random hardmax layers was refuted, in rational arithmetic. Softmax with the same weights "
+        f"separates the pair in {separated:,} of them. {told:,} of them tell a false pair apart, so the check can fail."
+    )
+
+
+def figures(results: dict[str, Any]) -> list[Figure]:
+    rows = results["rows"]
+    curves = []
+    for row, colour in zip(rows, PALETTE, strict=False):
+        values = row["log10_distance"]
+        shares = [(k + 1) / len(values) for k in range(len(values))]
+        step = max(1, len(values) // 200)
+        curves.append(line(_name(row), values[::step], shares[::step], colour, markers=False))
+    names = [_name(row) for row in rows]
+    return [
+        Figure(
+            "How far apart softmax puts the same pair",
+            chart(curves, "log10 of the smallest distance", "share of layers up to it"),
+            "Lower ends of the enclosures, at the shared token where the distance is smallest; hardmax gives 0 everywhere.",
+        ),
+        Figure(
+            "Layers that tell a pair apart",
+            chart(
+                [
+                    bars("hardmax, the pair", names, [row["layers"] - row["refuted"] for row in rows], GREY),
+                    bars("hardmax, the false pair", names, [row["told_false_pair"] for row in rows], PALETTE[1]),
+                    bars("softmax, the pair", names, [row["softmax_separated"] for row in rows], BLUE),
+                ],
+                "",
+                f"layers of {rows[0]['layers']:,}",
+            ),
+            "The first bar is 0 for every shape.",
+        ),
+    ]
+
+
+def tables(results: dict[str, Any]) -> list[Table]:
+    rows = [
+        [
+            _name(row),
+            amount(row["layers"]),
+            amount(row["refuted"]),
+            amount(row["softmax_separated"]),
+            amount(row["softmax_undecided"]),
+            amount(row["told_false_pair"]),
+            amount(10 ** float(np.median(row["log10_distance"]))) if row["log10_distance"] else "—",
+        ]
+        for row in results["rows"]
+    ]
+    columns = [
+        "layer",
+        "tried",
+        "hardmax refuted",
+        "softmax separates",
+        "softmax undecided",
+        "hardmax tells the false pair",
+        "median softmax distance",
+    ]
+    return [Table("Random layers", columns, rows)]
+
+
+def limits(results: dict[str, Any]) -> str:
+    return (
+        "Refutation is proved for every hardmax layer, random or not; the layers here only show it at work. How far softmax "
+        "separates depends on the scale of the weights: these are Gaussian with variance 1/d. One attention layer is meant, "
+        "without positions; two hardmax layers, or one with a feed-forward block before it, are not refuted."
+    )
+
+
+EXPERIMENT = Experiment(
+    "hardmax",
+    "Is there a one-layer hardmax attention that tells contexts apart?",
+    run,
+    answer,
+    figures,
+    tables,
+    limits,
+)

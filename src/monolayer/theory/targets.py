@@ -1,0 +1,192 @@
+"""Functions worth approximating: name, formula, and a Lipschitz constant in the sup norm, with its proof.
+
+Each maps batches `(B, n, d)` to `(B, n, m)`. All but the last commute with permutations of the tokens, so equal tokens
+get equal outputs. A constant `L` says `|f(X) − f(Y)| ≤ L max |X − Y|` in every output, on the whole domain
+`[low, high]^{n×d}`; `δ` below is `max |X − Y|`. None: the function is not continuous.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monolayer.errors import DataError
+
+Floats = NDArray[np.float64]
+
+SOFTENING = 0.5
+"""ε of the forces: they act as if tokens were never closer than this."""
+SHARPNESS = 4.0
+"""β of softmax pooling."""
+
+
+@dataclass(frozen=True)
+class TargetFunction:
+    """A function, what it does in words, and `lipschitz(dim, length, low, high)`: its constant, or None."""
+
+    name: str
+    function: Callable[[Floats], Floats]
+    does: str
+    lipschitz: Callable[[int, int, float, float], float | None]
+    equivariant: bool = True
+    dims: tuple[int, int | None] = (1, None)
+    """Least and largest number of coordinates of a token."""
+    tokens: int = 1
+    """Least number of tokens."""
+
+    def __call__(self, X: Floats) -> Floats:
+        return self.function(X)
+
+    def check(self, dim: int, length: int) -> None:
+        """A size that the function is not defined for is an error that says so."""
+        least, most = self.dims
+        if dim < least or (most is not None and dim > most):
+            raise DataError(f"{self.name} is defined for tokens of dimension {least} only, not {dim}")
+        if length < self.tokens:
+            raise DataError(f"{self.name} needs at least {self.tokens} tokens, not {length}")
+
+
+def sort(X: Floats) -> Floats:
+    """Every token gets the whole sorted sequence: `m = n`.
+
+    L = 1: if every entry moves by at most δ, so does each order statistic, since `x_(k) ≤ t` says that `k` entries
+    are at most `t`. (The `k`-th smallest at place `k` is not equivariant: that is `sort_in_place`.)
+    """
+    ordered = np.sort(X[..., 0], axis=1)
+    return np.broadcast_to(ordered[:, None, :], (*X.shape[:2], X.shape[1]))
+
+
+def ranks(X: Floats) -> Floats:
+    """How many tokens are smaller, and half of those that are equal. Not continuous: it jumps where tokens meet."""
+    x = X[..., 0]
+    smaller = (x[:, None, :] < x[:, :, None]).sum(axis=2)
+    equal = (x[:, None, :] == x[:, :, None]).sum(axis=2) - 1
+    return np.asarray(smaller + equal / 2.0)
+
+
+def largest(X: Floats) -> Floats:
+    """Every token gets the largest value, coordinate by coordinate. L = 1, as an order statistic."""
+    return np.broadcast_to(X.max(axis=1, keepdims=True), X.shape)
+
+
+def median(X: Floats) -> Floats:
+    """Every token gets the median, coordinate by coordinate. L = 1: an order statistic, or the mean of two."""
+    return np.broadcast_to(np.median(X, axis=1, keepdims=True), X.shape)
+
+
+def gravity(r: Floats) -> Floats:
+    """`g(r) = r / (|r|² + ε²)^{3/2}`, the softened pull of a unit mass at `r` `(…, d)`.
+
+    In the sup norm `g` has the constant `1/ε³` for `d ≤ 3`, and `√d/ε³` for any `d`. Its Jacobian is
+    `(I − 3 r rᵀ/ρ²)/ρ³` with `ρ² = |r|² + ε²`.
+
+    Any `d`: its eigenvalues are `1/ρ³` and `(ε² − 2|r|²)/ρ⁵`, at most `1/ε³` in absolute value, and lengths in the
+    sup norm and in the Euclidean one differ by at most `√d`.
+
+    `d ≤ 3`: let `s` be the coordinate of a row, `T` the sum of the absolute values of the others, `v` that of their
+    squares, so `T² ≤ (d − 1)v`. The absolute values of the row sum to `(|1 − 3s²/ρ²| + 3|s|T/ρ²)/ρ³`. Where
+    `3s² ≤ ρ²`, use `|s|T − s² ≤ T²/4`: with `u = v/ε²` the sum is at most `(1 + ¾(d − 1)u/(1 + u))(1 + u)^{−3/2}/ε³`,
+    which falls from `1/ε³` since `¾(d − 1) ≤ 3/2`. Elsewhere use `s² + |s|T ≤ (1 + √d)/2 · |r|²`: with `u = |r|²/ε²`
+    the sum is below `3(1 + √d)/2 · u(1 + u)^{−5/2}/ε³`, whose maximum, at `u = 2/3`, is below `0.77/ε³`.
+    """
+    return np.asarray(r / (np.square(r).sum(axis=-1, keepdims=True) + SOFTENING**2) ** 1.5)
+
+
+def force(X: Floats) -> Floats:
+    """The softened gravity that all other tokens exert on a token.
+
+    L = 2(n − 1) times the constant of `gravity`: each of the n − 1 differences moves by at most 2δ, and `g(0) = 0`
+    adds nothing for the token itself.
+    """
+    return np.asarray(gravity(X[:, None, :, :] - X[:, :, None, :]).sum(axis=2))
+
+
+def mean_field(X: Floats) -> Floats:
+    """The softened gravity of all mass put at the mean of the tokens.
+
+    L = 2(n − 1)/n times the constant of `gravity`: the mean minus a token is `1/n` times the sum of n − 1 differences.
+    """
+    return gravity(X.mean(axis=1, keepdims=True) - X)
+
+
+def nearest(X: Floats) -> Floats:
+    """The Euclidean distance to the nearest other token.
+
+    L = 2√d: a difference of tokens moves by at most 2δ in each coordinate, its length by at most 2√d δ, and a minimum
+    by no more than what it is the minimum of.
+    """
+    apart = np.sqrt(np.square(X[:, None, :, :] - X[:, :, None, :]).sum(axis=3))
+    own = np.arange(X.shape[1])
+    apart[:, own, own] = np.inf
+    return np.asarray(apart.min(axis=2))
+
+
+def softmax_pooling(X: Floats) -> Floats:
+    """One head of softmax self-attention with identity weights: `Σ_l p_l x_l`, `p = softmax_l(β x_k · x_l)`.
+
+    L = 1 + β d M (high − low), with M the largest absolute value in the domain. The values contribute 1. Along a
+    straight way from X to Y a score changes at a rate of at most `2 β d M δ`; a mean of values under changing scores
+    changes at the rate of their covariance, at most the product of the standard deviations: `(high − low)/2` for the
+    values, `2 β d M δ` for the rates.
+    """
+    scores = SHARPNESS * (X @ np.swapaxes(X, 1, 2))
+    weights = np.exp(scores - scores.max(axis=2, keepdims=True))
+    return np.asarray((weights @ X) / weights.sum(axis=2, keepdims=True))
+
+
+def sort_in_place(X: Floats) -> Floats:
+    """The `k`-th smallest value at place `k`: what people call sorting. Needs positions. L = 1, as for `sort`."""
+    return np.sort(X[..., 0], axis=1)
+
+
+def _gravity_constant(dim: int) -> float:
+    return (1.0 if dim <= 3 else math.sqrt(dim)) / SOFTENING**3
+
+
+def _pooling_constant(dim: int, length: int, low: float, high: float) -> float:
+    return 1.0 + SHARPNESS * dim * max(abs(low), abs(high)) * (high - low)
+
+
+_LINE = (1, 1)
+TARGETS = {
+    target.name: target
+    for target in (
+        TargetFunction("sort", sort, "every token gets the sorted sequence", lambda *_: 1.0, dims=_LINE),
+        TargetFunction("ranks", ranks, "how many tokens are smaller (discontinuous)", lambda *_: None, dims=_LINE),
+        TargetFunction("max", largest, "every token gets the largest value", lambda *_: 1.0),
+        TargetFunction("median", median, "every token gets the median", lambda *_: 1.0),
+        TargetFunction(
+            "force",
+            force,
+            "softened gravity between all pairs of tokens",
+            lambda dim, length, *_: 2.0 * (length - 1) * _gravity_constant(dim),
+        ),
+        TargetFunction(
+            "mean-field",
+            mean_field,
+            "softened gravity towards the mean",
+            lambda dim, length, *_: 2.0 * (length - 1) / length * _gravity_constant(dim),
+        ),
+        TargetFunction(
+            "nearest",
+            nearest,
+            "distance to the nearest other token",
+            lambda dim, *_: 2.0 * math.sqrt(dim),
+            tokens=2,
+        ),
+        TargetFunction("softmax-pooling", softmax_pooling, "one softmax attention head", _pooling_constant),
+        TargetFunction(
+            "sort-in-place",
+            sort_in_place,
+            "the k-th smallest value at place k; needs positions",
+            lambda *_: 1.0,
+            equivariant=False,
+            dims=_LINE,
+        ),
+    )
+}
+"""The library, by name."""

@@ -1,0 +1,85 @@
+"""A real browser for pages that the project writes: what it complains about, draws and asks the network for."""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+ARGUMENTS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+@dataclass
+class Opened:
+    """A page, every message of its console, and every address that it asked for besides itself."""
+
+    page: Any
+    messages: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+    def call(self, script: str) -> Any:
+        return self.page.evaluate(script)
+
+
+def executable() -> str:
+    """A Chromium on this machine; without one the test is skipped."""
+    found = next((path for name in NAMES if (path := shutil.which(name))), None)
+    if found is None:
+        pytest.skip(f"needs a browser: one of {', '.join(NAMES)}")
+    return found
+
+
+@cache
+def chromium() -> Any:
+    """One browser a process, closed when the process ends: starting it takes longer than a page."""
+    driver = pytest.importorskip("playwright.sync_api").sync_playwright().start()
+    atexit.register(driver.stop)
+    browser = driver.chromium.launch(executable_path=executable(), args=list(ARGUMENTS))
+    atexit.register(browser.close)
+    return browser
+
+
+@contextmanager
+def opened(path: Path, *, width: int = 1000, scheme: Literal["light", "dark"] = "light") -> Iterator[Opened]:
+    """`path` opened from the disk in Chromium, offline, in a fresh profile."""
+    context = chromium().new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True)
+    try:
+        view = Opened(context.new_page())
+        view.page.on("console", lambda message: view.messages.append(f"{message.type}: {message.text}"))
+        view.page.on("pageerror", lambda error: view.messages.append(f"error: {error}"))
+        view.page.on("request", lambda request: view.requests.append(request.url))
+        view.page.goto(path.as_uri())
+        view.requests.remove(path.as_uri())
+        yield view
+    finally:
+        context.close()
+
+
+def drawn(view: Opened) -> int:
+    """How many figures of a report hold a drawing with at least one curve or bar, after the page says it is done."""
+    # A selector, not a function: the page's policy forbids evaluation, also the one that waiting would use.
+    view.page.wait_for_selector("html[data-drawn]", state="attached")
+    count: int = view.call(
+        """[...document.querySelectorAll('.plot')].filter((plot) => {
+             const box = plot.getBoundingClientRect();
+             const curves = plot.querySelectorAll('.scatterlayer .trace path, .barlayer .point path');
+             return box.width > 200 && box.height > 200 && curves.length > 0;
+           }).length"""
+    )
+    return count

@@ -1,0 +1,340 @@
+"""Every experiment in its quick setting, from the command to the drawn page, and what must hold in its numbers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from monolayer.cli import run
+from monolayer.errors import DataError
+from monolayer.experiments import NAMES, find, memorization
+from monolayer.experiments.experiment import Experiment, Setting
+from monolayer.experiments.synthetic import labels, near_copies, with_repeats, without_repeats
+from tests.browser import drawn, opened
+
+Results = dict[str, Any]
+
+
+def memorization_holds(found: Results) -> None:
+    assert all(row["right"] == row["labels"] for row in found["rows"])
+    assert all(row["gap"] < 100 * row["expected_gap"] for row in found["rows"])
+    assert all(row["parameters"] < row["corollary_1"] for row in found["rows"])
+
+
+def duplicates_holds(found: Results) -> None:
+    for name in ("repeats", "similarity"):
+        assert all(row["practical"]["accuracy"] == 1.0 for row in found[name])
+    # The hypotheses are broken as soon as a token repeats, and only then.
+    assert [bool(row["paper"]["broken"]) for row in found["repeats"]] == [row["share"] > 0 for row in found["repeats"]]
+    refused = [bool(row["practical"]["refused"]) for row in found["closeness"]]
+    assert refused == sorted(refused)
+    assert not refused[0]
+    assert refused[-1]
+    assert found["frequencies"]["equal_without_begin"] == found["frequencies"]["pairs"]
+    assert found["frequencies"]["right"] == found["frequencies"]["labels"]
+
+
+def rank_holds(found: Results) -> None:
+    for k in (1, 2, 4):
+        curve = found["curves"][str(k)]
+        slope = np.polyfit(np.log(curve["points"]), np.log(curve["gap"]), 1)[0]
+        assert slope == pytest.approx(-2 / k, rel=0.3)  # M^(-2/k), from few draws
+    for ends in found["ends"].values():
+        sizes = [end["log10_points"] for end in ends]
+        assert sizes == sorted(sizes)
+    assert found["errors"]["float64"] < 1e-14 < found["errors"]["float32"] < 1e-5 < found["errors"]["bfloat16"]
+
+
+def quantizer_holds(found: Results) -> None:
+    floors = {(row["length"], row["target"]): row["floor"] / row["variance"] for row in found["rows"]}
+    for n in (2, 3):
+        # One head returns the mean and the maximum exactly; it cannot return a product of waves.
+        assert floors[n, "mean"] < 1e-5
+        assert floors[n, "maximum"] < 1e-5
+        assert 0.2 < floors[n, "product of waves"] < 1.0
+    assert all(row["quantized"][-1] < row["quantized"][0] / 4 for row in found["rows"])
+
+
+def temperature_holds(found: Results) -> None:
+    for kind in ("random", "evenly spaced"):
+        rows = found["curves"][kind]["float64"]
+        assert min(row["collisions"] for row in rows) == 0
+        assert rows[-1]["collisions"] > found["sequences"] / 2  # hardmax
+    assert found["curves"]["evenly spaced"]["float64"][0]["collisions"] > 0  # the mean
+    assert all(row["error"] < 1e-6 for row in found["identities"])
+    assert found["paper"]["worst"] > found["paper"]["measured"] > 100
+
+
+def precision_holds(found: Results) -> None:
+    for row in found["rows"]:
+        assert row["paper"]["verdict"] == row["faithful"]["verdict"] == "proved"
+        assert row["paper"]["delta_bits"] > row["paper"]["separation_bits"] > row["faithful"]["separation_bits"]
+        assert row["bits"] < 53
+        assert row["right"] == row["labels"]
+
+
+def hardmax_holds(found: Results) -> None:
+    for row in found["rows"]:
+        assert row["refuted"] == row["layers"]
+        assert 0 < row["told_false_pair"] < row["layers"] + 1
+        assert row["softmax_separated"] + row["softmax_undecided"] <= row["layers"]
+
+
+def costs_holds(found: Results) -> None:
+    built = found["constructed"]
+    assert built["seen"] == built["noise"][0] == 1.0
+    assert built["noise"][-2] < 0.7  # a tenth of noise on every weight
+    assert built["new"] < 0.8
+
+
+HOLDS: dict[str, Callable[[Results], None]] = {
+    "memorization": memorization_holds,
+    "duplicates": duplicates_holds,
+    "rank": rank_holds,
+    "quantizer": quantizer_holds,
+    "temperature": temperature_holds,
+    "precision": precision_holds,
+    "hardmax": hardmax_holds,
+    "costs": costs_holds,
+}
+
+
+@pytest.mark.parametrize("name", HOLDS)
+def test_from_the_command_to_the_drawn_page(name: str, tmp_path: Path) -> None:
+    assert run(["experiment", name, "--out", str(tmp_path)]) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"{name}.json", "report.html"]
+    stored = json.loads((tmp_path / f"{name}.json").read_text())
+    assert stored["setting"] == {"full": False, "device": "cpu", "seed": 0}
+    assert stored["command"] == f"monolayer experiment {name} --out results"
+    assert stored["machine"].startswith("CPU")
+    assert stored["seconds"] < 60
+    assert set(stored["versions"]) >= {"monolayer", "python", "numpy", "torch"}
+    assert str(tmp_path) not in json.dumps(stored)
+
+    HOLDS[name](stored["results"])
+    experiment, results = find(name), stored["results"]
+    assert experiment.name == name
+    assert all(len(row) == len(table.columns) for table in experiment.tables(results) for row in table.rows)
+    with opened(tmp_path / "report.html") as view:
+        assert drawn(view) == len(experiment.figures(results)) > 0
+        assert view.messages == []
+        assert view.requests == []
+        text = view.call("document.body.innerText")
+        assert experiment.question in text
+        assert "What this does not show." in text
+
+
+# -- the command ---------------------------------------------------------------------------------------
+
+
+def quick(name: str, action: Callable[[], Results]) -> Experiment:
+    """An experiment that takes no time, with a figure and a table."""
+    return Experiment(
+        name,
+        f"what of {name}?",
+        lambda setting, progress: action(),
+        lambda results: f"the answer is {results['value']}",
+        lambda results: [],
+        lambda results: [],
+        lambda results: "nothing",
+    )
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Every experiment replaced by one that takes no time; the list says which were run."""
+    ran: list[str] = []
+
+    def stand_in(name: str) -> Experiment:
+        def action() -> Results:
+            ran.append(name)
+            return {"value": len(ran)}
+
+        return quick(name, action)
+
+    monkeypatch.setattr("monolayer.experiments.find", stand_in)
+    monkeypatch.setattr("monolayer.experiments.report.find", stand_in)
+    return ran
+
+
+def test_all_runs_every_experiment(counted: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["experiment", "all", "--out", str(tmp_path / "deep" / "r"), "--json"]) == 0
+    assert counted == list(NAMES)
+    found = json.loads(capsys.readouterr().out)
+    assert list(found["experiments"]) == list(NAMES)
+    assert Path(found["report"]).read_text().count("<article") == len(NAMES)
+
+
+def test_an_unknown_name_suggests_the_nearest_without_torch(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"'temprature'; did you mean 'temperature'\?"):
+        find("temprature")
+    code = (
+        "import sys; from monolayer.cli import run\n"
+        f"code = run(['experiment', 'hardmx', '--out', {str(tmp_path / 'r')!r}])\n"
+        "sys.exit(10 * code + ('torch' in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert done.returncode == 20
+    assert "did you mean 'hardmax'?" in done.stderr
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_folder_with_other_results_is_refused(
+    counted: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = str(tmp_path / "r")
+    assert run(["experiment", "rank", "--out", folder]) == 0
+    before = (tmp_path / "r" / "rank.json").read_text()
+    assert run(["experiment", "hardmax", "--out", folder]) == 2
+    assert "is not empty" in capsys.readouterr().err
+    assert counted == ["rank"]
+    assert run(["experiment", "hardmax", "--out", folder, "--resume"]) == 0
+    assert counted == ["rank", "hardmax"]
+    assert run(["experiment", "rank", "--out", folder, "--resume"]) == 0  # finished: kept, not run again
+    assert counted == ["rank", "hardmax"]
+    assert (tmp_path / "r" / "rank.json").read_text() == before
+    capsys.readouterr()
+    assert run(["experiment", "costs", "--out", folder, "--resume", "--seed", "1"]) == 2
+    message = " ".join(capsys.readouterr().err.split())
+    assert "another setting" in message
+    assert "--out results" in message
+    assert (tmp_path / "r" / "report.html").read_text().count("<article") == 2
+
+
+def test_an_output_that_is_a_file_or_missing(counted: list[str], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    assert run(["experiment", "rank", "--out", str(tmp_path / "file")]) == 2
+    assert (tmp_path / "file").read_text() == "mine"
+    assert run(["experiment", "rank"]) == 2
+    assert counted == []
+
+
+def test_an_interrupted_run_keeps_what_is_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran: list[str] = []
+    broken = [True]
+
+    def stand_in(name: str) -> Experiment:
+        def action() -> Results:
+            if broken[0] and name == NAMES[2]:
+                os.kill(os.getpid(), signal.SIGINT)
+            ran.append(name)
+            return {"value": 1}
+
+        return quick(name, action)
+
+    monkeypatch.setattr("monolayer.experiments.find", stand_in)
+    monkeypatch.setattr("monolayer.experiments.report.find", stand_in)
+    assert run(["experiment", "all", "--out", str(tmp_path)]) == 130
+    shown = " ".join(capsys.readouterr().err.split())
+    assert "--resume goes on" in shown
+    assert "no output was written" not in shown
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(f"{name}.json" for name in NAMES[:2])
+    broken[0] = False
+    ran.clear()
+    assert run(["experiment", "all", "--out", str(tmp_path), "--resume"]) == 0
+    assert ran == list(NAMES[2:])
+    assert (tmp_path / "report.html").exists()
+
+
+def test_no_gpu_where_one_was_asked_for(counted: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import torch
+
+    device = "cuda" if not torch.cuda.is_available() else "cuda:99"
+    assert run(["experiment", "rank", "--device", device, "--out", str(tmp_path / "r")]) == 2
+    assert f"device {device!r} cannot be used here" in " ".join(capsys.readouterr().err.split())
+    assert counted == []
+    assert not (tmp_path / "r").exists()
+
+
+def test_the_setting_reaches_the_experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Setting] = []
+
+    def stand_in(name: str) -> Experiment:
+        made = quick(name, lambda: {"value": 1})
+
+        def measured(setting: Setting, progress: Any) -> Results:
+            seen.append(setting)
+            progress("half", 0.5)
+            return {"value": 1}
+
+        return Experiment(name, made.question, measured, made.answer, made.figures, made.tables, made.limits)
+
+    monkeypatch.setattr("monolayer.experiments.find", stand_in)
+    monkeypatch.setattr("monolayer.experiments.report.find", stand_in)
+    assert run(["experiment", "rank", "--full", "--seed", "5", "--out", str(tmp_path)]) == 0
+    assert seen == [Setting(full=True, device="cpu", seed=5)]
+    stored = json.loads((tmp_path / "rank.json").read_text())
+    assert stored["command"] == "monolayer experiment rank --full --seed 5 --out results"
+
+
+def test_the_list_of_questions(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["experiment", "list"]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in NAMES)
+
+
+def test_a_wrong_label_changes_the_answer() -> None:
+    row = {"labels": 10, "right": 10, "sequences": 1, "corollary_1": 8, "parameters": 4, "seconds": 1.0}
+    assert memorization.answer({"rows": [row]}).startswith("Yes")
+    assert memorization.answer({"rows": [{**row, "right": 9}]}).startswith("No: 1 ")
+
+
+# -- the data ------------------------------------------------------------------------------------------
+
+sizes = st.tuples(st.integers(1, 40), st.integers(1, 6), st.integers(8, 60), st.integers(0, 1000))
+
+
+def multisets(X: Any) -> list[tuple[int, ...]]:
+    return [tuple(sorted(row)) for row in X.tolist()]
+
+
+@given(sizes)
+def test_data_without_repeats(size: tuple[int, int, int, int]) -> None:
+    count, length, vocabulary, seed = size
+    count = min(count, vocabulary)  # there are at least that many sets
+    X, Y = without_repeats(count, length, vocabulary, 5, seed)
+    assert X.shape == Y.shape == (count, length)
+    assert all(len(set(row)) == length for row in X.tolist())
+    assert len(set(multisets(X))) == count
+    assert 0 <= X.min() <= X.max() < vocabulary
+
+
+@given(sizes, st.floats(0, 1))
+def test_data_with_repeats(size: tuple[int, int, int, int], share: float) -> None:
+    count, length, vocabulary, seed = size
+    X, Y = with_repeats(share, count, length, vocabulary, 5, seed)
+    assert len(set(multisets(X))) == len(X) > 0
+    assert all(len(set(row)) == length - round(share * (length - 1)) for row in X.tolist())
+    for tokens, classes in zip(X.tolist(), Y.tolist(), strict=True):
+        assert len(set(zip(tokens, classes, strict=True))) == len(set(tokens))
+
+
+@given(sizes)
+def test_near_copies_differ_in_so_many_tokens(size: tuple[int, int, int, int]) -> None:
+    count, length, vocabulary, seed = size
+    distance = 1 + seed % length
+    X, Y = near_copies(distance, count, length, 2 * length + vocabulary, 5, seed)
+    base = np.random.default_rng(seed).permutation(2 * length + vocabulary)[:length]
+    assert ((X != base).sum(axis=1) == distance).all()
+    assert len(set(multisets(X))) == len(X)
+    assert Y.shape == X.shape
+
+
+def test_labels_of_a_repeated_token_are_one() -> None:
+    X = np.array([[3, 1, 3, 3, 1], [2, 2, 2, 2, 2]])
+    Y = labels(X, 1000, 0)
+    assert Y[0, 0] == Y[0, 2] == Y[0, 3] != Y[0, 1] == Y[0, 4]
+    assert len(set(Y[1].tolist())) == 1

@@ -1,0 +1,300 @@
+"""The report page: made from stored numbers alone, readable everywhere, asking nobody for anything."""
+
+from __future__ import annotations
+
+import builtins
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from monolayer.cli import run
+from monolayer.errors import DataError
+from monolayer.experiments import NAMES, find, look
+from monolayer.experiments.experiment import Experiment, Figure, Setting, Table
+from monolayer.experiments.report import SECTIONS, page, words
+from monolayer.experiments.results import Record, read, read_all, write
+from tests.browser import drawn, opened
+
+ROWS = [
+    {
+        "sequences": 10**k,
+        "labels": 16 * 10**k,
+        "right": 16 * 10**k,
+        "points": 16 * 10**k,
+        "gap": 1e-3 / 100**k,
+        "expected_gap": 3e-3 / 100**k,
+        "margin": 1e12 / 100**k,
+        "parameters": 48 * 10**k,
+        "corollary_1": 128 * 10**k,
+        "bits_per_parameter": 1.3,
+        "runs": 15 * 10**k,
+        "seconds": 0.01 * 10**k,
+    }
+    for k in range(1, 5)
+]
+
+
+def record(**changes: Any) -> Record:
+    fields: dict[str, Any] = {
+        "name": "memorization",
+        "setting": Setting(),
+        "versions": {"python": "3", "monolayer": "0"},
+        "machine": "CPU (x), 2 threads",
+        "command": "monolayer experiment memorization --out results",
+        "seconds": 1.5,
+        "results": {"length": 16, "vocabulary": 1000, "classes": 16, "rows": ROWS},
+    }
+    return Record(**{**fields, **changes})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write(record(), tmp_path)
+    return tmp_path
+
+
+def test_rebuilt_from_the_numbers_alone(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["report", str(folder), "--json"]) == 0
+    path = Path(json.loads(capsys.readouterr().out)["report"])
+    first = path.read_text()
+    assert "up to 160,000 labels of 10,000 sequences" in first
+    changed = [{**row, "right": row["labels"] - 1} for row in ROWS]
+    write(record(results={"rows": changed, "length": 16}), folder)
+    assert run(["report", str(folder)]) == 0
+    assert "No: 4 labels of 177,760 came back wrong." in path.read_text()
+    assert sorted(each.name for each in folder.iterdir()) == ["memorization.json", "report.html"]
+
+
+def test_the_order_of_an_article(folder: Path) -> None:
+    text = page(read_all(folder), "")
+    article = text[text.index("<article") : text.index("</article>")]
+    marks = ["<h3>", 'class="answer"', "<figure>", "<table>", 'class="command"', "What this does not show."]
+    places = [article.index(mark) for mark in marks]
+    assert places == sorted(places)
+    assert "monolayer experiment memorization --out results" in article
+    assert "CPU (x), 2 threads; 1.5 s; seed 0; python 3, monolayer 0" in article
+
+
+def test_every_experiment_has_a_section() -> None:
+    assert sorted(name for names in SECTIONS.values() for name in names) == sorted(NAMES)
+    assert SECTIONS["What construction does not give"] == ("costs",)
+
+
+# -- in the browser ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("scheme", "background"), [("light", "255, 255, 255"), ("dark", "22, 25, 29")])
+@pytest.mark.parametrize("width", [390, 1000])
+def test_drawn_in_light_and_dark_on_a_phone_and_a_desk(folder: Path, scheme: Any, background: str, width: int) -> None:
+    assert run(["report", str(folder)]) == 0
+    with opened(folder / "report.html", width=width, scheme=scheme) as view:
+        assert drawn(view) == 3
+        assert view.messages == []
+        assert view.requests == []
+        assert background in view.call("getComputedStyle(document.body).backgroundColor")
+        # Nothing but a table may be wider than the screen, and a table scrolls by itself.
+        assert view.call("document.documentElement.scrollWidth") <= width
+        text = view.call("getComputedStyle(document.querySelector('.plot .xtitle')).fill")
+        assert text == ("rgb(29, 33, 38)" if scheme == "light" else "rgb(228, 231, 235)")
+
+
+def test_figures_follow_the_page_when_it_changes(folder: Path) -> None:
+    assert run(["report", str(folder)]) == 0
+    fill = "getComputedStyle(document.querySelector('.plot .xtitle')).fill"
+    with opened(folder / "report.html", scheme="dark") as view:
+        assert drawn(view) == 3
+        assert view.call(fill) == "rgb(228, 231, 235)"
+        view.page.emulate_media(color_scheme="light")
+        view.page.wait_for_selector("html[data-colours=light]", state="attached")
+        assert view.call(fill) == "rgb(29, 33, 38)"
+        view.page.emulate_media(color_scheme="dark")
+        view.page.wait_for_selector("html[data-colours=dark]", state="attached")
+        view.page.emulate_media(media="print")  # paper is white whatever the screen is
+        view.page.wait_for_selector("html[data-colours=light]", state="attached")
+        assert view.call(fill) == "rgb(29, 33, 38)"
+        assert "255, 255, 255" in view.call("getComputedStyle(document.body).backgroundColor")
+        view.page.pdf(path=str(folder / "print.pdf"), format="A4")
+        assert view.messages == []
+    assert (folder / "print.pdf").read_bytes()[:4] == b"%PDF"
+
+
+@pytest.mark.parametrize(
+    ("planted", "kind"),
+    [
+        ("<script>console.error('planted')</script>", "messages"),
+        ("<script>throw new Error('planted')</script>", "messages"),
+        ("<img src='https://example.org/planted.png'>", "messages"),
+    ],
+)
+def test_the_browser_check_can_fail(folder: Path, planted: str, kind: str) -> None:
+    assert run(["report", str(folder)]) == 0
+    path = folder / "report.html"
+    path.write_text(path.read_text().replace("</footer>", f"</footer>{planted}"))
+    with opened(path) as view:
+        assert drawn(view) == 3
+        assert any("planted" in message for message in getattr(view, kind))
+
+
+def test_an_outside_request_is_seen_without_the_policy(folder: Path) -> None:
+    assert run(["report", str(folder)]) == 0
+    path = folder / "report.html"
+    text = path.read_text().replace("Content-Security-Policy", "X-Nothing")
+    path.write_text(text.replace("</footer>", "</footer><img src='https://example.org/planted.png'>"))
+    with opened(path) as view:
+        drawn(view)
+        assert view.requests == ["https://example.org/planted.png"]
+
+
+def test_a_figure_that_is_not_drawn_is_counted_out(folder: Path) -> None:
+    assert run(["report", str(folder)]) == 0
+    path = folder / "report.html"
+    path.write_text(path.read_text().replace('class="plot"', 'class="plot" hidden', 1))
+    with opened(path) as view:
+        assert drawn(view) == 2
+
+
+# -- words ---------------------------------------------------------------------------------------------
+
+
+def test_text_is_escaped_everywhere(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nasty = "<script>alert(1)</script></script><!-- & \" '"
+    experiment = Experiment(
+        "memorization",
+        nasty,
+        lambda setting, progress: {},
+        lambda results: nasty,
+        lambda results: [Figure(nasty, look.chart([look.line(nasty, [1], [1])], nasty, nasty), nasty)],
+        lambda results: [Table(nasty, [nasty], [[nasty]])],
+        lambda results: nasty,
+    )
+    monkeypatch.setattr("monolayer.experiments.report.find", lambda name: experiment)
+    plain = page([record(machine=nasty, command=nasty, versions={nasty: nasty})], "")
+    assert "<script>alert" not in plain
+    assert run(["report", str(folder)]) == 0
+    with opened(folder / "report.html") as view:
+        assert drawn(view) == 1
+        assert view.messages == []
+        assert nasty in view.call("document.querySelector('.answer').textContent")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("10^-13 or less", "10<sup>−13</sup> or less"),
+        ("2^(pk/2), R^k", "2<sup>pk/2</sup>, R<sup>k</sup>"),
+        ("10^(-8.06·10^8).", "10<sup>−8.06·10<sup>8</sup></sup>."),
+        ("a < b", "a &lt; b"),
+    ],
+)
+def test_raised_exponents(text: str, shown: str) -> None:
+    assert words(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, "—"),
+        (0, "0"),
+        (160_000, "160,000"),
+        (710.4, "710"),
+        (0.0855, "0.0855"),
+        (1e-13, "10^-13"),
+        (2.52e13, "2.52·10^13"),
+        (-806_000.4, "-806,000"),
+    ],
+)
+def test_amounts(value: float | None, shown: str) -> None:
+    assert look.amount(value) == shown
+
+
+@given(st.floats(1e-300, 1e300))
+def test_amounts_keep_three_digits(value: float) -> None:
+    base, _, exponent = look.amount(value).replace(",", "").partition("10^")
+    back = float(base.rstrip("·") or 1) * 10.0 ** int(exponent or 0)
+    assert back == pytest.approx(value, rel=6e-3)
+
+
+def test_almost_all_is_not_all() -> None:
+    assert look.share(1.0) == "100 %"
+    assert look.share(1 - 1e-9) == "99.99 %"
+
+
+def test_colours_serve_in_light_and_dark() -> None:
+    def luminance(colour: str) -> float:
+        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        red, green, blue = (c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    for colour in look.PALETTE:
+        for behind in (look.LIGHT, look.DARK):
+            low, high = sorted((luminance(colour), luminance(behind)))
+            assert (high + 0.05) / (low + 0.05) >= 3  # WCAG, graphical objects
+
+
+# -- files that are not results ------------------------------------------------------------------------
+
+
+def test_a_folder_without_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["report", str(tmp_path / "missing")]) == 2
+    assert run(["report", str(tmp_path)]) == 2
+    assert "holds no results" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "not readable JSON"),
+        ("[]", "not a result"),
+        ('{"format": "other"}', "not a result"),
+        ('{"format": "monolayer-experiment", "version": 2}', "version 2"),
+        ('{"format": "monolayer-experiment", "version": 1, "name": "rank"}', "lacks a field"),
+    ],
+)
+def test_a_file_that_is_no_result_is_named(folder: Path, text: str, words: str) -> None:
+    (folder / "rank.json").write_text(text)
+    with pytest.raises(DataError, match=words) as caught:
+        read_all(folder)
+    assert "rank.json" in str(caught.value)
+
+
+def test_a_record_under_another_name(folder: Path) -> None:
+    (folder / "memorization.json").rename(folder / "rank.json")
+    with pytest.raises(DataError, match="its name"):
+        read_all(folder)
+
+
+def test_a_record_comes_back_as_it_was(folder: Path) -> None:
+    assert read(folder / "memorization.json") == record()
+
+
+def test_numbers_that_json_cannot_hold_are_refused_and_leave_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        write(record(results={"value": float("nan")}), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_plotly_the_numbers_are_kept(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    honest = builtins.__import__
+
+    def without(name: str, *rest: Any) -> Any:
+        if name.split(".")[0] == "plotly":
+            raise ImportError(name)
+        return honest(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    assert run(["report", str(folder)]) == 2
+    assert "pip install 'monolayer[report]'" in " ".join(capsys.readouterr().err.split())
+    assert run(["experiment", "memorization", "--out", str(folder), "--resume"]) == 0
+    assert "monolayer report" in " ".join(capsys.readouterr().err.split())
+    assert [path.name for path in folder.iterdir()] == ["memorization.json"]
+
+
+def test_the_page_needs_only_the_table_of_experiments() -> None:
+    assert find("memorization").question in page([record()], "")

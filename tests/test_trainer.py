@@ -1,0 +1,162 @@
+"""The baseline learns what can be learnt, stops when it has, and is what it says: rank, padding, parameters."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from monolayer.experiments.trainer import (
+    NO_LABEL,
+    Attention,
+    Layer,
+    Tagger,
+    Trained,
+    _Batches,
+    _cuts,
+    fit,
+    predict,
+    width_for,
+)
+from monolayer.experiments.trainer import train as train_
+
+
+def train(X, Y, **options) -> Trained:
+    """Small and quick, whatever the options leave open."""
+    return train_(X, Y, **{"seconds": 20.0, "width": 32, "rates": (1e-2,), **options})
+
+
+def parity(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Labels that a token alone decides."""
+    X = np.random.default_rng(seed).integers(0, 10, (40, 4))
+    return X, X % 3
+
+
+@pytest.mark.parametrize("rank", [None, 1])
+def test_training_ends_when_no_label_is_wrong(rank):
+    X, Y = parity()
+    found = train(X, Y, rank=rank)
+    assert found.accuracy == 1.0
+    assert found.seconds < 20.0
+    assert found.curve[-1][1] == 1.0
+    assert all(right < 1.0 for _, right in found.curve[:-1])
+    assert (predict(found, X) == Y).all()
+
+
+def test_attention_is_needed_and_used():
+    """The label of every token is the first token of its sequence: nothing but attention brings it there."""
+    X = np.random.default_rng(0).integers(0, 3, (60, 3))
+    X[:, 1:] += 3
+    found = train(X, np.repeat(X[:, :1], 3, axis=1), layers=2)
+    assert found.accuracy == 1.0
+
+
+def test_a_clock_that_is_too_short_is_kept_and_tried_every_rate():
+    X, Y = np.random.default_rng(0).integers(0, 50, (2, 300, 8))
+    found = train(X, Y, seconds=0.05, rates=(1e-3, 1e-2))
+    assert found.accuracy < 1.0
+    assert set(found.grid) == {"0.001", "0.01"}
+    assert found.rate in (1e-3, 1e-2)
+    assert 0.0 < found.alone <= found.seconds
+    assert [at for at, _ in found.curve] == sorted(at for at, _ in found.curve)
+
+
+def test_the_search_keeps_the_better_rate():
+    X, Y = parity()
+    found = train(X, Y, rates=(1e-9, 1e-2), seconds=6.0)
+    assert found.rate == 1e-2
+    assert found.grid["1e-09"] < found.grid["0.01"]
+
+
+@pytest.mark.parametrize("rank", [1, 2])
+def test_low_rank_is_low_rank_also_after_training(rank):
+    X, Y = parity()
+    found = train(X, Y, rank=rank)
+    matrices = found.model.layers[0].attention.matrices().detach()
+    assert torch.linalg.matrix_rank(matrices, rtol=1e-5).tolist() == [rank] * 3
+
+
+def test_low_rank_attention_is_softmax_of_its_matrices():
+    attention = Attention(8, 1).double()
+    Z = torch.randn(2, 5, 8, dtype=torch.float64)
+    W_Q, W_K, W_V = attention.matrices()
+    weights = ((Z @ W_Q.T) @ (Z @ W_K.T).mT / 8**0.5).softmax(-1)
+    assert torch.allclose(attention(Z, None), attention.outward(weights @ (Z @ W_V.T)))
+
+
+@pytest.mark.parametrize("rank", [None, 1])
+def test_padding_changes_nothing(rank):
+    layer = Layer(32, rank).double()
+    Z = torch.randn(2, 5, 32, dtype=torch.float64)
+    inside = torch.arange(5) < torch.tensor([[5], [3]])
+    out = layer(Z, inside)
+    assert torch.allclose(out[1:, :3], layer(Z[1:, :3], None))
+    assert not torch.allclose(out[1:, :3], layer(Z[1:], None)[:, :3])
+
+
+def test_ragged_data_are_learnt_and_padding_is_not_counted():
+    X, Y = parity()
+    lengths = np.random.default_rng(1).integers(1, 5, len(X))
+    inside = np.arange(4) < lengths[:, None]
+    Y = np.where(inside, Y, 99)  # a label that padding must not teach
+    found = train(X, np.where(inside, Y, 0), lengths=lengths, positions=True)
+    assert found.accuracy == 1.0
+    assert (predict(found, X, lengths)[inside] == Y[inside]).all()
+
+
+def test_batches_hold_every_row_once_and_hide_padding():
+    random = np.random.default_rng(0)
+    lengths = random.integers(1, 40, 500)
+    X, Y = random.integers(0, 9, (2, 500, 39))
+    batches = _Batches(X, Y, lengths, "cpu", 0)
+    for shuffle in (False, True):
+        rows = []
+        for row, x, y, inside in batches.epoch(shuffle=shuffle):
+            assert x.numel() <= 1024
+            assert torch.equal(inside.sum(1), torch.from_numpy(lengths)[row])
+            assert torch.equal(y == NO_LABEL, ~inside)
+            rows += row.tolist()
+        assert sorted(rows) == list(range(500))
+        assert len(batches.cuts) > 1
+
+
+def test_cuts_of_long_sequences_hold_one_each():
+    assert _cuts(np.array([1, 5, 9]), 4) == [(0, 1, 1), (1, 2, 5), (2, 3, 9)]
+
+
+@pytest.mark.parametrize(("layers", "rank"), [(1, 1), (1, None), (3, None)])
+def test_width_gives_as_many_parameters_and_no_more_than_needed(layers, rank):
+    def count(width: int) -> int:
+        return sum(p.numel() for p in Tagger(50, 7, layers, rank, width, 0).parameters())
+
+    wanted = 800_000
+    width = width_for(wanted, 50, 7, layers, rank, 128)
+    assert count(width) >= wanted
+    assert count(width - 64) < wanted * 1.02  # biases and norms are not in the rule
+    assert width_for(1, 50, 7, layers, rank, 128) == 128
+
+
+def test_training_leaves_the_random_stream_and_the_precision_alone():
+    X, Y = parity()
+    torch.manual_seed(3)
+    wanted = torch.rand(2)
+    torch.manual_seed(3)
+    before = torch.get_float32_matmul_precision()
+    train(X, Y, seconds=0.05)
+    assert torch.equal(torch.rand(2), wanted)
+    assert torch.get_float32_matmul_precision() == before
+
+
+def test_fit_takes_any_module_and_any_features():
+    class Linear(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.map = torch.nn.Linear(2, 2)
+
+        def forward(self, X, inside=None):
+            return self.map(X)
+
+    X = np.random.default_rng(0).normal(size=(30, 3, 2)).astype(np.float32)
+    X[..., 0] += 2.0 * np.sign(X[..., 0])
+    found = fit(Linear, X, (X[..., 0] > 0).astype(np.int64), seconds=20.0, rates=(3e-2,))
+    assert found.accuracy == 1.0

