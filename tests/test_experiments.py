@@ -24,6 +24,7 @@ from monolayer.experiments.synthetic import labels, near_copies, with_repeats, w
 from tests.browser import drawn, opened
 
 Results = dict[str, Any]
+ERRORS = ("sup", "rms")
 
 
 def memorization_holds(found: Results) -> None:
@@ -66,6 +67,21 @@ def quantizer_holds(found: Results) -> None:
     assert all(row["quantized"][-1] < row["quantized"][0] / 4 for row in found["rows"])
 
 
+def equivariant_holds(found: Results) -> None:
+    assert all(row["sup"] <= row["bound"] for row in found["rows"] if row["bound"] is not None)
+    for name in {row["target"] for row in found["rows"]}:
+        rows = [row for row in found["rows"] if row["target"] == name][1:]
+        sup, rms = (
+            np.polyfit(*np.log([[row["cells"] for row in rows], [row[e] for row in rows]]), 1)[0] for e in ERRORS
+        )
+        if rows[0]["bound"] is None:  # it jumps
+            assert abs(sup) < 0.2
+            assert rms == pytest.approx(-0.5, abs=0.15)
+        else:
+            assert sup == pytest.approx(-1, abs=0.3)
+            assert rms == pytest.approx(-1, abs=0.15)
+
+
 def temperature_holds(found: Results) -> None:
     for kind in ("random", "evenly spaced"):
         rows = found["curves"][kind]["float64"]
@@ -103,6 +119,7 @@ HOLDS: dict[str, Callable[[Results], None]] = {
     "duplicates": duplicates_holds,
     "rank": rank_holds,
     "quantizer": quantizer_holds,
+    "equivariant": equivariant_holds,
     "temperature": temperature_holds,
     "precision": precision_holds,
     "hardmax": hardmax_holds,
@@ -328,7 +345,7 @@ def test_near_copies_differ_in_so_many_tokens(size: tuple[int, int, int, int]) -
     distance = 1 + seed % length
     X, Y = near_copies(distance, count, length, 2 * length + vocabulary, 5, seed)
     base = np.random.default_rng(seed).permutation(2 * length + vocabulary)[:length]
-    assert ((X != base).sum(axis=1) == distance).all()
+    assert ((base != X).sum(axis=1) == distance).all()
     assert len(set(multisets(X))) == len(X)
     assert Y.shape == X.shape
 

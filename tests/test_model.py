@@ -110,6 +110,17 @@ def test_dense_and_table_agree_with_rational_arithmetic(seed: int, kind: Any) ->
     assert torch.equal(fast[: steps + 1], torch.from_numpy(level))
 
 
+def test_a_search_in_rough_order_finds_the_same_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, _, _ = small()
+    steps = model.feed_forward.steps()
+    assert steps is not None
+    z = torch.from_numpy(RANDOM.uniform(-200.0, 200.0, 5000))
+    plain = steps(z)
+    monkeypatch.setattr(staircase, "_LARGE", 10)
+    assert torch.equal(steps(z), plain)
+    assert torch.equal(steps(z[:11] * 0 + 3.0), steps._search(z[:11] * 0 + 3.0))
+
+
 @pytest.mark.parametrize("readout", ["exact", "paper"])
 def test_blocks_of_neurons_and_points_change_nothing(readout: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     model, X, Y = small(readout=readout)

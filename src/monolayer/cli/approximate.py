@@ -206,7 +206,7 @@ def _draw(
 
 
 def _maps(picture: Any, f: Callable[[Any], Any], model: Monolayer, top: float) -> float:
-    """Three maps side by side; returns the height that they take. Other coordinates stay in the middle."""
+    """Three maps side by side; returns the height that they take. Other coordinates stay in the middle cell."""
     import numpy as np
 
     from monolayer.cli.plot import ERRORS, Map, draw_map
@@ -217,7 +217,8 @@ def _maps(picture: Any, f: Callable[[Any], Any], model: Monolayer, top: float) -
     assert grid is not None  # checked by the caller
     side = grid.cells * max(1, round(240 / grid.cells))  # whole pixels a cell: none lies on a ramp
     line = grid.low + (np.arange(side) + 0.5) / side * (grid.high - grid.low)
-    X = np.full((side * side, grid.length, grid.dim), (grid.low + grid.high) / 2)
+    middle = grid.low + (grid.cells // 2 + 0.5) / grid.cells * (grid.high - grid.low)
+    X = np.full((side * side, grid.length, grid.dim), middle)
     two = ((0, 0), (1, 0)) if grid.length > 1 else ((0, 0), (0, 1))
     X[:, two[0][0], two[0][1]] = np.tile(line, side)
     X[:, two[1][0], two[1][1]] = np.repeat(line, side)
@@ -227,7 +228,7 @@ def _maps(picture: Any, f: Callable[[Any], Any], model: Monolayer, top: float) -
     error = np.abs(answer - wanted)
     least, most = float(min(wanted.min(), answer.min())), float(max(wanted.max(), answer.max()))
     axes = tuple(f"token {token + 1}" + (f", coordinate {i + 1}" if grid.dim > 1 else "") for token, i in two)
-    rest = "" if grid.dim * grid.length == 2 else ", other coordinates in the middle of the domain"
+    rest = "" if grid.dim * grid.length == 2 else ", other coordinates in the middle cell"
     picture.text(0, 34, f"Answer at token 1, first output{rest}", size=12, color="#6a737d")
     panels = (
         Map("Target", wanted, grid.low, grid.high, least, most, axes=(axes[0], axes[1])),
@@ -241,7 +242,7 @@ def _maps(picture: Any, f: Callable[[Any], Any], model: Monolayer, top: float) -
 
 def _refinement(f: Callable[[Any], Any], model: Monolayer, found: Measured, options: dict[str, Any]) -> list[Any]:
     """Measured and predicted errors of coarser grids, down to 2 cells by halving, and of the model itself."""
-    from monolayer.cli.plot import BLUE, GREEN, GREY, ORANGE, Curve
+    from monolayer.cli.plot import BLUE, GREEN, INK, ORANGE, Curve
     from monolayer.construct.accuracy import measure
     from monolayer.construct.approximate import approximate as build
 
@@ -265,8 +266,8 @@ def _refinement(f: Callable[[Any], Any], model: Monolayer, found: Measured, opti
         Curve("L1, measured", x, [error.l1 for _, error in known], GREEN),
     ]
     if grid.guaranteed:
-        curves.insert(0, Curve("bound by the modulus", x, [each.error for each, _ in known], GREY, True, False))
+        curves.append(Curve("bound by the modulus", x, [each.error for each, _ in known], INK, True, False))
     else:
         slope = [known[-1][1].sup * x[-1] / each for each in x]
-        curves.insert(0, Curve("slope of a Lipschitz function", x, slope, GREY, True, False))
+        curves.append(Curve("slope of a Lipschitz function", x, slope, INK, True, False))
     return curves

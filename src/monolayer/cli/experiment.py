@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -28,7 +28,8 @@ def experiment(
     from monolayer.experiments.results import measure, prepare, write
 
     if name == "list":
-        return _list(as_json)
+        _list(as_json)
+        return
     names = list(NAMES) if name == "all" else [name]
     experiments = {each: find(each) for each in names}  # an unknown name is better known before the work
     if folder is None:
@@ -38,7 +39,7 @@ def experiment(
     todo = prepare(folder, names, setting, resume)
     for kept in (each for each in names if each not in todo):
         err.print(f"{kept}: finished before, kept")
-    answers = {}
+    answers: dict[str, dict[str, Any]] = {}
     for each in todo:
         try:
             with progress(as_json) as step:

@@ -75,7 +75,7 @@ def theorem(
 
     Exit code 0: the separation is proved to exceed the paper's δ, 1: refuted, 3: undecided.
     """
-    from monolayer.theory.theorem import MAX_BITS
+    from monolayer.theory.faithful import MAX_BITS
     from monolayer.theory.theorem import theorem as carry_out
 
     with progress(as_json) as step:

@@ -37,7 +37,7 @@ def run(setting: Setting, progress: Progress) -> dict[str, Any]:
     progress("training", 0.05)
     trained = train(X, Y, seconds=seconds, seed=setting.seed, device=setting.device)
     # Tokens that a label of the training data came with most often: what can be had without looking at the context.
-    by_token = np.array([np.bincount(Y[X == x], minlength=4).argmax() for x in range(VOCABULARY)])
+    by_token = np.array([np.bincount(Y[x == X], minlength=4).argmax() for x in range(VOCABULARY)])
     return {
         "sequences": count,
         "length": LENGTH,
@@ -55,7 +55,9 @@ def run(setting: Setting, progress: Progress) -> dict[str, Any]:
             "parameters": trained.parameters,
             "seconds": trained.seconds,
             "rate": trained.rate,
-            "noise": _noise(trained.model, lambda model: _right(_network(trained, model, X), Y), setting.seed, progress, 0.75),
+            "noise": _noise(
+                trained.model, lambda model: _right(_network(trained, model, X), Y), setting.seed, progress, 0.75
+            ),
         },
         "by_token": _right(by_token[new], labels),
         "noise": [0.0, *NOISE],
@@ -120,10 +122,11 @@ def _tolerance(results: dict[str, Any], kind: str) -> float | None:
 def answer(results: dict[str, Any]) -> str:
     built, trained = results["constructed"], results["trained"]
     return (
-        f"Tolerance and generalization: the constructed model keeps its labels under relative noise of the weights up to "
-        f"{amount(_tolerance(results, 'constructed'), 2)}, the trained one up to {amount(_tolerance(results, 'trained'), 2)}. "
-        f"On new sequences that follow a simple rule the constructed model is right for {share(built['new'])}, the trained "
-        f"one for {share(trained['new'])}; the token alone gives {share(results['by_token'])}."
+        "Tolerance and generalization: the constructed model keeps its labels under relative noise of the weights up "
+        f"to {amount(_tolerance(results, 'constructed'), 2)}, the trained one up to "
+        f"{amount(_tolerance(results, 'trained'), 2)}. On new sequences that follow a simple rule the constructed "
+        f"model is right for {share(built['new'])}, the trained one for {share(trained['new'])}; the token alone "
+        f"gives {share(results['by_token'])}."
     )
 
 
@@ -189,11 +192,11 @@ def tables(results: dict[str, Any]) -> list[Table]:
 def limits(results: dict[str, Any]) -> str:
     trained = results["trained"]
     return (
-        f"One rule that attention learns easily, {results['sequences']:,} sequences to learn from, and {amount(trained['seconds'])} "
-        f"s of training, which reached {share(trained['seen'])} on them. On random labels, with no rule, nothing generalizes. "
-        "Noise is relative and independent for each weight; rounding to a coarser format is another matter. The larger the "
-        "data, the narrower the gaps, and the less noise the constructed model bears. A certificate speaks of the stored "
-        "weights and of rounding, not of noise in them."
+        f"One rule that attention learns easily, {results['sequences']:,} sequences to learn from, and "
+        f"{amount(trained['seconds'])} s of training, which reached {share(trained['seen'])} on them. On random "
+        "labels, with no rule, nothing generalizes. Noise is relative and independent for each weight; rounding to a "
+        "coarser format is another matter. The larger the data, the narrower the gaps, and the less noise the "
+        "constructed model bears. A certificate speaks of the stored weights and of rounding, not of noise in them."
     )
 
 

@@ -24,7 +24,6 @@ from monolayer.experiments.synthetic import labels, near_copies, with_repeats, w
 from monolayer.experiments.trainer import RATES, train
 from monolayer.theory.enclosure import wronskian
 from monolayer.theory.faithful import Construction
-from monolayer.theory.theorem import theorem
 
 SHARES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 DISTANCES = (1, 2, 4, 8, 16)
@@ -82,7 +81,7 @@ def _practical(X: Any, Y: Any, seed: int) -> dict[str, Any]:
 
 def _paper(X: Any) -> dict[str, Any]:
     """Theorem 2 carried out in balls: what is broken, and whether the separation exceeds δ all the same."""
-    found = theorem(X)
+    found = ml.theorem(X)
     return {
         "sequences": len(X),
         "broken": list(found.separation.broken),
@@ -142,9 +141,7 @@ def _trained(setting: Setting, progress: Progress) -> dict[str, Any]:
 
 
 def answer(results: dict[str, Any]) -> str:
-    kept = all(
-        row["practical"]["accuracy"] == 1.0 for name in ("repeats", "similarity") for row in results[name]
-    )
+    kept = all(row["practical"]["accuracy"] == 1.0 for name in ("repeats", "similarity") for row in results[name])
     ends = [row["epsilon"] for row in results["closeness"] if row["practical"]["refused"]]
     heads = [row["paper"][kind] for row in results["repeats"] for kind in ("worst", "measured")]
     exceeded = all(head is not None and head["verdict"] == "proved" for head in heads)
@@ -155,8 +152,14 @@ def answer(results: dict[str, Any]) -> str:
         if exceeded
         else "the paper's margin δ is not kept there at every share"
     )
-    three = f"tokens at distance {amount(max(ends))} or less are refused in float64" if ends else "no token distance was refused"
-    begin = "all labels come back" if same["right"] == same["labels"] else f"{same['labels'] - same['right']:,} labels fail"
+    three = (
+        f"tokens at distance {amount(max(ends))} or less are refused in float64"
+        if ends
+        else "no token distance was refused"
+    )
+    begin = (
+        "all labels come back" if same["right"] == same["labels"] else f"{same['labels'] - same['right']:,} labels fail"
+    )
     return (
         f"{one}, and {two}. What breaks: {three}; and without a begin token {same['equal_without_begin']} of "
         f"{same['pairs']} sequences get the same output as their double, whatever the weights; with it {begin}."
@@ -197,8 +200,8 @@ def figures(results: dict[str, Any]) -> list[Figure]:
                 "share of tokens that repeat an earlier one",
                 "log10",
             ),
-            "The head with a measured direction. Above the dashed line the promised margin is kept. With all tokens of a "
-            "sequence equal, no token has two contexts, and what is left is the distance of tokens.",
+            "The head with a measured direction. Above the dashed line the promised margin is kept. With all tokens "
+            "of a sequence equal, no token has two contexts, and what is left is the distance of tokens.",
         ),
         Figure(
             "Margin in float64 as tokens come closer",
@@ -265,11 +268,11 @@ def tables(results: dict[str, Any]) -> list[Table]:
 def limits(results: dict[str, Any]) -> str:
     small = results["small"]
     return (
-        f"Balls were run on {small['count']} sequences of {small['length']} tokens out of {small['vocabulary']}. That δ is "
-        "exceeded with repeats is measured on these data; the paper proves it without repeats only. Exactness with repeats "
-        "is proved for every algebraic temperature, but not how large the gap is. The paper's contextual mapping asks for "
-        "different sets of tokens only; sequences with one set and different counts are not in its columns. The trained "
-        "curve depends on the seconds given to it."
+        f"Balls were run on {small['count']} sequences of {small['length']} tokens out of {small['vocabulary']}. That "
+        "δ is exceeded with repeats is measured on these data; the paper proves it without repeats only. Exactness "
+        "with repeats is proved for every algebraic temperature, but not how large the gap is. The paper's "
+        "contextual mapping asks for different sets of tokens only; sequences with one set and different counts are "
+        "not in its columns. The trained curve depends on the seconds given to it."
     )
 
 

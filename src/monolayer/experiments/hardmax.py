@@ -83,8 +83,9 @@ def answer(results: dict[str, Any]) -> str:
     if not told:
         return "Not decided: no layer told even the false pair apart, so the check proved nothing."
     return (
-        f"No: each of {layers:,} random hardmax layers was refuted, in rational arithmetic. Softmax with the same weights "
-        f"separates the pair in {separated:,} of them. {told:,} of them tell a false pair apart, so the check can fail."
+        f"No: each of {layers:,} random hardmax layers was refuted, in rational arithmetic. Softmax with the same "
+        f"weights separates the pair in {separated:,} of them. {told:,} of them tell a false pair apart, so the check "
+        "can fail."
     )
 
 
@@ -101,7 +102,8 @@ def figures(results: dict[str, Any]) -> list[Figure]:
         Figure(
             "How far apart softmax puts the same pair",
             chart(curves, "log10 of the smallest distance", "share of layers up to it"),
-            "Lower ends of the enclosures, at the shared token where the distance is smallest; hardmax gives 0 everywhere.",
+            "Lower ends of the enclosures, at the shared token where the distance is smallest; hardmax gives 0 "
+            "everywhere.",
         ),
         Figure(
             "Layers that tell a pair apart",
@@ -146,9 +148,10 @@ def tables(results: dict[str, Any]) -> list[Table]:
 
 def limits(results: dict[str, Any]) -> str:
     return (
-        "Refutation is proved for every hardmax layer, random or not; the layers here only show it at work. How far softmax "
-        "separates depends on the scale of the weights: these are Gaussian with variance 1/d. One attention layer is meant, "
-        "without positions; two hardmax layers, or one with a feed-forward block before it, are not refuted."
+        "Refutation is proved for every hardmax layer, random or not; the layers here only show it at work. How far "
+        "softmax separates depends on the scale of the weights: these are Gaussian with variance 1/d. One attention "
+        "layer is meant, without positions; two hardmax layers, or one with a feed-forward block before it, are not "
+        "refuted."
     )
 
 

@@ -100,7 +100,15 @@ def chart(
         shapes.append({"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": place, "y1": place, "line": stroke})
         at = math.log10(place) if log_y else place
         words.append(
-            {"xref": "paper", "x": 1, "xanchor": "right", "y": at, "yanchor": "bottom", "text": raised(text), "showarrow": False}
+            {
+                "xref": "paper",
+                "x": 1,
+                "xanchor": "right",
+                "y": at,
+                "yanchor": "bottom",
+                "text": raised(text),
+                "showarrow": False,
+            }
         )
     # Below the axis title whatever the height: measured from the edge of the figure, not of the plot.
     legend = {"orientation": "h", "yref": "container", "yanchor": "bottom", "y": 0, "x": 0}

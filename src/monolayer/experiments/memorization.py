@@ -58,8 +58,8 @@ def answer(results: dict[str, Any]) -> str:
         return f"No: {wrong:,} labels of {sum(row['labels'] for row in rows):,} came back wrong."
     smaller = last["corollary_1"] / last["parameters"]
     return (
-        f"Yes: every label came back at every size, up to {last['labels']:,} labels of {last['sequences']:,} sequences, "
-        f"built in {amount(last['seconds'])} s with {last['parameters']:,} parameters, "
+        f"Yes: every label came back at every size, up to {last['labels']:,} labels of {last['sequences']:,} "
+        f"sequences, built in {amount(last['seconds'])} s with {last['parameters']:,} parameters, "
         f"{amount(smaller, 2)} times fewer than Corollary 1 spends."
     )
 
@@ -134,10 +134,10 @@ def tables(results: dict[str, Any]) -> list[Table]:
 def limits(results: dict[str, Any]) -> str:
     last = results["rows"][-1]
     return (
-        "Labels are random, so there is nothing to learn and nothing is said about new sequences. Tokens do not repeat "
-        "and sequences have one length; the experiment on duplicates drops the first. The margin is the narrowest gap "
-        f"between different labels in units of its rounding error, {amount(last['margin'])} at the largest size here; it "
-        "falls like 1/M², and the constructor refuses below 8. Times depend on the machine."
+        "Labels are random, so there is nothing to learn and nothing is said about new sequences. Tokens do not "
+        "repeat and sequences have one length; the experiment on duplicates drops the first. The margin is the "
+        f"narrowest gap between different labels in units of its rounding error, {amount(last['margin'])} at the "
+        "largest size here; it falls like 1/M², and the constructor refuses below 8. Times depend on the machine."
     )
 
 

@@ -20,7 +20,6 @@ from monolayer.experiments.experiment import Experiment, Figure, Progress, Setti
 from monolayer.experiments.look import BLUE, GOLD, GREEN, ORANGE, RED, amount, chart, line, power
 from monolayer.experiments.synthetic import without_repeats
 from monolayer.theory.faithful import Construction
-from monolayer.theory.theorem import theorem
 
 LENGTH = 3
 QUICK, FULL = (4, 8, 16, 32, 64, 128, 256), (4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
@@ -32,8 +31,10 @@ def run(setting: Setting, progress: Progress) -> dict[str, Any]:
     for done, vocabulary in enumerate(sizes):
         progress(f"|V| = {vocabulary:,}", done / len(sizes))
         # Four tokens have four sets of three.
-        X, Y = without_repeats(min(2 * vocabulary, math.comb(vocabulary, LENGTH)), LENGTH, vocabulary, seed=setting.seed)
-        found = theorem(X, seed=setting.seed, max_terms=1 << 24)
+        X, Y = without_repeats(
+            min(2 * vocabulary, math.comb(vocabulary, LENGTH)), LENGTH, vocabulary, seed=setting.seed
+        )
+        found = ml.theorem(X, seed=setting.seed, max_terms=1 << 24)
         model = ml.memorize(X, Y, seed=setting.seed)
         assert found.worst is not None
         assert found.measured is not None
@@ -73,10 +74,10 @@ def answer(results: dict[str, Any]) -> str:
     wrong = sum(row["labels"] - row["right"] for row in results["rows"])
     words = "and every label comes back" if not wrong else f"but {wrong:,} labels come back wrong"
     return (
-        f"Only in arbitrary precision: at |V| = {last['vocabulary']:,} the paper's δ needs {amount(last['paper']['delta_bits'])} "
-        f"bits, the same head with a measured direction {amount(last['faithful']['delta_bits'])}, and the practical "
-        f"construction {last['bits']}, {words}. That the separation exceeds δ is "
-        f"{'proved at every size' if proved else 'not proved at every size'}."
+        f"Only in arbitrary precision: at |V| = {last['vocabulary']:,} the paper's δ needs "
+        f"{amount(last['paper']['delta_bits'])} bits, the same head with a measured direction "
+        f"{amount(last['faithful']['delta_bits'])}, and the practical construction {last['bits']}, {words}. That the "
+        f"separation exceeds δ is {'proved at every size' if proved else 'not proved at every size'}."
     )
 
 
@@ -136,10 +137,11 @@ def tables(results: dict[str, Any]) -> list[Table]:
 def limits(results: dict[str, Any]) -> str:
     working = max(row["paper"]["working_bits"] or 0 for row in results["rows"])
     return (
-        "Bits are counted for numbers subtracted as they stand. A program that works with the Wronskian of two contexts "
-        f"needs far fewer: {working} were enough to enclose every separation here. Tokens lie on a line at equal distances, "
-        "which is kind to the direction; random vectors ask for more bits in both faithful columns. The practical column "
-        "grows with the number of points, about two bits for each doubling, not with the vocabulary as such."
+        "Bits are counted for numbers subtracted as they stand. A program that works with the Wronskian of two "
+        f"contexts needs far fewer: {working} were enough to enclose every separation here. Tokens lie on a line at "
+        "equal distances, which is kind to the direction; random vectors ask for more bits in both faithful columns. "
+        "The practical column grows with the number of points, about two bits for each doubling, not with the "
+        "vocabulary as such."
     )
 
 

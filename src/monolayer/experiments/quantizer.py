@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,6 @@ from monolayer.experiments.look import PALETTE, amount, chart, line
 from monolayer.theory.boltzmann import boltzmann
 
 Floats = NDArray[np.float64]
-
 
 
 def _same(n: int, value: Callable[[Floats], Floats]) -> Callable[[Floats], Floats]:
@@ -53,7 +53,9 @@ NOTHING = 1e-5
 
 def run(setting: Setting, progress: Progress) -> dict[str, Any]:
     floors = {2: _floor_2(setting, progress), 3: _floor_3(setting, progress)}
-    cells = {2: (2, 4, 8, 16, 32, 64), 3: (2, 4, 8, 16, 32)} if setting.full else {2: (2, 4, 8, 16, 32), 3: (2, 4, 8, 16)}
+    cells = (
+        {2: (2, 4, 8, 16, 32, 64), 3: (2, 4, 8, 16, 32)} if setting.full else {2: (2, 4, 8, 16, 32), 3: (2, 4, 8, 16)}
+    )
     random = np.random.default_rng([setting.seed, 4])
     tests = {n: random.random((20_000 if setting.full else 4_000, n)) for n in cells}
     total, done = sum(len(TARGETS[n]) * len(cells[n]) for n in cells), 0
@@ -63,7 +65,7 @@ def run(setting: Setting, progress: Progress) -> dict[str, Any]:
             errors = []
             for D in cells[n]:
                 progress(f"with the quantizer: {name}, {D} cells", 0.5 + 0.5 * done / total)
-                model = ml.approximate(lambda x, f=f: f(x[:, :, 0]), 1, n, cells=D, seed=setting.seed)
+                model = ml.approximate(partial(_of_tokens, f), 1, n, cells=D, seed=setting.seed)
                 found = np.asarray(model.predict(tests[n][:, :, None])).reshape(tests[n].shape)
                 errors.append(float(((found - f(tests[n])) ** 2).mean()))
                 done += 1
@@ -79,6 +81,11 @@ def run(setting: Setting, progress: Progress) -> dict[str, Any]:
                 }
             )
     return {"rows": results}
+
+
+def _of_tokens(f: Callable[[Floats], Floats], X: Floats) -> Floats:
+    """`f` on tokens of one coordinate, `(B, n, 1)`."""
+    return f(X[:, :, 0])
 
 
 def _lambdas(count: int) -> list[float]:
@@ -172,8 +179,9 @@ def answer(results: dict[str, Any]) -> str:
     least, most = (100 * pick(_share(row) for row in hard) for pick in (min, max))
     return (
         f"For one rank-1 head, yes: without it {len(hard)} of {len(rows)} targets keep from {amount(least, 2)} to "
-        f"{amount(most, 2)} % of their variance as error, whatever the readout (estimated). With it the error falls below that floor for "
-        f"{beaten} of the {len(hard)} on the finest grid tried, and by its law, 1/D², for all. For {_listed(free)} one head sees all that is needed."
+        f"{amount(most, 2)} % of their variance as error, whatever the readout (estimated). With it the error falls "
+        f"below that floor for {beaten} of the {len(hard)} on the finest grid tried, and by its law, 1/D², for all. "
+        f"For {_listed(free)} one head sees all that is needed."
     )
 
 
@@ -192,7 +200,13 @@ def figures(results: dict[str, Any]) -> list[Figure]:
                 ends = [row["cells"][0], row["cells"][-1]]
                 traces.append(
                     line(
-                        f"floor, {row['target']}", ends, [_share(row)] * 2, colour, dash="dash", markers=False, legend=False
+                        f"floor, {row['target']}",
+                        ends,
+                        [_share(row)] * 2,
+                        colour,
+                        dash="dash",
+                        markers=False,
+                        legend=False,
                     )
                 )
         stream = "the paper's stream" if n == 2 else "a lifted stream"
@@ -200,7 +214,8 @@ def figures(results: dict[str, Any]) -> list[Figure]:
             Figure(
                 f"Mean square error against cells, {n} tokens",
                 chart(traces, "cells a coordinate", "error / variance of the target", log_x=True, log_y=True),
-                f"Solid: with the quantizer. Dashed, in the same colour: the floor without it, in {stream}; none is drawn where it is 0.",
+                f"Solid: with the quantizer. Dashed, in the same colour: the floor without it, in {stream}; none is "
+                "drawn where it is 0.",
             )
         )
     return made
@@ -221,7 +236,17 @@ def tables(results: dict[str, Any]) -> list[Table]:
         ]
         for row in results["rows"]
     ]
-    columns = ["target", "variance", "floor without", "share", "error with", "cells", "cells to go below", "best w", "best λ"]
+    columns = [
+        "target",
+        "variance",
+        "floor without",
+        "share",
+        "error with",
+        "cells",
+        "cells to go below",
+        "best w",
+        "best λ",
+    ]
     return [Table("Without and with the quantizer, mean square", columns, rows)]
 
 
@@ -229,7 +254,8 @@ def _cells_needed(row: dict[str, Any]) -> int | None:
     """Cells at which the error with the quantizer goes below the floor, by 1/D² from the finest grid tried."""
     if _share(row) < NOTHING:
         return None
-    return math.ceil(row["cells"][-1] * math.sqrt(row["quantized"][-1] / row["floor"]))
+    needed: float = row["cells"][-1] * math.sqrt(row["quantized"][-1] / row["floor"])
+    return math.ceil(needed)
 
 
 def _parameter(value: float | str | None) -> str:
@@ -238,10 +264,11 @@ def _parameter(value: float | str | None) -> str:
 
 def limits(results: dict[str, Any]) -> str:
     return (
-        "The floors are estimates on a grid of parameters from random samples: the true infimum may be a little lower, and "
-        "nothing here is proved. One head of rank 1, scalar tokens, two and three of them. With many heads, or a higher rank, "
-        "the readout sees more numbers, and whether the quantizer is needed then remains open. A floor is about the mean "
-        "square over uniform tokens; it says nothing about data that lie on a finite set, which one head memorizes."
+        "The floors are estimates on a grid of parameters from random samples: the true infimum may be a little "
+        "lower, and nothing here is proved. One head of rank 1, scalar tokens, two and three of them. With many "
+        "heads, or a higher rank, the readout sees more numbers, and whether the quantizer is needed then remains "
+        "open. A floor is about the mean square over uniform tokens; it says nothing about data that lie on a finite "
+        "set, which one head memorizes."
     )
 
 

@@ -49,7 +49,7 @@ def run(setting: Setting, progress: Progress) -> dict[str, Any]:
     progress("errors of the formats", 0.7)
     errors = _errors(X[:1000] if setting.full else X[:200], table)
     curves = {
-        str(k): {"points": _sizes(largest[k]), "gap": np.median(gaps[k], axis=0).tolist()} for k in ranks
+        str(k): {"points": _sizes(largest[k]), "gap": np.median(np.array(gaps[k]), axis=0).tolist()} for k in ranks
     }
     return {
         "length": LENGTH,
@@ -84,7 +84,8 @@ def _gap(ids: Floats) -> float:
     """Largest coordinate difference of the closest two ids."""
     if ids.shape[1] == 1:
         return float(np.diff(np.sort(ids[:, 0])).min())
-    return float(cKDTree(ids).query(ids, k=2, p=np.inf)[0][:, 1].min())
+    distances, _ = cKDTree(ids).query(ids, k=2, p=np.inf)
+    return float(np.asarray(distances)[:, 1].min())
 
 
 def _errors(X: NDArray[np.int64], table: Floats) -> dict[str, float]:
@@ -146,9 +147,9 @@ def answer(results: dict[str, Any]) -> str:
 
     top = ranks[-1]
     return (
-        "Each rank multiplies the exponent, as M ≈ 2^(pk/2) says: float32 tells "
-        f"{held('float32', 1)} contexts apart at rank 1 and {held('float32', 4)} at rank 4; bfloat16 {held('bfloat16', 1)} at "
-        f"rank 1 and {held('bfloat16', top)} at rank {top}; float64 {held('float64', 1)} at rank 1."
+        f"Each rank multiplies the exponent, as M ≈ 2^(pk/2) says: float32 tells {held('float32', 1)} contexts apart "
+        f"at rank 1 and {held('float32', 4)} at rank 4; bfloat16 {held('bfloat16', 1)} at rank 1 and "
+        f"{held('bfloat16', top)} at rank {top}; float64 {held('float64', 1)} at rank 1."
     )
 
 
@@ -174,8 +175,8 @@ def figures(results: dict[str, Any]) -> list[Figure]:
         Figure(
             "Contexts that a format tells apart, against the rank of the values",
             chart(ends, "value rank k", "log10 of M*"),
-            "Filled: seen in the sample. Hollow: the law, from the largest sample. Dotted: 2^(pk/2) with p the bits of the "
-            "format and no constant.",
+            "Filled: seen in the sample. Hollow: the law, from the largest sample. Dotted: 2^(pk/2) with p the bits "
+            "of the format and no constant.",
         ),
         Figure(
             "Smallest gap against the number of contexts",
@@ -185,9 +186,12 @@ def figures(results: dict[str, Any]) -> list[Figure]:
                 "gap",
                 log_x=True,
                 log_y=True,
-                levels=[(2 * error, f"2 × error, {name}") for name, error in results["errors"].items() if error > 1e-18],
+                levels=[
+                    (2 * error, f"2 × error, {name}") for name, error in results["errors"].items() if error > 1e-18
+                ],
             ),
-            f"Median of {results['repeats']} draws. Dotted: M^(−2/k). Where a curve crosses a format's level, that format ends.",
+            f"Median of {results['repeats']} draws. Dotted: M^(−2/k). Where a curve crosses a format's level, that "
+            "format ends.",
         ),
         Figure(
             "Trained accuracy against rank",
@@ -197,9 +201,9 @@ def figures(results: dict[str, Any]) -> list[Figure]:
                 "share of labels right",
                 range_y=(0.0, 1.05),
             ),
-            f"One head, {trained['sequences']:,} sequences with random labels, {amount(trained['seconds'])} s of training each. "
-            f"Learning rates tried: {', '.join(amount(rate) for rate in trained['rates'])}. A class drawn blindly is right "
-            "in 1 of 16.",
+            f"One head, {trained['sequences']:,} sequences with random labels, {amount(trained['seconds'])} s of "
+            f"training each. Learning rates tried: {', '.join(amount(rate) for rate in trained['rates'])}. A class "
+            "drawn blindly is right in 1 of 16.",
         ),
     ]
 
@@ -208,9 +212,7 @@ def tables(results: dict[str, Any]) -> list[Table]:
     ranks = results["ranks"]
     rows = []
     for name, error in results["errors"].items():
-        cells = [
-            f"10^{end['log10_points']:.1f}{'' if end['seen'] else ' (law)'}" for end in results["ends"][name]
-        ]
+        cells = [f"10^{end['log10_points']:.1f}{'' if end['seen'] else ' (law)'}" for end in results["ends"][name]]
         rows.append([name, amount(error), *cells])
     trained = [
         [amount(row["rank"]), share(row["accuracy"]), amount(row["parameters"]), amount(row["rate"])]
@@ -225,10 +227,11 @@ def tables(results: dict[str, Any]) -> list[Table]:
 def limits(results: dict[str, Any]) -> str:
     largest = max(max(curve["points"]) for curve in results["curves"].values())
     return (
-        f"Sizes beyond {largest:,} contexts come from the law, not from a count. Ids in R^k tell contexts apart, but a readout "
-        "on one line cannot use them: a rank above 1 needs a readout that branches on several coordinates. Errors are the "
-        "largest that were seen, not bounds. In exact arithmetic rank 1 is enough at every size. The trained curve depends "
-        "on the time given to training, and shows what gradient descent found, not what the rank can hold."
+        f"Sizes beyond {largest:,} contexts come from the law, not from a count. Ids in R^k tell contexts apart, but "
+        "a readout on one line cannot use them: a rank above 1 needs a readout that branches on several coordinates. "
+        "Errors are the largest that were seen, not bounds. In exact arithmetic rank 1 is enough at every size. The "
+        "trained curve depends on the time given to training, and shows what gradient descent found, not what the "
+        "rank can hold."
     )
 
 

@@ -155,14 +155,15 @@ def prepare(folder: Path, names: list[str], setting: Setting, resume: bool) -> l
         raise DataError(f"{folder} is a file; choose a folder for the results")
     if folder.is_dir() and any(folder.iterdir()) and not resume:
         raise DataError(
-            f"{folder} is not empty: choose another folder, or pass --resume to keep what is finished there and add to it"
+            f"{folder} is not empty: choose another folder, or pass --resume to keep what is finished there and add "
+            "to it"
         )
     folder.mkdir(parents=True, exist_ok=True)
     done = [read(folder / f"{name}.json") for name in NAMES if (folder / f"{name}.json").exists()]
     for record in done:
         if record.setting != setting:
             raise DataError(
-                f"{folder / f'{record.name}.json'} was made by `{record.command}`, in another setting: run with the same "
-                "options, or choose another folder"
+                f"{folder / f'{record.name}.json'} was made by `{record.command}`, in another setting: run with the "
+                "same options, or choose another folder"
             )
     return [name for name in names if name not in {record.name for record in done}]

@@ -33,7 +33,7 @@ def run(setting: Setting, progress: Progress) -> dict[str, Any]:
     X, _ = without_repeats(count, LENGTH, VOCABULARY, seed=setting.seed)
     random = np.random.default_rng(setting.seed)
     # Whole multiples of 2^-6 and of 2^-50: exact in float64, and integers for the balls.
-    tables = {
+    tables: dict[str, tuple[NDArray[np.int64], float]] = {
         "random": (random.integers(-(1 << 50), 1 << 50, VOCABULARY), 2.0**-50),
         "evenly spaced": (2 * np.arange(VOCABULARY) - (VOCABULARY - 1), 2.0**-6),
     }
@@ -42,7 +42,7 @@ def run(setting: Setting, progress: Progress) -> dict[str, Any]:
     curves: dict[str, Any] = {}
     for number, (kind, (numbers, unit)) in enumerate(tables.items()):
         progress(f"floats, {kind} keys", number / 4)
-        s = (numbers * unit)[X]
+        s = np.asarray(numbers * unit, dtype=np.float64)[X]
         spread = float(np.ptp(numbers) * unit)
         curves[kind] = {
             name: [_collisions(s, lam / spread, dtype, unit_roundoff) for lam in (0.0, *grid, math.inf)]
@@ -53,7 +53,8 @@ def run(setting: Setting, progress: Progress) -> dict[str, Any]:
         for place, lam in enumerate((*grid, *far)):
             progress(f"balls, {kind} keys", number / 4 + 0.5 + place / (len(grid) + len(far)) / 4)
             curves[kind]["balls"].append(_enclosed(contexts, lam / spread * unit))
-    s = (tables["random"][0] * tables["random"][1])[X[:200]]
+    numbers, unit = tables["random"]
+    s = np.asarray(numbers * unit, dtype=np.float64)[X[:200]]
     return {
         "sequences": count,
         "in_balls": BALLS,
@@ -85,12 +86,11 @@ def _collisions(s: Floats, lam: float, dtype: Any, unit_roundoff: float) -> dict
 def _in_format(s: Floats, lam: float, dtype: Any) -> NDArray[Any]:
     """`B(λ; s)` with every operation in the format."""
     if math.isinf(lam):
-        return s.max(axis=1).astype(dtype)
+        return np.asarray(s.max(axis=1), dtype=dtype)
     rounded = s.astype(dtype)
     scores = dtype(lam) * rounded
     weights = np.exp(scores - scores.max(axis=1, keepdims=True))
-    result: NDArray[Any] = (weights * rounded).sum(axis=1) / weights.sum(axis=1)
-    return result
+    return np.asarray((weights * rounded).sum(axis=1) / weights.sum(axis=1))
 
 
 def _enclosed(contexts: list[dict[int, int]], z: float) -> float:
@@ -132,12 +132,13 @@ def _identities(s: Floats, grid: list[float]) -> list[dict[str, Any]]:
             "identity": "boltz(a) = ln Z − S",
             "error": float((np.abs(boltz(scores) - free_energy(scores)) / size).max()),
         },
-        {"identity": "dB/dλ = Var_p(s), by differences", "error": float(np.abs(moved - boltzmann_slope(lams, s)).max())},
+        {
+            "identity": "dB/dλ = Var_p(s), by differences",
+            "error": float(np.abs(moved - boltzmann_slope(lams, s)).max()),
+        },
         {
             "identity": "max a − ln n ≤ boltz(a) ≤ max a, by how much it fails",
-            "error": float(
-                np.maximum(top - math.log(s.shape[1]) - boltz(scores), boltz(scores) - top).clip(0).max()
-            ),
+            "error": float(np.maximum(top - math.log(s.shape[1]) - boltz(scores), boltz(scores) - top).clip(0).max()),
         },
         {"identity": "B(0) = mean", "error": float(np.abs(boltzmann(0.0, s) - s.mean(axis=-1)).max())},
         {"identity": "B(∞) = max", "error": float(np.abs(boltzmann(math.inf, s) - s.max(axis=-1)).max())},
@@ -179,8 +180,8 @@ def answer(results: dict[str, Any]) -> str:
     between = f"from λ·spread {amount(spaced[0], 2)} to {amount(spaced[-1], 2)}" if spaced else "nowhere"
     return (
         f"Wide: with random keys float64 tells all {results['sequences']:,} contexts apart up to λ·spread = "
-        f"{amount(clean[-1], 2) if clean else 'none'}, with evenly spaced keys {between}; the mean has {even:,} collisions "
-        f"there and hardmax {ends:,}. The paper's λ·spread, {amount(paper['measured'], 2)} at best and "
+        f"{amount(clean[-1], 2) if clean else 'none'}, with evenly spaced keys {between}; the mean has {even:,} "
+        f"collisions there and hardmax {ends:,}. The paper's λ·spread, {amount(paper['measured'], 2)} at best and "
         f"{amount(paper['worst'], 2)} in its worst case, lies on the hardmax side."
     )
 
@@ -289,9 +290,10 @@ def tables(results: dict[str, Any]) -> list[Table]:
 def limits(results: dict[str, Any]) -> str:
     return (
         f"One size of data: {results['sequences']:,} sequences of {results['length']} out of {results['vocabulary']} "
-        "tokens; more sequences narrow the range. Collisions are counted against a bound of the rounding error, so some "
-        "of them may be told apart by a particular machine. Random keys make the mean look good, because sums of random "
-        f"numbers differ; structured keys show what it loses. Balls were run on {results['in_balls']} sequences."
+        "tokens; more sequences narrow the range. Collisions are counted against a bound of the rounding error, so "
+        "some of them may be told apart by a particular machine. Random keys make the mean look good, because sums "
+        f"of random numbers differ; structured keys show what it loses. Balls were run on {results['in_balls']} "
+        "sequences."
     )
 
 

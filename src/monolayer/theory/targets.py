@@ -18,8 +18,8 @@ from monolayer.errors import DataError
 
 Floats = NDArray[np.float64]
 
-SOFTENING = 0.5
-"""ε of the forces: they act as if tokens were never closer than this."""
+SOFTENING = 1.0
+"""ε of the forces: closer than this, they weaken."""
 SHARPNESS = 4.0
 """β of softmax pooling."""
 
@@ -79,21 +79,21 @@ def median(X: Floats) -> Floats:
 
 
 def gravity(r: Floats) -> Floats:
-    """`g(r) = r / (|r|² + ε²)^{3/2}`, the softened pull of a unit mass at `r` `(…, d)`.
+    """`g(r) = r / (|r|² + ε²)`, the pull of a unit mass at `r` `(…, d)` as in the plane, softened.
 
-    In the sup norm `g` has the constant `1/ε³` for `d ≤ 3`, and `√d/ε³` for any `d`. Its Jacobian is
-    `(I − 3 r rᵀ/ρ²)/ρ³` with `ρ² = |r|² + ε²`.
+    In the sup norm `g` has the constant `1/ε²` for `d ≤ 3`, and `√d/ε²` for any `d`. Its Jacobian is
+    `(I − 2 r rᵀ/ρ²)/ρ²` with `ρ² = |r|² + ε²`.
 
-    Any `d`: its eigenvalues are `1/ρ³` and `(ε² − 2|r|²)/ρ⁵`, at most `1/ε³` in absolute value, and lengths in the
-    sup norm and in the Euclidean one differ by at most `√d`.
+    Any `d`: its eigenvalues are `1/ρ²` and `(ε² − |r|²)/ρ⁴`, at most `1/ε²` in absolute value, and lengths in the sup
+    norm and in the Euclidean one differ by at most `√d`.
 
     `d ≤ 3`: let `s` be the coordinate of a row, `T` the sum of the absolute values of the others, `v` that of their
-    squares, so `T² ≤ (d − 1)v`. The absolute values of the row sum to `(|1 − 3s²/ρ²| + 3|s|T/ρ²)/ρ³`. Where
-    `3s² ≤ ρ²`, use `|s|T − s² ≤ T²/4`: with `u = v/ε²` the sum is at most `(1 + ¾(d − 1)u/(1 + u))(1 + u)^{−3/2}/ε³`,
-    which falls from `1/ε³` since `¾(d − 1) ≤ 3/2`. Elsewhere use `s² + |s|T ≤ (1 + √d)/2 · |r|²`: with `u = |r|²/ε²`
-    the sum is below `3(1 + √d)/2 · u(1 + u)^{−5/2}/ε³`, whose maximum, at `u = 2/3`, is below `0.77/ε³`.
+    squares, so `T² ≤ (d − 1)v`. The absolute values of the row sum to `(|1 − 2s²/ρ²| + 2|s|T/ρ²)/ρ²`. Where
+    `2s² ≤ ρ²`, use `|s|T − s² ≤ T²/4`: with `u = v/ε²` the sum is at most `(1 + ½(d − 1)u/(1 + u))/(1 + u)/ε²`, which
+    falls from `1/ε²` since `½(d − 1) ≤ 1`. Elsewhere use `s² + |s|T ≤ (1 + √d)/2 · |r|²`: with `u = |r|²/ε²` the sum is
+    below `(1 + √d) u/(1 + u)²/ε²`, whose maximum, at `u = 1`, is below `0.69/ε²`.
     """
-    return np.asarray(r / (np.square(r).sum(axis=-1, keepdims=True) + SOFTENING**2) ** 1.5)
+    return np.asarray(r / (np.square(r).sum(axis=-1, keepdims=True) + SOFTENING**2))
 
 
 def force(X: Floats) -> Floats:
@@ -144,7 +144,7 @@ def sort_in_place(X: Floats) -> Floats:
 
 
 def _gravity_constant(dim: int) -> float:
-    return (1.0 if dim <= 3 else math.sqrt(dim)) / SOFTENING**3
+    return (1.0 if dim <= 3 else math.sqrt(dim)) / SOFTENING**2
 
 
 def _pooling_constant(dim: int, length: int, low: float, high: float) -> float:
