@@ -29,6 +29,7 @@ ERRORS = ("sup", "rms")
 
 def memorization_holds(found: Results) -> None:
     assert all(row["right"] == row["labels"] for row in found["rows"])
+    assert {row["verdict"] for row in found["rows"]} == {"proved"}
     assert all(row["gap"] < 100 * row["expected_gap"] for row in found["rows"])
     assert all(row["parameters"] < row["corollary_1"] for row in found["rows"])
 
@@ -130,7 +131,7 @@ HOLDS: dict[str, Callable[[Results], None]] = {
 @pytest.mark.parametrize("name", HOLDS)
 def test_from_the_command_to_the_drawn_page(name: str, tmp_path: Path) -> None:
     assert run(["experiment", name, "--out", str(tmp_path)]) == 0
-    assert sorted(path.name for path in tmp_path.iterdir()) == [f"{name}.json", "report.html"]
+    assert {path.name for path in tmp_path.iterdir()} == {f"{name}.json", "report.html"}
     stored = json.loads((tmp_path / f"{name}.json").read_text())
     assert stored["setting"] == {"full": False, "device": "cpu", "seed": 0}
     assert stored["command"] == f"monolayer experiment {name} --out results"
@@ -304,9 +305,21 @@ def test_the_list_of_questions(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_wrong_label_changes_the_answer() -> None:
-    row = {"labels": 10, "right": 10, "sequences": 1, "corollary_1": 8, "parameters": 4, "seconds": 1.0}
-    assert memorization.answer({"rows": [row]}).startswith("Yes")
-    assert memorization.answer({"rows": [{**row, "right": 9}]}).startswith("No: 1 ")
+    row = {
+        "labels": 10,
+        "right": 10,
+        "sequences": 1,
+        "corollary_1": 8,
+        "parameters": 4,
+        "seconds": 1.0,
+        "verdict": "proved",
+    }
+    results = {"rows": [row], "refused": None}
+    assert memorization.answer(results).startswith("Yes")
+    assert "1 of 1 proved" in memorization.answer(results)
+    assert "0 of 1 proved" in memorization.answer({**results, "rows": [{**row, "verdict": "undecided"}]})
+    assert memorization.answer({**results, "rows": [{**row, "right": 9}]}).startswith("No: 1 ")
+    assert "refused" in memorization.answer({**results, "refused": {"sequences": 2, "words": "too close"}})
 
 
 # -- the data ------------------------------------------------------------------------------------------

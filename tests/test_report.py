@@ -24,6 +24,7 @@ ROWS = [
         "sequences": 10**k,
         "labels": 16 * 10**k,
         "right": 16 * 10**k,
+        "verdict": "proved",
         "points": 16 * 10**k,
         "gap": 1e-3 / 100**k,
         "expected_gap": 3e-3 / 100**k,
@@ -46,7 +47,7 @@ def record(**changes: Any) -> Record:
         "machine": "CPU (x), 2 threads",
         "command": "monolayer experiment memorization --out results",
         "seconds": 1.5,
-        "results": {"length": 16, "vocabulary": 1000, "classes": 16, "rows": ROWS},
+        "results": {"length": 16, "vocabulary": 1000, "classes": 16, "rows": ROWS, "refused": None},
     }
     return Record(**{**fields, **changes})
 
@@ -63,7 +64,7 @@ def test_rebuilt_from_the_numbers_alone(folder: Path, capsys: pytest.CaptureFixt
     first = path.read_text()
     assert "up to 160,000 labels of 10,000 sequences" in first
     changed = [{**row, "right": row["labels"] - 1} for row in ROWS]
-    write(record(results={"rows": changed, "length": 16}), folder)
+    write(record(results={"rows": changed, "length": 16, "refused": None}), folder)
     assert run(["report", str(folder)]) == 0
     assert "No: 4 labels of 177,760 came back wrong." in path.read_text()
     assert sorted(each.name for each in folder.iterdir()) == ["memorization.json", "report.html"]
@@ -260,6 +261,14 @@ def test_a_file_that_is_no_result_is_named(folder: Path, text: str, words: str) 
     with pytest.raises(DataError, match=words) as caught:
         read_all(folder)
     assert "rank.json" in str(caught.value)
+
+
+def test_results_of_another_version_are_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(record(results={"rows": [{"labels": 1}]}), folder)
+    assert run(["report", str(folder)]) == 2
+    message = " ".join(capsys.readouterr().err.split())
+    assert "memorization.json does not hold what this version" in message
+    assert "monolayer experiment memorization" in message
 
 
 def test_a_record_under_another_name(folder: Path) -> None:

@@ -149,7 +149,7 @@ def test_arrays_tensors_and_lists_agree(X: np.ndarray[Any, Any]) -> None:
         (row for row in [["ab", "c"], ["c"]]),
         [np.array(["ab", "c"], dtype=np.dtypes.StringDType()), ["c"]],
     ],
-    ids=str,
+    ids=["lists", "arrays", "tuples", "objects", "numpy strings", "generator", "string dtype"],
 )
 def test_strings_in_any_dress(X: Any) -> None:
     assert names_of(Sequences.of(X)) == [["ab", "c"], ["c"]]

@@ -193,14 +193,8 @@ def _draw(
     if grid.dim * grid.length > 1:
         top += _maps(picture, f, model, top)
     step("refining", 0.95)
-    draw_curves(
-        picture,
-        "Error against cells",
-        _refinement(f, model, found, options),
-        ("cells a coordinate", "error"),
-        46,
-        top,
-    )
+    curves = _refinement(f, model, found, options)
+    draw_curves(picture, "Error against cells", curves, "cells a coordinate", 46, top)
     with output(path, overwrite) as file:
         file.write(picture.svg())
 

@@ -185,6 +185,7 @@ def agreement(model: Monolayer, sequences: Sequences, values: Any) -> tuple[int,
     if target.classes is None:
         summary = model.summary
         room = 0.0 if summary is None else summary.label_error + (summary.readout_error or 0.0)
+        room += 0.0 if model.card.grid is None else model.card.grid.error
         good = np.abs(values - target.table[target.number]).max(axis=1) <= room
     elif target.classes == model.card.classes:
         good = values == target.number

@@ -43,7 +43,7 @@ def experiment(
     for each in todo:
         try:
             with progress(as_json) as step:
-                record = measure(experiments[each], setting, lambda stage, share: step(f"{each}: {stage}", share))  # noqa: B023
+                record = measure(experiments[each], setting, step)
         except KeyboardInterrupt:
             err.print(
                 f"{escape(each)} was not finished. What is finished is in {escape(str(folder))}; --resume goes on."

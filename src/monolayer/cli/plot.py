@@ -121,9 +121,15 @@ def draw_map(picture: Picture, chart: Map, left: float, top: float, side: float 
 
 
 def draw_curves(
-    picture: Picture, title: str, curves: Sequence[Curve], axes: tuple[str, str], left: float, top: float,
-    width: float = 560.0, height: float = 260.0,
-) -> None:  # fmt: skip
+    picture: Picture,
+    title: str,
+    curves: Sequence[Curve],
+    axis: str,
+    left: float,
+    top: float,
+    width: float = 760.0,
+    height: float = 280.0,
+) -> None:
     """Curves on logarithmic axes, with a legend on the right."""
     picture.text(left, top - 10, title, size=13, bold=True)
     xs = [x for curve in curves for x in curve.x]
@@ -159,8 +165,8 @@ def draw_curves(
         if curve.marks:
             picture.parts.append(f"<circle cx='{left + width + 31:.1f}' cy='{y:.1f}' r='3.2' fill='{curve.color}'/>")
         picture.text(left + width + 52, y + 4, curve.name, size=12)
-    picture.text(left + width / 2, top + height + 34, axes[0], size=11, anchor="middle", color=GREY)
-    picture.add("", left + width + 240, top + height + 40)
+    picture.text(left + width / 2, top + height + 34, axis, size=11, anchor="middle", color=GREY)
+    picture.add("", left + width + 250, top + height + 40)
 
 
 # -- pieces ----------------------------------------------------------------------------------------------

@@ -19,7 +19,6 @@ from monolayer.construct.function import Function
 from monolayer.construct.grid import Box, Lattice
 from monolayer.construct.size import smaller
 from monolayer.errors import DataError
-from monolayer.model.card import Grid
 from monolayer.model.monolayer import Monolayer
 
 Modulus = Callable[[float], float]
@@ -67,7 +66,9 @@ def fewest_cells(f: Function, error: float, modulus: Modulus | None, ramp: float
     low, high = 0, 1
     while (least := predicted(high)) > error:
         if high == most:
-            word = "on samples" if modulus is None else "by the given modulus"
+            word = (
+                "on samples (if more cells do not help, f is not continuous)" if modulus is None else "by the modulus"
+            )
             raise DataError(
                 f"an error of {error:g} is out of reach: with {most} cells a coordinate, the most that fit "
                 f"({f.box.knots(most):,} knots), it is {least:.3g} {word}. {smaller(f.box)}"
@@ -106,7 +107,7 @@ def measure(model: Monolayer, f: Callable[..., object], points: int = 20_000, se
         raise DataError("only an approximator has a function to be measured against; this model is a memorizer")
     box = Box(grid.dim, grid.length, grid.low, grid.high, model.positions is not None)
     function = Function(f, box, len(model.feed_forward.bias_2), model.bos.device)
-    lattice = lattice_of(grid, box)
+    lattice = Lattice.with_width(box, grid.cells, grid.ramp)
     random = np.random.default_rng([seed, 30])
     X = np.concatenate([box.uniform(points, random), lattice.corners(points, random)])
     began = time.perf_counter()
@@ -114,7 +115,7 @@ def measure(model: Monolayer, f: Callable[..., object], points: int = 20_000, se
     seconds = time.perf_counter() - began
     wanted = function(X)
     error = np.abs(answer - wanted)
-    off = ~lattice.on_ramp(X)
+    off = ~model.on_ramp(X)
     inside = error[:points][off[:points]]
     return Measured(
         points=points,
@@ -125,8 +126,3 @@ def measure(model: Monolayer, f: Callable[..., object], points: int = 20_000, se
         on_ramps=int((~off).sum()),
         seconds=seconds,
     )
-
-
-def lattice_of(grid: Grid, box: Box) -> Lattice:
-    edges = np.linspace(grid.low, grid.high, grid.cells + 1)
-    return Lattice(box, grid.cells, grid.ramp, edges[1:-1] - grid.ramp / 2.0)

@@ -150,12 +150,11 @@ def _centre_values(function: Function, lattice: Lattice, rows: Ints, first: Any,
     """`f` at the centres, for every labelled token `(P, m)`; block by block, so that repeats take no memory."""
     centre, done = lattice.tokens(), 0
     values = np.empty((function.out_dim, lattice.box.knots(lattice.cells)))
-    for start in range(0, len(rows), 1 << 16):
-        block = slice(start, start + (1 << 16))
+    for start in range(0, len(rows), function.batch):
+        block = slice(start, start + function.batch)
         answer = function(centre.take(rows[block], axis=0)).reshape(-1, len(values))
         labelled = np.arange(len(answer)) if first is None else np.flatnonzero(first[block])
-        for given, stored in zip(answer.T, values, strict=True):
-            stored[done : done + len(labelled)] = given.take(labelled)
+        values[:, done : done + len(labelled)] = answer.take(labelled, axis=0).T
         done += len(labelled)
         report("asking the function at every centre", 0.1 + 0.4 * min(1.0, block.stop / len(rows)))
     return values.T

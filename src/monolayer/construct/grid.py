@@ -69,7 +69,14 @@ class Box:
 
 @dataclass(frozen=True, eq=False)
 class Lattice:
-    """`D` cells a coordinate of a box, with their ramps: `[start_j, start_j + width]` between cell `j` and `j + 1`."""
+    """`D` cells a coordinate of a box, with ramps `[start_j, start_j + width]` between cell `j` and cell `j + 1`.
+
+    A ramp ends a little left of the boundary of its cells, so that the boundaries themselves, where round numbers
+    lie, are off the ramps: also when they come as float32.
+
+        cell j ──────────┐         ┌────────── cell j + 1
+                         └──ramp───┘  │boundary
+    """
 
     box: Box
     cells: int
@@ -78,16 +85,23 @@ class Lattice:
 
     @classmethod
     def of(cls, box: Box, cells: int, ramp: float) -> Lattice:
-        """Ramps centred on the boundaries, their width a power of two and at most `ramp` of a cell."""
+        """Ramps whose width is a power of two and at most `ramp` of a cell."""
+        return cls.with_width(box, cells, float(np.exp2(np.floor(np.log2(ramp * (box.high - box.low) / cells)))))
+
+    @classmethod
+    def with_width(cls, box: Box, cells: int, width: float) -> Lattice:
+        """Ramps of a given width, a power of two."""
         edges = np.linspace(box.low, box.high, cells + 1)
-        width = float(np.exp2(np.floor(np.log2(ramp * (box.high - box.low) / cells))))
-        # Then boundary − width/2, in floats, lies left of the boundary, and that plus the width right of it.
-        if not (width >= 4.0 * np.spacing(max(abs(box.low), abs(box.high))) and 1.0 / width <= 2.0**1000):
+        largest = max(abs(box.low), abs(box.high))
+        # In float32 a number is off by 2^−24 of itself at most; a grid finer than that is for float64 alone.
+        aside = min(2.0**-24 * largest, 2.0**-12 * (box.high - box.low) / cells)
+        # Then the ends of a ramp, in floats, are different numbers in the right order, and so are their images.
+        if not (width >= 4.0 * np.spacing(largest) and 1.0 / width <= 2.0**1000):
             raise DataError(
                 f"the domain ({box.low:g}, {box.high:g}) is too narrow for {cells} cells: float64 has no room there "
-                f"for ramps of {ramp:g} of a cell. Shift and scale the input, use fewer cells, or a wider ramp"
+                f"for ramps of width {width:.3g}. Shift and scale the input, use fewer cells, or a wider ramp"
             )
-        return cls(box, cells, width, edges[1:-1] - width / 2.0)
+        return cls(box, cells, width, edges[1:-1] - aside - width)
 
     @property
     def left(self) -> Floats:
@@ -106,7 +120,7 @@ class Lattice:
 
     @property
     def reach(self) -> float:
-        """`h`: how far a coordinate off the ramps is from the centre of its cell, at most; below half a cell."""
+        """`h`: how far a coordinate off the ramps is from the centre of its cell, at most; about half a cell."""
         farthest = float(np.maximum(self.centres - self.left, self.right - self.centres).max())
         return farthest * (1.0 + 2.0**-50)  # two roundings, each within 2^−53
 
@@ -118,14 +132,6 @@ class Lattice:
     def rounded(self, X: Floats) -> Floats:
         """The centre of the cell of every token: `X` and the result are `(…, d)`. The other half of a ramp counts."""
         return self.centres[np.searchsorted(self.start + self.width / 2.0, X, side="right")]
-
-    def on_ramp(self, X: Floats) -> NDArray[np.bool_]:
-        """`(…, n, d)` to `(…,)`: whether some coordinate of some token lies inside a ramp."""
-        if len(self.start) == 0:
-            return np.zeros(X.shape[:-2], dtype=bool)
-        place = np.searchsorted(self.start, X, side="left") - 1  # the last ramp that begins left of X
-        inside = (place >= 0) & (self.start[np.maximum(place, 0)] + self.width > X)
-        return np.asarray(inside.any(axis=(-2, -1)))
 
     def corners(self, count: int, random: np.random.Generator) -> Floats:
         """`(count, n, d)` points in random corners of random cells, just off the ramps: where errors are largest."""

@@ -50,9 +50,10 @@ class Points:
         """Distances of neighbours `(P − 1,)`."""
         return np.diff(self.z)
 
-    def told_apart(self) -> NDArray[np.bool_]:
-        """`(P − 1,)`: whether neighbours are certainly different points: further apart than both errors."""
-        return self.gaps() > 2.0 * self.error(np.maximum(np.abs(self.z[1:]), np.abs(self.z[:-1])))
+    def gap_errors(self) -> Floats:
+        """For every gap `(P − 1,)`, the larger of the rounding errors of its ends."""
+        size = np.abs(self.z)
+        return self.error(np.maximum(size[1:], size[:-1]))
 
 
 def contextual_points(draw: Draw, tokens: Tokens, target: Target) -> Points:

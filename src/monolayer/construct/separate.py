@@ -46,11 +46,11 @@ class Separated:
     def measure(self) -> dict[str, Any]:
         """Numbers for the summary: different points, the smallest gap, and the margin at label changes."""
         points = self.points
-        gap, apart = points.gaps(), points.told_apart()
+        gap, error = points.gaps(), points.gap_errors()
+        apart = gap > 2.0 * error  # certainly different points: further apart than both errors
         reach = float(points.z[-1] - points.z[0])
-        count = int(apart.sum()) + 1
-        left, right = points.z[self.changes], points.z[self.changes + 1]
-        slack = (right - left) / points.error(np.maximum(np.abs(left), np.abs(right)))
+        count = int(np.count_nonzero(apart)) + 1
+        slack = gap.take(self.changes) / error.take(self.changes)
         return {
             "points": count,
             "gap": float(gap[apart].min()) / reach if count > 1 else 1.0,

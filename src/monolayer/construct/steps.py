@@ -28,9 +28,9 @@ def staircase(points: Points, changes: Ints, level: Floats, classes: bool, reado
     left, right = points.z[changes], points.z[changes + 1]
     gap = right - left
     # Frexp gives gap = f · 2^e with 1/2 ≤ f < 1, so 2^(e−3) lies between gap/8 and gap/4.
-    exponent = np.frexp(gap)[1] - 3
-    start = left + (gap - np.exp2(exponent)) / 2.0
-    slope = np.exp2(-exponent)
+    width = np.ldexp(1.0, np.frexp(gap)[1] - 3)
+    start = left + (gap - width) / 2.0
+    slope = 1.0 / width
     jump, ends = np.empty((len(level), len(gap))), np.empty((2, len(level)))
     error = 0.0
     for row, given in enumerate(level):

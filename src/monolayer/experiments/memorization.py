@@ -1,8 +1,8 @@
 """One layer holds every label of random data without repeats, up to the precision of float64.
 
 Notation: `N` sequences of `n = 16` different tokens out of 1,000, a random class out of 16 for each token,
-`M = nN` labels. Measured: labels that come back, the smallest gap of two points as a share of their range against
-`1/M²`, the parameters against Corollary 1's `4(s+d) + d(2nN+d)`, and the time to build.
+`M = nN` labels. Measured: labels that come back, the verdict of the certificate, the smallest gap of two points as a
+share of their range against `1/M²`, the parameters against Corollary 1's `4(s+d) + d(2nN+d)`, and the time to build.
 """
 
 from __future__ import annotations
@@ -23,12 +23,17 @@ FULL = (*QUICK, 30_000, 100_000, 300_000, 1_000_000)
 def run(setting: Setting, progress: Progress) -> dict[str, Any]:
     ml.memorize([[0, 1]], [[0, 1]])  # imports and first calls are not what is timed
     counts = FULL if setting.full else QUICK
-    rows = []
+    rows: list[dict[str, Any]] = []
+    refused = None
     for done, count in enumerate(counts):
         progress(f"{count:,} sequences", done / len(counts))
         X, Y = without_repeats(count, LENGTH, VOCABULARY, CLASSES, setting.seed)
         began = time.perf_counter()
-        model = ml.memorize(X, Y, device=setting.device, seed=setting.seed)
+        try:
+            model = ml.memorize(X, Y, device=setting.device, seed=setting.seed)
+        except ml.PrecisionError as end:
+            refused = {"sequences": count, "words": str(end)}
+            break
         seconds = time.perf_counter() - began
         found = model.summary
         assert found is not None  # a model that was just built has one
@@ -37,6 +42,7 @@ def run(setting: Setting, progress: Progress) -> dict[str, Any]:
                 "sequences": count,
                 "labels": X.size,
                 "right": int((model.predict(X) == Y).sum()),
+                "verdict": ml.certify(model, X, Y).verdict,
                 "points": found.points,
                 "gap": found.gap,
                 "expected_gap": found.expected_gap,
@@ -48,19 +54,25 @@ def run(setting: Setting, progress: Progress) -> dict[str, Any]:
                 "seconds": seconds,
             }
         )
-    return {"length": LENGTH, "vocabulary": VOCABULARY, "classes": CLASSES, "rows": rows}
+    return {"length": LENGTH, "vocabulary": VOCABULARY, "classes": CLASSES, "rows": rows, "refused": refused}
 
 
 def answer(results: dict[str, Any]) -> str:
-    rows = results["rows"]
+    rows, refused = results["rows"], results["refused"]
     last, wrong = rows[-1], sum(row["labels"] - row["right"] for row in rows)
     if wrong:
         return f"No: {wrong:,} labels of {sum(row['labels'] for row in rows):,} came back wrong."
+    proved = sum(row["verdict"] == "proved" for row in rows)
     smaller = last["corollary_1"] / last["parameters"]
+    end = (
+        ""
+        if refused is None
+        else f" At {refused['sequences']:,} sequences the constructor refused: float64 is too coarse."
+    )
     return (
         f"Yes: every label came back at every size, up to {last['labels']:,} labels of {last['sequences']:,} "
         f"sequences, built in {amount(last['seconds'])} s with {last['parameters']:,} parameters, "
-        f"{amount(smaller, 2)} times fewer than Corollary 1 spends."
+        f"{amount(smaller, 2)} times fewer than Corollary 1 spends. Certificates: {proved} of {len(rows)} proved.{end}"
     )
 
 
@@ -112,12 +124,24 @@ def tables(results: dict[str, Any]) -> list[Table]:
     return [
         Table(
             "Every size",
-            ["sequences", "labels", "right", "gap", "1/M²", "margin", "parameters", "Corollary 1", "seconds"],
+            [
+                "sequences",
+                "labels",
+                "right",
+                "certificate",
+                "gap",
+                "1/M²",
+                "margin",
+                "parameters",
+                "Corollary 1",
+                "seconds",
+            ],
             [
                 [
                     amount(row["sequences"]),
                     amount(row["labels"]),
                     share(row["right"] / row["labels"]),
+                    row["verdict"],
                     amount(row["gap"]),
                     amount(row["expected_gap"]),
                     amount(row["margin"]),

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import monolayer as ml
-from monolayer.experiments.depth import described, grids
+from monolayer.experiments.depth import described, edge, grids
 from monolayer.experiments.experiment import Experiment, Figure, Progress, Setting, Table
 from monolayer.experiments.look import BLUE, ORANGE, amount, bars, chart, share
 from monolayer.experiments.synthetic import without_repeats
@@ -281,12 +281,14 @@ def tables(results: Results) -> list[Table]:
 
 
 def limits(results: Results) -> str:
+    searched = [cell for cell in results["cells"] if "grid" in cell]
     return (
         f"One size of random data ({results['sequences']:,} sequences of {results['length']} tokens), one width "
         f"({results['width']}), one shape of trained readout (two hidden layers of {results['hidden']} neurons) and a "
-        f"clock of {results['clock']:g} s: longer training gets further. A constructed readout costs a step for nearly "
-        "every label and says nothing about new sequences. Its margin on random and trained attention is measured "
-        "against one other order of summation, not proved against all; only the model from the proof can be certified."
+        f"clock of {results['clock']:g} s: longer training gets further. {edge(searched)} A constructed readout costs "
+        "a step for nearly every label and says nothing about new sequences. Its margin on random and trained "
+        "attention is measured against one other order of summation, not proved against all; only the model from the "
+        "proof can be certified."
     )
 
 

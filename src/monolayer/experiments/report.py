@@ -8,6 +8,7 @@ tells nobody that it was opened.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
@@ -56,33 +57,44 @@ def plotly_script() -> str:
 
 def page(records: list[Record], script: str) -> str:
     """The whole page as text."""
-    entries = {record.name: _Entry(find(record.name), record) for record in records}
     figures: list[Figure] = []
+    parts = {record.name: _parts(_Entry(find(record.name), record), figures) for record in records}
     contents, body = [], []
     for title, names in SECTIONS.items():
-        inside = [entries[name] for name in names if name in entries]
+        inside = [parts[name] for name in names if name in parts]
         if not inside:
             continue
         contents.append(f"<h2>{escape(title)}</h2>\n<dl>")
-        contents += [_content(entry) for entry in inside]
+        contents += [content for content, _ in inside]
         contents.append("</dl>")
         body.append(f"<section>\n<h2>{escape(title)}</h2>")
-        body += [_article(entry, figures) for entry in inside]
+        body += [article for _, article in inside]
         body.append("</section>")
     drawn = json.dumps([figure.figure for figure in figures], ensure_ascii=False, allow_nan=False)
     # Inside a script element only "</" and "<!--" could end or confuse it; JSON reads \u003c as "<".
-    parts = {
-        "{{contents}}": "\n".join(contents),
-        "{{body}}": "\n".join(body),
-        "{{made}}": escape(_made(records)),
-        "{{figures}}": drawn.replace("<", "\\u003c"),
-        "{{plotly}}": script.replace("</script", "<\\/script"),
+    marks = {
+        "contents": "\n".join(contents),
+        "body": "\n".join(body),
+        "made": escape(_made(records)),
+        "figures": drawn.replace("<", "\\u003c"),
+        "plotly": script.replace("</script", "<\\/script"),
     }
     text = files("monolayer.experiments").joinpath("report.html").read_text(encoding="utf-8")
-    for mark, part in parts.items():
-        before, after = text.split(mark)
-        text = before + part + after
-    return text
+    # In one pass: what is put in is not searched for marks again.
+    return re.sub(r"\{\{(\w+)\}\}", lambda mark: marks[mark[1]], text)
+
+
+def _parts(entry: _Entry, figures: list[Figure]) -> tuple[str, str]:
+    """An experiment's line in the contents, and its article; results of another version are an error that says so."""
+    try:
+        return _content(entry), _article(entry, figures)
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        record = entry.record
+        raise DataError(
+            f"{record.name}.json does not hold what this version of the experiment measures ({type(error).__name__}: "
+            f"{error}). It was written by monolayer {record.versions.get('monolayer', 'unknown')}; delete it and run "
+            f"`{record.command}` again"
+        ) from error
 
 
 def words(text: str) -> str:

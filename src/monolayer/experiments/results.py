@@ -44,7 +44,7 @@ class Record:
 def measure(experiment: Experiment, setting: Setting, progress: Progress) -> Record:
     """Run an experiment and note how."""
     began = time.perf_counter()
-    results = experiment.run(setting, progress)
+    results = experiment.run(setting, lambda stage, share: progress(f"{experiment.name}: {stage}", share))
     seconds = time.perf_counter() - began
     return Record(
         experiment.name,

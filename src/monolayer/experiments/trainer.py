@@ -3,7 +3,7 @@
 Pre-norm layers, GELU, AdamW with warm-up and cosine decay, gradients clipped, large batches kept on the device; on a
 GPU bfloat16, or TF32 for attention of low rank. The learning rate is searched first: every rate of a grid gets an equal
 share of the first 30 % of the clock, and the best one goes on from where it was until the clock or the last wrong label
-runs out. The clock holds everything: search, steps and the measuring of accuracy; one step before it starts warms the
+runs out. The clock holds everything: search, steps and the measuring of accuracy; a few steps before it starts warm the
 device up.
 
 Notation: `N` sequences of at most `n` tokens, `D` the width, `r` the rank of `W_Q`, `W_K`, `W_V`, `C` classes.
@@ -25,8 +25,8 @@ from torch.nn import functional
 
 Ints = NDArray[np.int64]
 
-RATES = (3e-3, 1e-3, 1e-2, 3e-4)
-"""Learning rates, in the order of trial: the search ends where a trial leaves no label wrong."""
+RATES = (3e-3, 1e-2, 1e-3, 3e-2, 3e-4)
+"""Learning rates, in the order of trial, likely ones first: the search ends where a trial leaves no label wrong."""
 SEARCH = 0.3
 """Share of the clock that the search for a learning rate may take."""
 MEASURES = 100
@@ -218,10 +218,8 @@ def _search(
     make: Callable[[], nn.Module], batches: _Batches, seconds: float, seed: int, rates: tuple[float, ...]
 ) -> Trained:
     device = batches.device
-    # First calls load libraries and make plans; the clock starts after them.
-    _Run(make().to(device), batches, rates[0], 0.0).step(*next(batches.epoch(shuffle=False))[1:], 0.0)
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+    _warm_up(make().to(device), batches)
+    batches.wait()
     began = time.perf_counter()
     found = began + seconds * SEARCH
     best: _Run | None = None
@@ -242,6 +240,16 @@ def _search(
     parameters = sum(parameter.numel() for parameter in best.model.parameters())
     spent = time.perf_counter() - began
     return Trained(best.accuracy, spent, best.spent, best.curve, parameters, best.rate, grid, best.model)
+
+
+def _warm_up(model: nn.Module, batches: _Batches) -> None:
+    """A step for every shape of batch and a measurement: first calls load libraries, make plans and fill caches."""
+    run, shapes = _Run(model, batches, 0.0, 0.0), set()
+    for _, x, y, inside in batches.epoch(shuffle=False):
+        if x.shape not in shapes:
+            run.step(x, y, inside, 0.0)
+        shapes.add(x.shape)
+    run.measure()
 
 
 class _Run:
@@ -273,6 +281,8 @@ class _Run:
                 if now >= until:
                     break
             if now - measured >= pause or now >= until:
+                self.batches.wait()
+                now = time.perf_counter()
                 self.measure()
                 measured = time.perf_counter()
                 pause, now = max(pause, 9.0 * (measured - now)), measured
@@ -314,7 +324,12 @@ class _Batches:
         self.sizes = torch.from_numpy(sizes).to(self.device)
         self.random = torch.Generator(self.device).manual_seed(seed)
         self.mixer = np.random.default_rng(seed)
-        self.cuts = _cuts(np.sort(sizes), BATCH_TOKENS[self.device.type])
+        self.cuts = _cuts(np.sort(sizes), BATCH_TOKENS.get(self.device.type, BATCH_TOKENS["cpu"]))
+
+    def wait(self) -> None:
+        """Until the device has done what it was given: a GPU works behind the program's back."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
 
     def epoch(self, *, shuffle: bool) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor | None]]:
         """Rows, tokens, labels and the mask of every batch."""

@@ -51,8 +51,8 @@ class Summary:
 class Grid:
     """What an approximator rounds its input to, and how far from `f` it may be (docs/approximation.md).
 
-    The domain is `[low, high]^{d×n}`; each coordinate has `cells` cells, with a ramp of width `ramp` in the
-    middle of each boundary between two of them.
+    The domain is `[low, high]^{d×n}`; each coordinate has `cells` cells, with a ramp of width `ramp` between any two
+    neighbours.
     """
 
     dim: int

@@ -137,6 +137,16 @@ class Monolayer(nn.Module):
             return answers.reshape(len(data), -1, *answers.shape[1:])
         return data.split(answers)
 
+    @torch.no_grad()
+    def on_ramp(self, X: Any) -> NDArray[np.bool_]:
+        """Sequences `(N,)` of an approximator with a coordinate on a ramp, where its error bound does not hold."""
+        cells = None if self.quantizer is None else self.quantizer.steps()
+        if cells is None:
+            raise DataError("only an approximator with the weights that it was built with has ramps between cells")
+        data = self.encode(X)
+        token = cells.on_ramp(torch.from_numpy(data.tokens).to(self.bos)).cpu().numpy()
+        return np.asarray(token.reshape(len(data), -1).any(axis=1))
+
     def encode(self, X: Any, *, lengths: Any = None) -> Sequences:
         """`X` with the model's own row numbers; a token that the model never saw is an error that names it."""
         data = Sequences.of(X, lengths=lengths, vocabulary=self.card.vocabulary)

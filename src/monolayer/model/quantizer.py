@@ -1,7 +1,7 @@
 """The first feed-forward block of an approximator: it rounds every token to a cell of a grid.
 
 Notation: `d` input coordinates with `D` cells each, so `D − 1` steps each and `H = d (D − 1)` neurons. Step `j`
-of a coordinate rises over the ramp `[a_j, a_j + 1/w]`, whose middle is the boundary of two cells.
+of a coordinate rises over the ramp `[a_j, a_j + 1/w]` between two cells.
 
     key, code │        ┌──────      h = relu(w x_i − w a);  h ← relu(1 − h);  jump (1 − h)
               │   ┌───/             0 left of the ramp, the jump right of it, linear on it
@@ -40,6 +40,17 @@ class CellSteps:
         for part in rest:
             first += part
         return first
+
+    def on_ramp(self, x: Tensor) -> Tensor:
+        """`(P, d)` to `(P,)`: whether some coordinate lies inside a ramp, where the block writes no cell's numbers."""
+        found = torch.zeros(len(x), dtype=torch.bool, device=x.device)
+        for steps, column in zip(self.coordinates, x.T.contiguous(), strict=True):
+            start = -steps.bias / steps.slope
+            if len(start):
+                place = torch.searchsorted(start, column) - 1  # the last ramp that begins left of x
+                end = (start + 1.0 / steps.slope)[place.clamp(min=0)]
+                found |= (place >= 0) & (column < end)
+        return found
 
 
 class Quantizer(nn.Module):

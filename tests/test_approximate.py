@@ -1,0 +1,489 @@
+"""A Transformer close to a function: the cell function exactly, the error as predicted, and honest refusals."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+import monolayer as ml
+from monolayer.construct import draw, size
+from monolayer.construct.accuracy import measure
+from monolayer.construct.grid import Box, Lattice, all_rows, first_in_row, multisets
+from monolayer.theory.targets import TARGETS
+
+F = Callable[[Any], Any]
+
+
+def largest(X: Any) -> Any:
+    return X.max(axis=1, keepdims=True) + 0.0 * X
+
+
+def lattice_of(model: ml.Monolayer) -> Lattice:
+    grid = model.card.grid
+    assert grid is not None
+    box = Box(grid.dim, grid.length, grid.low, grid.high, model.positions is not None)
+    return Lattice.with_width(box, grid.cells, grid.ramp)
+
+
+def smooth(random: np.random.Generator, dim: int, positions: bool) -> F:
+    """A random equivariant function with two outputs; with positions, one that is not."""
+    own, other = random.standard_normal((dim, 2)), random.standard_normal((dim, 2))
+
+    def f(X: Any) -> Any:
+        place = np.arange(X.shape[1])[:, None] if positions else 0.0
+        return np.sin(X @ own + place) + np.cos(X @ other).sum(axis=1, keepdims=True)
+
+    return f
+
+
+# -- the cell function ---------------------------------------------------------------------------------
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(1, 3), st.integers(1, 4), st.integers(1, 6), st.booleans(), st.integers(0, 10**6))
+def test_off_the_ramps_the_model_is_the_cell_function_dense_and_fast(
+    dim: int, length: int, cells: int, positions: bool, seed: int
+) -> None:
+    random = np.random.default_rng(seed)
+    box = Box(dim, length, *np.sort(random.uniform(-5, 5, 2)).tolist(), positions)
+    while box.knots(cells) > 3000:
+        cells -= 1
+    f = smooth(random, dim, positions)
+    model = ml.approximate(
+        f, dim, length, cells=cells, domain=(box.low, box.high), positions=positions, lipschitz=0.0, seed=seed
+    )
+    lattice = lattice_of(model)
+    X = np.concatenate([box.uniform(40, random), lattice.corners(40, random)])
+    X[::5, -1] = X[::5, 0]  # repeats
+    X = X[~model.on_ramp(X)]
+    assert model.summary is not None
+    wanted, room = f(lattice.rounded(X)), model.summary.label_error + 1e-12
+    fast, dense = model.predict(X, path="fast"), model.predict(X, path="dense")
+    assert np.array_equal(fast, dense)
+    assert np.abs(fast - wanted).max() <= room
+    assert np.array_equal(model(torch.from_numpy(X)).detach().numpy(), dense)
+
+
+def test_on_the_ramps_fast_and_dense_agree_and_stay_between_the_stored_values() -> None:
+    model = ml.approximate(TARGETS["force"], 2, 2, cells=5, lipschitz=2.0)
+    lattice, random = lattice_of(model), np.random.default_rng(0)
+    X = lattice.start[random.integers(0, 4, (500, 2, 2))] + lattice.width * random.random((500, 2, 2))
+    fast, dense = model.predict(X, path="fast"), model.predict(X, path="dense")
+    assert np.allclose(fast, dense, rtol=0, atol=1e-5)
+    stored = TARGETS["force"](lattice.tokens()[multisets(25, 2)])
+    assert stored.min() - 1e-9 <= fast.min()
+    assert fast.max() <= stored.max() + 1e-9
+    assert not np.allclose(fast, TARGETS["force"](lattice.rounded(X)))  # so these points do need the exception
+
+
+def test_the_matrices_have_rank_one_and_the_model_is_equivariant() -> None:
+    model = ml.approximate(TARGETS["softmax-pooling"], 2, 3, cells=3, lipschitz=9.0)
+    for matrix in (model.attention.W_Q, model.attention.W_K, model.attention.W_V, model.attention.W_O):
+        assert matrix.shape == (7, 7)
+        assert torch.linalg.matrix_rank(matrix) == 1
+    X = torch.from_numpy(np.random.default_rng(0).random((20, 3, 2)))
+    order = [2, 0, 1]
+    assert torch.equal(model(X[:, order]), model(X)[:, order])
+
+
+def test_with_positions_order_matters() -> None:
+    model = ml.approximate(TARGETS["sort-in-place"], 1, 3, cells=8, positions=True, lipschitz=1.0)
+    assert model.positions is not None
+    X = np.array([[[0.9], [0.1], [0.5]], [[0.1], [0.5], [0.9]]])
+    assert np.abs(model.predict(X) - [[0.1, 0.5, 0.9]] * 2).max() <= 1 / 16 + 1e-6
+    assert np.array_equal(model.predict(X)[0], model.predict(X)[1])
+
+
+def test_input_outside_the_domain_is_answered_as_the_cell_at_its_edge() -> None:
+    model = ml.approximate(TARGETS["max"], 1, 2, cells=4, domain=(-1.0, 1.0), lipschitz=1.0)
+    inside, outside = np.array([[[-1.0], [1.0]]]), np.array([[[-7.0], [1e6]]])
+    assert np.array_equal(model.predict(outside), model.predict(inside))
+
+
+def test_constant_stretches_cost_one_run() -> None:
+    model = ml.approximate(lambda X: np.where(X[..., 0] < 0.5, 0.0, 1.0), 1, 3, cells=10)
+    assert model.summary is not None
+    assert (model.summary.runs, model.summary.labelled) == (2, 10 * math.comb(11, 2))
+    assert ml.approximate(lambda X: 0.0 * X, 1, 3, cells=5).feed_forward.weight_1.numel() == 0
+
+
+def test_the_same_seed_gives_the_same_bits() -> None:
+    one, two, other = (
+        ml.approximate(TARGETS["sort"], 1, 3, cells=5, lipschitz=1.0, seed=seed).state_dict() for seed in (3, 3, 4)
+    )
+    assert all(torch.equal(one[name], two[name]) for name in one)
+    assert not torch.equal(one["quantizer.weight_2"], other["quantizer.weight_2"])
+
+
+def test_a_million_points_are_answered_by_the_fast_path_as_by_the_network() -> None:
+    model = ml.approximate(TARGETS["sort"], 1, 3, cells=12, lipschitz=1.0)
+    X = np.random.default_rng(5).random((1_000_000, 3, 1))
+    fast = model.predict(X, path="fast")
+    some = np.random.default_rng(6).integers(0, len(X), 2000)
+    off = ~model.on_ramp(X[some])
+    assert np.array_equal(fast[some][off], model.predict(X[some], path="dense")[off])
+
+
+def test_changed_weights_leave_the_fast_path() -> None:
+    model = ml.approximate(TARGETS["max"], 1, 2, cells=4, lipschitz=1.0)
+    X = np.random.default_rng(0).random((10, 2, 1))
+    for name, where in (("lift.weight", (-1, 0)), ("lift.bias", -1), ("quantizer.weight_1", (0, 0))):
+        changed = ml.approximate(TARGETS["max"], 1, 2, cells=4, lipschitz=1.0)
+        with torch.no_grad():
+            changed.get_parameter(name)[where] = -0.25
+        with pytest.raises(ml.DataError, match="path='dense'"):
+            changed.predict(X, path="fast")
+        assert np.array_equal(changed.predict(X), changed.predict(X, path="dense"))
+    assert np.array_equal(model.predict(X, path="fast"), model.predict(X, path="dense"))
+
+
+# -- enumeration ---------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 7), st.integers(1, 5))
+def test_enumeration_equals_a_slow_reference(V: int, n: int) -> None:
+    rows = list(itertools.combinations_with_replacement(range(V), n))
+    assert multisets(V, n).tolist() == [list(row) for row in rows]
+    assert all_rows(V, n).tolist() == [list(row) for row in itertools.product(range(V), repeat=n)]
+    assert first_in_row(multisets(V, n)).sum() == sum(len(set(row)) for row in rows)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 3), st.integers(1, 5), st.integers(1, 5), st.booleans(), st.integers(1, 10**7))
+def test_knots_are_counted_before_they_are_made(dim: int, length: int, cells: int, positions: bool, limit: int) -> None:
+    box = Box(dim, length, 0.0, 1.0, positions)
+    if cells**dim <= 12:
+        rows = (all_rows if positions else multisets)(cells**dim, length)
+        assert box.sequences(cells) == len(rows)
+        assert box.knots(cells) == (rows.size if positions else first_in_row(rows).sum())
+    most = box.most_cells(limit)
+    assert most == 0 or box.knots(most) <= limit
+    assert box.knots(most + 1) > limit
+
+
+# -- the error -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [name for name in TARGETS if TARGETS[name].lipschitz(1, 3, 0.0, 1.0) is not None])
+def test_the_guarantee_holds_on_fresh_points(name: str) -> None:
+    target = TARGETS[name]
+    for dim, length, domain in ((1, 3, (0.0, 1.0)), (2, 2, (-1.0, 2.0))):
+        if target.dims[1] is not None and dim > target.dims[1]:
+            continue
+        constant = target.lipschitz(dim, length, *domain)
+        model = ml.approximate(
+            target, dim, length, cells=7, domain=domain, lipschitz=constant, positions=not target.equivariant
+        )
+        grid, found = model.card.grid, measure(model, target, 2000)
+        assert grid is not None
+        assert grid.guaranteed
+        assert 0 < found.sup <= grid.error
+        assert found.l1 <= found.l2 <= grid.mean_error(2)
+
+
+@pytest.mark.parametrize(("name", "dim", "sizes"), [("sort", 1, (8, 16, 32)), ("force", 2, (4, 8, 16))])
+def test_the_error_falls_as_predicted_for_a_lipschitz_function(name: str, dim: int, sizes: tuple[int, ...]) -> None:
+    target = TARGETS[name]
+    found = [measure(ml.approximate(target, dim, 2, cells=cells, lipschitz=2.0), target, 4000) for cells in sizes]
+    for coarse, fine in itertools.pairwise(found):
+        for norm in ("sup", "l1", "l2"):
+            assert 0.45 < getattr(fine, norm) / getattr(coarse, norm) < 0.56, norm
+
+
+def test_an_error_chooses_the_fewest_cells_that_guarantee_it() -> None:
+    for error, modulus in ((0.021, 1.0), (0.03, lambda h: 3 * h), (0.3, math.sqrt)):
+        model = ml.approximate(largest, 1, 2, error=error, lipschitz=modulus)  # type: ignore[arg-type]
+        grid = model.card.grid
+        assert grid is not None
+        assert grid.guaranteed
+        assert grid.error <= error
+        coarser = ml.approximate(largest, 1, 2, cells=grid.cells - 1, lipschitz=modulus).card.grid  # type: ignore[arg-type]
+        assert coarser is not None
+        assert coarser.error > error
+
+
+def test_without_a_modulus_cells_are_refined_until_samples_say_so_and_the_model_says_that() -> None:
+    model = ml.approximate(TARGETS["softmax-pooling"], 1, 2, error=0.05)
+    grid = model.card.grid
+    assert grid is not None
+    assert not grid.guaranteed
+    assert grid.error <= 0.05
+    assert 0.8 * grid.error <= measure(model, TARGETS["softmax-pooling"], 20_000).sup <= 1.1 * grid.error
+    bound = TARGETS["softmax-pooling"].lipschitz(1, 2, 0.0, 1.0)
+    sure = ml.approximate(TARGETS["softmax-pooling"], 1, 2, error=0.05, lipschitz=bound).card.grid
+    assert sure is not None
+    assert sure.cells > grid.cells  # a guarantee costs more cells than samples ask for
+
+
+def test_few_points_lie_on_ramps_and_their_share_is_the_predicted_one() -> None:
+    model = ml.approximate(TARGETS["max"], 2, 2, cells=6, ramp=2.0**-3, lipschitz=1.0)
+    grid = model.card.grid
+    assert grid is not None
+    assert grid.ramp_share <= 2 * 2 * 2.0**-3
+    X = np.random.default_rng(0).random((200_000, 2, 2))
+    assert model.on_ramp(X).mean() == pytest.approx(grid.ramp_share, rel=0.03)
+    every = np.abs(model.predict(X) - TARGETS["max"](X))
+    for p in (1.0, 2.0):
+        assert (every**p).mean() ** (1 / p) <= grid.mean_error(p)
+    assert (every**2).mean() ** 0.5 > grid.error  # on wide ramps the bound needs its second term
+
+
+def test_a_discontinuous_function_is_close_in_the_mean_only() -> None:
+    model = ml.approximate(TARGETS["ranks"], 1, 2, cells=64)
+    found = measure(model, TARGETS["ranks"], 20_000)
+    assert found.sup == 0.5
+    assert found.l1 < 0.02
+
+
+# -- functions of all kinds ------------------------------------------------------------------------------
+
+
+class Network(nn.Module):
+    """A float32 module, as users have them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(2, 3)
+
+    def forward(self, X: torch.Tensor) -> torch.Tensor:
+        assert X.dtype == torch.float32
+        out: torch.Tensor = self.linear(X) + X.mean(dim=1, keepdim=True).sum(dim=2, keepdim=True)
+        return out
+
+
+def spoils_its_input(X: Any) -> Any:
+    X.sort(axis=1)
+    return X[:, :1, 0] + np.zeros(X.shape[:2])
+
+
+@pytest.mark.parametrize(
+    ("f", "dim", "outputs"),
+    [
+        (lambda X: X.amax(dim=1, keepdim=True).expand_as(X), 2, 2),
+        (Network(), 2, 3),
+        (lambda X: X[..., 0] > 0.5, 1, 1),
+        (lambda X: X.mean(axis=2).tolist(), 2, 1),
+        (spoils_its_input, 1, 1),
+    ],
+    ids=["torch", "module", "booleans", "lists", "spoils its input"],
+)
+def test_functions_of_all_kinds(f: F, dim: int, outputs: int) -> None:
+    model = ml.approximate(f, dim, 2, cells=3)
+    assert len(model.feed_forward.bias_2) == outputs
+    assert measure(model, f, 500).sup <= 1.0
+    answer = model.predict(np.zeros((5, 2, dim)))
+    assert answer.shape == ((5, 2) if model.card.scalar else (5, 2, outputs))
+
+
+# -- files and words -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("positions", [False, True])
+def test_what_is_saved_comes_back(tmp_path: Any, positions: bool) -> None:
+    model = ml.approximate(TARGETS["mean-field"], 2, 2, cells=4, positions=positions, lipschitz=1.0)
+    loaded = ml.load(model.save(tmp_path / "m"))
+    assert loaded.card == model.card
+    assert loaded.card.kind == "approximator"
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, loaded.state_dict()[name])
+    X = np.random.default_rng(0).random((50, 2, 2))
+    assert np.array_equal(loaded.predict(X), model.predict(X))
+    assert measure(loaded, TARGETS["mean-field"], 100) is not None
+
+
+def test_repr_says_what_the_model_is() -> None:
+    assert "4 cells a coordinate, 2 a sequence" in repr(ml.approximate(largest, 1, 2, cells=4))
+
+
+def test_progress_is_reported_from_start_to_end() -> None:
+    seen: list[tuple[str, float]] = []
+    ml.approximate(largest, 1, 2, cells=4, progress=lambda stage, share: seen.append((stage, share)))
+    shares = [share for _, share in seen]
+    assert shares == sorted(shares)
+    assert (shares[0], shares[-1]) == (0.0, 1.0)
+
+
+def test_only_an_approximator_has_ramps_and_a_function_to_be_measured_against() -> None:
+    with pytest.raises(ml.DataError, match="memorizer"):
+        measure(ml.memorize([["a"]], [["b"]]), largest)
+    with pytest.raises(ml.DataError, match="only an approximator"):
+        ml.memorize([["a"]], [["b"]]).on_ramp([["a"]])
+
+
+def test_points_on_ramps_are_found() -> None:
+    model = ml.approximate(TARGETS["max"], 2, 3, cells=3, ramp=2.0**-4, lipschitz=1.0)
+    lattice = lattice_of(model)
+    X = np.full((6, 3, 2), 0.1)
+    X[1, 2, 1] = lattice.start[1] + lattice.width / 2
+    X[2, 0, 0] = lattice.start[0] + lattice.width / 2
+    X[3, 0, 0], X[4, 0, 0], X[5, 0, 0] = lattice.start[0], lattice.start[0] + lattice.width, -3.0
+    assert model.on_ramp(X).tolist() == [False, True, True, False, False, False]
+
+
+# -- refusals --------------------------------------------------------------------------------------------
+
+
+def test_a_function_that_is_not_equivariant_is_refused_with_a_permutation_that_shows_it() -> None:
+    def f(X: Any) -> Any:
+        return X[..., 0] * np.arange(X.shape[1])
+
+    with pytest.raises(ml.DataError, match="positions=True") as caught:
+        ml.approximate(f, 1, 3, cells=4)
+    message = str(caught.value)
+    order = [int(i) for i in message.split("in the order (")[1].split(")")[0].split(",")]
+    assert sorted(order) == [0, 1, 2]
+    assert order != [0, 1, 2]
+    numbers = message.split("it maps ")[1].split(" to ")[0].replace("[", "").replace("]", "").split(",")
+    X = np.array([float(number) for number in numbers]).reshape(1, 3, 1)
+    assert not np.allclose(f(X[:, order]), f(X)[:, order])
+    assert ml.approximate(f, 1, 3, cells=4, positions=True).positions is not None
+
+
+def test_ties_broken_by_place_are_noticed() -> None:
+    def ranks(X: Any) -> Any:
+        return X[..., 0].argsort(axis=1, kind="stable").argsort(axis=1)
+
+    with pytest.raises(ml.DataError, match="not permutation equivariant"):
+        ml.approximate(ranks, 1, 5, cells=3)
+
+
+def test_long_sequences_are_tried_on_random_permutations() -> None:
+    def f(X: Any) -> Any:
+        return X[..., 0] + X[:, :1, 0]
+
+    with pytest.raises(ml.DataError, match="not permutation equivariant"):
+        ml.approximate(f, 1, 9, cells=2)
+
+
+class Forgetful:
+    """A function that returns something else each time."""
+
+    def __init__(self) -> None:
+        self.random = np.random.default_rng(0)
+
+    def __call__(self, X: Any) -> Any:
+        return X[..., 0] + self.random.normal() * 1e-3
+
+
+def nan_in_a_corner(X: Any) -> Any:
+    return np.where(X[..., 0] < 0.2, np.nan, X[..., 0])
+
+
+def fails_late(X: Any) -> Any:
+    if (X[:, 0] < 0.1).all(axis=1).any():
+        raise ZeroDivisionError("too small")
+    return X[..., 0]
+
+
+BAD = {
+    "shape": (lambda X: X[:, 0], {}, r"f returned float64 of shape \(8, 1\) for a batch of shape \(8, 2, 1\)"),
+    "number": (lambda X: 3.0, {}, r"shape \(\)"),
+    "complex": (lambda X: X[..., 0] * 1j, {}, "must return real numbers"),
+    "none": (lambda X: None, {}, "it returned a NoneType"),
+    "out_dim": (lambda X: X, {"out_dim": 2}, "f returned 1 numbers a token, and out_dim is 2"),
+    "nan": (nan_in_a_corner, {}, r"f is not finite at \[\[0"),
+    "infinite": (lambda X: np.where(X[..., 0] < 2, np.inf, 0.0), {}, "f is not finite"),
+    "forgetful": (Forgetful(), {}, "different values on equal input"),
+    "batch": (lambda X: X[..., 0] - X[..., 0].mean(), {}, "asked for that sequence alone"),
+    "raises": (lambda X: X.nothing(), {}, "with a NumPy array, AttributeError.*with a tensor, AttributeError"),
+    "raises late": (fails_late, {}, "ZeroDivisionError: too small"),
+    "no function": (3, {}, "f is a int"),
+    "error 0": (largest, {"error": 0.0, "cells": None}, "error must be a finite number above 0"),
+    "error negative": (largest, {"error": -1.0, "cells": None}, "error must be a finite number above 0"),
+    "error nan": (largest, {"error": math.nan, "cells": None}, "error must be a finite number above 0"),
+    "domain": (largest, {"domain": (1.0, 1.0)}, "low < high"),
+    "domain infinite": (largest, {"domain": (0.0, math.inf)}, "both finite"),
+    "domain one": (largest, {"domain": 1.0}, r"two numbers \(low, high\)"),
+    "neither": (largest, {"cells": None}, "either cells.*or error, from which they are chosen$"),
+    "both": (largest, {"error": 0.1}, "not both"),
+    "cells 0": (largest, {"cells": 0}, "cells must be a whole number from 1 on"),
+    "cells half": (largest, {"cells": 2.5}, "cells must be a whole number"),
+    "out_dim 0": (largest, {"out_dim": 0}, "out_dim must be a whole number"),
+    "lipschitz": (largest, {"lipschitz": -1.0}, "lipschitz must be a finite number from 0 on"),
+    "modulus": (largest, {"lipschitz": lambda h: math.nan}, "the modulus of continuity gives"),
+    "ramp": (largest, {"ramp": 0.9}, "ramp must be above 0"),
+}
+
+
+@pytest.mark.parametrize("case", list(BAD))
+def test_bad_input_has_its_own_message(case: str) -> None:
+    f, options, message = BAD[case]
+    with pytest.raises(ml.DataError, match=message):
+        ml.approximate(f, 1, 2, **{"cells": 4, **options})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("dim", "length", "message"), [(0, 2, "dim must be"), (1, 1.5, "length must be")])
+def test_sizes_that_are_none_are_refused(dim: Any, length: Any, message: str) -> None:
+    with pytest.raises(ml.DataError, match=message):
+        ml.approximate(largest, dim, length, cells=2)
+
+
+def test_what_is_out_of_reach_is_refused_before_the_work_with_what_would_fit() -> None:
+    asked: list[int] = []
+
+    def f(X: Any) -> Any:
+        asked.append(len(X))
+        return largest(X)
+
+    with pytest.raises(ml.DataError, match=r"at most 33 cells fit, 14,384,601 knots in 2\.\d+ GiB") as caught:
+        ml.approximate(f, 1, 6, cells=1000)
+    assert "10^16 knots" in str(caught.value)
+    assert sum(asked) < 10_000
+    assert Box(1, 6, 0.0, 1.0, False).knots(33) <= size.MOST_KNOTS < Box(1, 6, 0.0, 1.0, False).knots(34)
+    with pytest.raises(ml.DataError, match="not even one cell fits"):
+        ml.approximate(largest, 1, 6, error=0.1, most_knots=0)
+    with pytest.raises(ml.DataError, match=r"an error of 1e-09 is out of reach: with 4 cells.* by the modulus"):
+        ml.approximate(largest, 1, 3, error=1e-9, lipschitz=1.0, most_knots=50)
+    with pytest.raises(ml.DataError, match="f is not continuous"):
+        ml.approximate(TARGETS["ranks"], 1, 2, error=0.1, most_knots=5000)
+    with pytest.raises(ml.DataError, match="equivariant function without positions"):
+        ml.approximate(largest, 1, 3, cells=1000, positions=True)
+
+
+def test_what_does_not_fit_into_memory_is_refused_with_what_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(size, "available_bytes", lambda: 10**6)
+    with pytest.raises(ml.OutOfMemoryError, match=r"0.00 GiB are free: at most (\d+) cells fit") as caught:
+        ml.approximate(largest, 1, 3, cells=60)
+    fits = int(str(caught.value).split("at most ")[1].split(" ")[0])
+    assert ml.approximate(largest, 1, 3, cells=fits) is not None
+    with pytest.raises(ml.OutOfMemoryError):
+        ml.approximate(largest, 1, 3, cells=fits + 1)
+
+
+def test_cells_that_float64_cannot_tell_apart_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(draw, "TEMPERATURES", (300.0,))
+    with pytest.raises(ml.PrecisionError, match="rank 1 in float64 does not hold so many"):
+        ml.approximate(TARGETS["sort"], 1, 4, cells=8)
+
+
+def test_an_error_below_the_rounding_of_stored_values_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from monolayer.construct import approximate as module
+
+    real = module.staircase
+    monkeypatch.setattr(module, "staircase", lambda *args: (real(*args)[0], 1.0))
+    with pytest.raises(ml.PrecisionError, match="is missed by"):
+        ml.approximate(largest, 1, 2, error=0.1, lipschitz=1.0)
+
+
+def test_other_lengths_are_refused() -> None:
+    model = ml.approximate(largest, 1, 2, cells=4)
+    with pytest.raises(ml.DataError, match=r"sequence 0 has 3 tokens.*exactly 2 tokens"):
+        model.predict(np.zeros((1, 3, 1)))
+    with pytest.raises(ml.DataError, match="sequence 1 has 1 tokens"):
+        model.predict([[[0.1], [0.2]], [[0.3]]])
+    with pytest.raises(ml.DataError, match="exactly 2 tokens"):
+        model(torch.zeros(1, 1, 1, dtype=torch.float64))
+    with pytest.raises(ml.DataError, match="exactly 2 tokens"):
+        model(torch.zeros(1, 2, 1, dtype=torch.float64), torch.tensor([1]))
+    with pytest.raises(ml.DataError, match="vectors of 1 numbers"):
+        model.predict(np.zeros((1, 2, 2)))

@@ -1,0 +1,172 @@
+"""`monolayer approximate` as people use it: tables, JSON, files, pictures, and mistakes."""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+import xml.etree.ElementTree as ET
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import monolayer as ml
+from monolayer.cli import run
+from monolayer.cli.plot import ERRORS, VALUES, png
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def test_the_table_says_what_was_built_predicted_and_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["approximate", "sort", "--dim", "1", "--length", "3", "--cells", "10", "--points", "500"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    for words in ("10 a coordinate", "550 on 220 multisets", "parameters", "predicted error", "measured error",
+                  "guaranteed by the modulus", "ramps", "seconds to build"):  # fmt: skip
+        assert words in shown
+
+
+def test_json_a_saved_model_and_its_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = str(tmp_path / "m")
+    assert run(["approximate", "max", "--length", "2", "--error", "0.06", "--out", folder, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["cells"], found["knots"], found["guaranteed"]) == (9, 81, True)
+    assert 0 < found["measured"]["l1"] <= found["measured"]["l2"] <= found["measured"]["sup"]
+    assert found["measured"]["sup"] <= found["predicted"]["sup"] <= 0.06
+    assert found["ramp_share"] < 2e-6
+    data = tmp_path / "d.jsonl"
+    data.write_text(
+        '{"tokens": [[0.2], [0.7]], "labels": [0.7, 0.7]}\n{"tokens": [[0.2], [0.7]], "labels": [0.1, 0.7]}\n'
+    )
+    assert run(["predict", folder, str(data)]) == 0
+    captured = capsys.readouterr()
+    assert abs(json.loads(captured.out.splitlines()[0])["labels"][0][0] - 0.7) <= 0.06
+    assert "3 of 4 labels are right" in captured.err
+    assert run(["inspect", folder]) == 0
+    assert "approximator" in capsys.readouterr().out
+
+
+def test_positions_are_the_way_out(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["approximate", "sort-in-place", "--length", "2", "--cells", "4"]) == 2
+    assert "positions" in capsys.readouterr().err
+    assert run(["approximate", "sort-in-place", "--length", "2", "--cells", "4", "--positions", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["positions"]
+
+
+def test_a_function_of_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "my_functions.py").write_text(
+        "class Inside:\n    @staticmethod\n    def f(X):\n        return X ** 2\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [*__import__("sys").path])
+    assert run(["approximate", "my_functions:Inside.f", "--error", "0.1", "--domain", "-1", "1", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert not found["guaranteed"]
+    assert found["measured"]["sup"] <= 0.11
+    assert run(["approximate", "my_functions:Inside.f", "--error", "0.1", "--lipschitz", "2", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["guaranteed"]
+
+
+def test_the_library_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["approximate", "list"]) == 0
+    shown = capsys.readouterr().out
+    assert run(["approximate", "list", "--json"]) == 0
+    names = json.loads(capsys.readouterr().out)
+    assert set(names) == set(__import__("monolayer.theory.targets", fromlist=["TARGETS"]).TARGETS)
+    assert all(name in shown for name in names)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nothing", "--cells", "4"], "no function of the library"),
+        (["no_such_module:f", "--cells", "4"], "cannot be loaded"),
+        (["math:no_such_name", "--cells", "4"], "cannot be loaded"),
+        (["math:pi", "--cells", "4"], "must be a function"),
+        (["sort"], "either cells"),
+        (["sort", "--cells", "4", "--error", "0.1"], "not both"),
+        (["sort", "--dim", "2", "--cells", "4"], "dimension 1 only"),
+        (["sort", "--length", "9", "--cells", "400"], "cells fit"),
+        (["sort", "--cells", "4", "--domain", "1", "0"], "low < high"),
+        (["sort", "--cells", "4", "--plot", "picture.png"], "SVG"),
+    ],
+)
+def test_mistakes_get_a_message_and_exit_code_2(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    assert run(["approximate", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert message in " ".join(captured.err.split())
+    assert captured.out == ""
+
+
+# -- pictures ------------------------------------------------------------------------------------------
+
+
+def picture(path: Path, *arguments: str) -> ET.Element:
+    assert run(["approximate", *arguments, "--points", "300", "--plot", str(path)]) == 0
+    return ET.parse(path).getroot()
+
+
+def test_the_picture_holds_three_maps_and_the_curve(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "p.svg"
+    root = picture(path, "softmax-pooling", "--length", "2", "--cells", "16")
+    words = [element.text for element in root.iter(f"{SVG}text")]
+    for word in ("Target", "Approximation", "Error", "Error against cells", "bound by the modulus", "L2, measured"):
+        assert word in words
+    images = [element.get("href", "") for element in root.iter(f"{SVG}image")]
+    assert len(images) == 6  # three maps, three colour bars
+    assert all(base64.b64decode(image.split(",")[1]).startswith(b"\x89PNG") for image in images)
+    assert run(["approximate", "max", "--cells", "4", "--plot", str(path)]) == 2
+    assert "exists already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "maps"),
+    [
+        (["max", "--length", "1", "--cells", "8"], 0),
+        (["force", "--dim", "2", "--length", "2", "--cells", "4"], 3),
+        (["max", "--dim", "2", "--length", "1", "--cells", "4"], 3),
+        (["ranks", "--length", "3", "--cells", "5"], 3),
+    ],
+)
+def test_pictures_of_other_shapes(tmp_path: Path, arguments: list[str], maps: int) -> None:
+    root = picture(tmp_path / "p.svg", *arguments)
+    assert len(list(root.iter(f"{SVG}image"))) == 2 * maps
+    assert len(list(root.iter(f"{SVG}polyline"))) == 4
+
+
+def test_the_map_of_an_approximation_shows_its_cells(tmp_path: Path) -> None:
+    """The second image is constant on cells: as many colours in a row as cells."""
+    root = picture(tmp_path / "p.svg", "max", "--length", "2", "--cells", "8")
+    maps = list(root.iter(f"{SVG}image"))[::2]
+    colours = []
+    for element in maps[:2]:
+        raw = base64.b64decode(element.get("href", "").split(",")[1])
+        width, height = struct.unpack(">II", raw[16:24])
+        start = raw.index(b"IDAT") + 4
+        size = struct.unpack(">I", raw[start - 8 : start - 4])[0]
+        pixels = np.frombuffer(zlib.decompress(raw[start : start + size]), np.uint8).reshape(height, 1 + 3 * width)
+        colours.append(len(np.unique(pixels[-1, 1:].reshape(-1, 3), axis=0)))
+    assert colours[1] == 8
+    assert colours[0] > 50
+
+
+def test_colours_run_from_the_first_anchor_to_the_last() -> None:
+    for colors in (VALUES, ERRORS):
+        raw = png(np.array([[0.0, 1.0, np.nextafter(1.0, 2.0)]]), colors)
+        start = raw.index(b"IDAT") + 4
+        pixels = zlib.decompress(raw[start : start + struct.unpack(">I", raw[start - 8 : start - 4])[0]])
+        assert pixels[1:4].hex() == colors[0][1:]
+        assert pixels[4:7].hex() == pixels[7:10].hex() == colors[-1][1:]
+
+
+def test_the_command_is_the_function(tmp_path: Path) -> None:
+    from monolayer.theory.targets import TARGETS
+
+    assert run(["approximate", "max", "--cells", "5", "--out", str(tmp_path / "m"), "--seed", "3"]) == 0
+    one, two = ml.load(tmp_path / "m"), ml.approximate(TARGETS["max"], 1, 2, cells=5, lipschitz=1.0, seed=3)
+    assert all(np.array_equal(one.state_dict()[name], value) for name, value in two.state_dict().items())

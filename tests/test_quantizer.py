@@ -1,0 +1,176 @@
+"""The first feed-forward block rounds to cells: exactly off its ramps, in any order of summation."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from monolayer.construct.alphabet import Cells
+from monolayer.construct.grid import Box, Lattice
+from monolayer.errors import DataError
+from monolayer.model import quantizer as module
+from monolayer.model.attention import CODE, KEY
+from monolayer.model.quantizer import Quantizer
+
+
+def block(
+    dim: int, cells: int, low: float = 0.0, high: float = 1.0, seed: int = 0
+) -> tuple[Quantizer, Lattice, torch.Tensor]:
+    """A quantizer as the construction makes it, its grid, and its tables `(2, d, D)`."""
+    lattice = Lattice.of(Box(dim, 1, low, high, False), cells, 2.0**-20)
+    (table,) = Cells(dim, cells).propose(np.random.default_rng(seed), 1.0, 1).lift
+    return Quantizer.from_steps(1.0 / lattice.width, torch.from_numpy(lattice.start), table), lattice, table
+
+
+def exact(part: Quantizer, x: list[float]) -> list[Fraction]:
+    """Key and code of one token, in rational arithmetic."""
+    out = [Fraction(bias) for bias in part.bias_2.tolist()]
+    weights = zip(part.weight_1.tolist(), part.bias_1.tolist(), part.weight_2.T.tolist(), strict=True)
+    for row, bias, writes in weights:
+        hidden = sum((Fraction(w) * Fraction(each) for w, each in zip(row, x, strict=True)), Fraction(bias))
+        hidden = max(Fraction(0), 1 - max(Fraction(0), hidden))
+        out = [total + Fraction(write) * hidden for total, write in zip(out, writes, strict=True)]
+    return out
+
+
+boxes = st.tuples(st.floats(-50, 50), st.floats(0.01, 100)).map(lambda pair: (pair[0], pair[0] + pair[1]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 3), st.integers(1, 9), boxes, st.integers(0, 10**6))
+def test_off_the_ramps_key_and_code_are_those_of_the_cell_exactly(
+    dim: int, cells: int, box: tuple[float, float], seed: int
+) -> None:
+    part, lattice, table = block(dim, cells, *box, seed)
+    random = np.random.default_rng(seed)
+    which = random.integers(0, cells, (40, dim))
+    # Anywhere on the plateaus, their two ends included.
+    share = np.where(random.random((40, dim)) < 0.4, random.integers(0, 2, (40, dim)), random.random((40, dim)))
+    x = lattice.left[which] + share * (lattice.right - lattice.left)[which]
+    x = np.clip(x, lattice.left[which], lattice.right[which])
+    wanted = table[:, torch.arange(dim), torch.from_numpy(which)].sum(2).T
+    steps = part.steps()
+    assert steps is not None
+    assert torch.equal(part.dense(torch.from_numpy(x)), wanted)
+    assert torch.equal(steps(torch.from_numpy(x)), wanted)
+    assert exact(part, x[0].tolist()) == [Fraction(value) for value in wanted[0].tolist()]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 2), st.integers(2, 7), st.integers(0, 10**6))
+def test_on_the_ramps_both_forms_are_the_network(dim: int, cells: int, seed: int) -> None:
+    part, lattice, _ = block(dim, cells, seed=seed)
+    random = np.random.default_rng(seed)
+    x = lattice.start[random.integers(0, cells - 1, (20, dim))] + lattice.width * random.random((20, dim))
+    steps = part.steps()
+    assert steps is not None
+    dense, fast = part.dense(torch.from_numpy(x)), steps(torch.from_numpy(x))
+    assert torch.allclose(dense, fast, rtol=0, atol=1e-7)
+    assert np.allclose(dense[0].detach().numpy(), [float(value) for value in exact(part, x[0].tolist())], atol=1e-7)
+
+
+def test_sums_do_not_depend_on_the_order_of_the_neurons_and_would_off_the_grid() -> None:
+    part, _, _ = block(2, 64)
+    x = torch.from_numpy(np.random.default_rng(1).random((200, 2)))
+    orders = [torch.from_numpy(np.random.default_rng(seed).permutation(len(part.bias_1))) for seed in range(20)]
+
+    def answers(weight_2: torch.Tensor) -> list[torch.Tensor]:
+        shuffled = (
+            Quantizer(part.weight_1[order], part.bias_1[order], weight_2[:, order], part.bias_2) for order in orders
+        )
+        return [each.dense(x).detach() for each in shuffled]
+
+    assert all(torch.equal(answer, part.dense(x)) for answer in answers(part.weight_2))
+    off_grid = part.weight_2 * (1.0 + 1e-3)
+    assert not all(torch.equal(answer, answers(off_grid)[0]) for answer in answers(off_grid))
+
+
+def test_only_key_and_code_are_written() -> None:
+    part, _, _ = block(2, 5)
+    Z = torch.from_numpy(np.random.default_rng(0).random((3, 4, 9)))
+    out = part(Z)
+    changed = (out != Z).any(dim=0).any(dim=0)
+    assert changed.tolist() == [column in (KEY, CODE) for column in range(9)]
+    written = part.dense(Z[..., -2:].reshape(-1, 2)).view(3, 4, 2)
+    assert torch.equal(out[..., KEY : CODE + 1], Z[..., KEY : CODE + 1] + written)
+
+
+def test_one_cell_needs_no_neuron() -> None:
+    part, _, table = block(2, 1)
+    assert len(part.weight_1) == 0
+    assert torch.equal(part.dense(torch.rand(3, 2, dtype=torch.float64)), table.sum((1, 2)).expand(3, 2))
+
+
+def test_blocks_equal_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    part, _, _ = block(2, 9)
+    x = torch.from_numpy(np.random.default_rng(0).random((100, 2)))
+    whole = part.dense(x)
+    monkeypatch.setattr(module, "_CELLS_AT_ONCE", 50)
+    assert torch.equal(part.dense(x), whole)
+
+
+@pytest.mark.parametrize("fault", ["two coordinates", "overlap", "negative", "nan"])
+def test_weights_that_are_no_grid_have_no_tables(fault: str) -> None:
+    part, _, _ = block(2, 5)
+    assert part.steps() is not None
+    with torch.no_grad():
+        if fault == "two coordinates":
+            part.weight_1[0, 1] = 1.0
+        elif fault == "overlap":
+            part.bias_1[1] = part.bias_1[0]
+        elif fault == "negative":
+            part.weight_1[0, 0] *= -1.0
+        else:
+            part.bias_1[0] = torch.nan
+    assert part.steps() is None
+
+
+# -- the grid itself -----------------------------------------------------------------------------------
+
+
+def off_ramps(part: Quantizer, x: np.ndarray) -> np.ndarray:
+    """The numbers `(P,)` that lie on no ramp."""
+    steps = part.steps()
+    assert steps is not None
+    return x[~steps.on_ramp(torch.from_numpy(x[:, None])).numpy()]
+
+
+@settings(max_examples=60, deadline=None)
+@given(boxes, st.integers(1, 40))
+def test_round_numbers_at_the_boundaries_are_off_the_ramps_also_as_float32(
+    box: tuple[float, float], cells: int
+) -> None:
+    part, _, _ = block(1, cells, *box)
+    edges = np.linspace(*box, cells + 1)
+    single = edges.astype(np.float32).astype(np.float64)
+    if 2.0**-24 * max(abs(box[0]), abs(box[1])) > 2.0**-12 * (box[1] - box[0]) / cells:
+        single = edges  # a grid too fine for float32
+    for x in (edges, single, np.nextafter(edges, -np.inf)):
+        assert len(off_ramps(part, x)) == len(x)
+
+
+@settings(max_examples=60, deadline=None)
+@given(boxes, st.integers(1, 40), st.integers(0, 10**6))
+def test_no_point_off_the_ramps_is_further_from_its_centre_than_the_reach(
+    box: tuple[float, float], cells: int, seed: int
+) -> None:
+    part, lattice, _ = block(1, cells, *box)
+    random = np.random.default_rng(seed)
+    x = np.concatenate([lattice.box.uniform(200, random), lattice.corners(200, random)]).reshape(-1)
+    x = off_ramps(part, x)
+    assert len(x) >= 390  # corners are off the ramps
+    assert (np.abs(x - lattice.rounded(x)) <= lattice.reach).all()
+    assert np.abs(x - lattice.rounded(x)).max() >= 0.99 * lattice.reach
+    half = (box[1] - box[0]) / cells / 2
+    assert half * (1 - 2.0**-19) <= lattice.reach <= half * (1 + 2.0**-11)
+    assert (np.diff(lattice.start) > lattice.width).all()
+
+
+def test_a_domain_too_narrow_for_float64_is_refused() -> None:
+    with pytest.raises(DataError, match="too narrow for 100 cells"):
+        Lattice.of(Box(1, 1, 1e9, 1e9 + 1.0, False), 100, 2.0**-20)
