@@ -46,10 +46,10 @@ def main() -> None:
         print(f"  argsort             {sort:.3f} s")
         print(f"  approximate         {best[0]:.3f} s = {best[0] / sort:.2f} sorts (claim: ≤ 4), {best[1]:.3f} s in f")
         print(f"  {len(X):,} points    {answer:.2f} s by the fast path; dense the same on {len(some)}: {same}")
-        claim = f" (claim: ≤ {largest:g})" if largest is not None else f" (claim for L2: ≤ {share:.0%})"
         bound = model.card.grid.error
         print(f"  largest error       {sup:.8f}, bound {bound:.8f}; {len(X) - int(off.sum())} points on ramps left out")
-        print(f"  L2                  {l2:.2%} of the range{claim}")
+        print(f"  L2                  {l2:.2%} of the range")
+        print(f"  claimed             {f'largest error ≤ {largest:g}' if share is None else f'L2 ≤ {share:.0%}'}")
         assert same
         assert sup <= bound
         assert largest is None or sup <= largest

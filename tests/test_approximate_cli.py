@@ -44,7 +44,9 @@ def test_json_a_saved_model_and_its_answers(tmp_path: Path, capsys: pytest.Captu
     assert abs(json.loads(captured.out.splitlines()[0])["labels"][0][0] - 0.7) <= 0.06
     assert "3 of 4 labels are right" in captured.err
     assert run(["inspect", folder]) == 0
-    assert "approximator" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "approximator" in shown
+    assert "cells              9\n" in "\n".join(line.rstrip() for line in shown.splitlines()) + "\n"
 
 
 def test_positions_are_the_way_out(capsys: pytest.CaptureFixture[str]) -> None:

@@ -505,8 +505,9 @@ def test_damage_is_noticed(tmp_path: Path) -> None:
     ("change", "words"),
     [
         ({"version": 2}, "version 2"),
-        ({"format": "other"}, "memorizer written by monolayer"),
-        ({"kind": "approximator"}, "memorizer written by monolayer"),
+        ({"format": "other"}, "model written by monolayer"),
+        ({"kind": "other"}, "model written by monolayer"),
+        ({"kind": "approximator"}, "lacks or garbles"),
         ({"width": 5}, "do not fit"),
         ({"steps": 1000}, "weight_1"),
         ({"dtype": "float32"}, "float64"),

@@ -58,6 +58,25 @@ def test_signature_of_memorize_is_pinned() -> None:
     }
 
 
+def test_signature_of_approximate_is_pinned() -> None:
+    parameters = inspect.signature(ml.approximate).parameters
+    defaults = {name: value.default for name, value in parameters.items() if value.kind is value.KEYWORD_ONLY}
+    assert list(parameters)[:3] == ["f", "dim", "length"]
+    assert defaults == {
+        "cells": None,
+        "error": None,
+        "domain": (0.0, 1.0),
+        "out_dim": None,
+        "positions": False,
+        "lipschitz": None,
+        "ramp": 2.0**-20,
+        "most_knots": 2**24,
+        "seed": 0,
+        "device": None,
+        "progress": None,
+    }
+
+
 def test_errors_are_also_the_built_in_kinds() -> None:
     assert issubclass(ml.ContradictionError, ValueError)
     assert issubclass(ml.OutOfMemoryError, MemoryError)

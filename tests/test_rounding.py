@@ -205,7 +205,8 @@ def test_true_codes_agree_with_the_reference(tmp_path: Path) -> None:
         case = random_case(seed)
         stored, data, rows, codes = points(case, tmp_path / str(seed))
         places = np.arange(len(codes.z))
-        low, high = true_codes(stored, data, rows, read_attention(stored), places, np.zeros(len(places)))
+        stream, head = read_stream(stored, data, rows), read_attention(stored)
+        low, high = true_codes(stored, data, stream, head, places, np.zeros(len(places)))
         for a, b, z in zip(low, high, answering(case, stored_models.true_codes(case.saved, case.X)), strict=True):
             assert a == b == float(z.mid())
 

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monolayer.data import Labels, Names, Sequences
-from monolayer.data import words
+from monolayer.data import Labels, Names, Sequences, words
 from monolayer.experiments import depth, find, projection, tagging
 from monolayer.experiments.experiment import Setting
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from monolayer.checker.cells import cell_function, read_cells
 from monolayer.checker.certificate import FILE, Certificate, Verdict
 from monolayer.checker.codes import read_attention, read_codes, read_stream, true_codes
 from monolayer.checker.labelled import Labelled, data_digest, labelled, real
@@ -27,6 +28,7 @@ from monolayer.checker.rounding import BINARY64, EXP_ULPS, PADDING, Floats, Unha
 from monolayer.checker.stored import Stored, read
 from monolayer.data import Sequences
 from monolayer.data.names import Ints
+from monolayer.errors import DataError
 
 NAMED = 10
 """Points that a certificate names; the rest it counts."""
@@ -35,6 +37,12 @@ REASONS: dict[Verdict, str] = {
     "refuted": "points get another answer than their label, or none, in every evaluation",
     "undecided": "for some points the error bound leaves room for more than one answer",
 }
+LABEL_CLAIM = "every evaluation returns the label at each of the {:,} labelled points"
+CELL_CLAIM = (
+    "off the ramps, every evaluation returns the value of the function at the centres of the cells, at each of the "
+    "{:,} tokens of all sequences of cells"
+)
+"""For an approximator and its function; where positions do not count, sequences of cells are meant up to order."""
 CLOSE_CALLS = 1 << 17
 """Keys of the points too close for binary64 up to which these are tried again in ball arithmetic."""
 
@@ -43,16 +51,16 @@ def certify(model: Any, X: Any, Y: Any = None, *, lengths: Any = None, tolerance
     """Whether a saved model returns the label of every point, in every evaluation that the assumptions allow.
 
     `model`: a folder, or anything with `save(folder)`: then what it writes is judged. `X`, `Y`, `lengths`: as for
-    `Sequences.of`, or a `Sequences` with labels; a next-token model needs none. `tolerance`: how far a real answer
-    may be from its label; by default 2^-50 of what the readout adds up (`exact`) or 2^-20 of the largest label
-    (`paper`).
+    `Sequences.of`, or a `Sequences` with labels; a next-token model needs none. For an approximator `X` may be the
+    function itself, NumPy in and out: then the claim is about every sequence off the ramps. `tolerance`: how far a
+    real answer may be from its label; by default 2^-50 of what the readout adds up (`exact`) or 2^-20 of the largest
+    label (`paper`).
     """
-    data = Sequences.of(X, Y, lengths=lengths)
     if not hasattr(model, "save"):
-        return _judge(read(model), data, tolerance)
+        return _judge(read(model), X, Y, lengths, tolerance)
     with tempfile.TemporaryDirectory() as scratch:
         model.save(Path(scratch) / "model")
-        return _judge(read(Path(scratch) / "model"), data, tolerance)
+        return _judge(read(Path(scratch) / "model"), X, Y, lengths, tolerance)
 
 
 def verify(folder: str | os.PathLike[str], X: Any, Y: Any = None, **options: Any) -> Certificate:
@@ -64,27 +72,50 @@ def verify(folder: str | os.PathLike[str], X: Any, Y: Any = None, **options: Any
     old = Certificate.from_json(path.read_text(encoding="utf-8"))
     same = {"weights": old.weights_digest == new.weights_digest, "data": old.data_digest == new.data_digest}
     notes = tuple(f"the {what} are not those of {FILE} in this folder" for what in same if not same[what])
-    return replace(new, notes=notes or (f"weights and data are those of {FILE} in this folder: {old.verdict} then",))
+    notes = notes or (f"weights and data are those of {FILE} in this folder: {old.verdict} then",)
+    return replace(new, notes=new.notes + notes)
 
 
-def _judge(stored: Stored, data: Sequences, tolerance: float | None) -> Certificate:
-    points = labelled(stored, data)
+def _judge(stored: Stored, X: Any, Y: Any, lengths: Any, tolerance: float | None) -> Certificate:
     open_question = Certificate(
         verdict="undecided",
-        claim=f"every evaluation returns the label at each of the {len(points):,} labelled points",
+        claim=(CELL_CLAIM if callable(X) else LABEL_CLAIM).replace("each of the {:,}", "each of the"),
         reason="",
         assumptions=_assumptions(stored),
-        points=len(points),
-        unsure=len(points),
+        points=0,
+        unsure=0,
         weights_digest=stored.config["digest"],
-        data_digest=data_digest(data),
+        data_digest="",
         format_version=stored.config["version"],
     )
     try:
         with np.errstate(all="ignore"):  # NaN and overflow are looked for, not warned of
+            data, notes = _cells(stored, X) if callable(X) else (Sequences.of(X, Y, lengths=lengths), ())
+            points = labelled(stored, data)
+            open_question = replace(
+                open_question,
+                claim=(CELL_CLAIM if callable(X) else LABEL_CLAIM).format(len(points)),
+                points=len(points),
+                unsure=len(points),
+                data_digest=data_digest(data),
+                notes=notes,
+            )
             return _check(stored, points, tolerance, open_question)
     except UnhandledError as why:
         return replace(open_question, reason=f"the proof does not cover these weights: {why}")
+
+
+def _cells(stored: Stored, f: Callable[[Any], Any]) -> tuple[Sequences, tuple[str, ...]]:
+    """The finitely many sequences of cells that decide a claim about a function, and what follows for its error."""
+    if not stored.raw:
+        raise DataError("a function is compared with an approximator; this model is a memorizer: give X and Y")
+    cells = read_cells(stored)
+    note = (
+        f"no coordinate off the ramps is further than h = {cells.reach:.6g} from its centre: where ω is a modulus of "
+        "continuity of the function, its error there is at most ω(h) plus the label error; the ramps fill "
+        f"{cells.ramp_share:.3g} of the domain"
+    )
+    return cell_function(stored, f), (note,)
 
 
 def _assumptions(stored: Stored) -> tuple[str, ...]:
@@ -106,7 +137,8 @@ def _assumptions(stored: Stored) -> tuple[str, ...]:
 
 def _check(stored: Stored, points: Labelled, tolerance: float | None, question: Certificate) -> Certificate:
     data, attention = points.data, read_attention(stored)
-    codes = read_codes(stored, data, read_stream(stored, data, points.rows), attention, points.places)
+    stream = read_stream(stored, data, points.rows)
+    codes = read_codes(stored, data, stream, attention, points.places)
     stairs = read_staircase(stored)
 
     order = np.argsort(codes.z)  # NaN comes last; sorted queries make the binary search run through memory once
@@ -119,7 +151,7 @@ def _check(stored: Stored, points: Labelled, tolerance: float | None, question: 
     if len(close) and _keys(points, answering[close]) <= CLOSE_CALLS:
         where = order[close]
         error = codes.before[where] + 2.0 * BINARY64.tiny if stored.format is BINARY64 else codes.other[where]
-        lowest, highest = true_codes(stored, data, points.rows, attention, answering[close], error)
+        lowest, highest = true_codes(stored, data, stream, attention, answering[close], error)
         passed[close], sure[close] = stairs.passed(lowest, highest)
         radius[close] = np.maximum(highest - z[close], z[close] - lowest)
 

@@ -13,6 +13,7 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
+from monolayer.checker.cells import read_cells
 from monolayer.checker.rounding import (
     BINARY64,
     Attention,
@@ -34,12 +35,14 @@ class Stream:
     """Keys and codes of all tokens `(T,)`, by our own evaluation, and what their rounding error depends on.
 
     Vectors: `terms` products and biases were added up for each, whose absolute values sum to at most `size`
-    (key, code). Ids: `terms` is 0, since one addition, rounded to nearest, gives the same float everywhere.
-    A token that the model has no finite vector for has key and code NaN.
+    (key, code). Ids: `terms` is 0, since one addition, rounded to nearest, gives the same float everywhere; cells of
+    an approximator likewise, since their sums do not round.
+    A token that the model has no finite vector for has key and code NaN. `bos`: key and code of the begin token.
     """
 
     key: Floats
     code: Floats
+    bos: tuple[float, float]
     size: tuple[float, float] = (0.0, 0.0)
     terms: int = 0
 
@@ -77,36 +80,43 @@ def read_stream(stored: Stored, data: Sequences, rows: Ints | None) -> Stream:
 
     `rows` `(T,)` are vocabulary rows, −1 for a token that the model does not know; None for vectors.
     """
-    _plain(stored["bos"][None], 1.0, "bos")
+    _plain(stored, stored["bos"][None], 1.0, "bos")
+    bos = float(stored["bos"][KEY]), float(stored["bos"][CODE])
     blank = np.full((1, stored.config["width"]), np.nan, dtype=stored["bos"].dtype)
     extra = None
     if stored.config["positions"]:
-        _plain(stored["positions.weight"], 0.0, "positions.weight")
+        _plain(stored, stored["positions.weight"], 0.0, "positions.weight")
         places = np.append(stored["positions.weight"], blank, axis=0)
         extra = places[np.minimum(data.position, len(places) - 1), KEY : CODE + 1]
     if rows is not None:
         table = np.append(stored["lift.weight"], blank, axis=0)
         # NaN or infinity anywhere in a row: 0 · NaN in the matrix products makes NaN of all that sees it.
         table[~np.isfinite(table).all(axis=1)] = np.nan
-        _plain(table[~np.isnan(table[:, ONE])], 1.0, "lift.weight")
+        _plain(stored, table[~np.isnan(table[:, ONE])], 1.0, "lift.weight")
         key, code = table[:, KEY][rows], table[:, CODE][rows]
         if extra is not None:
             key, code = key + extra[:, 0], code + extra[:, 1]
-        return Stream(key.astype(np.float64, copy=False), code.astype(np.float64, copy=False))
+        return Stream(key.astype(np.float64, copy=False), code.astype(np.float64, copy=False), bos)
     weight, bias = stored["lift.weight"], stored["lift.bias"]
-    _plain(weight.T, 0.0, "lift.weight")
-    _plain(bias[None], 1.0, "lift.bias")
+    _plain(stored, weight.T, 0.0, "lift.weight")
+    _plain(stored, bias[None], 1.0, "lift.bias")
+    if stored.raw:
+        cell_key, cell_code, bos = read_cells(stored).numbers(data, bos)
+        extra = np.zeros((1, 2)) if extra is None else extra
+        return Stream(cell_key + extra[:, 0], cell_code + extra[:, 1], bos)
     tokens = data.tokens.astype(weight.dtype).astype(np.float64)
     reads, add = weight[KEY : CODE + 1].T.astype(np.float64), bias[KEY : CODE + 1].astype(np.float64)
     value, size = tokens @ reads + add, np.abs(tokens) @ np.abs(reads) + np.abs(add)
     if extra is not None:
         value, size = value + extra, size + np.abs(extra)
-    return Stream(value[:, 0], value[:, 1], (_largest(size[:, 0]), _largest(size[:, 1])), weight.shape[1] + 2)
+    sizes = _largest(size[:, 0]), _largest(size[:, 1])
+    return Stream(value[:, 0], value[:, 1], bos, sizes, weight.shape[1] + 2)
 
 
-def _plain(stream: NDArray[np.floating[Any]], one: float, name: str) -> None:
+def _plain(stored: Stored, stream: NDArray[np.floating[Any]], one: float, name: str) -> None:
     """Finite; `one` as it must be; nothing in the label slots, where the readout's sums start."""
-    if not (np.isfinite(stream).all() and (stream[:, ONE] == one).all() and (stream[:, LABEL:] == 0).all()):
+    labels = stream[:, LABEL : LABEL + stored.config["labels"]]
+    if not (np.isfinite(stream).all() and (stream[:, ONE] == one).all() and (labels == 0).all()):
         raise UnhandledError(f"{name} must be finite, with {one:g} at `one` and 0 at every label slot")
 
 
@@ -117,26 +127,26 @@ def _largest(values: Floats) -> float:
 
 def read_codes(stored: Stored, data: Sequences, stream: Stream, head: Attention, places: Ints | None) -> Codes:
     """`z` at the labelled `places` `(M,)` (None: everywhere), by segment sums: O(T), since the query is constant."""
-    bos, key = stored["bos"].astype(np.float64), stream.key
+    (bos_key, bos_code), key = stream.bos, stream.key
     causal, per_token = stored.config["causal"], stored.config["per"] == "token"
-    if not max(_largest(stream.code), *stream.size, abs(float(bos[CODE]))) <= stored.format.largest:
+    if not max(_largest(stream.code), *stream.size, abs(bos_code)) <= stored.format.largest:
         raise UnhandledError(f"keys or codes go beyond {stored.format.largest:.3g}")
     # Terms in the softmax of each answer; the begin-of-sequence token of a causal model sees only itself.
     n: Ints = (2 + data.position if per_token else np.ones(len(data), np.int64)) if causal else 1 + data.lengths
-    S = max(_largest(key), abs(float(bos[KEY])))
+    S = max(_largest(key), abs(bos_key))
     formats = (BINARY64, stored.format)
     bounds = [_error_before(int(n.max()), stream, head, S, per_token, fmt) for fmt in formats]
 
-    weight, weight_0 = np.exp(head.q * (head.k * key)), np.exp(head.q * (head.k * bos[KEY]))
+    weight, weight_0 = np.exp(head.q * (head.k * key)), np.exp(head.q * (head.k * bos_key))
     if causal and not per_token:
-        context = np.full(len(data), bos[KEY])
+        context = np.full(len(data), bos_key)
     else:
-        above = _sums(weight * key, weight_0 * bos[KEY], data, causal)
+        above = _sums(weight * key, weight_0 * bos_key, data, causal)
         context = above / _sums(weight, weight_0, data, causal)
     y = head.o * (head.v * context)
     if per_token and not causal:
         y, n = np.repeat(y, data.lengths), np.repeat(n, data.lengths)
-    z: Floats = stream.code + y if per_token else bos[CODE] + y
+    z: Floats = stream.code + y if per_token else bos_code + y
     if places is not None:
         z, n = z[places], n[places]
     before = [bound[n] for bound in bounds]
@@ -168,7 +178,7 @@ def _sums(terms: Floats, first: float, data: Sequences, causal: bool) -> Floats:
 def true_codes(
     stored: Stored,
     data: Sequences,
-    rows: Ints | None,
+    stream: Stream,
     head: Attention,
     points: Ints,
     error: Floats,
@@ -182,27 +192,26 @@ def true_codes(
     causal, per_token = stored.config["causal"], stored.config["per"] == "token"
     low, high = np.empty(len(points)), np.empty(len(points))
     with precision(bits):
-        bos = [arb(float(x)) for x in stored["bos"]]
+        bos_key, bos_code = (arb(value) for value in stream.bos)
         scale, kappa = arb(head.q) * arb(head.k), arb(head.o) * arb(head.v)
         for i, (point, e) in enumerate(zip(points.tolist(), error.tolist(), strict=True)):
             row = int(data.sequence[point]) if per_token else point
             start, stop = int(data.offsets[row]), int(data.offsets[row + 1])
             if causal:
                 stop = point + 1 if per_token else start
-            keys = [bos[KEY], *(_coordinate(stored, data, rows, token, KEY) for token in range(start, stop))]
+            keys = [bos_key, *(_coordinate(stored, data, stream, token, KEY) for token in range(start, stop))]
             weights = [(scale * key).exp() for key in keys]
             context = sum(w * key for w, key in zip(weights, keys, strict=True)) / sum(weights)
-            z = (_coordinate(stored, data, rows, point, CODE) if per_token else bos[CODE]) + kappa * context
+            z = (_coordinate(stored, data, stream, point, CODE) if per_token else bos_code) + kappa * context
             low[i], high[i] = float((z - arb(e)).lower()), float((z + arb(e)).upper())
     return low, high
 
 
-def _coordinate(stored: Stored, data: Sequences, rows: Ints | None, token: int, which: int) -> Any:
+def _coordinate(stored: Stored, data: Sequences, stream: Stream, token: int, which: int) -> Any:
     """Key or code of one token as a ball."""
+    if stream.terms == 0:  # one float everywhere
+        return arb(float((stream.key if which == KEY else stream.code)[token]))
     place = stored["positions.weight"][data.position[token], which] if stored.config["positions"] else None
-    if rows is not None:
-        value = stored["lift.weight"][rows[token], which]
-        return arb(float(value if place is None else value + place))
     row = stored["lift.weight"][which]
     pairs = zip(row.tolist(), data.tokens[token].astype(row.dtype).tolist(), strict=True)
     start = arb(float(stored["lift.bias"][which])) + arb(0.0 if place is None else float(place))

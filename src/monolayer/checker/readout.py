@@ -65,15 +65,26 @@ class Staircase:
 
 
 def read_staircase(stored: Stored) -> Staircase:
-    """The stored readout, neurons sorted by their thresholds."""
-    w, b = stored["feed_forward.weight_1"], stored["feed_forward.bias_1"]
-    weight_2 = stored["feed_forward.weight_2"].astype(np.float64)
-    bias_2 = stored["feed_forward.bias_2"].astype(np.float64)[:, None]
-    fmt, exact = stored.format, stored.config["readout"] == "exact"
+    """The stored readout."""
+    w, b, weight_2, bias_2 = (stored[f"feed_forward.{name}"] for name in ("weight_1", "bias_1", "weight_2", "bias_2"))
+    return staircase(w, b, weight_2, bias_2, stored.format, stored.config["readout"] == "exact", "feed_forward")
+
+
+def staircase(
+    w: NDArray[Any],
+    b: NDArray[Any],
+    weight_2: NDArray[Any],
+    bias_2: NDArray[Any],
+    fmt: Format,
+    exact: bool,
+    block: str,
+) -> Staircase:
+    """Neurons that read one number, `w`, `b` `(H,)`, sorted by their thresholds; `block` is what they belong to."""
+    weight_2, bias_2 = weight_2.astype(np.float64), bias_2.astype(np.float64)[:, None]
     for name, values in (("weight_1", w), ("bias_1", b), ("weight_2", weight_2), ("bias_2", bias_2)):
         size = np.abs(values)
         if not ((size >= fmt.smallest) & (size <= fmt.largest) | (size == 0) & (name != "weight_1")).all():
-            raise UnhandledError(f"feed_forward.{name} goes outside ±[{fmt.smallest:.3g}, {fmt.largest:.3g}]")
+            raise UnhandledError(f"{block}.{name} goes outside ±[{fmt.smallest:.3g}, {fmt.largest:.3g}]")
     if not exact and (w < 0).any():
         raise UnhandledError("a neuron of the paper readout falls: weight_1 must be positive")
     low, high = _thresholds(w, b, exact)
@@ -110,6 +121,11 @@ def _thresholds(w: NDArray[Any], b: NDArray[Any], exact: bool) -> tuple[Floats, 
 def _running(steps: Floats, start: Floats) -> Floats:
     """`(m, H + 1)`: `start` plus the first `i` columns of `steps`."""
     return np.cumsum(np.concatenate([start, steps], axis=1), axis=1)
+
+
+def whole_sums(weight_2: Floats, others: Floats, fmt: Format) -> bool:
+    """Lemma 8: whether no sum of any of these numbers, `(m, H)` and `(m, k)`, can round."""
+    return not _sum_error(weight_2, others, fmt).any()
 
 
 def _sum_error(weight_2: Floats, bias_2: Floats, fmt: Format) -> Floats:
@@ -169,5 +185,5 @@ def answers(stored: Stored, value: Floats, error: Floats) -> Ints:
 def copies(stored: Stored) -> bool:
     """Whether the head hands the label slots on as they are."""
     m = stored.config["labels"]
-    copy = np.concatenate([np.zeros((m, LABEL)), np.eye(m)], axis=1)
+    copy = np.concatenate([np.zeros((m, LABEL)), np.eye(m), np.zeros((m, stored.raw))], axis=1)
     return np.array_equal(stored["head.weight"], copy) and not stored["head.bias"].any()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,13 +38,18 @@ class Stored:
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self.tensors[name]
 
+    @property
+    def raw(self) -> int:
+        """Coordinates of the stream behind the label slots, where an approximator keeps the token itself."""
+        return int(self.config["grid"]["dim"]) if self.config["kind"] == "approximator" else 0
+
 
 def read(folder: str | os.PathLike[str]) -> Stored:
     """The model in `folder`, once every digest, name, shape and type agrees with the format."""
     folder = Path(folder)
     config = _object(folder / "config.json", _bytes(folder / "config.json"))
-    if config.get("format") != "monolayer" or config.get("kind") != "memorizer":
-        raise ModelFileError(f"{folder / 'config.json'} does not describe a memorizer written by monolayer")
+    if config.get("format") != "monolayer" or config.get("kind") not in ("memorizer", "approximator"):
+        raise ModelFileError(f"{folder / 'config.json'} does not describe a model written by monolayer")
     if config.get("version") != 1:
         raise ModelFileError(f"{folder} has format version {config.get('version')!r}; this checker reads version 1")
     rest = {key: value for key, value in config.items() if key != "digest"}
@@ -81,19 +87,41 @@ def _check(stored: Stored) -> None:
         config["tokens"]
     ]
     shapes |= {"positions.weight": (None, D)} if config["positions"] else {}
+    if stored.raw:
+        shapes |= {"quantizer.weight_1": (None, stored.raw), "quantizer.bias_1": (None,)}
+        shapes |= {"quantizer.weight_2": (2, None), "quantizer.bias_2": (2,), "lift.weight": (D, stored.raw)}
     kinds = {"per": ("token", "sequence"), "causal": (True, False), "positions": (True, False)}
     for key, allowed in kinds.items():
         if config[key] not in allowed:
             raise ModelFileError(f"config.json says {key} = {config[key]!r}, which must be one of {allowed}")
     if set(tensors) != set(shapes):
         raise ModelFileError(f"tensors missing or unknown to the format: {sorted(set(tensors) ^ set(shapes))}")
-    if LABEL + m != D or m < 1 or C < 1 or (config["target"] == "classes") != (m == 1 and stored.classes is not None):
+    if (
+        LABEL + m + stored.raw != D
+        or m < 1
+        or C < 1
+        or (config["target"] == "classes") != (m == 1 and stored.classes is not None)
+    ):
         raise ModelFileError(f"width {D}, {m} label slots and {C} outputs do not fit together")
     for name, shape in shapes.items():
         tensor = tensors[name]
         fits = tensor.ndim == len(shape) and all(b in (None, a) for a, b in zip(tensor.shape, shape, strict=True))
         if not fits or tensor.dtype != config["dtype"]:
             raise ModelFileError(f"{name} is {tensor.dtype} {tensor.shape}, not {config['dtype']} {shape}")
+    if stored.raw:
+        _check_grid(stored)
+
+
+def _check_grid(stored: Stored) -> None:
+    """An approximator's grid has the numbers that the format demands, and its block one length throughout."""
+    grid, block = stored.config["grid"], [stored[f"quantizer.{name}"] for name in ("weight_1", "bias_1", "weight_2")]
+    whole = all(type(grid[key]) is int and grid[key] >= 1 for key in ("dim", "length", "cells"))
+    low, high = float(grid["low"]), float(grid["high"])
+    fits = stored.config["tokens"] == "vectors" and stored.config["per"] == "token" and not stored.config["causal"]
+    if not (whole and fits and -math.inf < low < high < math.inf):
+        raise ModelFileError(f"config.json describes no approximator: grid = {grid!r}")
+    if not len(block[0]) == len(block[1]) == block[2].shape[1]:
+        raise ModelFileError(f"the quantizer has {[part.shape for part in block]}: its parts do not fit together")
 
 
 def _names(entry: dict[str, Any] | None, lists: dict[str, Any]) -> Names | None:

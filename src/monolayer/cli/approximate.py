@@ -96,6 +96,22 @@ def find(name: str, dim: int, length: int, domain: tuple[float, float]) -> tuple
         target = TARGETS[name]
         target.check(dim, length)
         return target, target.lipschitz(dim, length, *domain)
+    return load_function(name), None
+
+
+def is_function(name: str) -> bool:
+    """Whether an argument names a function rather than a file."""
+    from monolayer.theory.targets import TARGETS
+
+    return not Path(name).exists() and (name in TARGETS or ":" in name)
+
+
+def load_function(name: str) -> Callable[[Any], Any]:
+    """A function of the library, or one of the user's modules."""
+    from monolayer.theory.targets import TARGETS
+
+    if name in TARGETS:
+        return TARGETS[name]
     module, colon, attribute = name.partition(":")
     if not colon or not module or not attribute:
         raise DataError(
@@ -109,7 +125,8 @@ def find(name: str, dim: int, length: int, domain: tuple[float, float]) -> tuple
             found = getattr(found, part)
     except (ImportError, AttributeError) as error:
         raise DataError(f"{name} cannot be loaded: {error}") from None
-    return found, None
+    loaded: Callable[[Any], Any] = found
+    return loaded
 
 
 # -- words -----------------------------------------------------------------------------------------------

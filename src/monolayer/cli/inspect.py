@@ -35,11 +35,14 @@ def describe(model: Monolayer) -> dict[str, Any]:
     card, attention = model.card, model.attention
     steps = model.feed_forward.steps()
     shortcut = attention.shortcut()
+    cells = None if model.quantizer is None else model.quantizer.steps()
+    grid = {} if cells is None else {"cells": " × ".join(f"{len(each.slope) + 1}" for each in cells.coordinates)}
     return {
         "kind": card.kind,
         "tokens": "vectors" if card.vocabulary is None else f"{len(card.vocabulary)} ids",
         "labels": f"{'reals' if card.classes is None else f'{len(card.classes)} classes'} per {card.per}",
         "order": "causal" if card.causal else "positions" if model.positions is not None else "permutation equivariant",
+        **grid,
         "ranks": {
             name: int(torch.linalg.matrix_rank(getattr(attention, name).detach()))
             for name in ("W_Q", "W_K", "W_V", "W_O")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from monolayer.cli.approximate import is_function, load_function
 from monolayer.cli.console import (
     Data,
     Format,
@@ -41,14 +42,17 @@ def verify(
 ) -> None:
     """Prove or refute, from the saved weights, that the model returns every label of DATA on any IEEE hardware.
 
-    Exit code 0: proved, 1: refuted, 3: undecided.
+    For an approximator DATA may be its function, by name or as module:function: then the claim is that it equals the
+    function at the centres of its cells everywhere off the ramps. Exit code 0: proved, 1: refuted, 3: undecided.
     """
     from monolayer.checker import verify as check
 
     with progress(as_json) as step:
-        sequences = read_data(data, step, format, tokens, labels, sequence)
+        wanted: Any = load_function(data) if is_function(data) else None
+        if wanted is None:
+            wanted = read_data(data, step, format, tokens, labels, sequence)
         step("checking", 0.5)
-        certificate = check(folder, sequences)
+        certificate = check(folder, wanted)
     if save:
         certificate.save(folder)
     if as_json:

@@ -69,7 +69,7 @@ def approximate(
     began = time.perf_counter()
     report = progress or (lambda stage, share: None)
     report("trying the function", 0.0)
-    box = Box(dim, length, *_pair(domain), bool(positions))
+    box = Box.of(dim, length, domain, positions)
     modulus = modulus_of(lipschitz)
     _check_choices(cells, error, out_dim, ramp, most_knots)
     function = Function(f, box, out_dim, device)
@@ -80,8 +80,9 @@ def approximate(
     if cells is None:
         assert error is not None  # _check_choices saw to it
         cells = fewest_cells(function, error, modulus, ramp, _most(box, most_knots), seed)
+    cells = int(cells)
     afford(box, cells, function.out_dim, most_knots)
-    lattice = Lattice.of(box, int(cells), ramp)
+    lattice = Lattice.of(box, cells, ramp)
     predicted = estimate(function, lattice, seed) if modulus is None else bound(modulus, lattice)
 
     report("asking the function at every centre", 0.1)
@@ -207,14 +208,6 @@ def _check_choices(cells: Any, error: Any, out_dim: Any, ramp: float, most_knots
         raise DataError(f"error must be a finite number above 0, not {error!r}: a grid has no error of 0 in general")
     if not 0.0 < ramp <= 0.5:
         raise DataError(f"ramp must be above 0 and at most 0.5 of a cell, not {ramp!r}")
-
-
-def _pair(domain: Any) -> tuple[float, float]:
-    try:
-        low, high = (float(end) for end in domain)
-    except (TypeError, ValueError):
-        raise DataError(f"the domain must be two numbers (low, high), not {domain!r}") from None
-    return low, high
 
 
 def _most(box: Box, most_knots: int) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,25 +30,30 @@ class Box:
     high: float
     positions: bool
 
-    def __post_init__(self) -> None:
-        for name, value in (("dim", self.dim), ("length", self.length)):
+    @classmethod
+    def of(cls, dim: Any, length: Any, domain: Any, positions: Any) -> Box:
+        """The domain as a caller gives it, checked."""
+        for name, value in (("dim", dim), ("length", length)):
             if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
                 raise DataError(f"{name} must be a whole number from 1 on, not {value!r}")
-        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
-            raise DataError(
-                f"the domain must be (low, high) with low < high, both finite, not ({self.low:g}, {self.high:g})"
-            )
+        try:
+            low, high = (float(end) for end in domain)
+        except (TypeError, ValueError):
+            raise DataError(f"the domain must be two numbers (low, high), not {domain!r}") from None
+        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            raise DataError(f"the domain must be (low, high) with low < high, both finite, not ({low:g}, {high:g})")
+        return cls(int(dim), int(length), low, high, bool(positions))
 
     def sequences(self, cells: int) -> int:
         """Multisets of `n` cells, or sequences of them with positions."""
-        V = math.prod([int(cells)] * self.dim)
+        V = math.prod([cells] * self.dim)
         return math.prod([V] * self.length) if self.positions else math.comb(V + self.length - 1, self.length)
 
     def knots(self, cells: int) -> int:
         """Points that the readout must tell apart."""
-        V = math.prod([int(cells)] * self.dim)
+        V = math.prod([cells] * self.dim)
         if self.positions:
-            return int(self.length) * math.prod([V] * self.length)
+            return self.length * math.prod([V] * self.length)
         return V * math.comb(V + self.length - 2, self.length - 1)
 
     def most_cells(self, knots: int) -> int:

@@ -104,8 +104,8 @@ def answer(results: dict[str, Any]) -> str:
     slopes = [_slope(_of(results, name), "sup") for name in smooth]
     rough = [name for name in _names(results) if name not in smooth]
     jumps = "".join(
-        f" {name}, which jumps, has slope {_words(_slope(_of(results, name), 'sup'))}: only its mean error falls, "
-        f"with slope {_words(_slope(_of(results, name), 'rms'))}."
+        f" The target {name}, which jumps, has slope {_words(_slope(_of(results, name), 'sup'))}: only its mean error "
+        f"falls, with slope {_words(_slope(_of(results, name), 'rms'))}."
         for name in rough
     )
     return (
@@ -131,26 +131,26 @@ def figures(results: dict[str, Any]) -> list[Figure]:
         knots.append(
             line(f"d = {dim}, n = {length}", [row["cells"] for row in rows], [row["knots"] for row in rows], colour)
         )
+
+    def against_cells(traces: list[dict[str, Any]], y: str, ticks: list[int]) -> dict[str, Any]:
+        return chart(traces, "cells a coordinate D", y, log_x=True, log_y=True, ticks_x=ticks)
+
     return [
         Figure(
             "Largest error against cells",
-            chart(
-                [*traces("sup"), guide], "cells a coordinate D", "error / range of the target", log_x=True, log_y=True
-            ),
+            against_cells([*traces("sup"), guide], "error / range of the target", cells),
             f"{results['length']} tokens of one coordinate, {results['points']:,} fresh uniform points, ramps left "
             "out.",
         ),
         Figure(
             "Root mean square error against cells",
-            chart(
-                [*traces("rms"), guide], "cells a coordinate D", "error / range of the target", log_x=True, log_y=True
-            ),
+            against_cells([*traces("rms"), guide], "error / range of the target", cells),
             "For a function that jumps only a mean error can fall.",
         ),
         Figure(
             "Stored points against cells",
-            chart(knots, "cells a coordinate D", "stored points", log_x=True, log_y=True),
-            "The distance to the nearest token, for more coordinates and more tokens. The count grows like D^(dn)/n!.",
+            against_cells(knots, "stored points", sorted({row["cells"] for row in results["reach"]})),
+            "The distance to the nearest token, for more coordinates and more tokens. The count grows like D^(dn).",
         ),
     ]
 
@@ -165,7 +165,6 @@ def tables(results: dict[str, Any]) -> list[Table]:
                 f"{name}: {last['does']}",
                 _words(_slope(rows, "sup")),
                 _words(_slope(rows, "rms")),
-                amount(last["cells"]),
                 amount(last["sup"]),
                 amount(last["bound"]),
                 amount(last["rms"]),
@@ -173,7 +172,7 @@ def tables(results: dict[str, Any]) -> list[Table]:
                 amount(last["seconds"]),
             ]
         )
-    columns = ["target", "slope", "slope, rms", "cells", "error", "bound", "rms", "stored points", "seconds"]
+    columns = ["target", "slope", "slope, rms", "error", "bound", "rms", "stored points", "seconds"]
     reach = [
         [
             f"d = {row['dim']}, n = {row['length']}",
@@ -187,7 +186,7 @@ def tables(results: dict[str, Any]) -> list[Table]:
         for row in results["reach"]
     ]
     return [
-        Table("Slopes, and the finest grid", columns, slopes),
+        Table(f"Slopes, and the finest grid, D = {results['rows'][-1]['cells']}", columns, slopes),
         Table(
             "More coordinates and more tokens, distance to the nearest",
             ["shape", "cells", "stored points", "parameters", "error", "bound", "seconds"],

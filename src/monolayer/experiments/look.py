@@ -81,8 +81,12 @@ def chart(
     marks: Sequence[tuple[float, str]] = (),
     levels: Sequence[tuple[float, str]] = (),
     range_y: tuple[float, float] | None = None,
+    ticks_x: Sequence[float] = (),
 ) -> dict[str, Any]:
-    """A figure of `traces` over titled axes; `marks` are vertical lines `(x, words)`, `levels` horizontal ones."""
+    """A figure of `traces` over titled axes; `marks` are vertical lines `(x, words)`, `levels` horizontal ones.
+
+    `ticks_x` are the places to label on the x axis, where the sizes that were tried say more than round numbers.
+    """
     axes = {
         "xaxis": axis(x, log=log_x, values=[value for trace in traces for value in trace["x"]]),
         "yaxis": axis(y, log=log_y, values=[value for trace in traces for value in trace["y"]]),
@@ -90,6 +94,12 @@ def chart(
     if range_y is not None:
         low, high = range_y
         axes["yaxis"]["range"] = [math.log10(low), math.log10(high)] if log_y else [low, high]
+    if ticks_x:
+        axes["xaxis"] |= {
+            "tickmode": "array",
+            "tickvals": list(ticks_x),
+            "ticktext": [amount(tick) for tick in ticks_x],
+        }
     shapes, words = [], []
     stroke = {"color": GREY, "width": 1.5, "dash": "dot"}
     for place, text in marks:
@@ -132,8 +142,8 @@ def axis(title: str, *, log: bool = False, values: Sequence[Any] = ()) -> dict[s
     made |= {"type": "log", "exponentformat": "power"}
     logs = [math.log10(value) for value in values if value is not None and value > 0]
     decades = max(logs) - min(logs) if logs else 0.0
-    # Below a decade and a half plotly's own choice, 2 and 5 between the powers, reads better.
-    return {**made, "dtick": math.ceil(decades / 8)} if decades > 1.5 else made
+    # Below a decade and a half powers of ten alone are too few: D2 adds 2 and 5 between them.
+    return {**made, "dtick": math.ceil(decades / 8) if decades > 1.5 else "D2"}
 
 
 def amount(value: float | int | None, digits: int = 3) -> str:

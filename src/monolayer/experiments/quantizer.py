@@ -213,7 +213,14 @@ def figures(results: dict[str, Any]) -> list[Figure]:
         made.append(
             Figure(
                 f"Mean square error against cells, {n} tokens",
-                chart(traces, "cells a coordinate", "error / variance of the target", log_x=True, log_y=True),
+                chart(
+                    traces,
+                    "cells a coordinate",
+                    "error / variance of the target",
+                    log_x=True,
+                    log_y=True,
+                    ticks_x=next(row["cells"] for row in results["rows"] if row["length"] == n),
+                ),
                 f"Solid: with the quantizer. Dashed, in the same colour: the floor without it, in {stream}; none is "
                 "drawn where it is 0.",
             )

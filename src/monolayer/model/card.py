@@ -77,8 +77,8 @@ class Grid:
         return float(-math.expm1(self.dim * self.length * math.log(free)))
 
     def mean_error(self, p: float) -> float:
-        """`(mean |f − g|^p)^{1/p}` over the domain at most, if `error` is a bound: ramps err by `spread + error`."""
-        off, on = self.error**p, self.ramp_share * (self.spread + self.error) ** p
+        """`(mean |f − g|^p)^{1/p}` over the domain at most, if `error` is a bound: ramps err by `spread + 2 error`."""
+        off, on = self.error**p, self.ramp_share * (self.spread + 2.0 * self.error) ** p
         return float((off + on) ** (1.0 / p))
 
 

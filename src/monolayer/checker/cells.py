@@ -1,0 +1,157 @@
+"""An approximator's first block, read from the file: which floats lie in which cell, and what each cell gets.
+
+Lemma 11 (docs/certificate.md): off its ramps every neuron of the block is exactly 0 or 1, so on a cell, a product of
+plateaus, all evaluations give one and the same key and code. What is proved at its centre holds on the whole cell,
+and the network is a function of finitely many sequences of cells.
+
+    x_i   low ├──────────┤ramp├──────────┤ramp├──────────┤ high        plateaus [left_j, right_j] of a coordinate
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from monolayer.checker.readout import Staircase, staircase, whole_sums
+from monolayer.checker.rounding import Floats, UnhandledError
+from monolayer.checker.stored import CODE, KEY, LABEL, Stored
+from monolayer.data import Labels, Sequences
+from monolayer.data.names import Ints
+from monolayer.errors import DataError
+
+MOST_TOKENS = 1 << 27
+"""Tokens in all sequences of cells up to which they are tried one by one: some ten gigabytes."""
+_AT_ONCE = 1 << 14
+"""Sequences handed to the function at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """One staircase a coordinate, whose two outputs add up to key and code, on the domain `[low, high]`."""
+
+    stored: Stored
+    coordinates: tuple[Staircase, ...]
+    low: float
+    high: float
+
+    def numbers(self, data: Sequences, bos: tuple[float, float]) -> tuple[Floats, Floats, tuple[float, float]]:
+        """Keys and codes of all tokens `(T,)`, and of the begin token whose own are `bos`; exact, by `whole_sums`."""
+        dtype = self.stored["bos"].dtype
+        found, ramp = self._look_up(data.tokens.astype(dtype).astype(np.float64))
+        if ramp.any():
+            where = data.where(int(np.flatnonzero(ramp)[0]))
+            raise UnhandledError(f"{where} lies on a ramp between two cells; {int(ramp.sum()):,} tokens do")
+        first, ramp = self._look_up(self.stored["bos"][None, -len(self.coordinates) :].astype(np.float64))
+        if ramp.any():
+            raise UnhandledError("the begin token lies on a ramp between two cells")
+        return found[0], found[1], (bos[0] + float(first[0, 0]), bos[1] + float(first[1, 0]))
+
+    def _look_up(self, x: Floats) -> tuple[Floats, Any]:
+        """What the block writes for tokens `(T, d)`: `(2, T)`, and which tokens lie on a ramp."""
+        total, ramp = np.zeros((2, len(x))), np.zeros(len(x), dtype=bool)
+        for stairs, column in zip(self.coordinates, x.T, strict=True):
+            passed, sure = stairs.passed(column, column)
+            total += stairs.level[:, passed]
+            ramp |= ~sure
+        return total, ramp
+
+    @property
+    def plateaus(self) -> list[tuple[Floats, Floats]]:
+        """Left and right ends of the plateaus of each coordinate inside the domain, `(D,)` each."""
+        found = []
+        for stairs in self.coordinates:
+            left, right = np.append(self.low, stairs.high), np.append(stairs.low, self.high)
+            if not (left < right).all():
+                raise UnhandledError("the ramps of the quantizer overlap, or leave the domain")
+            found.append((left, right))
+        return found
+
+    @property
+    def reach(self) -> float:
+        """`h`: how far a coordinate off the ramps is from the centre of its cell, at most."""
+        ends = [np.maximum(_middle(*pair) - pair[0], pair[1] - _middle(*pair)).max() for pair in self.plateaus]
+        return float(max(ends)) * (1.0 + 2.0**-50)
+
+    @property
+    def ramp_share(self) -> float:
+        """Share of the domain in which some coordinate of some token lies on a ramp."""
+        free = [float((right - left).sum()) / (self.high - self.low) for left, right in self.plateaus]
+        return 1.0 - float(np.prod(free)) ** int(self.stored.config["grid"]["length"])
+
+    def centres(self) -> Floats:
+        """Centres of all cells `(V, d)`."""
+        axes = np.meshgrid(*(_middle(*pair) for pair in self.plateaus), indexing="ij")
+        return np.stack([axis.reshape(-1) for axis in axes], axis=1)
+
+
+def read_cells(stored: Stored) -> Cells:
+    """The stored block, after checking everything that Lemma 11 asks of it."""
+    weight_1, bias_1 = stored["quantizer.weight_1"], stored["quantizer.bias_1"]
+    weight_2, bias_2 = stored["quantizer.weight_2"], stored["quantizer.bias_2"]
+    dim, end = stored.raw, LABEL + int(stored.config["labels"])
+    lift, extra = stored["lift.weight"], [stored["bos"][KEY : CODE + 1, None]]
+    if not (np.array_equal(lift[end:], np.eye(dim)) and not lift[:end].any() and not stored["lift.bias"][1:].any()):
+        raise UnhandledError("the lift must copy the token behind the label slots and write nothing else but `one`")
+    if stored.config["positions"]:
+        if stored["positions.weight"][:, end:].any():
+            raise UnhandledError("positions must not touch the coordinates that hold the token")
+        extra.append(stored["positions.weight"][:, KEY : CODE + 1].T)
+    reads = weight_1 != 0
+    if not (reads.sum(axis=1) == 1).all():
+        raise UnhandledError("every neuron of the quantizer must read exactly one coordinate")
+    others = np.concatenate([bias_2[:, None], *extra], axis=1).astype(np.float64)
+    if not (np.isfinite(others).all() and whole_sums(weight_2.astype(np.float64), others, stored.format)):
+        raise UnhandledError("the sums that make keys and codes of cells may round")
+    coordinates = []
+    for i in range(dim):
+        mine = reads[:, i]
+        start = bias_2 if i == 0 else np.zeros_like(bias_2)
+        parts = weight_1[mine, i], bias_1[mine], weight_2[:, mine], start
+        coordinates.append(staircase(*parts, stored.format, True, "quantizer"))
+    return Cells(stored, tuple(coordinates), float(stored.config["grid"]["low"]), float(stored.config["grid"]["high"]))
+
+
+def cell_function(stored: Stored, f: Callable[[Any], Any]) -> Sequences:
+    """All sequences of cell centres that the model must tell apart, each token with the value of `f` there."""
+    cells, n = read_cells(stored), int(stored.config["grid"]["length"])
+    centre = cells.centres()
+    rows = _rows(len(centre), n, bool(stored.config["positions"]))
+    values = np.concatenate(
+        [_ask(f, centre[rows[start : start + _AT_ONCE]], stored) for start in range(0, len(rows), _AT_ONCE)]
+    )
+    labels = Labels(values, "token", None, bool(stored.config["scalar"]))
+    return Sequences(centre[rows.reshape(-1)], np.full(len(rows), n), None, labels)
+
+
+def _rows(V: int, n: int, positions: bool) -> Ints:
+    """All rows of `n` numbers below `V`; without positions only the non-decreasing ones, a row a multiset."""
+    rows = np.arange(V)[:, None]
+    for _ in range(n - 1):
+        first = np.zeros(len(rows), np.int64) if positions else rows[:, -1]
+        count = V - first
+        if int(count.sum()) * n > MOST_TOKENS:
+            raise DataError(f"{V:,} cells make too many sequences of {n} tokens to try them one by one")
+        rows = np.repeat(rows, count, axis=0)
+        start = np.repeat(np.cumsum(count) - count, count)
+        last = np.repeat(first, count) + np.arange(len(rows)) - start
+        rows = np.concatenate([rows, last[:, None]], axis=1)
+    return rows
+
+
+def _ask(f: Callable[[Any], Any], X: Floats, stored: Stored) -> Floats:
+    """`f` at sequences `(B, n, d)`, as `(B n, m)`."""
+    try:
+        values = np.asarray(f(X.copy()), dtype=np.float64)
+        return values.reshape(X.shape[0] * X.shape[1], int(stored.config["labels"]))
+    except Exception as error:
+        raise DataError(
+            f"the function failed on a batch of shape {X.shape}, or returned no {stored.config['labels']} numbers a "
+            f"token: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _middle(left: Floats, right: Floats) -> Floats:
+    return left + (right - left) / 2.0

@@ -1,0 +1,200 @@
+"""Certificates of approximators: the stored network is the cell function, everywhere off the ramps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import combinations_with_replacement, product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import monolayer as ml
+from monolayer.checker.cells import _rows, read_cells
+from monolayer.checker.stored import read
+from monolayer.cli import run
+from monolayer.theory.targets import TARGETS
+
+
+def smooth(seed: int, dim: int, positions: bool) -> Callable[[Any], Any]:
+    """A random equivariant function with two outputs; with positions, one that is not."""
+    own, other = np.random.default_rng(seed).standard_normal((2, dim, 2))
+
+    def f(X: Any) -> Any:
+        place = np.arange(X.shape[1])[:, None] if positions else 0.0
+        return np.sin(X @ own + place) + np.cos(X @ other).sum(axis=1, keepdims=True)
+
+    return f
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(1, 3), st.integers(1, 4), st.integers(1, 5), st.booleans(), st.integers(0, 10**6))
+def test_approximators_are_proved_and_what_is_proved_holds_all_over_the_cells(
+    dim: int, length: int, cells: int, positions: bool, seed: int
+) -> None:
+    while cells > 1 and cells ** (dim * length) > 700:
+        cells -= 1
+    f, random = smooth(seed, dim, positions), np.random.default_rng(seed)
+    low, high = np.sort(random.uniform(-9, 9, 2)).tolist()
+    model = ml.approximate(f, dim, length, cells=cells, domain=(low, high), positions=positions)
+    proof = ml.certify(model, f)
+    assert proof.verdict == "proved", proof.explain()
+    grid = model.card.grid
+    assert grid is not None
+    assert proof.label_error is not None
+    assert f"h = {high - low:.6g}"[:3] in proof.notes[0]
+    # Random points of random cells, by PyTorch and the dense network: as the certificate says.
+    X = random.uniform(low, high, (60, length, dim))
+    X = X[~model.on_ramp(X)]
+    edges = np.linspace(low, high, cells + 1)
+    which = np.clip(np.searchsorted(edges, X, side="right") - 1, 0, cells - 1)
+    centre = (edges[which] + edges[which + 1]) / 2
+    far = np.abs(model.predict(X, path="dense") - f(centre)).max(initial=0.0)
+    # The checker's centres are the middles of plateaus: a ramp's width beside these.
+    assert far <= proof.label_error + 30 * grid.ramp + 30 * 2.0**-24 * max(abs(low), abs(high))
+
+
+def test_the_points_are_all_sequences_of_cells() -> None:
+    for V, n in ((1, 3), (4, 1), (4, 3), (3, 4)):
+        assert _rows(V, n, False).tolist() == [list(row) for row in combinations_with_replacement(range(V), n)]
+        assert _rows(V, n, True).tolist() == [list(row) for row in product(range(V), repeat=n)]
+    proof = ml.certify(ml.approximate(TARGETS["sort"], 1, 3, cells=6, lipschitz=1.0), TARGETS["sort"])
+    assert proof.points == 3 * math.comb(8, 3)
+    assert f"each of the {proof.points} tokens of all sequences of cells" in proof.claim
+
+
+def test_plateaus_centres_and_ramps_are_read_from_the_file(tmp_path: Path) -> None:
+    model = ml.approximate(TARGETS["max"], 2, 2, cells=4, domain=(-1.0, 3.0), ramp=2.0**-6, lipschitz=1.0)
+    grid = model.card.grid
+    assert grid is not None
+    found = read_cells(read(model.save(tmp_path / "m")))
+    assert found.centres().shape == (16, 2)
+    assert np.allclose(np.unique(found.centres()), [-0.5, 0.5, 1.5, 2.5], atol=grid.ramp)
+    assert found.ramp_share == pytest.approx(grid.ramp_share, rel=1e-9)
+    assert found.reach + model.summary.label_error == pytest.approx(grid.error, rel=1e-12)  # type: ignore[union-attr]
+
+
+# -- faults --------------------------------------------------------------------------------------------
+
+
+def jolted(name: str, where: Any, change: Callable[[float], float], **options: Any) -> ml.Monolayer:
+    model = ml.approximate(TARGETS["force"], 2, 2, cells=4, lipschitz=2.0, **options)
+    with torch.no_grad():
+        entry = model.get_parameter(name)
+        entry[where] = change(float(entry[where]))
+    return model
+
+
+FAULTS: dict[str, tuple[str, Any, Callable[[float], float], str]] = {
+    "a stored value": ("feed_forward.weight_2", (0, 7), lambda x: x + 2.0**-10, "refuted"),
+    "a code": ("quantizer.weight_2", (1, 1), lambda x: x + 1.0, "refuted"),
+    "a key": ("quantizer.weight_2", (0, 1), lambda x: x + 0.25, "refuted"),
+    "the context": ("attention.W_O", (2, 1), lambda x: x * 4.0, "refuted"),
+    "the begin token": ("bos", 1, lambda x: x + 0.5, "refuted"),
+    "a key off its grid": ("quantizer.weight_2", (0, 1), lambda x: x * (1 + 1e-9), "undecided"),
+    "a begin token off the grid": ("bos", 1, lambda x: x * (1 + 1e-9), "undecided"),
+    "a begin token on a ramp": ("bos", -1, lambda x: 0.25 - 2.0**-24 - 2.0**-23, "undecided"),
+    "two coordinates": ("quantizer.weight_1", (0, 1), lambda x: 1.0, "undecided"),
+    "a lift that scales": ("lift.weight", (-1, 1), lambda x: 2.0, "undecided"),
+    "a lift with a key": ("lift.weight", (1, 1), lambda x: 2.0**-20, "undecided"),
+    "a lift that shifts": ("lift.bias", -1, lambda x: 2.0**-20, "undecided"),
+    "a ramp outside": ("quantizer.bias_1", 2, lambda x: 10 * x, "undecided"),
+    "NaN": ("quantizer.weight_2", (0, 1), lambda x: math.nan, "undecided"),
+    "a head": ("head.weight", (0, 0), lambda x: 1.0, "undecided"),
+}
+
+
+@pytest.mark.parametrize("fault", list(FAULTS))
+def test_planted_faults_are_never_proved(fault: str) -> None:
+    name, where, change, verdict = FAULTS[fault]
+    proof = ml.certify(jolted(name, where, change), TARGETS["force"])
+    assert proof.verdict == verdict, proof.explain()
+    assert not proof
+
+
+def test_positions_that_move_tokens_are_not_covered() -> None:
+    model = jolted("positions.weight", (1, -1), lambda x: 0.3, positions=True)
+    assert "positions must not touch" in ml.certify(model, TARGETS["force"]).reason
+    assert ml.certify(jolted("positions.weight", (1, 1), lambda x: x, positions=True), TARGETS["force"])
+
+
+def test_another_function_is_refuted_at_the_cells_where_it_differs() -> None:
+    model = ml.approximate(TARGETS["max"], 1, 2, cells=5, lipschitz=1.0)
+
+    def other(X: Any) -> Any:
+        value = np.array(TARGETS["max"](X))
+        value[(X < 0.2).all(axis=(1, 2))] += 1e-6
+        return value
+
+    proof = ml.certify(model, other)
+    assert (proof.verdict, proof.wrong) == ("refuted", 2)
+    assert [finding.sequence for finding in proof.findings] == [0, 0]
+    assert ml.certify(model, other, tolerance=2e-6).verdict == "proved"
+
+
+def test_points_of_ones_own_are_certified_as_for_a_memorizer() -> None:
+    model = ml.approximate(TARGETS["max"], 1, 2, cells=5, lipschitz=1.0)
+    X = np.random.default_rng(0).random((40, 2, 1))
+    Y = model.predict(X)
+    assert ml.certify(model, X, Y).verdict == "proved"
+    Y[3, 1, 0] += 0.01
+    proof = ml.certify(model, X, Y)
+    assert (proof.verdict, proof.wrong, proof.findings[0].sequence) == ("refuted", 1, 3)
+    grid = model.card.grid
+    assert grid is not None
+    X[7, 0, 0] = 0.2 - 2.0**-24 - grid.ramp / 2
+    proof = ml.certify(model, X, Y)
+    assert (proof.verdict, proof.unsure) == ("undecided", 80)
+    assert "token 0 of sequence 7 lies on a ramp" in proof.reason
+
+
+def test_what_does_not_fit_together_is_an_error() -> None:
+    model = ml.approximate(TARGETS["max"], 1, 2, cells=5, lipschitz=1.0)
+    with pytest.raises(ml.DataError, match="this model is a memorizer"):
+        ml.certify(ml.memorize([["a"]], [["b"]]), TARGETS["max"])
+    with pytest.raises(ml.DataError, match="sequence 0 has not the 2 tokens"):
+        ml.certify(model, np.zeros((1, 3, 1)), np.zeros((1, 3, 1)))
+    with pytest.raises(ml.DataError, match="the function failed"):
+        ml.certify(model, lambda X: X[:, 0] + X[:, 0, None, None])
+    with pytest.raises(ml.DataError, match="too many sequences"):
+        _rows(10**6, 4, False)
+
+
+def test_a_file_that_is_no_approximator_is_refused(tmp_path: Path) -> None:
+    from tests.stored_models import Saved
+
+    def saved(**changes: Any) -> Saved:
+        folder = ml.approximate(TARGETS["max"], 1, 2, cells=5, lipschitz=1.0).save(
+            tmp_path / f"m{len(list(tmp_path.iterdir()))}"
+        )
+        stored = read(folder)
+        config = {key: value for key, value in stored.config.items() if key not in ("files", "digest")}
+        tensors = {name: changes.pop(name, value) for name, value in stored.tensors.items()}
+        config["grid"] = config["grid"] | changes
+        return Saved(config, tensors)
+
+    assert read(saved().write(tmp_path / "good")).raw == 1
+    for number, changes in enumerate(
+        ({"cells": 0}, {"low": 2.0}, {"dim": 2}, {"length": "2"}, {"quantizer.bias_1": np.zeros(3)})
+    ):
+        with pytest.raises(ml.ModelFileError):
+            read(saved(**changes).write(tmp_path / f"bad{number}"))
+
+
+def test_verify_takes_a_function(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = str(tmp_path / "m")
+    assert run(["approximate", "nearest", "--length", "3", "--cells", "6", "--out", folder]) == 0
+    capsys.readouterr()
+    assert run(["verify", folder, "nearest", "--save"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "proved" in shown
+    assert "modulus of continuity" in shown
+    assert run(["verify", folder, "nearest"]) == 0
+    assert "are those of certificate.json" in " ".join(capsys.readouterr().out.split())
+    assert run(["verify", folder, "median"]) == 1
+    assert run(["verify", folder, "math:nothing"]) == 2
