@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check bench clean
+.PHONY: demo test check browser bench clean
 .DEFAULT_GOAL := test
 
 # The stamp is written last, so an interrupted set-up is done again.
@@ -14,13 +14,20 @@ BIN := .venv/bin
 demo: .venv/ready
 	$(BIN)/monolayer demo
 
-test: check
+test: check browser
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 check: .venv/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+# The report page is tested in Chromium, from the system's packages. Where it cannot be had, those tests say so and skip.
+browser:
+	@command -v chromium chromium-browser google-chrome >/dev/null \
+	|| { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+	     && apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null; } \
+	|| echo "no Chromium: tests of the report page will be skipped"
 
 bench: .venv/ready
 	for script in bench/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done

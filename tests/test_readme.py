@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from pathlib import Path
 
 import pytest
 
 from monolayer.cli import run
+from monolayer.experiments import NAMES
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -23,6 +25,19 @@ def test_the_example_runs_and_prints_what_it_says(
     promised = re.findall(r"^print\(.*?\)  # (.*)$", code, flags=re.M)
     assert capsys.readouterr().out.splitlines() == promised
     assert (tmp_path / "model" / "config.json").exists()
+
+
+def test_the_findings_are_those_of_the_stored_results() -> None:
+    """docs/findings.md is made from results/, and nothing in it is written by hand."""
+    spec = importlib.util.spec_from_file_location("findings", ROOT / "docs" / "figures" / "findings.py")
+    assert spec is not None
+    assert spec.loader is not None
+    findings = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(findings)
+    found = findings.records()
+    assert set(found) == set(NAMES), "every experiment has its full results"
+    assert all(record.setting.full for record in found.values())
+    assert (ROOT / "docs" / "findings.md").read_text(encoding="utf-8") == findings.markdown(found)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
