@@ -66,7 +66,7 @@ def main() -> None:
         print(f"training       rate {rate:g}: {right:.1%} after {options.seconds / 10:.0f} s")
     rate = max(tries, key=lambda each: tries[each])
     right, spent = train(inputs, targets, rate, options.seconds * 0.7)
-    word = "every label right" if right == 1.0 else f"{right:.1%} right"
+    word = "every label right" if right == 1.0 else f"{round((1.0 - right) * Y.size):,} of {Y.size:,} labels wrong"
     print(f"training       rate {rate:g}: {word} after {spent:.1f} s = {spent / build:,.0f} constructions")
 
 

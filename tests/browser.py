@@ -72,13 +72,14 @@ def opened(path: Path, *, width: int = 1000, scheme: Literal["light", "dark"] = 
 
 
 def drawn(view: Opened) -> int:
-    """How many figures of a report hold a drawing with at least one curve or bar, after the page says it is done."""
+    """How many figures of a report hold a curve, a bar or a map, after the page says that it is done."""
     # A selector, not a function: the page's policy forbids evaluation, also the one that waiting would use.
     view.page.wait_for_selector("html[data-drawn]", state="attached")
     count: int = view.call(
         """[...document.querySelectorAll('.plot')].filter((plot) => {
              const box = plot.getBoundingClientRect();
-             const curves = plot.querySelectorAll('.scatterlayer .trace path, .barlayer .point path');
+             const marks = '.scatterlayer .trace path, .barlayer .point path, .heatmaplayer image';
+             const curves = plot.querySelectorAll(marks);
              return box.width > 200 && box.height > 200 && curves.length > 0;
            }).length"""
     )

@@ -81,6 +81,9 @@ def equivariant_holds(found: Results) -> None:
         else:
             assert sup == pytest.approx(-1, abs=0.3)
             assert rms == pytest.approx(-1, abs=0.15)
+    drawn = found["map"]
+    wanted, near = np.array(drawn["wanted"]), np.array(drawn["found"])
+    assert 0.0 < np.abs(wanted - near).max() <= drawn["bound"]
 
 
 def temperature_holds(found: Results) -> None:

@@ -47,7 +47,8 @@ def demo(
         if save is not None:
             proof.save(model.save(save))
     facts = Built(model, data, right, total, seconds)
-    known = {"".join(map(str, row)) for row in data.split(data.vocabulary.decode(data.tokens))}  # type: ignore[union-attr]
+    assert data.vocabulary is not None  # characters have names
+    known = {"".join(map(str, row)) for row in data.split(data.vocabulary.decode(data.tokens))}
     asked = [phrase for phrase in SHOWN if phrase in known]
     answers = dict(zip(asked, (list(row) for row in model.predict(asked)), strict=True))
     if as_json:

@@ -16,12 +16,14 @@ from numpy.typing import NDArray
 
 import monolayer as ml
 from monolayer.experiments.experiment import Experiment, Figure, Progress, Setting, Table
-from monolayer.experiments.look import PALETTE, amount, chart, line
+from monolayer.experiments.look import PALETTE, amount, chart, heat, line
 from monolayer.theory.targets import TARGETS
 
 LENGTH = 3
 SHAPES = ((1, 2), (1, 3), (1, 4), (2, 2), (2, 3), (3, 2))
 """Coordinates and tokens of the second sweep."""
+MAPPED, MAP_CELLS, MAP_SIDE = "softmax-pooling", 16, 48
+"""The target that is drawn over two scalar tokens, its cells, and the points a side: three a cell, none on a ramp."""
 RAMP = 2.0**-18
 """Points this close to an edge, as a share of a cell, may lie on a ramp of the quantizer, and are left out."""
 
@@ -41,7 +43,27 @@ def run(setting: Setting, progress: Progress) -> dict[str, Any]:
         for D in (2, 3, 4, 6, 8) if setting.full else (2, 3, 4):
             progress(f"{length} tokens of dimension {dim}", 0.8 + 0.2 * done / len(SHAPES))
             reach.append(_measure("nearest", dim, length, D, points // 4, setting))
-    return {"length": LENGTH, "points": points, "rows": rows, "reach": reach}
+    return {"length": LENGTH, "points": points, "rows": rows, "reach": reach, "map": _map(setting)}
+
+
+def _map(setting: Setting) -> dict[str, Any]:
+    """A target and its approximation at the first of two scalar tokens, over both."""
+    target = TARGETS[MAPPED]
+    model = ml.approximate(target.function, 1, 2, cells=MAP_CELLS, seed=setting.seed, device=setting.device)
+    axis = (np.arange(MAP_SIDE) + 0.5) / MAP_SIDE
+    X = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2, 1)
+    maps = (np.asarray(values).reshape(len(X), 2, -1)[:, 0, 0] for values in (target(X), model.predict(X)))
+    wanted, found = (values.reshape(MAP_SIDE, MAP_SIDE).round(6).tolist() for values in maps)
+    constant = target.lipschitz(1, 2, 0.0, 1.0)
+    bound = None if constant is None else constant / (2 * MAP_CELLS)
+    return {
+        "target": MAPPED,
+        "cells": MAP_CELLS,
+        "bound": bound,
+        "axis": axis.tolist(),
+        "wanted": wanted,
+        "found": found,
+    }
 
 
 def _measure(name: str, dim: int, length: int, cells: int, points: int, setting: Setting) -> dict[str, Any]:
@@ -152,6 +174,21 @@ def figures(results: dict[str, Any]) -> list[Figure]:
             against_cells(knots, "stored points", sorted({row["cells"] for row in results["reach"]})),
             "The distance to the nearest token, for more coordinates and more tokens. The count grows like D^(dn).",
         ),
+        *_maps(results["map"]),
+    ]
+
+
+def _maps(drawn: dict[str, Any]) -> list[Figure]:
+    """Target, approximation and error over the two tokens."""
+    wanted, found = (np.array(drawn[name]) for name in ("wanted", "found"))
+    parts = {
+        f"{drawn['target']}, the target": (wanted, "Viridis", "The answer at the first of two tokens, over both."),
+        f"{drawn['target']}, approximated": (found, "Viridis", f"{drawn['cells']} cells a coordinate."),
+        f"{drawn['target']}, the error": (np.abs(found - wanted), "Reds", f"The bound is {amount(drawn['bound'])}."),
+    }
+    return [
+        Figure(title, chart([heat(drawn["axis"], drawn["axis"], z.tolist(), scale=scale)], "token 1", "token 2"), words)
+        for title, (z, scale, words) in parts.items()
     ]
 
 

@@ -71,6 +71,19 @@ def bars(name: str, x: Sequence[Any], y: Values, colour: str = BLUE, *, text: Se
     return trace if text is None else {**trace, "text": list(text), "textposition": "outside", "cliponaxis": False}
 
 
+def heat(x: Values, y: Values, z: Sequence[Values], *, scale: str = "Viridis") -> Trace:
+    """A map: `z[row][column]` in colours over `x` (columns) and `y` (rows), with its key beside it."""
+    return {
+        "type": "heatmap",
+        "name": "",
+        "x": list(x),
+        "y": list(y),
+        "z": [list(row) for row in z],
+        "colorscale": scale,
+        "colorbar": {"thickness": 14, "outlinewidth": 0},
+    }
+
+
 def chart(
     traces: Sequence[Trace],
     x: str,
