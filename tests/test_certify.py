@@ -15,6 +15,7 @@ import onnxruntime
 import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper
+from safetensors.numpy import load_file
 
 import monolayer as ml
 from monolayer.checker import Certificate, certify, data_digest, verify
@@ -381,6 +382,124 @@ def test_overlapping_ramps_are_undecided(tmp_path: Path) -> None:
     assert proof.verdict == "undecided"
     assert proof.unsure > 0
     assert proof.findings[0].kind == "unsure"
+
+
+# -- models that some allowed evaluation, or PyTorch, answers wrongly -----------------------------------
+
+
+def two_classes(dtype: str = "float64", codes: tuple[float, float] = (0.0, 1.0)) -> Case:
+    """Two ids, one step between their codes; a third row of the vocabulary does not occur."""
+    tensors = {f"attention.W_{letter}": np.zeros((4, 4)) for letter in "QKVO"}
+    for letter, place, value in (
+        ("Q", (KEY, ONE), 1),
+        ("K", (KEY, KEY), 1),
+        ("V", (KEY, KEY), 1),
+        ("O", (CODE, KEY), 1),
+    ):
+        tensors[f"attention.W_{letter}"][place] = value
+    tensors |= {"bos": np.array([1, 2.0**-70, 0, 0])}
+    tensors |= {"lift.weight": np.array([[1, 2.0**-70, codes[0], 0], [1, -(2.0**-71), codes[1], 0], [1, 0, 9, 0]])}
+    tensors |= {"head.weight": np.array([[0, 0, 0, 0], [0, 0, 0, 2.0]]), "head.bias": np.array([0, -1.0])}
+    tensors |= {"feed_forward.weight_1": np.array([4.0]), "feed_forward.bias_1": np.array([-1.0])}
+    tensors |= {"feed_forward.weight_2": np.array([[-1.0]]), "feed_forward.bias_2": np.array([1.0])}
+    config = random_case(4, **PLAIN).saved.config | {"dtype": dtype, "steps": 1, "grid": None}
+    config |= {"vocabulary": {"range": 3}, "classes": {"range": 2}}
+    return Case([[0, 1], [1, 1]], [[0, 1], [1, 1]], Saved(config, {k: v.astype(dtype) for k, v in tensors.items()}))
+
+
+def read_case(model: Any, folder: Path) -> Saved:
+    model.save(folder)
+    config = json.loads((folder / "config.json").read_text())
+    return Saved(
+        {k: v for k, v in config.items() if k not in ("digest", "files")}, load_file(folder / "model.safetensors")
+    )
+
+
+def test_a_key_that_the_data_lack_may_still_shift_the_softmax(tmp_path: Path) -> None:
+    """The shortcut takes the largest score of the whole table off: with a score of 2,000 all others underflow."""
+    case = two_classes()
+    assert judge(case, tmp_path / "good").verdict == "proved"
+    for key in (2000.0, np.inf):
+        bad = edited(case, "lift.weight", (2, KEY), key)
+        proof = judge(bad, tmp_path / str(key))
+        assert (proof.verdict, "scores reach" in proof.reason) == ("undecided", True)
+        assert ml.load(tmp_path / str(key)).predict(case.X)[0].tolist() != [0, 1]
+
+
+def test_a_ramp_below_the_rounding_of_its_place_is_left_to_nobody(tmp_path: Path) -> None:
+    """At `z = 1` the neuron `2^60 z − 2^60` rests, but a search for `1 + 2^-60` finds `1` and passes it."""
+    case = edited(two_classes(codes=(1.0, 1.5)), "feed_forward.weight_1", 0, 2.0**60)
+    case = edited(case, "feed_forward.bias_1", 0, -(2.0**60))
+    assert judge(case, tmp_path / "at").verdict == "undecided"
+    model = ml.load(tmp_path / "at")
+    assert [model.predict(case.X, path=path)[0].tolist() for path in ("dense", "fast")] == [[0, 1], [1, 1]]
+    below = edited(case, "lift.weight", (0, CODE), 1 - 2.0**-53)
+    assert judge(below, tmp_path / "below").verdict == "proved"
+    assert ml.load(tmp_path / "below").predict(case.X, path="fast")[0].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("per", ["token", "sequence"])
+def test_a_masked_token_without_a_vector_spoils_a_dense_product(per: str, tmp_path: Path) -> None:
+    case = two_classes()
+    saved = edited(case, "lift.weight", (2, slice(None)), np.nan).saved
+    saved.config |= {"causal": True, "per": per, "next_token": per == "token", "classes": {"range": 3}}
+    saved.tensors |= {"head.weight": np.diag([0, 2.0, 4.0])[:, [0, 0, 0, 1]], "head.bias": np.array([0, -1.0, -4.0])}
+    saved.tensors["head.weight"][:, LABEL] = [0, 2, 4]
+    saved.tensors["feed_forward.weight_2"], saved.tensors["feed_forward.bias_2"] = np.array([[-2.0]]), np.array([2.0])
+    saved.tensors["bos"][CODE] = 1.0
+    X, Y = [[1, 2]], None if per == "token" else [2]
+    proof = certify(saved.write(tmp_path / "model"), X, Y)
+    assert (proof.verdict, "0 times NaN" in proof.reason) == ("undecided", True)
+    with torch.no_grad():
+        assert ml.load(tmp_path / "model")(torch.tensor(X)).isnan().any()
+    if per == "sequence":  # a label that no evaluation returns refutes all the same
+        assert certify(tmp_path / "model", X, [1]).verdict == "refuted"
+
+
+def test_heads_that_overflow_or_underflow_are_not_covered(tmp_path: Path) -> None:
+    for dtype, size in (("float32", 1.5e38), ("float64", 1e-310)):
+        case = two_classes(dtype)
+        saved = edited(case, "head.weight", (slice(None), LABEL), [size, 2 * size]).saved
+        saved.tensors["head.bias"][:] = 0
+        saved.tensors["feed_forward.bias_2"][:] = 4
+        proof = certify(saved.write(tmp_path / dtype), case.X, [[1, 1], [1, 1]])
+        assert (proof.verdict, "the head must" in proof.reason) == ("undecided", True)
+    assert ml.load(tmp_path / "float32").predict(case.X)[0].tolist() == [0, 0]  # both logits are infinite
+
+
+@pytest.mark.parametrize(("weight", "x"), [(1e-310, 1e308), (1e308, 1e-309)])
+def test_subnormal_operands_may_be_flushed(weight: float, x: float, tmp_path: Path) -> None:
+    case = two_classes()
+    lift = np.zeros((4, 1))
+    lift[CODE] = weight
+    saved = case.saved.changed(lift__weight=lift, lift__bias=np.array([1.0, 0, 0, 0]))
+    saved.config |= {"tokens": "vectors", "vocabulary": None}
+    step = 2.0 ** np.ceil(np.log2(4 / (weight * x)))
+    saved.tensors["feed_forward.weight_1"] = np.array([step])
+    X, Y = [[[x], [0.0]]], [[1, 0]]
+    assert certify(saved.write(tmp_path / "model"), X, Y).verdict == "undecided"
+    fair = saved.changed(lift__weight=lift / weight)
+    assert certify(fair.write(tmp_path / "fair"), [[[weight * x], [0.0]]], Y).verdict == "proved"
+    entry = saved.changed(attention__W_O=saved.tensors["attention.W_O"] * 1e-310, lift__weight=lift / weight)
+    assert "subnormal" in certify(entry.write(tmp_path / "entry"), [[[weight * x], [0.0]]], Y).reason
+
+
+def test_an_approximator_must_not_look_past_its_cells(tmp_path: Path) -> None:
+    """A head that reads the token itself; a token that is infinite in the model's format."""
+    model = ml.approximate(lambda X: np.round(X[..., 0]), 1, 2, cells=2)
+    X, Y = np.array([[[0.2], [0.7]]]), [[0, 1]]
+    saved = read_case(model, tmp_path / "reals")
+    classes = saved.changed(head__weight=np.array([[0, 0, 0, 0.0, 0], [0, 0, 0, 2, 0]]), head__bias=np.array([0, -1.0]))
+    classes.config |= {"target": "classes", "classes": {"range": 2}}
+    assert certify(classes.write(tmp_path / "classes"), X, Y).verdict == "proved"
+    classes.tensors["head.weight"][0, 4] = 100.0
+    assert "label slot alone" in certify(classes.write(tmp_path / "raw"), X, Y).reason
+    single = Saved(saved.config | {"dtype": "float32"}, {k: v.astype("float32") for k, v in saved.tensors.items()})
+    single.write(tmp_path / "single")
+    assert certify(tmp_path / "single", X, X.round()[..., 0], tolerance=1e-3).verdict == "proved"
+    with np.errstate(over="ignore"):
+        proof = certify(tmp_path / "single", np.array([[[0.2], [1e39]]]), np.array([[0.0, 1.0]]), tolerance=1e-3)
+    assert "too large for binary32" in proof.reason
 
 
 # -- data that do not fit ------------------------------------------------------------------------------

@@ -192,3 +192,76 @@ def test_help_and_version_do_not_wait_for_torch() -> None:
     finished = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
     assert finished.returncode == 0
     assert finished.stdout.startswith("monolayer 0.")
+
+
+@pytest.mark.parametrize(
+    ("row", "kind"),
+    [
+        ({"tokens": ["a", "b"], "label": "x"}, "classes, one a sequence"),
+        ({"tokens": ["a", "b"], "labels": [1.5, 2.0]}, "real numbers, one a token"),
+        ({"tokens": ["a", "b"], "labels": [[1.5, 2.0], [0.5, 1.0]]}, "vectors of 2 numbers, one a token"),
+    ],
+)
+def test_labels_of_another_kind_are_not_compared(
+    row: dict[str, Any], kind: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["memorize", str(data), "--out", str(tmp_path / "m")]) == 0
+    other = tmp_path / "other.jsonl"
+    other.write_text(json.dumps(row))
+    capsys.readouterr()
+    assert run(["predict", str(tmp_path / "m"), str(other)]) == 0
+    captured = capsys.readouterr()
+    assert lines(captured.out) == ROWS[:1]
+    words = " ".join(captured.err.split())
+    assert words == (
+        f"the labels of the data are {kind}; the model answers with classes, one a token: they are not compared"
+    )
+
+
+def test_answers_go_to_new_folders_and_can_be_read_by_others(data: Path, tmp_path: Path) -> None:
+    model, out = str(tmp_path / "m"), tmp_path / "new" / "folder" / "answers.jsonl"
+    assert run(["memorize", str(data), "--out", model]) == 0
+    mask = os.umask(0o022)
+    try:
+        assert run(["predict", model, str(data), "--out", str(out)]) == 0
+    finally:
+        os.umask(mask)
+    assert out.stat().st_mode & 0o777 == 0o644
+    assert lines(out.read_text()) == ROWS
+
+
+@pytest.mark.parametrize(("place", "message"), [("m", "is a folder"), ("data.jsonl/x", "cannot be made")])
+def test_a_file_that_cannot_be_written_is_refused_before_the_work(
+    place: str, message: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "m").mkdir()  # no model: it is never looked at
+    assert run(["predict", str(tmp_path / "m"), str(data), "--out", str(tmp_path / place), "--overwrite"]) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["memorize", "d", "--out", "m"], ["theorem", "d"], ["refute-hardmax"]])
+def test_a_negative_seed_is_a_usage_error(command: list[str]) -> None:
+    assert run([*command, "--seed", "-1"]) == 2
+
+
+def test_half_a_surrogate_pair_and_a_narrow_terminal(data: Path, tmp_path: Path) -> None:
+    data.write_text('{"tokens": ["\\ud800", "é"], "labels": ["行", "y"]}')
+    program = [sys.executable, "-c", "from monolayer.cli import main; main()"]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    model = str(tmp_path / "m")
+    assert run(["memorize", str(data), "--out", model]) == 0
+    done = subprocess.run([*program, "predict", model, str(data)], capture_output=True, env=environment, check=True)
+    assert json.loads(done.stdout) == json.loads(data.read_text())
+
+
+@pytest.mark.parametrize("command", [["-h"], ["verify", "m", "data.jsonl"], ["verify", "m", "data.jsonl", "--json"]])
+def test_a_reader_that_leaves_gets_no_verdict(command: list[str], data: Path, tmp_path: Path) -> None:
+    assert run(["memorize", str(data), "--out", str(tmp_path / "m")]) == 0
+    reader, writer = os.pipe()
+    os.close(reader)
+    program = [sys.executable, "-c", "from monolayer.cli import main; main()", *command]
+    try:
+        done = subprocess.run(program, stdout=writer, stderr=subprocess.PIPE, text=True, cwd=tmp_path, check=False)
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")

@@ -261,3 +261,34 @@ def test_progress_is_reported_from_start_to_end() -> None:
 def test_bad_input_has_its_own_message(X: Any, Y: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ml.DataError, match=message):
         ml.memorize(X, Y, **options)
+
+
+@pytest.mark.parametrize("size", [2.0**-960, 2.0**-1015, 1.0, 2.0**1000, 2.0**1015])
+def test_real_labels_of_any_size_come_back(size: float) -> None:
+    X, Y = [[1, 2], [2, 3], [3, 1]], [[1.5 * size, -size], [3.0 * size, 0.25 * size], [0.0, 0.75 * size]]
+    model = ml.memorize(X, Y)
+    assert model.summary is not None
+    assert model.summary.label_error == 0.0
+    for path in ("fast", "dense"):
+        assert [row.tolist() for row in model.predict(X, path=path)] == Y
+    # The checker keeps away from both ends of the range of floats, and says so.
+    assert ml.certify(model, X, Y).verdict == ("proved" if size == 1.0 else "undecided")
+
+
+def test_real_labels_whose_jumps_pass_the_largest_float_are_refused() -> None:
+    with pytest.raises(ml.PrecisionError, match="passes the largest float64"):
+        ml.memorize([[1, 2], [2, 3]], [[1e308, -1e308], [1.7e308, 3.0]])
+
+
+@pytest.mark.parametrize("X", [[[[5e-324], [1e-323]]], [[[1.0, 1e-310], [2.0, 0.0]]], [[[1.7e308], [-1.7e308]]]])
+def test_vectors_that_no_weight_can_scale_are_refused(X: Any) -> None:
+    with pytest.raises(ml.DataError, match="no float64 weight scales that to keys"):
+        ml.memorize(np.array(X), [[0, 1]])
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, True, None])
+def test_a_seed_is_a_whole_number_from_0(seed: Any) -> None:
+    with pytest.raises(ml.DataError, match="seed must be a whole number"):
+        ml.memorize(["ab"], [1], seed=seed)
+    with pytest.raises(ml.DataError, match="seed must be a whole number"):
+        ml.approximate(lambda X: X, 1, 2, cells=2, seed=seed)

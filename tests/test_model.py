@@ -233,3 +233,25 @@ def test_wrong_kinds_and_shapes_are_refused() -> None:
         vectors.predict(np.zeros((1, 1, 3)))
     with pytest.raises(ml.DataError, match="NaN and infinity"):
         vectors.predict(np.full((1, 1, 2), np.nan))
+
+
+def test_forward_and_predict_name_what_they_do_not_take() -> None:
+    model = ml.memorize([[0, 1, 2], [1, 2, 0]], [[0, 1, 0], [1, 1, 0]], positions=True)
+    X = torch.zeros(2, 3, dtype=torch.int64)
+    odd: Any = [[0, 1, 2]]
+    with pytest.raises(ml.DataError, match="forward takes tensors"):
+        model(odd)
+    with pytest.raises(ml.DataError, match="forward takes tensors"):
+        model(X, [3, 3])
+    with pytest.raises(ml.DataError, match=r"2 sequences, but lengths has shape \(3,\)"):
+        model(X, torch.tensor([1, 2, 3]))
+    with pytest.raises(ml.DataError, match="lengths go up to 7, but X has 3 tokens"):
+        model(X[:, :3], torch.tensor([1, 7]))
+    quick: Any = "quick"
+    with pytest.raises(ml.DataError, match="path must be one of 'auto', 'fast', 'dense', not 'quick'"):
+        model.predict([[0, 1]], path=quick)
+
+
+def test_an_empty_batch_has_no_logits() -> None:
+    model = ml.memorize([[0, 1], [1, 2]], [[0, 1], [2, 0]])
+    assert model(torch.zeros(0, 2, dtype=torch.int64)).shape == (0, 2, 3)

@@ -718,3 +718,12 @@ def test_phrases_without_the_package_name_the_extra(monkeypatch: pytest.MonkeyPa
     monkeypatch.delitem(sys.modules, "pypinyin_dict.phrase_pinyin_data", raising=False)
     with pytest.raises(DataError, match=re.escape("pip install 'monolayer[demo]'")):
         phrases()
+
+
+def test_two_columns_of_one_name_are_refused_where_it_matters(tmp_path: Path) -> None:
+    file = tmp_path / "twice.csv"
+    file.write_text("tokens,tokens,label\na b,c d,x\n")
+    with pytest.raises(DataError, match="2 columns called 'tokens'"):
+        read(file)
+    file.write_text("tokens,note,note,label\na b,1,2,x\n")
+    assert len(read(file)) == 1

@@ -124,3 +124,30 @@ def test_an_interrupted_save_leaves_nothing_behind(
         model.save(tmp_path / "new")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m"]
     assert ml.load(folder).card == model.card
+
+
+def test_names_that_are_no_valid_text_come_back(tmp_path: Path) -> None:
+    X, Y = ["\ud800é"], [["\udfff", "x"]]
+    folder = ml.memorize(X, Y).save(tmp_path / "m")
+    assert ml.load(folder).predict(X)[0].tolist() == Y[0]
+    assert ml.verify(folder, X, Y).verdict == "proved"
+
+
+def test_a_model_can_be_overwritten_from_inside_and_through_a_link(
+    model: ml.Monolayer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = model.save(tmp_path / "m")
+    link = tmp_path / "link"
+    link.symlink_to(folder)
+    model.save(link, overwrite=True)
+    assert link.is_symlink()
+    monkeypatch.chdir(folder)
+    model.save(".", overwrite=True)
+    ml.load(folder)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "m"]
+
+
+def test_a_place_that_cannot_be_is_refused_at_once(model: ml.Monolayer, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ml.DataError, match="file is a file, not a folder"):
+        model.save(tmp_path / "file" / "a" / "b")

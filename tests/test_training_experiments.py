@@ -85,6 +85,8 @@ def test_answers_change_with_the_numbers(results):
     for cell in stored["cells"]:
         cell["accuracy"] = 1.0 if cell["readout"] == "constructed" else 0.25
     assert "What decides here" in projection.answer(stored)
+    stored["cells"][3]["accuracy"] = 0.1
+    assert "worst where attention is random" in projection.answer(stored)
     stored["cells"][2]["accuracy"] = 0.5
     assert "loses labels where attention is random" in projection.answer(stored)
     assert "What decides here" not in projection.answer(stored)
@@ -92,6 +94,12 @@ def test_answers_change_with_the_numbers(results):
     stored = copy.deepcopy(results["tagging"])
     stored["corpora"][1]["rows"][0]["held_out"] = 0.125
     assert "the construction gave 12.50 %" in tagging.answer(stored)
+    for corpus in stored["corpora"]:
+        for row, held in zip(corpus["rows"], (0.25, 0.5, 0.5, 0.5), strict=True):
+            row["held_out"] = held
+    assert "no match for a rule, learnt or counted" in tagging.answer(stored)
+    tagging._find(stored["corpora"][1], "most frequent label")["held_out"] = 0.125
+    assert "no match for a rule" not in tagging.answer(stored)
 
 
 def test_reading_results_needs_no_torch():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import shutil
+import textwrap
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -46,13 +47,17 @@ def markdown(found: dict[str, Record]) -> str:
             picture = figure_of(record)
             parts += [
                 f"### {experiment.question}\n",
-                f"{experiment.answer(record.results)}\n",
+                _wrapped(experiment.answer(record.results)),
                 f"![{picture.title}](figures/{name}.svg)\n",
-                f"*{picture.title}.* {picture.caption}\n",
-                f"**What this does not show.** {experiment.limits(record.results)}\n",
+                _wrapped(f"*{picture.title}.* {picture.caption}"),
+                _wrapped(f"**What this does not show.** {experiment.limits(record.results)}"),
                 f"`{record.command}` · {record.machine}, {record.seconds:.0f} s\n",
             ]
     return "\n".join(parts)
+
+
+def _wrapped(paragraph: str) -> str:
+    return textwrap.fill(paragraph, 120, break_long_words=False, break_on_hyphens=False) + "\n"
 
 
 def draw(figures: dict[str, dict[str, Any]]) -> None:

@@ -40,7 +40,11 @@ class Cells:
     def numbers(self, data: Sequences, bos: tuple[float, float]) -> tuple[Floats, Floats, tuple[float, float]]:
         """Keys and codes of all tokens `(T,)`, and of the begin token whose own are `bos`; exact, by `whole_sums`."""
         dtype = self.stored["bos"].dtype
-        found, ramp = self._look_up(data.tokens.astype(dtype).astype(np.float64))
+        tokens = data.tokens.astype(dtype).astype(np.float64)
+        if not np.isfinite(tokens).all():
+            where = data.where(int(np.flatnonzero(~np.isfinite(tokens).all(axis=1))[0]))
+            raise UnhandledError(f"{where} is too large for {self.stored.format.name}")
+        found, ramp = self._look_up(tokens)
         if ramp.any():
             where = data.where(int(np.flatnonzero(ramp)[0]))
             raise UnhandledError(f"{where} lies on a ramp between two cells; {int(ramp.sum()):,} tokens do")

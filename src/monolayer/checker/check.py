@@ -21,7 +21,7 @@ import numpy as np
 
 from monolayer.checker.cells import cell_function, read_cells
 from monolayer.checker.certificate import FILE, Certificate, Verdict
-from monolayer.checker.codes import read_attention, read_codes, read_stream, true_codes
+from monolayer.checker.codes import Stream, read_attention, read_codes, read_stream, true_codes
 from monolayer.checker.labelled import Labelled, data_digest, labelled, real
 from monolayer.checker.readout import Bools, answers, copies, read_staircase
 from monolayer.checker.rounding import BINARY64, EXP_ULPS, PADDING, Floats, UnhandledError
@@ -159,6 +159,8 @@ def _check(stored: Stored, points: Labelled, tolerance: float | None, question: 
     compare = _compare_classes if stored.config["target"] == "classes" else _compare_reals
     seen = compare(stored, points.wanted[order], value, doubt, tolerance)
     wrong = ~number | (seen.wrong & sure) | seen.lacking
+    if not wrong.any():
+        _all_numbers(points, stream, answering)
     unsure = ~wrong & ~(seen.right & sure)
 
     verdict: Verdict = "refuted" if wrong.any() else "undecided" if unsure.any() else "proved"
@@ -180,6 +182,16 @@ def _check(stored: Stored, points: Labelled, tolerance: float | None, question: 
         margin_at=points.place(int(answering[tightest])) if stepped else None,
         label_error=float(seen.distance.max()) if verdict == "proved" else None,
     )
+
+
+def _all_numbers(points: Labelled, stream: Stream, answering: Ints) -> None:
+    """No answer stands beside a masked token without a vector: in a dense product 0 times NaN is NaN."""
+    blank = np.flatnonzero(np.isnan(stream.key))
+    rows = points.data.sequence[answering] if points.per_token else answering
+    beside = blank[np.isin(points.data.sequence[blank], rows)]
+    if len(beside):
+        where = points.data.where(int(beside[0]))
+        raise UnhandledError(f"{where} has no finite vector; it is masked, but 0 times NaN is NaN in a dense product")
 
 
 def _keys(points: Labelled, answering: Ints) -> int:

@@ -38,6 +38,7 @@ class Stream:
     (key, code). Ids: `terms` is 0, since one addition, rounded to nearest, gives the same float everywhere; cells of
     an approximator likewise, since their sums do not round.
     A token that the model has no finite vector for has key and code NaN. `bos`: key and code of the begin token.
+    `reach`: largest key in the vocabulary, also of ids that the data lack: a softmax by table may shift by its score.
     """
 
     key: Floats
@@ -45,6 +46,7 @@ class Stream:
     bos: tuple[float, float]
     size: tuple[float, float] = (0.0, 0.0)
     terms: int = 0
+    reach: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +70,8 @@ def read_attention(stored: Stored) -> Attention:
         places = np.argwhere(matrix != 0)
         if len(places) != 1 or not np.isfinite(matrix).all():
             raise UnhandledError(f"attention.W_{letter} must have one nonzero entry, a number; it has {len(places)}")
+        if abs(matrix[tuple(places[0])]) < stored.format.tiny:
+            raise UnhandledError(f"the entry of attention.W_{letter} is subnormal: it may be flushed to zero")
         entry.append((*(int(i) for i in places[0]), float(matrix[tuple(places[0])])))
     (a, q_reads, q), (b, k_reads, k), (c, v_reads, v), (o_writes, d, o) = entry
     if (q_reads, k_reads, v_reads, o_writes) != (ONE, KEY, KEY, CODE) or a != b or c != d:
@@ -94,9 +98,12 @@ def read_stream(stored: Stored, data: Sequences, rows: Ints | None) -> Stream:
         table[~np.isfinite(table).all(axis=1)] = np.nan
         _plain(stored, table[~np.isnan(table[:, ONE])], 1.0, "lift.weight")
         key, code = table[:, KEY][rows], table[:, CODE][rows]
+        reach = 0.0
         if extra is not None:
             key, code = key + extra[:, 0], code + extra[:, 1]
-        return Stream(key.astype(np.float64, copy=False), code.astype(np.float64, copy=False), bos)
+        else:
+            reach = _largest(stored["lift.weight"][:, KEY].astype(np.float64))
+        return Stream(key.astype(np.float64, copy=False), code.astype(np.float64, copy=False), bos, reach=reach)
     weight, bias = stored["lift.weight"], stored["lift.bias"]
     _plain(stored, weight.T, 0.0, "lift.weight")
     _plain(stored, bias[None], 1.0, "lift.bias")
@@ -106,7 +113,10 @@ def read_stream(stored: Stored, data: Sequences, rows: Ints | None) -> Stream:
         return Stream(cell_key + extra[:, 0], cell_code + extra[:, 1], bos)
     tokens = data.tokens.astype(weight.dtype).astype(np.float64)
     reads, add = weight[KEY : CODE + 1].T.astype(np.float64), bias[KEY : CODE + 1].astype(np.float64)
+    if ((reads != 0) & (np.abs(reads) < stored.format.tiny)).any():
+        raise UnhandledError("lift.weight holds a subnormal number: it may be flushed to zero")
     value, size = tokens @ reads + add, np.abs(tokens) @ np.abs(reads) + np.abs(add)
+    size += np.abs(reads).sum(axis=0) * (stored.format.tiny / stored.format.unit)  # coordinates of tokens flushed
     if extra is not None:
         value, size = value + extra, size + np.abs(extra)
     sizes = _largest(size[:, 0]), _largest(size[:, 1])
@@ -133,7 +143,7 @@ def read_codes(stored: Stored, data: Sequences, stream: Stream, head: Attention,
         raise UnhandledError(f"keys or codes go beyond {stored.format.largest:.3g}")
     # Terms in the softmax of each answer; the begin-of-sequence token of a causal model sees only itself.
     n: Ints = (2 + data.position if per_token else np.ones(len(data), np.int64)) if causal else 1 + data.lengths
-    S = max(_largest(key), abs(bos_key))
+    S = max(_largest(key), abs(bos_key), stream.reach)
     formats = (BINARY64, stored.format)
     bounds = [_error_before(int(n.max()), stream, head, S, per_token, fmt) for fmt in formats]
 

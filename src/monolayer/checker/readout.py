@@ -115,6 +115,10 @@ def _thresholds(w: NDArray[Any], b: NDArray[Any], exact: bool) -> tuple[Floats, 
     low, high = np.minimum(*ends), np.maximum(*ends)
     np.nextafter(low, -np.inf, out=low, where=rounded)
     np.nextafter(high, np.inf, out=high, where=rounded)
+    if exact:
+        # A binary search passes the step at this float, which is `low` itself where the ramp is below its rounding.
+        search = (-b / w + 1 / w).astype(np.float64)
+        low, high = np.minimum(low, np.nextafter(search, -np.inf)), np.maximum(high, search)
     return low, high
 
 
@@ -139,7 +143,7 @@ def _sum_error(weight_2: Floats, bias_2: Floats, fmt: Format) -> Floats:
     if whole_sums.all():
         return np.zeros_like(total)
     terms = float(numbers.shape[1])
-    rounding = 2.0 * BINARY64.gamma(2.0 * terms) + fmt.gamma(terms)
+    rounding = 2.0 * (BINARY64.gamma(2.0 * terms) + fmt.gamma(2.0 * terms))
     return np.where(whole_sums, 0.0, PADDING * (rounding * total + 4.0 * terms * fmt.tiny))
 
 
@@ -161,9 +165,12 @@ def answers(stored: Stored, value: Floats, error: Floats) -> Ints:
     """
     weight, bias = (stored[name].astype(np.float64) for name in ("head.weight", "head.bias"))
     fmt, C = stored.format, len(bias)
-    if not (np.isfinite(weight).all() and np.isfinite(bias).all() and (weight[:, :LABEL] == 0).all()):
-        raise UnhandledError("head.weight must read the label slot alone, and the head must be finite")
     column, number = weight[:, LABEL], np.arange(float(C))
+    size = np.abs(np.stack([column, bias]))
+    if not ((size == 0) | (size >= fmt.smallest) & (size <= fmt.largest)).all() or np.delete(weight, LABEL, 1).any():
+        raise UnhandledError(
+            f"the head must read the label slot alone, with numbers in ±[{fmt.smallest:.3g}, {fmt.largest:.3g}] or 0"
+        )
     nearest = np.rint(value)
     off = np.abs(value - nearest) + error
     if np.array_equal(column, 2.0 * number) and np.array_equal(bias, -number * number):
@@ -176,6 +183,7 @@ def answers(stored: Stored, value: Floats, error: Floats) -> Ints:
     doubt = PADDING * (
         2.0 * fmt.gamma(4.0) * (np.abs(integers[:, None] * column) + np.abs(bias)) + off.max() * np.abs(column)
     )
+    doubt += 8.0 * (1.0 + np.abs(column)) * fmt.tiny  # a difference may underflow, a coordinate be flushed
     best = np.argmax(logits - doubt, axis=1)
     floor = np.take_along_axis(logits - doubt, best[:, None], axis=1)
     alone = ((logits + doubt >= floor).sum(axis=1) == 1) & (np.abs(integers) < 2.0**50)

@@ -61,7 +61,7 @@ class Attention:
 
 def lift_error(size: Any, terms: int, fmt: Format) -> Any:
     """Lemma 3: error of a sum of `terms` products, biases or positions whose absolute values sum to `size`."""
-    return PADDING * (fmt.gamma(terms) * size + (4 * terms + 1) * fmt.tiny)
+    return PADDING * (fmt.gamma(terms) * size + (4 * terms + 3) * fmt.tiny)
 
 
 def context_error(n: Any, head: Attention, S: float, ds: float, fmt: Format) -> Any:

@@ -22,7 +22,7 @@ __all__ = ["app", "main"]
 _COMMANDS = (_construct, _approximate, _inspect, _proof, _demo, _experiment)
 """Modules that add commands to `app` when they are imported."""
 
-BAD_INPUT, INTERRUPTED = 2, 130
+BAD_INPUT, INTERRUPTED, CLOSED_PIPE = 2, 130, 141
 # Where this class lives differs between versions of typer; every usage error descends from it.
 _UsageError: type[Any] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
@@ -37,6 +37,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     try:
         code = app(args=None if arguments is None else list(arguments), standalone_mode=False)
         code = code if isinstance(code, int) else 0
+        sys.stdout.flush()  # now, while a closed pipe or a full disk can still be told
     except MonolayerError as error:
         complain(str(error))
         return BAD_INPUT
@@ -48,12 +49,21 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output went away (head, a closed pager): not an error of ours.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return _reader_left()
+    except SystemExit as leaving:
+        # typer and rich turn a closed pipe into exit code 1, which would mean refuted.
+        if not isinstance(leaving.__context__, BrokenPipeError):
+            raise
+        return _reader_left()
     except OSError as error:
         complain(f"{error.strerror or error}: {error.filename or ''}".rstrip(": "))
         return BAD_INPUT
     if code == INTERRUPTED:  # some versions of typer turn Ctrl-C into this code themselves
         complain("interrupted; nothing is half-written")
     return code
+
+
+def _reader_left() -> int:
+    """The reader of our output went away (head, a closed pager): no message, and no verdict either."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return CLOSED_PIPE

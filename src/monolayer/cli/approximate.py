@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from monolayer.cli.console import Json, app, number, print_json, progress, table
-from monolayer.cli.construct import check_device, output
+from monolayer.cli.construct import check_device, check_file, output
 from monolayer.errors import DataError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def approximate(
     points: Annotated[int, typer.Option(help="Fresh points to measure the error on.", min=1)] = 20_000,
     out: Annotated[Path | None, typer.Option(help="Folder to write the model to.")] = None,
     plot: Annotated[Path | None, typer.Option(help="File to draw to (.svg): maps, and error against cells.")] = None,
-    seed: Annotated[int, typer.Option(help="Same seed, same bits.")] = 0,
+    seed: Annotated[int, typer.Option(help="Same seed, same bits.", min=0)] = 0,
     device: Annotated[str | None, typer.Option(help="Where to answer, for example cuda.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is already there.")] = False,
     as_json: Json = False,
@@ -184,8 +184,7 @@ def rows(model: Monolayer, found: Measured) -> list[tuple[str, str]]:
 def _check_plot(path: Path, overwrite: bool) -> None:
     if path.suffix != ".svg":
         raise DataError(f"{path} is no .svg file: pictures are drawn as SVG")
-    if path.exists() and not overwrite:
-        raise DataError(f"{path} exists already: choose another file, or pass --overwrite")
+    check_file(path, overwrite)
 
 
 def _draw(

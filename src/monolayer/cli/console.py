@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 from rich.console import Console
@@ -71,8 +72,18 @@ def table(title: str, rows: Iterable[tuple[str, str]]) -> None:
 
 
 def print_json(value: Any) -> None:
-    """One JSON object on standard output, characters as they are."""
-    print(json.dumps(value, ensure_ascii=False, indent=1))
+    """One JSON object on standard output."""
+    print(json_text(value, sys.stdout, indent=1))
+
+
+def json_text(value: Any, file: TextIO, indent: int | None = None) -> str:
+    """JSON with characters as they are, or escaped where `file` cannot write them."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    try:
+        text.encode(file.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return json.dumps(value, indent=indent)
+    return text
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import tempfile
@@ -24,6 +23,7 @@ from monolayer.cli.console import (
     TokenColumn,
     app,
     err,
+    json_text,
     print_json,
     progress,
     table,
@@ -32,7 +32,7 @@ from monolayer.cli.summary import Built
 from monolayer.errors import DataError
 
 if TYPE_CHECKING:
-    from monolayer.data import Sequences
+    from monolayer.data import Labels, Sequences
     from monolayer.model.monolayer import Monolayer
 
 
@@ -64,7 +64,7 @@ def memorize(
     on_conflict: Annotated[
         ConflictChoice, typer.Option(help="What to do where equal token and context have different labels.")
     ] = ConflictChoice.error,
-    seed: Annotated[int, typer.Option(help="Same seed, same bits.")] = 0,
+    seed: Annotated[int, typer.Option(help="Same seed, same bits.", min=0)] = 0,
     device: Annotated[str | None, typer.Option(help="Where to check the answers, for example cuda.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a model that is already there.")] = False,
     format: Format = None,
@@ -120,6 +120,8 @@ def predict(
     from monolayer.model.store import load
 
     check_device(device)
+    if out is not None:
+        check_file(out, overwrite)
     model = load(folder, device=device)
     with progress(as_json) as step:
         sequences = read_data(data, step, format, tokens, labels, sequence, model)
@@ -133,10 +135,24 @@ def predict(
         for words, answer in zip(sequences.split(shown), rows, strict=True):
             key = "label" if model.card.per == "sequence" else "labels"
             value = answer.tolist() if hasattr(answer, "tolist") else answer
-            file.write(json.dumps({"tokens": words.tolist(), key: value}, ensure_ascii=False) + "\n")
-    if sequences.labels is not None:
+            file.write(json_text({"tokens": words.tolist(), key: value}, file) + "\n")
+    if sequences.labels is None:
+        return
+    theirs, ours = _kind(sequences.labels), _kind(model.card.labels(values))
+    if theirs != ours:
+        err.print(f"the labels of the data are {theirs}; the model answers with {ours}: they are not compared")
+    else:
         right, total = agreement(model, sequences, values)
         err.print(f"{right:,} of {total:,} labels are right")
+
+
+def _kind(labels: Labels) -> str:
+    """What can be compared, in words."""
+    if labels.classes is not None:
+        return f"classes, one a {labels.per}"
+    size = labels.values.shape[1]
+    what = "real numbers" if size == 1 else f"vectors of {size} numbers"
+    return f"{what}, one a {labels.per}"
 
 
 def read_data(
@@ -200,15 +216,29 @@ def output(path: Path | None, overwrite: bool) -> Iterator[TextIO]:
     if path is None:
         yield sys.stdout
         return
-    if path.exists() and not overwrite:
-        raise DataError(f"{path} exists already: choose another file, or pass --overwrite")
+    check_file(path, overwrite)
+    path.parent.mkdir(parents=True, exist_ok=True)
     handle, scratch = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             yield file
+        mask = os.umask(0)
+        os.umask(mask)
+        Path(scratch).chmod(0o666 & ~mask)  # a scratch file is made for its owner alone
         Path(scratch).replace(path)
     finally:
         Path(scratch).unlink(missing_ok=True)
+
+
+def check_file(path: Path, overwrite: bool) -> None:
+    """Refuse a file that may not or cannot be written: better known before the work than after it."""
+    if path.is_dir():
+        raise DataError(f"{path} is a folder: give the name of a file")
+    if path.exists() and not overwrite:
+        raise DataError(f"{path} exists already: choose another file, or pass --overwrite")
+    above = next(parent for parent in path.absolute().parents if parent.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+        raise DataError(f"{path} cannot be made: {above} is no folder that can be written into")
 
 
 def check_device(device: str | None) -> None:

@@ -18,7 +18,7 @@ def experiment(
     folder: Annotated[Path | None, typer.Option("--out", help="Folder for the results and the report.")] = None,
     full: Annotated[bool, typer.Option("--full", help="Larger sizes: minutes rather than seconds each.")] = False,
     device: Annotated[str, typer.Option(help="Where models are trained and answer, for example cuda.")] = "cpu",
-    seed: Annotated[int, typer.Option(help="Same seed, same data and same constructions.")] = 0,
+    seed: Annotated[int, typer.Option(help="Same seed, same data and same constructions.", min=0)] = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Keep what is finished in the folder, and go on.")] = False,
     as_json: Json = False,
 ) -> None:

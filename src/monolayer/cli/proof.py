@@ -67,8 +67,8 @@ def verify(
 @app.command()
 def theorem(
     data: Data,
-    max_bits: Annotated[int | None, typer.Option(help="Highest precision to try, in bits.")] = None,
-    seed: Annotated[int, typer.Option(help="For the direction.")] = 0,
+    max_bits: Annotated[int | None, typer.Option(help="Highest precision to try, in bits.", min=1)] = None,
+    seed: Annotated[int, typer.Option(help="For the direction.", min=0)] = 0,
     format: Format = None,
     tokens: TokenColumn = None,
     labels: LabelColumn = None,
@@ -104,7 +104,7 @@ def refute_hardmax(
     r_min: Annotated[float | None, typer.Option(help="Every token shall be longer than this.")] = None,
     r_max: Annotated[float | None, typer.Option(help="Every token shall be shorter than this.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="Different tokens shall be further apart than this.")] = None,
-    seed: Annotated[int, typer.Option(help="For random weights and directions.")] = 0,
+    seed: Annotated[int, typer.Option(help="For random weights and directions.", min=0)] = 0,
     as_json: Json = False,
 ) -> None:
     """Show two sequences that a hardmax layer cannot tell apart, checked exactly, and what softmax makes of them."""

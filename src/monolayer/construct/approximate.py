@@ -19,7 +19,7 @@ from torch import Tensor
 from monolayer.construct.accuracy import Modulus, bound, estimate, fewest_cells, modulus_of
 from monolayer.construct.alphabet import Cells
 from monolayer.construct.assemble import assemble, copying_lift
-from monolayer.construct.draw import Tokens
+from monolayer.construct.draw import Tokens, check_seed
 from monolayer.construct.equivariance import check_equivariance
 from monolayer.construct.function import Floats, Function
 from monolayer.construct.grid import Box, Lattice, all_rows, first_in_row, multisets
@@ -72,6 +72,7 @@ def approximate(
     box = Box.of(dim, length, domain, positions)
     modulus = modulus_of(lipschitz)
     _check_choices(cells, error, out_dim, ramp, most_knots)
+    check_seed(seed)
     function = Function(f, box, out_dim, device)
     if not positions:
         check_equivariance(function, seed)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from monolayer.construct.alphabet import UNIT, Alphabet, Proposal
+from monolayer.errors import DataError
 from monolayer.model.attention import contexts
 from monolayer.model.shortcut import boltzmann_terms
 
@@ -94,6 +95,12 @@ class Draw:
         reach = abs(self.temperature)
         own = 2.0 * UNIT * (tokens.longest + 1 + 4.0 * reach + 2.0 * EXP_ULPS + 2.0)
         return own + self.proposal.lift_error * (1.0 + 2.0 * reach)
+
+
+def check_seed(seed: int) -> None:
+    """What NumPy's generators take."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise DataError(f"seed must be a whole number from 0 on, not {seed!r}")
 
 
 def draws(tokens: Tokens, layout: Layout, count: int, seed: int, *, measured: bool = True) -> Iterable[Draw]:

@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from monolayer.construct.alphabet import Alphabet, Ids, Vectors
 from monolayer.construct.assemble import assemble, linear_lift, stream
 from monolayer.construct.consistency import Context, OnConflict, equal_points, resolve
-from monolayer.construct.draw import Draw, Tokens
+from monolayer.construct.draw import Draw, Tokens, check_seed
 from monolayer.construct.points import SLACK
 from monolayer.construct.separate import DRAWS, Separated, separate
 from monolayer.construct.steps import dense_error, staircase
@@ -62,6 +63,7 @@ def memorize(
     report = progress or (lambda stage, share: None)
     _check_choice("readout", readout, ("exact", "paper"))
     _check_choice("on_conflict", on_conflict, ("error", "majority", "first"))
+    check_seed(seed)
 
     report("reading the data", 0.0)
     data = Sequences.of(X, Y, lengths=lengths)
@@ -141,6 +143,7 @@ def _distinct_tokens(data: Sequences) -> tuple[Ints, Any]:
 def _tokens(data: Sequences, rows: Ints, vectors: Any, target: Target, positions: bool, causal: bool) -> Tokens:
     alphabet: Alphabet
     if data.vocabulary is None:
+        _check_extent(vectors)
         alphabet = Vectors(vectors)
     else:
         vocabulary, order = len(data.vocabulary), None
@@ -153,6 +156,19 @@ def _tokens(data: Sequences, rows: Ints, vectors: Any, target: Target, positions
         alphabet = Ids(vocabulary, order)
     position = torch.from_numpy(data.position) if positions else None
     return Tokens(torch.from_numpy(rows), torch.from_numpy(data.lengths), alphabet, position, causal)
+
+
+def _check_extent(vectors: NDArray[np.float64]) -> None:
+    """Weights of about 1 over the extent of a coordinate must be floats, and so must the extent."""
+    low, high = vectors.min(axis=0), vectors.max(axis=0)
+    with np.errstate(over="ignore"):
+        extent = high - low
+    bad = np.flatnonzero((extent > 2.0**1023) | ((extent > 0.0) & (extent < 2.0**-1000)))
+    if len(bad):
+        raise DataError(
+            f"coordinate {bad[0]} of the vectors runs from {low[bad[0]]:g} to {high[bad[0]]:g}, and no float64 weight "
+            "scales that to keys: multiply it by a power of two, which is exact, until it runs over 2^-1000 to 2^1023"
+        )
 
 
 def _lift(draw: Draw, rows: Ints, labels: int) -> nn.Embedding | nn.Linear:

@@ -18,6 +18,9 @@ from monolayer.model.staircase import Readout, Staircase
 
 Floats = NDArray[np.float64]
 
+LARGEST = 2.0**1022
+"""What the jumps of real labels may add up to: rounding to a grid then keeps all sums finite."""
+
 
 def staircase(points: Points, changes: Ints, level: Floats, classes: bool, readout: Readout) -> tuple[Staircase, float]:
     """The readout that gives every point its label, and how far stored labels are from the given ones.
@@ -34,8 +37,15 @@ def staircase(points: Points, changes: Ints, level: Floats, classes: bool, reado
     jump, ends = np.empty((len(level), len(gap))), np.empty((2, len(level)))
     error = 0.0
     for row, given in enumerate(level):
-        np.subtract(given[1:], given[:-1], out=jump[row])
-        variation = float(np.abs(jump[row]).sum()) + max(float(given.max()), -float(given.min()))
+        with np.errstate(over="ignore"):  # infinity is refused below
+            np.subtract(given[1:], given[:-1], out=jump[row])
+            variation = float(np.abs(jump[row]).sum()) + max(float(given.max()), -float(given.min()))
+        if not classes and variation > LARGEST:
+            raise PrecisionError(
+                f"the real labels run from {given.min():.3g} to {given.max():.3g}, and the sum of their "
+                f"{len(given) - 1:,} jumps passes the largest float64: multiply them by a small power of two, which is "
+                "exact"
+            )
         stored = given if classes else on_grid(given, variation)
         np.subtract(stored[1:], stored[:-1], out=jump[row])
         ends[:, row] = stored[0], stored[-1]

@@ -106,11 +106,11 @@ def on_grid(values: NDArray[np.float64], variation: float) -> NDArray[np.float64
 
     `variation` bounds the absolute sum of every set of numbers that the network may add up. With spacing `2^−q`
     and `variation · 2^q ≤ 2^52`, each partial sum, in any order, is a multiple of the spacing below `2^53`
-    multiples: a float, so no addition rounds.
+    multiples: a float, so no addition rounds. The spacing is a normal number, so no sum is subnormal either.
     """
     if variation == 0:
         return values
-    spacing = math.ldexp(1.0, -min(900, max(-900, 52 - math.ceil(math.log2(max(variation, 1e-300))))))
+    spacing = math.ldexp(1.0, -min(1022, 52 - math.ceil(math.log2(variation))))
     rounded = values / spacing
     np.rint(rounded, out=rounded)
     rounded *= spacing

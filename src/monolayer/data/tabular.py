@@ -55,7 +55,11 @@ class Layout:
             if len(usual) > 1:
                 raise DataError(f"{name} has both 'labels' and 'label': choose one with labels= (--labels)")
             label = usual[0] if usual else None
-        return cls((columns.sequence or "sequence") if long else None, token, label)
+        layout = cls((columns.sequence or "sequence") if long else None, token, label)
+        twice = next((column for column in layout.used if there.count(column) > 1), None)
+        if twice is not None:
+            raise DataError(f"{name} has {there.count(twice)} columns called {twice!r}: give each its own name")
+        return layout
 
     @property
     def used(self) -> list[str]:

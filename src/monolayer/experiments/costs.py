@@ -39,7 +39,7 @@ def run(setting: Setting, progress: Progress) -> dict[str, Any]:
     few, theirs = X[:TRIED], Y[:TRIED]
     progress("training", 0.05)
     trained = train(X, Y, seconds=seconds, seed=setting.seed, device=setting.device)
-    # Tokens that a label of the training data came with most often: what can be had without looking at the context.
+    # The label that each token has most often in the training data: what can be had without looking at the context.
     by_token = np.array([np.bincount(Y[x == X], minlength=4).argmax() for x in range(VOCABULARY)])
     return {
         "sequences": count,
@@ -127,8 +127,8 @@ def _tolerance(results: dict[str, Any], kind: str) -> float | None:
 def answer(results: dict[str, Any]) -> str:
     built, trained = results["constructed"], results["trained"]
     return (
-        "Tolerance and generalization: the constructed model keeps its labels under relative noise of the weights up "
-        f"to {amount(_tolerance(results, 'constructed'), 2)}, the trained one up to "
+        "Tolerance and generalization: the constructed model keeps 99 % of its labels or more under relative noise of "
+        f"the weights up to {amount(_tolerance(results, 'constructed'), 2)}, the trained one up to "
         f"{amount(_tolerance(results, 'trained'), 2)}. On new sequences that follow a simple rule the constructed "
         f"model is right for {share(built['new'])}, the trained one for {share(trained['new'])}; the token alone "
         f"gives {share(results['by_token'])}."

@@ -39,6 +39,11 @@ MODELS = {
     "8 layers": (8, None),
 }
 """Layers and rank of every trained model; None is full rank."""
+DEVICES = (
+    "Construction runs on the processor in float64, training on the device of the run: on a GPU in bfloat16, models "
+    "of rank 1 in TF32, so a shortfall of rank 1 may be one of precision too."
+)
+"""What every comparison with training must say."""
 COLOURS = dict(zip(MODELS, (ORANGE, GREEN, RED, VIOLET, GOLD), strict=True))
 
 
@@ -135,7 +140,7 @@ def answer(results: Results) -> str:
             )
     low = [row for row in trained if row["model"] == "1 layer, rank 1"]
     if there and low and not any(row["accuracy"] == 1.0 for row in low):
-        text += " Training never got there with rank 1, the rank of the construction."
+        text += " Within these clocks no training run got there with rank 1, the rank of the construction."
     return text
 
 
@@ -222,8 +227,8 @@ def limits(results: Results) -> str:
     return (
         f"A model had {words} s, one width and one batch size; with a longer clock trained models get further, and a "
         f"better recipe (compiled steps, another optimizer) gets there sooner. {edge(results['trained'])} Labels are "
-        "random, so nothing is said about new sequences. Construction runs on the processor, training on the device of "
-        "the run. The construction stores its weights in float64, twice the bits of a trained one."
+        f"random, so nothing is said about new sequences. {DEVICES} The construction stores its weights in float64, "
+        "twice the bits of a trained one."
     )
 
 

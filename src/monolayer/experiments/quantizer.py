@@ -1,4 +1,4 @@
-"""Without the quantizer, one rank-1 head has an error that no readout removes; with it the error goes to 0.
+"""Without the quantizer one rank-1 head has an error, estimated here, that no readout removes.
 
 Open question 1 of the paper asks whether the first feed-forward block, which rounds tokens to a grid, is needed.
 Without it the readout at token `k` sees, for scalar tokens in [0, 1],
@@ -178,10 +178,11 @@ def answer(results: dict[str, Any]) -> str:
     beaten = sum(row["quantized"][-1] < row["floor"] for row in hard)
     least, most = (100 * pick(_share(row) for row in hard) for pick in (min, max))
     return (
-        f"For one rank-1 head, yes: without it {len(hard)} of {len(rows)} targets keep from {amount(least, 2)} to "
-        f"{amount(most, 2)} % of their variance as error, whatever the readout (estimated). With it the error falls "
-        f"below that floor for {beaten} of the {len(hard)} on the finest grid tried, and by its law, 1/D², for all. "
-        f"For {_listed(free)} one head sees all that is needed."
+        f"For one rank-1 head, by estimate and not by proof, yes: without it {len(hard)} of {len(rows)} targets keep "
+        f"from {amount(least, 2)} to {amount(most, 2)} % of their variance as error, whatever the readout. With it the "
+        f"error falls below that floor for {beaten} of the {len(hard)} on the finest grid tried, and would for all if "
+        f"it goes on falling like 1/D². For {_listed(free)} the estimated floor is 0: one head seems to see all that "
+        "is needed."
     )
 
 
@@ -272,10 +273,10 @@ def _parameter(value: float | str | None) -> str:
 def limits(results: dict[str, Any]) -> str:
     return (
         "The floors are estimates on a grid of parameters from random samples: the true infimum may be a little "
-        "lower, and nothing here is proved. One head of rank 1, scalar tokens, two and three of them. With many "
-        "heads, or a higher rank, the readout sees more numbers, and whether the quantizer is needed then remains "
-        "open. A floor is about the mean square over uniform tokens; it says nothing about data that lie on a finite "
-        "set, which one head memorizes."
+        f"lower, nothing here is proved, and a floor below {amount(NOTHING)} of the variance is taken for 0. One head "
+        "of rank 1, scalar tokens, two and three of them. With many heads, or a higher rank, the readout sees more "
+        "numbers, and whether the quantizer is needed then remains open. A floor is about the mean square over "
+        "uniform tokens; it says nothing about data that lie on a finite set, which one head memorizes."
     )
 
 

@@ -147,10 +147,19 @@ def answer(results: dict[str, Any]) -> str:
 
     top = ranks[-1]
     return (
-        f"Each rank multiplies the exponent, as M ≈ 2^(pk/2) says: float32 tells {held('float32', 1)} contexts apart "
-        f"at rank 1 and {held('float32', 4)} at rank 4; bfloat16 {held('bfloat16', 1)} at rank 1 and "
-        f"{held('bfloat16', top)} at rank {top}; float64 {held('float64', 1)} at rank 1."
+        f"Room, exponentially: the gap of M contexts falls like M^(−2/k) at rank k (slope {_slope(results, 1)}, "
+        f"{_slope(results, top)}), so a format of p bits tells about 2^(pk/2) apart: float32 tells "
+        f"{held('float32', 1)} contexts apart at rank 1 and {held('float32', 4)} at rank 4; bfloat16 "
+        f"{held('bfloat16', 1)} at rank 1 and {held('bfloat16', top)} at rank {top}; float64 {held('float64', 1)} at "
+        "rank 1."
     )
+
+
+def _slope(results: dict[str, Any], k: int) -> str:
+    """Of the gap against the contexts on logarithmic axes, by least squares, and what the law says."""
+    curve = results["curves"][str(k)]
+    found = float(np.polyfit(np.log(curve["points"]), np.log(curve["gap"]), 1)[0])
+    return f"{found:.2f} measured at rank {k} where it says {-2 / k:.2f}".replace("-", "−")
 
 
 def figures(results: dict[str, Any]) -> list[Figure]:
@@ -225,13 +234,16 @@ def tables(results: dict[str, Any]) -> list[Table]:
 
 
 def limits(results: dict[str, Any]) -> str:
-    largest = max(max(curve["points"]) for curve in results["curves"].values())
+    least, largest = (pick(max(curve["points"]) for curve in results["curves"].values()) for pick in (min, max))
+    trained = results["trained"]
+    right = [row["accuracy"] for row in trained["rows"]]
     return (
-        f"Sizes beyond {largest:,} contexts come from the law, not from a count. Ids in R^k tell contexts apart, but "
-        "a readout on one line cannot use them: a rank above 1 needs a readout that branches on several coordinates. "
-        "Errors are the largest that were seen, not bounds. In exact arithmetic rank 1 is enough at every size. The "
-        "trained curve depends on the time given to training, and shows what gradient descent found, not what the "
-        "rank can hold."
+        f"Sizes beyond {largest:,} contexts ({least:,} at the higher ranks) come from the law, not from a count. Ids "
+        "in R^k tell contexts apart, but a readout on one line cannot use them: a rank above 1 needs a readout that "
+        "branches on several coordinates. Errors are the largest that were seen, not bounds. In exact arithmetic "
+        f"rank 1 is enough at every size. The trained models had {trained['seconds']:g} s each and stopped at "
+        f"{share(min(right))} to {share(max(right))}: their curve shows how far gradient descent came in that time, "
+        "not what the rank can hold."
     )
 
 

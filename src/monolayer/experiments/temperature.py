@@ -174,7 +174,7 @@ def _clean(results: dict[str, Any], kind: str, name: str) -> list[float]:
 
 def answer(results: dict[str, Any]) -> str:
     clean, paper = _clean(results, "random", "float64"), results["paper"]
-    ends = results["curves"]["random"]["float64"][-1]["collisions"]
+    ends = results["curves"]["evenly spaced"]["float64"][-1]["collisions"]
     even = results["curves"]["evenly spaced"]["float64"][0]["collisions"]
     spaced = _clean(results, "evenly spaced", "float64")
     between = f"from λ·spread {amount(spaced[0], 2)} to {amount(spaced[-1], 2)}" if spaced else "nowhere"

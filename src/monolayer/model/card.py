@@ -101,7 +101,11 @@ class Card:
 
     def decode(self, values: Any) -> Any:
         """What users call these label values."""
-        return Labels(values, self.per, self.classes, self.scalar).decode(values)
+        return self.labels(values).decode(values)
+
+    def labels(self, values: Any) -> Labels:
+        """Label values as labels of data."""
+        return Labels(values, self.per, self.classes, self.scalar)
 
     def with_summary(self, summary: Summary) -> Card:
         return replace(self, summary=summary)

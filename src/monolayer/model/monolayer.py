@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -99,11 +99,19 @@ class Monolayer(nn.Module):
         return Z[:, 0] if self.card.per == "sequence" else Z[:, 1:]
 
     def _check_shape(self, X: Tensor, lengths: Tensor | None) -> None:
+        if not isinstance(X, Tensor) or not (lengths is None or isinstance(lengths, Tensor)):
+            raise DataError("forward takes tensors, X and lengths; predict takes lists and arrays too")
         wanted = 2 if isinstance(self.lift, nn.Embedding) else 3
         if X.ndim != wanted:
             shape = "ids (N, n)" if wanted == 2 else f"vectors (N, n, {self.lift.in_features})"
             raise DataError(f"forward takes {shape}, not a tensor of shape {tuple(X.shape)}; predict takes lists too")
+        if lengths is not None and lengths.shape != X.shape[:1]:
+            raise DataError(
+                f"there are {len(X)} sequences, but lengths has shape {tuple(lengths.shape)}: give one each"
+            )
         sizes = np.full(1, X.shape[1]) if lengths is None else lengths.cpu().numpy()
+        if (sizes > X.shape[1]).any():
+            raise DataError(f"lengths go up to {sizes.max()}, but X has {X.shape[1]} tokens a sequence")
         self._check_lengths(np.append(sizes, X.shape[1]))
 
     def _check_lengths(self, lengths: NDArray[np.int64]) -> None:
@@ -174,6 +182,8 @@ class Monolayer(nn.Module):
     @torch.no_grad()
     def labels(self, data: Sequences, *, path: Path_ = "auto") -> NDArray[Any]:
         """Label values of encoded data, flat: class numbers `(P,)` or reals `(P, m)`."""
+        if path not in get_args(Path_):
+            raise DataError(f"path must be one of {', '.join(map(repr, get_args(Path_)))}, not {path!r}")
         label = None if path == "dense" else fast_labels(self, data)
         if label is not None:
             return self._values(label)

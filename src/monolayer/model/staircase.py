@@ -107,7 +107,7 @@ class Staircase(nn.Module):
 
     def forward(self, Z: Tensor) -> Tensor:
         """`(…, D)` to `(…, D)`, by dense operations, in blocks of points and neurons."""
-        label = self.dense(Z[..., CODE].flatten()).view(*Z.shape[:-1], -1)
+        label = self.dense(Z[..., CODE].flatten()).view(*Z.shape[:-1], len(self.bias_2))
         end = LABEL + label.shape[-1]  # an approximator's stream goes on behind the label slots
         return torch.cat([Z[..., :LABEL], Z[..., LABEL:end] + label, Z[..., end:]], dim=-1)
 

@@ -37,7 +37,7 @@ CONFIG, WEIGHTS, NAMES = "config.json", "model.safetensors", "names.json"
 @contextmanager
 def new_folder(folder: str | os.PathLike[str], *, overwrite: bool = False) -> Iterator[Path]:
     """A scratch folder that becomes `folder` when the block ends well, and vanishes when it does not."""
-    final = check_output(folder, overwrite=overwrite)
+    final = check_output(folder, overwrite=overwrite).resolve()  # '.' has no name to make another from
     final.parent.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix=f".{final.name}.", dir=final.parent))
     try:
@@ -63,6 +63,11 @@ def check_output(folder: str | os.PathLike[str], *, overwrite: bool = False) -> 
         )
     if final.exists() and not (final / CONFIG).is_file():
         raise DataError(f"{final} exists and holds no model: overwriting it could lose something, so it stays")
+    above = next(parent for parent in final.absolute().parents if parent.exists())
+    if not above.is_dir():
+        raise DataError(f"{final} cannot be made: {above} is a file, not a folder")
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise DataError(f"{final} cannot be made: there is no permission to write into {above}")
     return final
 
 
@@ -104,7 +109,7 @@ def save(model: Monolayer, folder: str | os.PathLike[str], *, overwrite: bool = 
             "summary": card.summary_json(),
         }
         if names:
-            (scratch / NAMES).write_text(json.dumps(names, ensure_ascii=False), encoding="utf-8")
+            (scratch / NAMES).write_bytes(_utf8(names))
         config["files"] = {path.name: _sha256(path) for path in sorted(scratch.iterdir())}
         config["digest"] = _config_digest(config)
         (scratch / CONFIG).write_text(json.dumps(config, indent=1, sort_keys=True) + "\n", encoding="utf-8")
@@ -202,6 +207,14 @@ def _names_from_json(entry: dict[str, Any] | None, lists: dict[str, Any]) -> Nam
     if entry is None:
         return None
     return Names(range(entry["range"])) if "range" in entry else Names(tuple(lists[entry["names"]]))
+
+
+def _utf8(value: Any) -> bytes:
+    """JSON with characters as they are; half of a surrogate pair is no character, and then all are escaped."""
+    try:
+        return json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return json.dumps(value).encode()
 
 
 def _read_json(path: Path) -> Any:
