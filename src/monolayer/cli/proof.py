@@ -40,7 +40,9 @@ def verify(
     sequence: SequenceColumn = None,
     as_json: Json = False,
 ) -> None:
-    """Prove or refute, from the saved weights, that the model returns every label of DATA on any IEEE hardware.
+    """Prove or refute, from the saved weights, that the model returns every label of DATA in every evaluation.
+
+    What counts as an evaluation (IEEE arithmetic, sums in any order, accuracy of exp) is printed with the verdict.
 
     For an approximator DATA may be its function, by name or as module:function: then the claim is that it equals the
     function at the centres of its cells everywhere off the ramps. Exit code 0: proved, 1: refuted, 3: undecided.

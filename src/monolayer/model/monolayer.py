@@ -158,11 +158,6 @@ class Monolayer(nn.Module):
     def encode(self, X: Any, *, lengths: Any = None) -> Sequences:
         """`X` with the model's own row numbers; a token that the model never saw is an error that names it."""
         data = Sequences.of(X, lengths=lengths, vocabulary=self.card.vocabulary)
-        if isinstance(X, Sequences) and data.vocabulary != self.card.vocabulary:
-            if data.vocabulary is None or self.card.vocabulary is None:
-                raise DataError("the model and the data disagree on what a token is: ids or vectors")
-            names = data.vocabulary.decode(data.tokens).tolist()
-            data = Sequences.of(data.split(np.array(names, dtype=object)), vocabulary=self.card.vocabulary)
         if isinstance(self.lift, nn.Linear):
             if data.vocabulary is not None or data.tokens.shape[1] != self.lift.in_features:
                 raise DataError(f"the model takes vectors of {self.lift.in_features} numbers")

@@ -52,6 +52,15 @@ class Practical:
         """`gap / rounding`: above 1 float64 tells all contexts apart."""
         return self.gap / self.rounding if self.rounding > 0 else math.inf
 
+    def rows(self) -> list[tuple[str, str]]:
+        """(name, value) pairs for a table."""
+        if math.isinf(self.gap):
+            return [("float64 at λ·spread = 1", "no token has two contexts to tell apart")]
+        return [
+            ("float64 at λ·spread = 1: gap", f"{self.gap:.3g}"),
+            ("float64 at λ·spread = 1: gap / rounding", f"{self.margin:.3g}"),
+        ]
+
 
 @dataclass(frozen=True)
 class Theorem:
@@ -103,8 +112,7 @@ class Theorem:
         return [
             *rows,
             ("Theorem A: vᵀ injective on V", "proved" if exact.injective else f"refuted: rows {exact.pair}"),
-            ("float64 at λ·spread = 1: gap", f"{self.practical.gap:.3g}"),
-            ("float64 at λ·spread = 1: gap / rounding", f"{self.practical.margin:.3g}"),
+            *self.practical.rows(),
         ]
 
     def explain(self) -> str:
