@@ -154,6 +154,23 @@ def test_a_changed_model_leaves_the_shortcut() -> None:
         assert np.array_equal(model.predict(X), dense), name
 
 
+def test_a_ramp_that_floats_cannot_see_is_no_step_for_the_shortcut() -> None:
+    """At its very start such a ramp is not climbed yet by the network; a search would count it as climbed."""
+    one = torch.ones(1, dtype=torch.float64)
+    steep = Staircase.from_steps(one * 2.0**60, one, one[None], one * 0, one, "exact")
+    assert steep.steps() is None
+    assert steep.dense(one).item() == 0.0
+
+
+def test_a_stray_key_in_a_row_that_is_not_asked_for_changes_nothing() -> None:
+    model = ml.memorize([["a", "b"], ["b", "c"], ["d"]], [[0, 1], [2, 0], [1]])
+    with torch.no_grad():
+        assert isinstance(model.lift, torch.nn.Embedding)
+        model.lift.weight[3, 1] = 5000.0
+    X = [["a", "b"], ["b", "c"]]
+    assert [row.tolist() for row in model.predict(X, path="fast")] == [[0, 1], [2, 0]]
+
+
 # -- an ordinary module --------------------------------------------------------------------------------
 
 

@@ -123,7 +123,7 @@ def _assumptions(stored: Stored) -> tuple[str, ...]:
     return (
         (
             f"IEEE-754 {fmt.name}, round to nearest, unit roundoff {fmt.unit:.3g}; no TF32, no reduced precision; "
-            "subnormal results may be flushed to zero"
+            "subnormal numbers may be flushed to zero"
         ),
         "sums in any order; a product may be fused with the sum it goes into",
         f"exp within {EXP_ULPS} units in the last place",

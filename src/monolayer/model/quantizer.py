@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from monolayer.model.attention import CODE, KEY
-from monolayer.model.staircase import Steps
+from monolayer.model.staircase import Steps, rising
 
 _CELLS_AT_ONCE = 1 << 22
 """Tokens times neurons held at a time by the dense block: 32 MiB in float64."""
@@ -105,9 +105,7 @@ class Quantizer(nn.Module):
         for column in range(weight_1.shape[1]):
             mine = reads[:, column]
             slope, bias, jump = weight_1[mine, column], bias_1[mine], -weight_2[mine]
-            start = -bias / slope
-            # `not (≤)` rather than `>`: a NaN anywhere also means that this is no staircase.
-            if not bool((slope > 0).all() and (start[:-1] + 1.0 / slope[:-1] <= start[1:]).all()):
+            if not rising(slope, bias):
                 return None
             tables.append(Steps(slope, bias, jump, torch.cat([first[None], first + jump.cumsum(0)])))
             first = torch.zeros_like(first)

@@ -58,12 +58,16 @@ def codes(model: Monolayer, data: Sequences) -> Tensor | None:
     if place is not None and model.positions is not None:
         key = key + model.positions.weight[:, KEY].index_select(0, place)
         code = code + model.positions.weight[:, CODE].index_select(0, place)
-    # One common factor e^(−top) cancels in the quotient; it keeps exp from overflowing.
-    top = float(torch.cat([temperature * key.nan_to_num(), temperature * bos_key[None]]).max())
+    # Without positions keys and terms of ids are tables over the vocabulary: V exponentials, not T.
+    picked = rows if place is None else None
+    score = temperature * key
+    # One common factor e^(−top) cancels in the quotient; it keeps exp from overflowing. Only rows in use count: a
+    # stray large key in another row would push all of theirs to 0.
+    used = score if picked is None else score.index_select(0, picked)
+    top = max(float(used.max()), float(temperature * bos_key))
     weight, moment = boltzmann_terms(key, temperature, top)
-    if rows is not None and place is None:
-        # Without positions the terms are a table over the vocabulary: V exponentials, not T.
-        weight, moment = weight.index_select(0, rows), moment.index_select(0, rows)
+    if picked is not None:
+        weight, moment = weight.index_select(0, picked), moment.index_select(0, picked)
     bos_terms = boltzmann_terms(bos_key, temperature, top)
     context = contexts(weight, moment, lengths, (float(bos_terms[0]), float(bos_terms[1])), model.card.causal)
     if model.card.per == "sequence":

@@ -68,6 +68,13 @@ class Steps:
         return label
 
 
+def rising(slope: Tensor, bias: Tensor) -> bool:
+    """Whether steps `(R,)` rise one after the other over ramps that floats can tell from a point. A NaN is no step."""
+    start = -bias / slope
+    end = start + 1.0 / slope
+    return bool((slope > 0).all() and (start < end).all() and (end[:-1] <= start[1:]).all())
+
+
 def _rough_order(z: Tensor) -> Tensor:
     """An order of `z` `(P,)` up to 1/65,536 of its range: a radix sort of 16 bits, much cheaper than a sort."""
     low, high = float(z.min()), float(z.max())
@@ -151,9 +158,7 @@ class Staircase(nn.Module):
             paired = torch.equal(slope, weight_1[1::2]) and torch.equal(jump, -weight_2[1::2])
             if not (paired and torch.equal(bias - 1.0, bias_1[1::2])):
                 return None
-        start = -bias / slope
-        # `not (≤)` rather than `>`: a NaN anywhere also means that this is no staircase.
-        if not bool((slope > 0).all() and (start[:-1] + 1.0 / slope[:-1] <= start[1:]).all()):
+        if not rising(slope, bias):
             return None
         return Steps(slope, bias, jump, torch.cat([first[None], first + jump.cumsum(0)]))
 
