@@ -19,17 +19,7 @@ from monolayer.checker.cells import _rows, read_cells
 from monolayer.checker.stored import read
 from monolayer.cli import run
 from monolayer.theory.targets import TARGETS
-
-
-def smooth(seed: int, dim: int, positions: bool) -> Callable[[Any], Any]:
-    """A random equivariant function with two outputs; with positions, one that is not."""
-    own, other = np.random.default_rng(seed).standard_normal((2, dim, 2))
-
-    def f(X: Any) -> Any:
-        place = np.arange(X.shape[1])[:, None] if positions else 0.0
-        return np.sin(X @ own + place) + np.cos(X @ other).sum(axis=1, keepdims=True)
-
-    return f
+from tests.test_approximate import smooth
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -39,7 +29,7 @@ def test_approximators_are_proved_and_what_is_proved_holds_all_over_the_cells(
 ) -> None:
     while cells > 1 and cells ** (dim * length) > 700:
         cells -= 1
-    f, random = smooth(seed, dim, positions), np.random.default_rng(seed)
+    f, random = smooth(np.random.default_rng(seed), dim, positions), np.random.default_rng(seed)
     low, high = np.sort(random.uniform(-9, 9, 2)).tolist()
     model = ml.approximate(f, dim, length, cells=cells, domain=(low, high), positions=positions)
     proof = ml.certify(model, f)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 
 import monolayer as ml
+from monolayer.data.aside import new_file
 from monolayer.model import store
 from tests.datasets import Dataset, datasets
 
@@ -151,3 +153,22 @@ def test_a_place_that_cannot_be_is_refused_at_once(model: ml.Monolayer, tmp_path
     (tmp_path / "file").touch()
     with pytest.raises(ml.DataError, match="file is a file, not a folder"):
         model.save(tmp_path / "file" / "a" / "b")
+
+
+def test_a_new_file_appears_whole_with_the_users_permissions_or_not_at_all(tmp_path: Path) -> None:
+    def interrupted() -> None:
+        with new_file(tmp_path / "lost") as file:
+            file.write("half")
+            raise KeyboardInterrupt
+
+    mask = os.umask(0o077)
+    try:
+        with new_file(tmp_path / "kept") as file:
+            file.write("all of it")
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
+    finally:
+        os.umask(mask)
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+    assert (tmp_path / "kept").read_text() == "all of it"
+    assert (tmp_path / "kept").stat().st_mode & 0o777 == 0o600

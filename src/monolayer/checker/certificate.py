@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
+from monolayer.data.aside import new_file
 from monolayer.errors import ModelFileError
 
 FILE = "certificate.json"
@@ -111,12 +111,6 @@ class Certificate:
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write `certificate.json` beside the model: all of it, or nothing."""
         final = Path(folder) / FILE
-        handle, scratch = tempfile.mkstemp(prefix=f".{FILE}.", dir=folder)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(self.to_json())
-            Path(scratch).chmod(0o644)
-            Path(scratch).replace(final)
-        finally:
-            Path(scratch).unlink(missing_ok=True)
+        with new_file(final) as file:
+            file.write(self.to_json())
         return final

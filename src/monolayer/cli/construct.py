@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,6 +28,7 @@ from monolayer.cli.console import (
     table,
 )
 from monolayer.cli.summary import Built
+from monolayer.data.aside import new_file
 from monolayer.errors import DataError
 
 if TYPE_CHECKING:
@@ -218,16 +218,8 @@ def output(path: Path | None, overwrite: bool) -> Iterator[TextIO]:
         return
     check_file(path, overwrite)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, scratch = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            yield file
-        mask = os.umask(0)
-        os.umask(mask)
-        Path(scratch).chmod(0o666 & ~mask)  # a scratch file is made for its owner alone
-        Path(scratch).replace(path)
-    finally:
-        Path(scratch).unlink(missing_ok=True)
+    with new_file(path) as file:
+        yield file
 
 
 def check_file(path: Path, overwrite: bool) -> None:

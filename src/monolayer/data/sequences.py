@@ -76,10 +76,15 @@ class Sequences:
         """Whether all sequences have the same length."""
         return bool((self.lengths == self.lengths[0]).all())
 
+    def place(self, flat: int) -> tuple[int, int]:
+        """Sequence and position of a token in the flat arrays."""
+        row = int(np.searchsorted(self.offsets, flat, side="right")) - 1
+        return row, flat - int(self.offsets[row])
+
     def where(self, flat: int) -> str:
         """'token k of sequence i' for a place in the flat arrays."""
-        row = int(np.searchsorted(self.offsets, flat, side="right")) - 1
-        return f"token {flat - int(self.offsets[row])} of sequence {row}"
+        row, position = self.place(flat)
+        return f"token {position} of sequence {row}"
 
     def labelled(self, place: int) -> str:
         """The token or sequence that label number `place` belongs to, in words."""
@@ -87,13 +92,17 @@ class Sequences:
 
     def select(self, rows: Ints) -> Sequences:
         """Sequences `rows` (numbers, negative ones from the end, or a mask), in that order, with labels."""
-        lengths = self.lengths[rows]
-        starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)[:-1]])
-        flat = np.arange(int(lengths.sum())) - np.repeat(starts - self.offsets[:-1][rows], lengths)
-        labels = self.labels
+        lengths, flat, labels = self.lengths[rows], self.flat(rows), self.labels
         if labels is not None:
             labels = replace(labels, values=labels.values[rows if labels.per == "sequence" else flat])
         return Sequences(self.tokens[flat], lengths, self.vocabulary, labels)
+
+    def flat(self, rows: Ints) -> Ints:
+        """The places of the tokens of sequences `rows` in the flat arrays, sequence after sequence."""
+        lengths = self.lengths[rows]
+        starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)[:-1]])
+        places: Ints = np.arange(int(lengths.sum())) - np.repeat(starts - self.offsets[:-1][rows], lengths)
+        return places
 
     def split(self, flat: NDArray[Any]) -> list[NDArray[Any]]:
         """Cut an array over tokens into one array a sequence."""

@@ -102,7 +102,7 @@ class Wide:
             self._per = "token" if len(labels) == len(words) else "sequence"
             # Rows so far had one token and one label each.
             if self._growing.per is not None:
-                self._growing.per = self._per  # type: ignore[assignment]
+                self._growing.per = self._per  # type: ignore[assignment]  # "unknown" was ruled out above
         if self._per == "sequence" and len(labels) == 1:
             self._growing.row(line, words, labels[0], "sequence")
         elif self._per == "sequence" and labels:

@@ -7,16 +7,15 @@ the command and the seconds. Nothing in it names the machine or a path on it.
 from __future__ import annotations
 
 import json
-import os
 import platform
 import sys
-import tempfile
 import time
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from monolayer.data.aside import new_file
 from monolayer.errors import DataError
 from monolayer.experiments import NAMES
 from monolayer.experiments.experiment import Experiment, Progress, Setting
@@ -101,14 +100,8 @@ def write(record: Record, folder: Path) -> Path:
 
 def write_text(path: Path, text: str) -> Path:
     """A file that appears only when it is complete."""
-    handle, scratch = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(scratch).chmod(0o644)
-        Path(scratch).replace(path)
-    finally:
-        Path(scratch).unlink(missing_ok=True)
+    with new_file(path) as file:
+        file.write(text)
     return path
 
 

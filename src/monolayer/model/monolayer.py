@@ -219,8 +219,7 @@ class Monolayer(nn.Module):
             if self.card.per == "sequence":
                 answers[block] = flat
             else:
-                places = np.concatenate([np.arange(data.offsets[row], data.offsets[row + 1]) for row in block])
-                answers[places] = flat[inside]
+                answers[data.flat(block)] = flat[inside]
             start += len(block)
         assert answers is not None  # Sequences are never empty
         return answers

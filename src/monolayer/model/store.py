@@ -22,6 +22,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from monolayer.data import Names
+from monolayer.data.aside import share
 from monolayer.errors import DataError, ModelFileError
 from monolayer.model.attention import RankOneAttention
 from monolayer.model.card import Card, Grid, Summary
@@ -42,7 +43,8 @@ def new_folder(folder: str | os.PathLike[str], *, overwrite: bool = False) -> It
     scratch = Path(tempfile.mkdtemp(prefix=f".{final.name}.", dir=final.parent))
     try:
         yield scratch
-        _share(scratch)
+        for made in (scratch, *scratch.iterdir()):
+            share(made)
         if final.exists():
             old = Path(tempfile.mkdtemp(prefix=f".{final.name}.old.", dir=final.parent))
             final.rename(old / final.name)
@@ -69,15 +71,6 @@ def check_output(folder: str | os.PathLike[str], *, overwrite: bool = False) -> 
     if not os.access(above, os.W_OK | os.X_OK):
         raise DataError(f"{final} cannot be made: there is no permission to write into {above}")
     return final
-
-
-def _share(folder: Path) -> None:
-    """Ordinary permissions: scratch files are made for their owner alone."""
-    mask = os.umask(0)
-    os.umask(mask)
-    folder.chmod(0o777 & ~mask)
-    for path in folder.iterdir():
-        path.chmod(0o666 & ~mask)
 
 
 def save(model: Monolayer, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:

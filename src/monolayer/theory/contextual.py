@@ -81,7 +81,7 @@ def contextual_mapping(f: Callable[[Any], Any], X: Any) -> ContextualMapping:
     closest = closest_pair(outputs, classes)
     pair = None
     if closest is not None:
-        pair = (_place(data, closest.first), _place(data, closest.second))
+        pair = (data.place(closest.first), data.place(closest.second))
     return ContextualMapping(
         r=float(norms(outputs).max()),
         delta=np.inf if closest is None else closest.distance,
@@ -146,7 +146,3 @@ def _flat(answer: Any, data: Sequences) -> Floats:
     if len(bad):
         raise DataError(f"the output of the map at {data.where(int(bad[0]))} is not finite")
     return outputs
-
-
-def _place(data: Sequences, flat: int) -> Place:
-    return int(data.sequence[flat]), int(data.position[flat])

@@ -127,7 +127,7 @@ def separation(X: Any) -> Separation:
         epsilon = math.inf if closest is None else closest.distance
         if closest is not None:
             places = sorted((int(first[closest.first]), int(first[closest.second])))
-            pair = (_place(data, places[0]), _place(data, places[1]))
+            pair = (data.place(places[0]), data.place(places[1]))
     return Separation(
         sequences=len(data),
         tokens=len(rows),
@@ -167,10 +167,6 @@ def _repeats(data: Sequences, rows: Ints) -> tuple[tuple[int, ...], int]:
     sequence, token = data.sequence[order], rows[order]
     again = (sequence[1:] == sequence[:-1]) & (token[1:] == token[:-1])
     return tuple(np.unique(sequence[1:][again]).tolist()), int(again.sum())
-
-
-def _place(data: Sequences, flat: int) -> Place:
-    return int(data.sequence[flat]), int(data.position[flat])
 
 
 def _count(number: int, word: str) -> str:
