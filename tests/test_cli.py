@@ -156,7 +156,7 @@ def test_interruption_leaves_nothing(
     def interrupt(*_: object, **__: object) -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr("monolayer.model.store.save_file", interrupt)
+    monkeypatch.setattr("monolayer.model.save.save_file", interrupt)
     assert run(["memorize", str(data), "--out", str(tmp_path / "m")]) == 130
     assert "interrupted" in capsys.readouterr().err
     assert sorted(p.name for p in tmp_path.iterdir()) == ["data.jsonl"]

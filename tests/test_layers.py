@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -74,7 +75,7 @@ def test_every_layer_is_known() -> None:
 @pytest.mark.parametrize(
     ("layer", "line"),
     [
-        ("theory", "from monolayer.model.store import load"),
+        ("theory", "from monolayer.model.load import load"),
         ("data", "import monolayer.construct.memorize"),
         ("checker", "from monolayer.construct import memorize"),
         ("checker", "def f():\n    import torch"),
@@ -85,3 +86,55 @@ def test_every_layer_is_known() -> None:
 )
 def test_a_planted_violation_is_caught(layer: str, line: str) -> None:
     assert violations(layer, line)
+
+
+def modules_imported(source: str, known: set[str]) -> set[str]:
+    """The known modules that a file imports, in functions and for types too."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            full = [f"{node.module}.{alias.name}" for alias in node.names]
+            found |= {name if name in known else node.module or "" for name in full}
+    return found & known
+
+
+def circle(sources: dict[str, str]) -> list[str]:
+    """Modules that import each other in a circle, the first one again at the end; empty if there is none.
+
+    `sources`: files by the names of their modules.
+    """
+    arrows = {module: modules_imported(source, set(sources)) - {module} for module, source in sources.items()}
+    try:
+        TopologicalSorter(arrows).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def package() -> dict[str, str]:
+    found = {}
+    for path in PACKAGE.rglob("*.py"):
+        parts = ("monolayer", *path.relative_to(PACKAGE).with_suffix("").parts)
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path.read_text()
+    return found
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    assert circle(package()) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from monolayer.model.monolayer import Monolayer",
+        "if TYPE_CHECKING:\n    from monolayer.model.monolayer import Monolayer",
+        "def f():\n    import monolayer.model.monolayer",
+        "from monolayer.model import monolayer",
+    ],
+)
+def test_a_planted_circle_is_caught(line: str) -> None:
+    files = package()
+    files["monolayer.model.shortcut"] += f"\n{line}\n"
+    assert {"monolayer.model.monolayer", "monolayer.model.shortcut"} <= set(circle(files))

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 
 import monolayer as ml
 from monolayer.data.aside import new_file
-from monolayer.model import store
+from monolayer.model import save as store
 from tests.datasets import Dataset, datasets
 
 
@@ -90,8 +90,8 @@ def test_a_foreign_weights_file_is_refused_even_with_matching_digests(model: ml.
     folder = model.save(tmp_path / "m")
     (folder / store.WEIGHTS).write_bytes(b"not safetensors")
     config = json.loads((folder / store.CONFIG).read_text())
-    config["files"][store.WEIGHTS] = store._sha256(folder / store.WEIGHTS)
-    config["digest"] = store._config_digest(config)
+    config["files"][store.WEIGHTS] = store.file_digest(folder / store.WEIGHTS)
+    config["digest"] = store.config_digest(config)
     (folder / store.CONFIG).write_text(json.dumps(config))
     with pytest.raises(ml.ModelFileError, match="cannot be read as safetensors"):
         ml.load(folder)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from monolayer.errors import MonolayerError as MonolayerError
     from monolayer.errors import OutOfMemoryError as OutOfMemoryError
     from monolayer.errors import PrecisionError as PrecisionError
+    from monolayer.model.load import load as load
     from monolayer.model.monolayer import Monolayer as Monolayer
-    from monolayer.model.store import load as load
     from monolayer.theory.contextual import contextual_mapping as contextual_mapping
     from monolayer.theory.hardmax import refute_hardmax as refute_hardmax
     from monolayer.theory.separation import separation as separation
@@ -34,7 +34,7 @@ _HOME = {
     "certify": "monolayer.checker.check",
     "verify": "monolayer.checker.check",
     "Certificate": "monolayer.checker.certificate",
-    "load": "monolayer.model.store",
+    "load": "monolayer.model.load",
     "Monolayer": "monolayer.model.monolayer",
     "Sequences": "monolayer.data.sequences",
     "separation": "monolayer.theory.separation",

@@ -75,7 +75,7 @@ def memorize(
 ) -> None:
     """Build a model that returns every label of DATA, check it on every one, and save it."""
     from monolayer.construct.memorize import memorize as build
-    from monolayer.model.store import check_output
+    from monolayer.model.folder import check_output
 
     check_device(device)
     check_output(out, overwrite=overwrite)  # better known before the work than after it
@@ -117,7 +117,7 @@ def predict(
     as_json: Json = False,
 ) -> None:
     """Answer for the sequences of DATA: one JSON object a line, and how many labels are right if there are labels."""
-    from monolayer.model.store import load
+    from monolayer.model.load import load
 
     check_device(device)
     if out is not None:

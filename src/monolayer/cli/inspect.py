@@ -19,7 +19,7 @@ def inspect(
     as_json: Json = False,
 ) -> None:
     """Show what a saved model is: its kinds, sizes, the ranks of its matrices, and its narrowest step."""
-    from monolayer.model.store import load
+    from monolayer.model.load import load
 
     facts = describe(load(folder))
     if as_json:

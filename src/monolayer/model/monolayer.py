@@ -22,6 +22,7 @@ from monolayer.errors import DataError, OutOfMemoryError
 from monolayer.model.attention import ONE, RankOneAttention
 from monolayer.model.card import Card, Summary
 from monolayer.model.quantizer import Quantizer
+from monolayer.model.save import save
 from monolayer.model.shortcut import fast_labels
 from monolayer.model.staircase import Staircase
 
@@ -228,8 +229,6 @@ class Monolayer(nn.Module):
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write the model as a folder of safetensors and JSON, all at once or not at all."""
-        from monolayer.model.store import save
-
         return save(self, folder, overwrite=overwrite)
 
     @property

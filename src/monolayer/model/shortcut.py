@@ -6,20 +6,16 @@ the weights themselves at each call, so a model that was changed falls back to i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor, nn
 
 from monolayer.data import Sequences
 from monolayer.model.attention import CODE, KEY, LABEL, ONE, contexts
-
-if TYPE_CHECKING:
-    from monolayer.model.monolayer import Monolayer
+from monolayer.model.parts import Parts
 
 
 @torch.no_grad()
-def fast_labels(model: Monolayer, data: Sequences) -> Tensor | None:
+def fast_labels(model: Parts, data: Sequences) -> Tensor | None:
     """Label coordinates `(P, m)` of every answering place, or None if the weights do not allow the shortcut."""
     if not _plain_head(model):
         return None
@@ -29,7 +25,7 @@ def fast_labels(model: Monolayer, data: Sequences) -> Tensor | None:
 
 
 @torch.no_grad()
-def codes(model: Monolayer, data: Sequences) -> Tensor | None:
+def codes(model: Parts, data: Sequences) -> Tensor | None:
     """`z = t + κ B(λ; s)` of every answering place `(P,)`, or None if the weights do not allow the shortcut."""
     shortcut = model.attention.shortcut()
     if shortcut is None or not _plain_stream(model):
@@ -106,7 +102,7 @@ def plain_head(classes: int | None, labels: int, width: int) -> tuple[Tensor, Te
     return weight, -number * number
 
 
-def _plain_head(model: Monolayer) -> bool:
+def _plain_head(model: Parts) -> bool:
     """Whether the head is the one of the construction: its argmax is then the nearest integer."""
     classes, head = model.card.classes, model.head
     labels = len(model.feed_forward.bias_2)
@@ -114,7 +110,7 @@ def _plain_head(model: Monolayer) -> bool:
     return torch.equal(head.weight, weight.to(head.weight)) and torch.equal(head.bias, bias.to(head.bias))
 
 
-def _plain_stream(model: Monolayer) -> bool:
+def _plain_stream(model: Parts) -> bool:
     """Whether `one` is 1 and the label slots are 0 in every stream vector; rows of unseen ids are NaN and skipped.
 
     For an approximator also: the lift copies the token behind the label slots and writes nothing else but `one`.

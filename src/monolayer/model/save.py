@@ -1,0 +1,85 @@
+"""Saving: safetensors for weights, JSON for the rest (docs/format.md). Nothing is ever pickled.
+
+`config.json` carries the digest of every other file and of itself, so damage is noticed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save_file
+from torch import nn
+
+from monolayer.data import Names
+from monolayer.model.folder import CONFIG, new_folder
+from monolayer.model.parts import Parts
+
+VERSION = 1
+WEIGHTS, NAMES = "model.safetensors", "names.json"
+
+
+def save(model: Parts, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+    """Write `model` as `folder`, all at once or not at all."""
+    names: dict[str, list[Any]] = {}
+    card = model.card
+    with new_folder(folder, overwrite=overwrite) as scratch:
+        tensors = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
+        save_file(tensors, scratch / WEIGHTS)
+        config = {
+            "format": "monolayer",
+            "version": VERSION,
+            "kind": card.kind,
+            "tokens": "ids" if isinstance(model.lift, nn.Embedding) else "vectors",
+            "width": model.bos.numel(),
+            "labels": len(model.feed_forward.bias_2),
+            "steps": len(model.feed_forward.weight_1) // (1 if model.feed_forward.readout == "exact" else 2),
+            "per": card.per,
+            "target": "reals" if card.classes is None else "classes",
+            "scalar": card.scalar,
+            "readout": model.feed_forward.readout,
+            "causal": card.causal,
+            "next_token": card.next_token,
+            "positions": model.positions is not None,
+            "dtype": str(model.bos.dtype).removeprefix("torch."),
+            "vocabulary": _names_to_json("vocabulary", card.vocabulary, names),
+            "classes": _names_to_json("classes", card.classes, names),
+            "grid": card.grid_json(),
+            "summary": card.summary_json(),
+        }
+        if names:
+            (scratch / NAMES).write_bytes(_utf8(names))
+        config["files"] = {path.name: file_digest(path) for path in sorted(scratch.iterdir())}
+        config["digest"] = config_digest(config)
+        (scratch / CONFIG).write_text(json.dumps(config, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    return Path(folder)
+
+
+def _names_to_json(key: str, names: Names | None, lists: dict[str, list[Any]]) -> dict[str, Any] | None:
+    if names is None:
+        return None
+    if names.identity:
+        return {"range": len(names)}
+    lists[key] = list(names.names)
+    return {"names": key}
+
+
+def _utf8(value: Any) -> bytes:
+    """JSON with characters as they are; half of a surrogate pair is no character, and then all are escaped."""
+    try:
+        return json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return json.dumps(value).encode()
+
+
+def config_digest(config: dict[str, Any]) -> str:
+    rest = {key: value for key, value in config.items() if key != "digest"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
