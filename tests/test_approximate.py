@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 import monolayer as ml
-from monolayer.construct import draw, size
-from monolayer.construct.accuracy import measure
-from monolayer.construct.grid import Box, Lattice, all_rows, first_in_row, multisets
+from monolayer.construct.cells.accuracy import measure
+from monolayer.construct.cells.grid import Box, Lattice, all_rows, first_in_row, multisets
+from monolayer.construct.line import draw, size
 from monolayer.theory.targets import TARGETS
 
 F = Callable[[Any], Any]

@@ -131,8 +131,8 @@ def test_padded_arrays_with_lengths() -> None:
 
 
 def test_a_better_draw_is_chosen_by_measurement() -> None:
-    from monolayer.construct.alphabet import Ids
-    from monolayer.construct.draw import Tokens, _quality, draws
+    from monolayer.construct.line.alphabet import Ids
+    from monolayer.construct.line.draw import Tokens, _quality, draws
 
     rows = torch.from_numpy(RANDOM.integers(0, 100, 4000))
     tokens = Tokens(rows, torch.full((500,), 8), Ids(100), None, False)
@@ -186,7 +186,7 @@ def test_groups_of_equal_points_match_a_slow_reference(seed: int, positions: boo
 
 def test_a_collision_is_told_apart_from_a_contradiction(monkeypatch: pytest.MonkeyPatch) -> None:
     """Contexts squeezed together by a hardmax-like temperature: different points, and the error says so."""
-    from monolayer.construct import draw
+    from monolayer.construct.line import draw
 
     monkeypatch.setattr(draw, "TEMPERATURES", (300.0,))
     X = RANDOM.integers(0, 20, (300, 8))
@@ -197,7 +197,7 @@ def test_a_collision_is_told_apart_from_a_contradiction(monkeypatch: pytest.Monk
 
 
 def test_a_bad_draw_leads_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    from monolayer.construct import draw, memorize
+    from monolayer.construct.line import draw, memorize
 
     monkeypatch.setattr(draw, "TEMPERATURES", (300.0, 1.0))
     monkeypatch.setattr(draw, "_quality", lambda draw, tokens: draw.temperature)

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import monolayer as ml
-from monolayer.construct import points
-from monolayer.construct.points import _token_major
+from monolayer.construct.line import points
+from monolayer.construct.line.points import _token_major
 
 
 @settings(max_examples=80, deadline=None)

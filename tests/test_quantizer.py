@@ -10,8 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monolayer.construct.alphabet import Cells
-from monolayer.construct.grid import Box, Lattice
+from monolayer.construct.cells.grid import Box, Lattice
+from monolayer.construct.line.alphabet import Cells
 from monolayer.errors import DataError
 from monolayer.model import quantizer as module
 from monolayer.model.attention import CODE, KEY

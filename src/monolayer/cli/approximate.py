@@ -15,7 +15,7 @@ from monolayer.cli.construct import check_device, check_file, output
 from monolayer.errors import DataError
 
 if TYPE_CHECKING:
-    from monolayer.construct.accuracy import Measured
+    from monolayer.construct.cells.accuracy import Measured
     from monolayer.model.monolayer import Monolayer
 
 Step = Callable[[str, float], None]
@@ -45,8 +45,8 @@ def approximate(
     as_json: Json = False,
 ) -> None:
     """Build a model that approximates a FUNCTION of n tokens with d coordinates, and measure its error."""
-    from monolayer.construct.accuracy import measure
     from monolayer.construct.approximate import approximate as build
+    from monolayer.construct.cells.accuracy import measure
     from monolayer.model.folder import check_output
 
     if function == "list":
@@ -220,8 +220,8 @@ def _maps(picture: Any, f: Callable[[Any], Any], model: Monolayer, top: float) -
     import numpy as np
 
     from monolayer.cli.plot import ERRORS, Map, draw_map
-    from monolayer.construct.function import Function
-    from monolayer.construct.grid import Box
+    from monolayer.construct.cells.function import Function
+    from monolayer.construct.cells.grid import Box
 
     grid = model.card.grid
     assert grid is not None  # checked by the caller
@@ -253,8 +253,8 @@ def _maps(picture: Any, f: Callable[[Any], Any], model: Monolayer, top: float) -
 def _refinement(f: Callable[[Any], Any], model: Monolayer, found: Measured, options: dict[str, Any]) -> list[Any]:
     """Measured and predicted errors of coarser grids, down to 2 cells by halving, and of the model itself."""
     from monolayer.cli.plot import BLUE, GREEN, INK, ORANGE, Curve
-    from monolayer.construct.accuracy import measure
     from monolayer.construct.approximate import approximate as build
+    from monolayer.construct.cells.accuracy import measure
 
     grid = model.card.grid
     assert grid is not None  # checked by the caller

@@ -16,17 +16,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from monolayer.construct.accuracy import Modulus, bound, estimate, fewest_cells, modulus_of
-from monolayer.construct.alphabet import Cells
-from monolayer.construct.assemble import assemble, copying_lift
-from monolayer.construct.draw import Tokens, check_seed
-from monolayer.construct.equivariance import check_equivariance
-from monolayer.construct.function import Floats, Function
-from monolayer.construct.grid import Box, Lattice, all_rows, first_in_row, multisets
-from monolayer.construct.points import SLACK
-from monolayer.construct.separate import DRAWS, Separated, separate
-from monolayer.construct.size import MOST_KNOTS, afford
-from monolayer.construct.steps import staircase
+from monolayer.construct.cells.accuracy import Modulus, bound, estimate, fewest_cells, modulus_of
+from monolayer.construct.cells.equivariance import check_equivariance
+from monolayer.construct.cells.function import Floats, Function
+from monolayer.construct.cells.grid import Box, Lattice, all_rows, first_in_row, multisets
+from monolayer.construct.cells.size import MOST_KNOTS, afford
+from monolayer.construct.line.alphabet import Cells
+from monolayer.construct.line.assemble import assemble, copying_lift
+from monolayer.construct.line.draw import Tokens, check_seed
+from monolayer.construct.line.points import SLACK
+from monolayer.construct.line.separate import DRAWS, Separated, separate
+from monolayer.construct.line.steps import staircase
 from monolayer.construct.target import Target
 from monolayer.data.names import Ints
 from monolayer.errors import DataError, PrecisionError

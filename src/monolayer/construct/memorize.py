@@ -16,13 +16,13 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from monolayer.construct.alphabet import Alphabet, Ids, Vectors
-from monolayer.construct.assemble import assemble, linear_lift, stream
 from monolayer.construct.consistency import Context, OnConflict, equal_points, resolve
-from monolayer.construct.draw import Draw, Tokens, check_seed
-from monolayer.construct.points import SLACK
-from monolayer.construct.separate import DRAWS, Separated, separate
-from monolayer.construct.steps import dense_error, staircase
+from monolayer.construct.line.alphabet import Alphabet, Ids, Vectors
+from monolayer.construct.line.assemble import assemble, linear_lift, stream
+from monolayer.construct.line.draw import Draw, Tokens, check_seed
+from monolayer.construct.line.points import SLACK
+from monolayer.construct.line.separate import DRAWS, Separated, separate
+from monolayer.construct.line.steps import dense_error, staircase
 from monolayer.construct.target import Target
 from monolayer.data import Sequences
 from monolayer.data.distinct import distinct_rows

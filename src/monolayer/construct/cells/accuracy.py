@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from monolayer.construct.function import Function
-from monolayer.construct.grid import Box, Lattice
-from monolayer.construct.size import smaller
+from monolayer.construct.cells.function import Function
+from monolayer.construct.cells.grid import Box, Lattice
+from monolayer.construct.cells.size import smaller
 from monolayer.errors import DataError
 from monolayer.model.monolayer import Monolayer
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.construct.draw import Draw, Layout, Tokens, draws
-from monolayer.construct.points import SLACK, Points, contextual_points
+from monolayer.construct.line.draw import Draw, Layout, Tokens, draws
+from monolayer.construct.line.points import SLACK, Points, contextual_points
 from monolayer.construct.target import Target
 from monolayer.data.names import Ints
 

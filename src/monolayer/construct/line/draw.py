@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from monolayer.construct.alphabet import UNIT, Alphabet, Proposal
+from monolayer.construct.line.alphabet import UNIT, Alphabet, Proposal
 from monolayer.errors import DataError
 from monolayer.model.attention import contexts
 from monolayer.model.shortcut import boltzmann_terms

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from monolayer.construct.points import Points
+from monolayer.construct.line.points import Points
 from monolayer.construct.target import Target, on_grid
 from monolayer.data.names import Ints
 from monolayer.errors import PrecisionError

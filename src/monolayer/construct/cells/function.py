@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from monolayer.construct.grid import Box
+from monolayer.construct.cells.grid import Box
 from monolayer.errors import DataError
 
 Floats = NDArray[np.float64]

@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from monolayer.construct.function import Floats, Function, show
+from monolayer.construct.cells.function import Floats, Function, show
 from monolayer.data.names import Ints
 from monolayer.errors import DataError
 

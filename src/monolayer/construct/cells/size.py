@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from monolayer.construct.grid import Box
+from monolayer.construct.cells.grid import Box
 from monolayer.errors import DataError, OutOfMemoryError
 from monolayer.model.monolayer import available_bytes
 

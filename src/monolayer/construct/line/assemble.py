@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from monolayer.construct.draw import Draw
+from monolayer.construct.line.draw import Draw
 from monolayer.model.attention import CODE, KEY, LABEL, ONE, RankOneAttention
 from monolayer.model.card import Card
 from monolayer.model.layers import embedding, linear

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.construct.alphabet import UNIT
-from monolayer.construct.draw import Draw, Tokens
+from monolayer.construct.line.alphabet import UNIT
+from monolayer.construct.line.draw import Draw, Tokens
 from monolayer.construct.target import Target
 from monolayer.data.names import Ints
 from monolayer.model.shortcut import spread
