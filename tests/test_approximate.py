@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from torch import nn
 
 import monolayer as ml
+from monolayer.construct.cells import size
 from monolayer.construct.cells.accuracy import measure
 from monolayer.construct.cells.grid import Box, Lattice, all_rows, first_in_row, multisets
-from monolayer.construct.line import draw, size
+from monolayer.construct.line import draw
 from monolayer.theory.targets import TARGETS
 
 F = Callable[[Any], Any]

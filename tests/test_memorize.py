@@ -197,14 +197,14 @@ def test_a_collision_is_told_apart_from_a_contradiction(monkeypatch: pytest.Monk
 
 
 def test_a_bad_draw_leads_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    from monolayer.construct.line import draw, memorize
+    from monolayer.construct.line import draw, separate
 
     monkeypatch.setattr(draw, "TEMPERATURES", (300.0, 1.0))
     monkeypatch.setattr(draw, "_quality", lambda draw, tokens: draw.temperature)
     X, Y = RANDOM.integers(0, 20, (300, 8)), np.arange(300) % 7
     model = ml.memorize(X, Y)
     assert model.summary is not None
-    assert 1 < model.summary.draws <= memorize.DRAWS
+    assert 1 < model.summary.draws <= separate.DRAWS
     assert model.predict(X).tolist() == Y.tolist()
 
 

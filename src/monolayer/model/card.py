@@ -40,7 +40,8 @@ class Summary:
     """Largest distance of a stored real label from the given one; 0 for classes."""
     readout_error: float | None
     """Largest error of the dense `paper` readout on the points it was tried on; None for `exact`."""
-    seconds: float
+    seconds: float = 0.0
+    """From data to model, measured by whoever called the construction."""
 
     @property
     def bits_per_parameter(self) -> float | None:

@@ -1,0 +1,154 @@
+"""The paper's construction, in the order of its proof: one number a point, and a staircase over the line.
+
+Distinct tokens get distinct keys; one softmax head with rank-1 weights turns the keys of a sequence into one number,
+different for different contexts (Theorem A); code and context together give every labelled place its own number `z`;
+a staircase over `z` returns the labels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from monolayer.construct.construction import Progress
+from monolayer.construct.line.alphabet import Alphabet, Ids, Vectors
+from monolayer.construct.line.assemble import assemble, linear_lift, stream
+from monolayer.construct.line.draw import Draw, Tokens, check_seed
+from monolayer.construct.line.points import SLACK
+from monolayer.construct.line.separate import DRAWS, Separated, separate
+from monolayer.construct.line.steps import dense_error, staircase
+from monolayer.construct.task import Task
+from monolayer.data import Sequences
+from monolayer.data.names import Ints
+from monolayer.errors import DataError, PrecisionError
+from monolayer.model.attention import LABEL
+from monolayer.model.card import Card, Summary
+from monolayer.model.layers import embedding
+from monolayer.model.monolayer import Monolayer
+from monolayer.model.staircase import Readout
+from monolayer.theory.bounds import corollary1_parameters
+
+
+@dataclass(frozen=True)
+class Line:
+    """Rank 1 in float64. `readout`: `exact` or `paper`; the same seed gives the same bits."""
+
+    readout: Readout = "exact"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.readout not in ("exact", "paper"):
+            raise DataError(f"readout must be one of 'exact', 'paper', not {self.readout!r}")
+        check_seed(self.seed)
+
+    def build(self, task: Task, report: Progress) -> Monolayer:
+        """The model, a line a lemma."""
+        data, rows = task.data, task.context.rows
+        tokens = _tokens(task)
+
+        report("separating contexts", 0.1)
+        found = separate(tokens, task.target, task.settle, self.seed)
+        if found.pair is not None:
+            raise _collision(found, found.pair, data)
+        points, target = found.points, found.target
+
+        report("building the staircase", 0.7)
+        classes = target.classes is not None
+        feed_forward, label_error = staircase(points, found.changes, found.level, classes, self.readout)
+        paper = self.readout == "paper"
+        readout_error = dense_error(feed_forward, points, target, label_error) if paper else None
+
+        lift = _lift(found.draw, rows, target.table.shape[1])
+        card = Card(data.vocabulary, target.classes, target.per, target.scalar, task.context.causal, target.next_token)
+        model = assemble(found.draw, points.kappa, lift, feed_forward, card)
+        summary = Summary(
+            sequences=len(data),
+            labelled=len(points.z),
+            **found.measure(),
+            vocabulary=int(np.count_nonzero(np.bincount(rows))),
+            parameters=sum(parameter.numel() for parameter in model.parameters()),
+            corollary_1=corollary1_parameters(*_paper_sizes(data, model)),
+            label_bits=len(points.z) * target.entropy_bits(),
+            label_error=label_error,
+            readout_error=readout_error,
+        )
+        model.card = model.card.with_summary(summary)
+        return model
+
+
+def _collision(found: Separated, pair: tuple[int, int], data: Sequences) -> PrecisionError:
+    """The error for data that are consistent but that float64 with rank 1 cannot hold."""
+    count, points, target = found.collisions, found.points, found.target
+    one, two = pair if target.place is None else (int(target.place[pair[0]]), int(target.place[pair[1]]))
+    if data.vocabulary is None and target.per == "token":
+        distance = float(np.linalg.norm(data.tokens[one] - data.tokens[two]))
+        size = float(np.linalg.norm(data.tokens[one]))
+        if 0.0 < distance < 1e-6 * max(size, 1e-300):
+            return PrecisionError(
+                f"{data.where(one)} and {data.where(two)} have different labels and are closer than float64 can "
+                f"separate here: distance {distance:.3g} at norm {size:.3g}. Merge them, or move them apart"
+            )
+    reach = float(points.z[-1] - points.z[0])
+    holds = int(np.sqrt(reach / (SLACK * float(points.error(points.z).max()))))
+    return PrecisionError(
+        f"{count:,} pair{'s' if count > 1 else ''} of points with different labels fell closer together than "
+        f"{SLACK:g} rounding errors in every one of {2 * DRAWS} draws, for example {data.labelled(pair[0])} and "
+        f"{data.labelled(pair[1])}. They are different points, not a contradiction: with rank 1 in float64 about "
+        f"{holds:,} points of this kind can be held, and there are {len(points.z):,}. Split the data over several "
+        "models, or try another seed if few pairs collide"
+    )
+
+
+# -- from arrays to modules ----------------------------------------------------------------------------
+
+
+def _tokens(task: Task) -> Tokens:
+    data, rows, target = task.data, task.context.rows, task.target
+    alphabet: Alphabet
+    if task.vectors is not None:
+        _check_extent(task.vectors)
+        alphabet = Vectors(task.vectors)
+    else:
+        assert data.vocabulary is not None  # tokens are ids where they are no vectors
+        vocabulary, order = len(data.vocabulary), None
+        if target.per == "token":
+            # Tokens that end with one label next to each other: fewer label changes between cells.
+            some = np.zeros(vocabulary, dtype=np.int64)
+            some[rows if target.place is None else rows[target.place]] = target.number
+            order = np.empty(vocabulary, dtype=np.int64)
+            order[np.argsort(some, kind="stable")] = np.arange(vocabulary)
+        alphabet = Ids(vocabulary, order)
+    position = torch.from_numpy(data.position) if task.context.positions else None
+    return Tokens(torch.from_numpy(rows), torch.from_numpy(data.lengths), alphabet, position, task.context.causal)
+
+
+def _check_extent(vectors: NDArray[np.float64]) -> None:
+    """Weights of about 1 over the extent of a coordinate must be floats, and so must the extent."""
+    low, high = vectors.min(axis=0), vectors.max(axis=0)
+    with np.errstate(over="ignore"):
+        extent = high - low
+    bad = np.flatnonzero((extent > 2.0**1023) | ((extent > 0.0) & (extent < 2.0**-1000)))
+    if len(bad):
+        raise DataError(
+            f"coordinate {bad[0]} of the vectors runs from {low[bad[0]]:g} to {high[bad[0]]:g}, and no float64 weight "
+            "scales that to keys: multiply it by a power of two, which is exact, until it runs over 2^-1000 to 2^1023"
+        )
+
+
+def _lift(draw: Draw, rows: Ints, labels: int) -> nn.Embedding | nn.Linear:
+    if draw.proposal.lift:
+        weight, bias = draw.proposal.lift
+        return linear_lift(weight, bias, labels)
+    table = stream(draw.proposal.key, draw.proposal.code, LABEL + labels)
+    table[torch.from_numpy(np.bincount(rows, minlength=len(table)) == 0)] = torch.nan
+    return embedding(table)
+
+
+def _paper_sizes(data: Sequences, model: Monolayer) -> tuple[int, int, int, int]:
+    """Head size, token dimension, longest sequence and number of sequences, for Corollary 1."""
+    width = model.bos.numel() if data.vocabulary is not None else int(data.tokens.shape[1])
+    return width, width, int(data.lengths.max()), len(data)

@@ -1,0 +1,45 @@
+"""What is to be memorized, before any construction looks at it: data, labels, and what a model may see of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monolayer.construct.consistency import Context, OnConflict, equal_points, resolve
+from monolayer.construct.target import Target
+from monolayer.data import Sequences
+from monolayer.data.distinct import distinct_rows
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """`context`: the data as the model sees them; `target`: the labels; `vectors` `(V, d)`: distinct ones, or None."""
+
+    context: Context
+    target: Target
+    vectors: NDArray[np.float64] | None
+    on_conflict: OnConflict = "error"
+
+    @classmethod
+    def of(cls, data: Sequences, *, positions: bool, causal: bool, on_conflict: OnConflict) -> Task:
+        target = Target.of(data, causal)
+        if data.vocabulary is not None:
+            vectors, rows = None, data.tokens
+        else:
+            vectors, rows = distinct_rows(data.tokens)
+        return cls(Context(data, rows, positions, causal), target, vectors, on_conflict)
+
+    @property
+    def data(self) -> Sequences:
+        return self.context.data
+
+    def settle(self, target: Target) -> tuple[Target, int]:
+        """`target` without contradictions, and how many labels were overruled; or an error that shows one."""
+        return resolve(self.context, target, equal_points(self.context, target), self.on_conflict)
+
+    def settled(self) -> tuple[Task, int]:
+        """The task after its contradictions are settled, for constructions that do not find them on the way."""
+        target, overruled = self.settle(self.target)
+        return replace(self, target=target), overruled
