@@ -20,6 +20,7 @@ NAMES = {
     "DataError",
     "ModelFileError",
     "Monolayer",
+    "MonolayerClassifier",
     "MonolayerError",
     "OutOfMemoryError",
     "PrecisionError",

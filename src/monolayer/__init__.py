@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from monolayer.errors import MonolayerError as MonolayerError
     from monolayer.errors import OutOfMemoryError as OutOfMemoryError
     from monolayer.errors import PrecisionError as PrecisionError
+    from monolayer.estimator import MonolayerClassifier as MonolayerClassifier
     from monolayer.model.load import load as load
     from monolayer.model.monolayer import Monolayer as Monolayer
     from monolayer.theory.contextual import contextual_mapping as contextual_mapping
@@ -36,6 +37,7 @@ _HOME = {
     "Certificate": "monolayer.checker.certificate",
     "load": "monolayer.model.load",
     "Monolayer": "monolayer.model.monolayer",
+    "MonolayerClassifier": "monolayer.estimator",
     "Sequences": "monolayer.data.sequences",
     "separation": "monolayer.theory.separation",
     "contextual_mapping": "monolayer.theory.contextual",

@@ -1,0 +1,71 @@
+"""A scikit-learn classifier that memorizes: `fit` constructs, `predict` returns every training label.
+
+What a row of `X` is: of a two-dimensional array of floats, one token that is a vector; of integers, a sequence of ids;
+of anything else that `memorize` takes (lists, strings, `Sequences`), a sequence as it is. One label a row.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from monolayer.construct.consistency import OnConflict
+from monolayer.construct.memorize import memorize
+from monolayer.data import Labels, Names, Sequences
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+except ImportError as error:
+    raise ImportError("the classifier needs scikit-learn: pip install 'monolayer[sklearn]'") from error
+
+
+class MonolayerClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A one-layer Transformer with rank-1 attention, constructed by `fit`; `model_` is the `Monolayer`.
+
+    `positions`, `on_conflict`, `seed`: as for `memorize`. Equal rows with different labels are settled by `majority`
+    unless told otherwise, since pipelines pass them without asking. On rows that were not in the training data the
+    answer means nothing: this is a memory, not a learner.
+    """
+
+    def __init__(self, *, positions: bool = False, on_conflict: OnConflict = "majority", seed: int = 0) -> None:
+        self.positions = positions
+        self.on_conflict = on_conflict
+        self.seed = seed
+
+    def fit(self, X: Any, y: Any) -> MonolayerClassifier:
+        """Memorize the label `y` `(N,)` of every row of `X`."""
+        X = self._rows(X, y, reset=True)
+        y = column_or_1d(y, warn=True)
+        check_classification_targets(y)
+        self.classes_, number = np.unique(y, return_inverse=True)
+        labels = Labels(number.astype(np.int64), "sequence", Names(range(len(self.classes_))))
+        data = Sequences.of(X)
+        self.model_ = memorize(
+            Sequences(data.tokens, data.lengths, data.vocabulary, labels),
+            positions=self.positions,
+            on_conflict=self.on_conflict,
+            seed=self.seed,
+        )
+        return self
+
+    def predict(self, X: Any) -> Any:
+        """The label of every row `(N,)`, for rows of the training data the one that was given with it."""
+        check_is_fitted(self)
+        return self.classes_[self.model_.predict(self._rows(X, None, reset=False))]
+
+    def _rows(self, X: Any, y: Any, *, reset: bool) -> Any:
+        """`X` as `memorize` takes it; arrays of numbers are checked as scikit-learn does."""
+        if isinstance(X, list) and X and isinstance(X[0], list) and X[0] and isinstance(X[0][0], float):
+            X = np.asarray(X)  # a table of numbers, written as lists
+        if not hasattr(X, "shape") or isinstance(X, Sequences) or getattr(X, "ndim", 2) == 3:
+            return X
+        whole = getattr(getattr(X, "dtype", None), "kind", "f") in "iu"
+        kind = None if whole else np.float64
+        if reset:
+            checked, _ = validate_data(self, X, y, dtype=kind)
+        else:
+            checked = validate_data(self, X, reset=False, dtype=kind)
+        return checked if whole else checked[:, None, :]
