@@ -78,6 +78,8 @@ def random_case(seed: int, *, dtype: str = "float64", **options: Any) -> Case:
     } | options
     if kind["per"] == "sequence":
         kind["causal"] = False
+    if kind["target"] == "reals" and kind["readout"] == "exact" and "readout" not in options and seed % 4:
+        kind["readout"] = "runs"
     vectors = rng.normal(size=(kind["vocabulary"], 3)).astype(dtype).astype(float)
     sequences = [
         rng.integers(kind["vocabulary"], size=rng.integers(2, kind["longest"] + 1)) for _ in range(kind["count"])
@@ -85,7 +87,8 @@ def random_case(seed: int, *, dtype: str = "float64", **options: Any) -> Case:
     labels = _labels(kind, sequences, rng)
     tensors = _front(kind, sequences, vectors, rng, dtype)
     config = {
-        "format": "monolayer", "version": 1, "kind": "memorizer", "tokens": str(kind["tokens"]),
+        "format": "monolayer", "version": 2 if kind["readout"] == "runs" else 1,
+        "kind": "memorizer", "tokens": str(kind["tokens"]),
         "width": len(tensors["bos"]), "labels": len(tensors["bos"]) - LABEL, "per": kind["per"],
         "target": kind["target"], "scalar": True, "readout": kind["readout"], "causal": kind["causal"],
         "next_token": kind["next_token"], "positions": kind["positions"], "dtype": dtype, "summary": None,
@@ -102,7 +105,7 @@ def random_case(seed: int, *, dtype: str = "float64", **options: Any) -> Case:
         flat = [int(t) for s in sequences for t in s[1:]]
     steps = _steps(z, flat, kind, dtype)
     tensors |= {f"feed_forward.{name}": value for name, value in steps.items()}
-    saved.config["steps"] = len(steps["weight_1"]) // (1 if kind["readout"] == "exact" else 2)
+    saved.config["steps"] = len(steps["weight_1"]) // (2 if kind["readout"] == "paper" else 1)
     return Case(X, None if kind["next_token"] else labels, saved)
 
 
@@ -167,17 +170,20 @@ def _front(
 def _steps(z: list[float], labels: list[Any], kind: dict[str, Any], dtype: str) -> dict[str, np.ndarray]:
     """One step in the middle of every gap between neighbours with different labels."""
     points = sorted(zip(z, labels, strict=True))
-    if kind["target"] == "reals":  # on a grid, where no sum rounds
+    if kind["target"] == "reals" and kind["readout"] != "runs":  # on a grid, where no sum rounds
         points = [(z, round(y * 2**20) / 2**20) for z, y in points]
-    slope, start, jump = [], [], []
+    slope, start, jump, level = [], [], [], [points[0][1]]
     for (left, before), (right, after) in pairwise(points):
         if before != after:
             width = 2.0 ** math.floor(math.log2((right - left) / 4))
             slope.append(1 / width)
             start.append(left + (right - left - width) / 2)
             jump.append(after - before)
+            level.append(after)
     w, a, y = np.array(slope, dtype), np.array(start, dtype), np.array(jump, dtype)
     first, last = np.array([points[0][1]], dtype), np.array([points[-1][1]], dtype)
+    if kind["readout"] == "runs":
+        return {"weight_1": w, "bias_1": -w * a, "weight_2": np.array([level], dtype), "bias_2": np.zeros(1, dtype)}
     if kind["readout"] == "exact":
         return {"weight_1": w, "bias_1": -w * a, "weight_2": -y[None], "bias_2": last}
     twice = np.repeat(w, 2)
@@ -227,8 +233,11 @@ def evaluate(saved: Saved, x: Any, rng: np.random.Generator) -> tuple[np.ndarray
     Z = Z + _times(t["attention.W_O"], written, rng)
     z = Z[:, CODE]
     hidden = np.maximum(z[:, None] * t["feed_forward.weight_1"] + t["feed_forward.bias_1"], 0)
-    if saved.config["readout"] == "exact":
+    if saved.config["readout"] != "paper":
         hidden = np.maximum(1 - hidden, 0)
+    if saved.config["readout"] == "runs":
+        ends = np.zeros((len(Z), 1), dtype), np.ones((len(Z), 1), dtype)
+        hidden = np.maximum(np.diff(np.concatenate([ends[0], hidden, ends[1]], axis=1), axis=1), 0)
     terms = np.concatenate([hidden, np.ones((len(Z), 1), dtype)], axis=1)
     last = np.concatenate([t["feed_forward.weight_2"], t["feed_forward.bias_2"][:, None]], axis=1)
     Z = np.concatenate([Z[:, :LABEL], Z[:, LABEL:] + _times(last, terms, rng)], axis=1)
@@ -312,8 +321,10 @@ def _errs(saved: Saved, x: Any, y: Any, tolerance: float) -> int:
     wrong = 0
     for z, label in zip(Z, wanted, strict=True):
         hidden = [_relu(arb(w) * z[CODE] + arb(b)) for w, b in neurons]
-        if saved.config["readout"] == "exact":
+        if saved.config["readout"] != "paper":
             hidden = [_relu(1 - h) for h in hidden]
+        if saved.config["readout"] == "runs":
+            hidden = [_relu(b - a) for a, b in pairwise([arb(0), *hidden, arb(1)])]
         slots = [
             slot + _dot(_ball(row), hidden) + arb(float(b))
             for slot, row, b in zip(z[LABEL:], t["feed_forward.weight_2"], t["feed_forward.bias_2"], strict=True)

@@ -66,8 +66,7 @@ def test_off_the_ramps_the_model_is_the_cell_function_dense_and_fast(
     X = np.concatenate([box.uniform(40, random), lattice.corners(40, random)])
     X[::5, -1] = X[::5, 0]  # repeats
     X = X[~model.on_ramp(X)]
-    assert model.summary is not None
-    wanted, room = f(lattice.rounded(X)), model.summary.label_error + 1e-12
+    wanted, room = f(lattice.rounded(X)), 1e-12  # f itself rounds differently for other orders of its tokens
     fast, dense = model.predict(X, path="fast"), model.predict(X, path="dense")
     assert np.array_equal(fast, dense)
     assert np.abs(fast - wanted).max() <= room
@@ -466,15 +465,6 @@ def test_cells_that_float64_cannot_tell_apart_are_refused(monkeypatch: pytest.Mo
     monkeypatch.setattr(draw, "TEMPERATURES", (300.0,))
     with pytest.raises(ml.PrecisionError, match="rank 1 in float64 does not hold so many"):
         ml.approximate(TARGETS["sort"], 1, 4, cells=8)
-
-
-def test_an_error_below_the_rounding_of_stored_values_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from monolayer.construct import approximate as module
-
-    real = module.staircase
-    monkeypatch.setattr(module, "staircase", lambda *args: (real(*args)[0], 1.0))
-    with pytest.raises(ml.PrecisionError, match="is missed by"):
-        ml.approximate(largest, 1, 2, error=0.1, lipschitz=1.0)
 
 
 def test_other_lengths_are_refused() -> None:

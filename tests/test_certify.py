@@ -73,10 +73,10 @@ def test_models_without_fault_are_proved_and_every_evaluation_agrees(tmp_path: P
         assert sum(float_errors(case, rng) for _ in range(3)) == 0
         config = case.saved.config
         kinds.update(f"{key} {config[key]}" for key in ("tokens", "positions", "causal", "per", "readout", "target"))
-        exact = config["readout"] == "exact" and config["target"] == "classes"
+        exact = config["readout"] == "runs" or (config["readout"] == "exact" and config["target"] == "classes")
         assert proof.label_error is not None
         assert (proof.label_error == 0) == exact
-    assert len(kinds) == 12
+    assert len(kinds) == 13
     assert min(kinds.values()) > 8
 
 
@@ -182,8 +182,8 @@ def test_what_memorize_builds_is_proved(options: dict[str, Any]) -> None:
     if "readout" not in options:
         proof = certify(ml.memorize(vectors, reals, **options), vectors, reals)
         assert proof.verdict == "proved", proof.explain()
-        assert proof.label_error is not None
-        assert 0 < proof.label_error < 1e-12
+        assert proof.label_error == 0.0
+        assert "the answer equals it" in proof.claim
 
 
 # -- faults --------------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ def flip(case: Case, rng: np.random.Generator) -> Case:
 
 def without_a_neuron(case: Case, rng: np.random.Generator) -> Case:
     t = case.saved.tensors
-    H, pair = len(t["feed_forward.weight_1"]), 1 if case.saved.config["readout"] == "exact" else 2
+    H, pair = len(t["feed_forward.weight_1"]), 2 if case.saved.config["readout"] == "paper" else 1
     if H == 0:
         return case
     gone = rng.integers(H // pair) * pair + np.arange(pair)
@@ -624,7 +624,8 @@ def test_damage_is_noticed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"version": 2}, "version 2"),
+        ({"version": 3}, "version 3"),
+        ({"readout": "runs"}, "lacks or garbles"),
         ({"format": "other"}, "model written by monolayer"),
         ({"kind": "other"}, "model written by monolayer"),
         ({"kind": "approximator"}, "lacks or garbles"),

@@ -52,15 +52,21 @@ def certify(model: Any, X: Any, Y: Any = None, *, lengths: Any = None, tolerance
 
     `model`: a folder, or anything with `save(folder)`: then what it writes is judged. `X`, `Y`, `lengths`: as for
     `Sequences.of`, or a `Sequences` with labels; a next-token model needs none. For an approximator `X` may be the
-    function itself, NumPy in and out: then the claim is about every sequence off the ramps. `tolerance`: how far a
-    real answer may be from its label; by default 2^-50 of what the readout adds up (`exact`) or 2^-20 of the largest
-    label (`paper`).
+    function itself, NumPy in and out: then the claim is about every sequence off the ramps. Real answers must equal
+    their labels, unless `tolerance` says how far off they may be.
     """
+    _check_tolerance(tolerance)
     if not hasattr(model, "save"):
         return _judge(read(model), X, Y, lengths, tolerance)
     with tempfile.TemporaryDirectory() as scratch:
         model.save(Path(scratch) / "model")
         return _judge(read(Path(scratch) / "model"), X, Y, lengths, tolerance)
+
+
+def _check_tolerance(tolerance: Any) -> None:
+    number = isinstance(tolerance, int | float | np.number) and not isinstance(tolerance, bool)
+    if tolerance is not None and not (number and 0 <= tolerance < np.inf):
+        raise DataError(f"tolerance must be a finite number from 0 on, or None for equality, not {tolerance!r}")
 
 
 def verify(folder: str | os.PathLike[str], X: Any, Y: Any = None, **options: Any) -> Certificate:
@@ -112,8 +118,8 @@ def _cells(stored: Stored, f: Callable[[Any], Any]) -> tuple[Sequences, tuple[st
     cells = read_cells(stored)
     note = (
         f"no coordinate off the ramps is further than h = {cells.reach:.6g} from its centre: where ω is a modulus of "
-        "continuity of the function, its error there is at most ω(h) plus the label error; the ramps fill "
-        f"{cells.ramp_share:.3g} of the domain"
+        "continuity of the function, its error there is at most ω(h), plus the tolerance if one was given; the ramps "
+        f"fill {cells.ramp_share:.3g} of the domain"
     )
     return cell_function(stored, f), (note,)
 
@@ -171,17 +177,31 @@ def _check(stored: Stored, points: Labelled, tolerance: float | None, question: 
         question,
         verdict=verdict,
         claim=question.claim + seen.claim,
-        reason=REASONS[verdict],
+        reason=REASONS[verdict] + _way_out(seen, verdict, sure & number),
         wrong=int(wrong.sum()),
         unsure=int(unsure.sum()),
         findings=tuple(
-            points.finding(kind, int(order[i]), int(answering[i]), seen.got(i) if number[i] else None)
+            points.finding(
+                kind,
+                int(order[i]),
+                int(answering[i]),
+                seen.got(i) if number[i] else None,
+                seen.why(i) if sure[i] else None,
+            )
             for kind, i in named[:NAMED]
         ),
         margin=float(margin[tightest]) if stepped else None,
         margin_at=points.place(int(answering[tightest])) if stepped else None,
         label_error=float(seen.distance.max()) if verdict == "proved" else None,
     )
+
+
+def _way_out(seen: Comparison, verdict: Verdict, settled: Bools) -> str:
+    """For real labels that are merely not equal: the tolerance with which the claim would be proved."""
+    far = float(seen.distance.max())
+    if verdict == "proved" or not settled.all() or not 0.0 < far <= 2.0**-10 * seen.largest:
+        return ""
+    return f"; to within {1.01 * far:.3g} it would be proved: tolerance={1.01 * far:.3g} (--tolerance)"
 
 
 def _all_numbers(points: Labelled, stream: Stream, answering: Ints) -> None:
@@ -211,7 +231,8 @@ def _first(found: Bools, order: Ints) -> list[int]:
 class Comparison:
     """Points `(M,)` that surely get their label, surely another, or have one that the model lacks.
 
-    `distance` bounds how far the label coordinates are from the label; `claim` completes the claim.
+    `distance` bounds how far the label coordinates are from the label; `claim` completes the claim; `why` says of a
+    point what speaks against it besides its place on the line; `largest` is the largest real label.
     """
 
     right: Bools
@@ -220,6 +241,8 @@ class Comparison:
     distance: Floats
     got: Callable[[int], Any]
     claim: str
+    largest: float = 0.0
+    why: Callable[[int], str | None] = lambda i: None
 
 
 def _compare_classes(stored: Stored, wanted: Ints, value: Floats, doubt: Floats, tolerance: float | None) -> Comparison:
@@ -238,19 +261,22 @@ def _compare_classes(stored: Stored, wanted: Ints, value: Floats, doubt: Floats,
 def _compare_reals(stored: Stored, wanted: Floats, value: Floats, doubt: Floats, tolerance: float | None) -> Comparison:
     if not copies(stored):
         raise UnhandledError("the head does not copy the label slots")
-    if tolerance is not None:
-        allowed = np.full((len(value), 1), tolerance)
-    elif stored.config["readout"] == "paper":
-        allowed = 2.0**-20 * np.abs(wanted).max(axis=0)[:, None]
-    else:
-        parts = (stored["feed_forward.weight_2"], stored["feed_forward.bias_2"][:, None])
-        allowed = 2.0**-50 * sum(np.abs(part).sum(axis=1, dtype=np.float64) for part in parts)[:, None]
-    distance = np.abs(value - wanted.T)
+    allowed, wanted = tolerance or 0.0, wanted.T
+    distance = PADDING * np.abs(value - wanted)
+    same = (value == wanted) & (doubt == 0.0)  # a difference may underflow: equality is asked of the numbers themselves
+    tiny = (value == wanted) & (doubt > 0.0) & (doubt < 8.0 * stored.format.tiny)
+    claim = ": the answer equals it" if allowed == 0.0 else f" to within {allowed:.3g}"
     return Comparison(
-        right=np.logical_and.reduce(PADDING * distance + doubt <= allowed),
-        wrong=np.logical_or.reduce(distance / PADDING - doubt > allowed),
-        lacking=np.zeros(len(wanted), dtype=bool),
-        distance=(PADDING * distance + doubt).max(axis=0),
+        right=np.logical_and.reduce(same | ((distance + doubt <= allowed) & (allowed > 0.0))),
+        wrong=np.logical_or.reduce((value != wanted) & (distance / PADDING**2 - doubt > allowed)),
+        lacking=np.zeros(len(wanted.T), dtype=bool),
+        distance=(distance + doubt).max(axis=0),
         got=lambda i: real(value[:, i], bool(stored.config.get("scalar"))),
-        claim=f" to within {float(allowed.max()):.3g}",
+        claim=claim,
+        largest=float(np.abs(wanted).max()),
+        why=lambda i: (
+            "its label is subnormal, and an evaluation may flush it to zero"
+            if tiny[:, i].any()
+            else "the readout rounds, and the error bound leaves room for more than this number"
+        ),
     )

@@ -40,7 +40,7 @@ class Labelled:
         """The token or sequence that answers, in words."""
         return self.data.where(answering) if self.per_token else f"sequence {answering}"
 
-    def finding(self, kind: Any, label: int, answering: int, got: Any) -> Finding:
+    def finding(self, kind: Any, label: int, answering: int, got: Any, doubt: str | None = None) -> Finding:
         """Label number `label`, read at token or sequence `answering`, by the names that users know."""
         data, token, sequence, position = self.data, None, answering, None
         if self.per_token:
@@ -52,7 +52,7 @@ class Labelled:
             expected = self.names.names[self.given[label]]
         why = "the stored weights say so"
         if kind == "unsure":
-            why = "too close to a step, or to a tie, for the error bound"
+            why = doubt or "too close to a step, or to a tie, for the error bound"
         elif self.names is not None and self.wanted[label] < 0:
             why = "the model has no such class"
         elif got is None:

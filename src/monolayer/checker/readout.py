@@ -67,6 +67,8 @@ class Staircase:
 def read_staircase(stored: Stored) -> Staircase:
     """The stored readout."""
     w, b, weight_2, bias_2 = (stored[f"feed_forward.{name}"] for name in ("weight_1", "bias_1", "weight_2", "bias_2"))
+    if stored.config["readout"] == "runs":
+        return _runs(w, b, weight_2, bias_2, stored.format)
     return staircase(w, b, weight_2, bias_2, stored.format, stored.config["readout"] == "exact", "feed_forward")
 
 
@@ -82,9 +84,7 @@ def staircase(
     """Neurons that read one number, `w`, `b` `(H,)`, sorted by their thresholds; `block` is what they belong to."""
     weight_2, bias_2 = weight_2.astype(np.float64), bias_2.astype(np.float64)[:, None]
     for name, values in (("weight_1", w), ("bias_1", b), ("weight_2", weight_2), ("bias_2", bias_2)):
-        size = np.abs(values)
-        if not ((size >= fmt.smallest) & (size <= fmt.largest) | (size == 0) & (name != "weight_1")).all():
-            raise UnhandledError(f"{block}.{name} goes outside ±[{fmt.smallest:.3g}, {fmt.largest:.3g}]")
+        _check_sizes(values, name == "weight_1", fmt, f"{block}.{name}")
     if not exact and (w < 0).any():
         raise UnhandledError("a neuron of the paper readout falls: weight_1 must be positive")
     low, high = _thresholds(w, b, exact)
@@ -97,6 +97,13 @@ def staircase(
     start = bias_2 + np.where(w > 0, weight_2, 0.0).sum(axis=1, keepdims=True)
     level = _running(np.where(w > 0, -weight_2, weight_2), start)
     return Staircase(low, high, level, None, _sum_error(weight_2, bias_2, fmt), None)
+
+
+def _check_sizes(values: NDArray[Any], nonzero: bool, fmt: Format, name: str) -> None:
+    """Lemma 6 asks for numbers that neither overflow nor are flushed to zero."""
+    size = np.abs(values)
+    if not ((size >= fmt.smallest) & (size <= fmt.largest) | (size == 0) & (not nonzero)).all():
+        raise UnhandledError(f"{name} goes outside ±[{fmt.smallest:.3g}, {fmt.largest:.3g}]")
 
 
 def _thresholds(w: NDArray[Any], b: NDArray[Any], exact: bool) -> tuple[Floats, Floats]:
@@ -145,6 +152,23 @@ def _sum_error(weight_2: Floats, bias_2: Floats, fmt: Format) -> Floats:
     terms = float(numbers.shape[1])
     rounding = 2.0 * (BINARY64.gamma(2.0 * terms) + fmt.gamma(2.0 * terms))
     return np.where(whole_sums, 0.0, PADDING * (rounding * total + 4.0 * terms * fmt.tiny))
+
+
+def _runs(w: NDArray[Any], b: NDArray[Any], labels: NDArray[Any], bias: NDArray[Any], fmt: Format) -> Staircase:
+    """Lemma 12: one indicator a run is 1 and all others are 0, so the label comes out as it is stored.
+
+    Nothing is asked of the labels `(m, H + 1)` but that they are finite: no two of them are ever added.
+    """
+    _check_sizes(w, True, fmt, "feed_forward.weight_1")
+    _check_sizes(b, False, fmt, "feed_forward.bias_1")
+    low, high = _thresholds(w, b, True)
+    if not ((w > 0).all() and (low[1:] >= low[:-1]).all()):
+        raise UnhandledError("the steps of the readout must rise, and stand in the order of the runs between them")
+    level = labels + bias[:, None]  # in the stored format: the one sum of two numbers that are not zero
+    if not (np.isfinite(labels).all() and np.isfinite(level).all()):
+        raise UnhandledError("the readout holds labels that are no finite numbers")
+    flushed = sum(np.where(np.abs(part) < fmt.tiny, np.abs(part), 0.0) for part in (labels, bias[:, None], level))
+    return Staircase(low, np.sort(high), level.astype(np.float64), None, 2.0 * np.asarray(flushed, np.float64), None)
 
 
 def _kinks(low: Floats, high: Floats, w: Floats, b: Floats, weight_2: Floats, bias_2: Floats, fmt: Format) -> Staircase:

@@ -50,8 +50,8 @@ def read(folder: str | os.PathLike[str]) -> Stored:
     config = _object(folder / "config.json", _bytes(folder / "config.json"))
     if config.get("format") != "monolayer" or config.get("kind") not in ("memorizer", "approximator"):
         raise ModelFileError(f"{folder / 'config.json'} does not describe a model written by monolayer")
-    if config.get("version") != 1:
-        raise ModelFileError(f"{folder} has format version {config.get('version')!r}; this checker reads version 1")
+    if config.get("version") not in (1, 2):
+        raise ModelFileError(f"{folder} has format version {config.get('version')!r}; this checker reads 1 and 2")
     rest = {key: value for key, value in config.items() if key != "digest"}
     if _sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()) != config.get("digest"):
         raise ModelFileError(f"{folder / 'config.json'} was changed after it was written: its digest does not match")
@@ -77,11 +77,12 @@ def _check(stored: Stored) -> None:
     """Every tensor has the shape and the type that `config` says, and there is no other tensor."""
     config, tensors = stored.config, stored.tensors
     D, m, R = config["width"], config["labels"], config["steps"]
-    H = {"exact": R, "paper": 2 * R}[config["readout"]]
+    sizes = {"exact": (R, R), "paper": (2 * R, 2 * R)} | ({"runs": (R, R + 1)} if config["version"] >= 2 else {})
+    H, last = sizes[config["readout"]]
     V = None if stored.vocabulary is None else len(stored.vocabulary)
     C = {"classes": 0 if stored.classes is None else len(stored.classes), "reals": m}[config["target"]]
     shapes: dict[str, tuple[int | None, ...]] = {f"attention.W_{letter}": (D, D) for letter in "QKVO"}
-    shapes |= {"feed_forward.weight_1": (H,), "feed_forward.bias_1": (H,), "feed_forward.weight_2": (m, H)}
+    shapes |= {"feed_forward.weight_1": (H,), "feed_forward.bias_1": (H,), "feed_forward.weight_2": (m, last)}
     shapes |= {"feed_forward.bias_2": (m,), "head.weight": (C, D), "head.bias": (C,), "bos": (D,)}
     shapes |= {"ids": {"lift.weight": (V, D)}, "vectors": {"lift.weight": (D, None), "lift.bias": (D,)}}[
         config["tokens"]

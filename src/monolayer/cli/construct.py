@@ -143,7 +143,8 @@ def predict(
         err.print(f"the labels of the data are {theirs}; the model answers with {ours}: they are not compared")
     else:
         right, total = agreement(model, sequences, values)
-        err.print(f"{right:,} of {total:,} labels are right")
+        within = f" to within {room(model):.3g}" if model.card.classes is None and room(model) else ""
+        err.print(f"{right:,} of {total:,} labels are right{within}")
 
 
 def _kind(labels: Labels) -> str:
@@ -190,7 +191,7 @@ def check(model: Monolayer, sequences: Sequences) -> tuple[int, int, float]:
 
 
 def agreement(model: Monolayer, sequences: Sequences, values: Any) -> tuple[int, int]:
-    """Labels of the data that the answers `values` agree with: classes by name, reals to the stored precision."""
+    """Labels of the data that the answers `values` agree with: classes by name, reals to within `room`."""
     import numpy as np
 
     from monolayer.construct.target import Target
@@ -199,15 +200,18 @@ def agreement(model: Monolayer, sequences: Sequences, values: Any) -> tuple[int,
     if target.place is not None:
         values = values[target.place]
     if target.classes is None:
-        summary = model.summary
-        room = 0.0 if summary is None else summary.label_error + (summary.readout_error or 0.0)
-        room += 0.0 if model.card.grid is None else model.card.grid.error
-        good = np.abs(values - target.table[target.number]).max(axis=1) <= room
+        good = np.abs(values - target.table[target.number]).max(axis=1) <= room(model)
     elif target.classes == model.card.classes:
         good = values == target.number
     else:
         good = model.card.decode(values) == target.classes.decode(target.number)
     return int(good.sum()), len(good)
+
+
+def room(model: Monolayer) -> float:
+    """How far a real answer may be from its label to count as right: 0 but for the `paper` readout and a grid."""
+    summary, grid = model.summary, model.card.grid
+    return (0.0 if summary is None else summary.readout_error or 0.0) + (0.0 if grid is None else grid.error)
 
 
 @contextmanager

@@ -34,6 +34,9 @@ def verify(
     save: Annotated[
         bool, typer.Option("--save", help="Write the verdict as certificate.json beside the model.")
     ] = False,
+    tolerance: Annotated[
+        float | None, typer.Option(help="How far a real answer may be from its label; without it they must be equal.")
+    ] = None,
     format: Format = None,
     tokens: TokenColumn = None,
     labels: LabelColumn = None,
@@ -54,7 +57,7 @@ def verify(
         if wanted is None:
             wanted = read_data(data, step, format, tokens, labels, sequence)
         step("checking", 0.5)
-        certificate = check(folder, wanted)
+        certificate = check(folder, wanted, tolerance=tolerance)
     if save:
         certificate.save(folder)
     if as_json:

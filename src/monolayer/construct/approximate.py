@@ -98,8 +98,7 @@ def approximate(
         raise _collision(found, lattice)
 
     report("building the staircase", 0.8)
-    feed_forward, label_error = staircase(found.points, found.changes, found.level, False, "exact")
-    _check_error(error, predicted + label_error, modulus)
+    feed_forward, _ = staircase(found.points, found.changes, found.level, False, "exact")
 
     (codes,) = found.draw.proposal.lift
     quantizer = Quantizer.from_steps(1.0 / lattice.width, torch.from_numpy(lattice.start), codes)
@@ -110,7 +109,7 @@ def approximate(
         low=box.low,
         high=box.high,
         ramp=lattice.width,
-        error=predicted + label_error,
+        error=predicted,
         guaranteed=modulus is not None,
         spread=float(np.ptp(found.level, axis=1).max()),
         function_seconds=function.seconds,
@@ -127,7 +126,6 @@ def approximate(
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         corollary_1=corollary1_parameters(box.dim, box.dim, box.length, len(rows)),
         label_bits=None,
-        label_error=label_error,
         readout_error=None,
         seconds=time.perf_counter() - began,
     )
@@ -216,11 +214,3 @@ def _most(box: Box, most_knots: int) -> int:
     if most == 0:
         afford(box, 1, 1, most_knots)
     return most
-
-
-def _check_error(error: float | None, predicted: float, modulus: Modulus | None) -> None:
-    if error is not None and modulus is not None and predicted > error:
-        raise PrecisionError(
-            f"an error of {error:g} is missed by {predicted - error:.3g}, the rounding of stored values: ask for "
-            f"{predicted * (1 + 2.0**-20):g}"
-        )

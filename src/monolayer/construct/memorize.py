@@ -14,11 +14,11 @@ import torch
 from monolayer.construct.consistency import OnConflict
 from monolayer.construct.construction import Construction, Progress
 from monolayer.construct.line.build import Line
+from monolayer.construct.line.steps import Choice
 from monolayer.construct.task import Task
 from monolayer.data import Sequences
 from monolayer.errors import DataError
 from monolayer.model.monolayer import Monolayer
-from monolayer.model.staircase import Readout
 
 
 def memorize(
@@ -28,7 +28,7 @@ def memorize(
     lengths: Any = None,
     positions: bool = False,
     causal: bool = False,
-    readout: Readout = "exact",
+    readout: Choice = "exact",
     device: torch.device | str | None = None,
     seed: int = 0,
     on_conflict: OnConflict = "error",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
 from monolayer.data import Labels, Names
@@ -36,12 +36,15 @@ class Summary:
     """Bits that the labels carry: points times the entropy of their labels; None for an approximator."""
     conflicts: int
     """Labels overruled by `on_conflict`."""
-    label_error: float
-    """Largest distance of a stored real label from the given one; 0 for classes."""
     readout_error: float | None
-    """Largest error of the dense `paper` readout on the points it was tried on; None for `exact`."""
+    """Largest error of the dense `paper` readout on the points it was tried on; None for `exact`, which has none."""
     seconds: float = 0.0
     """From data to model, measured by whoever called the construction."""
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Summary:
+        """What a file says; numbers that builders wrote down once and no longer do are passed over."""
+        return cls(**{name.name: value[name.name] for name in fields(cls) if name.name in value})
 
     @property
     def bits_per_parameter(self) -> float | None:

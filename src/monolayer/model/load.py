@@ -54,6 +54,8 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise ModelFileError(
             f"{folder} has format version {version}, and this monolayer reads up to {VERSION}: update monolayer"
         )
+    if version < 2 and config.get("readout") == "runs":
+        raise ModelFileError(f"{folder / CONFIG} has format version {version}, which knows no readout 'runs'")
     if config.get("digest") != config_digest(config):
         raise ModelFileError(f"{folder / CONFIG} was changed after it was written: its digest does not match")
     for name, digest in config["files"].items():
@@ -86,7 +88,7 @@ def _build(config: dict[str, Any], names: dict[str, Any], tensors: dict[str, Ten
         next_token=config["next_token"],
         kind=config["kind"],
         grid=None if grid is None else Grid(**grid),
-        summary=None if summary is None else Summary(**summary),
+        summary=None if summary is None else Summary.from_json(summary),
     )
     attention = RankOneAttention(*(tensors[f"attention.{name}"] for name in ("W_Q", "W_K", "W_V", "W_O")))
     feed_forward = Staircase(*block("feed_forward"), config["readout"])

@@ -107,7 +107,7 @@ class Quantizer(nn.Module):
             slope, bias, jump = weight_1[mine, column], bias_1[mine], -weight_2[mine]
             if not rising(slope, bias):
                 return None
-            tables.append(Steps(slope, bias, jump, torch.cat([first[None], first + jump.cumsum(0)])))
+            tables.append(Steps(slope, bias, torch.cat([first[None], first + jump.cumsum(0)])))
             first = torch.zeros_like(first)
         return CellSteps(tuple(tables))
 

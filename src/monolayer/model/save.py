@@ -18,7 +18,8 @@ from monolayer.data import Names
 from monolayer.model.folder import CONFIG, new_folder
 from monolayer.model.parts import Parts
 
-VERSION = 1
+VERSION = 2
+"""Version 1 knows all but the readout `runs`; models without it are written so that old readers take them."""
 WEIGHTS, NAMES = "model.safetensors", "names.json"
 
 
@@ -31,12 +32,12 @@ def save(model: Parts, folder: str | os.PathLike[str], *, overwrite: bool = Fals
         save_file(tensors, scratch / WEIGHTS)
         config = {
             "format": "monolayer",
-            "version": VERSION,
+            "version": VERSION if model.feed_forward.readout == "runs" else 1,
             "kind": card.kind,
             "tokens": "ids" if isinstance(model.lift, nn.Embedding) else "vectors",
             "width": model.bos.numel(),
             "labels": len(model.feed_forward.bias_2),
-            "steps": len(model.feed_forward.weight_1) // (1 if model.feed_forward.readout == "exact" else 2),
+            "steps": model.feed_forward.step_count,
             "per": card.per,
             "target": "reals" if card.classes is None else "classes",
             "scalar": card.scalar,

@@ -1,16 +1,20 @@
 """The readout: a feed-forward block that turns the number `z` of a point into its label.
 
-Notation: `R` steps; step `j` rises over the ramp `[a_j, a_j + 1/w_j]` by the jump `Δ_j` in `R^m`.
+Notation: `R` steps; step `j` rises over the ramp `[a_j, a_j + 1/w_j]` by the jump `Δ_j` in `R^m`, from the label of
+one run of points to that of the next. Run `r`, from 0 to `R`, lies between step `r` and step `r + 1`.
 
-    label │            ┌────────          exact:  h = relu(w z − w a);  h ← relu(1 − h);  Δ (1 − h)
-          │   ┌───────/                   paper:  Δ (relu(w z − w a) − relu(w z − w a − 1))
-          │──/                            both are 0 left of the ramp, Δ right of it, linear on it
+    label │            ┌────────          exact:  h = relu(w z − w a);  h ← relu(1 − h);  Σ Δ (1 − h)
+          │   ┌───────/                   runs:   the same h;  i_r = relu(h_{r+1} − h_r);  Σ label_r i_r
+          │──/                            paper:  Σ Δ (relu(w z − w a) − relu(w z − w a − 1))
           └──────────────────── z
-             a  a+1/w
+             a  a+1/w                     all are flat off the ramps and linear on them
 
-`exact` needs two hidden layers and is exact in floats: `w` is a power of two, so `w z` has no rounding
-error, and rounding is monotone, so `h` is exactly 0 at `z ≤ a` and at least 1 at `z ≥ a + 1/w`; then
-`relu(1 − h)` is exactly 1 or 0, and jumps on a common binary grid add up without error in any order.
+`exact`, for classes, has two hidden layers and is exact in floats: `w` is a power of two, so `w z` has no
+rounding error, and rounding is monotone, so `h` is exactly 0 at `z ≤ a` and at least 1 at `z ≥ a + 1/w`; then
+`relu(1 − h)` is exactly 1 or 0, and jumps that are integers add up without error in any order.
+`runs`, for real labels, has a third: of the neighbours `h_r` and `h_{r+1}` exactly one pair differs, so exactly one
+indicator `i_r` is 1 and all others are 0. Products with 0 and 1 and sums with zeros are exact, so the label itself
+comes out, whatever float it is. (`h_0 = 0` and `h_{R+1} = 1`.)
 `paper` has one hidden layer: large terms cancel, so its error grows with `R` and with `w`.
 """
 
@@ -26,7 +30,7 @@ from torch.utils.checkpoint import checkpoint
 
 from monolayer.model.attention import CODE, LABEL
 
-Readout = Literal["exact", "paper"]
+Readout = Literal["exact", "runs", "paper"]
 
 _CELLS_AT_ONCE = 1 << 22
 """Points times neurons held at a time by the dense readout: 32 MiB in float64."""
@@ -36,11 +40,10 @@ _LARGE = 1 << 15
 
 @dataclass(frozen=True)
 class Steps:
-    """The staircase as a table: slopes `w` `(R,)`, `bias = −w a` `(R,)`, jumps `(R, m)`, levels `(R + 1, m)`."""
+    """The staircase as a table: slopes `w` `(R,)`, `bias = −w a` `(R,)`, levels `(R + 1, m)`."""
 
     slope: Tensor
     bias: Tensor
-    jump: Tensor
     level: Tensor
 
     def __call__(self, z: Tensor) -> Tensor:
@@ -63,8 +66,9 @@ class Steps:
             ramp = torch.nonzero(z > start[step.clamp(max=len(start) - 1)]).flatten()
             ramp = ramp[step[ramp] < len(start)]
             here = step[ramp]
-            part = (self.slope[here] * z[ramp] + self.bias[here]).clamp_(0.0, 1.0)
-            label[ramp] += part[:, None] * self.jump[here]
+            part = (self.slope[here] * z[ramp] + self.bias[here]).clamp_(0.0, 1.0)[:, None]
+            # Not level + part · jump: between labels such as ±1e308 there is no jump that is a float.
+            label[ramp] = (1.0 - part) * self.level[here] + part * self.level[here + 1]
         return label
 
 
@@ -86,8 +90,9 @@ class Staircase(nn.Module):
     """Residual feed-forward block that reads `code` and adds the label onto the label slots of the stream.
 
     `weight_1`, `bias_1` `(H,)` are the one column of the first matrix that is not zero and its bias;
-    `weight_2` `(m, H)`, `bias_2` `(m,)` write the label. The second hidden layer of `exact` is
-    `relu(1 − h)`: minus the identity and ones, not stored.
+    `weight_2` `(m, H)`, of `runs` `(m, H + 1)`, and `bias_2` `(m,)` write the label. Not stored: the second hidden
+    layer of `exact` and `runs`, `relu(1 − h)`, minus the identity and ones; the third of `runs`, `relu(h_{r+1} − h_r)`,
+    whose matrix has 1 on the diagonal and −1 beside it.
     """
 
     def __init__(self, weight_1: Tensor, bias_1: Tensor, weight_2: Tensor, bias_2: Tensor, readout: Readout) -> None:
@@ -112,6 +117,11 @@ class Staircase(nn.Module):
         bias_1 = torch.stack([bias, bias - 1.0], dim=1).flatten()
         return cls(slope.repeat_interleave(2), bias_1, weight_2, first, readout)
 
+    @classmethod
+    def from_runs(cls, slope: Tensor, start: Tensor, level: Tensor) -> Staircase:
+        """The readout `runs`: ramps as in `from_steps`, and the labels `level` `(m, R + 1)` between them."""
+        return cls(slope, -slope * start, level, torch.zeros(len(level), dtype=level.dtype), "runs")
+
     def forward(self, Z: Tensor) -> Tensor:
         """`(…, D)` to `(…, D)`, by dense operations, in blocks of points and neurons."""
         label = self.dense(Z[..., CODE].flatten()).view(*Z.shape[:-1], len(self.bias_2))
@@ -120,48 +130,56 @@ class Staircase(nn.Module):
 
     def dense(self, z: Tensor) -> Tensor:
         """Labels `(P, m)` of `z` `(P,)`: every neuron is evaluated at every point."""
-        neurons = max(1, min(len(self.weight_1), _CELLS_AT_ONCE // 64))
+        neurons = max(1, min(self.weight_2.shape[1], _CELLS_AT_ONCE // 64))
         points = max(1, _CELLS_AT_ONCE // neurons)
         return torch.cat([self._points(part, neurons) for part in torch.split(z, points)])
 
     def _points(self, z: Tensor, neurons: int) -> Tensor:
         out = self.bias_2.expand(len(z), -1)
-        pieces = zip(
-            torch.split(self.weight_1, neurons),
-            torch.split(self.bias_1, neurons),
-            torch.split(self.weight_2, neurons, dim=1),
-            strict=True,
-        )
-        for weight_1, bias_1, weight_2 in pieces:
+        for first in range(0, self.weight_2.shape[1], neurons):
             if torch.is_grad_enabled():
                 # Recomputed in the backward pass, so that gradients too need one block at a time.
-                out = out + checkpoint(self._block, z, weight_1, bias_1, weight_2, use_reentrant=False)
+                out = out + checkpoint(self._block, z, first, neurons, use_reentrant=False)
             else:
-                out = out + self._block(z, weight_1, bias_1, weight_2)
+                out = out + self._block(z, first, neurons)
         return out
 
-    def _block(self, z: Tensor, weight_1: Tensor, bias_1: Tensor, weight_2: Tensor) -> Tensor:
-        hidden = torch.addcmul(bias_1, z[:, None], weight_1).relu()
-        if self.readout == "exact":
+    def _block(self, z: Tensor, first: int, count: int) -> Tensor:
+        """What neurons `first, first + 1, …` of the last hidden layer add to the labels `(P, m)`."""
+        last = min(first + count, self.weight_2.shape[1])
+        here = slice(max(first - 1, 0) if self.readout == "runs" else first, last)
+        hidden = torch.addcmul(self.bias_1[here], z[:, None], self.weight_1[here]).relu()
+        if self.readout != "paper":
             hidden = (1.0 - hidden).relu()
-        return hidden @ weight_2.T
+        if self.readout == "runs":
+            if first == 0:
+                hidden = nn.functional.pad(hidden, (1, 0), value=0.0)  # left of all runs: a step that is passed
+            if last > len(self.weight_1):
+                hidden = nn.functional.pad(hidden, (0, 1), value=1.0)  # right of all: one that never is
+            hidden = (hidden[:, 1:] - hidden[:, :-1]).relu()
+        return hidden @ self.weight_2[:, first:last].T
 
     def steps(self) -> Steps | None:
         """The same function as a table for binary search, or None if the weights are no staircase (any more)."""
-        weight_1, bias_1 = self.weight_1.detach(), self.bias_1.detach()
+        slope, bias = self.weight_1.detach(), self.bias_1.detach()
         weight_2, bias_2 = self.weight_2.detach().T, self.bias_2.detach()
-        if self.readout == "exact":
-            slope, bias, jump = weight_1, bias_1, -weight_2
+        if self.readout == "runs":
+            level = weight_2 + bias_2
+        elif self.readout == "exact":
             first = bias_2 + weight_2.sum(0)
+            level = torch.cat([first[None], first - weight_2.cumsum(0)])
         else:
-            slope, bias, jump, first = weight_1[::2], bias_1[::2], weight_2[::2], bias_2
-            paired = torch.equal(slope, weight_1[1::2]) and torch.equal(jump, -weight_2[1::2])
-            if not (paired and torch.equal(bias - 1.0, bias_1[1::2])):
+            jump, paired = weight_2[::2], torch.equal(slope[::2], slope[1::2])
+            if not (paired and torch.equal(jump, -weight_2[1::2]) and torch.equal(bias[::2] - 1.0, bias[1::2])):
                 return None
-        if not rising(slope, bias):
-            return None
-        return Steps(slope, bias, jump, torch.cat([first[None], first + jump.cumsum(0)]))
+            slope, bias = slope[::2], bias[::2]
+            level = torch.cat([bias_2[None], bias_2 + jump.cumsum(0)])
+        return Steps(slope, bias, level) if rising(slope, bias) else None
+
+    @property
+    def step_count(self) -> int:
+        """`R`."""
+        return len(self.weight_1) // (2 if self.readout == "paper" else 1)
 
     def extra_repr(self) -> str:
-        steps = len(self.weight_1) if self.readout == "exact" else len(self.weight_1) // 2
-        return f"steps={steps}, labels={len(self.bias_2)}, readout={self.readout!r}"
+        return f"steps={self.step_count}, labels={len(self.bias_2)}, readout={self.readout!r}"

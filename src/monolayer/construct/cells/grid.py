@@ -107,7 +107,10 @@ class Lattice:
                 f"the domain ({box.low:g}, {box.high:g}) is too narrow for {cells} cells: float64 has no room there "
                 f"for ramps of width {width:.3g}. Shift and scale the input, use fewer cells, or a wider ramp"
             )
-        return cls(box, cells, width, edges[1:-1] - aside - width)
+        # Whole multiples of the coarsest spacing of floats here: then both ends of a ramp are floats, and centres that
+        # are worked out from either side are the same bits.
+        grain = float(np.spacing(largest))
+        return cls(box, cells, width, np.floor((edges[1:-1] - aside - width) / grain) * grain)
 
     @property
     def left(self) -> Floats:

@@ -20,7 +20,7 @@ from monolayer.construct.line.assemble import assemble, linear_lift, stream
 from monolayer.construct.line.draw import Draw, Tokens, check_seed
 from monolayer.construct.line.points import SLACK
 from monolayer.construct.line.separate import DRAWS, Separated, separate
-from monolayer.construct.line.steps import dense_error, staircase
+from monolayer.construct.line.steps import Choice, dense_error, staircase
 from monolayer.construct.task import Task
 from monolayer.data import Sequences
 from monolayer.data.names import Ints
@@ -29,7 +29,6 @@ from monolayer.model.attention import LABEL
 from monolayer.model.card import Card, Summary
 from monolayer.model.layers import embedding
 from monolayer.model.monolayer import Monolayer
-from monolayer.model.staircase import Readout
 from monolayer.theory.bounds import corollary1_parameters
 
 
@@ -37,7 +36,7 @@ from monolayer.theory.bounds import corollary1_parameters
 class Line:
     """Rank 1 in float64. `readout`: `exact` or `paper`; the same seed gives the same bits."""
 
-    readout: Readout = "exact"
+    readout: Choice = "exact"
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -58,9 +57,9 @@ class Line:
 
         report("building the staircase", 0.7)
         classes = target.classes is not None
-        feed_forward, label_error = staircase(points, found.changes, found.level, classes, self.readout)
+        feed_forward, stored_error = staircase(points, found.changes, found.level, classes, self.readout)
         paper = self.readout == "paper"
-        readout_error = dense_error(feed_forward, points, target, label_error) if paper else None
+        readout_error = dense_error(feed_forward, points, target, stored_error) if paper else None
 
         lift = _lift(found.draw, rows, target.table.shape[1])
         card = Card(data.vocabulary, target.classes, target.per, target.scalar, task.context.causal, target.next_token)
@@ -73,7 +72,6 @@ class Line:
             parameters=sum(parameter.numel() for parameter in model.parameters()),
             corollary_1=corollary1_parameters(*_paper_sizes(data, model)),
             label_bits=len(points.z) * target.entropy_bits(),
-            label_error=label_error,
             readout_error=readout_error,
         )
         model.card = model.card.with_summary(summary)

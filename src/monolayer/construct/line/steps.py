@@ -6,6 +6,8 @@ middle of its gap `G` and is `2^−k ≤ G/4` wide, so at least `3G/8` stay free
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -14,16 +16,19 @@ from monolayer.construct.line.points import Points
 from monolayer.construct.target import Target, on_grid
 from monolayer.data.names import Ints
 from monolayer.errors import PrecisionError
-from monolayer.model.staircase import Readout, Staircase
+from monolayer.model.staircase import Staircase
 
 Floats = NDArray[np.float64]
 
+Choice = Literal["exact", "paper"]
+"""Exact: `runs` for real labels, integer jumps for classes; or one hidden layer, as in the paper."""
+
 LARGEST = 2.0**1022
-"""What the jumps of real labels may add up to: rounding to a grid then keeps all sums finite."""
+"""What the jumps of real labels may add up to in the `paper` readout: rounding to a grid then keeps all sums finite."""
 
 
-def staircase(points: Points, changes: Ints, level: Floats, classes: bool, readout: Readout) -> tuple[Staircase, float]:
-    """The readout that gives every point its label, and how far stored labels are from the given ones.
+def staircase(points: Points, changes: Ints, level: Floats, classes: bool, readout: Choice) -> tuple[Staircase, float]:
+    """The readout that gives every point its label, and how far the labels that it stores are from the given ones.
 
     `changes` `(R,)`: the places `i` where point `i` and point `i + 1` have different labels; `level` `(m, R + 1)`:
     the labels of the runs between them; `classes`: they are class numbers.
@@ -32,35 +37,38 @@ def staircase(points: Points, changes: Ints, level: Floats, classes: bool, reado
     gap = right - left
     # Frexp gives gap = f · 2^e with 1/2 ≤ f < 1, so 2^(e−3) lies between gap/8 and gap/4.
     width = np.ldexp(1.0, np.frexp(gap)[1] - 3)
-    start = left + (gap - width) / 2.0
-    slope = 1.0 / width
-    jump, ends = np.empty((len(level), len(gap))), np.empty((2, len(level)))
-    error = 0.0
-    for row, given in enumerate(level):
-        with np.errstate(over="ignore"):  # infinity is refused below
-            np.subtract(given[1:], given[:-1], out=jump[row])
-            variation = float(np.abs(jump[row]).sum()) + max(float(given.max()), -float(given.min()))
-        if not classes and variation > LARGEST:
-            raise PrecisionError(
-                f"the real labels run from {given.min():.3g} to {given.max():.3g}, and the sum of their "
-                f"{len(given) - 1:,} jumps passes the largest float64: multiply them by a small power of two, which is "
-                "exact"
-            )
-        stored = given if classes else on_grid(given, variation)
-        np.subtract(stored[1:], stored[:-1], out=jump[row])
-        ends[:, row] = stored[0], stored[-1]
-        error = max(error, 0.0 if classes else float(np.abs(stored - given).max()))
-        if classes and variation >= 2.0**53:
-            raise PrecisionError(f"{len(given):,} runs of {int(given.max()) + 1:,} classes add up past 2^53: use fewer")
-    parts = [torch.from_numpy(part) for part in (slope, start, jump, ends[0], ends[1])]
-    return Staircase.from_steps(parts[0], parts[1], parts[2], parts[3], parts[4], readout), error
+    start = torch.from_numpy(left + (gap - width) / 2.0)
+    slope = torch.from_numpy(1.0 / width)
+    if readout == "exact" and not classes:
+        return Staircase.from_runs(slope, start, torch.from_numpy(np.ascontiguousarray(level))), 0.0
+    stored = level if classes else np.stack([_on_grid(given) for given in level])
+    jump = np.diff(stored, axis=1)
+    if classes and float(np.abs(jump).sum()) + float(stored.max()) >= 2.0**53:
+        raise PrecisionError(f"{level.shape[1]:,} runs of {int(level.max()) + 1:,} classes add up past 2^53: use fewer")
+    first, last = (torch.from_numpy(stored[:, end].copy()) for end in (0, -1))
+    error = 0.0 if classes else float(np.abs(stored - level).max())
+    return Staircase.from_steps(slope, start, torch.from_numpy(jump), first, last, readout), error
+
+
+def _on_grid(given: Floats) -> Floats:
+    """One coordinate of real labels, rounded so that the `paper` readout adds up their jumps without error."""
+    with np.errstate(over="ignore"):  # infinity is refused below
+        variation = float(np.abs(np.diff(given)).sum()) + max(float(given.max()), -float(given.min()))
+    if variation > LARGEST:
+        raise PrecisionError(
+            f"the real labels run from {given.min():.3g} to {given.max():.3g}, and the sum of their "
+            f"{len(given) - 1:,} jumps passes the largest float64: multiply them by a small power of two, which is "
+            "exact, or use readout='exact', which adds up nothing"
+        )
+    return on_grid(given, variation)
 
 
 @torch.no_grad()
-def dense_error(readout: Staircase, points: Points, target: Target, table_error: float) -> float:
+def dense_error(readout: Staircase, points: Points, target: Target, stored_error: float) -> float:
     """Largest error of the dense readout on the points beside the steepest ramps and on others spread evenly.
 
-    The `paper` readout has no useful error bound at scale (its terms are large and cancel), so it is measured.
+    The `paper` readout has no useful error bound at scale (its terms are large and cancel), so it is measured. It is
+    never less than `stored_error`, how far stored labels are from the given ones.
     """
     neurons = max(1, len(readout.weight_1))
     count = int(min(len(points.z), max(16, min(256, (1 << 27) // neurons))))
@@ -75,4 +83,4 @@ def dense_error(readout: Staircase, points: Points, target: Target, table_error:
             f"the one-hidden-layer readout errs by {error:.3g} on these data: its {neurons:,} large terms cancel "
             "in float64, and an error of 0.5 changes a label. Use readout='exact', which has no such error"
         )
-    return max(0.0, error - table_error)
+    return max(error, stored_error)

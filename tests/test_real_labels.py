@@ -1,0 +1,273 @@
+"""Real labels come back bit for bit, whatever floats they are, and the certificate says equal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import monolayer as ml
+from monolayer.checker.readout import read_staircase
+from monolayer.checker.stored import read
+from monolayer.cli import run
+from monolayer.model import staircase as module
+from monolayer.model.staircase import Staircase
+from tests.stored_models import Case, evaluate, random_case
+
+SUBNORMAL = 2.0**-1022
+FLOATS = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from(
+    [5e-324, -5e-324, 1e308, -1.7e308, -0.0, 0.0, 0.1, 1e20, 0.001, 2.0**-1022]
+)
+
+
+def same(got: Any, wanted: Any) -> bool:
+    """Equal bits, but for −0.0, which is stored as 0.0."""
+    return np.array_equal(np.asarray(got, float).view(np.int64), (np.asarray(wanted, float) + 0.0).view(np.int64))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data(), st.integers(1, 3), st.booleans(), st.booleans())
+def test_every_float_comes_back_bit_for_bit(data: st.DataObject, size: int, per_token: bool, positions: bool) -> None:
+    N, n = 6, 4
+    X = np.random.default_rng(data.draw(st.integers(0, 99))).permutation(N * n).reshape(N, n)
+    shape = ((N, n) if per_token else (N,)) + ((size,) if size > 1 else ())
+    few = data.draw(st.lists(FLOATS, min_size=1, max_size=8))  # few different ones: runs of equal labels
+    picks = np.random.default_rng(len(few)).integers(0, len(few), shape)
+    Y = np.array(few)[picks]
+    model = ml.memorize(X, Y, positions=positions)
+    assert model.feed_forward.readout == "runs"
+    for path in ("fast", "dense"):
+        assert same(model.predict(X, path=path), Y), path
+    proof = ml.certify(model, X, Y)
+    tiny = bool(((np.abs(Y) < SUBNORMAL) & (Y != 0)).any())
+    assert proof.verdict == ("undecided" if tiny else "proved"), proof.explain()
+    assert proof.claim.endswith("the answer equals it")
+    if tiny:
+        assert "subnormal" in proof.findings[0].why
+        assert ml.certify(model, X, Y, tolerance=SUBNORMAL).verdict == "proved"
+    else:
+        assert proof.label_error == 0.0
+        moved = Y.copy()
+        moved.flat[-1] = np.nextafter(moved.flat[-1], 0.0) if moved.flat[-1] else 1e-300
+        assert ml.certify(model, X, moved).verdict == "refuted"
+
+
+def test_labels_of_wide_range_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data, model = tmp_path / "data.jsonl", tmp_path / "model"
+    labels = [0.001, 1e20, 1.0]
+    data.write_text("".join(json.dumps({"tokens": word, "label": y}) + "\n" for word, y in zip("abc", labels)))  # noqa: B905
+    assert run(["memorize", str(data), "--out", str(model)]) == 0
+    assert "3 of 3, bit for bit" in capsys.readouterr().out
+    assert run(["predict", str(model), str(data)]) == 0
+    out = capsys.readouterr()
+    assert [json.loads(line)["label"] for line in out.out.splitlines()] == labels
+    assert "3 of 3 labels are right\n" in out.err
+    assert run(["verify", str(model), str(data), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["claim"].endswith("the answer equals it")
+    data.write_text(data.read_text().replace("0.001", "0.0010001"))
+    assert run(["verify", str(model), str(data)]) == 1
+    capsys.readouterr()
+    assert run(["verify", str(model), str(data), "--json", "--tolerance", "1e-6"]) == 0
+    assert json.loads(capsys.readouterr().out)["claim"].endswith("to within 1e-06")
+
+
+@pytest.mark.parametrize("change", ["paper", "float32"])
+def test_what_rounds_is_not_called_equal_and_the_way_out_is_named(change: str) -> None:
+    random = np.random.default_rng(3)
+    X, Y = random.permutation(40).reshape(10, 4), random.normal(size=(10, 4))
+    model = ml.memorize(X, Y, readout="paper" if change == "paper" else "exact")
+    if change == "float32":
+        model = model.float()
+    proof = ml.certify(model, X, Y)
+    assert proof.verdict == ("undecided" if change == "paper" else "refuted") or proof.wrong
+    room = float(proof.reason.split("tolerance=")[1].split()[0])
+    assert 0 < room < 1e-3
+    again = ml.certify(model, X, Y, tolerance=room)
+    assert again.verdict == "proved", again.explain()
+    assert again.label_error is not None
+    assert 0 < again.label_error <= room
+
+
+@pytest.mark.parametrize("tolerance", [-1, float("nan"), float("inf"), "1e-3", True])
+def test_a_tolerance_is_a_number_from_0(tolerance: Any) -> None:
+    model = ml.memorize(["ab"], [1.5])
+    with pytest.raises(ml.DataError, match="tolerance must be a finite number from 0 on"):
+        ml.certify(model, ["ab"], [1.5], tolerance=tolerance)
+
+
+# -- the network -----------------------------------------------------------------------------------------
+
+
+def stairs(seed: int = 0, runs: int = 40, m: int = 2) -> Staircase:
+    random = np.random.default_rng(seed)
+    start = torch.from_numpy(np.sort(random.permutation(400)[: runs - 1] / 8.0))
+    slope = torch.from_numpy(2.0 ** random.integers(4, 8, runs - 1))
+    return Staircase.from_runs(slope, start, torch.from_numpy(random.normal(size=(m, runs))))
+
+
+def test_blocks_of_neurons_and_points_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    readout = stairs()
+    end = (1.0 - readout.bias_1.detach()) / readout.weight_1.detach()
+    z = torch.cat([end[:1] - 1.0, end, (end[:-1] + end[1:]) / 2.0 - 1.0 / 64.0])  # ends of ramps, and off them
+    z = z[((z[:, None] >= end) | (z[:, None] <= end - 1.0 / readout.weight_1.detach())).all(1)]
+    assert len(z) > 50
+    with torch.no_grad():
+        whole = readout.dense(z)
+        for cells in (64, 129, 64 * 7, 64 * 40):
+            monkeypatch.setattr(module, "_CELLS_AT_ONCE", cells)
+            assert torch.equal(readout.dense(z), whole)
+
+
+def test_on_ramps_fast_and_dense_agree_between_two_labels() -> None:
+    readout = stairs()
+    start = -readout.bias_1 / readout.weight_1
+    z = (start[:, None] + torch.linspace(0, 1, 9, dtype=torch.float64) / readout.weight_1[:, None]).flatten().detach()
+    steps = readout.steps()
+    assert steps is not None
+    with torch.no_grad():
+        assert (readout.dense(z) - steps(z)).abs().max() < 1e-12
+    huge = Staircase.from_runs(
+        torch.tensor([1.0]), torch.tensor([0.0]), torch.tensor([[-1.7e308, 1.7e308]], dtype=torch.float64)
+    )
+    middle = huge.double().steps()
+    assert middle is not None
+    assert middle(torch.tensor([0.5], dtype=torch.float64)).item() == 0.0
+
+
+def test_gradients_go_through_the_indicators(monkeypatch: pytest.MonkeyPatch) -> None:
+    readout = stairs(runs=9)
+    z = (-readout.bias_1 / readout.weight_1 + 0.3 / readout.weight_1).detach()
+    whole = torch.autograd.grad(readout.dense(z).sum(), list(readout.parameters()))
+    assert whole[0].abs().min() > 0
+    monkeypatch.setattr(module, "_CELLS_AT_ONCE", 64 * 2)
+    blocks = torch.autograd.grad(readout.dense(z).sum(), list(readout.parameters()))
+    assert all(torch.allclose(a, b) for a, b in zip(whole, blocks, strict=True))
+
+
+def test_one_run_needs_no_step() -> None:
+    model = ml.memorize(["ab", "ba"], [[0.1, 0.1], [0.1, 0.1]])
+    assert model.feed_forward.step_count == 0
+    assert [row.tolist() for row in model.predict(["ab"], path="dense")] == [[0.1, 0.1]]
+    assert ml.certify(model, ["ab"], [[0.1, 0.1]])
+
+
+# -- the checker, against the format's own words ---------------------------------------------------------
+
+
+def runs_case(seed: int, dtype: str = "float64") -> Case:
+    return random_case(seed, dtype=dtype, target="reals", readout="runs", classes=4)
+
+
+def judge(case: Case, folder: Path) -> Any:
+    return ml.certify(case.saved.write(folder), case.X, case.Y)
+
+
+def literal_errors(case: Case, rng: np.random.Generator) -> int:
+    """Points at which one literal evaluation, sums in random order, is not equal to its label."""
+    per_token, wrong = case.saved.config["per"] == "token", 0
+    for x, y in zip(case.X, case.Y or [], strict=True):
+        with np.errstate(all="ignore"):
+            out = evaluate(case.saved, x, rng)[1][:, 0]
+        wrong += int((out[1:] != np.array(y)).sum()) if per_token else int(out[0] != y)
+    return wrong
+
+
+def test_literal_evaluations_equal_the_labels_that_are_proved_equal(tmp_path: Path) -> None:
+    for seed in range(40):
+        case, rng = runs_case(seed), np.random.default_rng(seed)
+        proof = judge(case, tmp_path / str(seed))
+        assert proof.verdict == "proved", (seed, proof.explain())
+        assert sum(literal_errors(case, rng) for _ in range(3)) == 0
+        assert all(same(a, b) for a, b in zip(ml.load(tmp_path / str(seed)).predict(case.X), case.Y or [], strict=True))
+
+
+def _faults(case: Case, rng: np.random.Generator) -> dict[str, Case]:
+    t = case.saved.tensors
+    w, b, labels = (t[f"feed_forward.{name}"] for name in ("weight_1", "bias_1", "weight_2"))
+    one, two = rng.permutation(labels.shape[1])[:2]
+    ulp, swapped, moved, order = labels.copy(), labels.copy(), b.copy(), np.arange(len(w))
+    ulp[0, one] = np.nextafter(ulp[0, one], np.inf)
+    swapped[0, [one, two]] = labels[0, [two, one]]
+    step = rng.integers(len(w))
+    moved[step] += rng.choice([-8.0, 8.0])
+    order[[step, (step + 1) % len(w)]] = order[[(step + 1) % len(w), step]]
+    infinite = labels.copy()
+    infinite[0, one] = np.inf
+    changes = {
+        "a label moved by one float": {"weight_2": ulp},
+        "two labels exchanged": {"weight_2": swapped},
+        "a step moved": {"bias_1": moved},
+        "steps out of order": {"weight_1": w[order], "bias_1": b[order]},
+        "a falling step": {"weight_1": np.where(np.arange(len(w)) == step, -w, w)},
+        "a bias": {"bias_2": np.array([2.0**-30])},
+        "an infinite label": {"weight_2": infinite},
+        "a subnormal label": {"weight_2": np.where(np.arange(labels.shape[1]) == one, 1e-310, labels)},
+    }
+    return {
+        name: Case(
+            case.X, case.Y, case.saved.changed(**{f"feed_forward__{key}": value for key, value in change.items()})
+        )
+        for name, change in changes.items()
+    }
+
+
+def test_planted_faults_are_never_proved(tmp_path: Path) -> None:
+    refuted: set[str] = set()
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        case = runs_case(seed)
+        if len(case.saved.tensors["feed_forward.weight_1"]) < 2:
+            continue
+        for name, broken in _faults(case, rng).items():
+            proof = judge(broken, tmp_path / f"{seed} {name}")
+            errs = sum(literal_errors(broken, rng) for _ in range(2))
+            assert not (proof.verdict == "proved" and errs), (seed, name, proof.explain())
+            assert not (proof.verdict == "refuted" and not errs), (seed, name, proof.explain())
+            refuted |= {name} if proof.verdict == "refuted" else set()
+    assert refuted >= {"a label moved by one float", "two labels exchanged", "a step moved", "a bias"}
+
+
+def test_a_subnormal_label_may_be_flushed_and_is_left_open(tmp_path: Path) -> None:
+    case = runs_case(1)
+    labels = case.saved.tensors["feed_forward.weight_2"]
+    stairs = read_staircase(read(case.saved.write(tmp_path / "plain")))
+    assert stairs.exact
+    tiny = case.saved.changed(feed_forward__weight_2=np.where(labels == labels.max(), 3e-310, labels))
+    doubt = read_staircase(read(tiny.write(tmp_path / "tiny"))).fixed
+    assert (doubt > 0).sum() == 1
+    assert doubt.max() >= 3e-310
+
+
+# -- old files -------------------------------------------------------------------------------------------
+
+
+def test_a_file_of_version_1_with_real_labels_still_loads_and_is_judged(tmp_path: Path) -> None:
+    case = random_case(8, target="reals", readout="exact", tokens="ids", per="token", causal=False, positions=False)
+    fields = {"sequences": 1, "labelled": 1, "points": 1, "vocabulary": 1, "gap": 1.0, "expected_gap": 1.0}
+    fields |= {"margin": None, "temperature": 1.0, "layout": "cells", "draws": 1, "runs": 1, "parameters": 1}
+    fields |= {"corollary_1": 1, "label_bits": None, "conflicts": 0, "readout_error": None, "seconds": 0.1}
+    case.saved.config["summary"] = fields | {"label_error": 1e-9}
+    case.saved.config["grid"] = None
+    folder = case.saved.write(tmp_path / "old")
+    assert case.saved.config["version"] == 1
+    model = ml.load(folder)
+    assert model.summary is not None
+    got = np.concatenate(model.predict(case.X))
+    assert 0 < np.abs(got - np.concatenate(case.Y or [])).max() < 2e-6
+    assert ml.certify(folder, case.X, case.Y).verdict == "refuted"
+    assert ml.certify(folder, case.X, case.Y, tolerance=1e-6).verdict == "proved"
+    case.saved.config["readout"] = "runs"
+    with pytest.raises(ml.ModelFileError, match="version 1, which knows no readout 'runs'"):
+        ml.load(case.saved.write(tmp_path / "mixed"))
+
+
+def test_models_without_the_new_readout_keep_version_1(tmp_path: Path) -> None:
+    for labels, version in (([0, 1], 1), ([0.5, 1.5], 2)):
+        folder = ml.memorize(["ab", "cd"], labels).save(tmp_path / str(version))
+        assert json.loads((folder / "config.json").read_text())["version"] == version
