@@ -21,6 +21,7 @@ from monolayer.data import Sequences
 from monolayer.errors import DataError, OutOfMemoryError
 from monolayer.model.attention import ONE, RankOneAttention
 from monolayer.model.card import Card, Summary
+from monolayer.model.memory import remembered
 from monolayer.model.quantizer import Quantizer
 from monolayer.model.save import save
 from monolayer.model.shortcut import fast_labels
@@ -165,8 +166,8 @@ class Monolayer(nn.Module):
         else:
             if data.vocabulary is None:
                 raise DataError("the model takes ids or strings as tokens, not vectors")
-            blank = self.lift.weight.detach()[:, ONE].isnan().cpu().numpy()
-            if blank.any() and blank[data.tokens].any():
+            blank = remembered(self, "blank", self._blank)
+            if blank is not None and blank[data.tokens].any():
                 flat = int(np.flatnonzero(blank[data.tokens])[0])
                 raise DataError(
                     f"{data.where(flat)} is {int(data.tokens[flat])}, which the model has never seen: it answers "
@@ -174,6 +175,12 @@ class Monolayer(nn.Module):
                 )
         self._check_lengths(data.lengths)
         return data
+
+    def _blank(self) -> NDArray[np.bool_] | None:
+        """Ids `(V,)` that the model has no vector for; None if there are none."""
+        assert isinstance(self.lift, nn.Embedding)
+        blank: NDArray[np.bool_] = self.lift.weight.detach()[:, ONE].isnan().cpu().numpy()
+        return blank if blank.any() else None
 
     @torch.no_grad()
     def labels(self, data: Sequences, *, path: Path_ = "auto") -> NDArray[Any]:

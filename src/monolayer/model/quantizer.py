@@ -45,11 +45,9 @@ class CellSteps:
         """`(P, d)` to `(P,)`: whether some coordinate lies inside a ramp, where the block writes no cell's numbers."""
         found = torch.zeros(len(x), dtype=torch.bool, device=x.device)
         for steps, column in zip(self.coordinates, x.T.contiguous(), strict=True):
-            start = -steps.bias / steps.slope
-            if len(start):
-                place = torch.searchsorted(start, column) - 1  # the last ramp that begins left of x
-                end = (start + 1.0 / steps.slope)[place.clamp(min=0)]
-                found |= (place >= 0) & (column < end)
+            if len(steps.start):
+                place = torch.searchsorted(steps.start, column) - 1  # the last ramp that begins left of x
+                found |= (place >= 0) & (column < steps.end[place.clamp(min=0)])
         return found
 
 

@@ -1,69 +1,102 @@
 """The same function faster: segment sums in place of attention, binary search in place of the dense readout.
 
-Valid only while the weights have the shape that the construction gave them. Every condition is checked on
-the weights themselves at each call, so a model that was changed falls back to its dense form.
+Valid only while the weights have the shape that the construction gave them. Every condition is checked on the weights
+themselves, once, and remembered until the model changes (`memory.py`); a model that was changed falls back to its
+dense form.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from monolayer.data import Sequences
 from monolayer.model.attention import CODE, KEY, LABEL, ONE, contexts
+from monolayer.model.memory import hooked, remembered
 from monolayer.model.parts import Parts
+from monolayer.model.quantizer import CellSteps
+from monolayer.model.staircase import Steps
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What the shortcut needs to know of the weights: `λ`, `κ`, the cells of an approximator, and the steps.
+
+    `steps` is None if readout or head are not those of the construction: then only `z` can be had.
+    """
+
+    temperature: float
+    kappa: float
+    cells: CellSteps | None
+    steps: Steps | None
+
+
+def plan(model: Parts) -> Plan | None:
+    """How to take the shortcut, or None if the weights do not allow it, or hooks wait in the forward pass."""
+    return remembered(model, "plan", lambda: None if hooked(model) else _plan(model))
+
+
+@torch.no_grad()
+def _plan(model: Parts) -> Plan | None:
+    shortcut = model.attention.shortcut()
+    if shortcut is None or not _plain_stream(model):
+        return None
+    cells = None
+    if model.quantizer is not None:
+        cells = model.quantizer.steps()
+        if cells is None:
+            return None
+    return Plan(*shortcut, cells, model.feed_forward.steps() if _plain_head(model) else None)
 
 
 @torch.no_grad()
 def fast_labels(model: Parts, data: Sequences) -> Tensor | None:
     """Label coordinates `(P, m)` of every answering place, or None if the weights do not allow the shortcut."""
-    if not _plain_head(model):
-        return None
-    steps = model.feed_forward.steps()
-    z = None if steps is None else codes(model, data)
-    return None if z is None or steps is None else steps(z)
+    way = plan(model)
+    return None if way is None or way.steps is None else way.steps(_codes(model, data, way))
 
 
 @torch.no_grad()
 def codes(model: Parts, data: Sequences) -> Tensor | None:
     """`z = t + κ B(λ; s)` of every answering place `(P,)`, or None if the weights do not allow the shortcut."""
-    shortcut = model.attention.shortcut()
-    if shortcut is None or not _plain_stream(model):
-        return None
-    temperature, kappa = shortcut
+    way = plan(model)
+    return None if way is None else _codes(model, data, way)
+
+
+def _codes(model: Parts, data: Sequences, way: Plan) -> Tensor:
+    temperature, kappa = way.temperature, way.kappa
     device, bos = model.bos.device, model.bos
     bos_key, bos_code = bos[KEY], bos[CODE]
     lengths = torch.from_numpy(data.lengths).to(device)
     place = None if model.positions is None else torch.from_numpy(data.position).to(device)
+    rows: Tensor | None = None
     if isinstance(model.lift, nn.Embedding):
         rows = torch.from_numpy(data.tokens).to(device)
         key, code = model.lift.weight[:, KEY], model.lift.weight[:, CODE].index_select(0, rows)
-        if place is not None:
-            key = key.index_select(0, rows)
-    elif model.quantizer is None:
-        rows = None
+        if place is not None or len(rows) < len(key):
+            key, rows = key.index_select(0, rows), None
+    elif way.cells is None:
         x = torch.from_numpy(data.tokens).to(bos)
         key, code = (x @ model.lift.weight[KEY : CODE + 1].T + model.lift.bias[KEY : CODE + 1]).unbind(1)
     else:
-        rows, cells = None, model.quantizer.steps()
-        if cells is None:
-            return None
+        cells = way.cells
         # In a plain stream x itself lies behind the label slots, and the block reads it there.
         key, code = cells(torch.from_numpy(data.tokens).to(bos)).unbind(1)
         bos_key, bos_code = bos[KEY : CODE + 1] + cells(bos[None, LABEL + len(model.feed_forward.bias_2) :])[0]
     if place is not None and model.positions is not None:
         key = key + model.positions.weight[:, KEY].index_select(0, place)
         code = code + model.positions.weight[:, CODE].index_select(0, place)
-    # Without positions keys and terms of ids are tables over the vocabulary: V exponentials, not T.
-    picked = rows if place is None else None
+    # Without positions keys and terms of ids are tables over the vocabulary: V exponentials, not T, if V is less.
     score = temperature * key
     # One common factor e^(−top) cancels in the quotient; it keeps exp from overflowing. Only rows in use count: a
     # stray large key in another row would push all of theirs to 0.
-    used = score if picked is None else score.index_select(0, picked)
+    used = score if rows is None else score.index_select(0, rows)
     top = max(float(used.max()), float(temperature * bos_key))
     weight, moment = boltzmann_terms(key, temperature, top)
-    if picked is not None:
-        weight, moment = weight.index_select(0, picked), moment.index_select(0, picked)
+    if rows is not None:
+        weight, moment = weight.index_select(0, rows), moment.index_select(0, rows)
     bos_terms = boltzmann_terms(bos_key, temperature, top)
     context = contexts(weight, moment, lengths, (float(bos_terms[0]), float(bos_terms[1])), model.card.causal)
     if model.card.per == "sequence":

@@ -21,6 +21,7 @@ comes out, whatever float it is. (`h_0 = 0` and `h_{R+1} = 1`.)
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -46,6 +47,16 @@ class Steps:
     bias: Tensor
     level: Tensor
 
+    @cached_property
+    def start(self) -> Tensor:
+        """Where the ramps begin, `(R,)`."""
+        return -self.bias / self.slope
+
+    @cached_property
+    def end(self) -> Tensor:
+        """Where they end, `(R,)`."""
+        return self.start + 1.0 / self.slope
+
     def __call__(self, z: Tensor) -> Tensor:
         """Labels `(P, m)` of `z` `(P,)` by binary search, O(log R) a point."""
         if z.device.type != "cpu" or min(len(z), len(self.slope)) < _LARGE:
@@ -58,13 +69,12 @@ class Steps:
         return label
 
     def _search(self, z: Tensor) -> Tensor:
-        start = -self.bias / self.slope
-        step = torch.searchsorted(start + 1.0 / self.slope, z, right=True)
+        step = torch.searchsorted(self.end, z, right=True)
         label = self.level[step]
-        if len(start):
+        if len(self.start):
             # `step` ramps lie wholly left of z; z may still be on the next one.
-            ramp = torch.nonzero(z > start[step.clamp(max=len(start) - 1)]).flatten()
-            ramp = ramp[step[ramp] < len(start)]
+            ramp = torch.nonzero(z > self.start[step.clamp(max=len(self.start) - 1)]).flatten()
+            ramp = ramp[step[ramp] < len(self.start)]
             here = step[ramp]
             part = (self.slope[here] * z[ramp] + self.bias[here]).clamp_(0.0, 1.0)[:, None]
             # Not level + part · jump: between labels such as ±1e308 there is no jump that is a float.

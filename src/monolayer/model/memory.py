@@ -1,0 +1,114 @@
+"""What was found out about the weights of a model, remembered until the model changes.
+
+A look-up must not scan a million weights to learn once more that they are a staircase. So what such a scan found is
+kept, together with the state that it was found in: every module and tensor of the model, the hooks, and PyTorch's
+version counters, which count every change in place. A change that goes past the counters (through `.data`, or a NumPy
+view) is noticed if it touches one of some numbers of each tensor, as a change of the whole tensor does; a change of
+single numbers by such a way is not: `forget(model)`.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+import torch
+import torch.nn.modules.module as everywhere
+from torch import Tensor, nn
+
+from monolayer.model.parts import Parts
+
+T = TypeVar("T")
+
+SAMPLES = 32
+"""Numbers of each tensor that are compared, evenly spaced."""
+_BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+_found: WeakKeyDictionary[Parts, tuple[_State, dict[str, Any]]] = WeakKeyDictionary()
+"""By model, so that copies and pickles of a model do not carry it. Holds parts of the model, never the model."""
+
+
+class _State:
+    """Modules, tensors and attributes of a model, and the versions of the tensors.
+
+    The parts are kept alive, so that no other one can get their place in memory, and compared by identity.
+    """
+
+    def __init__(self, model: Parts) -> None:
+        modules = _inside(model)
+        tensors = [tensor for module in modules for tensor in _tensors(module)]
+        self.parts: list[Any] = [*modules[1:], *tensors]
+        for module in modules:
+            # What is no part is an attribute: the readout's name, a card. PyTorch's own begin with `_`.
+            self.parts += [value for name, value in vars(module).items() if name[0] != "_" and name != "training"]
+        self.tracked = not any(tensor.is_inference() for tensor in tensors)  # those have no version counter
+        self.marks: list[Any] = []
+        if self.tracked:
+            for tensor in tensors:
+                self.marks += (tensor._version, tensor.data_ptr(), tensor.dtype, tensor.device, _sample(tensor))
+            for module in modules:
+                self.marks += (type(module), [*map(list, _hooks(module))])
+
+    def __eq__(self, other: object) -> bool:
+        if not (isinstance(other, _State) and self.tracked and other.tracked and len(self.parts) == len(other.parts)):
+            return False
+        return all(map(operator.is_, self.parts, other.parts)) and self.marks == other.marks
+
+    __hash__ = None  # type: ignore[assignment]  # two states are compared, never looked up
+
+
+def remembered(model: Parts, name: str, find: Callable[[], T]) -> T:
+    """`find()`, or what it returned last time if the model has not changed since."""
+    now = _State(model)
+    then = _found.get(model)
+    if then is None or then[0] != now:
+        then = now, {}
+        if now.tracked:
+            _found[model] = then
+    if name not in then[1]:
+        then[1][name] = find()
+    value: T = then[1][name]
+    return value
+
+
+def forget(model: Parts) -> None:
+    """Look at all weights of this model again, at the next call."""
+    _found.pop(model, None)
+
+
+def hooked(model: Parts) -> bool:
+    """Whether code of the user runs inside the forward pass of a module, which a shortcut would pass by."""
+    return any("forward" in vars(module) or any(_hooks(module)) for module in _inside(model))
+
+
+def _inside(model: Parts) -> list[nn.Module]:
+    """The model and every module inside. (`model.modules()` takes several times as long.)"""
+    found: list[Any] = [model]
+    for module in found:
+        found += [part for part in vars(module)["_modules"].values() if part is not None]
+    return found
+
+
+def _tensors(module: nn.Module) -> list[Tensor]:
+    own = vars(module)
+    return [tensor for tensor in (*own["_parameters"].values(), *own["_buffers"].values()) if tensor is not None]
+
+
+def _hooks(module: nn.Module) -> tuple[Any, ...]:
+    """Hooks before and after the forward pass; those that PyTorch calls for every module count as everyone's."""
+    own = vars(module)
+    return (
+        own["_forward_hooks"],
+        own["_forward_pre_hooks"],
+        everywhere._global_forward_hooks,
+        everywhere._global_forward_pre_hooks,
+    )
+
+
+def _sample(tensor: Tensor) -> list[int]:
+    """Some numbers of a tensor as bits: NaN, which marks ids without a vector, is not equal to itself."""
+    flat = tensor.detach().reshape(-1)
+    some: list[int] = flat[:: max(1, flat.numel() // SAMPLES)].view(_BITS[flat.element_size()]).tolist()
+    return some
