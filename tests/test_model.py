@@ -157,7 +157,7 @@ def test_a_changed_model_leaves_the_shortcut() -> None:
 def test_a_ramp_that_floats_cannot_see_is_no_step_for_the_shortcut() -> None:
     """At its very start such a ramp is not climbed yet by the network; a search would count it as climbed."""
     one = torch.ones(1, dtype=torch.float64)
-    steep = Staircase.from_steps(one * 2.0**60, one, one[None], one * 0, one, "exact")
+    steep = Staircase.from_steps(one * 2.0**60, one.clone(), one[None].clone(), one * 0, one, "exact")
     assert steep.steps() is None
     assert steep.dense(one).item() == 0.0
 

@@ -68,7 +68,8 @@ class Target:
         The places `(R,)` whose label differs from that of the next place, and the labels of the runs `(m, R + 1)`.
         """
         if not self.by_value:
-            number = self.number.take(order)
+            # In the smallest type that holds them: what is picked in random order then lies closer together.
+            number = self.number.astype(np.min_scalar_type(len(self.table))).take(order)
             changes = np.flatnonzero(number[1:] != number[:-1])
             return changes, self.table.T.take(number[np.append(changes, len(order) - 1)], axis=1)
         label = self.table.T.take(order, axis=1)

@@ -61,7 +61,9 @@ def _from_array(Y: NDArray[Any], sizes: Ints, padded: int | None) -> tuple[NDArr
     if Y.ndim == 1:
         return Y, "sequence"
     width = Y.shape[1]
-    if Y.ndim <= 3 and (width == padded or (sizes == width).all()):
+    if Y.ndim <= 3 and (sizes == width).all():
+        return Y.reshape(-1, *Y.shape[2:]), "token"
+    if Y.ndim <= 3 and width == padded:
         return Y[np.arange(width) < sizes[:, None]], "token"
     if Y.ndim == 2 and Y.dtype.kind == "f":
         return Y, "sequence"

@@ -84,6 +84,13 @@ def contexts(weight: Tensor, moment: Tensor, lengths: Tensor, bos: tuple[float, 
     return out
 
 
+def pick(table: Tensor, rows: Tensor) -> Tensor:
+    """`table[rows]` for tables `(V,)`; on a processor by NumPy, which is several times faster at this."""
+    if table.device.type != "cpu":
+        return table.index_select(0, rows)
+    return torch.from_numpy(table.numpy().take(rows.numpy()))
+
+
 def _totals(flat: Tensor, lengths: Tensor) -> Tensor:
     width = int(lengths[0])
     if bool((lengths == width).all()):

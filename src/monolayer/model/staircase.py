@@ -117,11 +117,12 @@ class Staircase(nn.Module):
     ) -> Staircase:
         """From ramps that begin at `start` `(R,)` with power-of-two `slope` `(R,)`, and jumps `(m, R)`.
 
-        `first`, `last` `(m,)` are the labels left and right of all steps.
+        `first`, `last` `(m,)` are the labels left and right of all steps. All five are handed over: they become the
+        weights, and `start` and `jump` are overwritten on the way.
         """
-        bias = -slope * start
+        bias = start.mul_(slope).neg_()
         if readout == "exact":
-            return cls(slope, bias, -jump, last, readout)
+            return cls(slope, bias, jump.neg_(), last, readout)
         # The two kinks of a step stay neighbours: their large terms cancel before others are added.
         weight_2 = torch.stack([jump, -jump], dim=2).flatten(1)
         bias_1 = torch.stack([bias, bias - 1.0], dim=1).flatten()

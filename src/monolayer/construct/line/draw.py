@@ -20,7 +20,7 @@ from torch import Tensor
 
 from monolayer.construct.line.alphabet import UNIT, Alphabet, Proposal
 from monolayer.errors import DataError
-from monolayer.model.attention import contexts
+from monolayer.model.attention import contexts, pick
 from monolayer.model.shortcut import boltzmann_terms
 
 Layout = Literal["cells", "mixed"]
@@ -71,9 +71,9 @@ class Draw:
         """`B(λ; s)`: `(N,)`, or `(T,)` for a causal model."""
         if tokens.position is None or self.position_key is None:
             weight, moment = boltzmann_terms(self.proposal.key, self.temperature, 0.0)
-            weight, moment = weight.index_select(0, tokens.rows), moment.index_select(0, tokens.rows)
+            weight, moment = pick(weight, tokens.rows), pick(moment, tokens.rows)
         else:
-            key = self.proposal.key.index_select(0, tokens.rows) + self.position_key.index_select(0, tokens.position)
+            key = pick(self.proposal.key, tokens.rows).add_(pick(self.position_key, tokens.position))
             weight, moment = boltzmann_terms(key, self.temperature, 0.0)
         bos = torch.tensor(self.bos_key, dtype=torch.float64)
         bos_weight, bos_moment = boltzmann_terms(bos, self.temperature, 0.0)
@@ -81,9 +81,9 @@ class Draw:
 
     def codes(self, tokens: Tokens) -> Tensor:
         """`t` of every token `(T,)`."""
-        code = self.proposal.code.index_select(0, tokens.rows)
+        code = pick(self.proposal.code, tokens.rows)
         if tokens.position is not None and self.position_code is not None:
-            code = code + self.position_code.index_select(0, tokens.position)
+            code.add_(pick(self.position_code, tokens.position))
         return code
 
     def context_error(self, tokens: Tokens) -> float:

@@ -7,7 +7,9 @@ share the line freely, which asks for less precision.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +34,10 @@ WORTH_IT = 4
 """Tokens a sequence from which sorting contexts and then codes is faster than sorting points, by measurement."""
 
 
+BLOCK = 1 << 15
+"""Points looked at together: their numbers fit into a processor's cache."""
+
+
 @dataclass(frozen=True, eq=False)
 class Points:
     """Labelled places in order of `z` `(P,)`; `order` `(P,)` says which place each one is."""
@@ -54,6 +60,16 @@ class Points:
         """For every gap `(P − 1,)`, the larger of the rounding errors of its ends."""
         size = np.abs(self.z)
         return self.error(np.maximum(size[1:], size[:-1]))
+
+    def blocks(self) -> Iterator[tuple[slice, Points]]:
+        """Stretches of neighbours, each beginning with the last point of the one before, and the gaps they hold.
+
+        What is computed on them a stretch at a time stays in the processor's cache and needs no memory to speak of.
+        """
+        for start in range(0, max(1, len(self.z) - 1), BLOCK):
+            part = slice(start, min(start + BLOCK, len(self.z) - 1))
+            here = slice(start, part.stop + 1)
+            yield part, Points(self.z[here], self.order[here], self.kappa, self.fixed_error)
 
 
 def contextual_points(draw: Draw, tokens: Tokens, target: Target) -> Points:
@@ -92,10 +108,12 @@ def _token_major(code: Floats, context: Floats, place: Ints | None) -> Ints | No
     if high - low >= 2.0**32:
         return None
     digits = (code - low).astype(np.uint16 if high - low < 2.0**16 else np.uint32)
-    number = np.arange(len(code))
+    # Half the bytes to move, where the numbers fit.
+    kind: Any = np.int32 if len(code) < 2**31 else np.int64
+    number: NDArray[Any] = np.arange(len(code), dtype=kind)
     if place is not None:
-        number = np.full(len(code), -1)
-        number[place] = np.arange(len(place))
+        number = np.full(len(code), -1, dtype=kind)
+        number[place] = np.arange(len(place), dtype=kind)
     by_context = np.argsort(context)
     digits, number = (part.reshape(len(context), -1).take(by_context, axis=0).reshape(-1) for part in (digits, number))
     if place is not None:
@@ -104,7 +122,7 @@ def _token_major(code: Floats, context: Floats, place: Ints | None) -> Ints | No
     order = np.argsort(digits.astype(np.uint16), kind="stable")
     if digits.dtype == np.uint32:
         order = order.take(np.argsort((digits >> 16).astype(np.uint16).take(order), kind="stable"))
-    return number.take(order)
+    return number.take(order).astype(np.int64, copy=False)
 
 
 def _code_gap(draw: Draw, code: Floats) -> float:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.construct.line.draw import Draw, Layout, Tokens, draws
-from monolayer.construct.line.points import SLACK, Points, contextual_points
+from monolayer.construct.line.points import BLOCK, SLACK, Points, contextual_points
 from monolayer.construct.target import Target
 from monolayer.data.names import Ints
 
@@ -29,7 +29,8 @@ Settle = Callable[[Target], tuple[Target, int]]
 class Separated:
     """A draw, its points in order of `z`, and the places `changes` `(R,)` where neighbours have different labels.
 
-    `level` `(m, R + 1)`: the labels of the runs between them. `collisions` counts neighbours that this draw, the
+    `level` `(m, R + 1)`: the labels of the runs between them; `margin`: the least gap between two runs, in rounding
+    errors, None with one run. `collisions` counts neighbours that this draw, the
     best of all `tried`, left too close; `pair` is one of them.
     """
 
@@ -38,6 +39,7 @@ class Separated:
     target: Target
     changes: Ints
     level: NDArray[np.float64]
+    margin: float | None
     conflicts: int
     tried: int
     collisions: int = 0
@@ -45,17 +47,18 @@ class Separated:
 
     def measure(self) -> dict[str, Any]:
         """Numbers for the summary: different points, the smallest gap, and the margin at label changes."""
-        points = self.points
-        gap, error = points.gaps(), points.gap_errors()
-        apart = gap > 2.0 * error  # certainly different points: further apart than both errors
+        points, count, smallest = self.points, 1, np.inf
+        for _, part in points.blocks():
+            gap = part.gaps()
+            apart = gap[gap > 2.0 * part.gap_errors()]  # certainly different points: further apart than both errors
+            count += len(apart)
+            smallest = min(smallest, float(apart.min(initial=np.inf)))
         reach = float(points.z[-1] - points.z[0])
-        count = int(np.count_nonzero(apart)) + 1
-        slack = gap.take(self.changes) / error.take(self.changes)
         return {
             "points": count,
-            "gap": float(gap[apart].min()) / reach if count > 1 else 1.0,
+            "gap": smallest / reach if count > 1 else 1.0,
             "expected_gap": 1.0 / count**2,
-            "margin": float(slack.min()) if len(slack) else None,
+            "margin": self.margin,
             "temperature": self.draw.temperature,
             "layout": self.draw.layout,
             "draws": self.tried,
@@ -78,24 +81,32 @@ def separate(tokens: Tokens, target: Target, settle: Settle | None, seed: int, *
         for draw in draws(tokens, layout, DRAWS, seed, measured=measured):
             tried += 1
             points = contextual_points(draw, tokens, target)
-            changes, level, close = _changes(points, target)
-            if close.any() and settle is not None:
+            changes, level = target.runs(points.order)
+            margin, close = _margin(points, changes)
+            if len(close) and settle is not None:
                 target, conflicts = settle(target)
                 settle = None
-                changes, level, close = _changes(points, target)
-            if not close.any():
-                return Separated(draw, points, target, changes, level, conflicts, tried)
-            if best is None or close.sum() < best.collisions:
-                place = changes[close][0]
-                pair = int(points.order[place]), int(points.order[place + 1])
-                best = Separated(draw, points, target, changes, level, conflicts, tried, int(close.sum()), pair)
+                changes, level = target.runs(points.order)
+                margin, close = _margin(points, changes)
+            if not len(close):
+                return Separated(draw, points, target, changes, level, margin, conflicts, tried)
+            if best is None or len(close) < best.collisions:
+                pair = int(points.order[close[0]]), int(points.order[close[0] + 1])
+                best = Separated(draw, points, target, changes, level, margin, conflicts, tried, len(close), pair)
     assert best is not None
     return best
 
 
-def _changes(points: Points, target: Target) -> tuple[Ints, NDArray[np.float64], NDArray[np.bool_]]:
-    """Where neighbours have different labels `(R,)`, the labels `(m, R + 1)`, and which gaps are too narrow `(R,)`."""
-    changes, level = target.runs(points.order)
-    left, right = points.z[changes], points.z[changes + 1]
-    # `not (≥)` rather than `<`: a NaN is no gap either.
-    return changes, level, ~(right - left >= SLACK * points.error(np.maximum(np.abs(left), np.abs(right))))
+def _margin(points: Points, changes: Ints) -> tuple[float | None, Ints]:
+    """The least gap at a label change, in rounding errors, and the changes whose gap is too narrow."""
+    least, close = np.inf, []
+    for start in range(0, len(changes), BLOCK):
+        here = changes[start : start + BLOCK]
+        left, right = points.z.take(here), points.z.take(here + 1)
+        room = (right - left) / points.error(np.maximum(np.abs(left), np.abs(right)))
+        # `not (≥)` rather than `<`: a NaN is no gap either.
+        narrow = ~(room >= SLACK)
+        if narrow.any():
+            close.append(here[narrow])
+        least = min(least, float(room.min()))
+    return least if len(changes) else None, np.concatenate(close) if close else changes[:0]

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from monolayer.construct.line.points import Points
+from monolayer.construct.line.points import BLOCK, Points
 from monolayer.construct.target import Target, on_grid
 from monolayer.data.names import Ints
 from monolayer.errors import PrecisionError
@@ -23,6 +23,8 @@ Floats = NDArray[np.float64]
 Choice = Literal["exact", "paper"]
 """Exact: `runs` for real labels, integer jumps for classes; or one hidden layer, as in the paper."""
 
+EXPONENT = np.int64(0x7FF0000000000000)
+"""Where a float64 keeps its exponent. Gaps are normal numbers: they exceed rounding errors of numbers that are."""
 LARGEST = 2.0**1022
 """What the jumps of real labels may add up to in the `paper` readout: rounding to a grid then keeps all sums finite."""
 
@@ -33,21 +35,35 @@ def staircase(points: Points, changes: Ints, level: Floats, classes: bool, reado
     `changes` `(R,)`: the places `i` where point `i` and point `i + 1` have different labels; `level` `(m, R + 1)`:
     the labels of the runs between them; `classes`: they are class numbers.
     """
-    left, right = points.z[changes], points.z[changes + 1]
-    gap = right - left
-    # Frexp gives gap = f · 2^e with 1/2 ≤ f < 1, so 2^(e−3) lies between gap/8 and gap/4.
-    width = np.ldexp(1.0, np.frexp(gap)[1] - 3)
-    start = torch.from_numpy(left + (gap - width) / 2.0)
-    slope = torch.from_numpy(1.0 / width)
+    slope, start = map(torch.from_numpy, _ramps(points.z, changes))
     if readout == "exact" and not classes:
         return Staircase.from_runs(slope, start, torch.from_numpy(np.ascontiguousarray(level))), 0.0
     stored = level if classes else np.stack([_on_grid(given) for given in level])
     jump = np.diff(stored, axis=1)
-    if classes and float(np.abs(jump).sum()) + float(stored.max()) >= 2.0**53:
+    if classes and _size(jump) + float(stored.max()) >= 2.0**53:
         raise PrecisionError(f"{level.shape[1]:,} runs of {int(level.max()) + 1:,} classes add up past 2^53: use fewer")
     first, last = (torch.from_numpy(stored[:, end].copy()) for end in (0, -1))
     error = 0.0 if classes else float(np.abs(stored - level).max())
     return Staircase.from_steps(slope, start, torch.from_numpy(jump), first, last, readout), error
+
+
+def _ramps(z: Floats, changes: Ints) -> tuple[Floats, Floats]:
+    """Slopes and beginnings of the ramps `(R,)`, a stretch at a time."""
+    slope, start = np.empty(len(changes)), np.empty(len(changes))
+    for first in range(0, len(changes), BLOCK):
+        here = slice(first, first + BLOCK)
+        left, right = z.take(changes[here]), z.take(changes[here] + 1)
+        gap = right - left
+        # The bits of the exponent alone are the power of two below: a quarter of it lies between gap/8 and gap/4.
+        width = (gap.view(np.int64) & EXPONENT).view(np.float64) / 4.0
+        start[here] = left + (gap - width) / 2.0
+        slope[here] = 1.0 / width
+    return slope, start
+
+
+def _size(jump: Floats) -> float:
+    """`Σ |Δ|`, a stretch at a time."""
+    return sum(float(np.abs(jump[:, start : start + BLOCK]).sum()) for start in range(0, jump.shape[1], BLOCK))
 
 
 def _on_grid(given: Floats) -> Floats:
