@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check browser bench clean
+.PHONY: demo test check browser bench docs clean
 .DEFAULT_GOAL := test
 
 # The stamp is written last, so an interrupted set-up is done again.
@@ -31,6 +31,10 @@ browser:
 
 bench: .venv/ready
 	for script in bench/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+docs: .venv/ready
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "open build/site/index.html"
 
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
