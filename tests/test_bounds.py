@@ -11,11 +11,14 @@ from flint import arb
 from hypothesis import given
 from hypothesis import strategies as st
 
+import monolayer as ml
 from monolayer.errors import DataError
+from monolayer.experiments.synthetic import without_repeats
 from monolayer.theory.balls import precision
 from monolayer.theory.bounds import (
     contextual_balls,
     contextual_bounds,
+    corollary1_counts,
     corollary1_parameters,
     direction_separation,
     good_direction,
@@ -82,6 +85,48 @@ def test_constants_that_are_not_positive_and_finite_are_named(name, values):
 def test_corollary_1():
     assert corollary1_parameters(1, 1, 1, 1) == 4 * 2 + 1 * (2 + 1)
     assert corollary1_parameters(s=3, d=4, n=5, N=100) == 4 * 7 + 4 * (2 * 5 * 100 + 4)
+    assert corollary1_parameters(1, 1, 16, 1_000_000) == 32_000_009
+
+
+def test_corollary_1_on_given_points_counts_what_its_network_multiplies_by():
+    # Written out for one label coordinate: W_Q, W_K, W_V (s × d), W_O (d × s); M rows a, M biases, M output weights.
+    s, d, M = 2, 3, 7
+    matrices = 3 * s * d + d * s
+    hidden, biases, out = np.ones((M, d)), np.ones(M), np.ones(M)
+    assert corollary1_counts(M, d, 1, s) == (4 * (s + d) + d + 2 * M, matrices + hidden.size + biases.size + out.size)
+
+
+def test_every_number_of_the_dense_pass_is_counted_on_the_same_points():
+    X, Y = [[0, 1, 2], [2, 1, 3]], [[0, 1, 0], [1, 1, 0]]
+    for readout in ("exact", "paper"):
+        model = ml.memorize(X, Y, readout=readout)
+        found = model.summary
+        stored = sum(value.numel() for value in model.state_dict().values())
+        second = 2 * len(model.feed_forward.weight_1) if readout == "exact" else 0
+        assert (found.parameters, found.dense_numbers) == (stored, stored + second)
+        assert (found.corollary_1, found.corollary_1_dense) == corollary1_counts(6, 1)
+
+
+def test_the_third_hidden_layer_of_real_labels_is_counted_too():
+    model = ml.memorize([[0, 1], [2, 1]], [[0.5, 0.25], [0.5, 0.125]])
+    steps, stored = len(model.feed_forward.weight_1), sum(value.numel() for value in model.state_dict().values())
+    third = np.diff(
+        np.eye(steps + 2)[1:-1], axis=1
+    )  # h_0 = 0 and h_{R+1} = 1 are no neurons: their columns are left out
+    biases = 1
+    assert model.summary.dense_numbers == stored + 2 * steps + np.count_nonzero(third) + biases
+
+
+def test_random_labels_cost_more_than_corollary_1_counts_and_runs_of_labels_less():
+    random = np.random.default_rng(0)
+    X = random.integers(0, 50, (2000, 8))
+    few = ml.memorize(X, X % 3).summary
+    X, Y = without_repeats(2000, 8, 200)
+    many = ml.memorize(X, Y).summary
+    assert few.parameters < few.corollary_1
+    assert few.dense_numbers < few.corollary_1_dense
+    assert many.parameters > many.corollary_1
+    assert many.dense_numbers > many.corollary_1_dense
 
 
 # -- directions ----------------------------------------------------------------------------------------

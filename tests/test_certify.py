@@ -301,7 +301,7 @@ def edited(case: Case, name: str, place: Any, value: Any) -> Case:
         ("attention.W_Q", (KEY, KEY), 0.5, "W_Q must have one nonzero entry"),
         ("attention.W_Q", (KEY, ONE), np.nan, "W_Q must have one nonzero entry"),
         ("attention.W_Q", (KEY, ONE), 1e4, "scores reach"),
-        ("attention.W_Q", (KEY, ONE), 0.0, "W_Q must have one nonzero entry"),
+        ("attention.W_K", (KEY, KEY), 0.0, "W_K must have one nonzero entry"),
         ("attention.W_K", slice(None), np.eye(4)[[KEY, ONE, ONE, ONE]] * [0, 1, 0, 0], "attention must read"),
         ("attention.W_V", (ONE, ONE), 1.0, "W_V must have one nonzero entry"),
         ("attention.W_O", (slice(None), slice(None)), np.eye(4)[[LABEL, ONE, CODE, KEY]] * 0.1, "W_O must have one"),

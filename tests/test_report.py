@@ -30,7 +30,11 @@ ROWS = [
         "expected_gap": 3e-3 / 100**k,
         "margin": 1e12 / 100**k,
         "parameters": 48 * 10**k,
-        "corollary_1": 128 * 10**k,
+        "corollary_1": 32 * 10**k,
+        "dense_numbers": 80 * 10**k,
+        "corollary_1_dense": 48 * 10**k,
+        "mean": {"right": 16 * 10**k, "verdict": "proved", "margin": 2e12 / 100**k},
+        "order": None,
         "bits_per_parameter": 1.3,
         "runs": 15 * 10**k,
         "seconds": 0.01 * 10**k,
@@ -93,7 +97,7 @@ def test_every_experiment_has_a_section() -> None:
 def test_drawn_in_light_and_dark_on_a_phone_and_a_desk(folder: Path, scheme: Any, background: str, width: int) -> None:
     assert run(["report", str(folder)]) == 0
     with opened(folder / "report.html", width=width, scheme=scheme) as view:
-        assert drawn(view) == 3
+        assert drawn(view) == 4
         assert view.messages == []
         assert view.requests == []
         assert background in view.call("getComputedStyle(document.body).backgroundColor")
@@ -107,7 +111,7 @@ def test_figures_follow_the_page_when_it_changes(folder: Path) -> None:
     assert run(["report", str(folder)]) == 0
     fill = "getComputedStyle(document.querySelector('.plot .xtitle')).fill"
     with opened(folder / "report.html", scheme="dark") as view:
-        assert drawn(view) == 3
+        assert drawn(view) == 4
         assert view.call(fill) == "rgb(228, 231, 235)"
         view.page.emulate_media(color_scheme="light")
         view.page.wait_for_selector("html[data-colours=light]", state="attached")
@@ -136,7 +140,7 @@ def test_the_browser_check_can_fail(folder: Path, planted: str, kind: str) -> No
     path = folder / "report.html"
     path.write_text(path.read_text().replace("</footer>", f"</footer>{planted}"))
     with opened(path) as view:
-        assert drawn(view) == 3
+        assert drawn(view) == 4
         assert any("planted" in message for message in getattr(view, kind))
 
 
@@ -155,7 +159,7 @@ def test_a_figure_that_is_not_drawn_is_counted_out(folder: Path) -> None:
     path = folder / "report.html"
     path.write_text(path.read_text().replace('class="plot"', 'class="plot" hidden', 1))
     with opened(path) as view:
-        assert drawn(view) == 2
+        assert drawn(view) == 3
 
 
 # -- words ---------------------------------------------------------------------------------------------

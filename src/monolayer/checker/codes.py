@@ -63,18 +63,24 @@ class Codes:
 
 
 def read_attention(stored: Stored) -> Attention:
-    """The four numbers of attention, if the matrices are as the proofs want them: one nonzero entry each."""
-    entry = []
+    """The four numbers of attention, if the matrices are as the proofs want them: one nonzero entry each.
+
+    `W_Q` may be 0 throughout: all scores are then exactly 0, `q = 0`, and the head averages.
+    """
+    entry: list[tuple[int | None, int, float]] = []
     for letter in "QKVO":
         matrix = stored[f"attention.W_{letter}"]
         places = np.argwhere(matrix != 0)
+        if letter == "Q" and len(places) == 0:
+            entry.append((None, ONE, 0.0))
+            continue
         if len(places) != 1 or not np.isfinite(matrix).all():
             raise UnhandledError(f"attention.W_{letter} must have one nonzero entry, a number; it has {len(places)}")
         if abs(matrix[tuple(places[0])]) < stored.format.tiny:
             raise UnhandledError(f"the entry of attention.W_{letter} is subnormal: it may be flushed to zero")
-        entry.append((*(int(i) for i in places[0]), float(matrix[tuple(places[0])])))
+        entry.append((int(places[0, 0]), int(places[0, 1]), float(matrix[tuple(places[0])])))
     (a, q_reads, q), (b, k_reads, k), (c, v_reads, v), (o_writes, d, o) = entry
-    if (q_reads, k_reads, v_reads, o_writes) != (ONE, KEY, KEY, CODE) or a != b or c != d:
+    if (q_reads, k_reads, v_reads, o_writes) != (ONE, KEY, KEY, CODE) or a not in (None, b) or c != d:
         raise UnhandledError("attention must read `one` as query, `key` as key and as value, and write onto `code`")
     return Attention(q, k, v, o)
 

@@ -39,7 +39,7 @@ def approximate(
     points: Annotated[int, typer.Option(help="Fresh points to measure the error on.", min=1)] = 20_000,
     out: Annotated[Path | None, typer.Option(help="Folder to write the model to.")] = None,
     plot: Annotated[Path | None, typer.Option(help="File to draw to (.svg): maps, and error against cells.")] = None,
-    seed: Annotated[int, typer.Option(help="Same seed, same bits.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Same seed and platform, same bits.", min=0)] = 0,
     device: Annotated[str | None, typer.Option(help="Where to answer, for example cuda.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is already there.")] = False,
     as_json: Json = False,

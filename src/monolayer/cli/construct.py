@@ -64,7 +64,7 @@ def memorize(
     on_conflict: Annotated[
         ConflictChoice, typer.Option(help="What to do where equal token and context have different labels.")
     ] = ConflictChoice.error,
-    seed: Annotated[int, typer.Option(help="Same seed, same bits.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Same seed and platform, same bits.", min=0)] = 0,
     device: Annotated[str | None, typer.Option(help="Where to check the answers, for example cuda.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a model that is already there.")] = False,
     format: Format = None,

@@ -42,7 +42,8 @@ class Built:
             ("gap of points", f"{number(summary.gap)} of the range; 1/M² = {number(summary.expected_gap)}"),
             ("margin at label changes", _times(summary.margin, "the rounding error")),
             ("label runs", number(summary.runs)),
-            ("parameters", f"{summary.parameters:,}; Corollary 1 of the paper: {summary.corollary_1:,}"),
+            ("numbers in the file", _beside(summary.parameters, summary.corollary_1)),
+            ("numbers in a dense pass", _beside(summary.dense_numbers, summary.corollary_1_dense)),
             ("label bits per parameter", bits),
         ]
         if summary.conflicts:
@@ -96,6 +97,10 @@ class Built:
         if target.per == "sequence" or self.data.vocabulary is None:
             return None
         return target.bits_beyond(self.data.tokens)
+
+
+def _beside(ours: int | None, paper: int | None) -> str:
+    return f"{number(ours)}; Corollary 1 of the paper: {number(paper)}"
 
 
 def _times(value: float | None, unit: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from monolayer.construct.cells.grid import Box, Lattice, all_rows, first_in_row,
 from monolayer.construct.cells.size import MOST_KNOTS, afford
 from monolayer.construct.line.alphabet import Cells
 from monolayer.construct.line.assemble import assemble, copying_lift
-from monolayer.construct.line.draw import Tokens, check_seed
+from monolayer.construct.line.draw import Tokens, averaging, check_seed, check_temperature
 from monolayer.construct.line.points import SLACK
 from monolayer.construct.line.separate import DRAWS, Separated, separate
 from monolayer.construct.line.steps import staircase
@@ -34,7 +35,7 @@ from monolayer.model.attention import CODE, KEY
 from monolayer.model.card import Card, Grid, Summary
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.quantizer import Quantizer
-from monolayer.theory.bounds import corollary1_parameters
+from monolayer.theory.bounds import corollary1_counts
 
 RAMP = 2.0**-20
 """Width of a ramp as a share of a cell: then one point in a million or fewer, a coordinate, lies on one."""
@@ -53,6 +54,7 @@ def approximate(
     lipschitz: float | Modulus | None = None,
     ramp: float = RAMP,
     most_knots: int = MOST_KNOTS,
+    temperature: float | None = None,
     seed: int = 0,
     device: torch.device | str | None = None,
     progress: Callable[[str, float], None] | None = None,
@@ -63,8 +65,9 @@ def approximate(
     `domain` the range of every coordinate. Give `cells`, the number `D` of cells a coordinate, or `error`: then
     the cells are chosen, with a guarantee if `lipschitz` is given (a constant in the sup norm, or a modulus
     `h → ω(h)`), else by refining until samples say so. `f` must be permutation equivariant, unless `positions=True`.
-    `out_dim` checks `m`. `ramp` is the width of ramps as a share of a cell. The same seed gives the same bits.
-    Input outside the domain is answered as the nearest cell at its edge.
+    `out_dim` checks `m`. `ramp` is the width of ramps as a share of a cell. `temperature`: the λ of the head, 0 for
+    the mean; None: chosen by trial. On one platform the same seed gives the same bits. Input outside the domain is
+    answered as the nearest cell at its edge.
     """
     began = time.perf_counter()
     report = progress or (lambda stage, share: None)
@@ -73,6 +76,7 @@ def approximate(
     modulus = modulus_of(lipschitz)
     _check_choices(cells, error, out_dim, ramp, most_knots)
     check_seed(seed)
+    check_temperature(temperature)
     function = Function(f, box, out_dim, device)
     if not positions:
         check_equivariance(function, seed)
@@ -90,7 +94,7 @@ def approximate(
     rows, first = _sequences(lattice)
     table = _centre_values(function, lattice, rows, first, report)
     target = _target(table, first, function.scalar)
-    tokens = _tokens(lattice, rows)
+    tokens = replace(_tokens(lattice, rows), temperature=temperature)
 
     report("separating multisets of cells", 0.5)
     found = separate(tokens, target, None, seed, measured=False)
@@ -118,16 +122,18 @@ def approximate(
     lift = copying_lift(box.dim, table.shape[1])
     bos = _bos(codes, box, lift.out_features)
     model = assemble(found.draw, found.points.kappa, lift, feed_forward, card, bos, quantizer)
+    paper, paper_dense = corollary1_counts(len(table), box.dim, table.shape[1])
     summary = Summary(
         sequences=len(rows),
         labelled=len(table),
         **found.measure(),
         vocabulary=tokens.alphabet.size,
-        parameters=sum(parameter.numel() for parameter in model.parameters()),
-        corollary_1=corollary1_parameters(box.dim, box.dim, box.length, len(rows)),
+        **model.counts(),
+        corollary_1=paper,
         label_bits=None,
         readout_error=None,
         seconds=time.perf_counter() - began,
+        corollary_1_dense=paper_dense,
     )
     model.card = model.card.with_summary(summary)
     report("done", 1.0)
@@ -186,6 +192,7 @@ def _collision(found: Separated, lattice: Lattice) -> PrecisionError:
         f"{found.collisions:,} of {len(found.points.z):,} neighbouring points fell closer together than {SLACK:g} "
         f"rounding errors in every one of {2 * DRAWS} draws: rank 1 in float64 does not hold so many. Use fewer "
         f"than {lattice.cells} cells a coordinate, or try another seed if few collide"
+        f"{averaging(found.draw.temperature)}"
     )
 
 

@@ -29,6 +29,7 @@ def memorize(
     positions: bool = False,
     causal: bool = False,
     readout: Choice = "exact",
+    temperature: float | None = None,
     device: torch.device | str | None = None,
     seed: int = 0,
     on_conflict: OnConflict = "error",
@@ -39,12 +40,13 @@ def memorize(
     `X`: ids `(N, n)`, vectors `(N, n, d)`, lists of any lengths, strings, or `Sequences`; `Y`: one label a
     token or one a sequence; classes (integers, strings) or reals. `positions=True` makes order matter;
     without it the model is permutation equivariant. `causal=True` hides what comes later; without `Y` it
-    memorizes each next token. `readout`: `exact` or `paper`. `on_conflict`: what to do where equal token and
-    context have different labels. The same seed gives the same bits. Float64; rank 1.
+    memorizes each next token. `readout`: `exact` or `paper`. `temperature`: the λ of the head, 0 for the mean of
+    the keys; None: chosen by measurement. `on_conflict`: what to do where equal token and context have different
+    labels. On one platform the same seed gives the same bits. Float64; rank 1.
     """
     began = time.perf_counter()
     report = progress or (lambda stage, share: None)
-    construction: Construction = Line(readout, seed)
+    construction: Construction = Line(readout, seed, temperature)
     if on_conflict not in ("error", "majority", "first"):
         raise DataError(f"on_conflict must be one of 'error', 'majority', 'first', not {on_conflict!r}")
 

@@ -31,7 +31,9 @@ class Summary:
     draws: int
     runs: int
     parameters: int
+    """Numbers in the file."""
     corollary_1: int
+    """What Corollary 1's formula counts on the same points, with ids on a line (d = 1) and the least head size, 1."""
     label_bits: float | None
     """Bits that the labels carry: points times the entropy of their labels; None for an approximator."""
     conflicts: int
@@ -40,6 +42,10 @@ class Summary:
     """Largest error of the dense `paper` readout on the points it was tried on; None for `exact`, which has none."""
     seconds: float = 0.0
     """From data to model, measured by whoever called the construction."""
+    dense_numbers: int | None = None
+    """Numbers that a dense pass multiplies by or adds: `parameters`, and the −1 and 1 of the later hidden layers."""
+    corollary_1_dense: int | None = None
+    """The same for the network of Corollary 1: its formula counts a shared direction once, a dense pass in each row."""
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Summary:

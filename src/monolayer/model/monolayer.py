@@ -243,6 +243,17 @@ class Monolayer(nn.Module):
         """What the constructor measured."""
         return self.card.summary
 
+    def counts(self) -> dict[str, Any]:
+        """`parameters` in the file, and `dense_numbers`: those, and the later hidden layers, which no file need hold.
+
+        A neuron `relu(1 − h)` of a second layer multiplies by −1 and adds 1; one of a third layer, `relu(h' − h)`,
+        multiplies by 1 and −1, but for the first, which has one neighbour.
+        """
+        stored = sum(parameter.numel() for parameter in self.parameters())
+        steps, cells = len(self.feed_forward.bias_1), 0 if self.quantizer is None else len(self.quantizer.bias_1)
+        later = {"paper": 0, "exact": 2 * steps, "runs": 4 * steps + 1}[self.feed_forward.readout]
+        return {"parameters": stored, "dense_numbers": stored + later + 2 * cells}
+
     def extra_repr(self) -> str:
         card = self.card
         tokens = "vectors" if card.vocabulary is None else f"{len(card.vocabulary):,} token ids"

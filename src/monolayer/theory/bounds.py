@@ -97,7 +97,17 @@ def theorem2_balls(vocabulary: int, d: int, n: int, r_min: Ball, r_max: Ball, ep
 
 def corollary1_parameters(s: int, d: int, n: int, N: int) -> int:
     """`4(s+d) + d(2nN+d)`: what Corollary 1 spends to memorize `N` sequences, with head size `s`."""
-    return 4 * (s + d) + d * (2 * n * N + d)
+    return corollary1_counts(n * N, d, d, s)[0]
+
+
+def corollary1_counts(points: int, d: int, labels: int = 1, s: int = 1) -> tuple[int, int]:
+    """Corollary 1 on `M` labelled points in `R^d` with `m` label coordinates: parameters, and numbers of a dense pass.
+
+    Its readout has, for each label coordinate, a neuron a point: `relu(aᵀx − b_j)` with output weight `w_j`. The
+    formula counts the direction `a` once and four matrices of rank 1 by their factors: `4(s+d) + m(2M + d)`, which is
+    `4(s+d) + d(2nN+d)` for `M = nN` and `m = d`. Written out, `a` stands in `M` rows: `4sd + m M(d + 2)`.
+    """
+    return 4 * (s + d) + labels * (2 * points + d), 4 * s * d + labels * points * (d + 2)
 
 
 # -- directions ----------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ a staircase over `z` returns the labels.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from torch import nn
 from monolayer.construct.construction import Progress
 from monolayer.construct.line.alphabet import Alphabet, Ids, Vectors
 from monolayer.construct.line.assemble import assemble, linear_lift, stream
-from monolayer.construct.line.draw import Draw, Tokens, check_seed
+from monolayer.construct.line.draw import Draw, Tokens, averaging, check_seed, check_temperature
 from monolayer.construct.line.points import SLACK
 from monolayer.construct.line.separate import DRAWS, Separated, separate
 from monolayer.construct.line.steps import Choice, dense_error, staircase
@@ -29,25 +29,30 @@ from monolayer.model.attention import LABEL
 from monolayer.model.card import Card, Summary
 from monolayer.model.layers import embedding
 from monolayer.model.monolayer import Monolayer
-from monolayer.theory.bounds import corollary1_parameters
+from monolayer.theory.bounds import corollary1_counts
 
 
 @dataclass(frozen=True)
 class Line:
-    """Rank 1 in float64. `readout`: `exact` or `paper`; the same seed gives the same bits."""
+    """Rank 1 in float64. `readout`: `exact` or `paper`; on one platform the same seed gives the same bits.
+
+    `temperature`: λ, 0 for the mean; None: chosen by measurement.
+    """
 
     readout: Choice = "exact"
     seed: int = 0
+    temperature: float | None = None
 
     def __post_init__(self) -> None:
         if self.readout not in ("exact", "paper"):
             raise DataError(f"readout must be one of 'exact', 'paper', not {self.readout!r}")
         check_seed(self.seed)
+        check_temperature(self.temperature)
 
     def build(self, task: Task, report: Progress) -> Monolayer:
         """The model, a line a lemma."""
         data, rows = task.data, task.context.rows
-        tokens = _tokens(task)
+        tokens = replace(_tokens(task), temperature=self.temperature)
 
         report("separating contexts", 0.1)
         found = separate(tokens, task.target, task.settle, self.seed)
@@ -64,15 +69,18 @@ class Line:
         lift = _lift(found.draw, rows, target.table.shape[1])
         card = Card(data.vocabulary, target.classes, target.per, target.scalar, task.context.causal, target.next_token)
         model = assemble(found.draw, points.kappa, lift, feed_forward, card)
+        d = 1 if task.vectors is None else task.vectors.shape[1]  # ids may stand on a line
+        counted, multiplied = corollary1_counts(len(points.z), d, target.table.shape[1])
         summary = Summary(
             sequences=len(data),
             labelled=len(points.z),
             **found.measure(),
             vocabulary=int(np.count_nonzero(np.bincount(rows))),
-            parameters=sum(parameter.numel() for parameter in model.parameters()),
-            corollary_1=corollary1_parameters(*_paper_sizes(data, model)),
+            **model.counts(),
+            corollary_1=counted,
             label_bits=len(points.z) * target.entropy_bits(),
             readout_error=readout_error,
+            corollary_1_dense=multiplied,
         )
         model.card = model.card.with_summary(summary)
         return model
@@ -97,7 +105,7 @@ def _collision(found: Separated, pair: tuple[int, int], data: Sequences) -> Prec
         f"{SLACK:g} rounding errors in every one of {2 * DRAWS} draws, for example {data.labelled(pair[0])} and "
         f"{data.labelled(pair[1])}. They are different points, not a contradiction: with rank 1 in float64 about "
         f"{holds:,} points of this kind can be held, and there are {len(points.z):,}. Split the data over several "
-        "models, or try another seed if few pairs collide"
+        f"models, or try another seed if few pairs collide{averaging(found.draw.temperature)}"
     )
 
 
@@ -144,9 +152,3 @@ def _lift(draw: Draw, rows: Ints, labels: int) -> nn.Embedding | nn.Linear:
     table = stream(draw.proposal.key, draw.proposal.code, LABEL + labels)
     table[torch.from_numpy(np.bincount(rows, minlength=len(table)) == 0)] = torch.nan
     return embedding(table)
-
-
-def _paper_sizes(data: Sequences, model: Monolayer) -> tuple[int, int, int, int]:
-    """Head size, token dimension, longest sequence and number of sequences, for Corollary 1."""
-    width = model.bos.numel() if data.vocabulary is not None else int(data.tokens.shape[1])
-    return width, width, int(data.lengths.max()), len(data)

@@ -9,6 +9,7 @@ Notation: `V` tokens in the alphabet, `L` positions, `s` keys in [−1, 1], `t` 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -35,7 +36,7 @@ TEMPERATURES = (1.0, 2.0, 0.5, 4.0)
 class Tokens:
     """What the contexts are made of: `rows` `(T,)` of the alphabet, `lengths` `(N,)`, and the rules of the model.
 
-    `position` `(T,)` is None without positions.
+    `position` `(T,)` is None without positions; `temperature` is the λ of every draw, or None: as it is drawn.
     """
 
     rows: Tensor
@@ -43,6 +44,7 @@ class Tokens:
     alphabet: Alphabet
     position: Tensor | None
     causal: bool
+    temperature: float | None = None
 
     @property
     def longest(self) -> int:
@@ -103,6 +105,22 @@ def check_seed(seed: int) -> None:
         raise DataError(f"seed must be a whole number from 0 on, not {seed!r}")
 
 
+def check_temperature(temperature: float | None) -> None:
+    """λ is a number; 0 stands for the mean."""
+    if temperature is not None and not (isinstance(temperature, int | float) and math.isfinite(temperature)):
+        raise DataError(f"temperature is λ, a finite number (0: the mean of the keys), not {temperature!r}")
+
+
+def averaging(temperature: float) -> str:
+    """What else a collision may be due to, for an error message; nothing unless λ = 0."""
+    if temperature != 0.0:
+        return ""
+    return (
+        ". At temperature=0 the head averages: keys that are sums, of token and position or over the coordinates of a "
+        "cell, then agree for different contexts (docs/theorems.md, What softmax is for). Leave temperature out"
+    )
+
+
 def draws(tokens: Tokens, layout: Layout, count: int, seed: int, *, measured: bool = True) -> Iterable[Draw]:
     """`count` draws, the most promising first: most contexts told apart, then the widest gap between two.
 
@@ -125,7 +143,7 @@ def _quality(draw: Draw, tokens: Tokens) -> tuple[int, float]:
 def _draws(tokens: Tokens, layout: Layout, count: int, seed: int) -> Iterator[Draw]:
     for number in range(count):
         random = np.random.default_rng([seed, ("cells", "mixed").index(layout), number])
-        temperature = TEMPERATURES[number % len(TEMPERATURES)]
+        temperature = TEMPERATURES[number % len(TEMPERATURES)] if tokens.temperature is None else tokens.temperature
         # With positions the key is a sum of two parts: each gets half of [−1, 1].
         share = 1.0 if tokens.position is None else 0.5
         alphabet = tokens.alphabet
