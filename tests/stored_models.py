@@ -90,8 +90,9 @@ def random_case(seed: int, *, dtype: str = "float64", **options: Any) -> Case:
         "format": "monolayer", "version": 2 if kind["readout"] == "runs" else 1,
         "kind": "memorizer", "tokens": str(kind["tokens"]),
         "width": len(tensors["bos"]), "labels": len(tensors["bos"]) - LABEL, "per": kind["per"],
-        "target": kind["target"], "scalar": True, "readout": kind["readout"], "causal": kind["causal"],
-        "next_token": kind["next_token"], "positions": kind["positions"], "dtype": dtype, "summary": None,
+        "target": kind["target"], "scalar": kind["target"] == "reals", "readout": kind["readout"],
+        "causal": kind["causal"], "next_token": kind["next_token"], "positions": kind["positions"], "dtype": dtype,
+        "summary": None, "grid": None,
         "vocabulary": {"range": kind["vocabulary"]} if kind["tokens"] == "ids" else None,
         "classes": {"range": kind["classes"]} if kind["target"] == "classes" else None,
     }  # fmt: skip

@@ -106,7 +106,7 @@ def test_an_existing_folder_is_kept_unless_asked(model: ml.Monolayer, tmp_path: 
     model.save(folder, overwrite=True)
     other = tmp_path / "photos"
     other.mkdir()
-    with pytest.raises(ml.DataError, match="holds no model"):
+    with pytest.raises(ml.DataError, match=r"holds no model: no config\.json that says"):
         model.save(other, overwrite=True)
 
 

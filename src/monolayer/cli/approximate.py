@@ -47,7 +47,7 @@ def approximate(
     """Build a model that approximates a FUNCTION of n tokens with d coordinates, and measure its error."""
     from monolayer.construct.approximate import approximate as build
     from monolayer.construct.cells.accuracy import measure
-    from monolayer.model.folder import check_output
+    from monolayer.data.folder import check_output
 
     if function == "list":
         _list(as_json)

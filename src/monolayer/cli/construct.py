@@ -75,7 +75,7 @@ def memorize(
 ) -> None:
     """Build a model that returns every label of DATA, check it on every one, and save it."""
     from monolayer.construct.memorize import memorize as build
-    from monolayer.model.folder import check_output
+    from monolayer.data.folder import check_output
 
     check_device(device)
     check_output(out, overwrite=overwrite)  # better known before the work than after it

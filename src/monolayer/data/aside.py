@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,18 +13,12 @@ from typing import TextIO
 @contextmanager
 def new_file(path: Path) -> Iterator[TextIO]:
     """A UTF-8 text file that becomes `path` when the block ends well, and vanishes when it does not."""
-    handle, scratch = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    scratch = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    # Made like any other file, so with the permissions that the user's mask asks for.
+    handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             yield file
-        share(Path(scratch))
-        Path(scratch).replace(path)
+        scratch.replace(path)
     finally:
-        Path(scratch).unlink(missing_ok=True)
-
-
-def share(path: Path) -> None:
-    """The permissions that the user's mask asks for: scratch files and folders are made for their owner alone."""
-    mask = os.umask(0)
-    os.umask(mask)
-    path.chmod((0o777 if path.is_dir() else 0o666) & ~mask)
+        scratch.unlink(missing_ok=True)

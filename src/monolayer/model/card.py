@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
 from monolayer.data import Labels, Names
@@ -48,9 +48,14 @@ class Summary:
     """The same for the network of Corollary 1: its formula counts a shared direction once, a dense pass in each row."""
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Summary:
-        """What a file says; numbers that builders wrote down once and no longer do are passed over."""
-        return cls(**{name.name: value[name.name] for name in fields(cls) if name.name in value})
+    def from_json(cls, value: dict[str, Any]) -> Summary | None:
+        """What a file says, if all of it is there; nothing depends on it, and fields that are unknown are passed over."""
+        kinds = {"int": (int,), "float": (int, float), "str": (str,), "float | None": (int, float, type(None))}
+        known = {each.name: kinds[str(each.type)] for each in fields(cls)}
+        given = {name: value[name] for name in known if name in value}
+        missing = {each.name for each in fields(cls) if each.default is MISSING} - set(given)
+        sound = not missing and all(type(given[name]) in known[name] for name in given)
+        return cls(**given) if sound else None
 
     @property
     def bits_per_parameter(self) -> float | None:

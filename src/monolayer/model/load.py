@@ -1,73 +1,90 @@
-"""Loading: the folder that `save` wrote, after its digests have been checked. Nothing is ever unpickled."""
+"""Loading: the folder that `save` wrote, once its digests and all of its format have been checked.
+
+Nothing is ever unpickled, and no file is opened but the three that a model has.
+"""
 
 from __future__ import annotations
 
-import json
 import os
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors.torch import load as load_tensors
 from torch import Tensor, nn
 
 from monolayer.data import Names
+from monolayer.data.snapshot import read_together
 from monolayer.errors import ModelFileError
 from monolayer.model.attention import RankOneAttention
 from monolayer.model.card import Card, Grid, Summary
-from monolayer.model.folder import CONFIG
 from monolayer.model.layers import embedding, linear
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.quantizer import Quantizer
-from monolayer.model.save import NAMES, VERSION, WEIGHTS, config_digest, file_digest
+from monolayer.model.save import config_digest
+from monolayer.model.schema import CONFIG, NAMES, WEIGHTS, Config, check_config, check_names, check_tensors, parse
 from monolayer.model.staircase import Staircase
 
 
 def load(folder: str | os.PathLike[str], *, device: torch.device | str | None = None) -> Monolayer:
     """The model in `folder`; a truncated, foreign, changed or newer one is a `ModelFileError` that says so."""
     folder = Path(folder)
-    config = read_config(folder)
-    names = _read_json(folder / NAMES) if NAMES in config["files"] else {}
     try:
-        tensors = load_file(folder / WEIGHTS)
-    except (SafetensorError, OSError) as error:
-        raise ModelFileError(f"{folder / WEIGHTS} cannot be read as safetensors: {error}") from None
-    try:
-        model = _build(config, names, tensors)
-    except (KeyError, TypeError, RuntimeError, IndexError) as error:
-        raise ModelFileError(f"{folder} lacks a part that its config.json promises: {error}") from None
+        model = _read(folder)
+    except ModelFileError as error:
+        raise ModelFileError(f"{folder}: {error}") from None
     return model if device is None else model.to(device)
 
 
-def read_config(folder: Path) -> dict[str, Any]:
-    """`config.json`, after its version, its own digest and those of the files beside it have been checked."""
-    if not folder.exists():
-        raise ModelFileError(f"{folder} does not exist")
-    if not (folder / CONFIG).is_file():
-        raise ModelFileError(f"{folder} is no saved model: it has no {CONFIG}")
-    config = _read_json(folder / CONFIG)
-    if not isinstance(config, dict) or config.get("format") != "monolayer":
-        raise ModelFileError(f"{folder / CONFIG} was not written by monolayer")
-    version = config.get("version")
-    if not isinstance(version, int) or version > VERSION:
-        raise ModelFileError(
-            f"{folder} has format version {version}, and this monolayer reads up to {VERSION}: update monolayer"
-        )
-    if version < 2 and config.get("readout") == "runs":
-        raise ModelFileError(f"{folder / CONFIG} has format version {version}, which knows no readout 'runs'")
-    if config.get("digest") != config_digest(config):
-        raise ModelFileError(f"{folder / CONFIG} was changed after it was written: its digest does not match")
+def _read(folder: Path) -> Monolayer:
+    try:
+        files = read_together(folder, CONFIG, lambda content: _config(content)["files"])
+    except (OSError, ValueError) as error:
+        if isinstance(error, ModelFileError):
+            raise
+        raise ModelFileError(_why(folder, error)) from None
+    config = _config(files[CONFIG])
     for name, digest in config["files"].items():
-        path = folder / name
-        if not path.is_file():
-            raise ModelFileError(f"{path} is missing")
-        if file_digest(path) != digest:
-            raise ModelFileError(f"{path} is truncated or was changed after it was written: its digest does not match")
+        if sha256(files[name]).hexdigest() != digest:
+            raise ModelFileError(f"{name} is truncated or was changed after it was written: its digest does not match")
+    names = parse(NAMES, files[NAMES]) if NAMES in files else {}
+    check_names(config, names)
+    try:
+        tensors = load_tensors(files[WEIGHTS])
+    except (SafetensorError, KeyError, ValueError, TypeError, RuntimeError) as error:
+        raise ModelFileError(f"{WEIGHTS} cannot be read as safetensors: {error}") from None
+    found = {name: (tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")) for name, tensor in tensors.items()}
+    check_tensors(config, names, found)
+    return _build(config, names, tensors)
+
+
+def _why(folder: Path, error: Exception) -> str:
+    """Why files cannot be read, in words."""
+    if not isinstance(error, OSError):  # NUL or half of a surrogate pair in a path
+        return f"this is no name of a folder: {error}"
+    name = Path(error.filename or folder).name
+    if isinstance(error, FileNotFoundError) and name in (CONFIG, WEIGHTS, NAMES):
+        return f"this is no saved model: it has no {CONFIG}" if name == CONFIG else f"{name} is missing"
+    if isinstance(error, FileNotFoundError):
+        return "this folder does not exist"
+    if isinstance(error, NotADirectoryError):
+        return "this is no folder"
+    return f"{name} cannot be read: {error.strerror}"
+
+
+def _config(content: bytes) -> Config:
+    """`config.json`, after its version, its digest and its fields have been checked."""
+    config = parse(CONFIG, content)
+    try:
+        check_config(config, config_digest(config))
+    except RecursionError:
+        raise ModelFileError(f"{CONFIG} is nested too deeply") from None
     return config
 
 
-def _build(config: dict[str, Any], names: dict[str, Any], tensors: dict[str, Tensor]) -> Monolayer:
+def _build(config: dict[str, Any], names: dict[str, list[Any]], tensors: dict[str, Tensor]) -> Monolayer:
     def layer(prefix: str) -> nn.Linear:
         return linear(tensors[f"{prefix}.weight"], tensors[f"{prefix}.bias"])
 
@@ -78,17 +95,17 @@ def _build(config: dict[str, Any], names: dict[str, Any], tensors: dict[str, Ten
         one, two, three, four = (tensors[f"{prefix}.{name}"] for name in ("weight_1", "bias_1", "weight_2", "bias_2"))
         return one, two, three, four
 
-    summary, grid = config["summary"], config.get("grid")
+    grid = config["grid"]
     card = Card(
-        vocabulary=_names_from_json(config["vocabulary"], names),
-        classes=_names_from_json(config["classes"], names),
+        vocabulary=_names(config["vocabulary"], names),
+        classes=_names(config["classes"], names),
         per=config["per"],
         scalar=config["scalar"],
         causal=config["causal"],
         next_token=config["next_token"],
         kind=config["kind"],
         grid=None if grid is None else Grid(**grid),
-        summary=None if summary is None else Summary.from_json(summary),
+        summary=None if config["summary"] is None else Summary.from_json(config["summary"]),
     )
     attention = RankOneAttention(*(tensors[f"attention.{name}"] for name in ("W_Q", "W_K", "W_V", "W_O")))
     feed_forward = Staircase(*block("feed_forward"), config["readout"])
@@ -104,14 +121,7 @@ def _build(config: dict[str, Any], names: dict[str, Any], tensors: dict[str, Ten
     )
 
 
-def _names_from_json(entry: dict[str, Any] | None, lists: dict[str, Any]) -> Names | None:
+def _names(entry: dict[str, Any] | None, lists: dict[str, list[Any]]) -> Names | None:
     if entry is None:
         return None
     return Names(range(entry["range"])) if "range" in entry else Names(tuple(lists[entry["names"]]))
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, OSError) as error:
-        raise ModelFileError(f"{path} cannot be read as JSON: {error}") from None

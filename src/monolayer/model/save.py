@@ -11,52 +11,68 @@ import os
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
 from safetensors.torch import save_file
-from torch import nn
+from torch import Tensor, nn
 
 from monolayer.data import Names
-from monolayer.model.folder import CONFIG, new_folder
+from monolayer.data.folder import new_folder
+from monolayer.errors import DataError, ModelFileError
 from monolayer.model.parts import Parts
-
-VERSION = 2
-"""Version 1 knows all but the readout `runs`; models without it are written so that old readers take them."""
-WEIGHTS, NAMES = "model.safetensors", "names.json"
+from monolayer.model.schema import CONFIG, NAMES, READOUTS, WEIGHTS, Config, check_config, check_tensors
 
 
 def save(model: Parts, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
     """Write `model` as `folder`, all at once or not at all."""
+    tensors = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
     names: dict[str, list[Any]] = {}
-    card = model.card
+    config = _describe(model, names)
     with new_folder(folder, overwrite=overwrite) as scratch:
-        tensors = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
-        save_file(tensors, scratch / WEIGHTS)
-        config = {
-            "format": "monolayer",
-            "version": VERSION if model.feed_forward.readout == "runs" else 1,
-            "kind": card.kind,
-            "tokens": "ids" if isinstance(model.lift, nn.Embedding) else "vectors",
-            "width": model.bos.numel(),
-            "labels": len(model.feed_forward.bias_2),
-            "steps": model.feed_forward.step_count,
-            "per": card.per,
-            "target": "reals" if card.classes is None else "classes",
-            "scalar": card.scalar,
-            "readout": model.feed_forward.readout,
-            "causal": card.causal,
-            "next_token": card.next_token,
-            "positions": model.positions is not None,
-            "dtype": str(model.bos.dtype).removeprefix("torch."),
-            "vocabulary": _names_to_json("vocabulary", card.vocabulary, names),
-            "classes": _names_to_json("classes", card.classes, names),
-            "grid": card.grid_json(),
-            "summary": card.summary_json(),
-        }
+        try:
+            save_file(tensors, scratch / WEIGHTS)
+        except SafetensorError as error:  # the library's word for what the system says, a full disk most often
+            raise OSError(f"{folder} cannot be written: {error}") from None
         if names:
             (scratch / NAMES).write_bytes(_utf8(names))
         config["files"] = {path.name: file_digest(path) for path in sorted(scratch.iterdir())}
         config["digest"] = config_digest(config)
+        try:
+            check_config(config, config["digest"])
+            check_tensors(config, names, {name: (tuple(x.shape), _dtype(x)) for name, x in tensors.items()})
+        except ModelFileError as error:
+            raise DataError(f"this model has no place in the format, so it is not saved: {error}") from None
         (scratch / CONFIG).write_text(json.dumps(config, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     return Path(folder)
+
+
+def _describe(model: Parts, names: dict[str, list[Any]]) -> Config:
+    """The config without digests; lists of names go into `names`."""
+    card = model.card
+    return {
+        "format": "monolayer",
+        "version": READOUTS[model.feed_forward.readout].version,
+        "kind": card.kind,
+        "tokens": "ids" if isinstance(model.lift, nn.Embedding) else "vectors",
+        "width": model.bos.numel(),
+        "labels": len(model.feed_forward.bias_2),
+        "steps": model.feed_forward.step_count,
+        "per": card.per,
+        "target": "reals" if card.classes is None else "classes",
+        "scalar": card.scalar,
+        "readout": model.feed_forward.readout,
+        "causal": card.causal,
+        "next_token": card.next_token,
+        "positions": model.positions is not None,
+        "dtype": _dtype(model.bos),
+        "vocabulary": _names_to_json("vocabulary", card.vocabulary, names),
+        "classes": _names_to_json("classes", card.classes, names),
+        "grid": card.grid_json(),
+        "summary": card.summary_json(),
+    }
+
+
+def _dtype(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
 
 
 def _names_to_json(key: str, names: Names | None, lists: dict[str, list[Any]]) -> dict[str, Any] | None:
@@ -76,7 +92,7 @@ def _utf8(value: Any) -> bytes:
         return json.dumps(value).encode()
 
 
-def config_digest(config: dict[str, Any]) -> str:
+def config_digest(config: Config) -> str:
     rest = {key: value for key, value in config.items() if key != "digest"}
     return hashlib.sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 

@@ -1,0 +1,166 @@
+"""Whether a folder's parts are a model of docs/format.md, worked out from the tensors. The loader has its own reading.
+
+Letters: `D` the width of the stream, `m` label coordinates, `H` hidden neurons, `V` vocabulary rows, `C` outputs, `L`
+positions, `d` coordinates of a vector. A new kind of readout, and the version of the format that brings it, is an
+entry of `READOUTS`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from numpy.typing import NDArray
+
+from monolayer.data import Names
+from monolayer.errors import ModelFileError
+
+Tensors = dict[str, NDArray[Any]]
+
+READOUTS = {"exact": (1, 1, 0), "paper": (1, 2, 0), "runs": (2, 1, 1)}
+"""Kinds of readout: the version that has it, its neurons for each step, and how many columns `weight_2` has besides."""
+WORDS = {
+    "format": ("monolayer",),
+    "kind": ("memorizer", "approximator"),
+    "tokens": ("ids", "vectors"),
+    "per": ("token", "sequence"),
+    "target": ("classes", "reals"),
+    "readout": tuple(READOUTS),
+    "dtype": ("float64", "float32"),
+}
+SWITCHES = ("scalar", "causal", "next_token", "positions")
+COUNTS = {"version": 1, "width": 4, "labels": 1, "steps": 0}
+OTHERS = ("vocabulary", "classes", "grid", "summary", "files", "digest")
+GRID_COUNTS = ("dim", "length", "cells")
+GRID_REALS = ("low", "high", "ramp", "error", "spread", "function_seconds")
+
+
+def examine_config(config: dict[str, Any]) -> None:
+    """Every field is there, with a value that it may have, and they fit together."""
+    known = {*WORDS, *SWITCHES, *COUNTS, *OTHERS}
+    _demand(set(config) == known, f"fields {sorted(set(config) ^ known)} are missing or unknown")
+    for key, words in WORDS.items():
+        _demand(isinstance(config[key], str) and config[key] in words, f"{key} is not one of {', '.join(words)}")
+    for key in SWITCHES:
+        _demand(config[key] is True or config[key] is False, f"{key} is not true or false")
+    for key, least in COUNTS.items():
+        _demand(_is_count(config[key], least), f"{key} is no whole number from {least}")
+    right = config["version"] == READOUTS[config["readout"]][0]
+    _demand(right, f"version {config['version']} is not the one of readout {config['readout']}")
+    grid, summary, files = (config[key] for key in ("grid", "summary", "files"))
+    _demand(summary is None or isinstance(summary, dict), "summary is no object")
+    _demand(isinstance(files, dict) and all(isinstance(x, str) for x in files.values()), "files holds no digests")
+    _demand(isinstance(config["digest"], str), "digest is no text")
+
+    reads_ids, names_classes = config["tokens"] == "ids", config["target"] == "classes"
+    listed = {"model.safetensors"}
+    for key, needed in (("vocabulary", reads_ids), ("classes", names_classes)):
+        entry = config[key]
+        _demand((entry is not None) == needed, f"{key} is given where the model has none, or missing")
+        if needed and entry == {"names": key}:
+            listed.add("names.json")
+        elif needed:
+            plain = isinstance(entry, dict) and len(entry) == 1 and _is_count(entry.get("range"), 1)
+            _demand(plain, f"{key} is neither a range nor a list of names")
+    _demand(set(files) == listed, f"files must be {sorted(listed)}")
+    if names_classes:
+        _demand(config["labels"] == 1 and not config["scalar"], "classes have one label slot, and are no numbers")
+    _demand(not config["scalar"] or config["labels"] == 1, "scalar answers have one label slot")
+    _demand(not (config["causal"] and config["per"] == "sequence"), "a causal model has no answer for a sequence")
+    if config["next_token"]:
+        _demand(config["causal"] and reads_ids and names_classes, "next tokens are classes of a causal model of ids")
+    _demand((grid is not None) == (config["kind"] == "approximator"), "approximators, and only they, have a grid")
+    if grid is None:
+        _demand(config["width"] == 3 + config["labels"], "width is not 3 + labels")
+    else:
+        _examine_grid(config, grid)
+
+
+def _examine_grid(config: dict[str, Any], grid: Any) -> None:
+    known = {*GRID_COUNTS, *GRID_REALS, "guaranteed"}
+    _demand(isinstance(grid, dict) and set(grid) == known, f"grid has not the fields {sorted(known)}")
+    _demand(all(_is_count(grid[key], 1) for key in GRID_COUNTS), "grid: dim, length and cells must be whole, from 1")
+    reals = [grid[key] for key in GRID_REALS]
+    _demand(all(isinstance(x, int | float) and not isinstance(x, bool) for x in reals), "grid holds what is no number")
+    _demand(all(-(2**1023) <= x <= 2**1023 for x in reals), "grid holds numbers beyond 2^1023, or none")
+    _demand(isinstance(grid["guaranteed"], bool), "grid: guaranteed is not true or false")
+    spread = float(grid["high"]) - float(grid["low"])
+    _demand(0 < spread < math.inf and grid["ramp"] > 0, "grid: low must be below high, and the ramp positive")
+    _demand(config["width"] == 3 + config["labels"] + grid["dim"], "width is not 3 + labels + dim")
+    plain = config["tokens"] == "vectors" and config["per"] == "token" and not config["causal"]
+    _demand(plain, "an approximator takes vectors, answers at tokens and is not causal")
+
+
+def examine_names(config: dict[str, Any], lists: dict[str, Any]) -> dict[str, Names | None]:
+    """Vocabulary and classes, and nothing else in `names.json`."""
+    found: dict[str, Names | None] = {}
+    for key in ("vocabulary", "classes"):
+        entry = config[key]
+        if entry is None:
+            found[key] = None
+        elif "range" in entry:
+            found[key] = Names(range(entry["range"]))
+        else:
+            names = lists.pop(key, None)
+            good = isinstance(names, list) and len(names) > 0 and all(_is_name(name) for name in names)
+            _demand(good, f"{key} in names.json is no list of strings and integers", "names.json")
+            assert isinstance(names, list)  # just demanded
+            _demand(len(set(names)) == len(names), f"{key} in names.json holds a name twice", "names.json")
+            found[key] = Names(tuple(names))
+    _demand(not lists, f"it holds {sorted(lists)}, which no field refers to", "names.json")
+    return found
+
+
+def examine_tensors(config: dict[str, Any], names: dict[str, Names | None], tensors: Tensors) -> None:
+    """Sizes are read off the tensors first, then compared with what the config says, then all shapes with them."""
+    sizes = {"D": ("bos", 0), "m": ("feed_forward.bias_2", 0), "H": ("feed_forward.bias_1", 0), "C": ("head.bias", 0)}
+    sizes |= {"V": ("lift.weight", 0)} if config["tokens"] == "ids" else {"d": ("lift.weight", 1)}
+    sizes |= {"L": ("positions.weight", 0)} if config["positions"] else {}
+    sizes |= {"Q": ("quantizer.bias_1", 0)} if config["grid"] is not None else {}
+    size = {}
+    for letter, (name, axis) in sizes.items():
+        shape = tensors[name].shape if name in tensors else ()
+        _demand(len(shape) > axis, f"{name} is missing, or has too few axes", "model.safetensors")
+        size[letter] = shape[axis]
+
+    vocabulary, classes, grid = names["vocabulary"], names["classes"], config["grid"]
+    _, neurons, more = READOUTS[config["readout"]]
+    said = {"D": config["width"], "m": config["labels"], "H": neurons * config["steps"]}
+    said["C"] = config["labels"] if classes is None else len(classes)
+    said |= {} if vocabulary is None else {"V": len(vocabulary)}
+    if grid is not None:
+        said |= {"d": grid["dim"], "Q": grid["dim"] * (grid["cells"] - 1)}
+        said |= {"L": grid["length"]} if config["positions"] else {}
+    for letter, number in said.items():
+        name = sizes[letter][0]
+        _demand(size[letter] == number, f"{name} has {size[letter]} rows or columns, not {number}", "model.safetensors")
+    _demand(all(size.get(letter, 1) > 0 for letter in "VdL"), "a table has no rows", "model.safetensors")
+
+    wanted = {f"attention.W_{letter}": "DD" for letter in "QKVO"} | {"bos": "D", "head.weight": "CD", "head.bias": "C"}
+    readout = {"weight_1": "H", "bias_1": "H", "weight_2": "mE", "bias_2": "m"}
+    wanted |= {f"feed_forward.{name}": letters for name, letters in readout.items()}
+    wanted |= {"lift.weight": "VD"} if vocabulary is not None else {"lift.weight": "Dd", "lift.bias": "D"}
+    wanted |= {"positions.weight": "LD"} if config["positions"] else {}
+    if grid is not None:
+        wanted |= {"quantizer.weight_1": "Qd", "quantizer.bias_1": "Q", "quantizer.weight_2": "2Q"}
+        wanted |= {"quantizer.bias_2": "2"}
+    size |= {"2": 2, "E": size["H"] + more}
+    odd = sorted(set(tensors) ^ set(wanted))
+    _demand(not odd, f"tensors {odd} are missing or unknown", "model.safetensors")
+    for name, letters in wanted.items():
+        fits = tensors[name].shape == tuple(size[letter] for letter in letters)
+        _demand(fits, f"{name} has shape {tensors[name].shape}", "model.safetensors")
+        _demand(tensors[name].dtype == config["dtype"], f"{name} is {tensors[name].dtype}", "model.safetensors")
+
+
+def _is_count(value: Any, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value < 1 << 48
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63)
+
+
+def _demand(holds: bool, complaint: str, file: str = "config.json") -> None:
+    if not holds:
+        raise ModelFileError(f"{file} does not keep to the format: {complaint}")

@@ -1,0 +1,229 @@
+"""The format of a saved model as the loader demands it: docs/format.md, line by line. The checker reads it on its own.
+
+A new kind of readout is an entry of `READOUTS`, with the new version of the format that brings it; a new field is a
+line of `FIELDS`, a condition on several fields a line of `RULES`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from monolayer.errors import ModelFileError
+
+Config = dict[str, Any]
+Shape = tuple[str | int, ...]
+"""Sizes: numbers, or letters that must mean the same number in every tensor."""
+
+CONFIG, WEIGHTS, NAMES = "config.json", "model.safetensors", "names.json"
+_NAMES_OR_NULL = 'null, {"range": number} or {"names": its own name}'
+
+
+def _one_of(*values: str) -> tuple[Callable[[Any], bool], str]:
+    return (lambda value: type(value) is str and value in values), " or ".join(map(json.dumps, values))
+
+
+def _whole(least: int) -> tuple[Callable[[Any], bool], str]:
+    return (lambda value: type(value) is int and least <= value < 2**48), f"a whole number from {least}"
+
+
+_BOOLEAN = (lambda value: type(value) is bool), "true or false"
+_NUMBER = (lambda value: type(value) in (int, float) and abs(value) <= 2.0**1023), "a number of ordinary size"
+_OBJECT_OR_NULL = (lambda value: value is None or type(value) is dict), "an object or null"
+
+
+def _names(value: Any, key: str) -> bool:
+    if type(value) is not dict:
+        return value is None
+    return value == {"names": key} or (list(value) == ["range"] and _whole(1)[0](value["range"]))
+
+
+def _digests(value: Any) -> bool:
+    return type(value) is dict and all(type(digest) is str for digest in value.values())
+
+
+FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "format": _one_of("monolayer"),
+    "version": _whole(1),
+    "kind": _one_of("memorizer", "approximator"),
+    "tokens": _one_of("ids", "vectors"),
+    "width": _whole(4),
+    "labels": _whole(1),
+    "steps": _whole(0),
+    "per": _one_of("token", "sequence"),
+    "target": _one_of("classes", "reals"),
+    "scalar": _BOOLEAN,
+    "readout": ((lambda value: type(value) is str and value in READOUTS), "a kind of readout that this version knows"),
+    "causal": _BOOLEAN,
+    "next_token": _BOOLEAN,
+    "positions": _BOOLEAN,
+    "dtype": _one_of("float64", "float32"),
+    "vocabulary": ((lambda value: _names(value, "vocabulary")), _NAMES_OR_NULL),
+    "classes": ((lambda value: _names(value, "classes")), _NAMES_OR_NULL),
+    "grid": _OBJECT_OR_NULL,
+    "summary": _OBJECT_OR_NULL,
+    "files": (_digests, "an object of digests"),
+    "digest": ((lambda value: type(value) is str), "a digest"),
+}
+GRID: dict[str, tuple[Callable[[Any], bool], str]] = {
+    **dict.fromkeys(("dim", "length", "cells"), _whole(1)),
+    **dict.fromkeys(("low", "high", "ramp", "error", "spread", "function_seconds"), _NUMBER),
+    "guaranteed": _BOOLEAN,
+}
+RULES: tuple[tuple[str, Callable[[Config], bool]], ...] = (
+    ("the version is the one that brought its readout", lambda c: c["version"] == READOUTS[c["readout"]].version),
+    ("ids have a vocabulary, vectors have none", lambda c: (c["tokens"] == "ids") == (c["vocabulary"] is not None)),
+    ("classes are named, reals are not", lambda c: (c["target"] == "classes") == (c["classes"] is not None)),
+    ("classes have one label slot", lambda c: c["target"] == "reals" or c["labels"] == 1),
+    ("scalar means reals with one label slot", lambda c: not c["scalar"] or (c["target"], c["labels"]) == ("reals", 1)),
+    ("a causal model answers at tokens", lambda c: not c["causal"] or c["per"] == "token"),
+    (
+        "next_token means a causal model of ids that answers with classes",
+        lambda c: not c["next_token"] or (c["causal"] and c["tokens"] == "ids" and c["target"] == "classes"),
+    ),
+    ("width is 3 + labels + dim", lambda c: c["width"] == 3 + c["labels"] + _dim(c)),
+    (
+        "an approximator has a grid, a memorizer none",
+        lambda c: (c["kind"] == "approximator") == (c["grid"] is not None),
+    ),
+    (
+        "an approximator maps vectors to reals, one a token, exactly, and is not causal",
+        lambda c: (
+            c["grid"] is None
+            or (c["tokens"], c["target"], c["per"], c["readout"], c["causal"])
+            == ("vectors", "reals", "token", "exact", False)
+        ),
+    ),
+    ("low is below high, and the ramp is positive", lambda c: c["grid"] is None or _interval(c["grid"])),
+    ("files are the weights, and the names if there are any", lambda c: sorted(c["files"]) == _files(c)),
+)
+
+
+def _dim(config: Config) -> int:
+    return 0 if config["grid"] is None else int(config["grid"]["dim"])
+
+
+def _interval(grid: dict[str, Any]) -> bool:
+    return bool(grid["low"] < grid["high"] and grid["high"] - grid["low"] < math.inf and grid["ramp"] > 0)
+
+
+def _files(config: Config) -> list[str]:
+    named = any(type(config[key]) is dict and "names" in config[key] for key in ("vocabulary", "classes"))
+    return [WEIGHTS, NAMES] if named else [WEIGHTS]
+
+
+# -- readouts and tensors -----------------------------------------------------------------------------------
+
+
+
+@dataclass(frozen=True)
+class Readout:
+    """A kind of readout: the version of the format that has it, and its tensors `feed_forward.…` for `R` steps."""
+
+    version: int
+    tensors: Callable[[int], dict[str, Shape]]
+
+
+READOUTS: dict[str, Readout] = {
+    "exact": Readout(1, lambda R: {"weight_1": (R,), "bias_1": (R,), "weight_2": ("m", R), "bias_2": ("m",)}),
+    "paper": Readout(
+        1, lambda R: {"weight_1": (2 * R,), "bias_1": (2 * R,), "weight_2": ("m", 2 * R), "bias_2": ("m",)}
+    ),
+    "runs": Readout(2, lambda R: {"weight_1": (R,), "bias_1": (R,), "weight_2": ("m", R + 1), "bias_2": ("m",)}),
+}
+
+
+def shapes(config: Config) -> dict[str, Shape]:
+    """All tensors that a config asks for, and no others."""
+    found: dict[str, Shape] = {f"attention.W_{letter}": ("D", "D") for letter in "QKVO"}
+    found |= {f"feed_forward.{name}": shape for name, shape in READOUTS[config["readout"]].tensors(config["steps"]).items()}
+    found |= {"bos": ("D",), "head.weight": ("C", "D"), "head.bias": ("C",)}
+    found |= (
+        {"lift.weight": ("V", "D")} if config["tokens"] == "ids" else {"lift.weight": ("D", "d"), "lift.bias": ("D",)}
+    )
+    if config["positions"]:
+        found["positions.weight"] = ("L", "D")
+    if config["grid"] is not None:
+        found |= {"quantizer.weight_1": ("H", "d"), "quantizer.bias_1": ("H",)}
+        found |= {"quantizer.weight_2": (2, "H"), "quantizer.bias_2": (2,)}
+    return found
+
+
+def check_tensors(config: Config, names: dict[str, list[Any]], tensors: dict[str, tuple[tuple[int, ...], str]]) -> None:
+    """Every tensor, given as shape and dtype, is one that the config asks for, in the size that it asks for."""
+    wanted = shapes(config)
+    if set(wanted) != set(tensors):
+        raise ModelFileError(f"{WEIGHTS}: missing or unknown tensors {sorted(set(wanted) ^ set(tensors))}")
+    size = {"D": config["width"], "m": config["labels"], "C": config["labels"]}
+    for letter, key in (("V", "vocabulary"), ("C", "classes")):
+        entry = config[key]
+        if entry is not None:
+            size[letter] = entry["range"] if "range" in entry else len(names[key])
+    grid = config["grid"]
+    if grid is not None:
+        size |= {"d": grid["dim"], "H": grid["dim"] * (grid["cells"] - 1), "L": grid["length"]}
+    for name, shape in wanted.items():
+        found, dtype = tensors[name]
+        fits = len(found) == len(shape) and dtype == config["dtype"]
+        for wished, number in zip(shape, found, strict=False):
+            fits = fits and number == (size.setdefault(wished, number) if isinstance(wished, str) else wished)
+        if not fits or (name in ("lift.weight", "positions.weight") and 0 in found):
+            meant = tuple(size.get(wished, wished) if isinstance(wished, str) else wished for wished in shape)
+            raise ModelFileError(f"{WEIGHTS}: {name} is {dtype} {found}; the config asks for {config['dtype']} {meant}")
+
+
+# -- reading ------------------------------------------------------------------------------------------------
+
+
+def parse(name: str, content: bytes) -> dict[str, Any]:
+    """A JSON object, UTF-8."""
+    try:
+        value = json.loads(content.decode())
+    except (ValueError, RecursionError) as error:
+        raise ModelFileError(f"{name} cannot be read as JSON: {error}") from None
+    if type(value) is not dict:
+        raise ModelFileError(f"{name} holds no JSON object")
+    return value
+
+
+def check_config(config: Config, digest: str) -> None:
+    """A parsed `config.json` of any version that this monolayer reads, whose own digest should be `digest`."""
+    if config.get("format") != "monolayer":
+        raise ModelFileError(f"{CONFIG} was not written by monolayer")
+    version = config.get("version")
+    latest = max(readout.version for readout in READOUTS.values())
+    if type(version) is not int or version > latest:
+        raise ModelFileError(
+            f"{CONFIG} has format version {version!r}, and this monolayer reads up to {latest}: update monolayer"
+        )
+    if config.get("digest") != digest:
+        raise ModelFileError(f"{CONFIG} was changed after it was written: its digest does not match")
+    _check_fields(CONFIG, config, FIELDS)
+    if config["grid"] is not None:
+        _check_fields(f"grid in {CONFIG}", config["grid"], GRID)
+    for rule, holds in RULES:
+        if not holds(config):
+            raise ModelFileError(f"{CONFIG} contradicts itself: {rule}")
+
+
+def _check_fields(where: str, value: dict[str, Any], fields: dict[str, tuple[Callable[[Any], bool], str]]) -> None:
+    if set(value) != set(fields):
+        raise ModelFileError(f"{where} lacks or should not have the fields {sorted(set(value) ^ set(fields))}")
+    for key, (fits, meaning) in fields.items():
+        if not fits(value[key]):
+            raise ModelFileError(f"{where}: {key} is {value[key]!r:.60}, and must be {meaning}")
+
+
+def check_names(config: Config, names: dict[str, Any]) -> None:
+    """`names.json` holds the lists that the config refers to, and no others: different strings and integers."""
+    wanted = {key for key in ("vocabulary", "classes") if config[key] == {"names": key}}
+    if set(names) != wanted:
+        raise ModelFileError(f"{NAMES} must hold the lists {sorted(wanted)}, and holds {sorted(names)}")
+    for key, values in names.items():
+        if type(values) is not list or not values or not all(type(name) in (str, int) for name in values):
+            raise ModelFileError(f"{NAMES}: {key} must be a list of strings and integers")
+        if len(set(values)) < len(values) or any(type(name) is int and abs(name) >= 2**63 for name in values):
+            raise ModelFileError(f"{NAMES}: the names of {key} must be different, and integers below 2^63")
