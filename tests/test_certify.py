@@ -489,7 +489,7 @@ def test_an_approximator_must_not_look_past_its_cells(tmp_path: Path) -> None:
     X, Y = np.array([[[0.2], [0.7]]]), [[0, 1]]
     saved = read_case(model, tmp_path / "reals")
     classes = saved.changed(head__weight=np.array([[0, 0, 0, 0.0, 0], [0, 0, 0, 2, 0]]), head__bias=np.array([0, -1.0]))
-    classes.config |= {"target": "classes", "classes": {"range": 2}}
+    classes.config |= {"target": "classes", "classes": {"range": 2}, "scalar": False}
     assert certify(classes.write(tmp_path / "classes"), X, Y).verdict == "proved"
     classes.tensors["head.weight"][0, 4] = 100.0
     assert "label slot alone" in certify(classes.write(tmp_path / "raw"), X, Y).reason
