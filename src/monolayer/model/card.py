@@ -49,7 +49,7 @@ class Summary:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Summary | None:
-        """What a file says, if all of it is there; nothing depends on it, and fields that are unknown are passed over."""
+        """What a file says, if all of it is there; nothing depends on it, and unknown fields are passed over."""
         kinds = {"int": (int,), "float": (int, float), "str": (str,), "float | None": (int, float, type(None))}
         known = {each.name: kinds[str(each.type)] for each in fields(cls)}
         given = {name: value[name] for name in known if name in value}

@@ -90,12 +90,8 @@ RULES: tuple[tuple[str, Callable[[Config], bool]], ...] = (
         lambda c: (c["kind"] == "approximator") == (c["grid"] is not None),
     ),
     (
-        "an approximator maps vectors to reals, one a token, exactly, and is not causal",
-        lambda c: (
-            c["grid"] is None
-            or (c["tokens"], c["target"], c["per"], c["readout"], c["causal"])
-            == ("vectors", "reals", "token", "exact", False)
-        ),
+        "an approximator takes vectors, answers at tokens and is not causal",
+        lambda c: c["grid"] is None or (c["tokens"], c["per"], c["causal"]) == ("vectors", "token", False),
     ),
     ("low is below high, and the ramp is positive", lambda c: c["grid"] is None or _interval(c["grid"])),
     ("files are the weights, and the names if there are any", lambda c: sorted(c["files"]) == _files(c)),
@@ -118,7 +114,6 @@ def _files(config: Config) -> list[str]:
 # -- readouts and tensors -----------------------------------------------------------------------------------
 
 
-
 @dataclass(frozen=True)
 class Readout:
     """A kind of readout: the version of the format that has it, and its tensors `feed_forward.…` for `R` steps."""
@@ -139,7 +134,9 @@ READOUTS: dict[str, Readout] = {
 def shapes(config: Config) -> dict[str, Shape]:
     """All tensors that a config asks for, and no others."""
     found: dict[str, Shape] = {f"attention.W_{letter}": ("D", "D") for letter in "QKVO"}
-    found |= {f"feed_forward.{name}": shape for name, shape in READOUTS[config["readout"]].tensors(config["steps"]).items()}
+    found |= {
+        f"feed_forward.{name}": shape for name, shape in READOUTS[config["readout"]].tensors(config["steps"]).items()
+    }
     found |= {"bos": ("D",), "head.weight": ("C", "D"), "head.bias": ("C",)}
     found |= (
         {"lift.weight": ("V", "D")} if config["tokens"] == "ids" else {"lift.weight": ("D", "d"), "lift.bias": ("D",)}
