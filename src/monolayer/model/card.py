@@ -50,16 +50,23 @@ class Summary:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Summary | None:
         """What a file says, if all of it is there; nothing depends on it, and unknown fields are passed over."""
-        kinds = {"int": (int,), "float": (int, float), "str": (str,), "float | None": (int, float, type(None))}
-        known = {each.name: kinds[str(each.type)] for each in fields(cls)}
-        given = {name: value[name] for name in known if name in value}
-        missing = {each.name for each in fields(cls) if each.default is MISSING} - set(given)
-        sound = not missing and all(type(given[name]) in known[name] for name in given)
-        return cls(**given) if sound else None
+        given = {each.name: value[each.name] for each in fields(cls) if each.name in value}
+        for each in fields(cls):
+            if each.name not in given and each.default is MISSING:
+                return None
+            if each.name in given and not _may_be(given[each.name], str(each.type)):
+                return None
+        return cls(**given)
 
     @property
     def bits_per_parameter(self) -> float | None:
         return None if self.label_bits is None else self.label_bits / self.parameters
+
+
+def _may_be(value: Any, annotation: str) -> bool:
+    """Whether a JSON value has the type that a field of the summary is annotated with."""
+    kinds = {"int": (int,), "float": (int, float), "str": (str,), "None": (type(None),)}
+    return any(type(value) in kinds[kind] for kind in annotation.split(" | "))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,395 @@
+"""One format, read twice: loader and checker take the same folders, and what is proved also answers."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable
+from copy import deepcopy
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import monolayer as ml
+from monolayer.checker import format as checker_format
+from monolayer.checker import stored
+from monolayer.model import schema
+from tests.stored_models import Case, Saved, random_case
+
+PAGE = (Path(__file__).parent.parent / "docs" / "format.md").read_text()
+TOLERANCE = 1e-5
+
+WEIRD: list[Any] = [
+    None, True, False, 0, 1, 2, 3, -1, 4.0, 0.5, 10**30, 1e308, float("nan"), float("inf"), "", "x", [], {}, [1],
+    {"range": 3}, {"range": 4.0}, {"range": True}, {"range": 10**30}, {"range": -1}, {"names": "vocabulary"},
+    {"names": "classes"}, {"names": "classes", "range": 3}, {"range": 2, "more": 1}, "ids", "vectors", "token", "sequence", "classes",
+    "reals", "exact", "paper", "runs", "float32", "float64", "float16", "memorizer", "approximator", "\x1b[31m",
+    "\ud800",
+]  # fmt: skip
+
+
+# -- ways to break a folder --------------------------------------------------------------------------------
+
+
+def one_field(saved: Saved, rng: np.random.Generator) -> None:
+    saved.config[str(rng.choice(sorted(saved.config)))] = deepcopy(WEIRD[rng.integers(len(WEIRD))])
+
+
+def two_fields(saved: Saved, rng: np.random.Generator) -> None:
+    one_field(saved, rng)
+    one_field(saved, rng)
+
+
+def related_fields(saved: Saved, rng: np.random.Generator) -> None:
+    """Fields that depend on each other, with values that each of them may have."""
+    choices = {
+        "target": ["classes", "reals"],
+        "classes": [None, {"range": 1}, {"range": 2}, {"range": 3}],
+        "scalar": [True, False],
+        "labels": [1, 2],
+        "per": ["token", "sequence"],
+        "causal": [True, False],
+        "next_token": [True, False],
+        "tokens": ["ids", "vectors"],
+        "vocabulary": [None, {"range": 3}],
+        "readout": ["exact", "runs", "paper"],
+        "version": [1, 2],
+        "kind": ["memorizer", "approximator"],
+        "positions": [True, False],
+        "dtype": ["float32", "float64"],
+    }
+    for key in rng.choice(sorted(choices), size=rng.integers(1, 4), replace=False):
+        saved.config[str(key)] = choices[str(key)][rng.integers(len(choices[str(key)]))]
+
+
+def field_gone_or_new(saved: Saved, rng: np.random.Generator) -> None:
+    if rng.integers(2):
+        del saved.config[str(rng.choice(sorted(saved.config)))]
+    else:
+        saved.config[str(rng.choice(["comment", "rank", ""]))] = WEIRD[rng.integers(len(WEIRD))]
+
+
+def grid_field(saved: Saved, rng: np.random.Generator) -> None:
+    grid = saved.config.get("grid")
+    if isinstance(grid, dict):
+        grid[str(rng.choice([*sorted(grid), "more"]))] = WEIRD[rng.integers(len(WEIRD))]
+    else:
+        one_field(saved, rng)
+
+
+def one_tensor(saved: Saved, rng: np.random.Generator) -> None:
+    name = str(rng.choice(sorted(saved.tensors)))
+    tensor = saved.tensors.pop(name)
+    ways: list[Callable[[], np.ndarray]] = [
+        lambda: tensor[:-1] if tensor.ndim else tensor,
+        lambda: np.concatenate([tensor, tensor[:1]]) if tensor.ndim else tensor,
+        lambda: tensor.T.copy(),
+        lambda: tensor[None],
+        lambda: tensor.reshape(-1),
+        lambda: tensor.astype("float32" if tensor.dtype == "float64" else "float64"),
+        lambda: tensor.astype("float16"),
+        lambda: tensor.astype("int64"),
+        lambda: tensor[:0] if tensor.ndim else tensor,
+        lambda: tensor[..., :-1] if tensor.ndim > 1 else tensor[:0],
+    ]
+    kind = rng.integers(len(ways) + 3)
+    if kind < len(ways):
+        with np.errstate(all="ignore"):
+            saved.tensors[name] = ways[kind]()
+    elif kind == len(ways):
+        saved.tensors[name + "s"] = tensor
+    elif kind == len(ways) + 1:
+        saved.tensors |= {name: tensor, "more": np.zeros(2)}
+
+
+def rows_of_a_table(saved: Saved, rng: np.random.Generator) -> None:
+    """A table and what the config says of it, changed together."""
+    tensor, key = [("lift.weight", "vocabulary"), ("head.weight", "classes")][rng.integers(2)]
+    size = saved.tensors[tensor].shape[0] + int(rng.integers(-1, 3))
+    entry = saved.config[key]
+    if isinstance(entry, dict) and "range" in entry and size > 0:
+        saved.config[key] = {"range": size}
+        if rng.integers(3):
+            table = saved.tensors[tensor]
+            fill = rng.choice([0.0, 1.0, np.nan])
+            more = np.full((max(0, size - len(table)), *table.shape[1:]), fill, table.dtype)
+            saved.tensors[tensor] = np.concatenate([table, more])[:size]
+            if tensor == "head.weight" and rng.integers(3):
+                bias = saved.tensors["head.bias"]
+                saved.tensors["head.bias"] = np.concatenate([bias, more.sum(axis=1) - 9.0])[:size].astype(bias.dtype)
+
+
+def list_of_names(saved: Saved, rng: np.random.Generator) -> None:
+    key = str(rng.choice(["vocabulary", "classes"]))
+    entry = saved.config[key]
+    if not (isinstance(entry, dict) and "range" in entry):
+        saved.names["vocabulary"] = [1, 2]
+        return
+    size = entry["range"]
+    lists: list[Any] = [
+        [f"n{i}" for i in range(size)],
+        [f"n{i}" for i in range(size + 1)],
+        [f"n{i // 2}" for i in range(size)],
+        list(range(size)),
+        [2**63 + i for i in range(size)],
+        [True, *range(2, size + 1)],
+        [1.5] * size,
+        "x" * size,
+        {},
+        [],
+        [f"\x1b[{i}\ud800\0" for i in range(size)],
+    ]
+    saved.config[key] = {"names": key if rng.integers(6) else "other"}
+    saved.names[key] = lists[rng.integers(len(lists))]
+
+
+def a_number(saved: Saved, rng: np.random.Generator) -> None:
+    """A weight: the format does not care, the verdict does."""
+    name = str(rng.choice(sorted(saved.tensors)))
+    flat = saved.tensors[name].reshape(-1)
+    if flat.size:
+        flat[rng.integers(flat.size)] = rng.choice([np.nan, np.inf, 0.0, 1.0, 1e-310, -1.0])
+
+
+FAULTS = [
+    one_field, two_fields, related_fields, related_fields, field_gone_or_new, grid_field, one_tensor, rows_of_a_table,
+    list_of_names, a_number,
+]  # fmt: skip
+
+
+# -- folders -----------------------------------------------------------------------------------------------
+
+
+@cache
+def approximators() -> tuple[Case, ...]:
+    found = []
+    for dim, length, positions in ((1, 2, False), (2, 1, False), (1, 2, True)):
+        model = ml.approximate(lambda X: X[..., :1] ** 2, dim, length, cells=2, positions=positions)
+        tensors = {name: value.numpy() for name, value in model.state_dict().items()}
+        config = config_of(model)
+        X = np.full((1, length, dim), 0.25)
+        found.append(Case(X.tolist(), np.asarray(model.predict(X)).tolist(), Saved(config, tensors)))
+    return tuple(found)
+
+
+def config_of(model: ml.Monolayer) -> dict[str, Any]:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        config = json.loads((model.save(Path(folder) / "m") / "config.json").read_text())
+    return {key: value for key, value in config.items() if key not in ("files", "digest")}
+
+
+def any_case(seed: int) -> Case:
+    if seed % 5 == 0:
+        case = approximators()[seed // 5 % 3]
+        return Case(case.X, case.Y, Saved(deepcopy(case.saved.config), case.saved.changed().tensors))
+    options: dict[str, Any] = {"count": 2, "longest": 3, "vocabulary": 4, "classes": 3}
+    if seed % 7 == 0:
+        options |= {"tokens": "ids", "causal": True, "per": "token", "target": "classes", "readout": "exact"}
+        options |= {"next_token": True, "vocabulary": 4, "classes": 4, "positions": True, "count": 1}
+    return random_case(seed, dtype="float32" if seed % 3 == 0 else "float64", **options)
+
+
+def answers_are_labels(model: ml.Monolayer, case: Case) -> bool:
+    wanted = case.Y
+    if wanted is None:
+        return all(list(got[:-1]) == row[1:] for got, row in zip(model.predict(case.X), case.X, strict=True))
+    for got, want in zip(model.predict(case.X), wanted, strict=True):
+        one, two = np.asarray(got, dtype=object).reshape(-1), np.asarray(want, dtype=object).reshape(-1)
+        if model.card.classes is None:
+            one, two = one.astype(float), two.astype(float)
+            if not (np.abs(one - two) <= TOLERANCE).all():
+                return False
+        elif one.tolist() != two.tolist():
+            return False
+    return True
+
+
+def look(case: Case, folder: Path) -> str:
+    """`proved`, another verdict, `data` where the question does not fit, or `no model`; loader and checker agree."""
+    model = None
+    checked, why = True, ""
+    try:
+        stored.read(folder)
+    except ml.ModelFileError:
+        checked = False
+    try:
+        model = ml.load(folder)
+    except ml.ModelFileError as error:
+        why = str(error)
+    assert not (checked and model is None), f"the checker takes what the loader refuses: {why}"
+    assert checked or model is None, f"the loader takes what the checker refuses: {case.saved.config}"
+    if model is None:
+        return "no model"
+    try:
+        verdict = ml.certify(folder, case.X, case.Y, tolerance=TOLERANCE).verdict
+    except ml.DataError:
+        return "data"
+    if verdict == "proved":
+        assert answers_are_labels(model, case), case.saved.config
+    return verdict
+
+
+def test_loader_and_checker_agree_and_what_is_proved_answers(tmp_path: Path) -> None:
+    found: Counter[str] = Counter()
+    for seed in range(540):
+        rng = np.random.default_rng(seed)
+        case = any_case(seed)
+        fault = FAULTS[seed % len(FAULTS)]
+        fault(case.saved, rng)
+        try:
+            folder = case.saved.write(tmp_path / str(seed))
+        except ValueError:  # NumPy's safetensors cannot write this
+            continue
+        found[look(case, folder)] += 1
+    assert min(found[kind] for kind in ("no model", "proved", "undecided", "refuted")) > 20, found
+
+
+def test_the_fuzz_would_notice_a_reader_that_takes_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = random_case(1, target="reals", readout="exact", per="token", tokens="ids", causal=True, positions=False)
+    case.saved.config["per"] = "sequence"
+    folder = case.saved.write(tmp_path / "m")
+    assert look(case, folder) == "no model"
+    demand = checker_format._demand
+    monkeypatch.setattr(
+        checker_format,
+        "_demand",
+        lambda holds, why, *more: None if "no answer for a sequence" in why else demand(holds, why, *more),
+    )
+    with pytest.raises(AssertionError, match="the checker takes what the loader refuses"):
+        look(case, folder)
+
+
+# -- bytes that are no JSON, and files that are no files --------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["config.json", "names.json"])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"[]", b"\xff\xfe{", b"{", "{}".encode("utf-16"), b"[" * 100_000, b'{"a": ' * 100_000, b"1" * 5000, b"\x00"],
+    ids=["empty", "list", "latin", "open", "utf-16", "deep list", "deep object", "long number", "nul"],
+)
+def test_files_that_are_no_json_objects_are_no_models(name: str, content: bytes, tmp_path: Path) -> None:
+    model = ml.memorize(["ab"], [["x", "y"]])
+    folder = model.save(tmp_path / "m")
+    (folder / name).write_bytes(content)
+    if name == "names.json":
+        rewrite(folder, lambda config: config["files"].update({name: digest(content)}))
+    for read in (ml.load, stored.read, lambda folder: ml.verify(folder, ["ab"], [["x", "y"]])):
+        with pytest.raises(ml.ModelFileError, match=name.replace(".", r"\.")):
+            read(folder)
+
+
+def digest(content: bytes) -> str:
+    import hashlib
+
+    return hashlib.sha256(content).hexdigest()
+
+
+def rewrite(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:
+    """A config changed, its digest made to fit again."""
+    config = json.loads((folder / "config.json").read_text())
+    del config["digest"]
+    change(config)
+    config["digest"] = digest(json.dumps(config, sort_keys=True, separators=(",", ":")).encode())
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+@pytest.mark.parametrize(
+    "files",
+    [[], {}, None, {"../../m/model.safetensors": ""}, {"model.safetensors": 1}, {"a\0b": "x"}, {"\ud800": "x"}, "x"],
+    ids=str,
+)
+def test_odd_lists_of_files_are_no_models(files: Any, tmp_path: Path) -> None:
+    folder = ml.memorize(["ab"], [[0, 1]]).save(tmp_path / "m")
+    rewrite(folder, lambda config: config.update(files=files))
+    for read in (ml.load, stored.read):
+        with pytest.raises(ml.ModelFileError, match="files"):
+            read(folder)
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "names.json"])
+def test_neither_a_fifo_nor_a_device_nor_a_folder_is_read(name: str, tmp_path: Path) -> None:
+    """A FIFO without a writer would be waited for without end, /dev/zero read without end."""
+    import os
+
+    model = ml.memorize(["ab"], [["x", "y"]])
+    kinds: list[Callable[[Path], Any]] = [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), Path.mkdir]
+    for number, make in enumerate(kinds):
+        folder = model.save(tmp_path / str(number))
+        (folder / name).unlink()
+        make(folder / name)
+        for read in (ml.load, stored.read):
+            with pytest.raises(ml.ModelFileError, match=name.replace(".", r"\.")):
+                read(folder)
+
+
+@pytest.mark.parametrize("path", ["a\0b", "a\ud800", "/dev/null", "/dev/null/m", "none"])
+def test_paths_that_are_no_folders_are_refused_in_words(path: str) -> None:
+    for read in (ml.load, stored.read):
+        with pytest.raises(ml.ModelFileError):
+            read(path)
+
+
+# -- the page ----------------------------------------------------------------------------------------------
+
+
+def table(heading: str) -> list[list[str]]:
+    """Rows of the first table behind a text of the page."""
+    lines = PAGE[PAGE.index(heading) :].splitlines()
+    rows: list[list[str]] = []
+    for line in lines[1:]:
+        if line.startswith("|"):
+            rows.append([cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]])
+        elif rows:
+            break
+    return rows[2:]
+
+
+def test_the_page_names_every_field_and_every_tensor() -> None:
+    fields = {row[0].strip("`"): row[1] for row in table("### config.json")}
+    assert set(fields) == set(schema.FIELDS)
+    assert set(fields) == {
+        *checker_format.WORDS,
+        *checker_format.SWITCHES,
+        *checker_format.COUNTS,
+        *checker_format.OTHERS,
+    }
+    for key, words in checker_format.WORDS.items():
+        assert set(re.findall(r'`"([^"]*)"`', fields[key])) == set(words)
+    for key, least in checker_format.COUNTS.items():
+        assert key == "version" or fields[key] == f"whole, from {least}"
+    grid = {row[0].strip("`") for row in table("`grid`, of an approximator")}
+    assert grid == set(schema.GRID) == {*checker_format.GRID_COUNTS, *checker_format.GRID_REALS, "guaranteed"}
+    tensors = {row[0].strip("`"): row for row in table("### model.safetensors")}
+    configs = [{"tokens": tokens, "readout": "exact", "steps": 3, "positions": True} for tokens in ("ids", "vectors")]
+    known = {name for config in configs for name in schema.shapes({**config, "grid": {"dim": 1}})}
+    assert set(tensors) == known
+    assert {int(row[0]) for row in table("### Versions")} == {readout.version for readout in schema.READOUTS.values()}
+    assert {kind: (r.version) for kind, r in schema.READOUTS.items()} == {
+        kind: r[0] for kind, r in checker_format.READOUTS.items()
+    }
+
+
+def test_what_older_writers_wrote_is_read(tmp_path: Path) -> None:
+    """A folder of version 1, with a summary that has a field which is no longer written."""
+    model = ml.memorize(["ab", "ba"], [["x", "y"], ["y", "x"]])
+    folder = model.save(tmp_path / "m")
+    rewrite(folder, lambda config: config["summary"].update(label_error=0.0))
+    assert json.loads((folder / "config.json").read_text())["version"] == 1
+    assert ml.load(folder).summary == model.summary
+    rewrite(folder, lambda config: config["summary"].update(points="many"))
+    assert ml.load(folder).summary is None
+    assert ml.verify(folder, ["ab"], [["x", "y"]]).verdict == "proved"
+
+
+def test_a_model_that_has_no_place_in_the_format_is_not_saved(tmp_path: Path) -> None:
+    model = ml.memorize(["ab"], [[0, 1]])
+    with pytest.raises(ml.DataError, match=r"no place in the format.*float16"):
+        model.half().save(tmp_path / "m")
+    assert list(tmp_path.iterdir()) == []
