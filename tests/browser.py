@@ -72,9 +72,15 @@ def opened(path: Path, *, width: int = 1000, scheme: Literal["light", "dark"] = 
 
 
 def drawn(view: Opened) -> int:
-    """How many figures of a report hold a curve, a bar or a map, after the page says that it is done."""
+    """How many figures of a report, folded ones too, hold a curve, a bar or a map, after the page says it is done."""
     # A selector, not a function: the page's policy forbids evaluation, also the one that waiting would use.
-    view.page.wait_for_selector("html[data-drawn]", state="attached")
+    figures = view.call(
+        """(() => {
+             document.querySelectorAll('details').forEach((part) => { part.open = true; });
+             return document.querySelectorAll('.plot').length;
+           })()"""
+    )
+    view.page.wait_for_selector(f"html[data-drawn='{figures}']", state="attached")
     count: int = view.call(
         """[...document.querySelectorAll('.plot')].filter((plot) => {
              const box = plot.getBoundingClientRect();
@@ -84,3 +90,37 @@ def drawn(view: Opened) -> int:
            }).length"""
     )
     return count
+
+
+def flaws(view: Opened) -> list[str]:
+    """What a reader would stumble over in the figures: words that are cut or lie over one another, empty entries."""
+    found: list[str] = view.call(
+        """(() => {
+             const out = [], box = (one) => one.getBoundingClientRect();
+             const meet = (a, b) => a.left < b.right - 1 && b.left < a.right - 1
+                                 && a.top < b.bottom - 1 && b.top < a.bottom - 1;
+             const within = (a, b) => a.left > b.left - 1 && a.right < b.right + 1
+                                   && a.top > b.top - 1 && a.bottom < b.bottom + 1;
+             for (const plot of document.querySelectorAll('.plot')) {
+               const say = (what) => out.push(`${plot.getAttribute('aria-label')}: ${what}`);
+               const frame = box(plot), legend = plot.querySelector('.legend .bg');
+               for (const word of plot.querySelectorAll('.legend .legendtext')) {
+                 if (!within(box(word), box(legend)) || !within(box(word), frame)) say(`cut: ${word.textContent}`);
+               }
+               for (const letter of 'xy') {
+                 const title = plot.querySelector(`.${letter}title`);
+                 if (!title) continue;
+                 if (!within(box(title), frame)) say(`cut: ${title.textContent}`);
+                 for (const tick of plot.querySelectorAll(`.${letter}tick text`)) {
+                   if (meet(box(title), box(tick))) say(`${title.textContent} over ${tick.textContent}`);
+                 }
+                 if (legend && meet(box(legend), box(title))) say(`legend over ${title.textContent}`);
+               }
+               for (const word of plot.querySelectorAll('.annotation-text')) {
+                 if (!within(box(word), frame)) say(`cut: ${word.textContent}`);
+               }
+             }
+             return out;
+           })()"""
+    )
+    return found

@@ -20,6 +20,7 @@ from monolayer.cli import run
 from monolayer.errors import DataError
 from monolayer.experiments import NAMES, find, memorization
 from monolayer.experiments.experiment import Experiment, Setting
+from monolayer.experiments.results import command
 from monolayer.experiments.synthetic import labels, near_copies, with_repeats, without_repeats
 from tests.browser import drawn, opened
 
@@ -143,7 +144,7 @@ def test_from_the_command_to_the_drawn_page(name: str, tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {f"{name}.json", "report.html"}
     stored = json.loads((tmp_path / f"{name}.json").read_text())
     assert stored["setting"] == {"full": False, "device": "cpu", "seed": 0}
-    assert stored["command"] == f"monolayer experiment {name} --out results"
+    assert stored["command"] == f"monolayer experiment {name} --out {tmp_path.name}"
     assert stored["machine"].startswith("CPU")
     assert stored["seconds"] < 60
     assert set(stored["versions"]) >= {"monolayer", "python", "numpy", "torch"}
@@ -304,7 +305,14 @@ def test_the_setting_reaches_the_experiment(tmp_path: Path, monkeypatch: pytest.
     assert run(["experiment", "rank", "--full", "--seed", "5", "--out", str(tmp_path)]) == 0
     assert seen == [Setting(full=True, device="cpu", seed=5)]
     stored = json.loads((tmp_path / "rank.json").read_text())
-    assert stored["command"] == "monolayer experiment rank --full --seed 5 --out results"
+    assert stored["command"] == f"monolayer experiment rank --full --seed 5 --out {tmp_path.name}"
+
+
+@pytest.mark.parametrize(
+    ("given", "named"), [("mine", "mine"), ("a/b", "a/b"), ("my results", "'my results'"), ("../over/there", "there")]
+)
+def test_the_command_names_the_folder_that_was_given(given: str, named: str) -> None:
+    assert command("rank", Setting(), Path(given)) == f"monolayer experiment rank --out {named}"
 
 
 def test_the_list_of_questions(capsys: pytest.CaptureFixture[str]) -> None:

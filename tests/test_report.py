@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,11 @@ from monolayer.cli import run
 from monolayer.errors import DataError
 from monolayer.experiments import NAMES, find, look
 from monolayer.experiments.experiment import Experiment, Figure, Setting, Table
-from monolayer.experiments.report import SECTIONS, page, words
+from monolayer.experiments.report import KEY, SECTIONS, caption_of, page, words
 from monolayer.experiments.results import Record, read, read_all, write
-from tests.browser import drawn, opened
+from tests.browser import Opened, drawn, flaws, opened
+
+ROOT = Path(__file__).parent.parent
 
 ROWS = [
     {
@@ -77,14 +80,36 @@ def test_rebuilt_from_the_numbers_alone(folder: Path, capsys: pytest.CaptureFixt
 def test_the_order_of_an_article(folder: Path) -> None:
     text = page(read_all(folder), "")
     article = text[text.index("<article") : text.index("</article>")]
-    marks = ["<h3>", 'class="answer"', "<figure>", "<table>", 'class="command"', "What this does not show."]
+    marks = ["<h3>", 'class="answer"', "<figure>", "<table>", 'class="command"', "What this does not show"]
     places = [article.index(mark) for mark in marks]
     assert places == sorted(places)
     assert "monolayer experiment memorization --out results" in article
     assert "CPU (x), 2 threads; 1.5 s; seed 0; python 3, monolayer 0" in article
 
 
+def test_links_to_the_paper_and_where_there_is_a_way_to_the_docs(tmp_path: Path) -> None:
+    text = page([record()], "")
+    assert 'href="https://arxiv.org/abs/2307.14023"' in text
+    assert "docs/ of the source" in text
+    (tmp_path / "docs").mkdir()
+    for source in (ROOT / "docs").glob("*.md"):
+        (tmp_path / "docs" / source.name).write_text("")
+    folder = tmp_path / "some" / "results"
+    folder.mkdir(parents=True)
+    write(record(), folder)
+    assert run(["report", str(folder)]) == 0
+    links = re.findall(r'href="([^"#]*\.md)"', (folder / "report.html").read_text())
+    assert "../../docs/construction.md" in links
+    assert all((folder / link).exists() for link in links)
+
+
+def test_a_quick_setting_is_said_first(folder: Path) -> None:
+    assert "Quick setting" in page(read_all(folder), "")
+    assert "Quick setting" not in page([record(setting=Setting(full=True))], "")
+
+
 def test_every_experiment_has_a_section() -> None:
+    assert set(KEY) <= set(NAMES)
     assert sorted(name for names in SECTIONS.values() for name in names) == sorted(NAMES)
     assert SECTIONS["What construction does not give"] == ("costs",)
 
@@ -160,6 +185,116 @@ def test_a_figure_that_is_not_drawn_is_counted_out(folder: Path) -> None:
     path.write_text(path.read_text().replace('class="plot"', 'class="plot" hidden', 1))
     with opened(path) as view:
         assert drawn(view) == 3
+
+
+def test_the_first_screen_is_the_network_and_a_small_figure_for_each_question(tmp_path: Path) -> None:
+    for path in (ROOT / "results").glob("*.json"):
+        (tmp_path / path.name).write_text(path.read_text())
+    assert run(["report", str(tmp_path)]) == 0
+    with opened(tmp_path / "report.html") as view:
+        view.page.wait_for_selector("html[data-drawn]", state="attached")
+        bottoms = view.call("[...document.querySelectorAll('.cards a')].map((a) => a.getBoundingClientRect().bottom)")
+        assert len(bottoms) == len(NAMES)
+        assert max(bottoms) < 900
+        assert view.call("document.querySelectorAll('.network li svg').length") == 5
+        marks = ".mini .scatterlayer .trace path, .mini .barlayer .point path"
+        assert (
+            view.call(f"new Set([...document.querySelectorAll('{marks}')].map((x) => x.closest('.mini'))).size") == 12
+        )
+        assert view.call("document.querySelectorAll('details[open]').length") == 0
+        assert view.call("document.querySelectorAll('.plot .main-svg').length") < 40  # folded figures wait
+        for name in NAMES:
+            answer = view.call(f"document.querySelector('#{name} .answer').textContent")
+            assert view.call("document.body.textContent").count(answer) == 1
+        view.page.click("a[href='#rank']")
+        assert view.call("document.querySelector('#rank').getBoundingClientRect().top") < 450
+        every_figure_is_sound(view, 1000)
+    with opened(tmp_path / "report.html", width=390) as view:
+        every_figure_is_sound(view, 390)
+
+
+def every_figure_is_sound(view: Opened, width: int) -> None:
+    """Unfolded, all are drawn, no word is cut or covered, and nothing is wider than the screen."""
+    assert drawn(view) == view.call("document.querySelectorAll('.plot').length") > 30
+    assert flaws(view) == []
+    assert view.messages == []
+    assert view.call("document.documentElement.scrollWidth") <= width
+
+
+def test_a_cut_word_is_found(folder: Path) -> None:
+    assert run(["report", str(folder)]) == 0
+    with opened(folder / "report.html") as view:
+        drawn(view)
+        assert flaws(view) == []
+        view.call("document.querySelector('.legendtext').textContent = 'readout trained and much more'.repeat(9)")
+        view.call("document.querySelector('.ytitle').setAttribute('x', 60)")
+        view.call("document.querySelector('.ytitle').removeAttribute('transform')")
+        found = " ".join(flaws(view))
+        assert "cut: readout trained" in found
+        assert " over " in found
+
+
+def test_a_wide_table_says_so_on_a_phone(folder: Path) -> None:
+    assert run(["report", str(folder)]) == 0
+    cue = "getComputedStyle(document.querySelector('.table > p'), '::after').content"
+    with opened(folder / "report.html", width=390) as view:
+        drawn(view)
+        assert view.call("document.querySelector('.table').matches('.wide[tabindex=\"0\"]')")
+        assert "scroll sideways" in view.call(cue)
+        assert "gradient" in view.call("getComputedStyle(document.querySelector('.table')).backgroundImage")
+    with opened(folder / "report.html", width=1400) as view:
+        drawn(view)
+        wide = "document.querySelector('.table').scrollWidth > document.querySelector('.table').clientWidth + 1"
+        assert view.call("document.querySelector('.table').classList.contains('wide')") == view.call(wide)
+
+
+@pytest.mark.parametrize(("scheme", "dark"), [("light", False), ("dark", True)])
+def test_pictures_of_the_docs_keep_their_words_and_follow_the_page(tmp_path: Path, scheme: Any, dark: bool) -> None:
+    """In the widest font that a reader may have; a picture on a dark page is no white slab."""
+    pictures = sorted((ROOT / "docs" / "figures").glob("*.svg"))
+    inside = "".join(
+        f'<div class="plot" aria-label="{path.stem}" style="width: max-content">{path.read_text()}</div>'
+        for path in pictures
+    )
+    page = tmp_path / "pictures.html"
+    page.write_text(f"<style>svg text {{ font-family: DejaVu Sans, Verdana !important }}</style>{inside}")
+    with opened(page, scheme=scheme) as view:
+        assert flaws(view) == []
+        fills = view.call(
+            "[...document.querySelectorAll('svg')].map((x) => getComputedStyle(x.querySelector('.page')).fill)"
+        )
+        assert len(fills) == len(pictures)
+        assert {sum(map(int, fill[4:-1].split(","))) < 200 for fill in fills} == {dark}
+        inks = view.call("[...document.querySelectorAll('svg text')].map((x) => getComputedStyle(x).fill)")
+        assert dark is False or set(inks) == {"rgb(228, 231, 235)"}
+
+
+def test_no_entry_of_a_legend_is_without_its_curve() -> None:
+    for path in (ROOT / "results").glob("*.json"):
+        stored = read(path)
+        for figure in find(stored.name).figures(stored.results):
+            layout = figure.figure["layout"]
+            for trace in figure.figure["data"]:
+                if trace["type"] == "heatmap" or not trace.get("showlegend", True):
+                    continue
+                log = layout["yaxis"].get("type") == "log"
+                seen = [y for y in trace["y"] if y is not None and (not log or y > 0)]
+                assert seen, f"{stored.name}: {figure.title}: {trace['name']}"
+                assert trace["type"] != "bar" or any(seen) or trace.get("text"), trace["name"]
+
+
+def test_a_curve_without_points_is_named_in_the_caption() -> None:
+    made = look.chart([look.line("seen", [1, 2], [1, 2]), look.line("lost", [1, 2], [None, 0.0])], "x", "y", log_y=True)
+    assert [trace["name"] for trace in made["data"]] == ["seen"]
+    assert caption_of(Figure("", made, "Two draws.")) == "Two draws. Nothing to draw for: lost."
+
+
+def test_a_curve_under_another_is_drawn_broader() -> None:
+    under, over = look.line("under", [1, 2, 3], [1, 1, 1]), look.line("over", [1, 2, 3], [1, 1, 0])
+    widths = [trace["line"]["width"] for trace in look.chart([under, over], "x", "y")["data"]]
+    assert widths[0] > 2 * widths[1]
+    apart = look.line("apart", [1, 2, 3], [0, 0, 0])
+    assert {trace["line"]["width"] for trace in look.chart([under, apart], "x", "y")["data"]} == {2}
 
 
 # -- words ---------------------------------------------------------------------------------------------

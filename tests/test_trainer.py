@@ -6,19 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from monolayer.experiments.trainer import (
-    NO_LABEL,
-    Attention,
-    Layer,
-    Tagger,
-    Trained,
-    _Batches,
-    _cuts,
-    fit,
-    predict,
-    width_for,
-)
+from monolayer.experiments.trainer import NO_LABEL, Trained, _Batches, _cuts, fit, predict
 from monolayer.experiments.trainer import train as train_
+from monolayer.experiments.transformer import Attention, Layer, Tagger, width_for
 
 
 def train(X, Y, **options) -> Trained:
@@ -66,6 +56,13 @@ def test_the_search_keeps_the_better_rate():
     found = train(X, Y, rates=(1e-9, 1e-2), seconds=6.0)
     assert found.rate == 1e-2
     assert found.grid["1e-09"] < found.grid["0.01"]
+
+
+def test_a_search_that_ends_at_chance_keeps_the_likeliest_rate():
+    X, Y = np.random.default_rng(0).integers(0, 50, (2, 300, 8))
+    found = train(X, Y, seconds=0.05, rates=(1e-12, 1e-11, 1e-10))  # no rate moves a weight
+    assert len(found.grid) == 3
+    assert found.rate == 1e-12
 
 
 @pytest.mark.parametrize("rank", [1, 2])

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from monolayer.data import Labels, Names, Sequences, words
 from monolayer.experiments import depth, find, projection, tagging
+from monolayer.experiments.evidence import above, apart, decided
 from monolayer.experiments.experiment import Setting
 
 TINY = {
@@ -82,10 +83,12 @@ def test_answers_change_with_the_numbers(results):
     assert depth.answer(stored).startswith("No:")
 
     stored = copy.deepcopy(results["projection"])
+    stored["cells"] = [{**cell, "seed": seed} for seed in (1, 2) for cell in stored["cells"]]
     for cell in stored["cells"]:
         cell["accuracy"] = 1.0 if cell["readout"] == "constructed" else 0.25
     assert "What decides here" in projection.answer(stored)
-    stored["cells"][3]["accuracy"] = 0.1
+    for cell in stored["cells"][3::6]:
+        cell["accuracy"] = 0.1
     assert "worst where attention is random" in projection.answer(stored)
     stored["cells"][2]["accuracy"] = 0.5
     assert "loses labels where attention is random" in projection.answer(stored)
@@ -95,11 +98,71 @@ def test_answers_change_with_the_numbers(results):
     stored["corpora"][1]["rows"][0]["held_out"] = 0.125
     assert "the construction gave 12.50 %" in tagging.answer(stored)
     for corpus in stored["corpora"]:
+        corpus["held_out_labels"] = 1000
         for row, held in zip(corpus["rows"], (0.25, 0.5, 0.5, 0.5), strict=True):
             row["held_out"] = held
     assert "no match for a rule, learnt or counted" in tagging.answer(stored)
     tagging._find(stored["corpora"][1], "most frequent label")["held_out"] = 0.125
     assert "no match for a rule" not in tagging.answer(stored)
+
+
+def test_one_seed_and_few_labels_give_no_verdict(results):
+    """What chance alone could make is measured and shown, but not put into words."""
+    stored = copy.deepcopy(results["projection"])
+    for cell in stored["cells"]:
+        cell["accuracy"] = 1.0 if cell["readout"] == "constructed" else 0.25
+    assert len({cell["seed"] for cell in stored["cells"]}) == 1
+    assert "What decides" not in projection.answer(stored)
+
+    stored = copy.deepcopy(results["tagging"])
+    for corpus in stored["corpora"]:
+        corpus["held_out_labels"] = 176
+        for row, held in zip(corpus["rows"], (0.517, 0.574, 0.614, 0.574), strict=True):
+            row["held_out"] = held
+    assert "no match" not in tagging.answer(stored)
+
+    stored = copy.deepcopy(results["depth"])
+    for row in stored["trained"]:
+        row["accuracy"] = 1.0
+    for built, seconds in zip(stored["constructed"], (0.001, 1.0), strict=True):
+        built["seconds"] = seconds
+    ratios = depth.answer(stored).split("On 20 sequences")
+    assert "against the construction's 0.001 s" in ratios[0]
+    assert "times the construction's 1 s" in ratios[1]
+
+
+def test_rates_that_end_at_chance_are_not_called_best(results):
+    stored = copy.deepcopy(results["depth"])
+    stored["classes"], stored["length"] = 16, 8
+    for row in stored["trained"]:
+        row.update(sequences=100, grid={"0.003": 0.0575, "0.01": 0.06}, rate=0.01)
+    table = depth.tables(stored)[1]
+    assert {row[-1] for row in table.rows} == {"0.01, not decided"}
+    assert "was best in" not in depth.limits(stored)
+    assert "too short or too even" in depth.limits(stored)
+    for row in stored["trained"]:
+        row["grid"]["0.01"] = 0.4
+    assert {row[-1] for row in depth.tables(stored)[1].rows} == {"0.01"}
+    assert "was best in 6 of 6 runs" in depth.limits(stored)
+
+
+@given(st.floats(0.05, 0.95), st.integers(100, 10**6), st.integers(0, 2**32))
+def test_two_draws_from_one_urn_are_rarely_told_apart(share, labels, seed):
+    """Three standard errors: about three in a thousand pairs."""
+    ones, others = np.random.default_rng(seed).binomial(labels, share, (2, 300)) / labels
+    told = sum(apart(one, other, labels) for one, other in zip(ones, others, strict=True))
+    assert told <= 9
+    assert apart(share, share + 0.04, 10**6)
+    assert above(share + 0.04, share, 10**6)
+    assert not above(share, share, labels)
+
+
+def test_a_search_is_decided_by_a_lead_or_by_no_wrong_label():
+    assert decided({"a": 0.5, "b": 0.3}, 1000, 0.0625)
+    assert decided({"a": 1.0, "b": 0.999}, 1000, 0.0625)
+    assert decided({"a": 0.5}, 1000, 0.0625)
+    assert not decided({"a": 0.5, "b": 0.49}, 1000, 0.0625)
+    assert not decided({"a": 0.06, "b": 0.0575}, 800, 0.0625)
 
 
 def test_reading_results_needs_no_torch():

@@ -6,6 +6,7 @@ The figures are drawn by Plotly in Chromium; the words come from the experiments
 from __future__ import annotations
 
 import base64
+import re
 import shutil
 import textwrap
 from pathlib import Path
@@ -14,12 +15,11 @@ from urllib.parse import unquote
 
 from monolayer.experiments import find
 from monolayer.experiments.experiment import Figure
-from monolayer.experiments.report import SECTIONS, plotly_script
+from monolayer.experiments.look import INK, LIGHT, RULE, SVG_STYLE, WIDE
+from monolayer.experiments.report import KEY, SECTIONS, caption_of, plotly_script
 from monolayer.experiments.results import Record, read
 
 ROOT = Path(__file__).parent.parent.parent
-SHOWN = {"depth": 2, "duplicates": 2, "tagging": 2}
-"""Which figure of an experiment stands for it, where it is not the first."""
 HEAD = """# Findings
 
 What the paper claims and what it leaves open, measured. Each paragraph is computed from the stored results in
@@ -34,7 +34,7 @@ def records() -> dict[str, Record]:
 
 
 def figure_of(record: Record) -> Figure:
-    return find(record.name).figures(record.results)[SHOWN.get(record.name, 0)]
+    return find(record.name).figures(record.results)[KEY.get(record.name, 0)]
 
 
 def markdown(found: dict[str, Record]) -> str:
@@ -49,7 +49,7 @@ def markdown(found: dict[str, Record]) -> str:
                 f"### {experiment.question}\n",
                 _wrapped(experiment.answer(record.results)),
                 f"![{picture.title}](figures/{name}.svg)\n",
-                _wrapped(f"*{picture.title}.* {picture.caption}"),
+                _wrapped(f"*{picture.title}.* {caption_of(picture)}"),
                 _wrapped(f"**What this does not show.** {experiment.limits(record.results)}"),
                 f"`{record.command}` · {record.machine}, {record.seconds:.0f} s\n",
             ]
@@ -71,20 +71,27 @@ def draw(figures: dict[str, dict[str, Any]]) -> None:
         page.set_content("<html><body></body></html>")
         page.add_script_tag(content=plotly_script())
         for name, figure in figures.items():
-            look = {"paper_bgcolor": "#fff", "plot_bgcolor": "#fff", "font": {"color": "#1d2126", "size": 13}}
             axes = {
-                axis: {**figure["layout"].get(axis, {}), "gridcolor": "#dde1e6", "linecolor": "#dde1e6"}
+                axis: {**figure["layout"].get(axis, {}), "gridcolor": RULE, "linecolor": RULE}
                 for axis in ("xaxis", "yaxis")
             }
-            layout = {**figure["layout"], **look, **axes}
+            clear = {"paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)"}
+            layout = {**figure["layout"], **axes, **clear, "font": {"color": INK, "size": 13, "family": WIDE}}
             address = page.evaluate(
                 "one => Plotly.toImage(one, {format: 'svg', width: 760, height: 400})",
                 {"data": figure["data"], "layout": layout},
             )
             head, body = address.split(",", 1)
             text = base64.b64decode(body).decode() if head.endswith("base64") else unquote(body)
-            (Path(__file__).parent / f"{name}.svg").write_text(text + "\n", encoding="utf-8")
+            (Path(__file__).parent / f"{name}.svg").write_text(on_any_page(text) + "\n", encoding="utf-8")
         browser.close()
+
+
+def on_any_page(svg: str) -> str:
+    """The picture on a page of its own, light or dark as the reader's, with a legend that no other font can cut."""
+    svg = re.sub(r"(<g class=\"scrollbox\"[^>]*?) clip-path=\"[^\"]*\"", r"\1", svg)
+    start = svg.index(">", svg.index("<svg")) + 1
+    return f'{svg[:start]}{SVG_STYLE}<rect class="page" width="100%" height="100%" rx="6" fill="{LIGHT}"/>{svg[start:]}'
 
 
 def main() -> None:

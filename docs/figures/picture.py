@@ -8,6 +8,7 @@ from xml.sax.saxutils import escape
 import numpy as np
 
 import monolayer as ml
+from monolayer.experiments.look import LIGHT, SVG_STYLE
 from monolayer.model.shortcut import codes
 
 X = ["银行", "行走", "音乐", "快乐", "行长", "长城"]
@@ -35,7 +36,8 @@ def pipeline() -> list[str]:
     for place, (name, what) in enumerate(boxes):
         x = 20 + place * step
         parts.append(
-            f'<rect x="{x:.1f}" y="18" width="{step - 26:.1f}" height="62" rx="9" fill="#f5f7fa" stroke="#cbd2d9"/>'
+            f'<rect x="{x:.1f}" y="18" width="{step - 26:.1f}" height="62" rx="9" class="box" fill="#f5f7fa" '
+            'stroke="#cbd2d9"/>'
         )
         parts.append(text(x + (step - 26) / 2, 43, name, 15))
         parts.append(text(x + (step - 26) / 2, 65, what, 13, SOFT))
@@ -85,7 +87,7 @@ def main() -> None:
         )
     )
     for label, name in enumerate(model.card.classes.names):  # type: ignore[union-attr]
-        parts.append(f'<path d="M{LEFT} {up(label):.1f}H{WIDTH - RIGHT}" stroke="#e4e7eb"/>')
+        parts.append(f'<path d="M{LEFT} {up(label):.1f}H{WIDTH - RIGHT}" class="rule" stroke="#e4e7eb"/>')
         parts.append(text(LEFT - 10, up(label) + 5, str(name), 13, INK, "end"))
     parts.append(f'<path d="{path}" fill="none" stroke="{LINE}" stroke-width="2"/>')
     characters = [character for phrase in X for character in phrase]
@@ -99,7 +101,7 @@ def main() -> None:
     svg = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
         'font-family="system-ui, -apple-system, Segoe UI, Noto Sans, Noto Sans CJK SC, sans-serif">\n'
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>\n{body}\n</svg>\n'
+        f'{SVG_STYLE}<rect class="page" width="{WIDTH}" height="{HEIGHT}" rx="6" fill="{LIGHT}"/>\n{body}\n</svg>\n'
     )
     Path(__file__).with_name("monolayer.svg").write_text(svg, encoding="utf-8")
 

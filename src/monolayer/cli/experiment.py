@@ -43,7 +43,7 @@ def experiment(
     for each in todo:
         try:
             with progress(as_json) as step:
-                record = measure(experiments[each], setting, step)
+                record = measure(experiments[each], setting, folder, step)
         except KeyboardInterrupt:
             err.print(
                 f"{escape(each)} was not finished. What is finished is in {escape(str(folder))}; --resume goes on."

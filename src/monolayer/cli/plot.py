@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from monolayer.experiments.look import LIGHT, SVG_STYLE
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -55,7 +57,10 @@ class Picture:
         )
 
     def line(self, x: float, y: float, to_x: float, to_y: float, color: str = GREY, style: str = "") -> None:
-        self.parts.append(f"<line x1='{x:.1f}' y1='{y:.1f}' x2='{to_x:.1f}' y2='{to_y:.1f}' stroke='{color}' {style}/>")
+        rule = _shade(color)
+        self.parts.append(
+            f"<line x1='{x:.1f}' y1='{y:.1f}' x2='{to_x:.1f}' y2='{to_y:.1f}' stroke='{color}' {rule}{style}/>"
+        )
 
     def svg(self, margin: float = 20.0) -> str:
         """The whole document."""
@@ -63,7 +68,8 @@ class Picture:
         body = "\n".join(self.parts)
         return (
             f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width:.0f} {height:.0f}' width='{width:.0f}' "
-            f"height='{height:.0f}' {FONT}>\n<rect width='100%' height='100%' fill='white'/>\n"
+            f"height='{height:.0f}' {FONT}>\n{SVG_STYLE}\n<rect class='page' width='100%' height='100%' "
+            f"fill='{LIGHT}'/>\n"
             f"<g transform='translate({margin:.0f} {margin:.0f})'>\n{body}\n</g>\n</svg>\n"
         )
 
@@ -156,7 +162,8 @@ def draw_curves(
         way = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         style = "stroke-dasharray='5 4' " if curve.dashed else ""
         picture.parts.append(
-            f"<polyline points='{way}' fill='none' stroke='{curve.color}' stroke-width='1.8' {style}/>"
+            f"<polyline points='{way}' fill='none' stroke='{curve.color}' stroke-width='1.8' "
+            f"{_shade(curve.color)}{style}/>"
         )
         if curve.marks:
             picture.parts += [f"<circle cx='{x:.1f}' cy='{y:.1f}' r='3.2' fill='{curve.color}'/>" for x, y in points]
@@ -170,6 +177,11 @@ def draw_curves(
 
 
 # -- pieces ----------------------------------------------------------------------------------------------
+
+
+def _shade(color: str) -> str:
+    """The class of a stroke that is drawn in another colour on a dark page."""
+    return {FAINT: "class='rule' ", INK: "class='ink' "}.get(color, "")
 
 
 def _shares(chart: Map) -> Floats:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 import monolayer as ml
+from monolayer.experiments.evidence import apart
 from monolayer.experiments.experiment import Experiment, Figure, Progress, Setting, Table
 from monolayer.experiments.look import BLUE, GREY, RED, amount, bars, chart, line, share
 from monolayer.experiments.trainer import Trained, predict, train
@@ -126,12 +127,17 @@ def _tolerance(results: dict[str, Any], kind: str) -> float | None:
 
 def answer(results: dict[str, Any]) -> str:
     built, trained = results["constructed"], results["trained"]
+    firm, fragile = _tolerance(results, "trained"), _tolerance(results, "constructed")
+    labels = results["sequences"] * results["length"]
+    found = ["tolerance"] if (firm or 0.0) > (fragile or 0.0) else []
+    if trained["new"] > built["new"] and apart(trained["new"], built["new"], labels):
+        found.append("generalization")
+    head = " and ".join(found).capitalize() or "Nothing that these data show"
     return (
-        "Tolerance and generalization: the constructed model keeps 99 % of its labels or more under relative noise of "
-        f"the weights up to {amount(_tolerance(results, 'constructed'), 2)}, the trained one up to "
-        f"{amount(_tolerance(results, 'trained'), 2)}. On new sequences that follow a simple rule the constructed "
-        f"model is right for {share(built['new'])}, the trained one for {share(trained['new'])}; the token alone "
-        f"gives {share(results['by_token'])}."
+        f"{head}: the constructed model keeps 99 % of its labels or more under relative noise of the weights up to "
+        f"{amount(fragile, 2)}, the trained one up to {amount(firm, 2)}. On new sequences that follow a simple rule "
+        f"the constructed model is right for {share(built['new'])}, the trained one for {share(trained['new'])}; the "
+        f"token alone gives {share(results['by_token'])}."
     )
 
 

@@ -1,9 +1,9 @@
 """Construction against training: the same random data, one rank-1 layer built, or one to eight layers trained.
 
 Notation: `N` sequences of `n` different tokens, a random class for every token, `M = nN` labels. Trained models are
-ordinary Transformers (`trainer.py`): one layer of rank 1, one of full rank, and 2, 4 and 8 layers of full rank. Each is
-so wide that it has as many parameters as the construction, or more. The clock of a model includes the search for its
-learning rate.
+ordinary Transformers (`transformer.py`): one layer of rank 1, one of full rank, and 2, 4 and 8 layers of full rank.
+Each is so wide that it has as many parameters as the construction, or more. The clock of a model includes the search
+for its learning rate.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import monolayer as ml
+from monolayer.experiments.evidence import decided
 from monolayer.experiments.experiment import Experiment, Figure, Progress, Setting, Table
 from monolayer.experiments.look import (
     BLUE,
@@ -44,6 +45,8 @@ DEVICES = (
     "of rank 1 in TF32, so a shortfall of rank 1 may be one of precision too."
 )
 """What every comparison with training must say."""
+TIMED = 0.05
+"""Seconds below which a construction is mostly fixed costs, and no ratio of times is drawn from it."""
 COLOURS = dict(zip(MODELS, (ORANGE, GREEN, RED, VIOLET, GOLD), strict=True))
 
 
@@ -64,7 +67,8 @@ FULL = Plan({2_000: (3, 10.0), 20_000: (2, 20.0), 100_000: (1, 35.0)}, 16, 1000,
 
 
 def run(setting: Setting, progress: Progress) -> Results:
-    from monolayer.experiments.trainer import train, width_for
+    from monolayer.experiments.trainer import train
+    from monolayer.experiments.transformer import width_for
 
     plan = FULL if setting.full else QUICK
     ml.memorize([[0, 1]], [[0, 1]])  # imports and first calls are not what is timed
@@ -130,8 +134,9 @@ def answer(results: Results) -> str:
             text += (
                 f" {start} {len(exact)} of {len(rows)} training runs did too, the quickest, {best['model']}, in "
                 f"{amount(best['alone'])} s at its best rate ({amount(best['seconds'])} s with the search for it), "
-                f"{amount(best['alone'] / each['seconds'], 2)} times the construction's {amount(each['seconds'])} s."
             )
+            ratio = f"{amount(best['alone'] / each['seconds'], 2)} times" if each["seconds"] >= TIMED else "against"
+            text += f"{ratio} the construction's {amount(each['seconds'])} s."
         else:
             best = max(rows, key=lambda row: row["accuracy"])
             text += (
@@ -203,22 +208,36 @@ def tables(results: Results) -> list[Table]:
             ["sequences", "model", "parameters", "right", "seconds", "without search", "clock", "seeds"],
             summary,
         ),
-        grids(results["trained"], "sequences", "model", "seed"),
+        grids(_searched(results), "sequences", "model", "seed"),
     ]
 
 
+def _searched(results: Results) -> list[Results]:
+    """The training runs, with what says whether their search for a rate decided anything."""
+    known = {"chance": 1.0 / results["classes"]}
+    return [{**known, "labels": row["sequences"] * results["length"], **row} for row in results["trained"]]
+
+
 def grids(rows: list[dict[str, Any]], *columns: str) -> Table:
-    """The search for a learning rate: labels right at the end of every rate's trial; — where none was needed."""
+    """The search for a learning rate: labels right at the end of every rate's trial; — where none was needed.
+
+    A row has `labels`, how many there were, and `chance`, the share that guessing gets: they tell whether the kept
+    rate was better than others or only luckier.
+    """
     rates = sorted({rate for row in rows for rate in row["grid"]}, key=float)
     words = [[amount(row[key]) if isinstance(row[key], int) else row[key] for key in columns] for row in rows]
     return Table(
         "Search for the learning rate",
         [*columns, *rates, "kept"],
         [
-            [*start, *(share(row["grid"].get(rate)) for rate in rates), f"{row['rate']:g}"]
+            [*start, *(share(row["grid"].get(rate)) for rate in rates), _kept(row)]
             for start, row in zip(words, rows, strict=True)
         ],
     )
+
+
+def _kept(row: Results) -> str:
+    return f"{row['rate']:g}" if decided(row["grid"], row["labels"], row["chance"]) else f"{row['rate']:g}, not decided"
 
 
 def limits(results: Results) -> str:
@@ -226,7 +245,7 @@ def limits(results: Results) -> str:
     words = f"{clocks[0]:g}" if len(clocks) == 1 else f"{clocks[0]:g} to {clocks[-1]:g}"
     return (
         f"A model had {words} s, one width and one batch size; with a longer clock trained models get further, and a "
-        f"better recipe (compiled steps, another optimizer) gets there sooner. {edge(results['trained'])} Labels are "
+        f"better recipe (compiled steps, another optimizer) gets there sooner. {edge(_searched(results))} Labels are "
         f"random, so nothing is said about new sequences. {DEVICES} The construction stores its weights in float64, "
         "twice the bits of a trained one."
     )
@@ -235,8 +254,17 @@ def limits(results: Results) -> str:
 def edge(rows: list[Results]) -> str:
     """In how many runs the largest learning rate was kept: beyond it lies what was not tried."""
     largest = max(float(rate) for row in rows for rate in row["grid"])
-    kept = sum(row["rate"] == largest for row in rows)
-    return f"The largest learning rate, {largest:g}, was best in {kept} of {len(rows)} runs; no larger one was tried."
+    clear = [row for row in rows if decided(row["grid"], row["labels"], row["chance"])]
+    text = ""
+    if clear:
+        kept = sum(row["rate"] == largest for row in clear)
+        text = (
+            f"The largest learning rate, {largest:g}, was best in {kept} of {len(clear)} runs; no larger one was tried."
+        )
+    if open_ := len(rows) - len(clear):
+        runs = "1 run" if open_ == 1 else f"{open_} runs"
+        text += f" In {runs} the trials were too short or too even to tell which rate is best."
+    return text.strip()
 
 
 EXPERIMENT = Experiment(

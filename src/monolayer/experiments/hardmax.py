@@ -98,6 +98,7 @@ def figures(results: dict[str, Any]) -> list[Figure]:
         step = max(1, len(values) // 200)
         curves.append(line(_name(row), values[::step], shares[::step], colour, markers=False))
     names = [_name(row) for row in rows]
+    told = [row["layers"] - row["refuted"] for row in rows]
     return [
         Figure(
             "How far apart softmax puts the same pair",
@@ -109,14 +110,14 @@ def figures(results: dict[str, Any]) -> list[Figure]:
             "Layers that tell a pair apart",
             chart(
                 [
-                    bars("hardmax, the pair", names, [row["layers"] - row["refuted"] for row in rows], GREY),
+                    bars("hardmax, the pair", names, told, GREY, text=[amount(count) for count in told]),
                     bars("hardmax, the false pair", names, [row["told_false_pair"] for row in rows], PALETTE[1]),
                     bars("softmax, the pair", names, [row["softmax_separated"] for row in rows], BLUE),
                 ],
                 "",
                 f"layers of {rows[0]['layers']:,}",
             ),
-            "The first bar is 0 for every shape.",
+            "The numbers stand where the bars of hardmax on the pair would be.",
         ),
     ]
 

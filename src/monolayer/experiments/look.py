@@ -24,6 +24,18 @@ BLUE, ORANGE, GREEN, RED, VIOLET, GREY, GOLD, PINK = PALETTE = (
 LIGHT, DARK = "#ffffff", "#16191d"
 """The page behind the figures."""
 
+INK, INK_DARK, RULE, RULE_DARK = "#1d2126", "#e4e7eb", "#dde1e6", "#343a42"
+SVG_STYLE = (
+    "<style>@media (prefers-color-scheme: dark) { "
+    f".page {{ fill: {DARK} }} text {{ fill: {INK_DARK} !important }} "
+    f".rule, .crisp {{ stroke: {RULE_DARK} !important }} .ink {{ stroke: {INK_DARK} }} "
+    ".box { fill: #20262d; stroke: #454d57 } "
+    "}</style>"
+)
+"""For pictures on their own: written in the colours of a light page, shown in those of the reader's."""
+WIDE = "Verdana, DejaVu Sans, sans-serif"
+"""The font of pictures on their own. Drawn in a font as wide as any, no word is cut where a reader has another."""
+
 Dash = Literal["solid", "dash", "dot", "dashdot"]
 Trace = dict[str, Any]
 Values = Sequence[float | int | None]
@@ -99,7 +111,12 @@ def chart(
     """A figure of `traces` over titled axes; `marks` are vertical lines `(x, words)`, `levels` horizontal ones.
 
     `ticks_x` are the places to label on the x axis, where the sizes that were tried say more than round numbers.
+    A curve without a point that its axes can show is left out, and its name noted in the layout's `meta`: an entry of
+    the legend without a curve would be a riddle.
     """
+    shown = [trace for trace in traces if _visible(trace, log_x, log_y)] or list(traces)
+    absent = [trace["name"] for trace in traces if not any(trace is each for each in shown)]
+    traces = _unhidden(shown)
     axes = {
         "xaxis": axis(x, log=log_x, values=[value for trace in traces for value in trace["x"]]),
         "yaxis": axis(y, log=log_y, values=[value for trace in traces for value in trace["y"]]),
@@ -137,6 +154,7 @@ def chart(
     legend = {"orientation": "h", "yref": "container", "yanchor": "bottom", "y": 0, "x": 0}
     layout: dict[str, Any] = {
         **axes,
+        "meta": {"absent": absent},
         "showlegend": len(traces) > 1,
         "legend": legend,
         "margin": {"l": 64, "r": 16, "t": 30, "b": 56},
@@ -147,9 +165,37 @@ def chart(
     return {"data": list(traces), "layout": layout}
 
 
+def _visible(trace: Trace, log_x: bool, log_y: bool) -> bool:
+    """Whether a point of the trace has a place on the axes: a logarithm has none for 0 and below."""
+
+    def has_place(value: Any, log: bool) -> bool:
+        return value is not None and (not log or value > 0)
+
+    return trace["type"] == "heatmap" or any(
+        has_place(x, log_x) and has_place(y, log_y) for x, y in zip(trace["x"], trace["y"], strict=True)
+    )
+
+
+def _unhidden(traces: Sequence[Trace]) -> list[Trace]:
+    """The same curves; one that a later curve covers for most of its way is drawn broader, so that both are seen."""
+
+    def covered(under: Trace, over: Trace) -> bool:
+        if under["type"] != "scatter" or over["type"] != "scatter" or "lines" not in under["mode"]:
+            return False
+        places = set(zip(over["x"], over["y"], strict=True))
+        return 2 * sum(place in places for place in zip(under["x"], under["y"], strict=True)) > len(under["x"])
+
+    return [
+        {**one, "line": {**one["line"], "width": 6}, "marker": {**one["marker"], "size": 13}}
+        if any(covered(one, later) for later in traces[number + 1 :])
+        else one
+        for number, one in enumerate(traces)
+    ]
+
+
 def axis(title: str, *, log: bool = False, values: Sequence[Any] = ()) -> dict[str, Any]:
     """A titled axis; a logarithmic one is labelled in powers of ten, at most about eight of them."""
-    made: dict[str, Any] = {"title": {"text": raised(title)}, "automargin": True, "zeroline": False}
+    made: dict[str, Any] = {"title": {"text": raised(title), "standoff": 10}, "automargin": True, "zeroline": False}
     if not log:
         return made
     made |= {"type": "log", "exponentformat": "power"}

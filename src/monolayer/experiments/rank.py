@@ -150,10 +150,10 @@ def answer(results: dict[str, Any]) -> str:
     top = ranks[-1]
     return (
         f"Room, exponentially: the gap of M contexts falls like M^(−2/k) at rank k (slope {_slope(results, 1)}, "
-        f"{_slope(results, top)}), so a format of p bits tells about 2^(pk/2) apart: float32 tells "
-        f"{held('float32', 1)} contexts apart at rank 1 and {held('float32', 4)} at rank 4; bfloat16 "
-        f"{held('bfloat16', 1)} at rank 1 and {held('bfloat16', top)} at rank {top}; float64 {held('float64', 1)} at "
-        "rank 1."
+        f"{_slope(results, top)}; medians of {results['repeats']} draws), so a format of p bits tells about "
+        f"2^(pk/2) apart: float32 tells {held('float32', 1)} contexts apart at rank 1 and {held('float32', 4)} at "
+        f"rank 4; bfloat16 {held('bfloat16', 1)} at rank 1 and {held('bfloat16', top)} at rank {top}; float64 "
+        f"{held('float64', 1)} at rank 1."
     )
 
 

@@ -1,8 +1,9 @@
 """The report: one page, made from stored results alone, that needs nothing but itself.
 
-For each experiment: the answer in a sentence, the figures, the tables, the command, and what it does not show.
-Plotly's script is written into the page, and a policy in its head forbids every request, so it works offline and
-tells nobody that it was opened.
+The first screen is the network and one small figure for each experiment. Then, for each: the question, the answer, its
+figure; folded, the other figures, the tables and the command; and what it does not show.
+Plotly's script is written into the page, and a policy in its head forbids every request, so it works offline and tells
+nobody that it was opened.
 """
 
 from __future__ import annotations
@@ -29,6 +30,23 @@ SECTIONS = {
 }
 
 
+KEY = {"depth": 2, "duplicates": 2, "tagging": 2}
+"""Which figure of an experiment stands for it, where it is not the first."""
+PAPER = "https://arxiv.org/abs/2307.14023"
+DOCS = {
+    "memorization": "construction.md",
+    "precision": "theorems.md",
+    "hardmax": "hardmax.md",
+    "equivariant": "approximation.md",
+    "quantizer": "approximation.md",
+}
+"""The page of docs/ that explains what an experiment measures."""
+QUICK = (
+    "Quick setting: small data, mostly one seed, short clocks. Differences that chance alone could make are not put "
+    "into words; run with --full for the sizes of docs/findings.md."
+)
+
+
 @dataclass(frozen=True)
 class _Entry:
     experiment: Experiment
@@ -42,7 +60,15 @@ class _Entry:
 def build(folder: Path) -> Path:
     """Write `report.html` from the results in `folder`, and return its path."""
     script = plotly_script()
-    return write_text(folder / REPORT, page(read_all(folder), script))
+    return write_text(folder / REPORT, page(read_all(folder), script, _docs(folder)))
+
+
+def _docs(folder: Path) -> str | None:
+    """The way from `folder` to the docs, if it lies in a checkout of the source: no other way outlives a move."""
+    for up, above in enumerate([folder.resolve(), *folder.resolve().parents]):
+        if all((above / "docs" / name).exists() for name in DOCS.values()):
+            return "../" * up + "docs/"
+    return None
 
 
 def plotly_script() -> str:
@@ -55,25 +81,26 @@ def plotly_script() -> str:
     return script
 
 
-def page(records: list[Record], script: str) -> str:
-    """The whole page as text."""
+def page(records: list[Record], script: str, docs: str | None = None) -> str:
+    """The whole page as text; `docs` is the way to the docs from where it will lie."""
     figures: list[Figure] = []
-    parts = {record.name: _parts(_Entry(find(record.name), record), figures) for record in records}
-    contents, body = [], []
+    parts = {record.name: _parts(_Entry(find(record.name), record), figures, docs) for record in records}
+    cards, body = [], []
     for title, names in SECTIONS.items():
         inside = [parts[name] for name in names if name in parts]
         if not inside:
             continue
-        contents.append(f"<h2>{escape(title)}</h2>\n<dl>")
-        contents += [content for content, _ in inside]
-        contents.append("</dl>")
+        cards += [card for card, _ in inside]
         body.append(f"<section>\n<h2>{escape(title)}</h2>")
         body += [article for _, article in inside]
         body.append("</section>")
     drawn = json.dumps([figure.figure for figure in figures], ensure_ascii=False, allow_nan=False)
+    quick = not all(record.setting.full for record in records)
     # Inside a script element only "</" and "<!--" could end or confuse it; JSON reads \u003c as "<".
     marks = {
-        "contents": "\n".join(contents),
+        "links": _links(docs),
+        "notice": f'<p class="notice">{escape(QUICK)}</p>' if quick else "",
+        "cards": "\n".join(cards),
         "body": "\n".join(body),
         "made": escape(_made(records)),
         "figures": drawn.replace("<", "\\u003c"),
@@ -84,10 +111,14 @@ def page(records: list[Record], script: str) -> str:
     return re.sub(r"\{\{(\w+)\}\}", lambda mark: marks[mark[1]], text)
 
 
-def _parts(entry: _Entry, figures: list[Figure]) -> tuple[str, str]:
-    """An experiment's line in the contents, and its article; results of another version are an error that says so."""
+def _parts(entry: _Entry, figures: list[Figure], docs: str | None) -> tuple[str, str]:
+    """An experiment's card and its article; results of another version are an error that says so."""
     try:
-        return _content(entry), _article(entry, figures)
+        shown = entry.experiment.figures(entry.record.results)
+        key = min(KEY.get(entry.record.name, 0), len(shown) - 1)
+        first = len(figures) + key
+        figures += shown
+        return _card(entry, shown[key], first), _article(entry, shown, first, docs)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
         record = entry.record
         raise DataError(
@@ -102,48 +133,86 @@ def words(text: str) -> str:
     return raised(escape(text))
 
 
-def _content(entry: _Entry) -> str:
-    name, question = escape(entry.record.name), escape(entry.experiment.question)
-    return f'<dt><a href="#{name}">{question}</a></dt>\n<dd>{words(entry.answer)}</dd>'
+def _links(docs: str | None) -> str:
+    """To the paper, and to the docs where there is a way to them."""
+    paper = f'<a href="{PAPER}">The paper: Kajitsuka and Sato, ICLR 2024</a>'
+    pages = ("construction", "theorems", "certificate", "findings")
+    if docs is None:
+        return f"{paper} · the theory, the proofs and the findings are in docs/ of the source"
+    return " · ".join([paper, *(f'<a href="{docs}{name}.md">{name}</a>' for name in pages)])
 
 
-def _article(entry: _Entry, figures: list[Figure]) -> str:
+def _card(entry: _Entry, figure: Figure, number: int) -> str:
+    """A small figure that leads to its article; what it shows is said there."""
+    name = escape(entry.record.name)
+    return (
+        f'<li><a href="#{name}"><div class="mini" data-figure="{number}" aria-hidden="true"></div>'
+        f"{words(figure.title)}</a></li>"
+    )
+
+
+def _article(entry: _Entry, shown: list[Figure], key: int, docs: str | None) -> str:
+    """`shown` are the experiment's figures, `key` the number on the page of the one that stands for it."""
     record, results = entry.record, entry.record.results
-    parts = [
-        f'<article id="{escape(record.name)}">',
-        f"<h3>{escape(entry.experiment.question)}</h3>",
-        f'<p class="answer">{words(entry.answer)}</p>',
-    ]
-    for figure in entry.experiment.figures(results):
-        parts.append(_figure(figure, len(figures)))
-        figures.append(figure)
-    parts += [_table(table) for table in entry.experiment.tables(results)]
+    lead, _, rest = entry.answer.partition(". ")
+    answer = f"<b>{words(lead)}.</b> {words(rest)}" if rest else f"<b>{words(lead)}</b>"
+    main = min(KEY.get(record.name, 0), len(shown) - 1)
+    others = [(key - main + place, figure) for place, figure in enumerate(shown) if place != main]
+    tables = entry.experiment.tables(results)
+    folded = [_count(len(others), "more figure"), _count(len(tables), "table"), "the command"]
     versions = ", ".join(f"{name} {number}" for name, number in record.versions.items())
     where = f"{record.machine}; {amount(record.seconds)} s; seed {record.setting.seed}; {versions}"
-    parts += [
-        f'<pre class="command"><code>{escape(record.command)}</code></pre>',
-        f'<p class="where">{escape(where)}</p>',
-        f'<p class="limits"><b>What this does not show.</b> {words(entry.experiment.limits(results))}</p>',
-        "</article>",
-    ]
-    return "\n".join(parts)
+    explained = ""
+    if docs is not None and record.name in DOCS:
+        explained = f'<p class="where">Explained in <a href="{docs}{DOCS[record.name]}">{DOCS[record.name]}</a>.</p>'
+    return "\n".join(
+        [
+            f'<article id="{escape(record.name)}">',
+            f"<h3>{escape(entry.experiment.question)}</h3>",
+            f'<p class="answer">{answer}</p>',
+            _figure(shown[main], key),
+            f"<details><summary>{', '.join(part for part in folded if part)}</summary>",
+            *(_figure(figure, number) for number, figure in others),
+            *(_table(table) for table in tables),
+            f'<pre class="command"><code>{escape(record.command)}</code></pre>',
+            f'<p class="where">{escape(where)}</p>',
+            explained,
+            "</details>",
+            "<details><summary>What this does not show</summary>",
+            f'<p class="limits">{words(entry.experiment.limits(results))}</p>',
+            "</details>",
+            "</article>",
+        ]
+    )
+
+
+def _count(number: int, what: str) -> str:
+    return "" if number == 0 else f"{number} {what}{'s' if number > 1 else ''}"
 
 
 def _figure(figure: Figure, number: int) -> str:
-    caption = f"<b>{words(figure.title)}.</b> {words(figure.caption)}".strip()
+    caption = f"<b>{words(figure.title)}.</b> {words(caption_of(figure))}".strip()
     label = escape(figure.title, quote=True)
     return (
-        f'<figure><div class="plot" id="figure-{number}" role="img" aria-label="{label}"></div>'
+        f'<figure><div class="plot" data-figure="{number}" role="img" aria-label="{label}"></div>'
         f"<figcaption>{caption}</figcaption></figure>"
     )
 
 
+def caption_of(figure: Figure) -> str:
+    """The caption, and the names of curves that have no point to draw."""
+    absent = figure.figure["layout"].get("meta", {}).get("absent", [])
+    return f"{figure.caption} Nothing to draw for: {', '.join(absent)}." if absent else figure.caption
+
+
 def _table(table: Table) -> str:
+    title = escape(table.title, quote=True)
     head = "".join(f"<th>{words(column)}</th>" for column in table.columns)
     rows = "\n".join("<tr>" + "".join(f"<td>{words(cell)}</td>" for cell in row) + "</tr>" for row in table.rows)
+    # Reached by the tabulator key, so that the arrow keys can scroll it.
     return (
-        f'<div class="table"><table><caption>{escape(table.title)}</caption>\n<thead><tr>{head}</tr></thead>\n'
-        f"<tbody>\n{rows}\n</tbody></table></div>"
+        f'<div class="table" tabindex="0" role="region" aria-label="{title}"><p aria-hidden="true">{title}</p>'
+        f"<table><caption>{title}</caption>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody></table></div>"
     )
 
 

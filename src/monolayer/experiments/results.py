@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import platform
+import shlex
 import sys
 import time
 from dataclasses import asdict, dataclass
@@ -40,8 +41,8 @@ class Record:
         return {"format": FORMAT, "version": VERSION, **asdict(self)}
 
 
-def measure(experiment: Experiment, setting: Setting, progress: Progress) -> Record:
-    """Run an experiment and note how."""
+def measure(experiment: Experiment, setting: Setting, folder: Path, progress: Progress) -> Record:
+    """Run an experiment and note how; its record will go to `folder`."""
     began = time.perf_counter()
     results = experiment.run(setting, lambda stage, share: progress(f"{experiment.name}: {stage}", share))
     seconds = time.perf_counter() - began
@@ -50,7 +51,7 @@ def measure(experiment: Experiment, setting: Setting, progress: Progress) -> Rec
         setting,
         versions(),
         machine(setting.device),
-        command(experiment.name, setting),
+        command(experiment.name, setting, folder),
         round(seconds, 3),
         results,
     )
@@ -77,8 +78,8 @@ def machine(device: str) -> str:
     return f"CPU ({platform.machine()}), {threads} thread{'s' if threads > 1 else ''}"
 
 
-def command(name: str, setting: Setting) -> str:
-    """What to type for the same numbers."""
+def command(name: str, setting: Setting, folder: Path) -> str:
+    """What to type for the same numbers; of a folder that only this machine has, the last name is kept."""
     words = ["monolayer experiment", name]
     if setting.full:
         words.append("--full")
@@ -86,7 +87,8 @@ def command(name: str, setting: Setting) -> str:
         words.append(f"--device {setting.device}")
     if setting.seed:
         words.append(f"--seed {setting.seed}")
-    return " ".join([*words, "--out results"])
+    own = folder.is_absolute() or ".." in folder.parts
+    return " ".join([*words, "--out", shlex.quote(folder.resolve().name if own else str(folder))])
 
 
 # -- files ---------------------------------------------------------------------------------------------
