@@ -743,3 +743,33 @@ def test_the_checker_knows_no_builder_and_no_torch(tmp_path: Path) -> None:
     assert out[0] == "proved"
     loaded = {".".join(name.split(".")[:2]) for name in json.loads(out[1])}
     assert loaded <= {"monolayer", "monolayer.checker", "monolayer.theory", "monolayer.data", "monolayer.errors"}
+
+
+# -- no answers from NaN -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("coordinate", [KEY, CODE, LABEL])
+def test_a_damaged_row_in_use_is_refuted_and_predict_refuses_it(coordinate: int, value: float, tmp_path: Path) -> None:
+    case = two_classes()
+    damaged = edited(case, "lift.weight", (1, coordinate), value)
+    verdict = judge(damaged, tmp_path / "m").verdict
+    assert verdict == ("undecided" if (coordinate, value) == (KEY, np.inf) else "refuted")
+    model = ml.load(tmp_path / "m")
+    for path in ("auto", "dense"):
+        with pytest.raises(DataError, match=r"row 1 of lift\.weight, which holds NaN or infinity"):
+            model.predict(case.X, path=path)  # type: ignore[arg-type]
+    assert model.predict([[0, 0]])[0].tolist() == [0, 0], "rows that are sound still answer"
+
+
+@pytest.mark.parametrize("name", ["bos", "attention.W_O", "feed_forward.weight_2", "feed_forward.bias_1", "head.bias"])
+def test_predict_never_answers_from_nan(name: str, tmp_path: Path) -> None:
+    case = two_classes()
+    for place in range(case.saved.tensors[name].size):
+        saved = case.saved.changed()
+        saved.tensors[name].reshape(-1)[place] = np.nan
+        folder = saved.write(tmp_path / f"{name}{place}")
+        assert certify(folder, case.X, case.Y).verdict != "proved"
+        for path in ("auto", "dense"):
+            with pytest.raises(DataError, match="the network gives no number at"):
+                ml.load(folder).predict(case.X, path=path)  # type: ignore[arg-type]

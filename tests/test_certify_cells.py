@@ -150,7 +150,7 @@ def test_what_does_not_fit_together_is_an_error() -> None:
     with pytest.raises(ml.DataError, match="sequence 0 has not the 2 tokens"):
         ml.certify(model, np.zeros((1, 3, 1)), np.zeros((1, 3, 1)))
     with pytest.raises(ml.DataError, match="the function failed"):
-        ml.certify(model, lambda X: X[:, 0] + X[:, 0, None, None])
+        ml.certify(model, lambda X: X[:, 5])
     with pytest.raises(ml.DataError, match="too many sequences"):
         _rows(10**6, 4, False)
 
@@ -188,3 +188,98 @@ def test_verify_takes_a_function(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "are those of certificate.json" in " ".join(capsys.readouterr().out.split())
     assert run(["verify", folder, "median"]) == 1
     assert run(["verify", folder, "math:nothing"]) == 2
+
+
+# -- the order of tokens -----------------------------------------------------------------------------------
+
+
+def first_token(X: Any) -> Any:
+    """Not equivariant, but like `max` where the tokens are in falling order: every token gets the first one."""
+    return np.repeat(np.asarray(X)[:, :1], X.shape[1], axis=1)
+
+
+@pytest.mark.parametrize("every", [True, False])
+def test_a_function_that_is_not_equivariant_is_refuted_by_a_counterexample(
+    every: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model is `min`; in the order in which the cells are tried, so is the function."""
+    if not every:
+        monkeypatch.setattr("monolayer.checker.orders.EVERY", 60)
+    model = ml.approximate(lambda X: np.repeat(X.min(axis=1, keepdims=True), X.shape[1], axis=1), 1, 3, cells=4)
+    proof = ml.certify(model, first_token)
+    assert proof.verdict == "refuted", proof.explain()
+    assert "not permutation equivariant" in proof.notes[0]
+    assert "in one other order in which the function is not" in proof.claim
+    finding = proof.findings[0]
+    assert finding.sequence == math.comb(6, 3), "the sequence behind all multisets"
+    assert finding.got != finding.expected
+
+
+def test_the_claim_says_which_orders_were_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = ml.approximate(TARGETS["sort"], 1, 3, cells=4, lipschitz=1.0)
+    assert "in all others, where the function, asked there, is equivariant exactly" in ml.certify(
+        model, TARGETS["sort"]
+    ).claim.replace("\n", " ")
+    assert "order" not in ml.certify(ml.approximate(TARGETS["sort"], 1, 1, cells=4, lipschitz=1.0), np.copy).claim
+    with_positions = ml.approximate(TARGETS["sort"], 1, 2, cells=4, lipschitz=1.0, positions=True)
+    assert "order" not in ml.certify(with_positions, TARGETS["sort"]).claim
+    monkeypatch.setattr("monolayer.checker.orders.EVERY", 60)
+    proof = ml.certify(model, TARGETS["sort"])
+    assert proof.verdict == "proved"
+    assert "if the function is permutation equivariant, as it was exactly in" in proof.claim
+
+
+def test_a_function_that_rounds_by_the_order_of_its_tokens_is_proved_with_what_it_is_off(tmp_path: Path) -> None:
+    def mean(X: Any) -> Any:
+        total = (X[:, 0] + X[:, 1]) + X[:, 2]
+        return np.repeat(total[:, None] / 3, 3, axis=1)
+
+    model = ml.approximate(mean, 1, 3, cells=7, domain=(0.1, 0.8))
+    proof = ml.certify(model, mean)
+    assert proof.verdict == "proved", proof.explain()
+    assert "equivariant to within 2.22e-16" in proof.claim
+
+
+def test_all_orders_are_all_sequences_and_come_from_their_multisets() -> None:
+    from monolayer.checker.orders import _all
+
+    for V, n in ((1, 2), (2, 3), (4, 2), (3, 4)):
+        rows = _rows(V, n, False)
+        which, order = _all(V, rows)
+        assert np.take_along_axis(rows[which], order, axis=1).tolist() == _rows(V, n, True).tolist()
+
+
+def test_answers_of_a_function_must_have_their_shape_and_be_numbers() -> None:
+    model = ml.approximate(TARGETS["max"], 1, 2, cells=5, lipschitz=1.0)
+    with pytest.raises(
+        ml.DataError, match=r"returned an array of shape \(2, 15, 1\) for a batch of shape \(15, 2, 1\)"
+    ):
+        ml.certify(model, lambda X: np.asarray(TARGETS["max"](X)).transpose(1, 0, 2))
+    with pytest.raises(ml.DataError, match="is not finite at"):
+        ml.certify(model, lambda X: np.where(X < 0.15, np.nan, X))
+
+
+# -- rounding before comparing -----------------------------------------------------------------------------
+
+
+def test_what_is_off_the_ramps_in_binary64_still_is_once_it_is_rounded_to_binary32(tmp_path: Path) -> None:
+    """Slopes that are no powers of two put thresholds between two numbers of binary32."""
+    model = ml.approximate(TARGETS["max"], 1, 1, cells=5, lipschitz=1.0, ramp=2.0**-7)
+    assert model.quantizer is not None
+    with torch.no_grad():
+        model.quantizer.weight_1 *= 1.3
+        model.quantizer.bias_1 *= 1.3
+        for keys in (model.quantizer.weight_2[0], model.quantizer.bias_2, model.bos):
+            keys.copy_((keys * 64).round() / 64)
+    cells = read_cells(read(model.float().save(tmp_path / "m")))
+    (left, right), stairs = cells.plateaus[0], cells.coordinates[0]
+    assert (stairs.low != stairs.low.astype(np.float32)).any(), "the case is met"
+    assert (right[:-1] <= stairs.low).all()
+    assert (left[1:] >= stairs.high).all()
+    x = torch.from_numpy(np.stack([left, (left + right) / 2, right])).float()
+    with torch.no_grad():
+        written = model.quantizer.dense(x.reshape(-1, 1)).reshape(3, -1, 2)
+    assert torch.equal(written[0], written[1])
+    assert torch.equal(written[1], written[2])
+    rounded = stairs.low.astype(np.float32).astype(np.float64)
+    assert (rounded > stairs.low).any(), "an end that was not moved inwards would be rounded onto its ramp"

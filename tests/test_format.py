@@ -26,9 +26,9 @@ TOLERANCE = 1e-5
 WEIRD: list[Any] = [
     None, True, False, 0, 1, 2, 3, -1, 4.0, 0.5, 10**30, 1e308, float("nan"), float("inf"), "", "x", [], {}, [1],
     {"range": 3}, {"range": 4.0}, {"range": True}, {"range": 10**30}, {"range": -1}, {"names": "vocabulary"},
-    {"names": "classes"}, {"names": "classes", "range": 3}, {"range": 2, "more": 1}, "ids", "vectors", "token", "sequence", "classes",
-    "reals", "exact", "paper", "runs", "float32", "float64", "float16", "memorizer", "approximator", "\x1b[31m",
-    "\ud800",
+    {"names": "classes"}, {"names": "classes", "range": 3}, {"range": 2, "more": 1}, "ids", "vectors", "token",
+    "sequence", "classes", "reals", "exact", "paper", "runs", "float32", "float64", "float16", "memorizer",
+    "approximator", "\x1b[31m", "\ud800",
 ]  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from monolayer.checker.orders import Orders, try_orders
 from monolayer.checker.readout import Staircase, staircase, whole_sums
 from monolayer.checker.rounding import Floats, UnhandledError
 from monolayer.checker.stored import CODE, KEY, LABEL, Stored
@@ -67,7 +68,9 @@ class Cells:
         """Left and right ends of the plateaus of each coordinate inside the domain, `(D,)` each."""
         found = []
         for stairs in self.coordinates:
-            left, right = np.append(self.low, stairs.high), np.append(stairs.low, self.high)
+            # A coordinate is rounded to the model's format before it is compared: a plateau ends at a float of it.
+            first, last = inward(stairs.high, stairs.low, self.stored["bos"].dtype)
+            left, right = np.append(self.low, first), np.append(last, self.high)
             if not (left < right).all():
                 raise UnhandledError("the ramps of the quantizer overlap, or leave the domain")
             found.append((left, right))
@@ -118,16 +121,25 @@ def read_cells(stored: Stored) -> Cells:
     return Cells(stored, tuple(coordinates), float(stored.config["grid"]["low"]), float(stored.config["grid"]["high"]))
 
 
-def cell_function(stored: Stored, f: Callable[[Any], Any]) -> Sequences:
-    """All sequences of cell centres that the model must tell apart, each token with the value of `f` there."""
+def cell_function(stored: Stored, f: Callable[[Any], Any]) -> tuple[Sequences, Orders]:
+    """All sequences of cell centres that the model must tell apart, each token with the value of `f` there.
+
+    Without positions one order of each; if `f` turns out not to be equivariant, one more that shows it.
+    """
     cells, n = read_cells(stored), int(stored.config["grid"]["length"])
-    centre = cells.centres()
-    rows = _rows(len(centre), n, bool(stored.config["positions"]))
-    values = np.concatenate(
-        [_ask(f, centre[rows[start : start + _AT_ONCE]], stored) for start in range(0, len(rows), _AT_ONCE)]
-    )
-    labels = Labels(values, "token", None, bool(stored.config["scalar"]))
-    return Sequences(centre[rows.reshape(-1)], np.full(len(rows), n), None, labels)
+    centre, positions = cells.centres(), bool(stored.config["positions"])
+    rows = _rows(len(centre), n, positions)
+
+    def ask(rows: Ints) -> Floats:
+        parts = [_ask(f, centre[rows[i : i + _AT_ONCE]], stored) for i in range(0, len(rows), _AT_ONCE)]
+        return np.concatenate(parts)
+
+    values = ask(rows)
+    orders = Orders(0, True, 0.0, 0.0) if positions else try_orders(ask, rows, values, len(centre))
+    if orders.worst is not None and orders.there is not None and not orders.equivariant:
+        rows, values = np.append(rows, orders.worst[None], axis=0), np.append(values, orders.there[None], axis=0)
+    labels = Labels(values.reshape(-1, values.shape[2]), "token", None, bool(stored.config["scalar"]))
+    return Sequences(centre[rows.reshape(-1)], np.full(len(rows), n), None, labels), orders
 
 
 def _rows(V: int, n: int, positions: bool) -> Ints:
@@ -146,15 +158,35 @@ def _rows(V: int, n: int, positions: bool) -> Ints:
 
 
 def _ask(f: Callable[[Any], Any], X: Floats, stored: Stored) -> Floats:
-    """`f` at sequences `(B, n, d)`, as `(B n, m)`."""
+    """`f` at sequences `(B, n, d)`, as `(B, n, m)`."""
+    m = int(stored.config["labels"])
     try:
         values = np.asarray(f(X.copy()), dtype=np.float64)
-        return values.reshape(X.shape[0] * X.shape[1], int(stored.config["labels"]))
     except Exception as error:
         raise DataError(
-            f"the function failed on a batch of shape {X.shape}, or returned no {stored.config['labels']} numbers a "
-            f"token: {type(error).__name__}: {error}"
+            f"the function failed on a batch of shape {X.shape}: {type(error).__name__}: {error}"
         ) from error
+    if values.shape not in ((*X.shape[:2], m), X.shape[:2] if m == 1 else ()):
+        raise DataError(
+            f"the function returned an array of shape {values.shape} for a batch of shape {X.shape}: it must be "
+            f"{(*X.shape[:2], m)}"
+        )
+    if not np.isfinite(values).all():
+        row = int(np.flatnonzero(~np.isfinite(values).reshape(len(X), -1).all(axis=1))[0])
+        raise DataError(f"the function is not finite at {X[row].tolist()}: it returned {values[row].tolist()}")
+    return values.reshape(*X.shape[:2], m)
+
+
+def inward(left: Floats, right: Floats, dtype: np.dtype[Any]) -> tuple[Floats, Floats]:
+    """The least numbers of a format that are at least `left`, the largest that are at most `right`.
+
+    Rounding is monotone and leaves these alone: what lies between them still does after it has been rounded.
+    """
+    first, last = left.astype(dtype), right.astype(dtype)
+    up, down = dtype.type(np.inf), dtype.type(-np.inf)
+    first = np.where(first.astype(np.float64) < left, np.nextafter(first, up), first)
+    last = np.where(last.astype(np.float64) > right, np.nextafter(last, down), last)
+    return first.astype(np.float64), last.astype(np.float64)
 
 
 def _middle(left: Floats, right: Floats) -> Floats:

@@ -42,7 +42,7 @@ CELL_CLAIM = (
     "off the ramps, every evaluation returns the value of the function at the centres of the cells, at each of the "
     "{:,} tokens of all sequences of cells"
 )
-"""For an approximator and its function; where positions do not count, sequences of cells are meant up to order."""
+"""For an approximator and its function; `Orders.condition` says what of it holds in which order of the tokens."""
 CLOSE_CALLS = 1 << 17
 """Keys of the points too close for binary64 up to which these are tried again in ball arithmetic."""
 
@@ -96,7 +96,7 @@ def _judge(stored: Stored, X: Any, Y: Any, lengths: Any, tolerance: float | None
     )
     try:
         with np.errstate(all="ignore"):  # NaN and overflow are looked for, not warned of
-            data, notes = _cells(stored, X) if callable(X) else (Sequences.of(X, Y, lengths=lengths), ())
+            data, notes, condition = _cells(stored, X) if callable(X) else (Sequences.of(X, Y, lengths=lengths), (), "")
             points = labelled(stored, data)
             open_question = replace(
                 open_question,
@@ -106,13 +106,15 @@ def _judge(stored: Stored, X: Any, Y: Any, lengths: Any, tolerance: float | None
                 data_digest=data_digest(data),
                 notes=notes,
             )
-            return _check(stored, points, tolerance, open_question)
+            found = _check(stored, points, tolerance, open_question)
+            return replace(found, claim=found.claim + condition)
     except UnhandledError as why:
         return replace(open_question, reason=f"the proof does not cover these weights: {why}")
 
 
-def _cells(stored: Stored, f: Callable[[Any], Any]) -> tuple[Sequences, tuple[str, ...]]:
-    """The finitely many sequences of cells that decide a claim about a function, and what follows for its error."""
+def _cells(stored: Stored, f: Callable[[Any], Any]) -> tuple[Sequences, tuple[str, ...], str]:
+    """The finitely many sequences of cells that decide a claim about a function, what follows for its error, and what
+    the claim owes to the order of tokens."""
     if not stored.raw:
         raise DataError("a function is compared with an approximator; this model is a memorizer: give X and Y")
     cells = read_cells(stored)
@@ -121,7 +123,13 @@ def _cells(stored: Stored, f: Callable[[Any], Any]) -> tuple[Sequences, tuple[st
         "continuity of the function, its error there is at most ω(h), plus the tolerance if one was given; the ramps "
         f"fill {cells.ramp_share:.3g} of the domain"
     )
-    return cell_function(stored, f), (note,)
+    data, orders = cell_function(stored, f)
+    if not orders.equivariant and orders.worst is not None:
+        note += (
+            f"; the function is not permutation equivariant: at the tokens of sequence {len(data) - 1} it is "
+            f"{orders.apart:.3g} away from what it gives them in another order, and a model without positions cannot be"
+        )
+    return data, (note,), orders.condition()
 
 
 def _assumptions(stored: Stored) -> tuple[str, ...]:
@@ -131,7 +139,10 @@ def _assumptions(stored: Stored) -> tuple[str, ...]:
             f"IEEE-754 {fmt.name}, round to nearest, unit roundoff {fmt.unit:.3g}; no TF32, no reduced precision; "
             "subnormal numbers may be flushed to zero"
         ),
-        "sums in any order; a product may be fused with the sum it goes into",
+        (
+            "sums in any order within a block (lift and position; attention; readout; head), whose result is rounded "
+            "before the next block uses it; a product may be fused with the sum it goes into"
+        ),
         f"exp within {EXP_ULPS} units in the last place",
         (
             "softmax as exp(score − m) over its sum, m one number for all terms (0, or a largest score), without "

@@ -169,18 +169,23 @@ class Monolayer(nn.Module):
             blank = remembered(self, "blank", self._blank)
             if blank is not None and blank[data.tokens].any():
                 flat = int(np.flatnonzero(blank[data.tokens])[0])
-                raise DataError(
-                    f"{data.where(flat)} is {int(data.tokens[flat])}, which the model has never seen: it answers "
-                    "only for tokens of the data it was built from"
-                )
+                raise DataError(self._no_vector(data.where(flat), int(data.tokens[flat])))
         self._check_lengths(data.lengths)
         return data
 
     def _blank(self) -> NDArray[np.bool_] | None:
-        """Ids `(V,)` that the model has no vector for; None if there are none."""
+        """Ids `(V,)` that the model has no finite vector for; None if there are none."""
         assert isinstance(self.lift, nn.Embedding)
-        blank: NDArray[np.bool_] = self.lift.weight.detach()[:, ONE].isnan().cpu().numpy()
+        blank: NDArray[np.bool_] = (~self.lift.weight.detach().isfinite().all(dim=1)).cpu().numpy()
         return blank if blank.any() else None
+
+    def _no_vector(self, where: str, row: int) -> str:
+        if bool(self.lift.weight[row, ONE].isnan()):
+            return (
+                f"{where} is {row}, which the model has never seen: it answers only for tokens of the data it was "
+                "built from"
+            )
+        return f"{where} has row {row} of lift.weight, which holds NaN or infinity: the weights are damaged"
 
     @torch.no_grad()
     def labels(self, data: Sequences, *, path: Path_ = "auto") -> NDArray[Any]:
@@ -189,20 +194,30 @@ class Monolayer(nn.Module):
             raise DataError(f"path must be one of {', '.join(map(repr, get_args(Path_)))}, not {path!r}")
         label = None if path == "dense" else fast_labels(self, data)
         if label is not None:
-            return self._values(label)
+            return self._values(label, data)
         if path == "fast":
             raise DataError("the fast path needs weights as they were built, and these were changed: use path='dense'")
         return self._dense_labels(data)
 
-    def _values(self, label: Tensor) -> NDArray[Any]:
+    def _values(self, label: Tensor, data: Sequences) -> NDArray[Any]:
+        if bool(label.isnan().any()):
+            self._check_numbers(label.isnan().any(dim=1).cpu().numpy(), data)
         if self.card.classes is None:
             return label.cpu().numpy()
         last = len(self.card.classes) - 1
         return label[:, 0].round().clamp(0, last).to(torch.int64).cpu().numpy()
 
+    def _check_numbers(self, lacking: NDArray[np.bool_], data: Sequences) -> None:
+        """Refuse to answer from NaN: the largest of logits that are none would be a class all the same."""
+        if lacking.any():
+            flat = int(np.flatnonzero(lacking)[0])
+            where = f"sequence {flat}" if self.card.per == "sequence" else data.where(flat)
+            raise DataError(f"the network gives no number at {where}: its weights hold NaN, or the input overflows it")
+
     def _dense_labels(self, data: Sequences) -> NDArray[Any]:
         """Labels by the network itself, sequences of like length together, a bounded number of logits at a time."""
         answers: NDArray[Any] | None = None
+        lacking = np.zeros(len(data) if self.card.per == "sequence" else len(data.tokens), dtype=bool)
         order = np.argsort(data.lengths, kind="stable")
         logits = max(1, (1 << 24) // self.head.out_features)
         start = 0
@@ -224,12 +239,14 @@ class Monolayer(nn.Module):
             if answers is None:
                 total = len(data) if self.card.per == "sequence" else len(data.tokens)
                 answers = np.empty((total, *flat.shape[inside.ndim if self.card.per == "token" else 1 :]), flat.dtype)
+            nan = out.isnan().any(-1).cpu().numpy()
             if self.card.per == "sequence":
-                answers[block] = flat
+                answers[block], lacking[block] = flat, nan
             else:
-                answers[data.flat(block)] = flat[inside]
+                answers[data.flat(block)], lacking[data.flat(block)] = flat[inside], nan[inside]
             start += len(block)
         assert answers is not None  # Sequences are never empty
+        self._check_numbers(lacking, data)
         return answers
 
     # -- files and words -------------------------------------------------------------------------------

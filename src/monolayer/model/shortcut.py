@@ -55,7 +55,12 @@ def _plan(model: Parts) -> Plan | None:
 def fast_labels(model: Parts, data: Sequences) -> Tensor | None:
     """Label coordinates `(P, m)` of every answering place, or None if the weights do not allow the shortcut."""
     way = plan(model)
-    return None if way is None or way.steps is None else way.steps(_codes(model, data, way))
+    if way is None or way.steps is None:
+        return None
+    z = _codes(model, data, way)
+    label = way.steps(z)
+    # A search for NaN ends somewhere all the same.
+    return label.where(~z.isnan()[:, None], torch.nan) if bool(z.isnan().any()) else label
 
 
 @torch.no_grad()
@@ -163,4 +168,7 @@ def _plain_stream(model: Parts) -> bool:
 
 
 def _constant(stream: Tensor, one: float) -> bool:
+    # A NaN that the shortcut would not look at makes NaN of the dense pass: 0 times NaN.
+    if not bool(stream.isfinite().all()):
+        return False
     return bool((stream[:, ONE] == one).all()) and not bool(stream[:, LABEL:].any())
