@@ -335,7 +335,7 @@ def test_a_vocabulary_gives_its_own_rows(tmp_path: Path) -> None:
 
 
 def test_progress_grows_to_the_size_of_the_file(tmp_path: Path, chunk: int) -> None:
-    files = {"a.conll": "a O\n\n" * 50, "a.jsonl": '{"tokens": "a"}\n' * 50, "a.csv": "tokens\n" + "a\n" * 50}
+    files = {"a.conll": "a O\n\n" * 50, "a.jsonl": '{"tokens": "a"}\n' * 50, "a.csv": "tokens\n" + "a\n" * 500}
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     pq.write_table(pa.table({"tokens": [["a"]] * 50}), tmp_path / "a.parquet")

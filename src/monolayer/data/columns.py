@@ -9,17 +9,31 @@ equal bits too.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from reprlib import repr as short
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from monolayer.data.distinct import distinct_rows
 from monolayer.data.names import Ints, NameBuilder, Names
 from monolayer.errors import DataError
 
 Place = Callable[[int], str]  # the token or sequence that value `i` of a chunk belongs to, in words
 Values = list[Any] | NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Coded:
+    """Strings in coded form: value `i` is `names[rows[i]]`. Every name occurs."""
+
+    names: list[str]
+    rows: NDArray[np.integer]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
 
 INTEGER, STRING, REAL, VECTOR = "an integer", "a string", "a real number", "a real vector"
 _NEEDED = {
@@ -81,14 +95,22 @@ class Column:
         self._names = NameBuilder()
         self._parts: list[NDArray[Any]] = []
 
-    def add(self, values: Values, place: Place) -> None:
-        """Append values: a list of them, or an array whose first axis counts them."""
+    def add(self, values: Values | Coded, place: Place) -> None:
+        """Append values: a list of them, an array whose first axis counts them, or strings in coded form."""
         if len(values) == 0:
             return
 
         def spot(value: int) -> str:
             return place(value) if self.what == "token" else f"the label of {place(value)}"
 
+        if isinstance(values, np.ndarray) and values.dtype.kind == "U" and values.ndim == 1:
+            values = _coded(values)
+        if isinstance(values, Coded):
+            rows = values.rows
+            self._agree([values.names[rows[0]]], {STRING}, spot)
+            table = self._rows_of_strings(values.names, lambda name: spot(int(np.argmax(rows == name))))
+            self._parts.append(table.take(rows))
+            return
         values, kinds = self._sort_out(values, spot)
         self._agree(values, kinds, spot)
         if STRING in kinds:
@@ -119,7 +141,7 @@ class Column:
         """The values without NumPy's scalars, and the kinds that occur among them."""
         if isinstance(values, np.ndarray) and values.dtype != object:
             letter = values.dtype.kind
-            if values.ndim == 1 and letter in "UT":
+            if values.ndim == 1 and letter == "T":
                 return values.tolist(), {STRING}
             if values.ndim == 1 and letter in "iub":
                 return values, {INTEGER}
@@ -237,6 +259,15 @@ class Column:
                     f"{spot(place)} is a vector of {len(vector)} numbers, the first has {dim}: give all one dimension"
                 )
         return DataError(f"{spot(0)} and those after it do not fit into 64-bit real numbers")
+
+
+def _coded(values: NDArray[Any]) -> Coded:
+    """Strings of one width, compared as whole numbers: 8 bytes at a time."""
+    words = np.zeros((len(values), -(-values.itemsize // 8)), dtype=np.int64)
+    raw = np.ascontiguousarray(values).view(np.uint8).reshape(len(values), values.itemsize)
+    words.view(np.uint8)[:, : values.itemsize] = raw
+    first, rows = distinct_rows(words)
+    return Coded(first.view(np.uint8)[:, : values.itemsize].copy().view(values.dtype).reshape(-1).tolist(), rows)
 
 
 def _is_ragged(value: Any) -> bool:

@@ -86,8 +86,15 @@ def _first_appearance(first: Ints, rows: Ints) -> tuple[Ints, Ints]:
 
 
 def _groups(keys: Words) -> tuple[Ints, Ints]:
-    _, first, rows = np.unique(keys, return_index=True, return_inverse=True)
-    return _first_appearance(first.astype(np.int64), rows.reshape(-1).astype(np.int64))
+    order = np.argsort(keys)
+    ordered = keys[order]
+    change = np.ones(len(keys), bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=change[1:])
+    rows = np.empty(len(keys), np.int64)
+    rows[order] = np.cumsum(change) - 1
+    # The sort is not stable, which would cost more: the first member of a group is the least one.
+    first = np.minimum.reduceat(order, np.flatnonzero(change)) if len(order) else order
+    return _first_appearance(first, rows)
 
 
 def _matches(words: Words, first: Ints, rows: Ints) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.data.columns import Column, Values
+from monolayer.data.columns import Coded, Column, Values
 from monolayer.data.labels import Labels, Per
 from monolayer.data.names import Ints, Names
 from monolayer.data.sequences import Sequences
@@ -25,7 +25,7 @@ CHUNK = 1 << 16  # tokens, or numbers where tokens are vectors
 class Growing:
     """Feed it whole sequences (`row`), tokens (`token`, `end`) or arrays (`rows`, `stretch`), then `finish`.
 
-    One reader uses one of the three ways throughout. `line` numbers are what error messages name.
+    `line` numbers are what error messages name.
     """
 
     def __init__(self, name: str, vocabulary: Names | None, tick: Callable[[], None], unit: str = "line") -> None:
@@ -79,8 +79,11 @@ class Growing:
             self._sizes.append(self._open)
             self._open = 0
 
-    def rows(self, line: int, tokens: Values, sizes: Ints, labels: Values | None, counts: Ints | None) -> None:
+    def rows(
+        self, line: int, tokens: Values | Coded, sizes: Ints, labels: Values | Coded | None, counts: Ints | None
+    ) -> None:
         """Sequences `line, line + 1, …` at once: flat tokens with `sizes`, labels with `counts` or not."""
+        self._flush()
         per: Per | None = None if labels is None else "sequence" if counts is None else "token"
         bad = int(np.argmax((sizes == 0) | (sizes != (sizes if counts is None else counts))))
         self._check(line + bad, per, int(sizes[bad]), None if counts is None else int(counts[bad]))
@@ -96,8 +99,11 @@ class Growing:
         self._sizes.extend(sizes.tolist())
         self._tick()
 
-    def stretch(self, line: int, tokens: Values, labels: Values | None, starts: NDArray[np.bool_]) -> None:
+    def stretch(
+        self, line: int, tokens: Values | Coded, labels: Values | Coded | None, starts: NDArray[np.bool_]
+    ) -> None:
         """Tokens `line, line + 1, …` at once; `starts` marks those that begin a sequence."""
+        self._flush()
         self._token_column.add(tokens, lambda row: self.at(line + row))
         if labels is not None:
             self.per = "token"
@@ -144,6 +150,8 @@ class Growing:
 
     def _flush(self) -> None:
         """Encode the chunk at hand."""
+        if not self._lines:
+            return
         lines = self._lines
         sizes = self._sizes[len(self._sizes) - len(lines) :] if self._whole_rows else None
 

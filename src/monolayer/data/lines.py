@@ -6,10 +6,12 @@ is kept.
 
 from __future__ import annotations
 
+import codecs
 import gzip
+import io
 import sys
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
@@ -29,6 +31,7 @@ class Lines:
         self._seen = 0
         self._total: int | None = None
         self._raw: IO[bytes] | None = None
+        self._held: Iterator[bytes] = iter(())
         self._packed = path is not None and path.suffix.lower() == ".gz"
         if path is None:
             self._file: IO[bytes] = sys.stdin.buffer
@@ -50,14 +53,9 @@ class Lines:
         return self
 
     def __next__(self) -> str:
-        try:
-            line = next(self._file)
-        except EOFError:
-            raise self.cut("its gzip stream stops before its end") from None
-        except (gzip.BadGzipFile, zlib.error) as error:
-            raise DataError(f"{self.name} is no gzip file, or a damaged one ({error}); write it again") from None
-        except OSError as error:
-            raise DataError(f"{self.name} cannot be read: {error.strerror or error}") from None
+        line = next(self._held, b"") or self._read(self._file.readline)
+        if not line:
+            raise StopIteration
         self.number += 1
         self._seen += len(line)
         try:
@@ -71,6 +69,36 @@ class Lines:
             ) from None
         # Some programs open a UTF-8 file with a byte-order mark, which is no part of the first token.
         return text.removeprefix("\ufeff") if self.number == 1 else text
+
+    def block(self, size: int) -> bytes:
+        """Whole lines, as bytes, about `size` of them; nothing at the end of the file."""
+        block = self._read(lambda: self._file.read(size))
+        if block and not block.endswith(b"\n"):
+            block += self._read(self._file.readline)
+        self.number += self.count(block)
+        self._seen += len(block)
+        return block.removeprefix(codecs.BOM_UTF8) if self.number == self.count(block) else block
+
+    @staticmethod
+    def count(block: bytes) -> int:
+        """Lines in a block; the last one may lack its line feed."""
+        return block.count(b"\n") + (bool(block) and not block.endswith(b"\n"))
+
+    def put_back(self, block: bytes) -> None:
+        """The last block, to be read once more, line by line."""
+        self.number -= self.count(block)
+        self._seen -= len(block)
+        self._held = iter(io.BytesIO(block))
+
+    def _read(self, some: Callable[[], bytes]) -> bytes:
+        try:
+            return some()
+        except EOFError:
+            raise self.cut("its gzip stream stops before its end") from None
+        except (gzip.BadGzipFile, zlib.error) as error:
+            raise DataError(f"{self.name} is no gzip file, or a damaged one ({error}); write it again") from None
+        except OSError as error:
+            raise DataError(f"{self.name} cannot be read: {error.strerror or error}") from None
 
     def tick(self) -> None:
         """Tell how far reading has come, in bytes of the file as it lies on the disk."""

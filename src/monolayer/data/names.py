@@ -71,7 +71,9 @@ class Names:
         'Nearly' keeps tables small: at most four rows for each value that occurs, and 1,024 more.
         """
         low, high = int(values.min()), int(values.max())
-        if low >= 0 and (high < 1024 or high < 4 * len(np.unique(values)) + 1024):
+        # Counted rather than sorted, which costs no more memory than the values themselves.
+        few = low >= 0 and 1024 <= high < 4 * len(values) + 1024
+        if 0 <= low <= high < 1024 or (few and high < 4 * np.count_nonzero(np.bincount(values)) + 1024):
             return cls(range(high + 1)), values
         distinct, rows = np.unique(values, return_inverse=True)
         return cls(tuple(distinct.tolist())), rows.reshape(values.shape).astype(np.int64)

@@ -1,7 +1,8 @@
 """Files to sequences: `read`, which knows every format by its suffix, and the plain-text formats themselves.
 
-`docs/data.md` describes the formats. Tables are in `tabular.py` and `parquet.py`. Text is read line by line
-and encoded on the way, so a file may be larger than the memory that its text would need.
+`docs/data.md` describes the formats. Tables are in `tabular.py` and `parquet.py`. Text is read a block at a time where
+it is plain (`blocks.py`), else line by line, and encoded on the way, so a file may be larger than the memory that its
+text would need.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import os
 import zipfile
 import zlib
 from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from reprlib import repr as short
 from typing import Any
@@ -35,6 +38,8 @@ SUFFIXES = {
     "parquet": (".parquet", ".pq"),
     "npz": (".npz",),
 }
+ARROW = find_spec("pyarrow") is not None
+"""Whether pyarrow is there: then plain text is read by its parsers."""
 _FORMAT_OF = {suffix: format for format, suffixes in SUFFIXES.items() for suffix in suffixes}
 
 
@@ -78,7 +83,8 @@ def read(
         elif format in ("conll", "conllu"):
             _conll(lines, growing, columns, universal=format == "conllu")
         else:
-            read_table(lines, growing, columns, tabs=format == "tsv")
+            blocks = import_module("monolayer.data.blocks").read_table_blocks if ARROW else None
+            read_table(lines, growing, columns, tabs=format == "tsv", blocks=blocks)
         return growing.finish()
 
 
@@ -111,6 +117,10 @@ def _format(file: Path, standard_input: bool, format: str | None) -> str:
 
 def _jsonl(lines: Lines, growing: Growing, columns: Columns) -> None:
     """`{"tokens": [...], "labels": [...]}` or `{"tokens": [...], "label": ...}`, one object a line."""
+    if ARROW:
+        import_module("monolayer.data.blocks").read_json_blocks(
+            lines, growing, columns
+        )  # up to the first that is not plain
     key = columns.tokens or "tokens"
     for line in lines:
         if line.isspace():

@@ -8,13 +8,17 @@ column. Wide: a `tokens` column, maybe `labels` (one a token) or `label` (one a 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from monolayer.data.growing import Growing
 from monolayer.data.lines import Lines
+from monolayer.data.names import Ints
 from monolayer.errors import DataError
 
 
@@ -127,8 +131,13 @@ def _long_cells() -> Iterator[None]:
         csv.field_size_limit(limit)
 
 
-def read_table(lines: Lines, growing: Growing, columns: Columns, *, tabs: bool) -> None:
-    """A table with a header line: comma-separated with quotes, or tab-separated with none."""
+def read_table(
+    lines: Lines, growing: Growing, columns: Columns, *, tabs: bool, blocks: Callable[..., None] | None = None
+) -> None:
+    """A table with a header line: comma-separated with quotes, or tab-separated with none.
+
+    `blocks` reads what it can of the rows; those that it leaves are read one by one.
+    """
     with _long_cells():
         records = _records(lines, tabs)
         header = next(records, None)
@@ -140,6 +149,8 @@ def read_table(lines: Lines, growing: Growing, columns: Columns, *, tabs: bool) 
         at_sequence, at_token, at_label = where
         assert at_token is not None
         wide, runs = Wide(growing, layout), Runs(growing)
+        if blocks is not None:
+            blocks(lines, growing, names, layout, wide, runs, tabs)
         for number, record in records:
             if len(record) != len(names):
                 message = f"{growing.at(number)} has {len(record)} columns, the header has {len(names)}"
@@ -199,3 +210,13 @@ class Runs:
         self._seen.add(value)
         self._last = value
         return True
+
+    def begin_all(self, values: list[Any], line: int, at: Ints) -> NDArray[np.bool_]:
+        """`begins` for values `(K,)` that change from one to the next, in rows `line + at`."""
+        new = set(values)
+        if len(new) == len(values) and None not in new and "" not in new and new.isdisjoint(self._seen):
+            self._seen |= new
+            self._last = values[-1]
+            return np.ones(len(values), dtype=bool)
+        begun = [self.begins(value, line + row) for value, row in zip(values, at.tolist(), strict=True)]
+        return np.array(begun, dtype=bool)

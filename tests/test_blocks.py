@@ -1,0 +1,137 @@
+"""Text read a block at a time is what it is line by line: the same data, or the same error in the same words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from monolayer.data import Names, Sequences, growing, read, readers
+from monolayer.data.columns import Column
+from monolayer.errors import DataError
+
+CALM = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+JSON = [
+    '{"tokens": ["a", "b"], "labels": ["x", "y"]}',
+    '{"tokens": ["2020-01-01", "b c"], "labels": ["x", "labels"]}',
+    '{"labels": ["y"], "tokens": ["é\\u00e9"], "more": [1, {"tokens": 2}]}',
+    '{"tokens": ["a"], "labels": ["x"], "label": "z"}',
+    '{"tokens": ["a"], "label": "z"}',
+    '{"tokens": ["a", "label"], "labels": ["z", "z"]}',
+    '{"tokens": ["a"]}',
+    '{"tokens": ["a"], "labels": null}',
+    '{"tokens": ["a"], "labels": [null]}',
+    '{"tokens": ["a", "b"], "labels": ["x"]}',
+    '{"tokens": [], "labels": []}',
+    '{"tokens": "a𝄞b", "labels": ["x", "y", "x"]}',
+    '{"tokens": [7, 3], "labels": [0, 1]}',
+    '{"tokens": [7, 3], "labels": [0, 1.5]}',
+    '{"tokens": [7, 3.5], "labels": [0, 1]}',
+    '{"tokens": [7, -3], "labels": [true, false]}',
+    '{"tokens": [9223372036854775808], "labels": [1e3]}',
+    '{"tokens": [[1, 2], [0.5, -0.0]], "labels": [0.1, -0.0]}',
+    '{"tokens": [[1, 2], [3]], "labels": [0.1, 2]}',
+    '{"tokens": [[0.5, 2.5], [3, 4]], "labels": [0.1, 2]}',
+    '{"tokens": [[1, 2]], "label": [0.25, 1e999]}',
+    '{"tokens": [[1, 2]], "label": [0.25, 3]}',
+    '{"tokens": ["a"], "tokens": ["b"], "labels": ["x"]}',
+    '{"tokens": ["a"], "labels": ["x"]}{"tokens": ["b"], "labels": ["y"]}',
+    '{"tokens": ["a"],',
+    '{"tokens": ["\\ud800"], "labels": ["x"]}',
+    '{"tokens": [NaN], "labels": ["x"]}',
+    "[1, 2]",
+    "",
+    "   ",
+]
+CELLS = st.text(st.sampled_from("ab é\u3000\x1c\x85'\\"), max_size=5)
+ODD = st.sampled_from(['"q, r"', 'a"b', "a,b", "\r", "NULL", "2020-01-01", "1", '""'])
+
+
+def _outcome(file: Path, **options: Any) -> Any:
+    try:
+        data = read(file, **options)
+    except DataError as error:
+        return str(error)
+    labels = data.labels
+    return (
+        data.vocabulary,
+        data.lengths.tolist(),
+        data.tokens.tobytes(),
+        labels and (labels.per, labels.classes, labels.scalar, labels.values.tolist()),
+    )
+
+
+def _both(file: Path, chunk: int, **options: Any) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(growing, "CHUNK", chunk)
+        fast = _outcome(file, **options)
+        patch.setattr(readers, "ARROW", False)
+        assert fast == _outcome(file, **options)
+
+
+@settings(CALM)
+@given(st.lists(st.sampled_from(JSON), min_size=1, max_size=6), st.sampled_from(["\n", ""]), st.sampled_from([3, 64]))
+@example([JSON[0]] * 12, "\n", 3)
+@example([JSON[0], JSON[1], JSON[2], JSON[5]], "\n", 64)
+@example([JSON[22]] * 2, "\n", 64)
+@example([JSON[23]], "\n", 64)
+def test_json_lines(tmp_path: Path, rows: list[str], end: str, chunk: int) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text("\n".join(rows) + end, "utf-8", newline="")
+    _both(file, chunk)
+    _both(file, chunk, labels="labels")
+
+
+@settings(CALM)
+@given(
+    st.sampled_from(["tokens,labels", "tokens,label", "tokens,other", "sequence,token,label", "tokens, labels ,more"]),
+    st.lists(st.lists(st.one_of(CELLS, CELLS, CELLS, ODD), min_size=1, max_size=3), max_size=6),
+    st.sampled_from([",", "\t"]),
+    st.sampled_from([3, 64]),
+)
+def test_tables(tmp_path: Path, header: str, rows: list[list[str]], comma: str, chunk: int) -> None:
+    file = tmp_path / ("a.csv" if comma == "," else "a.tsv")
+    lines = [header.replace(",", comma), *(comma.join(row) for row in rows)]
+    file.write_text("\n".join(lines) + "\n", "utf-8", newline="")
+    _both(file, chunk)
+    if "other" in header:
+        _both(file, chunk, labels="other")
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
+def test_plain_files_do_not_go_line_by_line(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = {"a.jsonl": JSON[0] + "\n", "a.csv": "tokens,labels\n" + "a b,x y\n"}[name]
+    (tmp_path / name).write_text(text)
+    monkeypatch.setattr(growing.Growing, "row", lambda *_: pytest.fail("a plain row became a Python object"))
+    assert read(tmp_path / name).lengths.tolist() == [2]
+
+
+def test_bytes_that_are_no_text_are_found_in_a_block(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_bytes(b'{"tokens": ["a"], "labels": ["x"]}\n' * 3 + b'{"tokens": ["\xff"], "labels": ["x"]}\n')
+    with pytest.raises(DataError, match=r"line 4 of .* is not UTF-8: byte 0xff"):
+        read(file)
+
+
+def test_a_vocabulary_that_lacks_a_word_of_a_block_names_its_place(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text('{"tokens": ["a", "b"]}\n{"tokens": ["b", "c"]}\n')
+    with pytest.raises(DataError, match=r"token 1 of line 2 of .* is 'c', which the model has never seen"):
+        read(file, vocabulary=Names(("a", "b")))
+
+
+@settings(CALM)
+@given(st.lists(st.text(st.characters(exclude_characters="\0"), max_size=4), min_size=1, max_size=20))
+def test_an_array_of_strings_is_numbered_like_a_list(words: list[str]) -> None:
+    array, plain = Column("token"), Column("token")
+    array.add(np.array(words), str)
+    plain.add(words, str)
+    (one, names, _), (two, others, _) = array.finish(), plain.finish()
+    assert one.tolist() == two.tolist()
+    assert names == others
+    assert Sequences.of(np.array([words])).vocabulary == names
