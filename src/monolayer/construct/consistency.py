@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from monolayer.construct.target import Target
 from monolayer.data import Sequences
+from monolayer.data.fingerprint import context_sums, scramble
 from monolayer.data.names import Ints
 from monolayer.errors import ContradictionError
 
@@ -46,15 +47,8 @@ def equal_points(context: Context, target: Target) -> Ints:
         word = random.integers(0, 2**64, int(context.rows.max()) + 1, dtype=np.uint64)[context.rows]
         if context.positions:
             salt = random.integers(0, 2**64, int(data.lengths.max()), dtype=np.uint64)
-            word = _mix(word ^ salt[data.position])
-        running = np.cumsum(word)  # modulo 2^64, so differences of running sums are exact
-        start = running[data.offsets[:-1]] - word[data.offsets[:-1]]
-        if context.causal:
-            columns.append(running - np.repeat(start, data.lengths))
-        elif target.per == "sequence":
-            columns.append(running[data.offsets[1:] - 1] - start)
-        else:
-            columns.append(np.repeat(running[data.offsets[1:] - 1] - start, data.lengths))
+            word = scramble(word ^ salt[data.position])
+        columns.append(context_sums(word, data, target.per, context.causal))
     if target.per == "token":
         columns.append(context.rows)
         if context.positions:
@@ -69,13 +63,6 @@ def equal_points(context: Context, target: Target) -> Ints:
     group = np.empty(len(order), dtype=np.int64)
     group[order] = np.cumsum(new)
     return group
-
-
-def _mix(word: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Scramble 64-bit words one to one, so that sums over (token, position) pairs do not fall apart."""
-    word = (word ^ (word >> np.uint64(31))) * np.uint64(0x9E3779B97F4A7C15)
-    word = (word ^ (word >> np.uint64(29))) * np.uint64(0xD6E8FEB86659FD93)
-    return word ^ (word >> np.uint64(32))
 
 
 def resolve(context: Context, target: Target, group: Ints, on_conflict: OnConflict) -> tuple[Target, int]:

@@ -18,6 +18,7 @@ from monolayer.construct.line.steps import Choice
 from monolayer.construct.task import Task
 from monolayer.data import Sequences
 from monolayer.errors import DataError
+from monolayer.model.card import Fingerprint
 from monolayer.model.monolayer import Monolayer
 
 
@@ -33,6 +34,7 @@ def memorize(
     device: torch.device | str | None = None,
     seed: int = 0,
     on_conflict: OnConflict = "error",
+    fingerprint: bool = False,
     progress: Progress | None = None,
 ) -> Monolayer:
     """A `Monolayer` that gives every token, or every sequence, of the data its label.
@@ -42,7 +44,8 @@ def memorize(
     without it the model is permutation equivariant. `causal=True` hides what comes later; without `Y` it
     memorizes each next token. `readout`: `exact` or `paper`. `temperature`: the λ of the head, 0 for the mean of
     the keys; None: chosen by measurement. `on_conflict`: what to do where equal token and context have different
-    labels. On one platform the same seed gives the same bits. Float64; rank 1.
+    labels. `fingerprint=True` keeps 8 bytes a point, so that `seen` and `predict(strict=True)` can tell what the model
+    was built from. On one platform the same seed gives the same bits. Float64; rank 1.
     """
     began = time.perf_counter()
     report = progress or (lambda stage, share: None)
@@ -54,7 +57,16 @@ def memorize(
     data = Sequences.of(X, Y, lengths=lengths)
     task = Task.of(data, positions=positions, causal=causal, on_conflict=on_conflict)
     model = construction.build(task, report)
+    if fingerprint:
+        model.card = replace(model.card, fingerprint=_fingerprint(task))
     assert model.summary is not None  # every construction says what it found
     model.card = model.card.with_summary(replace(model.summary, seconds=time.perf_counter() - began))
     report("done", 1.0)
     return model if device is None else model.to(device)
+
+
+def _fingerprint(task: Task) -> Fingerprint:
+    data, context = task.data, task.context
+    if data.vocabulary is None:
+        raise DataError("fingerprints are kept for ids and strings; tokens that are vectors have none: leave it out")
+    return Fingerprint.of(data, task.target.per, positions=context.positions, causal=context.causal)

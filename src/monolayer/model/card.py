@@ -6,8 +6,13 @@ import math
 from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
-from monolayer.data import Labels, Names
+import numpy as np
+from numpy.typing import NDArray
+
+from monolayer.data import Labels, Names, Sequences
+from monolayer.data.fingerprint import Words, contained, fingerprints
 from monolayer.data.sequences import Per
+from monolayer.data.text import Script
 
 
 @dataclass(frozen=True)
@@ -104,6 +109,29 @@ class Grid:
         return float((off + on) ** (1.0 / p))
 
 
+@dataclass(frozen=True, eq=False)
+class Fingerprint:
+    """Sorted 64-bit fingerprints `(M,)` of the points that a model was built from; `per` and `causal`: as its card."""
+
+    words: Words
+    per: Per
+    causal: bool
+
+    @classmethod
+    def of(cls, data: Sequences, per: Per, *, positions: bool, causal: bool) -> Fingerprint:
+        """Those of all answering places of ids."""
+        return cls(np.unique(fingerprints(data, per, positions=positions, causal=causal)), per, causal)
+
+    def seen(self, data: Sequences, positions: bool) -> NDArray[np.bool_]:
+        """Which answering places of the data, in the model's row numbers, are points that it was built from."""
+        return contained(fingerprints(data, self.per, positions=positions, causal=self.causal), self.words)
+
+    @property
+    def false_positives(self) -> float:
+        """The chance that a point which was never seen passes for one that was, taking the hash for random."""
+        return len(self.words) / 2.0**64
+
+
 @dataclass(frozen=True)
 class Card:
     """Names and kinds of tokens and labels, and the summary."""
@@ -120,6 +148,10 @@ class Card:
     grid: Grid | None = None
     """The cells of an approximator; None for a memorizer."""
     summary: Summary | None = field(default=None, repr=False)
+    script: Script | None = None
+    """How the text was cut that the model recites; None for other models."""
+    fingerprint: Fingerprint | None = field(default=None, repr=False, compare=False)
+    """What the model was built from, as fingerprints; None where they were not asked for."""
 
     def decode(self, values: Any) -> Any:
         """What users call these label values."""

@@ -9,6 +9,8 @@ arrays) and may use the shortcut, which computes the same function by segment su
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -23,6 +25,7 @@ from monolayer.model.attention import ONE, RankOneAttention
 from monolayer.model.card import Card, Summary
 from monolayer.model.memory import remembered
 from monolayer.model.quantizer import Quantizer
+from monolayer.model.recital import recite
 from monolayer.model.save import save
 from monolayer.model.shortcut import fast_labels
 from monolayer.model.staircase import Staircase
@@ -132,20 +135,61 @@ class Monolayer(nn.Module):
 
     # -- answers ---------------------------------------------------------------------------------------
 
-    def predict(self, X: Any, *, lengths: Any = None, path: Path_ = "auto") -> Any:
+    def predict(self, X: Any, *, lengths: Any = None, path: Path_ = "auto", strict: bool = False) -> Any:
         """Labels of everything that `memorize` takes, by their names.
 
         Arrays `(N, n, …)` give an array `(N, n)` (or `(N, n, m)`); sequences of different lengths give a
         list of arrays; a model with one label a sequence gives `(N,)`. `path`: `fast` (segment sums and
         binary search), `dense` (the network as it stands), or `auto`: fast where the weights allow it.
+        `strict`: an answer at a point that the model was not built from is an error that names it (`seen`).
         """
         data = self.encode(X, lengths=lengths)
-        answers = self.card.decode(self.labels(data, path=path))
+        if strict:
+            self._check_seen(data)
+        return self._shaped(self.card.decode(self.labels(data, path=path)), data, X, lengths)
+
+    def seen(self, X: Any, *, lengths: Any = None) -> Any:
+        """Whether each answer is one that the model was built to give: booleans in the shape of `predict`.
+
+        Needs the fingerprints that `memorize(..., fingerprint=True)` keeps; what was seen is always found, and
+        `card.fingerprint.false_positives` is the chance that something else is taken for it.
+        """
+        if self.card.fingerprint is None:
+            raise DataError(
+                "this model keeps no fingerprints of what it was built from, so it cannot tell: memorize with "
+                "fingerprint=True (--fingerprint)"
+            )
+        data = self.encode(X, lengths=lengths)
+        return self._shaped(self.card.fingerprint.seen(data, self.positions is not None), data, X, lengths)
+
+    def _check_seen(self, data: Sequences) -> None:
+        fingerprint = self.card.fingerprint
+        if fingerprint is None:
+            self.seen(data)  # says what to do
+            return
+        new = np.flatnonzero(~fingerprint.seen(data, self.positions is not None))
+        if len(new):
+            what = f"sequence {new[0]}" if self.card.per == "sequence" else data.where(int(new[0]))
+            raise DataError(
+                f"{what} is no point that the model was built from, and {len(new) - 1:,} more are not: its answer "
+                "there would mean nothing. Leave strict out to have it all the same, or ask seen() which are known"
+            )
+
+    def _shaped(self, flat: Any, data: Sequences, X: Any, lengths: Any) -> Any:
+        """One value an answer, as `predict` returns them."""
         if self.card.per == "sequence":
-            return answers
+            return flat
         if data.rectangular and lengths is None and not isinstance(X, list):
-            return answers.reshape(len(data), -1, *answers.shape[1:])
-        return data.split(answers)
+            return flat.reshape(len(data), -1, *flat.shape[1:])
+        return data.split(flat)
+
+    def recite(self, prompt: str = "") -> Iterator[str]:
+        """The memorized text after `prompt`, a token at a time, to its end; '' begins at its beginning."""
+        return recite(self, prompt, self.labels)
+
+    def generate(self, prompt: str = "", *, max_tokens: int | None = None) -> str:
+        """What follows `prompt` in the memorized text, or its first `max_tokens` tokens."""
+        return "".join(islice(self.recite(prompt), max_tokens))
 
     @torch.no_grad()
     def on_ramp(self, X: Any) -> NDArray[np.bool_]:

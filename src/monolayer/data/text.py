@@ -1,0 +1,195 @@
+"""A text as sequences to memorize: every window of it, labelled with what comes next.
+
+Notation: `T` tokens, words or characters, behind one begin marker; the window at place `k` holds the last `w` tokens
+up to `k`, or all of them where there are fewer. Its label is the next token; the last one's is the end marker. Both
+markers are the empty string, which is no token of any text. The smallest `w` at which equal windows have equal labels
+is found first: with it, any `w` tokens in a row tell how the text goes on.
+
+Windows of 1, 2, 3, 4, 6, 8, 12 … tokens are there too, wherever so few already tell it, so that a short prompt can do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+
+from monolayer.data.fingerprint import Words, scramble
+from monolayer.data.names import Ints, NameBuilder
+from monolayer.data.sequences import Labels, Sequences
+from monolayer.errors import DataError
+
+Unit = Literal["words", "characters", "tokenizer"]
+
+MARK = ""
+"""Begins the text as a token and ends it as a label."""
+MOST = 256
+"""Tokens up to which a window is tried: a passage that long, repeated, makes a text ambiguous."""
+SHORT = 1 << 17
+"""Tokens of a text up to which it gets short windows too; they make several points of every token."""
+_WORDS = re.compile(r"\w+(?:['’]\w+)*|\s+|[^\w\s]")
+_BASE = np.uint64(0x9E3779B97F4A7C15)
+
+
+@dataclass(frozen=True)
+class Script:
+    """How a text was cut: into words (spaces and signs are tokens of their own), characters, or as a tokenizer does.
+
+    `window` is `w`; `tokenizer` the JSON of a `tokenizers` tokenizer, or None.
+    """
+
+    unit: Unit
+    window: int
+    tokenizer: str | None = None
+
+    def split(self, text: str) -> list[str]:
+        """Tokens whose concatenation is the text."""
+        return split(text, self.unit, self.tokenizer)
+
+    def short(self, size: int) -> int:
+        """The longest window for a prompt of `size ≥ 1` tokens from the middle of the text."""
+        return self.window if size >= self.window else max(short for short in _sizes(self.window) if short <= size)
+
+
+def split(text: str, unit: Unit, tokenizer: str | None = None) -> list[str]:
+    """Tokens whose concatenation is the text."""
+    if unit not in get_args(Unit) or (unit == "tokenizer") != (tokenizer is not None):
+        raise DataError(f"a text is cut into words or characters, or by a tokenizer that is given, not {unit!r}")
+    if tokenizer is not None:
+        return _cut(text, tokenizer)
+    return list(text) if unit == "characters" else _WORDS.findall(text)
+
+
+def _cut(text: str, tokenizer: str) -> list[str]:
+    """The text cut where the tokens of a `tokenizers` tokenizer end; what lies between two goes with the later one."""
+    try:
+        from tokenizers import Tokenizer
+    except ImportError:
+        raise DataError("a tokenizer needs the package tokenizers: pip install 'monolayer[stock]'") from None
+    try:
+        cutter = Tokenizer.from_str(tokenizer)
+    except Exception as error:  # the package raises plain Exception
+        raise DataError(f"this is no tokenizer.json that the package tokenizers can read: {error}") from None
+    cutter.no_truncation()
+    ends = sorted({end for _, end in cutter.encode(text, add_special_tokens=False).offsets if end > 0} | {len(text)})
+    return [text[start:end] for start, end in pairwise([0, *ends]) if end > start]
+
+
+def read_text(path: str | Path) -> str:
+    """A UTF-8 text file, line ends as they are."""
+    try:
+        with Path(path).open(encoding="utf-8", newline="") as file:
+            return file.read()
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is no UTF-8 text: byte {error.start} is {error.object[error.start]:#04x}") from None
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def windows(
+    text: str, unit: Unit = "words", window: int | None = None, tokenizer: str | None = None
+) -> tuple[Sequences, Script]:
+    """Every window of the text with its next token, and how it was cut. None: the smallest window that serves."""
+    tokens = split(text, unit, tokenizer)
+    if not tokens:
+        raise DataError("the text is empty: there is nothing to recite")
+    builder = NameBuilder()
+    names, rows = builder.freeze(np.array(builder.encode([MARK, *tokens]), dtype=np.int64))
+    rows = rows.astype(np.int64)
+    label = np.append(rows[1:], rows[0])
+    if window is not None and not (isinstance(window, int) and window >= 1):
+        raise DataError(f"window must be a whole number from 1 on, not {window!r}")
+    hashes = _hashes(rows)
+    if window is None:
+        window = _smallest(hashes, label, lambda place: _line(tokens, place))
+    window = min(window, len(rows))
+    place, lengths = np.arange(len(rows)), np.minimum(np.arange(1, len(rows) + 1), window)
+    for size in _sizes(window) if len(rows) <= SHORT else ():
+        telling = _telling(_hash(hashes, size), label, size)
+        place, lengths = np.append(place, telling), np.append(lengths, np.full(len(telling), size))
+    ends = np.cumsum(lengths)
+    flat = rows[np.repeat(place, lengths) - (np.repeat(ends, lengths) - 1 - np.arange(ends[-1]))]
+    data = Sequences(flat, lengths, names, Labels(label[place], "sequence", names))
+    return data, Script(unit, window, tokenizer)
+
+
+def _sizes(window: int) -> list[int]:
+    """Sizes of short windows: powers of two and three halves of them, below `window`."""
+    sizes = [1, *(size << i for i in range(window.bit_length()) for size in (2, 3))]
+    return [size for size in sizes if size < window]
+
+
+def _hashes(rows: Ints) -> list[Words]:
+    """Hashes `(T + 1,)` of the windows of 1, 2, 4 … tokens that end at each place: sums of words times powers."""
+    found = [scramble(rows.astype(np.uint64))]
+    while (width := 1 << (len(found) - 1)) < min(MOST, len(rows)):
+        found.append(_joined(found[-1], found[-1], width))
+    return found
+
+
+def _hash(hashes: list[Words], size: int) -> Words:
+    """Hashes of windows of any size below twice the largest."""
+    power = size.bit_length() - 1
+    rest = size - (1 << power)
+    return hashes[power] if rest == 0 else _joined(hashes[power], _hash(hashes, rest), 1 << power)
+
+
+def _smallest(hashes: list[Words], label: Ints, line: Callable[[int], str]) -> int:
+    """The least `w` at which windows that end alike go on alike: doubling, then halving."""
+    power = next((i for i, key in enumerate(hashes) if _contradiction(key, label) is None), None)
+    if power is None:
+        one, two = sorted(_contradiction(hashes[-1], label) or (0, 0))
+        raise DataError(
+            f"the text repeats itself: the {1 << (len(hashes) - 1)} tokens up to {line(one)} stand again up to "
+            f"{line(two)}, and then it goes on differently. No window of up to {MOST} tokens tells the two apart: give "
+            "a larger one, or leave out one of the passages"
+        )
+    if power == 0:
+        return 1
+    least = 1 << (power - 1)  # ambiguous; twice as much is not
+    for i in range(power - 2, -1, -1):
+        if _contradiction(_hash(hashes, least + (1 << i)), label) is not None:
+            least += 1 << i
+    return least + 1
+
+
+def _telling(key: Words, label: Ints, width: int) -> Ints:
+    """One place for every window of `width` tokens that always goes on alike and does not reach the begin marker."""
+    order = np.argsort(key[width:], kind="stable") + width
+    new = np.append(True, key[order][1:] != key[order][:-1])
+    odd = np.append(False, (label[order][1:] != label[order][:-1]) & ~new[1:])
+    group = np.cumsum(new) - 1
+    places: Ints = order[new][np.bincount(group, weights=odd) == 0]
+    return places
+
+
+def _joined(late: Words, early: Words, width: int) -> Words:
+    """Hashes of windows whose last `width` tokens have the hash `late` and the ones before them the hash `early`."""
+    before = np.zeros_like(early)
+    before[width:] = early[:-width]
+    return late + before * np.uint64(pow(int(_BASE), width, 1 << 64))
+
+
+def _contradiction(key: Words, label: Ints) -> tuple[int, int] | None:
+    """Two places with equal keys and different labels, or None."""
+    order = np.argsort(key, kind="stable")
+    odd = np.flatnonzero((key[order][1:] == key[order][:-1]) & (label[order][1:] != label[order][:-1]))
+    return (int(order[odd[0]]), int(order[odd[0] + 1])) if len(odd) else None
+
+
+def _line(tokens: list[str], place: int) -> str:
+    """'line 7' for the token before place `place` of the rows, which begin with the marker."""
+    return f"line {1 + ''.join(tokens[:place]).count(chr(10))}"
+
+
+def nearest(word: str, known: Iterable[object]) -> str:
+    """The known word that is spelt most like `word`, for an error message; nothing where none is near."""
+    from difflib import get_close_matches
+
+    found = get_close_matches(word, [str(name) for name in known], n=1)
+    return f" (did you mean {found[0]!r}?)" if found else ""

@@ -1,0 +1,114 @@
+"""Reciting: a model of the windows of a text, asked again and again for what comes next.
+
+One answer takes O(w + log R) for windows of `w` tokens and `R` steps: the terms of `w` keys are added up anew, and the
+step is found by binary search. `w` is fixed, so a text of `T` tokens takes O(T). A running sum would not do: keys
+hold the place in the window, which changes for every token when the window moves on.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
+
+from monolayer.data import Sequences
+from monolayer.data.text import MARK, Script, nearest
+from monolayer.errors import DataError
+from monolayer.model.attention import CODE, KEY
+from monolayer.model.parts import Parts
+from monolayer.model.shortcut import fast_labels
+
+TOKENS = {
+    "words": "words, spaces and signs",
+    "characters": "characters",
+    "tokenizer": "tokens of its tokenizer",
+}
+"""What a text is counted in."""
+Labels = Callable[[Sequences], "np.ndarray[tuple[int], np.dtype[np.int64]]"]
+
+
+def recite(model: Parts, prompt: str, labels: Labels) -> Iterator[str]:
+    """The text after `prompt`, a token at a time, to its end. `labels` is the model's own answer to any data."""
+    script, vocabulary = model.card.script, model.card.vocabulary
+    if script is None or vocabulary is None:
+        raise DataError(
+            "this model does not recite: memorize a text with memorize_text (monolayer memorize TEXT --recite)"
+        )
+    rows = []
+    for token in script.split(prompt):
+        if token not in vocabulary.rows:
+            raise DataError(f"the text has no {token!r}{nearest(token, vocabulary.names)}")
+        rows.append(vocabulary.rows[token])
+    beginning = [vocabulary.rows[MARK], *rows]
+    if len(beginning) <= script.window and _known(model, beginning):
+        return _stream(model, beginning, script, labels)
+    if not _known(model, rows[-script.short(len(rows)) :]):
+        raise DataError(
+            f"the prompt does not stand in the text as it is, or goes on in several ways there. {script.window} tokens "
+            f"in a row from anywhere always tell how it goes on ({TOKENS[script.unit]}); the prompt has {len(rows)}"
+        )
+    return _stream(model, rows, script, labels)
+
+
+def _stream(model: Parts, rows: list[int], script: Script, labels: Labels) -> Iterator[str]:
+    assert model.card.vocabulary is not None  # recite saw to it
+    names, answer = model.card.vocabulary.names, _answer(model, labels)
+    begun = names[rows[0]] == MARK
+    seen = deque(rows, maxlen=script.window)
+    while True:
+        window = list(seen)
+        if not begun and len(window) < script.window:
+            window = window[-script.short(len(window)) :]
+            if not _known(model, window):
+                raise DataError("from here the text goes on in several ways: give a longer prompt")
+        following = answer(window)
+        if names[following] == MARK:
+            return
+        yield str(names[following])
+        seen.append(following)
+
+
+def _known(model: Parts, rows: list[int]) -> bool:
+    """Whether the model was built from this window; without fingerprints nothing speaks against it."""
+    fingerprint = model.card.fingerprint
+    if not rows or fingerprint is None:
+        return bool(rows)
+    window = Sequences(np.array(rows), np.array([len(rows)]), model.card.vocabulary)
+    return bool(fingerprint.seen(window, model.positions is not None)[0])
+
+
+def _answer(model: Parts, labels: Labels) -> Callable[[list[int]], int]:
+    """What comes after the window of these rows."""
+
+    def slow(rows: list[int]) -> int:
+        return int(labels(Sequences(np.array(rows), np.array([len(rows)]), model.card.vocabulary))[0])
+
+    steps, shortcut = model.feed_forward.steps(), model.attention.shortcut()
+    probe = Sequences(np.zeros(1, np.int64), np.ones(1, np.int64), model.card.vocabulary)
+    if steps is None or shortcut is None or model.positions is None or model.bos.dtype != torch.float64:
+        return slow
+    if fast_labels(model, probe) is None:  # something else is not as it was built
+        return slow
+    (temperature, kappa), bos = shortcut, model.bos.detach().cpu().numpy()
+    key = model.lift.weight.detach()[:, KEY].cpu().numpy()
+    place = model.positions.weight.detach()[:, KEY].cpu().numpy()
+    start = (-steps.bias / steps.slope).cpu().numpy()
+    end, level = start + (1.0 / steps.slope).cpu().numpy(), steps.level[:, 0].cpu().numpy()
+    code, last = float(bos[CODE]), len(level) - 1
+    keys = np.empty(len(place) + 1)
+
+    def fast(rows: list[int]) -> int:
+        count = len(rows)
+        s = keys[: count + 1]
+        s[0] = bos[KEY]
+        np.add(key[rows], place[:count], out=s[1:])
+        weight = np.exp(temperature * s)
+        z = code + kappa * (float(weight @ s) / float(weight.sum()))
+        step = int(end.searchsorted(z, side="right"))
+        if step < last and z > start[step]:  # on a ramp: no point of the text
+            return slow(rows)
+        return int(level[step])
+
+    return fast
