@@ -28,6 +28,7 @@ NAMES = {
     "__version__",
     "load",
     "memorize",
+    "memorize_text",
     "separation",
 }
 
@@ -56,6 +57,7 @@ def test_signature_of_memorize_is_pinned() -> None:
         "device": None,
         "seed": 0,
         "on_conflict": "error",
+        "fingerprint": False,
         "progress": None,
     }
 

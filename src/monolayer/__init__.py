@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from monolayer.checker.check import verify as verify
     from monolayer.construct.approximate import approximate as approximate
     from monolayer.construct.memorize import memorize as memorize
+    from monolayer.construct.recite import memorize_text as memorize_text
     from monolayer.data.sequences import Sequences as Sequences
     from monolayer.errors import ContradictionError as ContradictionError
     from monolayer.errors import DataError as DataError
@@ -31,6 +32,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "memorize": "monolayer.construct.memorize",
+    "memorize_text": "monolayer.construct.recite",
     "approximate": "monolayer.construct.approximate",
     "certify": "monolayer.checker.check",
     "verify": "monolayer.checker.check",

@@ -1,0 +1,201 @@
+"""A text, memorized, is said word for word; a prompt that is not in it, or not enough, is told apart."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import monolayer as ml
+from monolayer.data.text import MARK, _sizes, read_text, split, windows
+
+RAVEN = files("monolayer.data").joinpath("texts/raven.txt").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def raven() -> ml.Monolayer:
+    return ml.memorize_text(RAVEN)
+
+
+@given(st.text(max_size=60), st.sampled_from(["words", "characters"]))
+def test_tokens_add_up_to_the_text(text: str, unit: str) -> None:
+    assert "".join(split(text, unit)) == text  # type: ignore[arg-type]
+    assert MARK not in split(text, unit)  # type: ignore[arg-type]
+
+
+def _slow_window(tokens: list[str]) -> int:
+    """The least window by trying each one: the reference of the search by hashes."""
+    rows = [MARK, *tokens]
+    for width in range(1, len(rows) + 1):
+        following: dict[tuple[str, ...], str] = {}
+        ends = [*rows[1:], MARK]
+        if all(
+            following.setdefault(tuple(rows[max(0, k + 1 - width) : k + 1]), ends[k]) == ends[k]
+            for k in range(len(rows))
+        ):
+            return width
+    raise AssertionError("the whole prefix always tells")
+
+
+@settings(max_examples=150)
+@given(st.lists(st.sampled_from("ab c"), min_size=1, max_size=40).map("".join))
+def test_the_window_is_the_smallest_that_tells(text: str) -> None:
+    data, script = windows(text, "characters")
+    assert script.window == _slow_window(list(text))
+    assert data.lengths.max() <= script.window
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.sampled_from(["a", "b", " ", "\n", "é", "x y"]), min_size=1, max_size=30).map("".join))
+def test_every_text_is_recited_from_its_beginning(text: str) -> None:
+    for unit in ("words", "characters"):
+        model = ml.memorize_text(text, unit=unit)
+        assert model.generate() == text
+
+
+def test_short_windows_are_those_that_always_go_on_alike() -> None:
+    data, script = windows("one two one three one two one four", "words")
+    assert data.vocabulary is not None
+    assert data.labels is not None
+    seen = data.split(data.vocabulary.decode(data.tokens))
+    short = {
+        "".join(window): data.labels.classes.names[label]  # type: ignore[union-attr]
+        for window, label in zip(seen, data.labels.values.tolist(), strict=True)
+        if MARK not in window and len(window) < script.window
+    }
+    assert short["two"] == " "
+    assert short["three"] == " "
+    assert " two" in short
+    assert " " not in short  # four words may follow
+    assert short["four"] == MARK
+
+
+def test_the_raven_is_recited_and_proved(raven: ml.Monolayer) -> None:
+    assert raven.generate() == RAVEN
+    assert ml.certify(raven, windows(RAVEN)[0]).verdict == "proved"
+
+
+def test_it_goes_on_from_any_place(raven: ml.Monolayer) -> None:
+    script = raven.card.script
+    assert script is not None
+    tokens = split(RAVEN, "words")
+    for start in range(0, len(tokens) - script.window, 97):
+        prompt = "".join(tokens[: start + script.window][-script.window :])
+        assert raven.generate(prompt, max_tokens=20) == "".join(tokens[start + script.window :][:20])
+
+
+def test_short_prompts_do_where_they_tell(raven: ml.Monolayer) -> None:
+    assert raven.generate("Open here I", max_tokens=6) == " flung the shutter"
+    assert raven.generate("Once upon", max_tokens=4) == " a midnight"
+    assert RAVEN.endswith(raven.generate("Open here I"))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "words"),
+    [
+        ("Quoth the Raven", "goes on in several ways there"),
+        ("Once a Raven", "does not stand in the text"),
+        ("Lenoree", r"no 'Lenoree' \(did you mean 'Lenore'\?\)"),
+    ],
+)
+def test_a_prompt_that_does_not_tell_is_an_error(raven: ml.Monolayer, prompt: str, words: str) -> None:
+    with pytest.raises(ml.DataError, match=words):
+        raven.generate(prompt)
+
+
+def test_changed_weights_recite_by_the_network_itself(raven: ml.Monolayer) -> None:
+    """The quick way asks whether the weights are as built: with another head, the dense network answers."""
+    model = ml.memorize_text("to be or not to be, that is the question")
+    said = model.generate()
+    model.head.bias.data[:] = 0.0
+    model.head.weight.data[:] = 0.0
+    model.head.bias.data[model.card.vocabulary.rows["be"]] = 1.0  # type: ignore[union-attr]
+    assert model.generate(max_tokens=3) == "bebebe"
+    assert said.startswith("to be")
+
+
+def test_a_model_of_other_data_does_not_recite() -> None:
+    with pytest.raises(ml.DataError, match="does not recite"):
+        ml.memorize([[0, 1]], [[0, 1]]).generate()
+
+
+def test_texts_that_cannot_be_are_refused(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    from monolayer.data import text
+
+    with pytest.raises(ml.DataError, match="empty"):
+        ml.memorize_text("")
+    with pytest.raises(ml.DataError, match="window must be a whole number"):
+        ml.memorize_text("a b", window=0)
+    with pytest.raises(ml.DataError, match="words or characters"):
+        ml.memorize_text("a b", unit="lines")
+    monkeypatch.setattr(text, "MOST", 4)
+    with pytest.raises(ml.DataError, match=r"repeats itself: the 4 tokens up to line 1 stand again up to line 2"):
+        ml.memorize_text("a b c d e f\n a b c d e g")
+    latin = tmp_path / "latin.txt"
+    latin.write_bytes("é".encode("latin-1"))
+    with pytest.raises(ml.DataError, match="no UTF-8 text: byte 0 is 0xe9"):
+        read_text(latin)
+
+
+def test_sizes_of_short_windows() -> None:
+    assert _sizes(46) == [1, 2, 3, 4, 6, 8, 12, 16, 24, 32]
+    assert _sizes(1) == []
+
+
+def test_a_given_tokenizer_says_where_to_cut() -> None:
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel()
+    tokenizer.train_from_iterator([RAVEN], trainers.BpeTrainer(vocab_size=400, show_progress=False))
+    tokens = split(RAVEN, "tokenizer", tokenizer.to_str())
+    assert "".join(tokens) == RAVEN
+    assert len(split(RAVEN, "words")) != len(tokens) < len(RAVEN)
+    text = RAVEN[:700]
+    model = ml.memorize_text(text, tokenizer=tokenizer.to_str())
+    assert model.generate() == text
+    with pytest.raises(ml.DataError, match=r"no tokenizer\.json"):
+        ml.memorize_text(text, tokenizer="{}")
+
+
+# -- was it seen? ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rules", [{}, {"positions": True}, {"causal": True, "positions": True}])
+def test_what_was_seen_is_known_and_nothing_else(rules: dict[str, bool]) -> None:
+    random = np.random.default_rng(5)
+    X = random.integers(0, 50, (200, 6))
+    model = ml.memorize(X, random.integers(0, 3, (200, 6)), fingerprint=True, on_conflict="first", **rules)
+    assert model.seen(X).all()
+    other = np.setdiff1d(np.arange(200), np.arange(50))
+    changed = X.copy()
+    changed[other, 2] = (changed[other, 2] + 1 + random.integers(0, 48, len(other))) % 50
+    seen = model.seen(changed)
+    assert seen[:50].all()
+    assert not seen[50:, 2:].any()
+    if "causal" in rules:
+        assert seen[50:, :2].all()
+    turned = model.seen(X[:, ::-1])
+    assert turned.all() != bool(rules)  # order counts only where the model sees it
+    assert np.array_equal(model.predict(X, strict=True), model.predict(X))
+    with pytest.raises(ml.DataError, match="of sequence 50 is no point that the model was built from"):
+        model.predict(changed, strict=True)
+
+
+def test_sequences_are_seen_as_a_whole() -> None:
+    model = ml.memorize(["ab", "ba", "abc"], [0, 0, 1], fingerprint=True)
+    assert model.seen(["ba", "abc", "bc", "abb"]).tolist() == [True, True, False, False]
+    assert model.card.fingerprint is not None
+    assert model.card.fingerprint.false_positives == 2 / 2.0**64
+
+
+def test_without_fingerprints_nobody_can_tell() -> None:
+    model = ml.memorize([[0, 1]], [[0, 1]])
+    for ask in (lambda: model.seen([[0, 1]]), lambda: model.predict([[0, 1]], strict=True)):
+        with pytest.raises(ml.DataError, match="keeps no fingerprints"):
+            ask()
+    with pytest.raises(ml.DataError, match="vectors have none"):
+        ml.memorize(np.ones((1, 1, 2)), [[0]], fingerprint=True)
