@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.resources import files
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -122,7 +123,7 @@ def test_a_model_of_other_data_does_not_recite() -> None:
         ml.memorize([[0, 1]], [[0, 1]]).generate()
 
 
-def test_texts_that_cannot_be_are_refused(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+def test_texts_that_cannot_be_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from monolayer.data import text
 
     with pytest.raises(ml.DataError, match="empty"):
@@ -199,3 +200,41 @@ def test_without_fingerprints_nobody_can_tell() -> None:
             ask()
     with pytest.raises(ml.DataError, match="vectors have none"):
         ml.memorize(np.ones((1, 1, 2)), [[0]], fingerprint=True)
+
+
+# -- files -----------------------------------------------------------------------------------------------
+
+
+def test_a_saved_model_still_recites_and_knows(raven: ml.Monolayer, tmp_path: Path) -> None:
+    raven.save(tmp_path / "raven")
+    loaded = ml.load(tmp_path / "raven")
+    assert loaded.card.script == raven.card.script
+    assert loaded.generate() == RAVEN
+    assert ml.verify(tmp_path / "raven", windows(RAVEN)[0]).verdict == "proved"
+    plain = ml.memorize(["ab", "ba"], [0, 0], fingerprint=True)
+    plain.save(tmp_path / "plain")
+    assert ml.load(tmp_path / "plain").seen(["ab", "aa"]).tolist() == [True, False]
+    assert ml.load(tmp_path / "plain").card.script is None
+    raven.save(tmp_path / "plain", overwrite=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "said", "complaint"),
+    [
+        ([3, 3], {}, "each larger than the one before"),
+        ([1], {"unit": "lines", "window": "3"}, "no way to cut a text"),
+        ([1], {"unit": "words", "window": "0"}, "no way to cut a text"),
+        ([1], {"unit": "tokenizer", "window": "3"}, "no way to cut a text"),
+        ([1], {"unit": "words", "window": "3", "x": ""}, "no way to cut a text"),
+    ],
+)
+def test_a_garbled_memory_is_refused(words: list[int], said: dict[str, str], complaint: str) -> None:
+    from safetensors.numpy import save
+
+    from monolayer.model.sidecar import read_memory
+
+    card = ml.memorize(["ab"], [0]).card
+    with pytest.raises(ml.ModelFileError, match=complaint):
+        read_memory(card, save({"fingerprints": np.array(words, np.uint64)}, metadata=said))
+    with pytest.raises(ml.ModelFileError, match="cannot be read"):
+        read_memory(card, b"nothing")

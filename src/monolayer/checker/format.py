@@ -62,7 +62,8 @@ def examine_config(config: dict[str, Any]) -> None:
         elif needed:
             plain = isinstance(entry, dict) and len(entry) == 1 and _is_count(entry.get("range"), 1)
             _demand(plain, f"{key} is neither a range nor a list of names")
-    _demand(set(files) == listed, f"files must be {sorted(listed)}")
+    optional = {"memory.safetensors"} if reads_ids else set()
+    _demand(listed <= set(files) <= listed | optional, f"files must be {sorted(listed)}")
     if names_classes:
         _demand(config["labels"] == 1 and not config["scalar"], "classes have one label slot, and are no numbers")
     _demand(not config["scalar"] or config["labels"] == 1, "scalar answers have one label slot")
@@ -89,6 +90,21 @@ def _examine_grid(config: dict[str, Any], grid: Any) -> None:
     _demand(config["width"] == 3 + config["labels"] + grid["dim"], "width is not 3 + labels + dim")
     plain = config["tokens"] == "vectors" and config["per"] == "token" and not config["causal"]
     _demand(plain, "an approximator takes vectors, answers at tokens and is not causal")
+
+
+def examine_memory(header: dict[str, Any], tensors: Tensors) -> None:
+    """`memory.safetensors`: rising words, and what a recited text was cut into. No verdict depends on it."""
+    where = "memory.safetensors"
+    _demand(set(tensors) == {"fingerprints"}, "it must hold fingerprints and nothing else", where)
+    words, said = tensors["fingerprints"], header.get("__metadata__", {})
+    _demand(words.ndim == 1 and words.dtype.str == "<u8", "fingerprints must be one row of 64-bit words", where)
+    _demand(bool((words[1:] > words[:-1]).all()), "fingerprints must rise", where)
+    if said:
+        fields = {"unit", "window"} | ({"tokenizer"} if said.get("unit") == "tokenizer" else set())
+        cut = said.get("unit") in ("words", "characters", "tokenizer") and set(said) == fields
+        size = said.get("window", "")
+        digits = 1 <= len(size) <= 9 and set(size) <= set("0123456789") and int(size) >= 1
+        _demand(cut and digits, "its metadata name no way to cut a text", where)
 
 
 def examine_names(config: dict[str, Any], lists: dict[str, Any]) -> dict[str, Names | None]:

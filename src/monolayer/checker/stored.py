@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load
 
-from monolayer.checker.format import examine_config, examine_names, examine_tensors
+from monolayer.checker.format import examine_config, examine_memory, examine_names, examine_tensors
 from monolayer.checker.rounding import BINARY32, BINARY64, Format
 from monolayer.data import Names
 from monolayer.data.snapshot import read_together
@@ -72,7 +72,18 @@ def _read(folder: Path) -> Stored:
     except (SafetensorError, KeyError, ValueError, TypeError) as error:
         raise ModelFileError(f"model.safetensors cannot be read: {error!r}") from None
     examine_tensors(config, names, tensors)
+    if "memory.safetensors" in files:
+        _examine_memory(files["memory.safetensors"])
     return Stored(tensors, config, names["vocabulary"], names["classes"], FORMATS[config["dtype"]])
+
+
+def _examine_memory(content: bytes) -> None:
+    try:
+        tensors = load(content)
+        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    except (SafetensorError, KeyError, ValueError, TypeError) as error:
+        raise ModelFileError(f"memory.safetensors cannot be read: {error!r}") from None
+    examine_memory(header, tensors)
 
 
 def _config(content: bytes) -> dict[str, Any]:

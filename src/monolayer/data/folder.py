@@ -76,7 +76,7 @@ MODEL = Kind(
     "config.json",
     "format",
     "monolayer",
-    frozenset({"config.json", "model.safetensors", "names.json", "certificate.json"}),
+    frozenset({"config.json", "model.safetensors", "names.json", "memory.safetensors", "certificate.json"}),
 )
 
 

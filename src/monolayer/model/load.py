@@ -24,7 +24,18 @@ from monolayer.model.layers import embedding, linear
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.quantizer import Quantizer
 from monolayer.model.save import config_digest
-from monolayer.model.schema import CONFIG, NAMES, WEIGHTS, Config, check_config, check_names, check_tensors, parse
+from monolayer.model.schema import (
+    CONFIG,
+    MEMORY,
+    NAMES,
+    WEIGHTS,
+    Config,
+    check_config,
+    check_names,
+    check_tensors,
+    parse,
+)
+from monolayer.model.sidecar import read_memory
 from monolayer.model.staircase import Staircase
 
 
@@ -57,7 +68,10 @@ def _read(folder: Path) -> Monolayer:
         raise ModelFileError(f"{WEIGHTS} cannot be read as safetensors: {error}") from None
     found = {name: (tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")) for name, tensor in tensors.items()}
     check_tensors(config, names, found)
-    return _build(config, names, tensors)
+    model = _build(config, names, tensors)
+    if MEMORY in files:
+        model.card = read_memory(model.card, files[MEMORY])
+    return model
 
 
 def _why(folder: Path, error: Exception) -> str:
@@ -65,7 +79,7 @@ def _why(folder: Path, error: Exception) -> str:
     if not isinstance(error, OSError):  # NUL or half of a surrogate pair in a path
         return f"this is no name of a folder: {error}"
     name = Path(error.filename or folder).name
-    if isinstance(error, FileNotFoundError) and name in (CONFIG, WEIGHTS, NAMES):
+    if isinstance(error, FileNotFoundError) and name in (CONFIG, WEIGHTS, NAMES, MEMORY):
         return f"this is no saved model: it has no {CONFIG}" if name == CONFIG else f"{name} is missing"
     if isinstance(error, FileNotFoundError):
         return "this folder does not exist"

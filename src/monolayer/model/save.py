@@ -19,7 +19,8 @@ from monolayer.data import Names
 from monolayer.data.folder import new_folder
 from monolayer.errors import DataError, ModelFileError
 from monolayer.model.parts import Parts
-from monolayer.model.schema import CONFIG, NAMES, READOUTS, WEIGHTS, Config, check_config, check_tensors
+from monolayer.model.schema import CONFIG, MEMORY, NAMES, READOUTS, WEIGHTS, Config, check_config, check_tensors
+from monolayer.model.sidecar import write_memory
 
 
 def save(model: Parts, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
@@ -34,6 +35,8 @@ def save(model: Parts, folder: str | os.PathLike[str], *, overwrite: bool = Fals
             raise OSError(f"{folder} cannot be written: {error}") from None
         if names:
             (scratch / NAMES).write_bytes(_utf8(names))
+        if model.card.fingerprint is not None or model.card.script is not None:
+            write_memory(model.card, scratch / MEMORY)
         config["files"] = {path.name: file_digest(path) for path in sorted(scratch.iterdir())}
         config["digest"] = config_digest(config)
         try:

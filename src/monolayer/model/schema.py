@@ -18,7 +18,7 @@ Config = dict[str, Any]
 Shape = tuple[str | int, ...]
 """Sizes: numbers, or letters that must mean the same number in every tensor."""
 
-CONFIG, WEIGHTS, NAMES = "config.json", "model.safetensors", "names.json"
+CONFIG, WEIGHTS, NAMES, MEMORY = "config.json", "model.safetensors", "names.json", "memory.safetensors"
 _NAMES_OR_NULL = 'null, {"range": number} or {"names": its own name}'
 
 
@@ -94,7 +94,10 @@ RULES: tuple[tuple[str, Callable[[Config], bool]], ...] = (
         lambda c: c["grid"] is None or (c["tokens"], c["per"], c["causal"]) == ("vectors", "token", False),
     ),
     ("low is below high, and the ramp is positive", lambda c: c["grid"] is None or _interval(c["grid"])),
-    ("files are the weights, and the names if there are any", lambda c: sorted(c["files"]) == _files(c)),
+    (
+        "files are the weights, the names if there are any, and maybe, for ids, the memory of what was seen",
+        lambda c: sorted(set(c["files"]) - ({MEMORY} if c["tokens"] == "ids" else set())) == _files(c),
+    ),
 )
 
 

@@ -1,0 +1,62 @@
+"""What a model remembers besides its weights, as a file: fingerprints of its data, and how a text was cut.
+
+`memory.safetensors` holds the tensor `fingerprints` `(M,)`, sorted 64-bit words, and as metadata `unit`, `window` and
+`tokenizer` for a model that recites (docs/format.md). No answer and no proof depends on it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load, save_file
+
+from monolayer.data.text import Script, Unit
+from monolayer.errors import ModelFileError
+from monolayer.model.card import Card, Fingerprint
+
+NAME = "fingerprints"
+
+
+def write_memory(card: Card, path: Path) -> None:
+    """The memory of a card that has one."""
+    words = np.zeros(0, np.uint64) if card.fingerprint is None else card.fingerprint.words
+    said = {}
+    if card.script is not None:
+        said = {"unit": card.script.unit, "window": str(card.script.window)}
+        said |= {} if card.script.tokenizer is None else {"tokenizer": card.script.tokenizer}
+    save_file({NAME: words}, path, metadata=said)
+
+
+def read_memory(card: Card, content: bytes) -> Card:
+    """The card with its memory."""
+    try:
+        tensors = load(content)
+        size = int.from_bytes(content[:8], "little")
+        said = json.loads(content[8 : 8 + size]).get("__metadata__", {})
+        words = tensors.pop(NAME)
+    except (SafetensorError, KeyError, ValueError, TypeError) as error:
+        raise ModelFileError(f"memory.safetensors cannot be read: {error!r}") from None
+    if tensors or words.dtype != np.uint64 or words.ndim != 1 or (words[1:] <= words[:-1]).any():
+        raise ModelFileError("memory.safetensors must hold one row of 64-bit words, each larger than the one before")
+    if card.vocabulary is None:
+        raise ModelFileError("memory.safetensors stands beside a model of vectors, which have no fingerprints")
+    return replace(
+        card,
+        script=_script(said) if said else None,
+        fingerprint=Fingerprint(words, card.per, card.causal) if len(words) else None,
+    )
+
+
+def _script(said: dict[str, str]) -> Script:
+    unit: Unit | None = next((unit for unit in get_args(Unit) if unit == said.get("unit")), None)
+    window, tokenizer = said.get("window", ""), said.get("tokenizer")
+    known = set(said) == {"unit", "window"} | ({"tokenizer"} if unit == "tokenizer" else set())
+    if unit is None or not known or not re.fullmatch("[0-9]{1,9}", window) or int(window) < 1:
+        raise ModelFileError(f"memory.safetensors says {said!r:.80}: that is no way to cut a text")
+    return Script(unit, int(window), tokenizer)
