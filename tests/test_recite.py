@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from importlib.resources import files
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import monolayer as ml
+from monolayer.cli import run
 from monolayer.data.text import MARK, _sizes, read_text, split, windows
 
 RAVEN = files("monolayer.data").joinpath("texts/raven.txt").read_text(encoding="utf-8")
@@ -238,3 +240,40 @@ def test_a_garbled_memory_is_refused(words: list[int], said: dict[str, str], com
         read_memory(card, save({"fingerprints": np.array(words, np.uint64)}, metadata=said))
     with pytest.raises(ml.ModelFileError, match="cannot be read"):
         read_memory(card, b"nothing")
+
+
+# -- the command line ------------------------------------------------------------------------------------
+
+
+def test_a_book_on_the_command_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    text, model = tmp_path / "book.txt", str(tmp_path / "book")
+    text.write_text("Peter Piper picked a peck.\nA peck of peppers Peter Piper picked.\n", encoding="utf-8")
+    assert run(["memorize", str(text), "--recite", "--out", model]) == 0
+    assert "word for word" in capfd.readouterr().out
+    assert run(["recite", model]) == 0
+    assert capfd.readouterr().out == text.read_text(encoding="utf-8") + "\n"
+    assert run(["recite", model, "A peck of", "--tokens", "2", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out) == {"prompt": "A peck of", "text": " peppers"}
+    assert run(["verify", model, str(text)]) == 0
+    other = tmp_path / "other.txt"
+    other.write_text("Peter Piper picked a peck of Piper.", encoding="utf-8")
+    assert run(["verify", model, str(other)]) == 1
+    assert run(["recite", model, "Peter Pepper"]) == 2
+    assert "the text has no 'Pepper'" in capfd.readouterr().err
+    assert run(["memorize", str(text), "--recite", "--characters", "--overwrite", "--out", model, "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["unit"] == "characters"
+    assert run(["memorize", str(text), "--recite", "--causal", "--out", str(tmp_path / "x")]) == 2
+    assert run(["memorize", str(text), "--window", "3", "--out", str(tmp_path / "x")]) == 2
+    assert not (tmp_path / "x").exists()
+
+
+def test_strict_on_the_command_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    known, other, model = tmp_path / "known.jsonl", tmp_path / "other.jsonl", str(tmp_path / "model")
+    known.write_text('{"tokens": ["a", "b"], "labels": [1, 2]}\n{"tokens": ["b"], "labels": [3]}\n')
+    other.write_text('{"tokens": ["a"]}\n')
+    assert run(["memorize", str(known), "--out", model, "--fingerprint"]) == 0
+    assert run(["predict", model, str(known), "--strict"]) == 0
+    assert run(["predict", model, str(other)]) == 0
+    capfd.readouterr()
+    assert run(["predict", model, str(other), "--strict"]) == 2
+    assert "token 0 of sequence 0 is no point that the model was built from" in capfd.readouterr().err

@@ -27,6 +27,7 @@ from monolayer.cli.console import (
     progress,
     table,
 )
+from monolayer.cli.recite import TextOptions, memorize_book
 from monolayer.cli.summary import Built
 from monolayer.data.aside import new_file
 from monolayer.errors import DataError
@@ -64,6 +65,21 @@ def memorize(
     on_conflict: Annotated[
         ConflictChoice, typer.Option(help="What to do where equal token and context have different labels.")
     ] = ConflictChoice.error,
+    recite: Annotated[
+        bool, typer.Option("--recite", help="DATA is a text: memorize it so that `monolayer recite` says it.")
+    ] = False,
+    characters: Annotated[
+        bool, typer.Option("--characters/--words", help="What a text to recite is cut into.")
+    ] = False,
+    tokenizer: Annotated[
+        Path | None, typer.Option(help="A tokenizer.json that says where to cut a text to recite.")
+    ] = None,
+    window: Annotated[
+        int | None, typer.Option(help="Tokens that tell what comes next; by default the fewest that do.", min=1)
+    ] = None,
+    fingerprint: Annotated[
+        bool, typer.Option("--fingerprint", help="Keep 8 bytes a point, so that predict --strict knows what was seen.")
+    ] = False,
     seed: Annotated[int, typer.Option(help="Same seed and platform, same bits.", min=0)] = 0,
     device: Annotated[str | None, typer.Option(help="Where to check the answers, for example cuda.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a model that is already there.")] = False,
@@ -79,6 +95,17 @@ def memorize(
 
     check_device(device)
     check_output(out, overwrite=overwrite)  # better known before the work than after it
+    if recite:
+        unused = {"--positions": positions, "--causal": causal, "--tokens": tokens, "--labels": labels}
+        unused |= {"--format": format, "--sequence": sequence}
+        said = [flag for flag, value in unused.items() if value]
+        if said:
+            raise DataError(f"{', '.join(said)}: without meaning for a text; with --recite, DATA is plain text")
+        cut = TextOptions("characters" if characters else "words", window, tokenizer)
+        memorize_book(data, out, cut, overwrite, as_json, readout=readout.value, seed=seed, device=device)
+        return
+    if characters or tokenizer is not None or window is not None:
+        raise DataError("--characters, --tokenizer and --window say how to cut a text: they go with --recite")
     with progress(as_json) as step:
         sequences = read_data(data, step, format, tokens, labels, sequence)
         model = build(
@@ -89,6 +116,7 @@ def memorize(
             device=device,
             seed=seed,
             on_conflict=on_conflict.value,
+            fingerprint=fingerprint,
             progress=step,
         )
         step("checking every label", 0.9)
@@ -108,6 +136,9 @@ def predict(
     data: Data,
     out: Annotated[Path | None, typer.Option(help="File to write to instead of standard output.")] = None,
     dense: Annotated[bool, typer.Option("--dense", help="Use the network as it stands, without the shortcut.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse what the model was not built from; needs memorize --fingerprint.")
+    ] = False,
     device: Annotated[str | None, typer.Option(help="For example cuda.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output file.")] = False,
     format: Format = None,
@@ -126,6 +157,8 @@ def predict(
     with progress(as_json) as step:
         sequences = read_data(data, step, format, tokens, labels, sequence, model)
         encoded = model.encode(sequences)
+        if strict:
+            model.check_seen(encoded)
         step("answering", 0.9)
         values = model.labels(encoded, path="dense" if dense else "auto")
     names = model.card.decode(values)

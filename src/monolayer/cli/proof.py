@@ -23,6 +23,7 @@ from monolayer.cli.console import (
     table,
 )
 from monolayer.cli.construct import read_data
+from monolayer.cli.recite import book
 
 EXIT = {"proved": 0, "refuted": 1, "undecided": 3}
 
@@ -55,7 +56,7 @@ def verify(
     with progress(as_json) as step:
         wanted: Any = load_function(data) if is_function(data) else None
         if wanted is None:
-            wanted = read_data(data, step, format, tokens, labels, sequence)
+            wanted = book(folder, data) or read_data(data, step, format, tokens, labels, sequence)
         step("checking", 0.5)
         certificate = check(folder, wanted, tolerance=tolerance)
     if save:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from monolayer.cli.console import Json, app, err, number, print_json, table
+from monolayer.cli.console import Json, app, number, print_json, progress, table
 from monolayer.errors import DataError
 
 if TYPE_CHECKING:
+    from monolayer.data import Sequences
     from monolayer.data.text import Unit
     from monolayer.model.monolayer import Monolayer
 
@@ -40,14 +42,34 @@ def recite(
     sys.stdout.write("\n")
 
 
-def build(path: str, unit: Unit, window: int | None, tokenizer: Path | None, **options: Any) -> tuple[Monolayer, str]:
-    """A model of the text in a file (`-`: standard input), and the text."""
+@dataclass(frozen=True)
+class TextOptions:
+    """How to cut a text: the unit, the window (None: the smallest), a file with a tokenizer."""
+
+    unit: Unit
+    window: int | None
+    tokenizer: Path | None
+
+
+def memorize_book(path: str, out: Path, cut: TextOptions, overwrite: bool, as_json: bool, **options: Any) -> None:
+    """`memorize --recite`: build from the text in a file (`-`: standard input), recite it whole, save, and tell."""
     from monolayer.construct.recite import memorize_text
     from monolayer.data.text import read_text
 
-    text = sys.stdin.read() if path == "-" else read_text(path)
-    cutter = None if tokenizer is None else read_text(tokenizer)
-    return memorize_text(text, unit=unit, window=window, tokenizer=cutter, **options), text
+    with progress(as_json) as step:
+        step("reading", 0.0)
+        text = sys.stdin.read() if path == "-" else read_text(path)
+        cutter = None if cut.tokenizer is None else read_text(cut.tokenizer)
+        model = memorize_text(text, unit=cut.unit, window=cut.window, tokenizer=cutter, progress=step, **options)
+        step("reciting it once", 0.9)
+        found = facts(model, text)
+        if not found["recited"]:
+            raise DataError("the model does not say the text as it stands; nothing is saved. Please report this text")
+        model.save(out, overwrite=overwrite)
+    if as_json:
+        print_json({"folder": str(out), **found})
+    else:
+        table(str(out), rows(found))
 
 
 def facts(model: Monolayer, text: str) -> dict[str, Any]:
@@ -72,28 +94,26 @@ def facts(model: Monolayer, text: str) -> dict[str, Any]:
     }
 
 
-def show(title: str, found: dict[str, Any]) -> None:
+def rows(found: dict[str, Any]) -> list[tuple[str, str]]:
     """The same for people."""
-    said = "word for word, from beginning to end" if found["recited"] else "NOT as it stands"
-    table(
-        title,
-        [
-            ("text", f"{found['characters']:,} characters, {found['tokens']:,} tokens ({found['unit']})"),
-            ("vocabulary", number(found["vocabulary"])),
-            ("window", f"the last {found['window']} tokens tell what comes next, everywhere in the text"),
-            ("steps", number(found["steps"])),
-            ("margin", f"{number(found['margin'])} × the rounding error"),
-            ("parameters", number(found["parameters"])),
-            ("recited", f"{said}, in {found['seconds_recited']:.2f} s"),
-            ("seconds to build", f"{found['seconds']:.2f}"),
-        ],
-    )
-    if not found["recited"]:
-        raise DataError("the model does not say the text: please report this text")
+    return [
+        ("text", f"{found['characters']:,} characters, {found['tokens']:,} tokens ({found['unit']})"),
+        ("vocabulary", number(found["vocabulary"])),
+        ("window", f"the last {found['window']} tokens tell what comes next, everywhere in the text"),
+        ("steps", number(found["steps"])),
+        ("margin", f"{number(found['margin'])} × the rounding error"),
+        ("parameters", number(found["parameters"])),
+        ("recited", f"word for word, from beginning to end, in {found['seconds_recited']:.2f} s"),
+        ("seconds to build", f"{found['seconds']:.2f}"),
+    ]
 
 
-def warn_unused(**given: object) -> None:
-    """Options that mean nothing for a text are named, not dropped in silence."""
-    unused = [f"--{name.replace('_', '-')}" for name, value in given.items() if value]
-    if unused:
-        err.print(f"{', '.join(unused)}: without meaning for a text to recite, and left out")
+def book(folder: Path, path: str) -> Sequences | None:
+    """The windows of a text file, cut as the model in `folder` cuts its text; None for other models and other files."""
+    if Path(path).suffix != ".txt" or not (folder / "memory.safetensors").exists():
+        return None
+    from monolayer.data.text import read_text, windows
+    from monolayer.model.load import load
+
+    script = load(folder).card.script
+    return None if script is None else windows(read_text(path), script.unit, script.window, script.tokenizer)[0]

@@ -145,7 +145,7 @@ class Monolayer(nn.Module):
         """
         data = self.encode(X, lengths=lengths)
         if strict:
-            self._check_seen(data)
+            self.check_seen(data)
         return self._shaped(self.card.decode(self.labels(data, path=path)), data, X, lengths)
 
     def seen(self, X: Any, *, lengths: Any = None) -> Any:
@@ -162,7 +162,8 @@ class Monolayer(nn.Module):
         data = self.encode(X, lengths=lengths)
         return self._shaped(self.card.fingerprint.seen(data, self.positions is not None), data, X, lengths)
 
-    def _check_seen(self, data: Sequences) -> None:
+    def check_seen(self, data: Sequences) -> None:
+        """An error that names the first point of encoded data that the model was not built from."""
         fingerprint = self.card.fingerprint
         if fingerprint is None:
             self.seen(data)  # says what to do
