@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +13,9 @@ from hypothesis import strategies as st
 import monolayer as ml
 from monolayer.cli import run
 from monolayer.data.text import MARK, _sizes, read_text, split, windows
+from monolayer.data.text import raven as raven_text
 
-RAVEN = files("monolayer.data").joinpath("texts/raven.txt").read_text(encoding="utf-8")
+RAVEN = raven_text()
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,9 @@
-"""`monolayer demo`: the tour on a real dataset, a dictionary of Chinese phrases and their readings."""
+"""`monolayer demo`: the tour on real data, a dictionary of Chinese phrases and their readings, and a poem."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -25,7 +26,7 @@ def demo(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Memorize how every character of 411,957 Chinese phrases is read, check all of them, and prove it."""
+    """Memorize how every character of 411,957 Chinese phrases is read, prove all of them, and recite a poem."""
     from monolayer.checker import certify
     from monolayer.construct.memorize import memorize
     from monolayer.data.phrases import phrases, tiny_phrases
@@ -46,22 +47,81 @@ def demo(
         seconds_proof = time.perf_counter() - began
         if save is not None:
             proof.save(model.save(save))
+        step("learning a poem by heart", 0.99)
+        poem = _poem()
     facts = Built(model, data, right, total, seconds)
     assert data.vocabulary is not None  # characters have names
     known = {"".join(map(str, row)) for row in data.split(data.vocabulary.decode(data.tokens))}
     asked = [phrase for phrase in SHOWN if phrase in known]
     answers = dict(zip(asked, (list(row) for row in model.predict(asked)), strict=True))
     if as_json:
-        print_json({**facts.json(), "answers": answers, "verdict": proof.verdict, "seconds_proof": seconds_proof})
+        proved = {"verdict": proof.verdict, "seconds_proof": seconds_proof, "poem": poem.json()}
+        print_json({**facts.json(), "answers": answers, **proved})
         return
     if note:
         out.print(f"[yellow]{escape(note)}[/]\n")
-    out.print("One layer, one head, rank-1 weights, no training. What it answers:\n")
+    out.print(f"[bold]{_verdict(proof.verdict, facts, seconds_proof)}[/]\n")
+    out.print(
+        "One layer, one attention head, rank-1 weights; nothing was trained. It answers:\n"
+    )
     for phrase, reading in answers.items():
         out.print(f"  {phrase}  {' '.join(reading)}")
     out.print(f"\n{_two_readings(answers)}\n")
     words = f"{proof.verdict} in {seconds_proof:.2f} s: {proof.claim}"
     table("the model", [*facts.rows(), ("certificate", words)])
+    out.print(f"\n[bold]The same for a text.[/] {escape(poem.words())}\n")
+    out.print(escape(poem.excerpt), style="italic")
+
+
+def _verdict(verdict: str, facts: Built, seconds: float) -> str:
+    """The first line, which a stranger understands."""
+    what = f"that this network gives each of {facts.total:,} characters its reading, by the phrase that it stands in"
+    if verdict != "proved":
+        return f"{verdict.capitalize()}: the checker does not show {what}."
+    return f"Proved: {what}. Built in {facts.summary.seconds:.1f} s, proved from its weights in {seconds:.1f} s."
+
+
+@dataclass(frozen=True)
+class Poem:
+    """A poem that a second network has learnt by heart: how much of it, how fast, and what follows a few words."""
+
+    lines: int
+    tokens: int
+    recited: bool
+    verdict: str
+    seconds: float
+    prompt: str
+    excerpt: str
+
+    def words(self) -> str:
+        how = "says it word for word" if self.recited else "does NOT say it"
+        return (
+            f"Poe's Raven, {self.lines} lines, {self.tokens:,} words and signs: a second network, built in "
+            f"{self.seconds:.1f} s, {how}, {self.verdict}. Asked to go on from “{self.prompt}”:"
+        )
+
+    def json(self) -> dict[str, object]:
+        return asdict(self)
+
+
+def _poem(prompt: str = "And the Raven, never") -> Poem:
+    from monolayer.checker import certify
+    from monolayer.construct.recite import memorize_text
+    from monolayer.data.text import raven, windows
+
+    text, began = raven(), time.perf_counter()
+    model = memorize_text(text)
+    seconds = time.perf_counter() - began
+    data, script = windows(text)
+    return Poem(
+        lines=sum(1 for line in text.splitlines() if line),
+        tokens=len(script.split(text)),
+        recited=model.generate() == text,
+        verdict=certify(model, data).verdict,
+        seconds=seconds,
+        prompt=prompt,
+        excerpt=prompt + model.generate(prompt).rstrip(),
+    )
 
 
 def _two_readings(answers: dict[str, list[str]]) -> str:

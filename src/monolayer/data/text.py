@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
 from typing import Literal, get_args
@@ -89,6 +90,11 @@ def read_text(path: str | Path) -> str:
         raise DataError(f"{path} is no UTF-8 text: byte {error.start} is {error.object[error.start]:#04x}") from None
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def raven() -> str:
+    """Edgar Allan Poe, *The Raven* (1845), in the public domain."""
+    return files("monolayer.data").joinpath("texts/raven.txt").read_text(encoding="utf-8")
 
 
 def windows(
