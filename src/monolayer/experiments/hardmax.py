@@ -83,7 +83,8 @@ def answer(results: dict[str, Any]) -> str:
     if not told:
         return "Not decided: no layer told even the false pair apart, so the check proved nothing."
     return (
-        f"No: each of {layers:,} random hardmax layers was refuted, in rational arithmetic. Softmax with the same "
+        "No: one pair of sequences defeats every hardmax layer, by proof. Each of "
+        f"{layers:,} random ones was refuted by it, in rational arithmetic. Softmax with the same "
         f"weights separates the pair in {separated:,} of them. {told:,} of them tell a false pair apart, so the check "
         "can fail."
     )
@@ -149,16 +150,17 @@ def tables(results: dict[str, Any]) -> list[Table]:
 
 def limits(results: dict[str, Any]) -> str:
     return (
-        "Refutation is proved for every hardmax layer, random or not; the layers here only show it at work. How far "
-        "softmax separates depends on the scale of the weights: these are Gaussian with variance 1/d. One attention "
-        "layer is meant, without positions; two hardmax layers, or one with a feed-forward block before it, are not "
-        "refuted."
+        "Refutation is proved for every hardmax layer, random or not; the layers here only show it at work. It is "
+        "about given vectors, and some of them: on data without such a pair some hardmax layer tells all contexts "
+        "apart (docs/hardmax.md). How far softmax separates depends on the scale of the weights: these are Gaussian "
+        "with variance 1/d. One attention layer is meant, without positions; two hardmax layers, or one with a "
+        "feed-forward block before it, are not refuted."
     )
 
 
 EXPERIMENT = Experiment(
     "hardmax",
-    "Is there a one-layer hardmax attention that tells contexts apart?",
+    "Is there a one-layer hardmax attention that tells all contexts apart?",
     run,
     answer,
     figures,

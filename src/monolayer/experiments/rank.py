@@ -1,8 +1,9 @@
-"""Each further rank of the value matrix multiplies the exponent of what a float format can hold: M ≈ 2^{pk/2}.
+"""Each further rank of the value matrix multiplies the exponent of what a float format can hold: M ≈ (2^p/c)^{k/2}.
 
 One head, one temperature, `k` value directions: sequence `X` gets the id `c ∈ R^k`, `c_j = Σ_l p_l u_j(x_l)` with
 `p = softmax(λ s)`. The first direction is the key itself, so that `c_1 = B(λ; s)`; the others are random. `M` random
-ids lie as close as `M^{−2/k}`; a format with `p` bits tells them apart while that is above its rounding error.
+ids lie as close as `a M^{−2/k}`, a constant; a format with `p` bits tells them apart while that is above twice its
+rounding error `e`, so up to `M = (a/2e)^{k/2} = (2^p/c)^{k/2}` with `c = 2^{p+1} e/a`, which is measured.
 
 Measured, for formats and ranks: the largest coordinate difference of the closest two sequences (their gap), and the
 largest error of an id, against balls of 256 bits. `M*` is where the gap falls below twice the error: seen directly
@@ -151,10 +152,23 @@ def answer(results: dict[str, Any]) -> str:
     return (
         f"Room, exponentially: the gap of M contexts falls like M^(−2/k) at rank k (slope {_slope(results, 1)}, "
         f"{_slope(results, top)}; medians of {results['repeats']} draws), so a format of p bits tells about "
-        f"2^(pk/2) apart: float32 tells {held('float32', 1)} contexts apart at rank 1 and {held('float32', 4)} at "
-        f"rank 4; bfloat16 {held('bfloat16', 1)} at rank 1 and {held('bfloat16', top)} at rank {top}; float64 "
-        f"{held('float64', 1)} at rank 1."
+        f"(2^p/c)^(k/2) apart, with c between {_between(results)} for these formats and ranks: float32 tells "
+        f"{held('float32', 1)} contexts apart at rank 1 and {held('float32', 4)} at rank 4; bfloat16 "
+        f"{held('bfloat16', 1)} at rank 1 and {held('bfloat16', top)} at rank {top}; float64 {held('float64', 1)} at "
+        "rank 1."
     )
+
+
+def constant(results: dict[str, Any], name: str, k: int) -> float:
+    """`c` of the law `M = (2^p/c)^{k/2}`: `2^p` over what two errors leave of the gap at one context, by the law."""
+    curve = results["curves"][str(k)]
+    gap = curve["gap"][-1] * curve["points"][-1] ** (2 / k)
+    return float(2.0 ** BITS[name] * 2 * results["errors"][name] / gap)
+
+
+def _between(results: dict[str, Any]) -> str:
+    found = [constant(results, name, k) for name in ("float64", "float32", "bfloat16") for k in results["ranks"]]
+    return f"{amount(min(found), 2)} and {amount(max(found), 2)}"
 
 
 def _slope(results: dict[str, Any], k: int) -> str:
@@ -169,8 +183,8 @@ def figures(results: dict[str, Any]) -> list[Figure]:
     ends = []
     for name, colour in COLOURS.items():
         found = results["ends"][name]
-        law = [BITS[name] * k / 2 * math.log10(2) for k in ranks]
-        ends.append(line(f"2^(pk/2), {name}", ranks, law, colour, dash="dot", markers=False, legend=False))
+        law = [(BITS[name] * math.log10(2) - math.log10(constant(results, name, k))) * k / 2 for k in ranks]
+        ends.append(line(f"(2^p/c)^(k/2), {name}", ranks, law, colour, dash="dot", markers=False, legend=False))
         values, beyond = [end["log10_points"] for end in found], [not end["seen"] for end in found]
         ends.append(scatter(name, ranks, values, colour, hollow=beyond))
     gaps = []
@@ -186,8 +200,8 @@ def figures(results: dict[str, Any]) -> list[Figure]:
         Figure(
             "Contexts that a format tells apart, against the rank of the values",
             chart(ends, "value rank k", "log10 of M*"),
-            "Filled: seen in the sample. Hollow: the law, from the largest sample. Dotted: 2^(pk/2) with p the bits "
-            "of the format and no constant.",
+            "Filled: seen in the sample. Hollow: the law, from the largest sample. Dotted: (2^p/c)^(k/2) with p the "
+            "bits of the format and c as measured at the largest sample of each rank.",
         ),
         Figure(
             "Smallest gap against the number of contexts",
@@ -229,8 +243,10 @@ def tables(results: dict[str, Any]) -> list[Table]:
         [amount(row["rank"]), share(row["accuracy"]), amount(row["parameters"]), amount(row["rate"])]
         for row in results["trained"]["rows"]
     ]
+    constants = [[name, *(amount(constant(results, name, k), 2) for k in ranks)] for name in results["errors"]]
     return [
         Table("M*, where the format ends", ["format", "error of an id", *(f"k = {k}" for k in ranks)], rows),
+        Table("The constant c of (2^p/c)^(k/2)", ["format", *(f"k = {k}" for k in ranks)], constants),
         Table("Trained", ["rank", "accuracy", "parameters", "rate"], trained),
     ]
 

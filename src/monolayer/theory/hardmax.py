@@ -1,4 +1,4 @@
-"""Theorem 1 made executable: no hardmax attention layer is a contextual mapping, and here is the pair.
+"""Theorem 1 made executable: no hardmax attention layer is a contextual mapping on all data, and here is the pair.
 
 A contextual mapping must give a token different outputs in sequences with different vocabularies. For any
 weights, `refute_hardmax` returns two sequences without repeated tokens that share tokens and differ in
@@ -9,9 +9,9 @@ Softmax on the same pair. On a line, with the sets `A`, `B` of witness.py, let `
 the difference of the Boltzmann operators. The outputs at a shared token `x` differ by `Σ_h D(c_h) M_h w`,
 where `c_h = (W_K w)ᵀ(W_Q x)` and `M_h = W_O W_V`.
 
-**Lemma.** If `A`, `B` are rational, universal, and each symmetric about the common centre, then `D` is odd,
-and for distinct rationals `c_1, …, c_k > 0` the numbers `D(c_1), …, D(c_k)` are linearly independent over the
-algebraic numbers. (Proof in docs/hardmax.md.) So softmax separates the pair at `x` iff for some `c > 0` the
+**Lemma.** If `A`, `B` are rational, universal (their lengths may differ), and each symmetric about the common centre,
+then `D` is odd, and for distinct rationals `c_1, …, c_k > 0` the numbers `D(c_1), …, D(c_k)` are linearly independent
+over the algebraic numbers. (Proof in docs/hardmax.md.) So softmax separates the pair at `x` iff for some `c > 0` the
 vector `Σ_{h: |c_h| = c} sign(c_h) M_h w` is not 0: a finite exact check, for any number of heads.
 """
 
@@ -36,6 +36,7 @@ from monolayer.theory.attention import (
     overall,
     vectors,
 )
+from monolayer.theory.universal import Universality, universality
 from monolayer.theory.weights import AttentionWeights, Floats
 from monolayer.theory.witness import Line, line_through, shared_tokens, universal_pair
 
@@ -55,12 +56,13 @@ class Refutation:
     outputs: tuple[Vector, ...]
     softmax: tuple[Comparison, ...]
     line: Line | None
+    universality: Universality
     verdict: Literal["refuted"] = "refuted"
 
     @property
     def universal(self) -> bool:
-        """Whether the pair defeats every hardmax layer, not only this one."""
-        return self.line is not None and self.line.universal
+        """Whether the pair is known to defeat every hardmax layer, not only this one (universal.py)."""
+        return self.universality.verdict == "universal"
 
     @property
     def hardmax_outputs(self) -> Floats:
@@ -116,8 +118,8 @@ class Refutation:
         )
         if self.universal:
             text.append(
-                "The pair defeats every hardmax layer: minimum, maximum and sum along the line agree, and a "
-                "head can pick only the maximum, the minimum or the mean."
+                "The pair defeats every hardmax layer: in every direction the tokens that come first have the same "
+                "mean in both, and a head can show nothing else."
             )
         text.append(self._softmax_words())
         return "\n".join(text)
@@ -226,7 +228,8 @@ def check_witness(weights: Any, X: Any, X_prime: Any) -> Refutation:
         )
         for query in range(len(queries))
     )
-    return Refutation(layer, X, Y, shared, tuple(map(tuple, outputs)), softmax, line)
+    found = universality(X, Y) if any(map(any, queries.tolist())) else Universality("undecided")
+    return Refutation(layer, X, Y, shared, tuple(map(tuple, outputs)), softmax, line, found)
 
 
 def _softmax_on_line(heads: list[ExactHead], line: Line | None, query: int) -> tuple[SoftmaxVerdict, str] | None:

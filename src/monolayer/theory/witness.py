@@ -2,10 +2,11 @@
 
 Notation: tokens `x = o + λ w` on one line, `A` and `B` the sets of the numbers `λ` in the two sequences.
 
-**Lemma.** Let `A ≠ B` have `n` elements each, equal minimum, equal maximum and equal sum. For a query token
-in both, a head scores key `λ` by `(W_K (o + λw))ᵀ(W_Q x) = b + c λ`. Hardmax picks the maximum of the set if
-`c > 0`, the minimum if `c < 0`, the mean if `c = 0`: each is the same for `A` and `B`. So is the output. ∎
-Example: `{1,2,5,6}` and `{1,3,4,6}`. Four tokens are the fewest: minimum, maximum and sum determine three.
+**Lemma.** Let `A ≠ B` have equal minimum, equal maximum and equal mean. For a query token in both, a head scores key
+`λ` by `(W_K (o + λw))ᵀ(W_Q x) = b + c λ`. Hardmax picks the maximum of the set if `c > 0`, the minimum if `c < 0`, the
+mean if `c = 0`: each is the same for `A` and `B`. So is the output. ∎
+Examples: `{1,2,3}` and `{1,3}`; of one length, `{1,2,5,6}` and `{1,3,4,6}`. Four tokens are the fewest there: minimum,
+maximum and sum determine three. What follows is about pairs of one length `n`; universal.py decides any pair.
 
 `A ∪ B` needs `n + 2` numbers at least (sets that differ in one element differ in sum), and `n + 2` evenly
 spaced ones suffice: both keep the ends, `A` drops the third from either end, `B` the second.
@@ -56,10 +57,9 @@ class Line:
         if A == B:
             return "the vocabularies are equal"
         for name, one, other in (
-            ("lengths", Fraction(len(A)), Fraction(len(B))),
             ("minima", min(A), min(B)),
             ("maxima", max(A), max(B)),
-            ("sums", sum(A, Fraction(0)), sum(B, Fraction(0))),
+            ("means", sum(A, Fraction(0)) / len(A), sum(B, Fraction(0)) / len(B)),
         ):
             if one != other:
                 return f"the {name} along the line differ: {one} and {other}"
