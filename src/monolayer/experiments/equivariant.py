@@ -3,7 +3,9 @@
 Targets are the library `monolayer.theory.targets`: permutation equivariant functions of tokens in [0, 1]^d with a
 proved Lipschitz constant `L` in the sup norm, and one that jumps. With `D` cells a coordinate no token is further than
 `1/(2D)` from its centre, so the largest error off the ramps is at most `L/(2D)`: slope −1 in a log-log figure.
-A second sweep takes one target to more tokens and more coordinates, where the knots grow like `D^{dn}`.
+A second sweep takes one target to more tokens and more coordinates, where the knots grow like `D^{dn}`. The control is
+the mean, λ = 0, in place of softmax: keys of cells are sums over coordinates, so from two coordinates and three tokens
+on it cannot tell all cells apart.
 """
 
 from __future__ import annotations
@@ -43,7 +45,24 @@ def run(setting: Setting, progress: Progress) -> dict[str, Any]:
         for D in (2, 3, 4, 6, 8) if setting.full else (2, 3, 4):
             progress(f"{length} tokens of dimension {dim}", 0.8 + 0.2 * done / len(SHAPES))
             reach.append(_measure("nearest", dim, length, D, points // 4, setting))
-    return {"length": LENGTH, "points": points, "rows": rows, "reach": reach, "map": _map(setting)}
+    means = [_averaged(dim, length, setting) for dim, length in SHAPES]
+    return {"length": LENGTH, "points": points, "rows": rows, "reach": reach, "map": _map(setting), "means": means}
+
+
+def _averaged(dim: int, length: int, setting: Setting) -> dict[str, Any]:
+    """The margin with softmax, and with the mean, on three cells a coordinate; None where the constructor refuses."""
+    row: dict[str, Any] = {"dim": dim, "length": length, "cells": 3}
+    for name, lam in (("softmax", None), ("mean", 0.0)):
+        try:
+            model = ml.approximate(
+                TARGETS["nearest"].function, dim, length, cells=3, temperature=lam, seed=setting.seed
+            )
+        except ml.PrecisionError:
+            row[name] = None
+        else:
+            assert model.summary is not None  # a model that was just built has one
+            row[name] = model.summary.margin
+    return row
 
 
 def _map(setting: Setting) -> dict[str, Any]:
@@ -133,8 +152,18 @@ def answer(results: dict[str, Any]) -> str:
     return (
         f"Yes: over {len(smooth)} continuous targets the largest error falls with slopes from {_words(max(slopes))} "
         f"to {_words(min(slopes))} where −1 is predicted, and stays below the proved bound L/(2D) in {kept} of "
-        f"{len(bounded)} measurements.{jumps}"
+        f"{len(bounded)} measurements.{jumps} {_needs_softmax(results['means'])}"
     )
+
+
+def _needs_softmax(means: list[dict[str, Any]]) -> str:
+    def shapes(rows: list[dict[str, Any]]) -> str:
+        return ", ".join(f"({row['dim']}, {row['length']})" for row in rows) or "none"
+
+    held = [row for row in means if row["mean"] is not None]
+    lost = [row for row in means if row["mean"] is None and row["softmax"] is not None]
+    words = "The mean in place of softmax (λ = 0) tells the cells apart for (d, n) ="
+    return f"{words} {shapes(held)}, not for {shapes(lost)}."
 
 
 def figures(results: dict[str, Any]) -> list[Figure]:
@@ -229,7 +258,19 @@ def tables(results: dict[str, Any]) -> list[Table]:
             ["shape", "cells", "stored points", "parameters", "error", "bound", "seconds"],
             reach,
         ),
+        Table(
+            "Margin with softmax and with the mean, 3 cells a coordinate",
+            ["shape", "softmax", "mean, λ = 0"],
+            [
+                [f"d = {row['dim']}, n = {row['length']}", *(_margin(row[name]) for name in ("softmax", "mean"))]
+                for row in results["means"]
+            ],
+        ),
     ]
+
+
+def _margin(value: float | None) -> str:
+    return "refused" if value is None else amount(value)
 
 
 def limits(results: dict[str, Any]) -> str:

@@ -1,9 +1,11 @@
 """Between the mean and hardmax lies a wide range of temperatures at which one head tells all contexts apart.
 
 The head returns `B(λ; s) = Σ s_l e^{λ s_l} / Σ e^{λ s_l}`: the mean of the keys at λ = 0, their maximum at λ = ∞.
-Two kinds of keys for the same sequences: random in [−1, 1], and evenly spaced, where many sums are equal. Floats
-are measured against their rounding bound `e = 2 max|s| u (n + 4R + 2g + 2)`, `R = λ max|s|`, `g = 1`: two contexts
-collide if they lie within 2e. Balls enclose the smallest gap itself, at any λ, through the Wronskian.
+Three kinds of keys: random in [−1, 1]; evenly spaced, where many sums are equal; and the sum of a random key of the
+token and one of its place, for sequences of which every other one is the one before it with two tokens exchanged: there
+the sums of keys, and the means, are equal in pairs. Floats are measured against their rounding bound `e = 2 max|s| u (n
++ 4R + 2g + 2)`, `R = λ max|s|`, `g = 1`: two contexts collide if they lie within 2e. Balls enclose the smallest gap
+itself, at any λ, through the Wronskian.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from monolayer.theory.enclosure import smallest_gap
 
 LENGTH, VOCABULARY, BALLS = 8, 100, 40
 FORMATS = {"float64": (np.float64, 2.0**-53), "float32": (np.float32, 2.0**-24)}
-KEYS = ("random", "evenly spaced")
+ADDED = "token and place"
+KEYS = ("random", "evenly spaced", ADDED)
 Floats = NDArray[np.float64]
 
 
@@ -33,28 +36,33 @@ def run(setting: Setting, progress: Progress) -> dict[str, Any]:
     X, _ = without_repeats(count, LENGTH, VOCABULARY, seed=setting.seed)
     random = np.random.default_rng(setting.seed)
     # Whole multiples of 2^-6 and of 2^-50: exact in float64, and integers for the balls.
+    drawn, even = random.integers(-(1 << 50), 1 << 50, VOCABULARY), 2 * np.arange(VOCABULARY) - (VOCABULARY - 1)
+    swapped = np.repeat(X[: count // 2], 2, axis=0)
+    swapped[1::2, :2] = swapped[1::2, 1::-1]
+    half, place = random.integers(-(1 << 49), 1 << 49, VOCABULARY), random.integers(-(1 << 49), 1 << 49, LENGTH)
     tables: dict[str, tuple[NDArray[np.int64], float]] = {
-        "random": (random.integers(-(1 << 50), 1 << 50, VOCABULARY), 2.0**-50),
-        "evenly spaced": (2 * np.arange(VOCABULARY) - (VOCABULARY - 1), 2.0**-6),
+        "random": (drawn[X], 2.0**-50),
+        "evenly spaced": (even[X], 2.0**-6),
+        ADDED: (half[swapped] + place, 2.0**-50),
     }
     grid = [10.0 ** (k / 3) for k in range(-24, 13)]
     far = [10.0**k for k in range(5, 12)]
     curves: dict[str, Any] = {}
     for number, (kind, (numbers, unit)) in enumerate(tables.items()):
-        progress(f"floats, {kind} keys", number / 4)
-        s = np.asarray(numbers * unit, dtype=np.float64)[X]
+        progress(f"floats, {kind} keys", number / 6)
+        s = np.asarray(numbers * unit, dtype=np.float64)
         spread = float(np.ptp(numbers) * unit)
         curves[kind] = {
             name: [_collisions(s, lam / spread, dtype, unit_roundoff) for lam in (0.0, *grid, math.inf)]
             for name, (dtype, unit_roundoff) in FORMATS.items()
         }
-        contexts = [dict.fromkeys(row, 1) for row in numbers[X[:BALLS]].tolist()]
+        contexts = [dict.fromkeys(row, 1) for row in numbers[:BALLS].tolist()]
         curves[kind]["balls"] = []
-        for place, lam in enumerate((*grid, *far)):
-            progress(f"balls, {kind} keys", number / 4 + 0.5 + place / (len(grid) + len(far)) / 4)
+        for step, lam in enumerate((*grid, *far)):
+            progress(f"balls, {kind} keys", number / 6 + 0.5 + step / (len(grid) + len(far)) / 6)
             curves[kind]["balls"].append(_enclosed(contexts, lam / spread * unit))
     numbers, unit = tables["random"]
-    s = np.asarray(numbers * unit, dtype=np.float64)[X[:200]]
+    s = np.asarray(numbers * unit, dtype=np.float64)[:200]
     return {
         "sequences": count,
         "in_balls": BALLS,
@@ -173,15 +181,22 @@ def _clean(results: dict[str, Any], kind: str, name: str) -> list[float]:
 
 
 def answer(results: dict[str, Any]) -> str:
-    clean, paper = _clean(results, "random", "float64"), results["paper"]
+    paper = results["paper"]
+
+    def between(kind: str) -> str:
+        clean = _clean(results, kind, "float64")
+        return f"from λ·spread {amount(clean[0], 2)} to {amount(clean[-1], 2)}" if clean else "nowhere"
+
+    def at_the_mean(kind: str) -> str:
+        return f"{results['curves'][kind]['float64'][0]['collisions']:,}"
+
     ends = results["curves"]["evenly spaced"]["float64"][-1]["collisions"]
-    even = results["curves"]["evenly spaced"]["float64"][0]["collisions"]
-    spaced = _clean(results, "evenly spaced", "float64")
-    between = f"from λ·spread {amount(spaced[0], 2)} to {amount(spaced[-1], 2)}" if spaced else "nowhere"
     return (
-        f"Wide: with random keys float64 tells all {results['sequences']:,} contexts apart up to λ·spread = "
-        f"{amount(clean[-1], 2) if clean else 'none'}, with evenly spaced keys {between}; the mean has {even:,} "
-        f"collisions there and hardmax {ends:,}. The paper's λ·spread, {amount(paper['measured'], 2)} at best and "
+        f"Wide: float64 tells all {results['sequences']:,} contexts apart {between('random')} with random keys, "
+        f"{between('evenly spaced')} with evenly spaced ones, and {between(ADDED)} where the keys of token and place "
+        f"add up. The mean, λ = 0, has {at_the_mean('random')}, {at_the_mean('evenly spaced')} and "
+        f"{at_the_mean(ADDED)} collisions there, hardmax {ends:,} with evenly spaced keys: random keys do not need "
+        f"softmax, the other two do. The paper's λ·spread, {amount(paper['measured'], 2)} at best and "
         f"{amount(paper['worst'], 2)} in its worst case, lies on the hardmax side."
     )
 
@@ -192,6 +207,7 @@ def figures(results: dict[str, Any]) -> list[Figure]:
     colours = {
         ("random", "float64"): BLUE,
         ("evenly spaced", "float64"): GREEN,
+        (ADDED, "float64"): VIOLET,
         ("random", "float32"): ORANGE,
         ("evenly spaced", "float32"): RED,
     }
@@ -206,7 +222,7 @@ def figures(results: dict[str, Any]) -> list[Figure]:
     reach = [*grid, *results["far"]]
     digits = [
         line(f"{kind} keys", reach, [-log10 for log10 in curves[kind]["balls"]], colour)
-        for kind, colour in (("random", BLUE), ("evenly spaced", GREEN))
+        for kind, colour in (("random", BLUE), ("evenly spaced", GREEN), (ADDED, VIOLET))
     ]
     shown = [BLUE, GREEN, ORANGE, VIOLET]
     return [
@@ -291,9 +307,9 @@ def limits(results: dict[str, Any]) -> str:
     return (
         f"One size of data: {results['sequences']:,} sequences of {results['length']} out of {results['vocabulary']} "
         "tokens; more sequences narrow the range. Collisions are counted against a bound of the rounding error, so "
-        "some of them may be told apart by a particular machine. Random keys make the mean look good, because sums "
-        f"of random numbers differ; structured keys show what it loses. Balls were run on {results['in_balls']} "
-        "sequences."
+        "some of them may be told apart by a particular machine. That the mean separates under independent random "
+        "keys, and cannot where keys add up, is a theorem (docs/theorems.md, What softmax is for); how wide the range "
+        f"is, is measured. Balls were run on {results['in_balls']} sequences."
     )
 
 
