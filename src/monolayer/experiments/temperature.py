@@ -243,14 +243,14 @@ def figures(results: dict[str, Any]) -> list[Figure]:
             chart(
                 digits,
                 "λ · spread",
-                "−log10 of the gap, share of the spread",
+                "−log10 of the gap",
                 log_x=True,
                 log_y=True,
                 marks=[*marks, (paper["worst"], "worst case")],
                 levels=[(53 * math.log10(2), "float64")],
             ),
-            f"{results['in_balls']} sequences. The gap is never 0: every temperature but 0 and ∞ separates in exact "
-            "arithmetic, and the digits that it takes grow in proportion to λ.",
+            f"{results['in_balls']} sequences, gaps as shares of the spread. None is 0: every temperature but 0 and ∞ "
+            "separates in exact arithmetic, and the digits that it takes grow in proportion to λ.",
         ),
         Figure(
             "B(λ; s) of four sequences, from mean to maximum",
