@@ -13,6 +13,7 @@ from monolayer.cli import approximate as _approximate
 from monolayer.cli import construct as _construct
 from monolayer.cli import demo as _demo
 from monolayer.cli import experiment as _experiment
+from monolayer.cli import explain as _explain
 from monolayer.cli import inspect as _inspect
 from monolayer.cli import proof as _proof
 from monolayer.cli import recite as _recite
@@ -20,7 +21,7 @@ from monolayer.cli.console import app, complain
 from monolayer.errors import MonolayerError
 
 __all__ = ["app", "main"]
-_COMMANDS = (_construct, _approximate, _inspect, _proof, _recite, _demo, _experiment)
+_COMMANDS = (_construct, _approximate, _inspect, _explain, _proof, _recite, _demo, _experiment)
 """Modules that add commands to `app` when they are imported."""
 
 BAD_INPUT, INTERRUPTED, CLOSED_PIPE = 2, 130, 141

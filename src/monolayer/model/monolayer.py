@@ -23,6 +23,8 @@ from monolayer.data import Sequences
 from monolayer.errors import DataError, OutOfMemoryError
 from monolayer.model.attention import ONE, RankOneAttention
 from monolayer.model.card import Card, Summary
+from monolayer.model.explain import explain
+from monolayer.model.explanation import Explanation
 from monolayer.model.memory import remembered
 from monolayer.model.quantizer import Quantizer
 from monolayer.model.recital import recite
@@ -191,6 +193,13 @@ class Monolayer(nn.Module):
     def generate(self, prompt: str = "", *, max_tokens: int | None = None) -> str:
         """What follows `prompt` in the memorized text, or its first `max_tokens` tokens."""
         return "".join(islice(self.recite(prompt), max_tokens))
+
+    def explain(self, X: Any, *, lengths: Any = None) -> Explanation:
+        """Why it answers so: key, attention weight, context, `z`, step, neighbours and margin of every token of `X`.
+
+        `.json()` for machines, `.table()` for a terminal, `.figure(i)` as a Plotly figure of sequence `i`.
+        """
+        return explain(self, self.encode(X, lengths=lengths))
 
     @torch.no_grad()
     def on_ramp(self, X: Any) -> NDArray[np.bool_]:

@@ -70,8 +70,30 @@ def codes(model: Parts, data: Sequences) -> Tensor | None:
     return None if way is None else _codes(model, data, way)
 
 
+@dataclass(frozen=True, eq=False)
+class Traced:
+    """What the shortcut meets on its way to `z = code + κ context`, at every answering place `(P,)`.
+
+    `key` and `weight`, `e^{λ s}` up to one common factor, are tables whose `rows` `(T,)` are the tokens', or hold one
+    entry a token if `rows` is None; `begin` is that pair for the begin token.
+    """
+
+    key: Tensor
+    weight: Tensor
+    rows: Tensor | None
+    begin: tuple[float, float]
+    code: Tensor
+    context: Tensor
+
+
 def _codes(model: Parts, data: Sequences, way: Plan) -> Tensor:
-    temperature, kappa = way.temperature, way.kappa
+    met = traced(model, data, way)
+    return met.code + way.kappa * met.context
+
+
+def traced(model: Parts, data: Sequences, way: Plan) -> Traced:
+    """The numbers of every token and answering place, by segment sums."""
+    temperature = way.temperature
     device, bos = model.bos.device, model.bos
     bos_key, bos_code = bos[KEY], bos[CODE]
     lengths = torch.from_numpy(data.lengths).to(device)
@@ -99,16 +121,16 @@ def _codes(model: Parts, data: Sequences, way: Plan) -> Tensor:
     # stray large key in another row would push all of theirs to 0.
     used = score if rows is None else score.index_select(0, rows)
     top = max(float(used.max()), float(temperature * bos_key))
-    weight, moment = boltzmann_terms(key, temperature, top)
+    weights, moments = weight, moment = boltzmann_terms(key, temperature, top)
     if rows is not None:
-        weight, moment = weight.index_select(0, rows), moment.index_select(0, rows)
+        weight, moment = weights.index_select(0, rows), moments.index_select(0, rows)
     bos_terms = boltzmann_terms(bos_key, temperature, top)
     context = contexts(weight, moment, lengths, (float(bos_terms[0]), float(bos_terms[1])), model.card.causal)
     if model.card.per == "sequence":
-        return bos_code + kappa * context
-    if not model.card.causal:
+        code = bos_code.detach().expand(len(context))
+    elif not model.card.causal:
         context = spread(context, lengths)
-    return code + kappa * context
+    return Traced(key, weights, rows, (float(bos_key), float(bos_terms[0])), code, context)
 
 
 def boltzmann_terms(key: Tensor, temperature: float, top: float) -> tuple[Tensor, Tensor]:

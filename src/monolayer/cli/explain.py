@@ -1,0 +1,66 @@
+"""`monolayer explain`: why a saved model answers as it does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from monolayer.cli.console import (
+    Data,
+    Format,
+    Json,
+    LabelColumn,
+    SequenceColumn,
+    TokenColumn,
+    app,
+    err,
+    escape,
+    out,
+    print_json,
+    progress,
+)
+from monolayer.cli.construct import check_file, read_data
+from monolayer.errors import DataError
+
+
+@app.command()
+def explain(
+    folder: Annotated[Path, typer.Argument(help="A saved model.")],
+    data: Data,
+    first: Annotated[int, typer.Option(help="How many sequences, from the first.", min=1)] = 5,
+    picture: Annotated[Path | None, typer.Option(help="HTML file for a picture of the first sequence.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the picture.")] = False,
+    format: Format = None,
+    tokens: TokenColumn = None,
+    labels: LabelColumn = None,
+    sequence: SequenceColumn = None,
+    as_json: Json = False,
+) -> None:
+    """Show, token by token, key, attention weight, context, the number z, its step, the neighbours and the margin."""
+    import numpy as np
+
+    from monolayer.data.aside import new_file
+    from monolayer.model.load import load
+
+    if picture is not None:
+        check_file(picture, overwrite)
+    model = load(folder)
+    with progress(as_json) as step:
+        sequences = read_data(data, step, format, tokens, labels, sequence, model)
+    found = model.explain(sequences.select(np.arange(min(first, len(sequences)))))
+    if picture is not None:
+        if picture.suffix != ".html":
+            raise DataError(f"{picture} should end in .html: the picture is a page of its own")
+        text = found.figure().to_html(include_plotlyjs=True)
+        with new_file(picture) as file:
+            file.write(text)
+    if as_json:
+        print_json({"folder": str(folder), "sequences": found.json()})
+        return
+    out.print(found.table())
+    if first < len(sequences):
+        err.print(f"{first:,} of {len(sequences):,} sequences; --first shows more")
+    if picture is not None:
+        err.print(f"wrote {escape(str(picture))}")

@@ -1,0 +1,220 @@
+"""Why a model answers as it does, in numbers: what every token contributes, and where on its step every answer lies.
+
+Notation: `T` tokens, `P` answering places (tokens, or sequences); key `s`, code `t`, context `c = Σ p_l s_l` with the
+attention weights `p`, `z = t + κ c`; run `r` lies between the ramps `r − 1` and `r` of the staircase.
+
+    left label ──┐                    ┌── right label
+                 └──────────●─────────┘
+              below         z       above        margin = min(z − below, above − z)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monolayer.data import Sequences
+from monolayer.errors import DataError
+from monolayer.model.card import Card
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """The numbers behind answers. Arrays are flat over the tokens `(T,)` or over the answering places `(P,)`.
+
+    `weight` `(T,)` is the share of a token's key in the context of its sequence (of a causal model: in the context at
+    the token itself), `begin` `(P,)` that of the begin token. `step` counts runs from 0; `left` and `right` are the
+    labels of the neighbouring runs, None at the ends of the line; `on_ramp` marks places between two runs.
+    """
+
+    data: Sequences
+    card: Card
+    temperature: float
+    kappa: float
+    key: Floats
+    weight: Floats
+    begin: Floats
+    code: Floats
+    context: Floats
+    z: Floats
+    step: Ints
+    below: Floats
+    above: Floats
+    on_ramp: NDArray[np.bool_]
+    label: list[Any]
+    left: list[Any]
+    right: list[Any]
+
+    @property
+    def margin(self) -> Floats:
+        """How far `z` may move before the answer changes `(P,)`; 0 on a ramp."""
+        return np.where(self.on_ramp, 0.0, np.minimum(self.z - self.below, self.above - self.z))
+
+    def json(self) -> list[dict[str, Any]]:
+        """One object a sequence, with its tokens; what JSON cannot hold, an end of the line, is None."""
+        names = self.data.tokens if self.data.vocabulary is None else self.data.vocabulary.decode(self.data.tokens)
+        cuts, found = self.data.offsets.tolist(), []
+        for row in range(len(self.data)):
+            tokens = [
+                {"token": names[at].tolist() if hasattr(names[at], "tolist") else names[at], **self._token(at)}
+                for at in range(cuts[row], cuts[row + 1])
+            ]
+            if self.card.per == "sequence":
+                found.append({"sequence": row, "tokens": tokens, **self._answer(row)})
+            else:
+                answers = (self._answer(at) for at in range(cuts[row], cuts[row + 1]))
+                found.append(
+                    {"sequence": row, "tokens": [{**a, **b} for a, b in zip(tokens, answers, strict=True)]},
+                )
+        return found
+
+    def _token(self, at: int) -> dict[str, Any]:
+        return {"key": float(self.key[at]), "weight": float(self.weight[at])}
+
+    def _answer(self, at: int) -> dict[str, Any]:
+        return {
+            "begin": float(self.begin[at]),
+            "code": float(self.code[at]),
+            "context": float(self.context[at]),
+            "z": float(self.z[at]),
+            "step": int(self.step[at]),
+            "on_ramp": bool(self.on_ramp[at]),
+            "label": self.label[at],
+            "neighbours": [self.left[at], self.right[at]],
+            "edges": [_finite(self.below[at]), _finite(self.above[at])],
+            "margin": _finite(self.margin[at]),
+        }
+
+    def table(self) -> Table:
+        """A table for the terminal: a line a token, and one a sequence where a sequence has one answer."""
+        from rich.table import Table
+
+        per_sequence = self.card.per == "sequence"
+        grid = Table(title=f"λ = {self.temperature:.6g}, κ = {self.kappa:.6g}", title_justify="left")
+        for name in (
+            "sequence",
+            "token",
+            "key s",
+            "weight p",
+            "context c",
+            "z",
+            "step",
+            "label",
+            "neighbours",
+            "margin",
+        ):
+            side = "left" if name in ("token", "label", "neighbours") else "right"
+            grid.add_column(name, justify=side, no_wrap=name != "neighbours")  # type: ignore[arg-type]
+        for one in self.json():
+            lines = one["tokens"] if not per_sequence else [{"token": "⟨begin⟩", "weight": one["begin"], **one}]
+            for line in [*lines, *(one["tokens"] if per_sequence else [])]:
+                grid.add_row(*_cells(one["sequence"], line))
+        return grid
+
+    def figure(self, sequence: int = 0) -> Any:
+        """A Plotly figure of one sequence: attention weights, and where in its step every `z` lies."""
+        try:
+            from plotly.graph_objects import Figure
+        except ImportError:
+            raise DataError("the picture needs plotly: pip install 'monolayer[report]'") from None
+        if not 0 <= sequence < len(self.data):
+            raise DataError(f"there is no sequence {sequence}: they are numbered from 0 to {len(self.data) - 1}")
+        return Figure(_drawn(self.json()[sequence], self.card.per == "sequence"))
+
+
+def _cells(sequence: int, line: dict[str, Any]) -> list[str]:
+    """A line of the table; a token without an answer of its own has only key and weight."""
+    from rich.markup import escape
+
+    def number(name: str, form: str = ".6g") -> str:
+        return format(line[name], form) if line.get(name) is not None else ""
+
+    left, right = line.get("neighbours", (None, None))
+    around = f"{_word(left)} │ {_word(right)}" if "neighbours" in line else ""
+    step = "ramp" if line.get("on_ramp") else number("step", "d")
+    margin = number("margin", ".3g") or ("∞" if "margin" in line else "")
+    words = [_word(line["token"]), _word(line["label"]) if "label" in line else "", around]
+    token, label, around = map(escape, words)
+    weight, context, z = number("weight", ".4f"), number("context"), number("z", ".12g")
+    return [str(sequence), token, number("key"), weight, context, z, step, label, around, margin]
+
+
+def _word(value: Any) -> str:
+    """A token or a label in few characters; an end of the line is a dash."""
+    if value is None:
+        return "—"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return "(" + ", ".join(map(_word, value)) + ")" if isinstance(value, list) else str(value)
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def _drawn(one: dict[str, Any], per_sequence: bool) -> dict[str, Any]:
+    """The figure as Plotly's JSON: a row a token; its weight on the left; on the right its step, and `z` on it.
+
+    Steps are stretched to one length, from 0 to 1: their real ones may differ by many powers of ten.
+    """
+    tokens = one["tokens"]
+    rows = ["⟨begin⟩", *(f"{_word(token['token'])} {place}" for place, token in enumerate(tokens, 1))]
+    answers = [(0, one)] if per_sequence else list(enumerate(tokens, 1))
+    begin = one["begin"] if per_sequence else tokens[-1]["begin"]
+    ends: list[tuple[Any, ...]] = []
+    for row, answer in answers:
+        (low, high), (left, right) = answer["edges"], answer["neighbours"]
+        # An outermost step has no end on one side: its point is drawn in the middle.
+        at = 0.5 if low is None or high is None else (answer["z"] - low) / (high - low)
+        ends += [(0.0, row, left, "middle left"), (1.0, row, right, "middle right")]
+        ends.append((at, row - 0.14, answer["label"], "top center"))
+    hover = [f"z = {answer['z']!r}<br>margin = {_word(answer['margin'])}" for _, answer in answers]
+    across = {"xaxis": "x2", "yaxis": "y"}
+    steps: dict[str, Any] = {"type": "scatter", "mode": "lines", "hoverinfo": "skip", **across}
+    steps |= {"x": [0.0, 1.0, None] * len(answers), "y": [row for row, _ in answers for _ in range(3)]}
+    words: dict[str, Any] = {"type": "scatter", "mode": "text", "hoverinfo": "skip", **across}
+    words |= {"x": [end[0] for end in ends], "y": [end[1] for end in ends], "text": [_word(end[2]) for end in ends]}
+    dots: dict[str, Any] = {"type": "scatter", "mode": "markers", "hovertext": hover, "hoverinfo": "text", **across}
+    dots |= {"x": [end[0] for end in ends[2::3]], "y": [row for row, _ in answers]}
+    weights: dict[str, Any] = {"type": "bar", "orientation": "h", "x": [begin, *(token["weight"] for token in tokens)]}
+    plain = {"zeroline": False, "gridcolor": "#dde1e6"}
+    return {
+        "data": [
+            {**weights, "y": list(range(len(rows))), "marker": {"color": "#3b7dd8"}, "width": 0.5},
+            {**steps, "line": {"color": "#aab2bc", "width": 7}},
+            {**words, "textposition": [end[3] for end in ends]},
+            {**dots, "marker": {"color": "#d9732b", "size": 13}},
+        ],
+        "layout": {
+            "showlegend": False,
+            "height": 160 + 56 * len(rows),
+            "plot_bgcolor": "#ffffff",
+            "font": {"size": 14, "color": "#1d2126"},
+            "margin": {"t": 30, "l": 110},
+            "xaxis": {**plain, "domain": [0.0, 0.3], "title": {"text": "attention weight"}, "rangemode": "tozero"},
+            "xaxis2": {
+                **plain,
+                "domain": [0.36, 1.0],
+                "range": [-0.25, 1.25],
+                "tickvals": [0, 1],
+                "ticktext": ["left edge", "right edge"],
+                "title": {"text": "where z lies on its step, and the labels of the steps beside it"},
+            },
+            "yaxis": {
+                "tickvals": list(range(len(rows))),
+                "ticktext": rows,
+                "range": [len(rows) - 0.4, -0.7],
+                "showgrid": False,
+                "zeroline": False,
+            },
+        },
+    }

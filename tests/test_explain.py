@@ -1,0 +1,181 @@
+"""An explanation is the model's own numbers: same z, same labels, weights of the dense layer, edges that hold."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+import monolayer as ml
+from monolayer.cli import run
+from monolayer.errors import DataError
+from monolayer.model.shortcut import codes
+from tests.datasets import Dataset, datasets
+
+X = ["银行", "行走", "音乐", "快乐"]
+Y = [["yín", "háng"], ["xíng", "zǒu"], ["yīn", "yuè"], ["kuài", "lè"]]
+
+
+def build(data: Dataset) -> ml.Monolayer:
+    return ml.memorize(data.X, data.Y, positions=data.positions, causal=data.causal)
+
+
+@settings(max_examples=40)
+@given(datasets())
+def test_the_numbers_are_those_of_the_model(data: Dataset) -> None:
+    model = build(data)
+    found = model.explain(data.X)
+    encoded = model.encode(data.X)
+    z = codes(model, encoded)
+    assert z is not None
+    assert np.array_equal(found.z, z.numpy())  # bit for bit
+    assert found.label == model.card.decode(model.labels(encoded)).tolist()
+    assert np.array_equal(found.z, found.code + found.kappa * found.context)
+    json.dumps(found.json(), allow_nan=False)
+    text = StringIO()
+    Console(width=200, file=text).print(found.table())
+    assert text.getvalue().count("\n") > len(found.z)
+
+
+@settings(max_examples=25)
+@given(datasets())
+def test_weights_and_contexts_are_those_of_the_dense_layer(data: Dataset) -> None:
+    """Sequence by sequence through the matrices themselves."""
+    model = build(data)
+    for row in data.X:
+        found = model.explain([row])
+        tokens = torch.from_numpy(model.encode([row]).tokens)
+        with torch.no_grad():
+            Z, seen = model.stream(tokens[None].to(model.bos.dtype) if tokens.ndim > 1 else tokens[None])
+            scores = (Z @ model.attention.W_Q.T) @ (Z @ model.attention.W_K.T).transpose(1, 2)
+            share = scores.masked_fill(~seen, -torch.inf).softmax(-1)[0].numpy()
+        own = np.diag(share)[1:] if model.card.causal else share[-1, 1:]
+        assert found.weight == pytest.approx(own, abs=1e-14)
+        queries = share[:1] if model.card.per == "sequence" else share[1:]
+        assert found.begin == pytest.approx(queries[:, 0], abs=1e-14)
+        assert found.key == pytest.approx(Z[0, 1:, 1].numpy(), abs=1e-14)
+        assert found.context == pytest.approx(queries @ Z[0, :, 1].numpy(), abs=1e-13)
+
+
+@settings(max_examples=25)
+@given(datasets(), st.floats(-0.999, 0.999))
+def test_within_the_margin_the_label_stays_and_beyond_the_edges_it_goes(data: Dataset, part: float) -> None:
+    model = build(data)
+    found = model.explain(data.X)
+    steps = model.feed_forward.steps()
+    assert steps is not None
+    assert not found.on_ramp.any()
+    assert (found.margin > 0).all()
+    here = steps(torch.from_numpy(found.z))
+    reach = np.where(np.isfinite(found.margin), found.margin, 1.0)
+    assert torch.equal(steps(torch.from_numpy(found.z + part * reach)), here)
+    assert torch.equal(here, steps.level[torch.from_numpy(found.step)])
+    # The edges are where the label begins to change: on them it is still the same, beyond them it moves.
+    for edge, outside in ((found.below, -1.0), (found.above, 1.0)):
+        real = np.isfinite(edge)
+        assert torch.equal(steps(torch.from_numpy(edge[real])), here[torch.from_numpy(real)])
+        nearby = steps.slope[torch.from_numpy(found.step[real] - (outside < 0))].numpy()
+        beyond = steps(torch.from_numpy(edge[real] + outside * 0.5 / nearby))
+        assert not (beyond == here[torch.from_numpy(real)]).all(1).any()
+
+
+def test_neighbours_are_the_labels_beside_on_the_line() -> None:
+    model = ml.memorize(X, Y)
+    found = model.explain(X)
+    order = np.argsort(found.z)
+    labels = [found.label[at] for at in order]
+    assert [found.left[at] for at in order] == [None, *labels[:-1]]
+    assert [found.right[at] for at in order] == [*labels[1:], None]
+    assert found.step[order].tolist() == list(range(8))
+    assert found.json()[0]["tokens"][1]["token"] == "行"
+
+
+@pytest.mark.parametrize("labels", [[0.001, 1e20, 1.0], [[1.0, -2.0], [0.1, 0.2], [3.0, 4.0]], ["x", "y", "x"]])
+def test_one_answer_a_sequence(labels: Any) -> None:
+    found = ml.memorize([[1, 2], [3], [2, 3, 3]], labels).explain([[1, 2], [3], [2, 3, 3]])
+    assert found.label == labels
+    assert [one["label"] for one in found.json()] == labels
+    assert len(found.weight) == 6
+    totals = found.begin + np.add.reduceat(found.weight, [0, 2, 3])
+    assert totals == pytest.approx(np.ones(3))
+
+
+def test_an_approximator_on_a_ramp_lies_between_two_labels() -> None:
+    model = ml.approximate(lambda x: x - x.mean(axis=1, keepdims=True), dim=1, length=2, cells=4)
+    steps = model.quantizer.steps().coordinates[0]
+    middle = float((steps.start[0] + steps.end[0]) / 2)
+    found = model.explain([[[0.1], [middle]], [[0.1], [0.6]]])
+    assert not found.on_ramp[2:].any()
+    assert np.isfinite(found.z).all()
+    assert (found.margin >= 0).all()
+    between = found.on_ramp
+    assert (found.below[between] < found.z[between]).all()
+    assert (found.z[between] < found.above[between]).all()
+
+
+def test_a_place_on_a_ramp_is_named() -> None:
+    """A staircase moved so that a point lies on a ramp: the explanation says so, and its margin is 0."""
+    model = ml.memorize(X, Y)
+    before = model.explain(X)
+    order = np.argsort(before.z)
+    steps = model.feed_forward.steps()
+    shift = float(before.z[order[1]] - (steps.start[1] + steps.end[1]) / 2)
+    with torch.no_grad():
+        model.feed_forward.bias_1[1] -= model.feed_forward.weight_1[1] * shift
+    found = model.explain(X)
+    assert np.flatnonzero(found.on_ramp).tolist() == [order[1]]
+    assert found.margin[order[1]] == 0.0
+    assert found.below[order[1]] < found.z[order[1]] < found.above[order[1]]
+    assert [found.left[order[1]], found.right[order[1]]] == [before.label[order[1]], before.label[order[2]]]
+
+
+def test_changed_weights_and_hooks_have_no_explanation() -> None:
+    model = ml.memorize(X, Y)
+    handle = model.attention.register_forward_hook(lambda *_: None)
+    with pytest.raises(DataError, match="hooked"):
+        model.explain(X)
+    handle.remove()
+    model.explain(X)
+    with torch.no_grad():
+        model.attention.W_Q[0, 1] = 1.0
+    with pytest.raises(DataError, match="changed"):
+        model.explain(X)
+
+
+def test_the_picture(tmp_path: Path) -> None:
+    pytest.importorskip("plotly")
+    found = ml.memorize(X, Y).explain(X)
+    figure = found.figure(2)
+    assert len(figure.data) == 4
+    assert list(figure.layout.yaxis.ticktext) == ["⟨begin⟩", "音 1", "乐 2"]
+    assert "yuè" in figure.data[2].text
+    with pytest.raises(DataError, match="no sequence 4"):
+        found.figure(4)
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [json.dumps({"tokens": list(x), "labels": y}, ensure_ascii=False) for x, y in zip(X, Y, strict=True)]
+    (tmp_path / "data.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    model, data = str(tmp_path / "model"), str(tmp_path / "data.jsonl")
+    assert run(["memorize", data, "--out", model]) == 0
+    capsys.readouterr()
+    assert run(["explain", model, data, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)["sequences"]
+    assert shown == ml.load(model).explain(X).json()
+    picture = tmp_path / "why.html"
+    assert run(["explain", model, data, "--first", "2", "--picture", str(picture)]) == 0
+    printed = capsys.readouterr()
+    assert "weight p" in printed.out
+    assert "2 of 4 sequences" in printed.err
+    assert picture.stat().st_size > 100_000
+    assert run(["explain", model, data, "--picture", str(picture)]) == 2
+    assert run(["explain", model, data, "--picture", str(tmp_path / "why.png")]) == 2
+    assert "should end in .html" in " ".join(capsys.readouterr().err.split())
