@@ -173,7 +173,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     picture = tmp_path / "why.html"
     assert run(["explain", model, data, "--first", "2", "--picture", str(picture)]) == 0
     printed = capsys.readouterr()
-    assert "weight p" in printed.out
+    assert "beside" in printed.out
     assert "2 of 4 sequences" in printed.err
     assert picture.stat().st_size > 100_000
     assert run(["explain", model, data, "--picture", str(picture)]) == 2

@@ -99,21 +99,11 @@ class Explanation:
         from rich.table import Table
 
         per_sequence = self.card.per == "sequence"
-        grid = Table(title=f"λ = {self.temperature:.6g}, κ = {self.kappa:.6g}", title_justify="left")
-        for name in (
-            "sequence",
-            "token",
-            "key s",
-            "weight p",
-            "context c",
-            "z",
-            "step",
-            "label",
-            "neighbours",
-            "margin",
-        ):
-            side = "left" if name in ("token", "label", "neighbours") else "right"
-            grid.add_column(name, justify=side, no_wrap=name != "neighbours")  # type: ignore[arg-type]
+        title = f"λ = {self.temperature:.6g}, κ = {self.kappa:.6g}"
+        grid = Table(title=title, title_justify="left", box=None, padding=(0, 1), pad_edge=False)
+        for name in ("row", "token", "key", "weight", "context", "z", "step", "label", "beside", "margin"):
+            side: Any = "left" if name in ("token", "label", "beside") else "right"
+            grid.add_column(name, justify=side, overflow="fold", no_wrap=side == "right")
         for one in self.json():
             lines = one["tokens"] if not per_sequence else [{"token": "⟨begin⟩", "weight": one["begin"], **one}]
             for line in [*lines, *(one["tokens"] if per_sequence else [])]:
@@ -144,8 +134,8 @@ def _cells(sequence: int, line: dict[str, Any]) -> list[str]:
     margin = number("margin", ".3g") or ("∞" if "margin" in line else "")
     words = [_word(line["token"]), _word(line["label"]) if "label" in line else "", around]
     token, label, around = map(escape, words)
-    weight, context, z = number("weight", ".4f"), number("context"), number("z", ".12g")
-    return [str(sequence), token, number("key"), weight, context, z, step, label, around, margin]
+    key, weight, context = number("key", ".4f"), number("weight", ".4f"), number("context", ".4f")
+    return [str(sequence), token, key, weight, context, number("z", ".7g"), step, label, around, margin]
 
 
 def _word(value: Any) -> str:
