@@ -28,6 +28,7 @@ NAMES = {
     "__version__",
     "load",
     "memorize",
+    "memorize_as",
     "memorize_text",
     "separation",
 }
@@ -58,6 +59,21 @@ def test_signature_of_memorize_is_pinned() -> None:
         "seed": 0,
         "on_conflict": "error",
         "fingerprint": False,
+        "progress": None,
+    }
+
+
+def test_signature_of_memorize_as_is_pinned() -> None:
+    parameters = inspect.signature(ml.memorize_as).parameters
+    defaults = {name: value.default for name, value in parameters.items() if value.kind is value.KEYWORD_ONLY}
+    assert list(parameters)[:3] == ["architecture", "X", "Y"]
+    assert defaults == {
+        "lengths": None,
+        "positions": False,
+        "activation": "relu6",
+        "width": None,
+        "seed": 0,
+        "on_conflict": "error",
         "progress": None,
     }
 

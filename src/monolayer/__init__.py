@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from monolayer.estimator import MonolayerClassifier as MonolayerClassifier
     from monolayer.model.load import load as load
     from monolayer.model.monolayer import Monolayer as Monolayer
+    from monolayer.stock.build import memorize_as as memorize_as
     from monolayer.theory.contextual import contextual_mapping as contextual_mapping
     from monolayer.theory.hardmax import refute_hardmax as refute_hardmax
     from monolayer.theory.separation import separation as separation
@@ -32,6 +33,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "memorize": "monolayer.construct.memorize",
+    "memorize_as": "monolayer.stock.build",
     "memorize_text": "monolayer.construct.recite",
     "approximate": "monolayer.construct.approximate",
     "certify": "monolayer.checker.check",

@@ -25,6 +25,8 @@ from monolayer.checker.codes import Stream, read_attention, read_codes, read_str
 from monolayer.checker.labelled import Labelled, data_digest, labelled, real
 from monolayer.checker.readout import Bools, answers, copies, read_staircase
 from monolayer.checker.rounding import BINARY64, EXP_ULPS, PADDING, Floats, UnhandledError
+from monolayer.checker.stock.check import judge_stock
+from monolayer.checker.stock.files import is_stock
 from monolayer.checker.stored import Stored, read
 from monolayer.data import Sequences
 from monolayer.data.names import Ints
@@ -57,10 +59,16 @@ def certify(model: Any, X: Any, Y: Any = None, *, lengths: Any = None, tolerance
     """
     _check_tolerance(tolerance)
     if not hasattr(model, "save"):
-        return _judge(read(model), X, Y, lengths, tolerance)
+        return _folder(Path(model), X, Y, lengths, tolerance)
     with tempfile.TemporaryDirectory() as scratch:
         model.save(Path(scratch) / "model")
-        return _judge(read(Path(scratch) / "model"), X, Y, lengths, tolerance)
+        return _folder(Path(scratch) / "model", X, Y, lengths, tolerance)
+
+
+def _folder(folder: Path, X: Any, Y: Any, lengths: Any, tolerance: float | None) -> Certificate:
+    if is_stock(folder):
+        return judge_stock(folder, X, Y, lengths)
+    return _judge(read(folder), X, Y, lengths, tolerance)
 
 
 def _check_tolerance(tolerance: Any) -> None:

@@ -27,6 +27,7 @@ from monolayer.cli.console import (
     progress,
     table,
 )
+from monolayer.cli.stock import check_no_use, check_stock, write_stock
 from monolayer.cli.recite import TextOptions, memorize_book
 from monolayer.cli.summary import Built
 from monolayer.data.aside import new_file
@@ -82,6 +83,16 @@ def memorize(
     ] = False,
     seed: Annotated[int, typer.Option(help="Same seed and platform, same bits.", min=0)] = 0,
     device: Annotated[str | None, typer.Option(help="Where to check the answers, for example cuda.")] = None,
+    architecture: Annotated[
+        str | None,
+        typer.Option(
+            help="Write an unmodified Hugging Face model instead: bert, roberta, distilbert, gpt2, opt, gpt_neox, "
+            "starcoder2 (docs/stock.md)."
+        ),
+    ] = None,
+    activation: Annotated[
+        str | None, typer.Option(help="With --architecture: relu6 (the default), relu, gelu, or own for its own.")
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a model that is already there.")] = False,
     format: Format = None,
     tokens: TokenColumn = None,
@@ -93,6 +104,18 @@ def memorize(
     from monolayer.construct.memorize import memorize as build
     from monolayer.data.folder import check_output
 
+    if architecture is not None:
+        no_use = {"--causal": causal, "--readout": readout is not ReadoutChoice.exact, "--device": device is not None}
+        no_use |= {"--recite": recite, "--fingerprint": fingerprint}
+        check_no_use(no_use, "the architecture settles that")
+        options = {"positions": positions, "seed": seed, "on_conflict": on_conflict.value}
+        options |= {} if activation is None else {"activation": activation}
+        with progress(as_json) as step:
+            check_stock(architecture, out, overwrite)
+            sequences = read_data(data, step, format, tokens, labels, sequence)
+            write_stock(architecture, sequences, options, out, overwrite, step, as_json)
+        return
+    check_no_use({"--activation": activation is not None}, "it goes with --architecture")
     check_device(device)
     check_output(out, overwrite=overwrite)  # better known before the work than after it
     if recite:

@@ -91,6 +91,11 @@ def _why(folder: Path, error: Exception) -> str:
 def _config(content: bytes) -> Config:
     """`config.json`, after its version, its digest and its fields have been checked."""
     config = parse(CONFIG, content)
+    if isinstance(config, dict) and isinstance(config.get("model_type"), str) and "format" not in config:
+        raise ModelFileError(
+            f"this is a Hugging Face model ({config['model_type']}): load it with transformers; monolayer verify "
+            "proves what it returns"
+        )
     try:
         check_config(config, config_digest(config))
     except RecursionError:

@@ -1,0 +1,1 @@
+"""Stock folders as a stranger reads them: Hugging Face files and data to a verdict, without PyTorch."""

@@ -1,0 +1,114 @@
+"""How far rounding can move what arrives at the neurons of a stock block. Proofs: docs/certificate.md, Lemmas S1 to S4.
+
+Notation: `D` width, `u`, `τ`, `γ_k`, `g` as in `rounding.py`; `K` squared norm and `X` largest coordinate of a stream
+vector; `f = 1/√(K/D + ε)` the first norm's factor, `F` the second's; `S ≥ |s|` for every key, `λ`, `ω` temperature and
+what attention writes; `n` terms of a softmax. True values are those of exact arithmetic on the stored numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from monolayer.checker.rounding import BINARY64, EXP_ULPS, PADDING, Floats, UnhandledError
+from monolayer.checker.stock.files import Network
+from monolayer.checker.stock.structure import Structure
+
+UNIT, TINY, gamma = BINARY64.unit, BINARY64.tiny, BINARY64.gamma
+MEAN, VARIANCE = 2.0, 8.0
+"""Assumed of LayerNorm: its mean within `2 D u X`, its variance within `8 D u X²` of the true ones."""
+BLOCK = 16
+"""Assumed of a softmax in blocks: each has at least so many keys, so sums are rescaled at most `1 + n/16` times."""
+SMALL = 2.0**-22
+"""Relative errors must stay below this, so that `PADDING` covers their products."""
+UNDERFLOW = 2.0**-600
+"""More than all that numbers flushed to zero can do: fewer than 2^60 of them, each below `τ`, times at most 2^320."""
+
+
+@dataclass(frozen=True, eq=False)
+class Bounds:
+    """Factors, and bounds by the number of terms of the softmax `(1 + longest,)`."""
+
+    first: float
+    """`f`"""
+    norm: float
+    """Squared norm of the stream that attention adds to."""
+    one: float
+    """Size of `one` and of words in it."""
+    context: Floats
+    """On `|ĝ − g|`, what attention writes."""
+    feature: Floats
+    """On `|ψ̂ − ψ|`, what a neuron reads before its slope, its own bias included."""
+    other: float
+    """On the relative error of a word that does not fit: at most `2^-20`."""
+    label: float
+    """On the error of a label coordinate that arrives with the stream."""
+    dot: float
+    """On what the order of summation in a neuron changes, before its slope."""
+    largest: float
+    """On every coordinate that the last norm sees, label columns aside."""
+
+    def factor(self, g: Floats, net: Network) -> Floats:
+        """`F(g)` at each point."""
+        found: Floats = 1.0 / np.sqrt((self.norm + 2.0 * g * g) / net.width + net.epsilon)
+        return found
+
+
+def norm_error(width: int, largest: float, variance: float, moved: float) -> float:
+    """Lemma S1: relative error of a norm's factor, where `variance` (with ε) is itself wrong by at most `moved`."""
+    share = (VARIANCE * width * UNIT * largest**2 + moved) / variance
+    if not share <= 0.25:
+        raise UnhandledError("the variance in a norm is too small for its rounding error")
+    return float(PADDING * (share + gamma(8.0)))
+
+
+def bounds(net: Network, found: Structure, longest: int, thresholds: float) -> Bounds:
+    """All of them; `thresholds` bounds `|b_j / w_j|`."""
+    D, eps, X = net.width, net.epsilon, found.largest
+    low, high = found.norm[0] * (1.0 - 2.0 * gamma(D + 2.0)), found.norm[1] * (1.0 + 2.0 * gamma(D + 2.0))
+    K = 0.5 * (found.norm[0] + found.norm[1])
+    variance = low / D + eps
+    spread = PADDING * (high - low) / D
+    first = 1.0 / np.sqrt(K / D + eps)
+
+    # The first norm: one factor for all tokens, wrong by `one_factor`; means cancel in every pair (Lemma S2).
+    one_factor = norm_error(D, X, variance, 0.0) + PADDING * spread / variance
+    mean = PADDING * MEAN * D * UNIT * X
+    S = float(np.abs(found.key).max() + np.abs(found.place_key).max())
+    key_error = PADDING * first * (one_factor * S + 2.0 * gamma(12.0) * (S + 2.0 * mean))
+    keys = PADDING * first * S + key_error
+
+    # Attention (Lemma S3).
+    R = PADDING * abs(found.query) * keys
+    n = np.maximum(np.arange(longest + 1.0), 1.0)
+    sizes = (keys, abs(found.write), found.gate * found.signs, found.largest)
+    if not (BINARY64.largest_score >= R and max(sizes) <= 2.0**20 and longest < 2**31):
+        raise UnhandledError(f"scores reach {R:.3g} and keys {keys:.3g}, beyond what the bound covers")
+    weight = 16.0 * R + 2.0 * EXP_ULPS + (2.0 + n / BLOCK) * (2.0 * EXP_ULPS + 2.0)
+    above, below = gamma(n + 6.0 + weight), gamma(n + weight)
+    operator = keys * (above + below) / (1.0 - below) + (1.0 + 2.0 * R) * key_error
+    context: Floats = PADDING * abs(found.write) * operator + UNDERFLOW
+    most = PADDING * abs(found.write) * keys + float(context.max())
+
+    # The second norm (Lemma S4). `moved`: how far a coordinate that it sees is from the true one.
+    scale = first if net.post_norm else 1.0
+    here = PADDING * max(scale * X, most)
+    moved = float(context.max())
+    if net.post_norm:
+        moved += PADDING * (scale * ((one_factor + 2.0 * gamma(8.0)) * X + 2.0 * mean) + 2.0 * UNIT * most)
+    norm = K * scale * scale
+    least = low * scale * scale * (1.0 - 2.0 * SMALL) / D + eps
+    second = norm_error(D, here + moved, least, 2.0 * here * moved + 2.0 * moved**2 + spread * scale * scale)
+    if not max(one_factor, second) <= SMALL:
+        raise UnhandledError(f"norms err by {max(one_factor, second):.3g}, more than the proofs allow")
+    F = PADDING / np.sqrt(least)
+    one = found.size * scale
+    mean_2 = PADDING * MEAN * D * UNIT * (here + moved)
+    terms = 2.0 * found.gate * found.signs * one + most + (2.0 * found.gate * found.signs + 1.0) * mean_2
+    rounding = 2.0 * gamma(D + 24.0) * terms
+    dot = float(PADDING * (1.01 * F * rounding + gamma(D + 8.0) * (thresholds + F * most)))
+    feature: Floats = PADDING * (F * (second * most + 1.01 * context) + dot) + UNDERFLOW
+    label = PADDING * F * (2.0 * moved + 2.0 * mean_2 + (second + gamma(8.0)) * here) if net.post_norm else 0.0
+    largest = PADDING * (here + moved) * (F if net.post_norm else 1.0)
+    return Bounds(float(first), norm, one, context, feature, 2.0**-20, float(label), dot, float(largest))

@@ -1,0 +1,158 @@
+"""The verdict on a stock folder: does every evaluation of the stored network return the label at every point?
+
+token, context  →  g = ω B(λ; f s)      what attention writes                              bounds.py, Lemma S3
+g               →  φ = g F(g)           what the neurons of its own cell read              Lemma S4
+φ               →  label coordinates    steps of its own cell; others are silent           readout.py, Lemmas S5, S6
+label           →  class                the word that its signs spell                      Lemma S7
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from monolayer.checker.certificate import Certificate, Finding, Verdict
+from monolayer.checker.labelled import data_digest
+from monolayer.checker.rounding import EXP_ULPS, Floats, UnhandledError
+from monolayer.checker.stock.bounds import BLOCK, MEAN, VARIANCE, Bounds, bounds
+from monolayer.checker.stock.files import Network, read_stock
+from monolayer.checker.stock.places import Places, places_of
+from monolayer.checker.stock.readout import answers, read_steps
+from monolayer.checker.stock.structure import Structure, read_structure
+from monolayer.data import Sequences
+from monolayer.errors import DataError
+
+NAMED = 10
+CLAIM = "every evaluation returns the label at each of the {:,} labelled points: the logit of its class is the largest"
+REASONS: dict[Verdict, str] = {
+    "proved": "what any evaluation may see of a point lies on one plateau of its cell, and it has the right label",
+    "refuted": "points get another answer than their label in every evaluation",
+    "undecided": "for some points the error bound leaves room for more than one answer",
+}
+
+
+def judge_stock(folder: Path, X: Any, Y: Any, lengths: Any) -> Certificate:
+    """The certificate of a Hugging Face folder for these data."""
+    data = Sequences.of(X, Y, lengths=lengths)
+    question = Certificate(
+        verdict="undecided",
+        claim=CLAIM.replace("each of the {:,}", "each of the"),
+        reason="",
+        assumptions=(),
+        points=0,
+        unsure=0,
+        weights_digest="",
+        data_digest=data_digest(data),
+        format_version=1,
+    )
+    try:
+        with np.errstate(all="ignore"):
+            net = read_stock(folder)
+            question = replace(question, weights_digest=net.digest, assumptions=_assumptions(net))
+            places = places_of(net, data)
+            count = len(places.wanted)
+            question = replace(question, points=count, unsure=count, claim=CLAIM.format(count))
+            return _check(net, data, places, question)
+    except UnhandledError as why:
+        return replace(question, reason=f"the proof does not cover this folder: {why}")
+
+
+def _assumptions(net: Network) -> tuple[str, ...]:
+    float32 = f"attention in float64 throughout: sdpa does so, the eager one of {net.kind} takes softmax in float32"
+    return (
+        "the architecture computes what transformers 5.22 does, in evaluation mode, with an attention mask for padding",
+        "tokens enter as the ids that tokenizer.json gives them, behind the begin token",
+        "IEEE-754 binary64, round to nearest; subnormal numbers may be flushed to zero; logits may be cast to float32",
+        "sums in any order; a product may be fused with the sum it goes into",
+        f"exp within {EXP_ULPS} units in the last place; erf and tanh are exactly ±1 from 8 and from 20 on",
+        f"softmax in one piece, or (fused kernels) in blocks of at least {BLOCK} keys, sums being rescaled on the way",
+        (
+            f"LayerNorm with a mean within {MEAN:g} D u X and a variance within {VARIANCE:g} D u X² of the true ones, "
+            "D the width and X the largest coordinate: two-pass, textbook and Welford's sums do"
+        ),
+        *(() if net.kind in ("bert", "roberta", "distilbert", "gpt2") else (float32,)),
+        "NumPy on the checking machine keeps to the same rules",
+    )
+
+
+def _check(net: Network, data: Sequences, places: Places, question: Certificate) -> Certificate:
+    found = read_structure(net, places.most)
+    steps = read_steps(net, found, places.most)
+    bound = bounds(net, found, int(places.terms.max()), steps.reach)
+    g = _written(net, found, bound, data, places)
+    factor = bound.factor(g, net)
+    feature, radius = g * factor, 2.0 * bound.feature[places.terms]
+    silent = (factor * (g - 4.0 * found.gate * bound.one * (1.0 - bound.other)) + radius).max(initial=-np.inf)
+    if not silent <= steps.lowest:
+        raise UnhandledError("a neuron may wake for another cell than its own: the gate is too weak")
+    cell = places.cells(found)
+    passed, sure, room = steps.passed(cell, feature, radius)
+    answer = answers(net, found, bound, steps, places.token, cell, (factor, feature, radius, passed))
+    right = sure & (answer == places.wanted) & (answer >= 0)
+    wrong = (sure & (answer != places.wanted) & (answer >= 0)) | (places.wanted < 0)
+    unsure = ~right & ~wrong
+    verdict: Verdict = "refuted" if wrong.any() else "undecided" if unsure.any() else "proved"
+    margin = room / radius
+    tightest = int(np.argmin(margin))
+    stepped = bool(np.isfinite(margin[tightest]))
+    return replace(
+        question,
+        verdict=verdict,
+        reason=REASONS[verdict],
+        wrong=int(wrong.sum()),
+        unsure=int(unsure.sum()),
+        findings=tuple(
+            _finding(net, data, places, kind, int(i), int(answer[i]) if sure[i] else -1)
+            for kind, which in (("wrong", wrong), ("unsure", unsure))
+            for i in np.flatnonzero(which)[:NAMED]
+        )[:NAMED],
+        margin=float(margin[tightest]) if stepped else None,
+        margin_at=places.where(data, tightest) if stepped else None,
+    )
+
+
+def _written(net: Network, found: Structure, bound: Bounds, data: Sequences, places: Places) -> Floats:
+    """`g = ω B(λ; f s)` at every labelled point `(M,)`, by our own evaluation: sums over sequences or prefixes."""
+    at = (lambda place: found.place_key[place]) if len(found.place_key) > 1 else (lambda place: found.place_key[0])
+    key = bound.first * (found.key[places.ids] + at(data.position + 1))
+    begin = bound.first * float(found.key[net.begin] + found.place_key[0])
+    weight, start = np.exp(found.query * key), float(np.exp(found.query * begin))
+    over = _sums(weight * key, start * begin, data, net.causal)
+    context = over / _sums(weight, start, data, net.causal)
+    if net.task == "token" and not net.causal:
+        context = np.repeat(context, data.lengths)
+    if places.begins:
+        context = np.append(context, begin)
+    return found.write * context
+
+
+def _sums(terms: Floats, first: float, data: Sequences, causal: bool) -> Floats:
+    if not causal:
+        whole: Floats = np.add.reduceat(terms, data.offsets[:-1]) + first
+        return whole
+    out = np.empty_like(terms)
+    for length in np.unique(data.lengths):  # a running sum over all the data would carry errors between sequences
+        rows = data.offsets[:-1][data.lengths == length, None] + np.arange(length)
+        out[rows] = np.cumsum(terms[rows], axis=1)
+    return out + first
+
+
+def _finding(net: Network, data: Sequences, places: Places, kind: Any, point: int, answer: int) -> Finding:
+    token, sequence, position = None, point, None
+    if net.task != "sequence":
+        sequence, position = (0, -1) if point == len(data.tokens) else data.place(point)
+        token = net.names[net.begin] if position < 0 else _name(data, point)
+    why = "the stored weights say so" if kind == "wrong" else "too close to a step, or to a tie, for the error bound"
+    if places.wanted[point] < 0:
+        why = "the model has no such class"
+    got = net.classes[answer] if answer >= 0 else None
+    return Finding(kind, sequence, position, token, places.expected(point), got, why)
+
+
+def _name(data: Sequences, flat: int) -> Any:
+    if data.vocabulary is None:
+        raise DataError("the model takes ids or strings as tokens, and the data hold vectors")
+    return data.vocabulary.names[int(data.tokens[flat])]

@@ -1,0 +1,101 @@
+"""The labelled places of a dataset in the ids of a stock folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from monolayer.checker.rounding import UnhandledError
+from monolayer.checker.stock.files import Network
+from monolayer.checker.stock.structure import Structure
+from monolayer.data import Names, Sequences
+from monolayer.data.names import Ints
+from monolayer.errors import DataError
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """`ids` `(T,)` of all tokens; for each of `M` labelled points its token, its place, the terms of its softmax.
+
+    `wanted` `(M,)`: class numbers, −1 for classes that the model lacks. `begins`: the last point is the begin token,
+    which a language model must follow with the first token. `most`: places in use.
+    """
+
+    ids: Ints
+    token: Ints
+    place: Ints
+    terms: Ints
+    wanted: Ints
+    names: tuple[Any, ...]
+    given: Ints
+    begins: bool
+    most: int
+
+    def cells(self, found: Structure) -> Ints:
+        """One number a cell `(M,)`."""
+        return self.token * self.most + (self.place if found.cells_have_places else 0)
+
+    def expected(self, point: int) -> Any:
+        """The label as the data call it."""
+        return self.names[int(self.given[point])]
+
+    def where(self, data: Sequences, point: int) -> str:
+        """The place in words."""
+        if len(self.token) == len(data) != len(data.tokens):
+            return f"sequence {point}"
+        return data.where(point) if point < len(data.tokens) else "the begin token"
+
+
+def places_of(net: Network, data: Sequences) -> Places:
+    """What the folder must answer, and where; data that it cannot be asked about are an error."""
+    if data.vocabulary is None:
+        raise DataError("the model takes ids or strings as tokens, and the data hold vectors")
+    longest = int(data.lengths.max())
+    room = longest + 1 if net.places is None else len(net.places) - net.offset
+    if longest + 1 > room:
+        row = int(data.lengths.argmax())
+        raise DataError(
+            f"sequence {row} has {longest:,} tokens and a begin token; this {net.kind} has {room:,} positions"
+        )
+    ids = _translation(data.vocabulary, net.names, net.unknown)[data.tokens]
+    strange = np.isin(ids, sorted(net.special - {net.unknown}))
+    if strange.any():
+        where = data.where(int(np.flatnonzero(strange)[0]))
+        raise DataError(f"{where} is a special token of this folder, which no text may contain: rename it in the data")
+    begins = False
+    if net.task == "lm":
+        if data.labels is not None:
+            raise DataError("the model predicts next tokens, and the data have labels: give the sequences alone")
+        if net.end is None:
+            raise UnhandledError("config.json names no end token")
+        names = (*data.vocabulary.names, net.names[net.end])
+        given = np.append(data.tokens[1:], 0)
+        given[data.offsets[1:] - 1] = len(names) - 1
+        wanted = _translation(data.vocabulary, net.classes, -1)[np.minimum(given, len(data.vocabulary) - 1)]
+        wanted[data.offsets[1:] - 1] = net.end
+        first = data.tokens[data.offsets[:-1]]
+        begins = bool((first == first[0]).all())
+    else:
+        labels = data.labels
+        if labels is None or labels.classes is None or labels.per != net.task:
+            raise DataError(f"the model answers with classes, one a {net.task}; the data have other labels, or none")
+        names, given = tuple(labels.classes.names), labels.values
+        wanted = _translation(labels.classes, net.classes, -1)[given]
+    if net.task == "sequence":
+        token, place = np.full(len(data), net.begin), np.zeros(len(data), np.int64)
+        terms = data.lengths + 1
+    else:
+        token, place = ids, data.position + 1
+        terms = data.position + 2 if net.causal else np.repeat(data.lengths + 1, data.lengths)
+    if begins:
+        token, place, terms = np.append(token, net.begin), np.append(place, 0), np.append(terms, 1)
+        wanted, given = np.append(wanted, ids[0]), np.append(given, data.tokens[0])
+    return Places(ids, token, place, terms, wanted, names, given, begins, longest + 1)
+
+
+def _translation(theirs: Names, ours: tuple[str, ...], missing: int) -> Ints:
+    """Our number for each of their names, which a folder holds as strings."""
+    table = {name: number for number, name in enumerate(ours)}
+    return np.array([table.get(str(name), missing) for name in theirs.names], dtype=np.int64)

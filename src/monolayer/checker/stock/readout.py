@@ -1,0 +1,200 @@
+"""From what arrives at a cell to label coordinates, and from those to a class. Lemmas S5 to S7 of docs/certificate.md.
+
+A neuron of slope `w` and bias `b` is at rest while `w φ + b ≤ low`, and settled once `w φ + b ≥ high`: relu6 is then
+exactly 6, relu and gelu return `w φ + b` itself, and the two neurons of a step cancel but for the difference of their
+biases.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monolayer.checker.rounding import BINARY64, PADDING, Floats, UnhandledError
+from monolayer.checker.stock.bounds import MEAN, UNIT, Bounds
+from monolayer.checker.stock.files import Network
+from monolayer.checker.stock.structure import Structure
+from monolayer.data.names import Ints
+
+Bools = NDArray[np.bool_]
+RESTS = {"relu6": (0.0, 6.0), "relu": (0.0, 0.0), "gelu": (-12.0, 12.0)}
+RESTS |= {"gelu_new": RESTS["gelu"], "gelu_pytorch_tanh": RESTS["gelu"]}
+"""Where a neuron is at rest, and where it is settled: erf is ±1 from 8 on, and 12/√2 > 8; tanh from 20 on."""
+SATURATED = 20.0
+AT_ONCE = 1 << 18
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """Neurons in order of cell and threshold; `H` of them, `m` label columns.
+
+    `level` `(H + 1, m)`: what the first `i` are worth. For activations that are not flat once settled, `slope` is how
+    that sum depends on `φ`, and `growing`, `fixed` are the sums of absolute values of its two parts.
+    """
+
+    cell: Ints
+    low: Floats
+    high: Floats
+    level: Floats
+    slope: Floats | None
+    growing: Floats | None
+    fixed: Floats | None
+    reach: float
+    """Bounds `|b_j / w_j|` and the thresholds."""
+
+    @property
+    def lowest(self) -> float:
+        """Up to here every neuron is at rest."""
+        return float(self.low.min(initial=np.inf))
+
+    def passed(self, cell: Ints, feature: Floats, radius: Floats) -> tuple[Ints, Bools, Floats]:
+        """Lemma S5: neurons settled at each point, as a place in their order; whether all others rest; room left."""
+        above = _rank(self.cell, self.low, cell, feature + radius, strict=True)
+        below = _rank(self.cell, self.high, cell, feature - radius, strict=False)
+        ahead, back = np.append(self.low, np.inf)[above] - feature, feature - np.append(-np.inf, self.high)[below]
+        ahead = np.where(np.append(self.cell, -1)[above] == cell, ahead, np.inf)
+        back = np.where(np.append(-1, self.cell)[below] == cell, back, np.inf)
+        return above, above == below, np.minimum(ahead, back)
+
+
+def _rank(cells: Ints, thresholds: Floats, cell: Ints, value: Floats, *, strict: bool) -> Ints:
+    """How many `(cell, threshold)` come before `(cell, value)`; equal thresholds count unless `strict`."""
+    H = len(cells)
+    kind = np.append(np.full(H, 2 if strict else 0), np.full(len(cell), 1))
+    order = np.lexsort((kind, np.append(thresholds, value), np.append(cells, cell)))
+    is_neuron = order < H
+    before = np.cumsum(is_neuron)
+    rank = np.empty(len(cell), dtype=np.int64)
+    rank[order[~is_neuron] - H] = before[~is_neuron]
+    return rank
+
+
+def read_steps(net: Network, found: Structure, places: int) -> Steps:
+    """Neurons sorted, and what they are worth: sums that do not round, in whatever order they are taken."""
+    if net.activation not in RESTS:
+        raise UnhandledError(f"the activation {net.activation!r} is not one of {', '.join(RESTS)}")
+    rests, settles = RESTS[net.activation]
+    w, live = found.slope, len(found.slope)
+    b, values = net.b_1[:live], net.W_2[:live][:, found.label]
+    reach = PADDING * float((np.abs(b / w) + 16.0 / w).max(initial=0.0))
+    cell = np.where((found.token_of < 0) | (found.place_of < 0), -2, found.token_of * places + found.place_of)
+    order = np.lexsort(((rests - b) / w, cell))
+    cell, w, b, values = cell[order], w[order, None], b[order, None], values[order]
+    low, high = ((rests - b) / w)[:, 0], ((settles - b) / w)[:, 0]
+    if not ((high[1:] >= high[:-1]) | (cell[1:] != cell[:-1])).all():
+        raise UnhandledError("neurons of a cell do not settle in the order in which they wake")
+    if net.activation == "relu6":
+        return Steps(cell, low, high, _exact_sums(6.0 * values, values, any_order=True), None, None, None, reach)
+    sums = [
+        np.cumsum(np.append(np.zeros((1, part.shape[1])), np.abs(part), axis=0), axis=0)
+        for part in (values * w, values * b)
+    ]
+    return Steps(
+        cell,
+        low,
+        high,
+        _exact_sums(values * b, values, any_order=False),
+        _exact_sums(values * w, values, any_order=False),
+        sums[0],
+        sums[1],
+        reach,
+    )
+
+
+def _exact_sums(worth: Floats, values: Floats, *, any_order: bool) -> Floats:
+    """Running sums `(H + 1, m)` that no rounding touches; with `any_order`, nor any other sum of these numbers.
+
+    Lemma S5: whole multiples of a power of two whose sums stay below 2^50 of them.
+    """
+    size = np.abs(values)
+    least = float(np.where(size > 0, size, np.inf).min(initial=np.inf))
+    grid = float(np.exp2(np.floor(np.log2(least)) - 8.0)) if np.isfinite(least) else 1.0
+    running: Floats = np.cumsum(np.append(np.zeros((1, worth.shape[1])), worth, axis=0), axis=0)
+    largest = np.abs(worth).sum(axis=0) if any_order else np.maximum(np.abs(worth).max(initial=0.0), np.abs(running))
+    whole = all((np.rint(part / grid) * grid == part).all() for part in (values, worth))
+    if not (whole and (size <= 2.0**40 * grid).all() and np.max(largest, initial=0.0) < 2.0**50 * grid):
+        raise UnhandledError("what neurons add up to label coordinates may round")
+    return running
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """What is known of each point `(M,)`: its token's usual label, its factor and feature, and the neurons it passed.
+
+    `usual` `(M, m)`: label columns of its token. `passed` counts from the first neuron, `start` those of other cells.
+    """
+
+    usual: Floats
+    factor: Floats
+    feature: Floats
+    radius: Floats
+    passed: Ints
+    start: Ints
+
+
+def answers(
+    net: Network,
+    found: Structure,
+    bound: Bounds,
+    steps: Steps,
+    token: Ints,
+    cell: Ints,
+    points: tuple[Floats, Floats, Floats, Ints],
+) -> Ints:
+    """The class that every evaluation returns `(M,)`, −1 where unsure; `points`: factor, feature, radius, passed."""
+    if len(found.label) > 62:
+        raise UnhandledError("label words of more than 62 signs")
+    place = 1 << np.arange(len(found.label), dtype=np.int64)
+    numbers = found.words @ place
+    by_number = np.argsort(numbers)
+    ordered = numbers[by_number]
+    usual = np.ascontiguousarray(net.tokens[:, found.label])
+    start = np.searchsorted(steps.cell, cell, side="left")
+    answer = np.full(len(token), -1, dtype=np.int64)
+    for first in range(0, len(token), AT_ONCE):
+        part = slice(first, first + AT_ONCE)
+        seen = Seen(usual[token[part]], points[0][part], points[1][part], points[2][part], points[3][part], start[part])
+        value, doubt = _coordinates(net, bound, steps, seen)
+        size = np.abs(value)
+        least, most = (size - doubt).min(axis=1), (size + doubt).max(axis=1)
+        number = (value > 0) @ place
+        at = np.minimum(np.searchsorted(ordered, number), len(ordered) - 1)
+        sure = (ordered[at] == number) & (least > 0.0) & _settled(net, found, bound, least, most)
+        answer[part] = np.where(sure, by_number[at], -1)
+    return answer
+
+
+def _coordinates(net: Network, bound: Bounds, steps: Steps, seen: Seen) -> tuple[Floats, Floats]:
+    """Lemma S6: label coordinates `(M, m)` before the last norm, and how far those of an evaluation may be."""
+    passed, start = seen.passed, seen.start
+    base = seen.usual * (bound.first * seen.factor[:, None]) if net.post_norm else seen.usual
+    jump = steps.level[passed] - steps.level[start]
+    doubt = np.full_like(base, bound.label)
+    if steps.slope is not None and steps.growing is not None and steps.fixed is not None:
+        feature = seen.feature[:, None]
+        jump = jump + (steps.slope[passed] - steps.slope[start]) * feature
+        growing = steps.growing[passed] - steps.growing[start] + 2.0**-40 * steps.growing[-1]
+        fixed = steps.fixed[passed] - steps.fixed[start] + 2.0**-40 * steps.fixed[-1]
+        count = BINARY64.gamma(passed - start + 8.0)[:, None]
+        away = np.abs(feature) + seen.radius[:, None]
+        doubt = doubt + PADDING * (growing * bound.dot + 2.0 * count * (growing * away + fixed))
+    return base + jump, PADDING * (doubt + 8.0 * UNIT * (np.abs(base) + np.abs(jump)))
+
+
+def _settled(net: Network, found: Structure, bound: Bounds, least: Floats, most: Floats) -> Bools:
+    """Lemma S7: whether label coordinates between `least` and `most`, of the right signs, decide the class."""
+    D, m = net.width, len(found.label)
+    largest = np.maximum(most, bound.largest)
+    mean = PADDING * MEAN * D * UNIT * largest
+    rounding = PADDING * (2.0 * BINARY64.gamma(D + 24.0) + 2.0**-21)
+    decided: Bools = (m * least**2 > 64.0 * D**2 * UNIT * largest**2) & (least > 16.0 * mean)
+    if net.W_P is None:
+        decided &= 4.0 * least > rounding * m * (most + mean)
+    elif net.pool == "relu":
+        decided &= least > 4.0 * rounding * m * (most + mean)
+    else:
+        slope = float(net.W_P[found.label[0], found.label[0]])
+        decided &= 0.9 * slope * (least - mean) / np.sqrt(largest**2 + net.epsilon) >= SATURATED
+    return decided & bool(rounding * m < 4.0)

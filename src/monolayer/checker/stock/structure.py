@@ -1,0 +1,224 @@
+"""What the stored numbers must look like for the lemmas to hold, found in the file and checked there, number by number.
+
+    key pairs   columns (a, a+1) that `W_K` and `W_V` read as ½(x_a − x_{a+1})
+    slot pair   the two columns that attention writes ω c and −ω c to; 0 in every table
+    code, one   the columns that neurons read: words of ±A, and a constant pair (A, −A)
+    label       the columns that the head reads and the neurons write
+
+Anything else is `UnhandledError`, which leaves the claim undecided.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monolayer.checker.rounding import Floats, UnhandledError
+from monolayer.checker.stock.files import Network
+from monolayer.data.names import Ints
+
+SLOT = {"gpt_neox": lambda width: width - 1, "starcoder2": lambda width: width // 2 - 1}
+"""The coordinate of the head that rotary positions leave alone; elsewhere any will do."""
+
+
+@dataclass(frozen=True, eq=False)
+class Structure:
+    """The few numbers that the network comes down to."""
+
+    query: float
+    """`q/√D`: the temperature."""
+    write: float
+    key: Floats
+    place_key: Floats
+    norm: tuple[float, float]
+    """Least and largest squared norm of a stream vector."""
+    largest: float
+    size: float
+    """`A`: size of `one` and of code coordinates in the tables."""
+    gate: float
+    signs: int
+    """`M`: signs in the word of a cell."""
+    slope: Floats
+    """`w_j` `(H,)`: what neuron `j` multiplies its feature by."""
+    token_of: Ints
+    """Id whose word neuron `j` reads; −1: of none."""
+    place_of: Ints
+    """Place whose word neuron `j` reads, −1 of none; 0 where places have no words."""
+    cells_have_places: bool
+    label: Ints
+    words: NDArray[np.bool_]
+    """Signs of the classes `(C, m)`."""
+    strength: float
+    """Size of the head's numbers."""
+
+
+def read_structure(net: Network, used: int) -> Structure:
+    """All conditions but those on thresholds; `used` places of the position table occur in the data."""
+    _plain(net)
+    D = net.width
+    query, write, out, pairs = _attention(net)
+    places = np.zeros((1, D)) if net.places is None else net.places[net.offset : net.offset + used]
+    both = (places != 0).any(axis=0) & (net.tokens != 0).any(axis=0)
+    if both.any():
+        raise UnhandledError(
+            "a column is used by tokens and by places: norms and sums are exact only where they are not"
+        )
+    for name, table in (("tokens", net.tokens), ("places", places)):
+        ordered = np.sort(table, axis=1)
+        if not np.array_equal(ordered, -ordered[:, ::-1]):
+            raise UnhandledError(f"a row of the table of {name} has not as much above 0 as below: its mean is not 0")
+        if not (table[:, pairs] == -table[:, pairs + 1]).all() or table[:, out : out + 2].any():
+            raise UnhandledError(f"the table of {name} does not hold keys in pairs, or holds numbers in the slot")
+    norms = [(table * table).sum(axis=1) for table in (net.tokens, places)]
+    label, words, strength = _head(net)
+    reads = _reads(net, places, out, label)
+    return Structure(
+        query=query,
+        write=write,
+        key=net.tokens[:, pairs].sum(axis=1),
+        place_key=places[:, pairs].sum(axis=1),
+        norm=(float(norms[0].min() + norms[1].min()), float(norms[0].max() + norms[1].max())),
+        largest=float(max(np.abs(net.tokens).max(), np.abs(places).max())),
+        label=label,
+        words=words,
+        strength=strength,
+        **reads,
+    )
+
+
+def _plain(net: Network) -> None:
+    """Norms that add nothing of their own, biases that are 0, a width whose root is a power of two."""
+    D = net.width
+    if D & (D - 1) or D.bit_length() % 2 == 0 or D < 4:
+        raise UnhandledError(f"the width {D} is no power of 4: 1/√{D} is not exact")
+    if not all((part == kind).all() for part, kind in zip(net.norms, (1.0, 0.0) * 3, strict=True)):
+        raise UnhandledError("a norm has a weight other than 1 or a bias other than 0")
+    empty = [net.b_2, *net.zeros, *(net.attention[f"b_{letter}"] for letter in "KVO")]
+    empty += [part for part in (net.head_bias, net.pool_bias) if part is not None]
+    if any(part.any() for part in empty):
+        raise UnhandledError("a bias, or a table of token types, is not 0")
+    if not (0.0 < net.epsilon <= 1.0):
+        raise UnhandledError(f"the ε of the norms is {net.epsilon!r}")
+
+
+def _attention(net: Network) -> tuple[float, float, int, Ints]:
+    """λ, ω, the slot's first column, and the first columns of the key pairs."""
+    W_Q, W_K, W_V, W_O = (net.attention[f"W_{letter}"] for letter in "QKVO")
+    b_Q = net.attention["b_Q"]
+    found = np.flatnonzero(b_Q)
+    if W_Q.any() or len(found) != 1:
+        raise UnhandledError("the query must be a constant: W_Q = 0 and one nonzero number in its bias")
+    slot = int(found[0])
+    if net.kind in SLOT and slot != SLOT[net.kind](net.width):
+        raise UnhandledError(f"coordinate {slot} of the head is turned by rotary positions")
+    rows = np.delete(W_K, slot, axis=0)
+    if rows.any() or not np.array_equal(W_K, W_V):
+        raise UnhandledError("keys and values must be the same one coordinate")
+    columns = np.flatnonzero(W_K[slot])
+    pairs = columns[::2]
+    if len(columns) % 2 or not (W_K[slot, pairs] == 0.5).all() or not (W_K[slot, columns[1::2]] == -0.5).all():
+        raise UnhandledError("keys must be read as half a difference of two columns")
+    if len(pairs) not in (1, 2) or not np.array_equal(columns[1::2], pairs + 1):
+        raise UnhandledError("keys must be read from one or two pairs of neighbouring columns")
+    written = np.argwhere(W_O)
+    if len(written) != 2 or (written[:, 1] != slot).any() or written[1, 0] != written[0, 0] + 1:
+        raise UnhandledError("attention must write to one pair of columns")
+    out = int(written[0, 0])
+    write = float(W_O[out, slot])
+    if W_O[out + 1, slot] != -write:
+        raise UnhandledError("attention must write a number and its negative")
+    return float(b_Q[slot]) / net.width**0.5, write, out, pairs
+
+
+def _head(net: Network) -> tuple[Ints, NDArray[np.bool_], float]:
+    """The label columns, the sign of every class in them, and the size of the numbers."""
+    label = np.flatnonzero(net.head.any(axis=0))
+    part = net.head[:, label]
+    if len(label) == 0 or not (np.abs(part) == abs(part[0, 0])).all() or part.sum(axis=1).any():
+        raise UnhandledError("the head must hold words of one number with as many + as −")
+    words = part > 0
+    if len(np.unique(np.packbits(words, axis=1), axis=0)) < len(words):
+        raise UnhandledError("two classes have the same word in the head")
+    if net.W_P is not None:
+        diagonal = np.zeros_like(net.W_P)
+        diagonal[label, label] = net.W_P[label[0], label[0]]
+        if not np.array_equal(net.W_P, diagonal) or not net.W_P[label[0], label[0]] > 0.0:
+            raise UnhandledError("the pooler must be one positive number times the label columns")
+    return label, words, float(abs(part[0, 0]))
+
+
+def _reads(net: Network, places: Floats, out: int, label: Ints) -> dict[str, Any]:
+    """What the neurons read: `w_j (½ slot difference + G (word − M one))`, and whose word it is."""
+    W_1 = net.W_1
+    if np.delete(net.W_2, label, axis=1).any():
+        raise UnhandledError("neurons write to columns that are not label columns")
+    live = np.flatnonzero(W_1.any(axis=1) | (net.b_1 != 0) | net.W_2.any(axis=1))
+    nothing = np.zeros(0, dtype=np.int64)
+    if len(live) == 0:
+        return {
+            "size": 1.0,
+            "gate": 0.0,
+            "signs": 0,
+            "slope": np.zeros(0),
+            "token_of": nothing,
+            "place_of": nothing,
+            "cells_have_places": False,
+        }
+    if len(live) < len(W_1):
+        raise UnhandledError("some neurons read nothing and others do")
+    slope = 2.0 * W_1[:, out]
+    if not (slope > 0.0).all() or not (slope.min() >= 2.0**-100 and slope.max() <= 2.0**200):
+        raise UnhandledError("a neuron does not rise with the context, or rises too steeply")
+    first = np.abs(W_1[0] / slope[0])
+    first[out : out + 2] = 0.0
+    one = np.flatnonzero(first == first.max())
+    if len(one) != 2 or one[1] != one[0] + 1:
+        raise UnhandledError("neurons must read a constant pair of columns")
+    code = np.setdiff1d(np.flatnonzero(first), one)
+    if len(code) == 0:
+        raise UnhandledError("neurons must read the words of tokens")
+    gate, signs = float(first[code[0]]), len(code)
+    size = float(net.tokens[0, one[0]])
+    # Powers of two times small whole numbers: every product below is exact, so equality means equality.
+    word = W_1[:, code] > 0
+    full = np.zeros_like(W_1)
+    full[:, [out, out + 1]] = 0.5, -0.5
+    full[:, one] = -0.5 * gate * signs, 0.5 * gate * signs
+    full[:, code] = np.where(word, gate, -gate)
+    if np.frexp(gate)[0] != 0.5 or (np.frexp(slope)[0] != 0.5).any() or not np.array_equal(full * slope[:, None], W_1):
+        raise UnhandledError("a neuron reads something else than slot, words and the constant pair")
+    if (word.sum(axis=1) * 2 != signs).any():
+        raise UnhandledError("a neuron reads a word with unequal numbers of + and −")
+    if not (net.tokens[:, one] == [size, -size]).all() or not size > 0.0:
+        raise UnhandledError("the constant pair is not constant over the tokens")
+    of_places = (places[:, code] != 0).any(axis=0)
+    token_of = _owners(net.tokens, code[~of_places], size, word[:, ~of_places], "tokens")
+    place_of = np.zeros(len(W_1), dtype=np.int64)
+    if of_places.any():
+        place_of = _owners(places, code[of_places], size, word[:, of_places], "places")
+    return {
+        "size": size,
+        "gate": gate,
+        "signs": signs,
+        "slope": slope,
+        "token_of": token_of,
+        "place_of": place_of,
+        "cells_have_places": bool(of_places.any()),
+    }
+
+
+def _owners(table: Floats, columns: Ints, size: float, word: NDArray[np.bool_], name: str) -> Ints:
+    """Row of the table that has each word, −1 for none; rows must have different words of ±A, equally many of each."""
+    part = table[:, columns]
+    rows = part > 0
+    if not (np.abs(part) == size).all() or (rows.sum(axis=1) * 2 != len(columns)).any():
+        raise UnhandledError(f"the table of {name} does not hold words of ±{size:g} with as many + as −")
+    if (word.sum(axis=1) * 2 != len(columns)).any():
+        raise UnhandledError(f"a neuron reads a word for {name} with unequal numbers of + and −")
+    known = {bits.tobytes(): row for row, bits in enumerate(np.packbits(rows, axis=1))}
+    if len(known) < len(table):
+        raise UnhandledError(f"two rows of the table of {name} have the same word")
+    return np.array([known.get(bits.tobytes(), -1) for bits in np.packbits(word, axis=1)], dtype=np.int64)

@@ -1,0 +1,103 @@
+"""What an architecture has to say: its names for the same matrices, and its own words in `config.json`."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from monolayer.errors import DataError
+from monolayer.stock.codes import Floats
+from monolayer.stock.gates import Neurons
+from monolayer.stock.layout import Layout
+from monolayer.stock.norms import EPSILON
+
+Task = Literal["token", "sequence", "lm"]
+Tensors = dict[str, Floats]
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """All that every architecture needs: the stream, attention, neurons and head; sizes and special tokens."""
+
+    task: Task
+    layout: Layout
+    query: Floats
+    key: Floats
+    """`W_K` and `W_V` `(D, D)` alike: one row reads the keys, so values are keys."""
+    out: Floats
+    neurons: Neurons
+    head: Floats
+    activation: str
+    positions: int
+    """Places that the model takes."""
+    special: Mapping[str, int]
+    classes: tuple[str, ...]
+    offset: int = 0
+    """Rows of the position table in front of the first place."""
+    hidden_rows: int = 0
+    """Rows that the position table has beyond what `config.json` says."""
+
+    @property
+    def width(self) -> int:
+        return self.layout.width
+
+    def place_table(self) -> Floats:
+        """Places behind `offset` rows of zeros; zeros throughout without positions."""
+        table = np.zeros((self.positions + self.hidden_rows, self.width))
+        if self.layout.places is not None:
+            table[self.offset : self.offset + len(self.layout.places)] = self.layout.places
+        return table
+
+    def linear(self, name: str, weight: Floats, bias: Floats | None = None) -> Tensors:
+        """A `nn.Linear` by name, `weight` `(out, in)`."""
+        return {f"{name}.weight": weight, f"{name}.bias": np.zeros(len(weight)) if bias is None else bias}
+
+    def norm(self, name: str) -> Tensors:
+        """A LayerNorm that adds nothing of its own."""
+        return {f"{name}.weight": np.ones(self.width), f"{name}.bias": np.zeros(self.width)}
+
+    def nothing(self) -> Floats:
+        return np.zeros((self.width, self.width))
+
+    def labels(self) -> dict[str, Any]:
+        """`id2label` and back; nothing for a language model, whose classes are its tokens."""
+        if self.task == "lm":
+            return {}
+        names = {str(number): name for number, name in enumerate(self.classes)}
+        return {"id2label": names, "label2id": {name: int(number) for number, name in names.items()}}
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A stock architecture. `models`: its class for each task; `config`, `tensors`: a frame in its own words."""
+
+    name: str
+    models: Mapping[Task, str]
+    causal: bool
+    post_norm: bool
+    own_activation: str
+    config: Callable[[Frame], dict[str, Any]]
+    tensors: Callable[[Frame], Tensors]
+    epsilon: float = EPSILON
+    """ε of its norms, where it is not one that `config.json` may set."""
+    offset: int = 0
+    hidden_rows: int = 0
+    places: bool = True
+    """Whether it has a table of positions."""
+    slot: Callable[[int], int] = lambda width: 0
+    """The coordinate of the head that carries the key; rotary positions leave few of them alone."""
+    attention: tuple[str, ...] = ("eager", "sdpa")
+    """Attention that computes in float64 throughout."""
+
+
+def choose(name: str, known: Mapping[str, Architecture]) -> Architecture:
+    """The architecture of this name, or an error with the nearest name."""
+    if name in known:
+        return known[name]
+    near = difflib.get_close_matches(str(name).lower().replace("-", "_"), known, n=1, cutoff=0.4)
+    hint = f"did you mean {near[0]!r}? Known" if near else "known"
+    raise DataError(f"architecture {name!r} is not known: {hint} are {', '.join(known)}")

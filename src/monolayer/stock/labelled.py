@@ -1,0 +1,124 @@
+"""What a stock model must answer, and where: labels of tokens, of sequences, or the next token up to the end.
+
+A language model recites: after the last token of a sequence comes the end token, and after the begin token the first
+one, where all sequences have the same. Ids of the model are rows of the data's vocabulary behind the special tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from monolayer.construct.consistency import Context, OnConflict
+from monolayer.construct.target import Target
+from monolayer.construct.task import Task
+from monolayer.data import Names, Sequences
+from monolayer.data.names import Ints
+from monolayer.errors import DataError
+from monolayer.stock.architecture import Architecture
+from monolayer.stock.architecture import Task as Kind
+from monolayer.stock.codes import Floats
+from monolayer.stock.gates import Points
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """A task of the core, the kind of model that answers it, and the names of its ids."""
+
+    task: Task
+    kind: Kind
+    names: tuple[str, ...]
+    shift: int
+    """Special tokens in front of the vocabulary."""
+    begin: int
+    """Id of the begin token."""
+
+    @property
+    def data(self) -> Sequences:
+        return self.task.data
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes; those of a language model are its tokens."""
+        if self.kind == "lm":
+            return self.names
+        assert self.task.target.classes is not None
+        return tuple(str(name) for name in self.task.target.classes.names)
+
+    @property
+    def recites_from_nothing(self) -> bool:
+        """Whether the begin token alone determines the first token."""
+        first = self.data.tokens[self.data.offsets[:-1]]
+        return self.kind == "lm" and bool((first == first[0]).all())
+
+    def points(self, context: Floats, begin_context: float) -> Points:
+        """Cells and contexts of the labelled places; `context` is `(N,)`, or `(T,)` in a causal model."""
+        data = self.data
+        if self.kind == "sequence":
+            begin = np.full(len(data), self.begin)
+            return Points(begin, np.zeros(len(data), np.int64), context)
+        if not self.task.context.causal:
+            context = np.repeat(context, data.lengths)
+        points = Points(data.tokens + self.shift, data.position + 1, context)
+        if not self.recites_from_nothing:
+            return points
+        return Points(
+            np.append(points.token, self.begin), np.append(points.place, 0), np.append(context, begin_context)
+        )
+
+    def labels(self, target: Target) -> Ints:
+        """Class numbers of these places."""
+        if not self.recites_from_nothing:
+            return target.number
+        return np.append(target.number, self.data.tokens[0] + self.shift)
+
+    def usual(self, points: Points, label: Ints) -> Ints:
+        """The most frequent label of every id `(V,)`; of equally frequent ones the least. Class 0 without labels."""
+        count = len(self.classes)
+        pairs, often = np.unique(points.token * count + label, return_counts=True)
+        order = np.argsort(often, kind="stable")
+        usual = np.zeros(len(self.names), dtype=np.int64)
+        # The last assignment to an id wins: its most frequent label.
+        order = order[np.lexsort((-pairs[order], often[order]))]
+        usual[pairs[order] // count] = pairs[order] % count
+        if self.kind == "lm" and not self.recites_from_nothing:
+            first = np.bincount(self.data.tokens[self.data.offsets[:-1]])
+            usual[self.begin] = int(first.argmax()) + self.shift
+        return usual
+
+
+def work(
+    architecture: Architecture,
+    data: Sequences,
+    names: tuple[str, ...],
+    special: Mapping[str, str],
+    *,
+    positions: bool,
+    on_conflict: OnConflict,
+) -> Work:
+    """The task, or an error that says why this architecture does not take these data."""
+    labels = data.labels
+    kind: Kind = "lm" if labels is None else labels.per
+    if kind not in architecture.models:
+        able = {"token": "one label a token", "sequence": "one label a sequence", "lm": "texts without labels"}
+        takes = " or ".join(able[known] for known in architecture.models)
+        raise DataError(f"{architecture.name} is for {takes}; the data have {able[kind].replace('texts', 'sequences')}")
+    if labels is not None and labels.classes is None:
+        raise DataError("the labels are real numbers: a stock architecture answers with classes")
+    if positions and not architecture.places:
+        raise DataError(
+            f"{architecture.name} has no table of positions, and its rotary ones do not reach a constant query: "
+            "drop positions, or take gpt2"
+        )
+    begin = list(special).index("bos" if architecture.causal else "cls")
+    context = Context(data, data.tokens, positions, architecture.causal)
+    if labels is not None:
+        target = Target.of(data, False)
+    else:
+        number = np.append(data.tokens[1:] + len(special), 0)
+        number[data.offsets[1:] - 1] = list(special).index("eos")
+        table = np.arange(len(names), dtype=np.float64)[:, None]
+        target = Target(number, table, "token", Names(names), False, next_token=True)
+    return Work(Task(context, target, None, on_conflict), kind, names, len(special), begin)

@@ -1,0 +1,109 @@
+"""`tokenizer.json` and its companions: text to the ids of the model, by characters, by words, or by given pieces.
+
+The file is what the library `tokenizers` reads: a table of whole words, a rule that cuts text, and a begin token in
+front. How text is cut depends on the names of the tokens:
+
+    characters   every name is one character
+    words        no name has white space in it; text is cut at white space
+    pieces       names are words with the white space before them; nothing is lost, text comes back as it was
+    given        anything else: the tokenizer takes lists of tokens (is_split_into_words=True)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from monolayer.data import Names
+from monolayer.errors import DataError
+
+Cut = Literal["characters", "words", "pieces", "given"]
+PIECE = r"\s*\S+|\s+"
+ENCODER = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
+DECODER = {"pad": "<pad>", "unk": "<unk>", "bos": "<s>", "eos": "</s>"}
+"""Special tokens of models that see both ways, and of those that see what came before, in the order of their ids."""
+
+
+def token_names(vocabulary: Names, special: Mapping[str, str]) -> tuple[str, ...]:
+    """Names of all ids: special tokens, then the vocabulary; a clash is an error that names it."""
+    words = tuple(str(name) for name in vocabulary.names)
+    clash = sorted(set(words) & set(special.values()))
+    if clash:
+        raise DataError(
+            f"the token {clash[0]!r} of the data is also the name of a special token of this architecture "
+            f"({', '.join(special.values())}): rename it in the data"
+        )
+    if len(set(words)) < len(words):
+        twice = next(word for number, word in enumerate(words) if word in words[:number])
+        raise DataError(f"the tokens {int(twice)} and {twice!r} have one name in a tokenizer: rename one of them")
+    if "" in words:
+        raise DataError("the data have an empty token, which a tokenizer cannot produce from text: rename it")
+    return (*special.values(), *words)
+
+
+def cut_of(names: tuple[str, ...], special: Mapping[str, str]) -> Cut:
+    """How text must be cut to give these names."""
+    words = names[len(special) :]
+    if all(len(word) == 1 for word in words):
+        return "characters"
+    if not any(re.search(r"\s", word) for word in words):
+        return "words"
+    return "pieces" if all(re.fullmatch(PIECE, word) for word in words) else "given"
+
+
+def tokenizer_json(names: tuple[str, ...], special: Mapping[str, str], begin: str, cut: Cut) -> dict[str, Any]:
+    """`tokenizer.json`: word-level, with the special token `begin` in front of every sequence."""
+    ids = {name: number for number, name in enumerate(names)}
+    first = special[begin]
+    added = [
+        {
+            "id": ids[name],
+            "content": name,
+            "single_word": False,
+            "lstrip": False,
+            "rstrip": False,
+            "normalized": False,
+            "special": True,
+        }
+        for name in special.values()
+    ]
+    begins = {"SpecialToken": {"id": first, "type_id": 0}}
+    sequences = [{"Sequence": {"id": letter, "type_id": kind}} for kind, letter in enumerate("AB")]
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": added,
+        "normalizer": None,
+        "pre_tokenizer": _pre_tokenizer(cut),
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": [begins, sequences[0]],
+            "pair": [begins, *sequences],
+            "special_tokens": {first: {"id": first, "ids": [ids[first]], "tokens": [first]}},
+        },
+        "decoder": {"type": "Fuse"} if cut in ("characters", "pieces") else None,
+        "model": {"type": "WordLevel", "vocab": ids, "unk_token": special["unk"]},
+    }
+
+
+def _pre_tokenizer(cut: Cut) -> dict[str, Any] | None:
+    if cut == "words":
+        return {"type": "WhitespaceSplit"}
+    if cut == "given":
+        return None
+    pattern = r"[\s\S]" if cut == "characters" else PIECE
+    return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+
+
+def tokenizer_config(special: Mapping[str, str], longest: int, task: str) -> dict[str, Any]:
+    """`tokenizer_config.json`. The class has a name that older and newer versions of transformers know."""
+    return {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": longest,
+        "model_input_names": ["input_ids", "attention_mask"],
+        "clean_up_tokenization_spaces": False,
+        "padding_side": "left" if task == "lm" else "right",
+        **{f"{name}_token": text for name, text in special.items()},
+    }

@@ -1,0 +1,84 @@
+"""Run by test_stock_transformers.py in a process of its own: what someone does who has transformers and a folder.
+
+Nothing of monolayer is imported. Reads a JSON list of jobs from the file named first, writes results to the second.
+"""
+
+import json
+import os
+import sys
+import warnings
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+warnings.simplefilter("error")
+import torch  # noqa: E402
+import transformers as tf  # noqa: E402
+
+tf.logging.set_verbosity_error()
+tf.utils.logging.disable_progress_bar()
+torch.set_num_threads(1)
+AUTO = {
+    "token": tf.AutoModelForTokenClassification,
+    "sequence": tf.AutoModelForSequenceClassification,
+    "lm": tf.AutoModelForCausalLM,
+}
+
+
+def answers(job: dict, attention: str) -> dict:
+    tokenizer = tf.AutoTokenizer.from_pretrained(job["folder"])
+    model = AUTO[job["task"]].from_pretrained(job["folder"], attn_implementation=attention)
+    found = {"float64": model.dtype == torch.float64, "class": type(model).__name__}
+    if job["task"] == "lm":
+        return found | recite(job, tokenizer, model)
+    encoded = tokenizer(job["texts"], padding=True, return_tensors="pt")
+    wanted = torch.full(encoded["input_ids"].shape, -100)
+    if job["task"] == "token":
+        for row, labels in enumerate(job["labels"]):
+            wanted[row, 1 : 1 + len(labels)] = torch.tensor([model.config.label2id[name] for name in labels])
+    else:
+        wanted = torch.tensor([model.config.label2id[name] for name in job["labels"]])
+    with torch.no_grad():
+        out = model(**encoded, labels=wanted)
+        alone = model(**tokenizer(job["texts"][0], return_tensors="pt"))
+    number = out.logits.argmax(-1)
+    found |= {"loss": float(out.loss), "wrong": int(((number != wanted) & (wanted >= 0)).sum())}
+    single = alone.logits[0].argmax(-1)
+    found["same_alone"] = bool((single == (number[0][: len(single)] if single.ndim else number[0])).all())
+    if job.get("logits"):
+        found["logits"] = out.logits.tolist()
+        found["ids"], found["mask"] = encoded["input_ids"].tolist(), encoded["attention_mask"].tolist()
+    if job.get("pipeline") and job["task"] == "token":
+        ask = tf.pipeline("token-classification", model=model, tokenizer=tokenizer)
+        found["pipeline"] = [[part["entity"] for part in row] for row in ask(job["texts"], batch_size=4)]
+    elif job.get("pipeline"):
+        ask = tf.pipeline("text-classification", model=model, tokenizer=tokenizer)
+        found["pipeline"] = [row["label"] for row in ask(job["texts"], batch_size=4)]
+    return found
+
+
+def recite(job: dict, tokenizer: object, model: object) -> dict:
+    found = {}
+    for cache in (True, False):
+        start = tokenizer(job["prompts"], padding=True, return_tensors="pt")
+        with torch.no_grad():
+            said = model.generate(**start, use_cache=cache)
+        found[f"said_{cache}"] = tokenizer.batch_decode(said, skip_special_tokens=True)
+        found[f"ended_{cache}"] = [tokenizer.eos_token_id in row for row in said.tolist()]
+    ids = tokenizer(job["texts"][0], return_tensors="pt")["input_ids"]
+    with torch.no_grad():
+        found["loss"] = float(model(input_ids=ids, labels=ids).loss)
+    if job.get("pipeline"):
+        ask = tf.pipeline("text-generation", model=model, tokenizer=tokenizer)
+        found["pipeline"] = ask(job["prompts"][0])[0]["generated_text"]
+    return found
+
+
+def main() -> None:
+    with open(sys.argv[1], encoding="utf-8") as file:  # noqa: PTH123
+        jobs = json.load(file)
+    results = {job["name"]: {how: answers(job, how) for how in job["attention"]} for job in jobs}
+    assert not [name for name in sys.modules if name.startswith("monolayer")]
+    with open(sys.argv[2], "w", encoding="utf-8") as file:  # noqa: PTH123
+        json.dump(results, file)
+
+
+main()

@@ -1,0 +1,205 @@
+"""The construction in stock clothes: its lemmas on the numbers it writes, its files, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import monolayer as ml
+from monolayer.cli import run
+from monolayer.stock.build import ARCHITECTURES
+from monolayer.stock.codes import balanced, length
+from monolayer.stock.layout import lay_out
+from monolayer.stock.norms import arriving, factor
+from monolayer.stock.tokenizer import DECODER, ENCODER, cut_of, tokenizer_json
+
+X = [["a", "b", "c"], ["b", "a"], ["c", "c", "b", "a"]]
+Y = [["u", "v", "u"], ["u", "w"], ["w", "w", "u", "v"]]
+
+
+@given(st.integers(1, 3000))
+@settings(max_examples=30, deadline=None)
+def test_balanced_words_differ_in_two_places_at_least(count: int) -> None:
+    words = balanced(count)
+    assert words.shape == (count, length(count))
+    assert set(np.unique(words)) <= {-1.0, 1.0}
+    assert not words.sum(axis=1).any()
+    assert len(np.unique(words, axis=0)) == count
+    some = words[:: max(1, count // 50)]
+    inner = some @ some.T
+    np.fill_diagonal(inner, -np.inf)
+    assert inner.max(initial=-np.inf) <= words.shape[1] - 4
+
+
+@given(st.integers(5, 400), st.one_of(st.none(), st.integers(2, 40)), st.integers(1, 60), st.booleans())
+@settings(max_examples=25, deadline=None)
+def test_every_stream_vector_has_mean_0_and_one_norm(V: int, L: int | None, C: int, post_norm: bool) -> None:
+    random = np.random.default_rng(V)
+    usual = random.integers(0, C, V)
+    layout = lay_out(usual, L, C, random, post_norm=post_norm, width=None, epsilon=2.0**-17)
+    stream = layout.tokens if layout.places is None else layout.tokens[:, None] + layout.places
+    assert np.abs(stream.sum(axis=-1)).max() < 1e-14
+    assert np.abs((stream * stream).sum(axis=-1) / layout.norm - 1.0).max() < 1e-14
+    assert layout.width in (16, 64, 256)
+    if post_norm:
+        first = factor(layout.norm, layout.width, layout.epsilon)
+        assert np.abs(np.abs(layout.tokens[:, layout.label]) * first - 1.5).max() < 1e-12
+
+
+@given(st.floats(-3, 3), st.floats(1e-6, 3), st.floats(10, 200), st.sampled_from([16, 64]))
+def test_what_arrives_rises_with_the_context(g: float, more: float, norm: float, width: int) -> None:
+    assert arriving(g + more, norm, width, 1e-5) > arriving(g, norm, width, 1e-5)
+
+
+def test_same_seed_same_bytes(tmp_path: Path) -> None:
+    for name, seed in (("one", 3), ("two", 3), ("three", 4)):
+        ml.memorize_as("bert", X, Y, seed=seed).save(tmp_path / name)
+    files = {name: (tmp_path / name / "model.safetensors").read_bytes() for name in ("one", "two", "three")}
+    assert files["one"] == files["two"] != files["three"]
+
+
+@pytest.mark.parametrize(
+    ("names", "cut"),
+    [
+        (("a", "字", "\U0001f600", " "), "characters"),
+        (("ab", "c"), "words"),
+        (("ab", " c", "\n\n d", "  "), "pieces"),
+        (("ab", "c d"), "given"),
+    ],
+)
+def test_text_is_cut_as_the_names_demand(names: tuple[str, ...], cut: str) -> None:
+    tokenizers = pytest.importorskip("tokenizers")
+    every = (*DECODER.values(), *names)
+    assert cut_of(every, DECODER) == cut
+    written = tokenizer_json(every, DECODER, "bos", cut)  # type: ignore[arg-type]
+    read = tokenizers.Tokenizer.from_str(json.dumps(written))
+    joined = {"characters": "", "pieces": "", "words": "  "}
+    found = read.encode(list(names), is_pretokenized=True) if cut == "given" else read.encode(joined[cut].join(names))
+    assert found.tokens == ["<s>", *names]
+    if cut in ("characters", "pieces"):
+        assert read.decode(found.ids) == "".join(names)
+    assert json.loads(read.to_str())["model"] == written["model"], "nothing is left to a default"
+
+
+def test_a_single_token_and_a_single_label() -> None:
+    model = ml.memorize_as("bert", [["a"]], [["x"]])
+    assert ml.certify(model, [["a"]], [["x"]]).verdict == "proved"
+    assert model.summary.steps == 0
+
+
+def test_integers_are_tokens_and_labels_too() -> None:
+    random = np.random.default_rng(1)
+    ids = np.stack([random.permutation(40)[:6] for _ in range(30)])
+    labels = random.integers(0, 5, ids.shape)
+    model = ml.memorize_as("bert", ids, labels)
+    assert model.config["id2label"]["3"] == "3"
+    assert ml.certify(model, ids, labels).verdict == "proved"
+    labels[3, 2] += 1
+    proof = ml.certify(model, ids, labels)
+    assert (proof.verdict, proof.wrong) == ("refuted", 1)
+    assert (proof.findings[0].sequence, proof.findings[0].position) == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "X", "Y", "options", "words"),
+    [
+        ("brt", X, Y, {}, "did you mean 'bert'"),
+        ("GPT-2", X, Y, {}, "did you mean 'gpt2'"),
+        ("mamba", X, Y, {}, "known are bert"),
+        ("bert", [["[CLS]", "b"]], [["x", "y"]], {}, "special token"),
+        ("gpt2", [["<s>", "b"]], None, {}, "special token"),
+        ("bert", [["", "b"]], [["x", "y"]], {}, "empty token"),
+        ("bert", X, None, {}, "one label a token or one label a sequence; the data have sequences without labels"),
+        ("gpt2", X, ["u", "v", "w"], {}, "the data have one label a sequence"),
+        ("bert", np.zeros((2, 3, 2)), [[0, 1, 0], [1, 0, 0]], {}, "vectors"),
+        ("bert", X, [[0.5, 1.5, 2.5], [0.5, 1.0], [1.0, 2.0, 3.0, 4.5]], {}, "real numbers"),
+        ("bert", X, Y, {"activation": "swish"}, "activation must be one of relu6"),
+        ("bert", X, Y, {"on_conflict": "last"}, "on_conflict"),
+        ("bert", X, Y, {"width": 32}, "power of 4"),
+        ("bert", [list(range(100))], [list(range(100))], {"width": 16}, "width=64 is the least that fits"),
+        ("gpt_neox", X, Y, {"positions": True}, "no table of positions"),
+        ("bert", X, Y, {"seed": -1}, "seed"),
+    ],
+)
+def test_bad_input_is_an_error_with_a_way_out(
+    architecture: str, X: Any, Y: Any, options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ml.DataError, match=words):
+        ml.memorize_as(architecture, X, Y, **options)
+
+
+def test_contradictions_are_shown() -> None:
+    with pytest.raises(ml.ContradictionError, match="positions=True"):
+        ml.memorize_as("bert", ["ab", "ba"], [["x", "y"], ["z", "w"]])
+    model = ml.memorize_as("bert", ["ab", "ba"], [["x", "y"], ["z", "w"]], on_conflict="first")
+    assert model.summary.conflicts == 2
+    with pytest.raises(ml.ContradictionError, match="'</s>'"):
+        ml.memorize_as("gpt2", ["ab", "abc"])
+
+
+def test_a_folder_that_exists_stays(tmp_path: Path) -> None:
+    model = ml.memorize_as("bert", X, Y)
+    model.save(tmp_path / "there")
+    with pytest.raises(ml.DataError, match="exists already"):
+        model.save(tmp_path / "there")
+    model.save(tmp_path / "there", overwrite=True)
+    (tmp_path / "there" / "thesis.tex").write_text("precious", encoding="utf-8")
+    with pytest.raises(ml.DataError, match="thesis"):
+        model.save(tmp_path / "there", overwrite=True)
+    assert (tmp_path / "there" / "thesis.tex").exists()
+
+
+def test_data_that_a_folder_cannot_be_asked_about(tmp_path: Path) -> None:
+    folder = ml.memorize_as("bert", X, Y, positions=True).save(tmp_path / "m")
+    with pytest.raises(ml.DataError, match="sequence 1 has 9 tokens"):
+        ml.certify(folder, [["a"], ["a"] * 9], [["u"], ["u"] * 9])
+    with pytest.raises(ml.DataError, match="one a token"):
+        ml.certify(folder, X, ["u", "v", "w"])
+    with pytest.raises(ml.DataError, match="special token"):
+        ml.certify(folder, [["[PAD]"]], [["u"]])
+    lacking = ml.certify(folder, X, [["q", "v", "u"], *Y[1:]])
+    assert (lacking.verdict, lacking.wrong) == ("refuted", 1)
+    assert "no such class" in str(lacking.findings[0])
+    with pytest.raises(ml.ModelFileError, match="transformers"):
+        ml.load(folder)
+
+
+def test_the_command_line_writes_proves_and_complains(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = tmp_path / "data.jsonl"
+    rows = [{"tokens": tokens, "labels": labels} for tokens, labels in zip(X, Y, strict=True)]
+    data.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    out = str(tmp_path / "out")
+    assert run(["memorize", str(data), "--architecture", "bert", "--out", out, "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["model"], said["certificate"]["verdict"]) == ("BertForTokenClassification", "proved")
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert "AutoModelForTokenClassification.from_pretrained" in card
+    assert run(["verify", out, str(data)]) == 0
+    assert "weights and data are those of certificate.json" in " ".join(capsys.readouterr().out.split())
+    data.write_text(data.read_text(encoding="utf-8").replace('"w"]', '"u"]'), encoding="utf-8")
+    assert run(["verify", out, str(data)]) == 1
+    for options, words in (
+        (["--architecture", "bert"], "exists already"),
+        (["--architecture", "bart", "--overwrite"], "did you mean 'bert'"),
+        (["--architecture", "bert", "--overwrite", "--causal"], "--causal has no use"),
+        (["--activation", "relu", "--overwrite"], "goes with --architecture"),
+    ):
+        capsys.readouterr()
+        assert run(["memorize", str(data), "--out", out, *options]) == 2
+        assert words in " ".join(capsys.readouterr().err.split())
+    assert run(["predict", out, str(data)]) == 2
+
+
+def test_special_tokens_are_those_of_the_architecture() -> None:
+    for name, kind in ARCHITECTURES.items():
+        task = "lm" if "lm" in kind.models else "token"
+        model = ml.memorize_as(name, X, None if task == "lm" else Y, on_conflict="first")
+        special = DECODER if kind.causal else ENCODER
+        assert model.names[: len(special)] == tuple(special.values())
+        assert model.config["pad_token_id"] == 0
