@@ -22,6 +22,7 @@ import numpy as np
 from monolayer.checker.cells import cell_function, read_cells
 from monolayer.checker.certificate import FILE, Certificate, Verdict
 from monolayer.checker.codes import Stream, read_attention, read_codes, read_stream, true_codes
+from monolayer.checker.given import again, confirm
 from monolayer.checker.labelled import Labelled, data_digest, labelled, real
 from monolayer.checker.readout import Bools, answers, copies, read_staircase
 from monolayer.checker.rounding import BINARY64, EXP_ULPS, PADDING, Floats, UnhandledError
@@ -104,7 +105,7 @@ def _judge(stored: Stored, X: Any, Y: Any, lengths: Any, tolerance: float | None
     )
     try:
         with np.errstate(all="ignore"):  # NaN and overflow are looked for, not warned of
-            data, notes, condition = _cells(stored, X) if callable(X) else (Sequences.of(X, Y, lengths=lengths), (), "")
+            data, notes, condition = _cells(stored, X) if callable(X) else (_read(X, Y, lengths), (), "")
             points = labelled(stored, data)
             open_question = replace(
                 open_question,
@@ -118,6 +119,14 @@ def _judge(stored: Stored, X: Any, Y: Any, lengths: Any, tolerance: float | None
             return replace(found, claim=found.claim + condition)
     except UnhandledError as why:
         return replace(open_question, reason=f"the proof does not cover these weights: {why}")
+
+
+def _read(X: Any, Y: Any, lengths: Any) -> Sequences:
+    """The data by the reader that the builder uses, and once more by the checker's own eyes."""
+    X, Y = again(X), again(Y)
+    data = Sequences.of(X, Y, lengths=lengths)
+    confirm(data, X, Y, lengths)
+    return data
 
 
 def _cells(stored: Stored, f: Callable[[Any], Any]) -> tuple[Sequences, tuple[str, ...], str]:

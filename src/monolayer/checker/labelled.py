@@ -102,10 +102,10 @@ def labelled(stored: Stored, data: Sequences) -> Labelled:
 
 def _translation(theirs: Names, ours: Names) -> Ints:
     """Our row number for each of their names, −1 where we lack it."""
-    if theirs.identity and ours.identity:
-        number = np.arange(len(theirs))
-        return np.where(number < len(ours), number, -1)
-    table = ours.rows
+    if isinstance(theirs.names, range) and isinstance(ours.names, range):
+        number = np.arange(len(theirs.names))
+        return np.where(number < len(ours.names), number, -1)
+    table = {name: row for row, name in enumerate(ours.names)}  # not the reader's own: it may be at fault
     return np.array([table.get(name, -1) for name in theirs.names], dtype=np.int64)
 
 

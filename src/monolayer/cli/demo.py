@@ -61,9 +61,7 @@ def demo(
     if note:
         out.print(f"[yellow]{escape(note)}[/]\n")
     out.print(f"[bold]{_verdict(proof.verdict, facts, seconds_proof)}[/]\n")
-    out.print(
-        "One layer, one attention head, rank-1 weights; nothing was trained. It answers:\n"
-    )
+    out.print("One layer, one attention head, rank-1 weights; nothing was trained. It answers:\n")
     for phrase, reading in answers.items():
         out.print(f"  {phrase}  {' '.join(reading)}")
     out.print(f"\n{_two_readings(answers)}\n")

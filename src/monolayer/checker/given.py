@@ -1,0 +1,92 @@
+"""What was read against what was given: the checker's own look at arrays, lists and names.
+
+Builder and checker read data with one reader (`monolayer.data`). A fault in it would give both the same wrong data, and
+a model of the wrong data would be proved. So the checker takes the caller's own arrays and lists once more, in a few
+lines that share nothing with the reader, and compares token by token and label by label. Data that come as `Sequences`,
+as those read from files do, were read before; nothing is left to compare them with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from monolayer.data import Sequences
+from monolayer.errors import DataError
+
+
+def again(X: Any) -> Any:
+    """`X` itself, or a list of what it yields if it can be walked through only once."""
+    return list(X) if hasattr(X, "__next__") else X
+
+
+def confirm(data: Sequences, X: Any, Y: Any = None, lengths: Any = None) -> None:
+    """Raise an error unless `data` hold the tokens of `X` and the labels of `Y`, in their order and no others."""
+    read = data.lengths.tolist()
+    sizes = None if lengths is None else list(_plain(lengths))
+    if not isinstance(X, Sequences):
+        rows = X if _numbers(X) else [_plain(row) for row in _plain(X)]
+        _equal_sizes(read, [len(row) for row in rows] if sizes is None else sizes)
+        _compare("token", data, data.tokens, data.vocabulary, _flat(rows, sizes))
+    if Y is not None and data.labels is not None:
+        rows = Y if _numbers(Y) else [_plain(row) for row in _plain(Y)]
+        per_token = data.labels.per == "token"
+        given = _flat(rows, read) if per_token else rows
+        _compare("label", data, data.labels.values, data.labels.classes, given)
+
+
+def _plain(value: Any) -> Any:
+    """Arrays, tensors and their kin as lists; strings, numbers and lists as they are."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return np.asarray(value).tolist() if hasattr(value, "__array__") else value
+
+
+def _numbers(value: Any) -> bool:
+    """Whether `value` is an array of machine numbers, which is compared as a whole."""
+    return isinstance(value, np.ndarray) and value.dtype.kind in "iuf"
+
+
+def _flat(rows: Any, sizes: Iterable[int] | None) -> Any:
+    """Values of all rows one after the other, each row cut to its size."""
+    if isinstance(rows, np.ndarray):
+        if sizes is None or all(size == rows.shape[1] for size in sizes):
+            return rows.reshape(-1, *rows.shape[2:])
+        return np.concatenate([row[:size] for row, size in zip(rows, sizes, strict=True)])
+    return list(chain.from_iterable(rows if sizes is None else (r[:n] for r, n in zip(rows, sizes, strict=True))))
+
+
+def _equal_sizes(read: list[int], given: list[int]) -> None:
+    if len(read) != len(given):
+        raise _fault(f"{len(given)} sequences were given and {len(read)} were read")
+    if read != given:
+        row = next(i for i, (a, b) in enumerate(zip(read, given, strict=True)) if a != b)
+        raise _fault(f"sequence {row} has {given[row]} tokens and {read[row]} were read")
+
+
+def _compare(what: str, data: Sequences, rows: Any, names: Any, given: Any) -> None:
+    """`rows` as read, by their `names` or, without names, as real numbers, against the `given` values."""
+    if len(rows) != len(given):
+        raise _fault(f"{len(given)} {what}s were given and {len(rows)} were read")
+    if names is None:
+        wanted = np.array([_plain(value) for value in given] if isinstance(given, list) else given, dtype=np.float64)
+        wrong = (wanted.reshape(len(rows), -1) != rows.reshape(len(rows), -1)).any(axis=1)
+    elif isinstance(given, np.ndarray):
+        own = rows if isinstance(names.names, range) else np.array(names.names, dtype=object)[rows]
+        wrong = np.asarray(own != given, dtype=bool)
+    else:
+        own = rows.tolist() if isinstance(names.names, range) else list(map(names.names.__getitem__, rows.tolist()))
+        if own == given:
+            return
+        wrong = np.array([a != b for a, b in zip(own, given, strict=True)])
+    if wrong.any():
+        place = int(wrong.argmax())
+        of = data.where(place) if what == "token" else f"the label of {data.labelled(place)}"
+        raise _fault(f"{of} was given as {_plain(given[place])!r} and read as something else")
+
+
+def _fault(words: str) -> DataError:
+    return DataError(f"{words}: the reader is at fault, so nothing is proved. Please report it with the data")
