@@ -189,7 +189,7 @@ def test_a_collision_is_told_apart_from_a_contradiction(monkeypatch: pytest.Monk
     monkeypatch.setattr(draw, "TEMPERATURES", (300.0,))
     X = RANDOM.integers(0, 20, (300, 8))
     with pytest.raises(
-        ml.PrecisionError, match=r"different points, not a contradiction.* points of this kind can be held"
+        ml.PrecisionError, match=r"different points, not a contradiction.* but these 300 crowd together"
     ):
         ml.memorize(X, RANDOM.integers(0, 9, 300))
 
@@ -287,3 +287,16 @@ def test_a_seed_is_a_whole_number_from_0(seed: Any) -> None:
         ml.memorize(["ab"], [1], seed=seed)
     with pytest.raises(ml.DataError, match="seed must be a whole number"):
         ml.approximate(lambda X: X, 1, 2, cells=2, seed=seed)
+
+
+def test_one_long_causal_sequence_is_told_to_take_positions() -> None:
+    """What is seen of a long sequence hardly changes with one more token: points crowd, however few they are."""
+    X = np.random.default_rng(0).integers(0, 50, (1, 100_000))
+    with pytest.raises(ml.PrecisionError) as caught:
+        ml.memorize(X, causal=True)
+    words = str(caught.value)
+    assert "could be held, but these 99,999 crowd together" in words
+    assert "of this kind can be held" not in words
+    assert "Pass positions=True" in words
+    model = ml.memorize(X, causal=True, positions=True)
+    assert np.array_equal(model.predict(X)[:, :-1], X[:, 1:])

@@ -59,8 +59,12 @@ def certify(model: Any, X: Any, Y: Any = None, *, lengths: Any = None, tolerance
     their labels, unless `tolerance` says how far off they may be.
     """
     _check_tolerance(tolerance)
-    if not hasattr(model, "save"):
+    if isinstance(model, str | os.PathLike):
         return _folder(Path(model), X, Y, lengths, tolerance)
+    if not callable(getattr(model, "save", None)):
+        raise DataError(
+            f"a {type(model).__name__} cannot be certified: give the folder of a saved model, or a Monolayer"
+        )
     with tempfile.TemporaryDirectory() as scratch:
         model.save(Path(scratch) / "model")
         return _folder(Path(scratch) / "model", X, Y, lengths, tolerance)
@@ -104,6 +108,10 @@ def _judge(stored: Stored, X: Any, Y: Any, lengths: Any, tolerance: float | None
         format_version=stored.config["version"],
     )
     try:
+        if not stored.tensors:
+            raise UnhandledError(
+                f"they are stored in {stored.config['dtype']}, and certificates cover float64 and float32"
+            )
         with np.errstate(all="ignore"):  # NaN and overflow are looked for, not warned of
             data, notes, condition = _cells(stored, X) if callable(X) else (_read(X, Y, lengths), (), "")
             points = labelled(stored, data)

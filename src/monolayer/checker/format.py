@@ -26,7 +26,7 @@ WORDS = {
     "per": ("token", "sequence"),
     "target": ("classes", "reals"),
     "readout": tuple(READOUTS),
-    "dtype": ("float64", "float32"),
+    "dtype": ("float64", "float32", "float16", "bfloat16"),
 }
 SWITCHES = ("scalar", "causal", "next_token", "positions")
 COUNTS = {"version": 1, "width": 4, "labels": 1, "steps": 0}

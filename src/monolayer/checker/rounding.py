@@ -45,6 +45,10 @@ class Format:
 BINARY64 = Format("binary64", 2.0**-53, 2.0**-1022, 64.0, 2.0**-400, 2.0**128, 2**31)
 BINARY32 = Format("binary32", 2.0**-24, 2.0**-126, 16.0, 2.0**-100, 2.0**30, 2**20)
 
+BINARY16 = Format("binary16", 2.0**-11, 2.0**-14, 0.0, 0.0, 0.0, 0)
+BFLOAT16 = Format("bfloat16", 2.0**-8, 2.0**-126, 0.0, 0.0, 0.0, 0)
+"""Formats that models may be stored in and that no proof covers: no size is small enough."""
+
 PADDING = 1.0 + 2.0**-20
 """Bounds are themselves computed in binary64, from positive numbers: this covers their own rounding."""
 

@@ -10,25 +10,28 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
-from safetensors import SafetensorError
+from safetensors import SafetensorError, deserialize
 from safetensors.numpy import load
 
 from monolayer.checker.format import examine_config, examine_memory, examine_names, examine_tensors
-from monolayer.checker.rounding import BINARY32, BINARY64, Format
+from monolayer.checker.rounding import BFLOAT16, BINARY16, BINARY32, BINARY64, Format
 from monolayer.data import Names
 from monolayer.data.snapshot import read_together
 from monolayer.errors import ModelFileError
 
-FORMATS = {"float64": BINARY64, "float32": BINARY32}
+FORMATS = {"float64": BINARY64, "float32": BINARY32, "float16": BINARY16, "bfloat16": BFLOAT16}
 ONE, KEY, CODE, LABEL = 0, 1, 2, 3
 
 
 @dataclass(frozen=True, eq=False)
 class Stored:
-    """The tensors of a saved model by their names, and what its `config.json` says of them."""
+    """The tensors of a saved model by their names, and what its `config.json` says of them.
+
+    No tensors where they are in a format that no proof covers.
+    """
 
     tensors: dict[str, NDArray[Any]]
     config: dict[str, Any]
@@ -67,14 +70,29 @@ def _read(folder: Path) -> Stored:
             raise ModelFileError(f"{name} was changed after it was written: its digest does not match")
     lists = _object("names.json", files["names.json"]) if "names.json" in files else {}
     names = examine_names(config, lists)
+    fmt = FORMATS[config["dtype"]]
     try:
-        tensors = load(files["model.safetensors"])
+        tensors = _shapes(files["model.safetensors"]) if fmt is BFLOAT16 else load(files["model.safetensors"])
     except (SafetensorError, KeyError, ValueError, TypeError) as error:
         raise ModelFileError(f"model.safetensors cannot be read: {error!r}") from None
     examine_tensors(config, names, tensors)
     if "memory.safetensors" in files:
         _examine_memory(files["memory.safetensors"])
-    return Stored(tensors, config, names["vocabulary"], names["classes"], FORMATS[config["dtype"]])
+    return Stored(tensors if fmt.longest else {}, config, names["vocabulary"], names["classes"], fmt)
+
+
+class _Shape(NamedTuple):
+    """What is known of a tensor that NumPy cannot hold."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+
+def _shapes(content: bytes) -> dict[str, Any]:
+    return {
+        name: _Shape(tuple(tensor["shape"]), "bfloat16" if tensor["dtype"] == "BF16" else str(tensor["dtype"]))
+        for name, tensor in deserialize(content)  # type: ignore[no-untyped-call]
+    }
 
 
 def _examine_memory(content: bytes) -> None:

@@ -44,14 +44,14 @@ def describe(model: Monolayer) -> dict[str, Any]:
         "order": "causal" if card.causal else "positions" if model.positions is not None else "permutation equivariant",
         **grid,
         "ranks": {
-            name: int(torch.linalg.matrix_rank(getattr(attention, name).detach()))
+            name: int(torch.linalg.matrix_rank(getattr(attention, name).detach().double()))
             for name in ("W_Q", "W_K", "W_V", "W_O")
         },
         "temperature": None if shortcut is None else shortcut[0],
         "context_scale": None if shortcut is None else shortcut[1],
         "readout": model.feed_forward.readout,
         "steps": None if steps is None else len(steps.slope),
-        "narrowest_ramp": None if steps is None or len(steps.slope) == 0 else float((1.0 / steps.slope).min()),
+        "narrowest_ramp": None if steps is None or len(steps.slope) == 0 else float((1.0 / steps.slope.double()).min()),
         "parameters": {name: value.numel() for name, value in model.named_parameters()},
         "parameters_in_all": sum(value.numel() for value in model.parameters()),
         "dtype": str(model.bos.dtype).removeprefix("torch."),

@@ -10,6 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from monolayer.model.recording import recording
+
 ONE, KEY, CODE, LABEL = 0, 1, 2, 3
 """Coordinates of the stream: the constant 1, the key `s`, the code `t` (later `z`), the first label slot."""
 
@@ -37,6 +39,8 @@ class RankOneAttention(nn.Module):
 
     def forward(self, Z: Tensor, seen: Tensor) -> Tensor:
         """`Z` `(N, n, D)` and `seen` `(N or 1, n or 1, n)`: which keys each query may look at."""
+        if recording():
+            return self._block(Z, seen)
         rows = max(1, _SCORES_AT_ONCE // (Z.shape[1] * Z.shape[1]))
         if len(Z) <= rows:
             return self._block(Z, seen)

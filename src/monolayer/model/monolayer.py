@@ -21,13 +21,14 @@ from torch import Tensor, nn
 
 from monolayer.data import Sequences
 from monolayer.errors import DataError, OutOfMemoryError
-from monolayer.model.attention import ONE, RankOneAttention
+from monolayer.model.attention import RankOneAttention
 from monolayer.model.card import Card, Summary
 from monolayer.model.explain import explain
 from monolayer.model.explanation import Explanation
-from monolayer.model.memory import remembered
+from monolayer.model.inputs import blank_rows, check_input, check_lengths, no_vector
 from monolayer.model.quantizer import Quantizer
 from monolayer.model.recital import recite
+from monolayer.model.recording import recording
 from monolayer.model.save import save
 from monolayer.model.shortcut import fast_labels
 from monolayer.model.staircase import Staircase
@@ -71,12 +72,13 @@ class Monolayer(nn.Module):
         """Logits `(N, n, C)`, or `(N, C)` for a model with one label a sequence; real labels come as they are.
 
         `X`: rows of the vocabulary `(N, n)` (the ids themselves when they are gapless from 0; `encode` gives
-        them in every case) or vectors `(N, n, d)`. `lengths` `(N,)` tells padding from tokens; what comes
-        out at padding means nothing.
+        them in every case) or vectors `(N, n, d)`. `lengths` `(N,)` tells padding from tokens: what stands
+        there may be any number, and what comes out there means nothing.
         """
-        self._check_shape(X, lengths)
-        answers = len(X) if self.card.per == "sequence" else len(X) * X.shape[1]
-        _afford(answers * self.head.out_features * self.bos.element_size(), self.bos.device)
+        check_input(self, X, lengths)
+        if not recording():
+            answers = len(X) if self.card.per == "sequence" else len(X) * X.shape[1]
+            _afford(answers * self._outputs * self.bos.element_size(), self.bos.device)
         Z, seen = self.stream(X, lengths)
         Z = self.feed_forward(self._answering(self.attention(Z, seen)))
         logits: Tensor = self.head(Z)
@@ -84,10 +86,12 @@ class Monolayer(nn.Module):
 
     def stream(self, X: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The residual stream before attention `(N, 1 + n, D)`, and which keys each query may see."""
+        if lengths is not None and self.card.vocabulary is not None:
+            X = X.masked_fill(torch.arange(X.shape[1], device=X.device) >= lengths.to(X.device)[:, None], 0)
         Z = self.lift(X)
         if self.positions is not None:
-            Z = Z + self.positions.weight[: X.shape[1]]
-        Z = torch.cat([self.bos.expand(len(Z), 1, -1), Z], dim=1)
+            Z = Z + self.positions(torch.arange(X.shape[1], device=Z.device))
+        Z = torch.cat([self.bos.expand(Z.shape[0], 1, -1), Z], dim=1)
         place = torch.arange(Z.shape[1], device=Z.device)
         seen = (
             (place <= place[:, None])[None]
@@ -96,7 +100,7 @@ class Monolayer(nn.Module):
         )
         if lengths is not None:
             real = place <= lengths.to(Z.device)[:, None]
-            # Padding may be any id, also one without a vector: zero it, since 0 times NaN is NaN.
+            # Padding may have no vector, or any: zero it, since 0 times NaN is NaN.
             Z = torch.where(real[:, :, None], Z, 0.0)
             seen = seen & real[:, None, :]
         return Z if self.quantizer is None else self.quantizer(Z), seen
@@ -104,36 +108,6 @@ class Monolayer(nn.Module):
     def _answering(self, Z: Tensor) -> Tensor:
         """The places where the model answers: the tokens, or the begin-of-sequence token."""
         return Z[:, 0] if self.card.per == "sequence" else Z[:, 1:]
-
-    def _check_shape(self, X: Tensor, lengths: Tensor | None) -> None:
-        if not isinstance(X, Tensor) or not (lengths is None or isinstance(lengths, Tensor)):
-            raise DataError("forward takes tensors, X and lengths; predict takes lists and arrays too")
-        wanted = 2 if isinstance(self.lift, nn.Embedding) else 3
-        if X.ndim != wanted:
-            shape = "ids (N, n)" if wanted == 2 else f"vectors (N, n, {self.lift.in_features})"
-            raise DataError(f"forward takes {shape}, not a tensor of shape {tuple(X.shape)}; predict takes lists too")
-        if lengths is not None and lengths.shape != X.shape[:1]:
-            raise DataError(
-                f"there are {len(X)} sequences, but lengths has shape {tuple(lengths.shape)}: give one each"
-            )
-        sizes = np.full(1, X.shape[1]) if lengths is None else lengths.cpu().numpy()
-        if (sizes > X.shape[1]).any():
-            raise DataError(f"lengths go up to {sizes.max()}, but X has {X.shape[1]} tokens a sequence")
-        self._check_lengths(np.append(sizes, X.shape[1]))
-
-    def _check_lengths(self, lengths: NDArray[np.int64]) -> None:
-        grid, longest = self.card.grid, int(lengths.max())
-        if grid is not None and (lengths != grid.length).any():
-            row = int(np.flatnonzero(lengths != grid.length)[0])
-            raise DataError(
-                f"sequence {row} has {lengths[row]} tokens: this model approximates a function of exactly "
-                f"{grid.length} tokens and knows no other length"
-            )
-        if self.positions is not None and longest > self.positions.num_embeddings:
-            raise DataError(
-                f"a sequence of {longest} tokens is longer than any the model was built from: it has "
-                f"{self.positions.num_embeddings} positions"
-            )
 
     # -- answers ---------------------------------------------------------------------------------------
 
@@ -214,50 +188,52 @@ class Monolayer(nn.Module):
     def encode(self, X: Any, *, lengths: Any = None) -> Sequences:
         """`X` with the model's own row numbers; a token that the model never saw is an error that names it."""
         data = Sequences.of(X, lengths=lengths, vocabulary=self.card.vocabulary)
-        if isinstance(self.lift, nn.Linear):
-            if data.vocabulary is not None or data.tokens.shape[1] != self.lift.in_features:
-                raise DataError(f"the model takes vectors of {self.lift.in_features} numbers")
+        if self.card.vocabulary is None:
+            dim = getattr(self.lift, "in_features", None)  # a part put in its place need not say
+            if data.vocabulary is not None or data.tokens.shape[1] != (dim or data.tokens.shape[1]):
+                raise DataError(f"the model takes vectors of {dim or 'real'} numbers")
         else:
             if data.vocabulary is None:
                 raise DataError("the model takes ids or strings as tokens, not vectors")
-            blank = remembered(self, "blank", self._blank)
+            blank = blank_rows(self)
             if blank is not None and blank[data.tokens].any():
                 flat = int(np.flatnonzero(blank[data.tokens])[0])
-                raise DataError(self._no_vector(data.where(flat), int(data.tokens[flat])))
-        self._check_lengths(data.lengths)
+                raise DataError(no_vector(self, data.where(flat), int(data.tokens[flat])))
+        check_lengths(self, data.lengths)
         return data
-
-    def _blank(self) -> NDArray[np.bool_] | None:
-        """Ids `(V,)` that the model has no finite vector for; None if there are none."""
-        assert isinstance(self.lift, nn.Embedding)
-        blank: NDArray[np.bool_] = (~self.lift.weight.detach().isfinite().all(dim=1)).cpu().numpy()
-        return blank if blank.any() else None
-
-    def _no_vector(self, where: str, row: int) -> str:
-        if bool(self.lift.weight[row, ONE].isnan()):
-            return (
-                f"{where} is {row}, which the model has never seen: it answers only for tokens of the data it was "
-                "built from"
-            )
-        return f"{where} has row {row} of lift.weight, which holds NaN or infinity: the weights are damaged"
 
     @torch.no_grad()
     def labels(self, data: Sequences, *, path: Path_ = "auto") -> NDArray[Any]:
         """Label values of encoded data, flat: class numbers `(P,)` or reals `(P, m)`."""
         if path not in get_args(Path_):
             raise DataError(f"path must be one of {', '.join(map(repr, get_args(Path_)))}, not {path!r}")
-        label = None if path == "dense" else fast_labels(self, data)
+        label = None if path == "dense" or self._overridden() else fast_labels(self, data)
         if label is not None:
             return self._values(label, data)
         if path == "fast":
-            raise DataError("the fast path needs weights as they were built, and these were changed: use path='dense'")
+            raise DataError(
+                "the fast path needs the network as it was built: weights or parts were changed, or hooks registered. "
+                "Use path='dense'"
+            )
         return self._dense_labels(data)
+
+    def _overridden(self) -> bool:
+        """Whether a subclass computes something else."""
+        return any(
+            getattr(type(self), name) is not getattr(Monolayer, name) for name in ("forward", "stream", "_answering")
+        )
+
+    @property
+    def _outputs(self) -> int:
+        """`C`, also where another part stands in the place of the head."""
+        named = 1 if self.card.classes is None else len(self.card.classes)
+        return int(getattr(self.head, "out_features", named))
 
     def _values(self, label: Tensor, data: Sequences) -> NDArray[Any]:
         if bool(label.isnan().any()):
             self._check_numbers(label.isnan().any(dim=1).cpu().numpy(), data)
         if self.card.classes is None:
-            return label.cpu().numpy()
+            return _numpy(label)
         last = len(self.card.classes) - 1
         return label[:, 0].round().clamp(0, last).to(torch.int64).cpu().numpy()
 
@@ -273,7 +249,7 @@ class Monolayer(nn.Module):
         answers: NDArray[Any] | None = None
         lacking = np.zeros(len(data) if self.card.per == "sequence" else len(data.tokens), dtype=bool)
         order = np.argsort(data.lengths, kind="stable")
-        logits = max(1, (1 << 24) // self.head.out_features)
+        logits = max(1, (1 << 24) // self._outputs)
         start = 0
         while start < len(order):
             width = int(data.lengths[order[start]])
@@ -285,11 +261,11 @@ class Monolayer(nn.Module):
             X = np.zeros((*inside.shape, *data.tokens.shape[1:]), dtype=data.tokens.dtype)
             X[inside] = part.tokens
             inputs = torch.from_numpy(X).to(self.bos.device)
-            if not isinstance(self.lift, nn.Embedding):
+            if self.card.vocabulary is None:
                 inputs = inputs.to(self.bos.dtype)
             out = self(inputs, torch.from_numpy(part.lengths).to(self.bos.device))
             value = out.argmax(-1) if self.card.classes is not None else out
-            flat = value.cpu().numpy()
+            flat = _numpy(value)
             if answers is None:
                 total = len(data) if self.card.per == "sequence" else len(data.tokens)
                 answers = np.empty((total, *flat.shape[inside.ndim if self.card.per == "token" else 1 :]), flat.dtype)
@@ -333,6 +309,11 @@ class Monolayer(nn.Module):
         if card.grid is not None:
             kind = f" {card.grid.cells} cells a coordinate, {card.grid.length} a sequence,"
         return f"{tokens},{kind} {labels} per {card.per}, {sum(p.numel() for p in self.parameters()):,} parameters"
+
+
+def _numpy(value: Tensor) -> NDArray[Any]:
+    array: NDArray[Any] = (value.float() if value.dtype == torch.bfloat16 else value).cpu().numpy()  # NumPy lacks it
+    return array
 
 
 def _afford(needed: int, device: torch.device) -> None:

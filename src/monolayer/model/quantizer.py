@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from monolayer.model.attention import CODE, KEY
+from monolayer.model.recording import recording
 from monolayer.model.staircase import Steps, rising
 
 _CELLS_AT_ONCE = 1 << 22
@@ -84,6 +85,8 @@ class Quantizer(nn.Module):
 
     def dense(self, x: Tensor) -> Tensor:
         """Key and code `(P, 2)` of tokens `x` `(P, d)`: every neuron is evaluated at every token."""
+        if recording():
+            return self._block(x)
         tokens = max(1, _CELLS_AT_ONCE // max(1, len(self.weight_1)))
         return torch.cat([self._block(part) for part in torch.split(x, tokens)])
 

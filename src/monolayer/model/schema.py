@@ -60,7 +60,7 @@ FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "causal": _BOOLEAN,
     "next_token": _BOOLEAN,
     "positions": _BOOLEAN,
-    "dtype": _one_of("float64", "float32"),
+    "dtype": _one_of("float64", "float32", "float16", "bfloat16"),
     "vocabulary": ((lambda value: _names(value, "vocabulary")), _NAMES_OR_NULL),
     "classes": ((lambda value: _names(value, "classes")), _NAMES_OR_NULL),
     "grid": _OBJECT_OR_NULL,

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from monolayer.data import Sequences
-from monolayer.model.attention import CODE, KEY, LABEL, ONE, contexts
+from monolayer.model.attention import CODE, KEY, LABEL, ONE, RankOneAttention, contexts
 from monolayer.model.memory import hooked, remembered
 from monolayer.model.parts import Parts
-from monolayer.model.quantizer import CellSteps
-from monolayer.model.staircase import Steps
+from monolayer.model.quantizer import CellSteps, Quantizer
+from monolayer.model.staircase import Staircase, Steps
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,8 +34,20 @@ class Plan:
 
 
 def plan(model: Parts) -> Plan | None:
-    """How to take the shortcut, or None if the weights do not allow it, or hooks wait in the forward pass."""
-    return remembered(model, "plan", lambda: None if hooked(model) else _plan(model))
+    """How to take the shortcut, or None if weights, hooks, parametrizations or other parts do not allow it."""
+    return remembered(model, "plan", lambda: None if hooked(model) or _replaced(model) else _plan(model))
+
+
+def _replaced(model: Parts) -> bool:
+    """Whether a part is of another class than it was built with: wrapped, parametrized, quantized, or another part.
+
+    Not a subclass either: what it does in its forward pass is not in the weights.
+    """
+    parts: list[tuple[nn.Module, type]] = [(model.attention, RankOneAttention), (model.feed_forward, Staircase)]
+    parts += [(model.lift, nn.Linear if model.card.vocabulary is None else nn.Embedding), (model.head, nn.Linear)]
+    parts += [] if model.positions is None else [(model.positions, nn.Embedding)]
+    parts += [] if model.quantizer is None else [(model.quantizer, Quantizer)]
+    return any(type(part) is not kind or getattr(part, "max_norm", None) is not None for part, kind in parts)
 
 
 @torch.no_grad()

@@ -30,6 +30,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from monolayer.model.attention import CODE, LABEL
+from monolayer.model.recording import recording
 
 Readout = Literal["exact", "runs", "paper"]
 
@@ -135,40 +136,47 @@ class Staircase(nn.Module):
 
     def forward(self, Z: Tensor) -> Tensor:
         """`(…, D)` to `(…, D)`, by dense operations, in blocks of points and neurons."""
-        label = self.dense(Z[..., CODE].flatten()).view(*Z.shape[:-1], len(self.bias_2))
+        label = self.dense(Z[..., CODE].flatten())
+        label = label.view(*Z.shape[:-1], label.shape[-1])
         end = LABEL + label.shape[-1]  # an approximator's stream goes on behind the label slots
         return torch.cat([Z[..., :LABEL], Z[..., LABEL:end] + label, Z[..., end:]], dim=-1)
 
     def dense(self, z: Tensor) -> Tensor:
         """Labels `(P, m)` of `z` `(P,)`: every neuron is evaluated at every point."""
+        if recording():
+            return self.bias_2 + self._block(z, self.weight_1, self.bias_1, self.weight_2, True, True)
         neurons = max(1, min(self.weight_2.shape[1], _CELLS_AT_ONCE // 64))
         points = max(1, _CELLS_AT_ONCE // neurons)
         return torch.cat([self._points(part, neurons) for part in torch.split(z, points)])
 
     def _points(self, z: Tensor, neurons: int) -> Tensor:
+        """A block of points; the neurons of the last hidden layer come in blocks too."""
         out = self.bias_2.expand(len(z), -1)
-        for first in range(0, self.weight_2.shape[1], neurons):
+        total = self.weight_2.shape[1]
+        for first in range(0, total, neurons):
+            last = min(first + neurons, total)
+            # An indicator looks at its step and the one before.
+            here = slice(max(first - 1, 0) if self.readout == "runs" else first, last)
+            parts = z, self.weight_1[here], self.bias_1[here], self.weight_2[:, first:last], first == 0, last == total
             if torch.is_grad_enabled():
                 # Recomputed in the backward pass, so that gradients too need one block at a time.
-                out = out + checkpoint(self._block, z, first, neurons, use_reentrant=False)
+                out = out + checkpoint(self._block, *parts, use_reentrant=False)
             else:
-                out = out + self._block(z, first, neurons)
+                out = out + self._block(*parts)
         return out
 
-    def _block(self, z: Tensor, first: int, count: int) -> Tensor:
-        """What neurons `first, first + 1, …` of the last hidden layer add to the labels `(P, m)`."""
-        last = min(first + count, self.weight_2.shape[1])
-        here = slice(max(first - 1, 0) if self.readout == "runs" else first, last)
-        hidden = torch.addcmul(self.bias_1[here], z[:, None], self.weight_1[here]).relu()
+    def _block(self, z: Tensor, weight_1: Tensor, bias_1: Tensor, weight_2: Tensor, first: bool, last: bool) -> Tensor:
+        """What some neurons of the last hidden layer, the first or last of all among them, add to labels `(P, m)`."""
+        hidden = torch.addcmul(bias_1, z[:, None], weight_1).relu()
         if self.readout != "paper":
             hidden = (1.0 - hidden).relu()
         if self.readout == "runs":
-            if first == 0:
-                hidden = nn.functional.pad(hidden, (1, 0), value=0.0)  # left of all runs: a step that is passed
-            if last > len(self.weight_1):
-                hidden = nn.functional.pad(hidden, (0, 1), value=1.0)  # right of all: one that never is
+            # Left of all runs stands a step that is always passed, right of all one that never is.
+            left = [torch.zeros_like(z[:, None])] if first else []
+            right = [torch.ones_like(z[:, None])] if last else []
+            hidden = torch.cat([*left, hidden, *right], dim=1)
             hidden = (hidden[:, 1:] - hidden[:, :-1]).relu()
-        return hidden @ self.weight_2[:, first:last].T
+        return hidden @ weight_2.T
 
     def steps(self) -> Steps | None:
         """The same function as a table for binary search, or None if the weights are no staircase (any more)."""

@@ -14,15 +14,15 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from monolayer.construct.consistency import Context
 from monolayer.construct.construction import Progress
 from monolayer.construct.line.alphabet import Alphabet, Ids, Vectors
 from monolayer.construct.line.assemble import assemble, linear_lift, stream
-from monolayer.construct.line.draw import Draw, Tokens, averaging, check_seed, check_temperature
+from monolayer.construct.line.draw import Draw, Tokens, check_seed, check_temperature
 from monolayer.construct.line.points import SLACK
 from monolayer.construct.line.separate import DRAWS, Separated, separate
 from monolayer.construct.line.steps import Choice, dense_error, staircase
 from monolayer.construct.task import Task
-from monolayer.data import Sequences
 from monolayer.data.names import Ints
 from monolayer.errors import DataError, PrecisionError
 from monolayer.model.attention import LABEL
@@ -57,7 +57,7 @@ class Line:
         report("separating contexts", 0.1)
         found = separate(tokens, task.target, task.settle, self.seed)
         if found.pair is not None:
-            raise _collision(found, found.pair, data)
+            raise _collision(found, found.pair, task.context)
         points, target = found.points, found.target
 
         report("building the staircase", 0.7)
@@ -86,9 +86,9 @@ class Line:
         return model
 
 
-def _collision(found: Separated, pair: tuple[int, int], data: Sequences) -> PrecisionError:
+def _collision(found: Separated, pair: tuple[int, int], context: Context) -> PrecisionError:
     """The error for data that are consistent but that float64 with rank 1 cannot hold."""
-    count, points, target = found.collisions, found.points, found.target
+    count, points, target, data = found.collisions, found.points, found.target, context.data
     one, two = pair if target.place is None else (int(target.place[pair[0]]), int(target.place[pair[1]]))
     if data.vocabulary is None and target.per == "token":
         distance = float(np.linalg.norm(data.tokens[one] - data.tokens[two]))
@@ -100,12 +100,20 @@ def _collision(found: Separated, pair: tuple[int, int], data: Sequences) -> Prec
             )
     reach = float(points.z[-1] - points.z[0])
     holds = int(np.sqrt(reach / (SLACK * float(points.error(points.z).max()))))
+    why = f"with rank 1 in float64 about {holds:,} points of this kind can be held, and there are {len(points.z):,}"
+    if holds > len(points.z):
+        why = f"about {holds:,} points that lie at random could be held, but these {len(points.z):,} crowd together"
+    advice = "Split the data over several models, or try another seed if few pairs collide"
+    if context.causal and not context.positions:
+        why += f". What is seen of {int(data.lengths.max()):,} tokens hardly changes with one more"
+        advice = (
+            "Pass positions=True, which gives every place in a sequence its own key and code. Otherwise: "
+            f"{advice[0].lower()}{advice[1:]}"
+        )
     return PrecisionError(
         f"{count:,} pair{'s' if count > 1 else ''} of points with different labels fell closer together than "
         f"{SLACK:g} rounding errors in every one of {2 * DRAWS} draws, for example {data.labelled(pair[0])} and "
-        f"{data.labelled(pair[1])}. They are different points, not a contradiction: with rank 1 in float64 about "
-        f"{holds:,} points of this kind can be held, and there are {len(points.z):,}. Split the data over several "
-        f"models, or try another seed if few pairs collide{averaging(found.draw.temperature)}"
+        f"{data.labelled(pair[1])}. They are different points, not a contradiction: {why}. {advice}"
     )
 
 

@@ -1,0 +1,133 @@
+"""What `forward` takes: tensors, looked at before PyTorch does, so that mistakes are named and NaN answers nothing.
+
+While someone records the network (`torch.jit.trace`, `torch.export`, `torch.onnx.export`, `torch.compile`) the values
+of tensors are not there to be looked at, and blocks of a fixed size would become part of the recording. Then all checks
+are left out, and every layer computes in one piece (`recording`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from monolayer.errors import DataError
+from monolayer.model.attention import ONE
+from monolayer.model.memory import remembered
+from monolayer.model.parts import Parts
+from monolayer.model.recording import recording
+
+
+def check_input(model: Parts, X: Tensor, lengths: Tensor | None) -> None:
+    """Refuse what is not ids `(N, n)` that the model knows, or finite vectors `(N, n, d)` of its own type."""
+    if recording():
+        return
+    if not isinstance(X, Tensor) or not (lengths is None or isinstance(lengths, Tensor)):
+        raise DataError("forward takes tensors, X and lengths; predict takes lists and arrays too")
+    ids = model.card.vocabulary is not None
+    if X.ndim != (2 if ids else 3):
+        shape = "ids (N, n)" if ids else f"vectors (N, n, {getattr(model.lift, 'in_features', 'd')})"
+        raise DataError(f"forward takes {shape}, not a tensor of shape {tuple(X.shape)}; predict takes lists too")
+    if X.device != model.bos.device:
+        raise DataError(f"X is on {X.device} and the model on {model.bos.device}: move one of them with .to(device)")
+    inside = _check_sizes(model, X, lengths)
+    if ids:
+        _check_ids(model, X, inside)
+    else:
+        _check_vectors(model, X, inside)
+
+
+def _check_sizes(model: Parts, X: Tensor, lengths: Tensor | None) -> Tensor | None:
+    """Lengths that fit; which places are tokens `(N, n)`, None: all."""
+    if lengths is not None and lengths.shape != X.shape[:1]:
+        raise DataError(f"there are {len(X)} sequences, but lengths has shape {tuple(lengths.shape)}: give one each")
+    sizes = np.full(1, X.shape[1]) if lengths is None else lengths.cpu().numpy()
+    if sizes.dtype.kind not in "iu" or (sizes < 0).any():
+        raise DataError(f"lengths must be whole numbers from 0 on, not {sizes.dtype} with {sizes.min(initial=0)}")
+    if (sizes > X.shape[1]).any():
+        raise DataError(f"lengths go up to {sizes.max()}, but X has {X.shape[1]} tokens a sequence")
+    check_lengths(model, np.append(sizes, X.shape[1]))
+    if lengths is None:
+        return None
+    return torch.arange(X.shape[1], device=X.device) < lengths.to(X.device)[:, None]
+
+
+def check_lengths(model: Parts, lengths: NDArray[np.int64]) -> None:
+    """Refuse sequences of a length that the model has no answer for."""
+    grid, longest = model.card.grid, int(lengths.max())
+    if grid is not None and (lengths != grid.length).any():
+        row = int(np.flatnonzero(lengths != grid.length)[0])
+        raise DataError(
+            f"sequence {row} has {lengths[row]} tokens: this model approximates a function of exactly "
+            f"{grid.length} tokens and knows no other length"
+        )
+    positions = getattr(model.positions, "num_embeddings", longest)
+    if longest > positions:
+        raise DataError(
+            f"a sequence of {longest} tokens is longer than any the model was built from: it has {positions} positions"
+        )
+
+
+def _check_ids(model: Parts, X: Tensor, inside: Tensor | None) -> None:
+    if X.dtype not in (torch.int64, torch.int32):
+        raise DataError(
+            f"X is {X.dtype}, and ids are int64 or int32: pass X.long(), or encode(...) for the ids of names"
+        )
+    assert model.card.vocabulary is not None  # the caller saw to it
+    rows = len(model.card.vocabulary)
+    bad = (X < 0) | (rows <= X)
+    bad = bad if inside is None else bad & inside
+    if bool(bad.any()):
+        padding = "; padding is told from tokens by lengths, and may then be any number" if inside is None else ""
+        raise DataError(f"{_first(X, bad)}: ids go from 0 to {rows - 1}{padding}")
+    blank = blank_rows(model)
+    if blank is not None:
+        unseen = torch.from_numpy(blank).to(X.device)[X.clamp(0, rows - 1)]
+        unseen = unseen if inside is None else unseen & inside
+        if bool(unseen.any()):
+            row, place = torch.nonzero(unseen)[0].tolist()
+            raise DataError(no_vector(model, f"token {place} of sequence {row}", int(X[row, place])))
+
+
+def no_vector(model: Parts, where: str, row: int) -> str:
+    """Why a token has no vector, in words."""
+    if bool(model.lift.weight[row, ONE].isnan()):
+        only = "it answers only for tokens of the data it was built from"
+        return f"{where} is {row}, which the model has never seen: {only}"
+    return f"{where} has row {row} of lift.weight, which holds NaN or infinity: the weights are damaged"
+
+
+def blank_rows(model: Parts) -> NDArray[np.bool_] | None:
+    """Ids `(V,)` that the model has no finite vector for; None if there are none."""
+    return remembered(model, "blank", lambda: _blank_rows(model))
+
+
+def _blank_rows(model: Parts) -> NDArray[np.bool_] | None:
+    if not isinstance(model.lift, nn.Embedding):
+        return None
+    blank: NDArray[np.bool_] = (~model.lift.weight.detach().isfinite().all(dim=1)).cpu().numpy()
+    return blank if blank.any() else None
+
+
+def _check_vectors(model: Parts, X: Tensor, inside: Tensor | None) -> None:
+    dim = getattr(model.lift, "in_features", X.shape[2])
+    if X.shape[2] != dim:
+        raise DataError(f"X has vectors of {X.shape[2]} numbers, and the model takes {dim}")
+    if X.dtype != model.bos.dtype:
+        name, ours = (str(kind).removeprefix("torch.") for kind in (X.dtype, model.bos.dtype))
+        raise DataError(
+            f"X is {name} and the model {ours}: pass X.to(torch.{ours}). (A copy of the model in {name} has rounded "
+            "weights, and may answer otherwise: certify it)"
+        )
+    bad = ~X.isfinite().all(2)
+    bad = bad if inside is None else bad & inside
+    if bool(bad.any()):
+        row, place = torch.nonzero(bad)[0].tolist()
+        raise DataError(f"token {place} of sequence {row} is not finite: NaN and infinity are not allowed")
+
+
+def _first(X: Tensor, found: Tensor) -> str:
+    """The first place that was found, and what is there."""
+    row, place = torch.nonzero(found)[0].tolist()
+    return f"token {place} of sequence {row} is {int(X[row, place])}"
