@@ -27,8 +27,8 @@ from monolayer.cli.console import (
     progress,
     table,
 )
-from monolayer.cli.stock import check_no_use, check_stock, write_stock
 from monolayer.cli.recite import TextOptions, memorize_book
+from monolayer.cli.stock import check_no_use, check_stock, write_stock
 from monolayer.cli.summary import Built
 from monolayer.data.aside import new_file
 from monolayer.errors import DataError
