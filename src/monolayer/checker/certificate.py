@@ -6,9 +6,10 @@ import json
 import os
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from monolayer.data.aside import new_file
+from monolayer.data.regular import read_regular
 from monolayer.errors import ModelFileError
 
 FILE = "certificate.json"
@@ -101,16 +102,33 @@ class Certificate:
                 raise ModelFileError(
                     f"the certificate has version {value['version']!r}; this monolayer reads {VERSION}"
                 )
+            if value["verdict"] not in get_args(Verdict):
+                raise ModelFileError(f"the certificate has verdict {value['verdict']!r}, and there is none such")
             value |= {key: tuple(value[key]) for key in ("assumptions", "notes")}
             return cls(**value | {"findings": tuple(Finding(**finding) for finding in value["findings"])})
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             if isinstance(error, ModelFileError):
                 raise
-            raise ModelFileError(f"this is no certificate: {error!r}") from None
+            raise ModelFileError(f"this is no certificate: {error!r:.80}") from None
+
+    @classmethod
+    def read(cls, folder: str | os.PathLike[str]) -> Certificate | None:
+        """The certificate beside a model, or None if there is none."""
+        try:
+            return cls.from_json(read_regular(Path(folder) / FILE).decode())
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise ModelFileError(f"it cannot be read: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise ModelFileError("it is no UTF-8 text") from None
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write `certificate.json` beside the model: all of it, or nothing."""
         final = Path(folder) / FILE
-        with new_file(final) as file:
-            file.write(self.to_json())
+        try:
+            with new_file(final) as file:
+                file.write(self.to_json())
+        except FileNotFoundError:
+            raise ModelFileError(f"{folder} is gone: there is no model to put {FILE} beside") from None
         return final

@@ -31,7 +31,7 @@ from monolayer.checker.stock.files import is_stock
 from monolayer.checker.stored import Stored, read
 from monolayer.data import Sequences
 from monolayer.data.names import Ints
-from monolayer.errors import DataError
+from monolayer.errors import DataError, ModelFileError
 
 NAMED = 10
 """Points that a certificate names; the rest it counts."""
@@ -85,10 +85,12 @@ def _check_tolerance(tolerance: Any) -> None:
 def verify(folder: str | os.PathLike[str], X: Any, Y: Any = None, **options: Any) -> Certificate:
     """`certify`, with a note on what has changed since the certificate in the folder was written."""
     new = certify(folder, X, Y, **options)
-    path = Path(folder) / FILE
-    if not path.is_file():
+    try:
+        old = Certificate.read(folder)
+    except ModelFileError as error:
+        return replace(new, notes=(*new.notes, f"{FILE} in this folder is passed over: {error}"))
+    if old is None:
         return new
-    old = Certificate.from_json(path.read_text(encoding="utf-8"))
     same = {"weights": old.weights_digest == new.weights_digest, "data": old.data_digest == new.data_digest}
     notes = tuple(f"the {what} are not those of {FILE} in this folder" for what in same if not same[what])
     notes = notes or (f"weights and data are those of {FILE} in this folder: {old.verdict} then",)

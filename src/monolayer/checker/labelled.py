@@ -72,6 +72,7 @@ def labelled(stored: Stored, data: Sequences) -> Labelled:
     if config["tokens"] == "ids":
         if data.vocabulary is None or stored.vocabulary is None:
             raise DataError("the model takes ids or strings as tokens, and the data hold vectors")
+        _same_kind(data.vocabulary, stored.vocabulary, "tokens")
         rows = _translation(data.vocabulary, stored.vocabulary)[data.tokens]
     elif data.vocabulary is not None or data.tokens.shape[1] != stored["lift.weight"].shape[1]:
         raise DataError(f"the model takes vectors of {stored['lift.weight'].shape[1]} numbers; the data hold others")
@@ -96,8 +97,19 @@ def labelled(stored: Stored, data: Sequences) -> Labelled:
         if labels.values.shape[1] != config["labels"]:
             raise DataError(f"labels have {labels.values.shape[1]} numbers, answers {config['labels']}")
         return Labelled(data, per_token, rows, None, labels.values, labels.values, None)
+    _same_kind(labels.classes, stored.classes, "labels")
     wanted = _translation(labels.classes, stored.classes)[labels.values]
     return Labelled(data, per_token, rows, None, wanted, labels.values, labels.classes)
+
+
+def _same_kind(theirs: Names, ours: Names, what: str) -> None:
+    """Strings against integers is a question that does not fit, and no point where the model errs."""
+    given, known = ({int} if names.identity else set(map(type, names.names)) for names in (theirs, ours))
+    if given.isdisjoint(known):
+        raise DataError(
+            f"{what} of the data are like {theirs.names[0]!r}, those of the model like {ours.names[0]!r}: strings "
+            "against integers, so the model cannot be asked about any of them"
+        )
 
 
 def _translation(theirs: Names, ours: Names) -> Ints:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -17,32 +18,40 @@ from monolayer.cli import explain as _explain
 from monolayer.cli import inspect as _inspect
 from monolayer.cli import proof as _proof
 from monolayer.cli import recite as _recite
-from monolayer.cli.console import app, complain
+from monolayer.cli.console import app, complain, show_traceback
 from monolayer.errors import MonolayerError
 
 __all__ = ["app", "main"]
 _COMMANDS = (_construct, _approximate, _inspect, _explain, _proof, _recite, _demo, _experiment)
 """Modules that add commands to `app` when they are imported."""
 
-BAD_INPUT, INTERRUPTED, CLOSED_PIPE = 2, 130, 141
+BAD_INPUT, UNEXPECTED, INTERRUPTED, CLOSED_PIPE = 2, 70, 130, 141
 # Where this class lives differs between versions of typer; every usage error descends from it.
 _UsageError: type[Any] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+_MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.ENOMEM, errno.EMFILE, errno.ENFILE, None}
+"""What the system says when it fails itself; everything else it says is about the path that it was given."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command and leave with its exit code: 0 done or proved, 1 refuted, 2 bad input, 3 undecided."""
+    """Run a command and leave with its exit code: 0 done or proved, 1 refuted, 2 bad input, 3 undecided, 70 failed."""
     sys.exit(run(arguments))
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """`main` without leaving: the exit code of a command. A user's mistake is a message, never a traceback."""
+    """`main` without leaving: the exit code of a command. A user's mistake is a message, never a traceback.
+
+    No failure may leave with 1, which says *refuted*: what nobody thought of leaves with 70.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in words[: words.index("--") if "--" in words else None]
+    if debug:
+        words.remove("--debug")  # it may stand anywhere, also behind the command
     try:
-        code = app(args=None if arguments is None else list(arguments), standalone_mode=False)
+        code = app(args=words, standalone_mode=False)
         code = code if isinstance(code, int) else 0
         sys.stdout.flush()  # now, while a closed pipe or a full disk can still be told
     except MonolayerError as error:
-        complain(str(error))
-        return BAD_INPUT
+        return _fail(BAD_INPUT, str(error), debug)
     except typer.Exit as leaving:
         code = leaving.exit_code
     except _UsageError as usage:
@@ -51,21 +60,42 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     except BrokenPipeError:
-        return _reader_left()
+        return _drop_output(CLOSED_PIPE)
     except SystemExit as leaving:
-        # typer and rich turn a closed pipe into exit code 1, which would mean refuted.
-        if not isinstance(leaving.__context__, BrokenPipeError):
-            raise
-        return _reader_left()
+        # typer and rich turn a closed pipe into exit code 1, which would mean refuted; so would a user's function.
+        if isinstance(leaving.__context__, BrokenPipeError):
+            return _drop_output(CLOSED_PIPE)
+        return _fail(UNEXPECTED, f"something called exit({leaving.code!r}): this is no verdict", debug)
     except OSError as error:
-        complain(f"{error.strerror or error}: {error.filename or ''}".rstrip(": "))
-        return BAD_INPUT
+        said = f"{error.strerror or error}: {error.filename or ''}".rstrip(": ")
+        if error.errno not in _MACHINE:
+            return _fail(BAD_INPUT, said, debug)
+        return _drop_output(_fail(UNEXPECTED, f"{said}; nothing is half-written, and this is no verdict", debug))
+    except MemoryError:
+        return _fail(UNEXPECTED, "out of memory; nothing is half-written, and this is no verdict", debug)
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}".rstrip(": ")
+        way_out = "" if debug else "; --debug shows where"
+        return _fail(UNEXPECTED, f"unexpected failure, which is no verdict: {what}{way_out}", debug)
     if code == INTERRUPTED:  # some versions of typer turn Ctrl-C into this code themselves
         complain("interrupted; nothing is half-written")
     return code
 
 
-def _reader_left() -> int:
-    """The reader of our output went away (head, a closed pager): no message, and no verdict either."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return CLOSED_PIPE
+def _fail(code: int, message: str, debug: bool) -> int:
+    if debug:
+        show_traceback()
+    complain(message)
+    return code
+
+
+def _drop_output(code: int) -> int:
+    """Nobody reads our output any more (head, a closed pager), or it cannot be written: the rest of it goes nowhere.
+
+    Otherwise Python tries again when it ends, and changes the exit code.
+    """
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):  # standard output is no file: nothing is tried again
+        return code
+    return code

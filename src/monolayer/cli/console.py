@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any, TextIO
@@ -42,6 +44,7 @@ SequenceColumn = Annotated[
 @app.callback(invoke_without_command=True)
 def _version(
     version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error; anywhere.")] = False,
 ) -> None:
     if version:
         from monolayer import __version__
@@ -55,15 +58,34 @@ def complain(message: str) -> None:
     err.print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True)
 
 
+def show_traceback() -> None:
+    """The traceback of the error that is being handled, on standard error."""
+    err.print(visible(traceback.format_exc()), markup=False, soft_wrap=True)
+
+
 def escape(text: str) -> str:
+    """Text from elsewhere, as it may be shown: no markup of ours, no commands to the terminal."""
     from rich.markup import escape as rich_escape
 
-    return rich_escape(text)
+    return rich_escape(visible(text))
+
+
+def visible(text: str) -> str:
+    """Control characters but the end of a line, halves of surrogate pairs and overrides of direction, by their codes.
+
+    A name in a file may hold any of these, and would clear the screen, or show another verdict than there is.
+    """
+    return text if text.isprintable() else _HIDDEN.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+_HIDDEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def table(title: str, rows: Iterable[tuple[str, str]]) -> None:
     """Two columns: what, and how much."""
-    grid = Table(title=title, title_justify="left", title_style="bold", show_header=False, box=None, pad_edge=False)
+    grid = Table(
+        title=escape(title), title_justify="left", title_style="bold", show_header=False, box=None, pad_edge=False
+    )
     grid.add_column(style="cyan", no_wrap=True)
     grid.add_column(overflow="fold")
     for name, value in rows:
@@ -77,8 +99,9 @@ def print_json(value: Any) -> None:
 
 
 def json_text(value: Any, file: TextIO, indent: int | None = None) -> str:
-    """JSON with characters as they are, or escaped where `file` cannot write them."""
+    """JSON with characters as they are, or escaped where `file` cannot write them or a terminal would obey them."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
+    text = text if text.isprintable() else _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
     try:
         text.encode(file.encoding or "utf-8")
     except UnicodeEncodeError:

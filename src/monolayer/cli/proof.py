@@ -21,6 +21,7 @@ from monolayer.cli.console import (
     print_json,
     progress,
     table,
+    visible,
 )
 from monolayer.cli.construct import read_data
 from monolayer.cli.recite import book
@@ -49,7 +50,8 @@ def verify(
     What counts as an evaluation (IEEE arithmetic, sums in any order, accuracy of exp) is printed with the verdict.
 
     For an approximator DATA may be its function, by name or as module:function: then the claim is that it equals the
-    function at the centres of its cells everywhere off the ramps. Exit code 0: proved, 1: refuted, 3: undecided.
+    function at the centres of its cells everywhere off the ramps. Exit code 0: proved, 1: refuted, 3: undecided;
+    others are no verdicts.
     """
     from monolayer.checker import verify as check
 
@@ -97,7 +99,7 @@ def theorem(
     else:
         table(data, found.rows())
         out.print()
-        out.print(found.explain(), markup=False)
+        out.print(visible(found.explain()), markup=False)
     raise typer.Exit(EXIT[found.verdict])
 
 
@@ -124,4 +126,4 @@ def refute_hardmax(
         return
     table("hardmax refuted", found.rows())
     out.print()
-    out.print(found.explain(), markup=False)
+    out.print(visible(found.explain()), markup=False)

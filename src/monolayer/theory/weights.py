@@ -159,7 +159,9 @@ def _from_names(arrays: Mapping[str, Any]) -> tuple[Head, ...]:
     numbers = sorted(
         {int(end) for start, _, end in (str(n).rpartition("_") for n in arrays) if start in NAMES and end.isdecimal()}
     )
-    wanted = [f"{name}_{h}" for h in range(max(numbers, default=0) + 1) for name in NAMES]
+    # No list of all the names that a lone W_Q_1000000000 would ask for: what is missing shows long before.
+    last = min(max(numbers, default=0), len(arrays))
+    wanted = [f"{name}_{h}" for h in range(last + 1) for name in NAMES]
     _refuse([n for n in wanted if n not in arrays], [n for n in arrays if n not in wanted])
     return tuple(Head(*(arrays[f"{name}_{h}"] for name in NAMES)) for h in range(len(wanted) // 4))
 

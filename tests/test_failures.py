@@ -1,0 +1,264 @@
+"""Failures on the command line: one clear line, never exit code 1, which says refuted; no commands to a terminal."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors import SafetensorError
+
+import monolayer as ml
+from monolayer.cli import run
+from monolayer.cli.console import json_text, visible
+from tests.test_format import rewrite
+
+PROGRAM = [sys.executable, "-c", "from monolayer.cli import main; main()"]
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return ml.memorize([["a", "b"]], [["x", "y"]]).save(tmp_path / "m")
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    path = tmp_path / "data.jsonl"
+    path.write_text('{"tokens": ["a", "b"], "labels": ["x", "y"]}\n')
+    return path
+
+
+def one_line(capsys: Capture) -> str:
+    """What was said on standard error: a line, and no traceback."""
+    said = capsys.readouterr().err.strip()
+    assert said.count("\n") == 0, said
+    assert "Traceback" not in said
+    return said
+
+
+# -- what nobody thought of --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [ZeroDivisionError, RecursionError, AssertionError, KeyError, UnicodeError])
+def test_an_unexpected_failure_is_70_and_a_line(
+    kind: type[Exception], model: Path, data: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise kind("deep \x1b[31minside")
+
+    monkeypatch.setattr("monolayer.checker.check._check", fail)
+    assert run(["verify", str(model), str(data)]) == 70
+    said = one_line(capsys)
+    assert f"unexpected failure, which is no verdict: {kind.__name__}: " in said
+    assert said.endswith("--debug shows where")
+    assert "\x1b[31m" not in said
+    for words in (["--debug", "verify", str(model), str(data)], ["verify", str(model), "--debug", str(data)]):
+        assert run(words) == 70
+        assert "Traceback (most recent call last)" in capsys.readouterr().err
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder of one's own, from which modules are loaded."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    return tmp_path
+
+
+def test_an_exit_in_a_users_function_is_no_verdict(model: Path, elsewhere: Path, capsys: Capture) -> None:
+    (elsewhere / "leaving_module.py").write_text("raise SystemExit(1)\n")
+    assert run(["verify", str(model), "leaving_module:f"]) == 70
+    assert "something called exit(1): this is no verdict" in one_line(capsys)
+
+
+def test_no_memory_is_70(model: Path, data: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("monolayer.checker.check._check", fail)
+    assert run(["verify", str(model), str(data)]) == 70
+    assert "out of memory" in one_line(capsys)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), SafetensorError("I/O error: No space left on device")],
+)
+def test_a_full_disk_is_70_and_leaves_nothing(
+    error: Exception, data: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("monolayer.model.save.save_file", fail)
+    assert run(["memorize", str(data), "--out", str(tmp_path / "new")]) == 70
+    said = one_line(capsys)
+    assert "No space left on device" in said
+    assert "nothing is half-written" in said
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.jsonl"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize("words", [["verify"], ["predict"]])
+def test_a_full_disk_behind_standard_output_is_70(words: list[str], model: Path, data: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [*PROGRAM, words[0], str(model), str(data), *words[1:]]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 70, done.stderr
+    assert done.stderr.count("\n") == 1
+    assert "No space left on device" in done.stderr
+
+
+# -- what users give ---------------------------------------------------------------------------------------
+
+
+def fifo(folder: Path) -> None:
+    (folder / "certificate.json").unlink(missing_ok=True)
+    os.mkfifo(folder / "certificate.json")
+
+
+OLD_CERTIFICATES: dict[str, Callable[[Path], Any]] = {
+    "not UTF-8": lambda folder: (folder / "certificate.json").write_bytes(b"\xff\xfe"),
+    "deep": lambda folder: (folder / "certificate.json").write_text("[" * 100_000),
+    "no certificate": lambda folder: (folder / "certificate.json").write_text("{}"),
+    "a FIFO": fifo,
+    "a device": lambda folder: (folder / "certificate.json").symlink_to("/dev/zero"),
+    "a folder": lambda folder: (folder / "certificate.json").mkdir(),
+}
+
+
+@pytest.mark.parametrize("kind", list(OLD_CERTIFICATES))
+def test_a_broken_certificate_does_not_hide_the_verdict(kind: str, model: Path, data: Path, capsys: Capture) -> None:
+    OLD_CERTIFICATES[kind](model)
+    assert run(["verify", str(model), str(data)]) == 0
+    assert "certificate.json in this folder is passed over" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_certificate_with_an_invented_verdict_is_passed_over(model: Path, data: Path, capsys: Capture) -> None:
+    assert run(["verify", str(model), str(data), "--save"]) == 0
+    stored = json.loads((model / "certificate.json").read_text())
+    (model / "certificate.json").write_text(json.dumps(stored | {"verdict": "\x1b[2Jproved twice"}))
+    capsys.readouterr()
+    assert run(["verify", str(model), str(data)]) == 0
+    shown = capsys.readouterr().out
+    assert "passed over" in " ".join(shown.split())
+    assert "\x1b" not in shown
+
+
+def garbled(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], None]:
+    return lambda folder: rewrite(folder, change)
+
+
+BROKEN: dict[str, Callable[[Path], Any]] = {
+    "deep": lambda folder: (folder / "config.json").write_text("[" * 100_000),
+    "files a list": garbled(lambda config: config.update(files=[])),
+    "NUL in a name": garbled(lambda config: config["files"].update({"a\0b": "x"})),
+    "half a surrogate pair": garbled(lambda config: config["files"].update({"\ud800": "x"})),
+    "width 4.0": garbled(lambda config: config.update(width=4.0)),
+    "a huge range": garbled(lambda config: config.update(vocabulary={"range": 10**30})),
+    "NaN": garbled(lambda config: config.update(kind="approximator", grid={"low": float("nan")})),
+    "../": garbled(lambda config: config["files"].update({"../../secret": "x"})),
+    "escape": garbled(lambda config: config.update({"\x1b[31mred": 1})),
+}
+
+
+@pytest.mark.parametrize("fault", list(BROKEN))
+@pytest.mark.parametrize("command", ["verify", "predict", "inspect"])
+def test_broken_folders_are_bad_input(fault: str, command: str, model: Path, data: Path, capsys: Capture) -> None:
+    BROKEN[fault](model)
+    words = [command, str(model)] if command == "inspect" else [command, str(model), str(data)]
+    assert run(words) == 2
+    said = one_line(capsys)
+    assert said.startswith("error: ")
+    assert said.isprintable()
+
+
+def test_strings_against_integers_are_a_question_that_does_not_fit(tmp_path: Path, capsys: Capture) -> None:
+    folder = ml.memorize([[0, 1]], [[5, 6]]).save(tmp_path / "m")
+    for number, row in enumerate(({"tokens": ["a"], "labels": [5]}, {"tokens": [0, 1], "labels": ["x", "y"]})):
+        data = tmp_path / f"{number}.jsonl"
+        data.write_text(json.dumps(row))
+        assert run(["verify", str(folder), str(data)]) == 2
+        assert "strings against integers" in capsys.readouterr().err
+    assert ml.certify(folder, [[0, 7]], [[5, 6]]).verdict == "refuted", "an unknown token of the right kind still is"
+
+
+def test_a_transposed_answer_of_a_function_is_bad_input(elsewhere: Path, capsys: Capture) -> None:
+    ml.approximate(np.copy, 1, 2, cells=4).save(elsewhere / "m")
+    (elsewhere / "transposed_module.py").write_text("def f(X):\n    return X.transpose(1, 0, 2)\n")
+    assert run(["verify", "m", "transposed_module:f"]) == 2
+    assert "returned an array of shape (2, 10, 1)" in one_line(capsys)
+
+
+@pytest.mark.parametrize("name", ["data.jsonl", "data.csv", "data.conll", "data.npz", "data.parquet", "w.safetensors"])
+def test_garbage_is_never_a_verdict(name: str, model: Path, tmp_path: Path, capsys: Capture) -> None:
+    rng = np.random.default_rng(len(name))
+    good = {
+        "data.jsonl": b'{"tokens": ["a", "b"], "labels": ["x", "y"]}\n',
+        "data.csv": b"tokens,labels\na b,x y\n",
+        "data.conll": b"a x\nb y\n\n",
+    }
+    for number in range(25):
+        start = bytearray(good.get(name, b"PK\x03\x04PAR1"))
+        for _ in range(int(rng.integers(1, 6))):
+            place = int(rng.integers(len(start) + 1))
+            start[place : place + int(rng.integers(3))] = rng.integers(
+                256, size=rng.integers(4), dtype=np.uint8
+            ).tobytes()
+        path = tmp_path / f"{number}{name}"
+        path.write_bytes(bytes(start))
+        if name == "w.safetensors":
+            assert run(["refute-hardmax", "--weights", str(path)]) == 2
+        else:
+            code = run(["verify", str(model), str(path)])
+            said = capsys.readouterr()
+            assert code in (0, 1, 2), said.err
+            assert (code == 2) == ("error: " in said.err), "a verdict is given on data that could be read"
+
+
+# -- what is shown -----------------------------------------------------------------------------------------
+
+
+NASTY = "a\x1b[2J\x9b31m\x07\u202etxt\u2028\x7f\ud800\0"
+
+
+def test_nothing_that_is_shown_commands_the_terminal(tmp_path: Path, capsys: Capture) -> None:
+    data = tmp_path / "data.jsonl"
+    data.write_text(json.dumps({"tokens": [NASTY, "b"], "labels": [NASTY + "1", "y"]}))
+    folder = str(tmp_path / "m\x1b[31m[red]")
+    assert run(["memorize", str(data), "--out", folder]) == 0
+    other = tmp_path / "other.jsonl"
+    other.write_text(json.dumps({"tokens": [NASTY, "b"], "labels": ["y", NASTY + "1"]}))
+    unknown = tmp_path / "unknown.jsonl"
+    unknown.write_text(json.dumps({"tokens": [NASTY + "2"], "labels": ["y"]}))
+    for words, code in (
+        (["verify", folder, str(data)], 0),
+        (["verify", folder, str(other)], 1),
+        (["verify", folder, str(other), "--json"], 1),
+        (["inspect", folder], 0),
+        (["predict", folder, str(data)], 0),
+        (["predict", folder, str(unknown)], 2),
+        (["theorem", str(data)], 0),
+        (["verify", folder + "\x1b[2J", str(data)], 2),
+    ):
+        assert run(words) == code
+        shown = capsys.readouterr()
+        for character in set(NASTY) - set("a[2J31mtxt"):
+            assert character not in shown.out + shown.err, (words, character)
+    assert run(["predict", folder, str(data)]) == 0
+    assert json.loads(capsys.readouterr().out)["labels"] == [NASTY + "1", "y"], "escaped, not changed"
+
+
+def test_what_is_harmless_stays_as_it_is() -> None:
+    plain = "yín 行 e\u0301 👩\u200d👧 ½\nnext line"
+    assert visible(plain) == plain
+    assert visible("\x1b[2J\ud800") == "\\x1b[2J\\ud800"
+    assert json.loads(json_text({"\x9b": "\u202e é"}, sys.stdout)) == {"\x9b": "\u202e é"}
