@@ -19,6 +19,7 @@ from safetensors.numpy import load
 
 from monolayer.checker.rounding import Floats, UnhandledError
 from monolayer.checker.stock.names import FIXED, LAYERS, NEUTRAL, SIZES, TASKS, Task
+from monolayer.data.regular import read_regular
 from monolayer.errors import ModelFileError
 
 Pool = Literal["none", "tanh", "relu"]
@@ -69,8 +70,8 @@ class Network:
 def is_stock(folder: Any) -> bool:
     """Whether a folder has a `config.json` of Hugging Face's kind rather than ours."""
     try:
-        config = json.loads((Path(folder) / "config.json").read_bytes())
-    except (OSError, ValueError):
+        config = json.loads(read_regular(Path(folder) / "config.json"))
+    except (OSError, ValueError, RecursionError):
         return False
     return isinstance(config, dict) and "model_type" in config and "format" not in config
 
@@ -216,7 +217,7 @@ def _classes(id2label: dict[str, str]) -> tuple[str, ...]:
 def _object(path: Path, content: bytes) -> dict[str, Any]:
     try:
         value = json.loads(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ModelFileError(f"{path} cannot be read as JSON: {error}") from None
     if not isinstance(value, dict):
         raise ModelFileError(f"{path} does not hold a JSON object")
@@ -225,6 +226,6 @@ def _object(path: Path, content: bytes) -> dict[str, Any]:
 
 def _bytes(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_regular(path)
     except OSError as error:
         raise ModelFileError(f"{path} cannot be read: {error.strerror}") from None
