@@ -12,8 +12,8 @@ PACKAGE = Path(__file__).parent.parent / "src" / "monolayer"
 ORDER = [
     "cli",
     "experiments",
+    "auditing",
     "estimator",
-    "export",
     "stock",
     "construct",
     "model",

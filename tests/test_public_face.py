@@ -11,6 +11,7 @@ import monolayer as ml
 NAMES = {
     "Certificate",
     "approximate",
+    "audit",
     "certify",
     "contextual_mapping",
     "refute_hardmax",

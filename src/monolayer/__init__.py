@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from monolayer.auditing import audit as audit
     from monolayer.checker.certificate import Certificate as Certificate
     from monolayer.checker.check import certify as certify
     from monolayer.checker.check import verify as verify
@@ -36,6 +37,7 @@ _HOME = {
     "memorize_as": "monolayer.stock.build",
     "memorize_text": "monolayer.construct.recite",
     "approximate": "monolayer.construct.approximate",
+    "audit": "monolayer.auditing",
     "certify": "monolayer.checker.check",
     "verify": "monolayer.checker.check",
     "Certificate": "monolayer.checker.certificate",

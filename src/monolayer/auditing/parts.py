@@ -1,0 +1,259 @@
+"""What every part of a Transformer makes of contexts, on given data.
+
+A part is a submodule whose output is one vector a token. It is an (r, δ)-contextual mapping for the data, as
+`theory/contextual.py` measures it: outputs reach norm `r`, and two points that a contextual mapping must tell apart
+(other token, or other set of tokens) are at least `δ` from each other. `log2(r/δ)` bits hold that difference.
+*Confused* points are those whose output, rounded to a format, equals that of a point which must differ: no readout in
+that format can give both their labels.
+
+Attention modules whose matrices are known (`heads.py`) also show the effective rank of `W_Qᵀ W_K` and of `W_O W_V`, the
+exponential of the entropy of their singular values, and where their weights lie between the mean and hardmax: entropy
+over its largest value, 1 for the mean of all tokens that the query sees, 0 for one token.
+
+The definition compares whole sequences. A causal model sees prefixes: it confuses the first tokens of sequences that
+begin alike, as it must.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from monolayer.auditing.heads import Heads, heads_of
+from monolayer.data import Sequences
+from monolayer.data.distinct import distinct_rows
+from monolayer.errors import DataError
+from monolayer.model.monolayer import Monolayer
+from monolayer.theory.contextual import context_classes, contextual_mapping
+
+FORMATS = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+COLUMNS = ("part", "width", "r", "δ", "bits", "confused", "QK", "OV", "soft")
+"""Confused points are those in float32, float16, bfloat16; QK and OV effective ranks; soft 1 the mean, 0 hardmax."""
+MOST_POINTS = 1 << 14
+"""Points up to which a closest pair is searched: above 8 dimensions that takes all pairs."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One submodule. `bits`: what δ needs, infinite where δ is 0; `confused`: points by format.
+
+    `qk_rank`, `ov_rank`, `entropy`: one number a head; None where the heads are not known.
+    """
+
+    name: str
+    kind: str
+    width: int
+    r: float
+    delta: float
+    bits: float
+    confused: dict[str, int]
+    qk_rank: tuple[float, ...] | None = None
+    ov_rank: tuple[float, ...] | None = None
+    entropy: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The parts of a model in the order in which they answered, on so many points of so many classes."""
+
+    points: int
+    classes: int
+    parts: tuple[Part, ...]
+
+    def rows(self) -> list[list[str]]:
+        """A line a part, for a table under `COLUMNS`."""
+        return [
+            [
+                part.name,
+                str(part.width),
+                f"{part.r:.3g}",
+                f"{part.delta:.3g}",
+                f"{part.bits:.1f}",
+                " ".join(f"{count}" for count in part.confused.values()),
+                _numbers(part.qk_rank),
+                _numbers(part.ov_rank),
+                _numbers(part.entropy),
+            ]
+            for part in self.parts
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """The same for machines; an infinite number of bits is null."""
+        parts = [asdict(part) | {"bits": part.bits if math.isfinite(part.bits) else None} for part in self.parts]
+        for part in parts:
+            part["delta"] = part["delta"] if math.isfinite(part["delta"]) else None
+        return {"points": self.points, "classes": self.classes, "parts": parts}
+
+    def __getitem__(self, name: str) -> Part:
+        return next(part for part in self.parts if part.name == name)
+
+
+def audit(
+    model: nn.Module, X: Any, *, parts: list[str] | None = None, call: Callable[[nn.Module, Tensor], Any] | None = None
+) -> Audit:
+    """Measure every part of `model`, or those named `parts`, on `X`: ids `(N, n)` or vectors `(N, n, d)`.
+
+    `call` runs the model on a tensor; by default `model(X)`. Nothing is changed: the model is put back into the
+    mode that it was in.
+    """
+    data = Sequences.of(_encoded(model, X))
+    if not data.rectangular:
+        raise DataError("audit takes sequences of one length: choose those of a length, or cut them")
+    if len(data.tokens) > MOST_POINTS:
+        raise DataError(
+            f"{len(data.tokens):,} points are too many to compare all of them: give {MOST_POINTS:,} or fewer"
+        )
+    modules = {name: module for name, module in model.named_modules() if name}
+    chosen = _choose(modules, parts)
+    shape = (len(data), int(data.lengths[0]))
+    inputs = torch.from_numpy(data.tokens.reshape(*shape, *data.tokens.shape[1:]))
+    inputs = inputs.to(next(model.parameters()).device)
+    if inputs.is_floating_point():
+        inputs = inputs.to(next(model.parameters()).dtype)
+    seen: dict[str, tuple[Tensor | None, Tensor]] = {}
+    with _listening(chosen, shape, seen), _still(model), torch.no_grad():
+        try:
+            (call or (lambda network, tensor: network(tensor)))(model, inputs)
+        except Exception as error:
+            raise DataError(
+                f"the model does not take a tensor of shape {tuple(inputs.shape)}: {type(error).__name__}: {error}"
+            ) from error
+    if not seen:
+        raise DataError(f"no part answered with one vector a token, (N, n, width) = ({shape[0]}, {shape[1]}, …)")
+    classes = context_classes(data)
+    found = tuple(
+        _measure(name, modules[name], data, classes, before, after, heads_of(modules[name], name, modules))
+        for name, (before, after) in seen.items()
+    )
+    return Audit(len(data.tokens), int(classes.max()) + 1, found)
+
+
+def _encoded(model: nn.Module, X: Any) -> Any:
+    """What a model of ours takes by names, in its row numbers."""
+    return model.encode(X) if isinstance(model, Monolayer) and not isinstance(X, Tensor) else X
+
+
+def _choose(modules: dict[str, nn.Module], parts: list[str] | None) -> dict[str, nn.Module]:
+    if parts is None:
+        return modules
+    for part in parts:
+        if part not in modules:
+            near = difflib.get_close_matches(part, modules, n=3, cutoff=0.3)
+            raise DataError(f"the model has no part {part!r}; near it: {', '.join(near) or 'nothing'}")
+    return {part: modules[part] for part in parts}
+
+
+@contextmanager
+def _listening(
+    modules: dict[str, nn.Module], shape: tuple[int, int], seen: dict[str, tuple[Tensor | None, Tensor]]
+) -> Iterator[None]:
+    """While it lasts, outputs `(N, n, width)`, and inputs of that kind, are kept by the name of their module."""
+
+    def fitting(value: Any) -> Tensor | None:
+        value = value[0] if isinstance(value, tuple) and value else value
+        if not isinstance(value, Tensor) or not value.is_floating_point() or value.ndim != 3 or len(value) != shape[0]:
+            return None
+        # A begin token in front has no counterpart in the data.
+        return value[:, value.shape[1] - shape[1] :] if value.shape[1] in (shape[1], shape[1] + 1) else None
+
+    def listen(name: str) -> Callable[..., None]:
+        def hear(module: nn.Module, given: Any, named: Any, answer: Any) -> None:
+            output = fitting(answer)
+            if output is not None:
+                states = given[0] if given else named.get("hidden_states", named.get("query"))
+                whole = states if isinstance(states, Tensor) and states.ndim == 3 else None
+                seen[name] = (whole, output.detach())
+
+        return hear
+
+    handles = [module.register_forward_hook(listen(name), with_kwargs=True) for name, module in modules.items()]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@contextmanager
+def _still(model: nn.Module) -> Iterator[None]:
+    """Without dropout, for as long as it lasts."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
+
+
+def _measure(
+    name: str,
+    module: nn.Module,
+    data: Sequences,
+    classes: NDArray[np.int64],
+    before: Tensor | None,
+    after: Tensor,
+    heads: Heads | None,
+) -> Part:
+    outputs = after.double().cpu().numpy()
+    mapping = contextual_mapping(lambda _: outputs, data)
+    flat = after.flatten(0, 1).double().cpu()
+    bits = math.inf if mapping.delta == 0 else max(0.0, math.log2(mapping.r / mapping.delta)) if mapping.r > 0 else 0.0
+    ranks = (None, None) if heads is None else (_effective(heads.W_Q.mT @ heads.W_K), heads.W_OV)
+    return Part(
+        name=name,
+        kind=type(module).__name__,
+        width=outputs.shape[-1],
+        r=mapping.r,
+        delta=mapping.delta,
+        bits=bits,
+        confused={key: confused(flat.to(dtype), classes) for key, dtype in FORMATS.items()},
+        qk_rank=ranks[0],
+        ov_rank=None if ranks[1] is None else _effective(ranks[1]),
+        entropy=None if heads is None or heads.places or before is None else _entropy(heads, before),
+    )
+
+
+def confused(outputs: Tensor, classes: NDArray[np.int64]) -> int:
+    """Points `(T, p)` whose output equals that of a point of another class, in the format that they are in."""
+    _, rows = distinct_rows(outputs.double().numpy())
+    pairs = np.unique(rows * (int(classes.max()) + 1) + classes) // (int(classes.max()) + 1)
+    several = np.bincount(pairs, minlength=int(rows.max()) + 1) > 1
+    return int(several[rows].sum())
+
+
+def _effective(matrices: Tensor) -> tuple[float, ...]:
+    """`exp` of the entropy of the singular values, scaled to sum 1, for each of `(H, D, D)`; 0 for a zero matrix."""
+    values = torch.linalg.svdvals(matrices)
+    share = values / values.sum(-1, keepdim=True).clamp(min=torch.finfo(values.dtype).tiny)
+    ranks = torch.special.entr(share).sum(-1).exp()
+    return tuple(float(rank) if float(total) > 0 else 0.0 for rank, total in zip(ranks, values.sum(-1), strict=True))
+
+
+def _entropy(heads: Heads, Z: Tensor) -> tuple[float, ...]:
+    """Mean entropy of the attention weights over its largest value, `ln` of the tokens that the query sees; by head."""
+    n = Z.shape[1]
+    sees = torch.arange(1, n + 1, device=Z.device) if heads.causal else torch.full((n,), n, device=Z.device)
+    free = sees > 1  # who sees one token has no choice
+    if not bool(free.any()):
+        return tuple(1.0 for _ in heads.W_Q)
+    total = torch.zeros(len(heads.W_Q), dtype=torch.float64, device=Z.device)
+    for block in torch.split(Z.double(), max(1, (1 << 22) // (len(heads.W_Q) * n * n))):
+        entropy = torch.special.entr(heads.weights(block)).sum(-1)
+        total += (entropy[:, :, free] / sees[free].log()).mean(-1).sum(0)
+    return tuple((total / len(Z)).tolist())
+
+
+def _numbers(values: tuple[float, ...] | None) -> str:
+    if values is None:
+        return ""
+    low, high = min(values), max(values)
+    return f"{low:.2f}" if high - low < 0.005 else f"{low:.2f} … {high:.2f}"

@@ -1,0 +1,114 @@
+"""`monolayer audit`: what each part of a Transformer makes of contexts, on given data."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+
+from monolayer.cli.console import (
+    Data,
+    Format,
+    Json,
+    LabelColumn,
+    SequenceColumn,
+    TokenColumn,
+    app,
+    escape,
+    out,
+    print_json,
+    progress,
+)
+from monolayer.cli.construct import read_data
+from monolayer.errors import DataError
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from monolayer.data import Sequences
+
+
+@app.command()
+def audit(
+    folder: Annotated[Path, typer.Argument(help="A saved model: one of ours, or a Hugging Face folder.")],
+    data: Data,
+    part: Annotated[list[str] | None, typer.Option(help="Only this submodule; may be given several times.")] = None,
+    format: Format = None,
+    tokens: TokenColumn = None,
+    labels: LabelColumn = None,
+    sequence: SequenceColumn = None,
+    as_json: Json = False,
+) -> None:
+    """Measure which parts of a model tell the contexts of DATA apart: (r, δ), bits, collisions by format, ranks.
+
+    Sequences must be of one length, up to 16,384 tokens in all.
+    """
+    from monolayer.auditing import audit as measure
+    from monolayer.auditing.parts import COLUMNS
+
+    with progress(as_json) as step:
+        model = _model(folder)
+        X = _ids(model, folder, read_data(data, step, format, tokens, labels, sequence))
+        step("measuring every part", 0.3)
+        found = measure(model, X, parts=part)
+    if as_json:
+        print_json(found.to_json())
+        return
+    grid = Table(
+        title=f"{found.points:,} points in {found.classes:,} classes (token, set of tokens)",
+        caption="confused: in float32, float16, bfloat16; QK, OV: effective ranks; soft: 1 the mean, 0 hardmax",
+        box=None,
+    )
+    for number, column in enumerate(COLUMNS):
+        first = number == 0
+        grid.add_column(column, style="cyan" if first else None, justify="left" if first else "right", no_wrap=True)
+    for row in found.rows():
+        grid.add_row(*map(escape, row))
+    out.print(grid)
+
+
+def _model(folder: Path) -> nn.Module:
+    """One of ours, or what Hugging Face's config names; nothing is downloaded and no code of the folder is run."""
+    config = folder / "config.json"
+    try:
+        said: Any = json.loads(config.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{folder} is no folder of a model: its config.json cannot be read ({error})") from None
+    if not isinstance(said, dict) or "architectures" not in said:
+        from monolayer.model.load import load
+
+        return load(folder)
+    try:
+        import transformers
+    except ImportError:
+        raise DataError(
+            "a Hugging Face folder needs the package transformers: pip install 'monolayer[stock]'"
+        ) from None
+    kind = getattr(transformers, str(said["architectures"][0]), transformers.AutoModel)
+    loaded: nn.Module = kind.from_pretrained(folder, local_files_only=True)
+    return loaded
+
+
+def _ids(model: nn.Module, folder: Path, data: Sequences) -> Any:
+    """The data for the model: ids as they are, strings by the model's own names or by the folder's tokenizer."""
+    if not hasattr(model, "config") or data.vocabulary is None or data.vocabulary.integers:
+        return data
+    from transformers import AutoTokenizer
+
+    from monolayer.data import Names, Sequences
+
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    names = [str(name) for name in data.vocabulary.names]
+    rows: list[Any] = [tokenizer.convert_tokens_to_ids(name) for name in names]
+    lacking = [name for name, row in zip(names, rows, strict=True) if row is None or row == tokenizer.unk_token_id]
+    if lacking:
+        raise DataError(
+            f"the tokenizer of {folder} has no token {lacking[0]!r}, and {len(lacking) - 1} more are lacking"
+        )
+    import numpy as np
+
+    tokens = np.array(rows, dtype=np.int64)[data.tokens]
+    return Sequences(tokens, data.lengths, Names(range(int(tokens.max()) + 1)))

@@ -1,0 +1,144 @@
+"""Audit: (r, δ), collisions and ranks of every part, on models whose numbers are known."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import monolayer as ml
+from monolayer.auditing.heads import heads_of
+from monolayer.auditing.parts import confused
+from monolayer.cli import run
+
+RANDOM = np.random.default_rng(8)
+X = np.stack([RANDOM.permutation(20)[:5] for _ in range(60)])
+Y = RANDOM.integers(0, 4, (60, 5))
+
+
+@pytest.fixture(scope="module")
+def model() -> ml.Monolayer:
+    return ml.memorize(X, Y)
+
+
+def test_tokens_alone_confuse_and_attention_does_not(model: ml.Monolayer) -> None:
+    found = ml.audit(model, X)
+    assert found.points == 300
+    assert found["lift"].delta == 0
+    assert math.isinf(found["lift"].bits)
+    assert found["lift"].confused["float32"] > 0
+    attention = found["attention"]
+    same = ml.contextual_mapping(lambda X: model.attention(*model.stream(torch.tensor(X)))[:, 1:], X)
+    assert (attention.r, attention.delta) == (same.r, same.delta)
+    assert attention.delta > 0
+    assert attention.bits == pytest.approx(math.log2(attention.r / attention.delta))
+    assert attention.qk_rank == pytest.approx((1.0,))
+    assert attention.ov_rank == pytest.approx((1.0,))
+    assert attention.entropy is not None
+    assert 0.5 < attention.entropy[0] < 1.0
+    assert attention.confused["bfloat16"] >= attention.confused["float32"]
+
+
+def test_confusion_is_counted_by_points_of_different_classes() -> None:
+    outputs = torch.tensor([[1.0], [1.0], [1.0 + 2**-12], [5.0], [5.0]])
+    classes = np.array([0, 1, 2, 3, 3])
+    assert confused(outputs, classes) == 2
+    assert confused(outputs.to(torch.bfloat16), classes) == 3
+
+
+@pytest.mark.parametrize("sharp", [0.0, 1.0, 1e4])
+def test_the_scale_runs_from_the_mean_to_hardmax(sharp: float) -> None:
+    layer = nn.MultiheadAttention(4, 1, bias=False, batch_first=True, dtype=torch.float64)
+    eye = torch.eye(4, dtype=torch.float64)
+    layer.in_proj_weight.data = torch.cat([sharp * eye, eye, eye])
+    layer.out_proj.weight.data = eye
+    found = ml.audit(
+        nn.ModuleDict({"layer": layer}),
+        RANDOM.standard_normal((30, 6, 4)),
+        call=lambda network, Z: network["layer"](Z, Z, Z),  # type: ignore[index]
+    )["layer"]
+    assert found.entropy is not None
+    assert found.ov_rank == pytest.approx((4.0,))
+    assert found.qk_rank == pytest.approx((4.0 if sharp else 0.0,))
+    if sharp == 0.0:
+        assert found.entropy == pytest.approx((1.0,))
+    elif sharp == 1.0:
+        assert 0.5 < found.entropy[0] < 1.0
+    else:
+        assert found.entropy[0] < 0.01
+
+
+def test_hugging_face_heads_give_the_attention_that_the_model_computes() -> None:
+    """The matrices that are read off are the right ones: they reproduce the model's own attention weights."""
+    from transformers import BertConfig, BertModel, DistilBertConfig, DistilBertModel, GPT2Config, GPT2Model
+
+    torch.manual_seed(0)
+    small = {"vocab_size": 20, "attn_implementation": "eager"}
+    bert = BertModel(
+        BertConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8, **small)
+    )
+    gpt2 = GPT2Model(GPT2Config(n_embd=16, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=0, **small))
+    distil = DistilBertModel(DistilBertConfig(dim=16, n_layers=1, n_heads=2, hidden_dim=8, **small))
+    for network, name in ((bert, "encoder.layer.0.attention.self"), (gpt2, "h.0.attn")):
+        network.eval()
+        inputs: list[torch.Tensor] = []
+        part = dict(network.named_modules())[name]
+        handle = part.register_forward_pre_hook(
+            lambda module, given, named, inputs=inputs: inputs.append(given[0] if given else named["hidden_states"]),
+            with_kwargs=True,
+        )
+        said = network(torch.from_numpy(X), output_attentions=True).attentions[0]
+        handle.remove()
+        heads = heads_of(part, name, dict(network.named_modules()))
+        assert heads is not None
+        assert torch.allclose(heads.weights(inputs[0].double()).float(), said, atol=1e-6)
+        assert ml.audit(network, X)[name].ov_rank is not None
+    known = [part for part in ml.audit(distil, X).parts if part.qk_rank is not None]
+    assert len(known) == 1
+
+
+def test_the_model_is_left_as_it_was(model: ml.Monolayer) -> None:
+    layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.5, batch_first=True)
+    network = nn.Sequential(nn.Embedding(20, 8), layer)
+    network.train()
+    one, two = (ml.audit(network, X, parts=["1"]) for _ in range(2))
+    assert one == two
+    assert network.training
+    assert not any(part._forward_hooks for part in network.modules())
+
+
+def test_bad_input_is_named(model: ml.Monolayer) -> None:
+    with pytest.raises(ml.DataError, match="no part 'atention'; near it: attention"):
+        ml.audit(model, X, parts=["atention"])
+    with pytest.raises(ml.DataError, match="of one length"):
+        ml.audit(model, [[1, 2], [3]])
+    with pytest.raises(ml.DataError, match="too many to compare"):
+        ml.audit(model, np.zeros((1 << 12, 5), np.int64) + X[0])
+    with pytest.raises(ml.DataError, match="does not take a tensor of shape"):
+        ml.audit(nn.Sequential(nn.Linear(3, 3)), X)
+    with pytest.raises(ml.DataError, match="no part answered with one vector a token"):
+        ml.audit(nn.Sequential(nn.Flatten(), nn.Linear(10, 2)), RANDOM.standard_normal((4, 5, 2)).astype(np.float32))
+
+
+def test_on_the_command_line(model: ml.Monolayer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = tmp_path / "data.jsonl"
+    data.write_text("".join(json.dumps({"tokens": row.tolist()}) + "\n" for row in X))
+    model.save(tmp_path / "model")
+    assert run(["audit", str(tmp_path / "model"), str(data), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said == json.loads(json.dumps(ml.audit(model, X).to_json()))
+    assert run(["audit", str(tmp_path / "model"), str(data), "--part", "attention"]) == 0
+    assert "attention" in capsys.readouterr().out
+    assert run(["audit", str(tmp_path / "nothing"), str(data)]) == 2
+    from transformers import BertConfig, BertModel
+
+    config = BertConfig(vocab_size=20, hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8)
+    BertModel(config).save_pretrained(tmp_path / "bert")
+    capsys.readouterr()
+    assert run(["audit", str(tmp_path / "bert"), str(data), "--json"]) == 0
+    assert "encoder.layer.0" in {part["name"] for part in json.loads(capsys.readouterr().out)["parts"]}
