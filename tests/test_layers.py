@@ -14,6 +14,7 @@ ORDER = [
     "experiments",
     "auditing",
     "estimator",
+    "editing",
     "stock",
     "construct",
     "model",

@@ -13,7 +13,13 @@ NAMES = {
     "approximate",
     "audit",
     "certify",
+    "compare",
     "contextual_mapping",
+    "edit",
+    "Facts",
+    "forget",
+    "insert",
+    "Record",
     "refute_hardmax",
     "theorem",
     "verify",
@@ -60,6 +66,7 @@ def test_signature_of_memorize_is_pinned() -> None:
         "seed": 0,
         "on_conflict": "error",
         "fingerprint": False,
+        "draw": None,
         "progress": None,
     }
 

@@ -24,6 +24,8 @@ from monolayer.checker.certificate import FILE, Certificate, Verdict
 from monolayer.checker.codes import Stream, read_attention, read_codes, read_stream, true_codes
 from monolayer.checker.given import again, confirm
 from monolayer.checker.labelled import Labelled, data_digest, labelled, real
+from monolayer.checker.only import CLAIM as CLAIM_ONLY
+from monolayer.checker.only import leftover
 from monolayer.checker.readout import Bools, answers, copies, read_staircase
 from monolayer.checker.rounding import BINARY64, EXP_ULPS, PADDING, Floats, UnhandledError
 from monolayer.checker.stock.check import judge_stock
@@ -50,30 +52,41 @@ CLOSE_CALLS = 1 << 17
 """Keys of the points too close for binary64 up to which these are tried again in ball arithmetic."""
 
 
-def certify(model: Any, X: Any, Y: Any = None, *, lengths: Any = None, tolerance: float | None = None) -> Certificate:
+def certify(
+    model: Any,
+    X: Any,
+    Y: Any = None,
+    *,
+    lengths: Any = None,
+    tolerance: float | None = None,
+    only: bool = False,
+) -> Certificate:
     """Whether a saved model returns the label of every point, in every evaluation that the assumptions allow.
 
     `model`: a folder, or anything with `save(folder)`: then what it writes is judged. `X`, `Y`, `lengths`: as for
     `Sequences.of`, or a `Sequences` with labels; a next-token model needs none. For an approximator `X` may be the
     function itself, NumPy in and out: then the claim is about every sequence off the ramps. Real answers must equal
-    their labels, unless `tolerance` says how far off they may be.
+    their labels, unless `tolerance` says how far off they may be. `only`: also whether the readout holds nothing but
+    these data (docs/editing.md).
     """
     _check_tolerance(tolerance)
     if isinstance(model, str | os.PathLike):
-        return _folder(Path(model), X, Y, lengths, tolerance)
+        return _folder(Path(model), X, Y, lengths, tolerance, only)
     if not callable(getattr(model, "save", None)):
         raise DataError(
             f"a {type(model).__name__} cannot be certified: give the folder of a saved model, or a Monolayer"
         )
     with tempfile.TemporaryDirectory() as scratch:
         model.save(Path(scratch) / "model")
-        return _folder(Path(scratch) / "model", X, Y, lengths, tolerance)
+        return _folder(Path(scratch) / "model", X, Y, lengths, tolerance, only)
 
 
-def _folder(folder: Path, X: Any, Y: Any, lengths: Any, tolerance: float | None) -> Certificate:
+def _folder(folder: Path, X: Any, Y: Any, lengths: Any, tolerance: float | None, only: bool) -> Certificate:
     if is_stock(folder):
+        if only:
+            raise DataError("only= asks what the readout of a memorizer holds; this folder has a stock architecture")
         return judge_stock(folder, X, Y, lengths)
-    return _judge(read(folder), X, Y, lengths, tolerance)
+    return _judge(read(folder), X, Y, lengths, tolerance, only)
 
 
 def _check_tolerance(tolerance: Any) -> None:
@@ -97,7 +110,9 @@ def verify(folder: str | os.PathLike[str], X: Any, Y: Any = None, **options: Any
     return replace(new, notes=new.notes + notes)
 
 
-def _judge(stored: Stored, X: Any, Y: Any, lengths: Any, tolerance: float | None) -> Certificate:
+def _judge(stored: Stored, X: Any, Y: Any, lengths: Any, tolerance: float | None, only: bool) -> Certificate:
+    if only and stored.raw:
+        raise DataError("only= asks whether a memorizer holds nothing but its data; this model is an approximator")
     open_question = Certificate(
         verdict="undecided",
         claim=(CELL_CLAIM if callable(X) else LABEL_CLAIM).replace("each of the {:,}", "each of the"),
@@ -125,7 +140,7 @@ def _judge(stored: Stored, X: Any, Y: Any, lengths: Any, tolerance: float | None
                 data_digest=data_digest(data),
                 notes=notes,
             )
-            found = _check(stored, points, tolerance, open_question)
+            found = _check(stored, points, tolerance, open_question, only)
             return replace(found, claim=found.claim + condition)
     except UnhandledError as why:
         return replace(open_question, reason=f"the proof does not cover these weights: {why}")
@@ -179,7 +194,7 @@ def _assumptions(stored: Stored) -> tuple[str, ...]:
     )
 
 
-def _check(stored: Stored, points: Labelled, tolerance: float | None, question: Certificate) -> Certificate:
+def _check(stored: Stored, points: Labelled, tolerance: float | None, question: Certificate, only: bool) -> Certificate:
     data, attention = points.data, read_attention(stored)
     stream = read_stream(stored, data, points.rows)
     codes = read_codes(stored, data, stream, attention, points.places)
@@ -208,14 +223,19 @@ def _check(stored: Stored, points: Labelled, tolerance: float | None, question: 
     unsure = ~wrong & ~(seen.right & sure)
 
     verdict: Verdict = "refuted" if wrong.any() else "undecided" if unsure.any() else "proved"
+    reason, more = REASONS[verdict] + _way_out(seen, verdict, sure & number), CLAIM_ONLY if only else ""
+    if only and verdict == "proved":
+        extra = leftover(stored, stairs, z, radius, passed, points.rows)
+        if extra is not None:
+            verdict, reason = "refuted", f"every label comes back, but the model holds more than the data: {extra}"
     tightest = int(np.argmin(margin))
     stepped = bool(np.isfinite(margin[tightest]))
     named = [("wrong", i) for i in _first(wrong, order)] + [("unsure", i) for i in _first(unsure, order)]
     return replace(
         question,
         verdict=verdict,
-        claim=question.claim + seen.claim,
-        reason=REASONS[verdict] + _way_out(seen, verdict, sure & number),
+        claim=question.claim + seen.claim + more,
+        reason=reason,
         wrong=int(wrong.sum()),
         unsure=int(unsure.sum()),
         findings=tuple(

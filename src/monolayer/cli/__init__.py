@@ -14,6 +14,7 @@ from monolayer.cli import approximate as _approximate
 from monolayer.cli import audit as _audit
 from monolayer.cli import construct as _construct
 from monolayer.cli import demo as _demo
+from monolayer.cli import editing as _editing
 from monolayer.cli import experiment as _experiment
 from monolayer.cli import explain as _explain
 from monolayer.cli import inspect as _inspect
@@ -23,7 +24,7 @@ from monolayer.cli.console import app, complain, show_traceback
 from monolayer.errors import MonolayerError
 
 __all__ = ["app", "main"]
-_COMMANDS = (_construct, _approximate, _inspect, _explain, _proof, _recite, _audit, _demo, _experiment)
+_COMMANDS = (_construct, _approximate, _inspect, _explain, _proof, _editing, _recite, _audit, _demo, _experiment)
 """Modules that add commands to `app` when they are imported."""
 
 BAD_INPUT, UNEXPECTED, INTERRUPTED, CLOSED_PIPE = 2, 70, 130, 141

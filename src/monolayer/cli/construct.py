@@ -82,6 +82,9 @@ def memorize(
         bool, typer.Option("--fingerprint", help="Keep 8 bytes a point, so that predict --strict knows what was seen.")
     ] = False,
     seed: Annotated[int, typer.Option(help="Same seed and platform, same bits.", min=0)] = 0,
+    draw: Annotated[
+        Path | None, typer.Option(help="A saved model whose keys, codes and names are used again (docs/editing.md).")
+    ] = None,
     device: Annotated[str | None, typer.Option(help="Where to check the answers, for example cuda.")] = None,
     architecture: Annotated[
         str | None,
@@ -103,10 +106,11 @@ def memorize(
     """Build a model that returns every label of DATA, check it on every one, and save it."""
     from monolayer.construct.memorize import memorize as build
     from monolayer.data.folder import check_output
+    from monolayer.model.load import load
 
     if architecture is not None:
         no_use = {"--causal": causal, "--readout": readout is not ReadoutChoice.exact, "--device": device is not None}
-        no_use |= {"--recite": recite, "--fingerprint": fingerprint}
+        no_use |= {"--recite": recite, "--fingerprint": fingerprint, "--draw": draw is not None}
         check_no_use(no_use, "the architecture settles that")
         options = {"positions": positions, "seed": seed, "on_conflict": on_conflict.value}
         options |= {} if activation is None else {"activation": activation}
@@ -120,7 +124,7 @@ def memorize(
     check_output(out, overwrite=overwrite)  # better known before the work than after it
     if recite:
         unused = {"--positions": positions, "--causal": causal, "--tokens": tokens, "--labels": labels}
-        unused |= {"--format": format, "--sequence": sequence}
+        unused |= {"--format": format, "--sequence": sequence, "--draw": draw is not None}
         said = [flag for flag, value in unused.items() if value]
         if said:
             raise DataError(f"{', '.join(said)}: without meaning for a text; with --recite, DATA is plain text")
@@ -140,17 +144,25 @@ def memorize(
             seed=seed,
             on_conflict=on_conflict.value,
             fingerprint=fingerprint,
+            draw=None if draw is None else load(draw),
             progress=step,
         )
         step("checking every label", 0.9)
         right, total, seconds = check(model, sequences)
         step("writing", 1.0)
         model.save(out, overwrite=overwrite)
-    facts = Built(model, sequences, right, total, seconds)
+    if model.summary is None:  # two ways to one model must give one file, so one with a given draw carries no figures
+        facts = {"sequences": len(sequences), "labels": total, "right": right}
+        if as_json:
+            print_json({"folder": str(out), **facts})
+        else:
+            table(str(out), [(name, f"{value:,}") for name, value in facts.items()])
+        return
+    built = Built(model, sequences, right, total, seconds)
     if as_json:
-        print_json({"folder": str(out), **facts.json()})
+        print_json({"folder": str(out), **built.json()})
     else:
-        table(str(out), facts.rows())
+        table(str(out), built.rows())
 
 
 @app.command()

@@ -39,6 +39,9 @@ def verify(
     tolerance: Annotated[
         float | None, typer.Option(help="How far a real answer may be from its label; without it they must be equal.")
     ] = None,
+    only: Annotated[
+        bool, typer.Option("--only", help="Also whether the readout holds nothing but DATA (docs/editing.md).")
+    ] = False,
     format: Format = None,
     tokens: TokenColumn = None,
     labels: LabelColumn = None,
@@ -60,7 +63,7 @@ def verify(
         if wanted is None:
             wanted = book(folder, data) or read_data(data, step, format, tokens, labels, sequence)
         step("checking", 0.5)
-        certificate = check(folder, wanted, tolerance=tolerance)
+        certificate = check(folder, wanted, tolerance=tolerance, only=only)
     if save:
         certificate.save(folder)
     if as_json:

@@ -14,6 +14,7 @@ import torch
 from monolayer.construct.consistency import OnConflict
 from monolayer.construct.construction import Construction, Progress
 from monolayer.construct.line.build import Line
+from monolayer.construct.line.reuse import Again, Reused
 from monolayer.construct.line.steps import Choice
 from monolayer.construct.task import Task
 from monolayer.data import Sequences
@@ -35,6 +36,7 @@ def memorize(
     seed: int = 0,
     on_conflict: OnConflict = "error",
     fingerprint: bool = False,
+    draw: Monolayer | None = None,
     progress: Progress | None = None,
 ) -> Monolayer:
     """A `Monolayer` that gives every token, or every sequence, of the data its label.
@@ -46,21 +48,28 @@ def memorize(
     the keys; None: chosen by measurement. `on_conflict`: what to do where equal token and context have different
     labels. `fingerprint=True` keeps 8 bytes a point, so that `seen` and `predict(strict=True)` can tell what the model
     was built from. On one platform the same seed gives the same bits. Float64; rank 1.
+
+    `draw`: a model whose keys, codes, temperature and names are used again, with its `positions`, `causal` and
+    `readout`; only the readout's weights then depend on the data (docs/editing.md). Such a model has no summary.
     """
     began = time.perf_counter()
     report = progress or (lambda stage, share: None)
-    construction: Construction = Line(readout, seed, temperature)
     if on_conflict not in ("error", "majority", "first"):
         raise DataError(f"on_conflict must be one of 'error', 'majority', 'first', not {on_conflict!r}")
 
     report("reading the data", 0.0)
     data = Sequences.of(X, Y, lengths=lengths)
+    construction: Construction = Line(readout, seed, temperature)
+    if draw is not None:
+        again, data = Reused.of(draw).adopt(data)
+        positions, causal = again.rules(positions, causal, readout, temperature)
+        construction = Again(again)
     task = Task.of(data, positions=positions, causal=causal, on_conflict=on_conflict)
     model = construction.build(task, report)
     if fingerprint:
         model.card = replace(model.card, fingerprint=_fingerprint(task))
-    assert model.summary is not None  # every construction says what it found
-    model.card = model.card.with_summary(replace(model.summary, seconds=time.perf_counter() - began))
+    if model.summary is not None:
+        model.card = model.card.with_summary(replace(model.summary, seconds=time.perf_counter() - began))
     report("done", 1.0)
     return model if device is None else model.to(device)
 

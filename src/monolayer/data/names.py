@@ -64,6 +64,34 @@ class Names:
         """Names of an array of row numbers, in the same shape: integers, or an object array of names."""
         return rows if self.identity else self._array[rows]
 
+    def find(self, theirs: Names) -> Ints:
+        """Our row number for each of their names, −1 where we lack it."""
+        if self.identity and theirs.identity:
+            number = np.arange(len(theirs))
+            return np.where(number < len(self), number, -1)
+        return np.array([self.rows.get(name, -1) for name in theirs.names], dtype=np.int64)
+
+    def extended(self, more: list[Name]) -> Names:
+        """These names, each in its row, and behind them those of `more` that are new, in order.
+
+        Integers that are their own row numbers stay so, as far as `of_integers` would have them.
+        """
+        new = sorted({name for name in more if name not in self}, key=lambda name: (isinstance(name, str), name))
+        if not new:
+            return self
+        if len(self) and any(isinstance(name, int) != self.integers for name in new):
+            odd = next(name for name in new if isinstance(name, int) != self.integers)
+            ours, theirs = ("integers", "a string") if self.integers else ("strings", "an integer")
+            raise DataError(f"the model's names are {ours}, and {odd!r} is {theirs}: names are of one kind")
+        if self.identity and isinstance(new[0], int) and isinstance(new[-1], int) and new[0] >= 0:
+            high = new[-1]
+            if high < 1024 or high < 4 * (len(self) + len(new)) + 1024:
+                return Names(range(high + 1))
+        return Names((*self.names, *new))
+
+    def __contains__(self, name: object) -> bool:
+        return name in (self.names if isinstance(self.names, range) else self.rows)
+
     @classmethod
     def of_integers(cls, values: Ints) -> tuple[Names, Ints]:
         """Names and row numbers for integers: the integers themselves when they are nearly gapless from 0.

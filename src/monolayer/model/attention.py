@@ -7,6 +7,7 @@ Notation: the stream `Z` is `(N, n, D)`; `Q = Z W_Qᵀ`, `K = Z W_Kᵀ`, `V = Z 
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -96,6 +97,11 @@ def pick(table: Tensor, rows: Tensor) -> Tensor:
 
 
 def _totals(flat: Tensor, lengths: Tensor) -> Tensor:
+    if flat.device.type == "cpu":
+        # NumPy's segment sums: the sum of a row is the same bits whatever rows stand beside it, which an edit of some
+        # rows relies on, and they take less time than either way below.
+        starts = (lengths.cumsum(0) - lengths).numpy()
+        return torch.from_numpy(np.add.reduceat(flat.numpy(), starts))
     width = int(lengths[0])
     if bool((lengths == width).all()):
         return flat.view(-1, width).sum(1)

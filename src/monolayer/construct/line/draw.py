@@ -98,6 +98,10 @@ class Draw:
         own = 2.0 * UNIT * (tokens.longest + 1 + 4.0 * reach + 2.0 * EXP_ULPS + 2.0)
         return own + self.proposal.lift_error * (1.0 + 2.0 * reach)
 
+    def point_error(self, kappa: float, tokens: Tokens) -> float:
+        """Bound on the rounding error of `t + κ c` before its last operation."""
+        return kappa * self.context_error(tokens) + self.proposal.lift_error
+
 
 def check_seed(seed: int) -> None:
     """What NumPy's generators take."""

@@ -91,10 +91,21 @@ def contextual_points(draw: Draw, tokens: Tokens, target: Target) -> Points:
         z = code.add_(context, alpha=kappa).numpy()
         if target.place is not None:
             z = z.take(target.place)
-    error = kappa * draw.context_error(tokens) + draw.proposal.lift_error
     if order is None:
         order = np.argsort(z)
-    return Points(z.take(order), order, kappa, error)
+    return Points(z.take(order), order, kappa, draw.point_error(kappa, tokens))
+
+
+def numbers(draw: Draw, kappa: float, tokens: Tokens, target: Target) -> Floats:
+    """`z = t + κ c` of every labelled place `(P,)`, for a κ that is given: each depends on its own row alone."""
+    context = draw.contexts(tokens)
+    if target.per == "sequence":
+        z: Floats = (kappa * context).numpy()
+        return z
+    if not tokens.causal:
+        context = spread(context, tokens.lengths)
+    z = draw.codes(tokens).add_(context, alpha=kappa).numpy()
+    return z if target.place is None else z.take(target.place)
 
 
 def _token_major(code: Floats, context: Floats, place: Ints | None) -> Ints | None:

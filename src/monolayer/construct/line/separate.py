@@ -82,12 +82,12 @@ def separate(tokens: Tokens, target: Target, settle: Settle | None, seed: int, *
             tried += 1
             points = contextual_points(draw, tokens, target)
             changes, level = target.runs(points.order)
-            margin, close = _margin(points, changes)
+            margin, close = margins(points, changes)
             if len(close) and settle is not None:
                 target, conflicts = settle(target)
                 settle = None
                 changes, level = target.runs(points.order)
-                margin, close = _margin(points, changes)
+                margin, close = margins(points, changes)
             if not len(close):
                 return Separated(draw, points, target, changes, level, margin, conflicts, tried)
             if best is None or len(close) < best.collisions:
@@ -97,7 +97,7 @@ def separate(tokens: Tokens, target: Target, settle: Settle | None, seed: int, *
     return best
 
 
-def _margin(points: Points, changes: Ints) -> tuple[float | None, Ints]:
+def margins(points: Points, changes: Ints) -> tuple[float | None, Ints]:
     """The least gap at a label change, in rounding errors, and the changes whose gap is too narrow."""
     least, close = np.inf, []
     for start in range(0, len(changes), BLOCK):

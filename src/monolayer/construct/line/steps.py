@@ -52,13 +52,16 @@ def _ramps(z: Floats, changes: Ints) -> tuple[Floats, Floats]:
     slope, start = np.empty(len(changes)), np.empty(len(changes))
     for first in range(0, len(changes), BLOCK):
         here = slice(first, first + BLOCK)
-        left, right = z.take(changes[here]), z.take(changes[here] + 1)
-        gap = right - left
-        # The bits of the exponent alone are the power of two below: a quarter of it lies between gap/8 and gap/4.
-        width = (gap.view(np.int64) & EXPONENT).view(np.float64) / 4.0
-        start[here] = left + (gap - width) / 2.0
-        slope[here] = 1.0 / width
+        slope[here], start[here] = ramps(z.take(changes[here]), z.take(changes[here] + 1))
     return slope, start
+
+
+def ramps(left: Floats, right: Floats) -> tuple[Floats, Floats]:
+    """Slope and beginning of the ramp between each two neighbours `(R,)`: it depends on these two alone."""
+    gap = right - left
+    # The bits of the exponent alone are the power of two below: a quarter of it lies between gap/8 and gap/4.
+    width = (gap.view(np.int64) & EXPONENT).view(np.float64) / 4.0
+    return 1.0 / width, left + (gap - width) / 2.0
 
 
 def _size(jump: Floats) -> float:

@@ -1,0 +1,237 @@
+"""`monolayer forget`, `edit`, `insert`, `compare` and `record`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from monolayer.cli.console import (
+    Format,
+    Json,
+    LabelColumn,
+    SequenceColumn,
+    TokenColumn,
+    app,
+    print_json,
+    progress,
+    table,
+)
+from monolayer.cli.construct import check_file, read_data
+from monolayer.cli.proof import EXIT
+from monolayer.errors import DataError
+
+if TYPE_CHECKING:
+    from monolayer.editing.record import Record
+    from monolayer.model.monolayer import Monolayer
+
+Model = Annotated[Path, typer.Argument(help="A saved model.")]
+FactsFile = Annotated[str, typer.Argument(help="A data file with the facts (docs/data.md says which formats), or -.")]
+Out = Annotated[Path, typer.Option(help="Folder to write the new model to.")]
+Known = Annotated[
+    str | None,
+    typer.Option("--data", help="All the data that the model holds: then the edit is exact and proved."),
+]
+RecordFile = Annotated[Path | None, typer.Option("--record", help="File to write the record of the edit to.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a model or a record that is already there.")]
+
+
+@app.command()
+def forget(
+    model: Model,
+    out: Out,
+    facts: Annotated[
+        str | None, typer.Argument(help="A data file with the sequences to forget, or -; or use --rows or --token.")
+    ] = None,
+    data: Known = None,
+    rows: Annotated[str | None, typer.Option(help="Rows of --data to forget, from 0 on: 3,7-9.")] = None,
+    token: Annotated[str | None, typer.Option(help="Forget every row of --data that contains this token.")] = None,
+    record: RecordFile = None,
+    overwrite: Overwrite = False,
+    format: Format = None,
+    tokens: TokenColumn = None,
+    labels: LabelColumn = None,
+    sequence: SequenceColumn = None,
+    as_json: Json = False,
+) -> None:
+    """Take facts out of a model. With --data the result is, bit for bit, the model that memorizing the rest would give.
+
+    Exit code 0: done, or with --data proved; 1 refuted; 2 bad input; 3 undecided.
+    """
+    if sum(choice is not None for choice in (facts, rows, token)) != 1:
+        raise DataError("say what to forget in one way: a data file of sequences, --rows, or --token")
+    if facts is None and data is None:
+        raise DataError("--rows and --token choose from the data: give --data")
+    chosen: Any = token if rows is None else _rows(rows)
+    if token is not None:
+        chosen = _token(model, token)
+    columns = (format, tokens, labels, sequence)
+    _run("forget", model, facts, chosen, out, data, record, overwrite, columns, as_json)
+
+
+@app.command()
+def edit(
+    model: Model,
+    facts: FactsFile,
+    out: Out,
+    data: Known = None,
+    record: RecordFile = None,
+    overwrite: Overwrite = False,
+    format: Format = None,
+    tokens: TokenColumn = None,
+    labels: LabelColumn = None,
+    sequence: SequenceColumn = None,
+    as_json: Json = False,
+) -> None:
+    """Give facts of a model the labels of FACTS. Without --data only a few rounding errors around each may change.
+
+    Exit code 0: done, or with --data proved; 1 refuted; 2 bad input; 3 undecided.
+    """
+    columns = (format, tokens, labels, sequence)
+    _run("edit", model, facts, None, out, data, record, overwrite, columns, as_json)
+
+
+@app.command()
+def insert(
+    model: Model,
+    facts: FactsFile,
+    out: Out,
+    data: Known = None,
+    record: RecordFile = None,
+    overwrite: Overwrite = False,
+    format: Format = None,
+    tokens: TokenColumn = None,
+    labels: LabelColumn = None,
+    sequence: SequenceColumn = None,
+    as_json: Json = False,
+) -> None:
+    """Add the facts of FACTS to a model; tokens and labels may be new.
+
+    Exit code 0: done, or with --data proved; 1 refuted; 2 bad input; 3 undecided.
+    """
+    columns = (format, tokens, labels, sequence)
+    _run("insert", model, facts, None, out, data, record, overwrite, columns, as_json)
+
+
+@app.command()
+def compare(
+    one: Annotated[Path, typer.Argument(help="A saved model.")],
+    two: Annotated[Path, typer.Argument(help="Another one.")],
+    data: Annotated[str | None, typer.Argument(help="Sequences on which to compare answers.")] = None,
+    format: Format = None,
+    tokens: TokenColumn = None,
+    labels: LabelColumn = None,
+    sequence: SequenceColumn = None,
+    as_json: Json = False,
+) -> None:
+    """List where two models differ: in weights, in steps of the readout and, on DATA, in answers."""
+    from monolayer.editing.compare import compare as find
+    from monolayer.model.load import load
+
+    models = load(one), load(two)
+    with progress(as_json) as step:
+        asked = None if data is None else read_data(data, step, format, tokens, labels, sequence)
+        step("comparing", 0.5)
+        found = find(*models, asked)
+    if as_json:
+        print_json(found.to_json())
+    else:
+        table(f"{one} and {two}", found.rows())
+
+
+@app.command()
+def record(
+    path: Annotated[Path, typer.Argument(help="A record that an edit wrote.")],
+    apply: Annotated[Path | None, typer.Option(help="A model to make this edit on.")] = None,
+    undo: Annotated[Path | None, typer.Option(help="An edited model to take this edit back from.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder to write the model to.")] = None,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+) -> None:
+    """Show the record of an edit; with --apply or --undo, make it again or take it back."""
+    from monolayer.editing.record import Record
+    from monolayer.model.load import load
+
+    if (apply is not None) + (undo is not None) != (out is not None):
+        raise DataError("to make an edit again or take it back, give one of --apply and --undo, and --out")
+    found = Record.load(path)
+    if out is not None:
+        new = found.apply(load(apply)) if apply is not None else found.undo(load(undo))  # type: ignore[arg-type]
+        new.save(out, overwrite=overwrite)
+    if as_json:
+        print_json(found.to_json())
+    else:
+        table(str(path), found.rows())
+
+
+def _run(
+    verb: str,
+    folder: Path,
+    facts: str | None,
+    chosen: Any,
+    out: Path,
+    data: str | None,
+    record: Path | None,
+    overwrite: bool,
+    columns: tuple[str | None, str | None, str | None, str | None],
+    as_json: bool,
+) -> None:
+    """Read, edit, prove if the data are given, and write."""
+    from monolayer.checker import certify
+    from monolayer.data.folder import check_output
+    from monolayer.editing import verbs
+    from monolayer.editing.facts import Facts
+    from monolayer.model.load import load
+
+    check_output(out, overwrite=overwrite)  # better known before the work than after it
+    if record is not None:
+        check_file(record, overwrite)
+    subject: Any = load(folder)
+    proof = None
+    with progress(as_json) as step:
+        if data is not None:
+            subject = Facts.of(subject, read_data(data, step, *columns))
+        asked = chosen if facts is None else read_data(facts, step, *columns)
+        step("editing", 0.5)
+        new, found = verbs.forget(subject, asked) if verb == "forget" else getattr(verbs, verb)(subject, asked, None)
+        model: Monolayer = new.model if isinstance(new, Facts) else new
+        step("writing", 0.7)
+        model.save(out, overwrite=overwrite)
+        if isinstance(new, Facts):
+            step("proving", 0.8)
+            proof = certify(out, new.data, only=model.feed_forward.readout != "paper")
+        if record is not None:
+            found.save(record)
+    _show(out, found, proof, as_json)
+
+
+def _show(out: Path, found: Record, proof: Any, as_json: bool) -> None:
+    if as_json:
+        verdict = None if proof is None else {"verdict": proof.verdict, "claim": proof.claim, "reason": proof.reason}
+        print_json({"folder": str(out), **found.to_json(), "proof": verdict})
+    else:
+        proved = [] if proof is None else [("verdict", proof.verdict), ("proof", f"{proof.claim}: {proof.reason}")]
+        table(str(out), found.rows() + proved)
+    if proof is not None:
+        raise typer.Exit(EXIT[proof.verdict])
+
+
+def _rows(text: str) -> list[int]:
+    """`3,7-9` as numbers."""
+    rows: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdigit() or (dash and not last.isdigit()):
+            raise DataError(f"--rows takes numbers and ranges such as 3,7-9, not {text!r}")
+        rows += range(int(first), int(last if dash else first) + 1)
+    return rows
+
+
+def _token(folder: Path, text: str) -> str | int:
+    """A token as the model names it: an integer where its names are integers."""
+    from monolayer.model.load import load
+
+    names = load(folder).card.vocabulary
+    whole = names is not None and names.integers and text.lstrip("-").isdigit()
+    return int(text) if whole else text

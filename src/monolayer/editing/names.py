@@ -1,0 +1,57 @@
+"""What goes with an edit besides the readout: rows of tokens, rows of the head for new classes, fingerprints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from torch import nn
+
+from monolayer.construct.line.reuse import Reused
+from monolayer.data import Sequences
+from monolayer.data.fingerprint import Words
+from monolayer.editing.readout import Bools
+from monolayer.editing.record import FINGERPRINTS
+from monolayer.editing.splice import Splice
+from monolayer.model.card import Fingerprint
+from monolayer.model.monolayer import Monolayer
+from monolayer.model.shortcut import plain_head
+
+
+def name_splices(model: Monolayer, draw: Reused, used: Bools | None) -> Iterable[Splice]:
+    """From the rows of `model` to those of `draw`, NaN where an id is not `used` `(V,)`; None for vectors."""
+    if draw.table is not None and used is not None and isinstance(model.lift, nn.Embedding):
+        old, new = model.lift.weight.detach().numpy(), draw.table
+        rows = np.flatnonzero(used[: len(old)] != ~np.isnan(old[:, 0]))
+        after = np.where(used[rows, None], new[rows], np.nan)
+        tail = np.where(used[len(old) :, None], new[len(old) :], np.nan)
+        one = np.ones(len(rows), np.int64)
+        at, taken, put = np.append(rows, len(old)), np.append(one, 0), np.append(one, len(tail))
+        found = Splice.of("lift.weight", 0, old, at, taken, put, np.concatenate([after, tail]))
+        if found is not None:
+            yield found
+    classes = draw.card.classes
+    have = 0 if model.card.classes is None else len(model.card.classes)
+    if classes is not None and len(classes) > have:
+        weight, bias = plain_head(len(classes), 1, model.bos.numel())
+        for name, part, own in (("weight", weight, model.head.weight), ("bias", bias, model.head.bias)):
+            at, taken, put = (np.array([size]) for size in (have, 0, len(classes) - have))
+            found = Splice.of(f"head.{name}", 0, own.detach().numpy(), at, taken, put, part[have:].numpy())
+            if found is not None:
+                yield found
+
+
+def words_of(model: Monolayer, data: Sequences) -> Words | None:
+    """Fingerprints of all points of `data`, sorted, if the model keeps fingerprints of what it was built from."""
+    card = model.card
+    if card.fingerprint is None:
+        return None
+    return Fingerprint.of(data, card.per, positions=model.positions is not None, causal=card.causal).words
+
+
+def fingerprint_splices(model: Monolayer, words: Words | None) -> Iterable[Splice]:
+    """From the fingerprints that `model` keeps to `words`; None: it keeps none, or they stay."""
+    if model.card.fingerprint is not None and words is not None:
+        found = Splice.sorted(FINGERPRINTS, model.card.fingerprint.words, words)
+        if found is not None:
+            yield found

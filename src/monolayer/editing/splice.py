@@ -1,0 +1,149 @@
+"""A change of a tensor: rows taken out and rows put in, with their contents, so that it can be undone.
+
+old   ──┬──before──┬───────┬before┬──        at: where, in the old tensor
+new   ──┴after┴─────────┴──after──┴──        taken, put: how many rows are replaced by how many
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monolayer.data.names import Ints
+from monolayer.errors import DataError
+
+Array = NDArray[Any]
+
+_FEW = 1024
+
+
+@dataclass(frozen=True, eq=False)
+class Splice:
+    """`K` replacements in `tensor` along `axis`: `at`, `taken`, `put` `(K,)`; `before`, `after`: the rows, one after
+    the other, the axis in front."""
+
+    tensor: str
+    axis: int
+    at: Ints
+    taken: Ints
+    put: Ints
+    before: Array
+    after: Array
+
+    @classmethod
+    def of(cls, tensor: str, axis: int, old: Array, at: Ints, taken: Ints, put: Ints, after: Array) -> Splice | None:
+        """What changes `old` at these places; replacements that change nothing are left out. None: nothing changes."""
+        before = _rows(old, axis, at, taken)
+        same = taken == put
+        if same.any():
+            a, b = _spread(same, taken), _spread(same, put)
+            differ = np.flatnonzero(~_equal(before[a], after[b]))
+            number = np.repeat(np.flatnonzero(same), taken[same])
+            same[number[differ]] = False
+        if same.all():
+            return None
+        keep = ~same
+        return cls(
+            tensor, axis, at[keep], taken[keep], put[keep], before[_spread(keep, taken)], after[_spread(keep, put)]
+        )
+
+    @classmethod
+    def between(cls, tensor: str, axis: int, old: Array, new: Array) -> Splice | None:
+        """One replacement that makes `new` of `old`, as short as a common beginning and end allow."""
+        a, b = np.moveaxis(old, axis, 0), np.moveaxis(new, axis, 0)
+        length = min(len(a), len(b))
+        front = _agreeing(a[:length], b[:length])
+        back = min(_agreeing(a[::-1][:length], b[::-1][:length]), length - front)
+        if front == len(a) == len(b):
+            return None
+        middle = b[front : len(b) - back]
+        sizes = [np.array([size]) for size in (front, len(a) - back - front, len(middle))]
+        return cls.of(tensor, axis, old, sizes[0], sizes[1], sizes[2], middle.copy())
+
+    @classmethod
+    def sorted(cls, tensor: str, old: Array, new: Array) -> Splice | None:
+        """What makes `new` of `old`, both rising: entries out, and others in."""
+        gone, come = np.flatnonzero(~np.isin(old, new)), new[~np.isin(new, old)]
+        at = np.concatenate([gone, np.searchsorted(old, come)])
+        out = np.arange(len(at)) < len(gone)
+        order = np.lexsort((out, at))
+        put = (~out[order]).astype(np.int64)
+        return cls.of(tensor, 0, old, at[order], 1 - put, put, come)
+
+    def apply(self, old: Array) -> Array:
+        """The new tensor; an error where `old` is not what was recorded."""
+        size = old.shape[self.axis]
+        fits = old.dtype == self.before.dtype and (self.at >= 0).all() and (self.at + self.taken <= size).all()
+        if not fits or not _equal(_rows(old, self.axis, self.at, self.taken), self.before).all():
+            raise DataError(
+                f"{self.tensor} is not as this record found it: a record belongs to the very model that was edited "
+                "(undone: to the model that came out)"
+            )
+        if (self.taken == self.put).all():
+            new = old.copy()
+            np.moveaxis(new, self.axis, 0)[_ranges(self.at, self.taken)] = self.after
+            return new
+        after, pieces, done, used = np.moveaxis(self.after, 0, self.axis), [], 0, 0
+        for at, taken, put in zip(self.at.tolist(), self.taken.tolist(), self.put.tolist(), strict=True):
+            pieces += [_slice(old, self.axis, done, at), _slice(after, self.axis, used, used + put)]
+            done, used = at + taken, used + put
+        return np.concatenate([*pieces, _slice(old, self.axis, done, size)], axis=self.axis)
+
+    def inverse(self) -> Splice:
+        """The replacement that brings the old tensor back."""
+        shift = np.cumsum(self.put - self.taken) - (self.put - self.taken)
+        return Splice(self.tensor, self.axis, self.at + shift, self.put, self.taken, self.after, self.before)
+
+
+def without(array: Array, index: Ints) -> Array:
+    """`array` without some entries. A few are cut out piece by piece: a mask over a million would take longer."""
+    if len(index) > _FEW:
+        return np.delete(array, index)
+    cuts = np.unique(index).tolist()
+    pieces = zip([0, *(cut + 1 for cut in cuts)], [*cuts, len(array)], strict=True)
+    return np.concatenate([array[start:stop] for start, stop in pieces])
+
+
+def with_more(array: Array, index: Ints, values: Array) -> Array:
+    """`array` with `values` in front of entries `index`, which rise."""
+    if len(index) > _FEW:
+        return np.insert(array, index, values)
+    pieces, done = [], 0
+    for i, cut in enumerate(index.tolist()):
+        pieces += [array[done:cut], values[i : i + 1]]
+        done = cut
+    return np.concatenate([*pieces, array[done:]])
+
+
+def _rows(array: Array, axis: int, at: Ints, count: Ints) -> Array:
+    return np.moveaxis(array, axis, 0)[_ranges(at, count)]
+
+
+def _ranges(at: Ints, count: Ints) -> Ints:
+    """`at_0, at_0 + 1, …, at_0 + count_0 − 1, at_1, …`."""
+    before = np.cumsum(count) - count
+    ranges: Ints = np.arange(int(count.sum())) + np.repeat(at - before, count)
+    return ranges
+
+
+def _spread(mask: NDArray[np.bool_], count: Ints) -> NDArray[np.bool_]:
+    return np.repeat(mask, count)
+
+
+def _slice(array: Array, axis: int, start: int, stop: int) -> Array:
+    return array[start:stop] if axis == 0 else array[:, start:stop]
+
+
+def _equal(a: Array, b: Array) -> NDArray[np.bool_]:
+    """Rows that are the same bits: NaN equals NaN."""
+    same: NDArray[np.bool_] = ((a == b) | ((a != a) & (b != b))).all(axis=tuple(range(1, a.ndim)))
+    return same
+
+
+def _agreeing(a: Array, b: Array) -> int:
+    """How many rows agree from the front on."""
+    differ = np.flatnonzero(~_equal(a, b)) if len(a) else np.zeros(0, np.int64)
+    return int(differ[0]) if len(differ) else len(a)

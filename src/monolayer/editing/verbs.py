@@ -1,0 +1,72 @@
+"""`forget`, `edit`, `insert`: a new model and a record of what changed; with the data, or without them.
+
+Whoever edits often makes `Facts` once and hands these on: `facts, record = forget(facts, X)`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from monolayer.data import Sequences
+from monolayer.editing import blind, informed
+from monolayer.editing.facts import Facts
+from monolayer.editing.record import Record
+from monolayer.editing.select import names_rows
+from monolayer.errors import DataError
+from monolayer.model.monolayer import Monolayer
+
+Subject = TypeVar("Subject", Monolayer, Facts)
+
+
+def forget(model: Subject, X: Any, data: Any = None, *, lengths: Any = None) -> tuple[Subject, Record]:
+    """`model` without some of its facts, and a record of what changed.
+
+    `model`: a model, or `Facts`: then its data are known, and `Facts` come back. `X`: sequences; or, where the data are
+    known, row numbers, a mask of rows, a token (every row that contains it), or a predicate of tokens and labels.
+    `data`: all that the model holds, as `Sequences` or a pair `(X, Y)`. With them the result is the same bits as
+    memorizing the rest with the same draw; without them an interval of a few rounding errors around each point gets the
+    label of the plateau beside it.
+    """
+    if isinstance(model, Facts):
+        return informed.forget(model, X, lengths=lengths)
+    if data is not None:
+        new, record = informed.forget(_facts(model, data), X, lengths=lengths)
+        return new.model, record
+    if names_rows(X):
+        raise DataError("rows, a token or a predicate choose from the data: give data=, or the sequences to forget")
+    return blind.forget(model, X, lengths=lengths)
+
+
+def edit(model: Subject, X: Any, Y: Any, data: Any = None, *, lengths: Any = None) -> tuple[Subject, Record]:
+    """`model` with labels `Y` for sequences `X` that it holds, and a record; `model`, `data` as for `forget`.
+
+    Without the data, whether the model was built from `X` is not known, and an interval of a few rounding errors around
+    each point gets its label.
+    """
+    if isinstance(model, Facts):
+        return informed.edit(model, X, Y, lengths=lengths)
+    if data is not None:
+        new, record = informed.edit(_facts(model, data), X, Y, lengths=lengths)
+        return new.model, record
+    return blind.edit(model, X, Y, "edit", lengths=lengths)
+
+
+def insert(model: Subject, X: Any, Y: Any = None, data: Any = None, *, lengths: Any = None) -> tuple[Subject, Record]:
+    """`model` with sequences `X` and labels `Y` besides its own, and a record; `model`, `data` as for `forget`.
+
+    New tokens get keys and codes of their own, new classes a row of the head.
+    """
+    if isinstance(model, Facts):
+        return informed.insert(model, X, Y, lengths=lengths)
+    if data is not None:
+        new, record = informed.insert(_facts(model, data), X, Y, lengths=lengths)
+        return new.model, record
+    return blind.edit(model, X, Y, "insert", lengths=lengths)
+
+
+def _facts(model: Monolayer, data: Any) -> Facts:
+    if isinstance(data, Sequences):
+        return Facts.of(model, data)
+    if isinstance(data, tuple) and len(data) == 2:
+        return Facts.of(model, data[0], data[1])
+    raise DataError("data must be Sequences with labels, or a pair (X, Y)")

@@ -1,0 +1,113 @@
+"""The commands that edit: exact with --data, local without; folders compared byte for byte; bad input named."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import monolayer as ml
+from monolayer.cli import run
+
+ROWS: list[dict[str, Any]] = [
+    {"tokens": ["银", "行"], "labels": ["yín", "háng"]},
+    {"tokens": ["行", "走"], "labels": ["xíng", "zǒu"]},
+    {"tokens": ["音", "乐"], "labels": ["yīn", "yuè"]},
+    {"tokens": ["快", "乐"], "labels": ["kuài", "lè"]},
+]
+ROOT = Path(__file__).parent.parent
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> str:
+    path.write_text("\n".join(json.dumps(row) for row in rows) + "\n", encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A model in `old`, its data in a file, and this folder as the place to be."""
+    monkeypatch.chdir(tmp_path)
+    path = write(tmp_path / "data.jsonl", ROWS)
+    assert run(["memorize", path, "--out", "old"]) == 0
+    return path
+
+
+def same_folders(one: str, two: str) -> bool:
+    names = {path.name for path in Path(one).iterdir()}
+    return names == {path.name for path in Path(two).iterdir()} and all(
+        (Path(one) / name).read_bytes() == (Path(two) / name).read_bytes() for name in names
+    )
+
+
+@pytest.mark.parametrize("way", [["facts.jsonl"], ["--rows", "1"], ["--token", "走"]])
+def test_forgetting_gives_the_folder_of_a_model_that_never_knew(data: str, way: list[str], tmp_path: Path) -> None:
+    write(tmp_path / "facts.jsonl", ROWS[1:2])
+    rest = write(tmp_path / "rest.jsonl", [ROWS[0], *ROWS[2:]])
+    assert run(["forget", "old", *way, "--data", data, "--out", "new", "--record", "record.json"]) == 0
+    assert run(["memorize", rest, "--draw", "old", "--out", "never"]) == 0
+    assert same_folders("new", "never")
+    assert run(["verify", "new", rest, "--only"]) == 0
+    assert run(["verify", "old", rest, "--only"]) == 1
+    assert run(["record", "record.json", "--undo", "new", "--out", "back"]) == 0
+    assert same_folders("back", "old")
+    assert run(["record", "record.json", "--apply", "old", "--out", "again"]) == 0
+    assert same_folders("again", "new")
+
+
+def test_edit_insert_and_compare(data: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    facts = write(tmp_path / "facts.jsonl", [{"tokens": ["行", "走"], "labels": ["háng", "zǒu"]}])
+    more = write(tmp_path / "more.jsonl", [{"tokens": ["快", "跑"], "labels": ["kuài", "pǎo"]}])
+    capsys.readouterr()
+    assert run(["edit", "old", facts, "--data", data, "--out", "exact", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["proof"]["verdict"] == "proved"
+    assert found["changes"][0]["after"] == "háng"
+    assert run(["edit", "old", facts, "--out", "local", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["proof"] is None
+    assert len(found["intervals"]) == 1
+    assert run(["insert", "old", more, "--data", data, "--out", "more"]) == 0
+    assert run(["compare", "old", "local", data, "--json"]) == 0
+    output = capsys.readouterr().out
+    found = json.loads(output[output.index("{") :])
+    assert (found["answers"], found["same"]) == (1, False)
+    assert run(["compare", "old", "more", more]) == 0
+    assert "2 of 2 differ" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["forget", "old", "--out", "new"], "in one way"),
+        (["forget", "old", "--rows", "1", "--out", "new"], "give --data"),
+        (["forget", "old", "--rows", "x", "--data", "data.jsonl", "--out", "new"], "3,7-9"),
+        (["forget", "old", "--rows", "9", "--data", "data.jsonl", "--out", "new"], "no row 9"),
+        (["forget", "old", "--rows", "0-3", "--data", "data.jsonl", "--out", "new"], "forget all"),
+        (["forget", "old", "data.jsonl", "--out", "old"], "exists already"),
+        (["edit", "old", "new.jsonl", "--data", "data.jsonl", "--out", "new"], "insert is meant"),
+        (["insert", "old", "data.jsonl", "--data", "part.jsonl", "--out", "new"], "other data besides"),
+        (["record", "data.jsonl"], "no record of an edit"),
+        (["record", "data.jsonl", "--undo", "old"], "and --out"),
+    ],
+)
+def test_bad_input_leaves_nothing_behind(
+    data: str, tmp_path: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "new.jsonl", [{"tokens": ["走", "行", "行"], "labels": ["a", "b", "b"]}])
+    write(tmp_path / "part.jsonl", ROWS[:2])
+    capsys.readouterr()
+    assert run(arguments) == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_page_on_editing_runs_and_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "editing.md").read_text(encoding="utf-8"), flags=re.S)
+    names: dict[str, Any] = {}
+    for block in blocks:
+        exec(compile(block, "docs/editing.md", "exec"), names)
+        assert capsys.readouterr().out.splitlines() == re.findall(r"^print\(.*\)  # (.*)$", block, flags=re.M)
+    assert ml.compare(*names["pair"]).only_two is not None
