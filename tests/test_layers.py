@@ -11,6 +11,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "src" / "monolayer"
 ORDER = [
     "cli",
+    "page",
     "experiments",
     "auditing",
     "estimator",

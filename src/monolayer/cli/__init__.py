@@ -18,13 +18,26 @@ from monolayer.cli import editing as _editing
 from monolayer.cli import experiment as _experiment
 from monolayer.cli import explain as _explain
 from monolayer.cli import inspect as _inspect
+from monolayer.cli import page as _page
 from monolayer.cli import proof as _proof
 from monolayer.cli import recite as _recite
 from monolayer.cli.console import app, complain, show_traceback
 from monolayer.errors import MonolayerError
 
 __all__ = ["app", "main"]
-_COMMANDS = (_construct, _approximate, _inspect, _explain, _proof, _editing, _recite, _audit, _demo, _experiment)
+_COMMANDS = (
+    _construct,
+    _approximate,
+    _inspect,
+    _explain,
+    _page,
+    _proof,
+    _editing,
+    _recite,
+    _audit,
+    _demo,
+    _experiment,
+)
 """Modules that add commands to `app` when they are imported."""
 
 BAD_INPUT, UNEXPECTED, INTERRUPTED, CLOSED_PIPE = 2, 70, 130, 141

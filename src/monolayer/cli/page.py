@@ -1,0 +1,58 @@
+"""`monolayer page`: a saved model as a page that runs it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from monolayer.cli.console import (
+    Format,
+    Json,
+    LabelColumn,
+    SequenceColumn,
+    TokenColumn,
+    app,
+    escape,
+    out,
+    print_json,
+    progress,
+)
+from monolayer.cli.construct import check_file, read_data
+
+
+@app.command()
+def page(
+    folder: Annotated[Path, typer.Argument(help="A saved model.")],
+    file: Annotated[Path, typer.Option("--out", help="HTML file to write.")],
+    data: Annotated[
+        str | None, typer.Option(help="Data to pick examples from; with labels, they are checked and certified first.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
+    format: Format = None,
+    tokens: TokenColumn = None,
+    labels: LabelColumn = None,
+    sequence: SequenceColumn = None,
+    as_json: Json = False,
+) -> None:
+    """Write one HTML file that runs the model in the browser: type a sequence, see every number on its way."""
+    from monolayer.checker import verify
+    from monolayer.model.load import load
+    from monolayer.page import write
+
+    check_file(file, overwrite)
+    model = load(folder)
+    sequences, verdict = None, None
+    with progress(as_json) as step:
+        if data is not None:
+            sequences = read_data(data, step, format, tokens, labels, sequence, model)
+            if sequences.labels is not None:
+                step("certifying", 0.5)
+                verdict = verify(folder, sequences).verdict
+        step("writing", 0.9)
+        write(model, file, sequences, title=folder.resolve().name, verdict=verdict)
+    if as_json:
+        print_json({"folder": str(folder), "page": str(file), "verdict": verdict})
+    else:
+        out.print(f"wrote {escape(str(file))}", soft_wrap=True)

@@ -1,0 +1,64 @@
+"""The page itself: the model's numbers and the scripts in one HTML file that asks nobody for anything."""
+
+from __future__ import annotations
+
+import json
+import re
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+
+from monolayer.data import Sequences
+from monolayer.data.aside import new_file
+from monolayer.model.monolayer import Monolayer
+from monolayer.page.payload import Examples, draw, payload
+
+EXAMPLES = 40
+"""Sequences to pick from."""
+
+
+def page(
+    model: Monolayer,
+    data: Sequences | None = None,
+    *,
+    title: str = "model",
+    verdict: str | None = None,
+    examples: int = EXAMPLES,
+) -> str:
+    """The page as text. `data`: sequences to pick from, maybe labelled; `verdict`: what a certificate says of them."""
+    if data is None:
+        some = draw(model, examples)
+    else:
+        rows = np.unique(np.linspace(0, len(data) - 1, min(examples, len(data))).round().astype(np.int64))
+        encoded = model.encode(data)
+        # Labels can be shown beside the model's own only if they are of the same kind.
+        fits = encoded.labels is not None and encoded.labels.per == model.card.per
+        some = Examples(encoded.select(rows), fits)
+    told = json.dumps(payload(model, some, verdict), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    marks = {
+        "title": escape(title),
+        "style": _file("page.css"),
+        # Inside a script element only "</" and "<!--" could end or confuse it; JSON reads \u003c as "<".
+        "model": told.replace("<", "\\u003c"),
+        "network": _file("network.js"),
+        "view": _file("view.js"),
+    }
+    # In one pass: what is put in is not searched for marks again.
+    return re.sub(r"\{\{(\w+)\}\}", lambda mark: marks[mark[1]], _file("page.html"))
+
+
+def write(
+    model: Monolayer, path: Path, data: Sequences | None = None, *, title: str = "model", verdict: str | None = None
+) -> Path:
+    """Write the page to `path`, all at once or not at all."""
+    text = page(model, data, title=title, verdict=verdict)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with new_file(path) as file:
+        file.write(text)
+    return path
+
+
+def _file(name: str) -> str:
+    return files("monolayer.page").joinpath(name).read_text(encoding="utf-8")

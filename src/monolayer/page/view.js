@@ -1,0 +1,336 @@
+"use strict";
+/* The view: what is typed goes through the network, and every number on the way is shown. */
+(() => {
+  const given = JSON.parse(document.getElementById("model").textContent);
+  const $ = (id) => document.getElementById(id);
+  const built = new Network(given);
+  const state = { sequence: given.examples.tokens[0], place: 0, zoom: 1, seed: 1 };
+  let network = built, result = null;
+
+  // -- words -----------------------------------------------------------------------------------------------
+
+  const names = given.tokens ? given.tokens.names.map(String) : null;
+  const rows = names && new Map(names.map((name, row) => [name, row]));
+  const characters = Boolean(names) && names.every((name) => Array.from(name).length === 1 && typeof given.tokens.names[0] === "string");
+  const dim = given.lift ? given.lift.key.length : given.cells ? given.cells.length : 0;
+  const token = (one) => (names ? names[one] : `(${one.map((x) => short(x, 4)).join(", ")})`);
+  const spelled = (sequence) => (names ? sequence.map(token).join(characters ? "" : " ") : sequence.map((one) => one.join(" ")).join("; "));
+  const word = (label) => (label === null || label === undefined ? "—" : typeof label === "number" ? short(label, 6)
+    : Array.isArray(label) ? `(${label.map((x) => short(x, 4)).join(", ")})` : String(label));
+  const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
+
+  function short(x, digits = 4) {
+    if (x === Infinity) return "∞";
+    if (x === -Infinity) return "−∞";
+    if (Number.isInteger(x) && Math.abs(x) < 1e9) return x.toLocaleString("en").replace("-", "−");
+    const text = Math.abs(x) >= 1e-3 && Math.abs(x) < 1e6 ? String(Number(x.toPrecision(digits))) : x.toExponential(digits - 2);
+    return text.replace(/e\+?(-?\d+)$/, "·10^$1").replace(/-/g, "−");
+  }
+  // `10^−8` with a raised exponent; everything else is text.
+  function said(element, ...parts) {
+    element.replaceChildren(...parts.flatMap((part) => (part instanceof Node ? [part]
+      : String(part).split(/\^(−?\d+)/).map((piece, odd) => (odd % 2 ? make("sup", {}, piece) : document.createTextNode(piece))))));
+  }
+  function make(tag, attributes = {}, ...inside) {
+    const one = tag.startsWith("svg:") ? document.createElementNS("http://www.w3.org/2000/svg", tag.slice(4)) : document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) one.setAttribute(name, value);
+    if (inside.length) said(one, ...inside);
+    return one;
+  }
+  const bold = (text, good) => make("b", { class: good ? "good" : "bad" }, text);
+
+  // -- reading what is typed ---------------------------------------------------------------------------------
+
+  function parse(text) {
+    if (!names) {
+      const sequence = text.split(/[;\n]/).filter((part) => part.trim()).map((part) => part.trim().split(/[\s,]+/).map(Number));
+      const bad = sequence.find((one) => one.length !== dim || !one.every(Number.isFinite));
+      if (bad) throw new Error(`a token is ${dim} ${dim === 1 ? "number" : "numbers"}; tokens are separated by ;`);
+      return checked(sequence);
+    }
+    const parts = characters ? Array.from(text).filter((one) => rows.has(one) || one.trim()) : text.split(rows.has(",") ? /\s+/ : /[\s,]+/).filter(Boolean);
+    const strange = parts.find((one) => !rows.has(one));
+    if (strange !== undefined) {
+      const why = names.length < given.vocabulary ? "is not in the sample of this page" : "is not in the vocabulary: the model has never seen it";
+      throw new Error(`${strange} ${why}`);
+    }
+    return checked(parts.map((one) => rows.get(one)));
+  }
+  function checked(sequence) {
+    if (!sequence.length) throw new Error("type a token");
+    if (given.positions && sequence.length > given.positions.key.length) throw new Error(`at most ${given.positions.key.length} tokens: the model has no further positions`);
+    if (given.length && sequence.length !== given.length) throw new Error(`exactly ${given.length} tokens: the model approximates a function of as many`);
+    return sequence;
+  }
+
+  // -- the model in words --------------------------------------------------------------------------------------
+
+  function facts() {
+    const number = (x) => x.toLocaleString("en");
+    const what = given.classes ? `${number(given.classes.length)} classes` : "real labels";
+    const order = given.causal ? ", sees only what came before" : given.positions ? ", order matters" : "";
+    const parts = [given.vocabulary ? `${number(given.vocabulary)} tokens` : `vectors of ${dim}`, `${what}, one a ${given.per}${order}`,
+      `${number(given.readout.steps)} steps`, `${number(given.parameters)} parameters`, `λ = ${short(given.temperature)}, κ = ${short(given.kappa)}`];
+    const all = [parts.join(" · ")];
+    if (given.verdict) all.push(" · ", make("span", { class: given.verdict === "proved" ? "proved" : "" }, `certificate: ${given.verdict}`));
+    if (!built.whole || (given.vocabulary && names.length < given.vocabulary)) {
+      all.push(` · a sample: ${names ? `${number(names.length)} tokens, ` : ""}${number(given.readout.number.length)} steps`);
+    }
+    said($("facts"), ...all);
+    said($("hint"), !names ? `Type tokens of ${dim} ${dim === 1 ? "number" : "numbers"}, separated by ;` : characters ? "Type characters the model knows, or pick an example"
+      : "Type tokens, separated by spaces, or pick an example");
+    $("pick").replaceChildren(make("option", { value: "" }, "examples …"),
+      ...given.examples.tokens.map((one, row) => make("option", { value: row }, spelled(one).slice(0, 60))));
+  }
+
+  // -- a sequence ------------------------------------------------------------------------------------------------
+
+  /* The labels that this sequence should have: those of the data, or of the model as it was built. */
+  function wanted(sequence) {
+    const row = given.examples.given ? given.examples.tokens.findIndex((one) => same(one, sequence)) : -1;
+    if (row < 0) return built.run(sequence).answers.map((one) => one.label);
+    const labels = given.examples.labels[row];
+    return given.per === "sequence" ? [labels] : labels;
+  }
+
+  function answers() {
+    const right = wanted(state.sequence);
+    const cards = result.answers.map((one, place) => {
+      const wrong = !same(one.label, right[place]);
+      const input = make("input", { type: "radio", name: "place", value: place });
+      input.checked = place === state.place;
+      input.addEventListener("change", () => { state.place = place; state.zoom = 1; detail(); });
+      const label = make("span", { class: "label" }, word(one.label), ...(wrong ? [" ", make("s", {}, word(right[place]))] : []));
+      const head = given.per === "sequence" ? spelled(state.sequence) : token(state.sequence[place]);
+      const card = make("label", wrong ? { class: "wrong" } : {}, input, make("span", { class: "token" }, head), label);
+      return card;
+    });
+    $("answer").replaceChildren(...cards);
+    const lost = result.answers.filter((one) => one.label === null).length;
+    const list = result.answers.map((one) => word(one.label)).join(", ");
+    said($("said"), lost ? "Some answers lie outside the sample of this page." : `The model answers: ${list}.`);
+  }
+
+  function detail() {
+    attention();
+    line();
+    numbers();
+  }
+
+  function attention() {
+    const one = result.answers[state.place];
+    const keys = [result.begin, ...result.keys];
+    const cells = one.weights.flatMap((weight, l) => [
+      make("span", { class: l ? "" : "begin" }, l ? token(state.sequence[l - 1]) : "begin token"),
+      make("span", { class: "bar", style: `width: ${(100 * weight).toFixed(2)}%`, "aria-hidden": "true" }),
+      make("span", {}, `${(100 * weight).toFixed(1)} % · s = ${short(keys[l])}`)]);
+    const unseen = keys.length - one.weights.length;
+    if (unseen) cells.push(make("span", { class: "unseen soft" }, `${unseen} later ${unseen === 1 ? "token is" : "tokens are"} not seen from here`));
+    $("attention").replaceChildren(...cells);
+  }
+
+  // -- the line --------------------------------------------------------------------------------------------------
+
+  function extent(one) {
+    const { start, end } = network.readout;
+    const low = Math.max(one.index - 3, 0), high = Math.min(one.index + 2, start.length - 1);
+    const inner = [Number.isFinite(one.below) ? one.below : one.z - 1, Number.isFinite(one.above) ? one.above : one.z + 1];
+    const own = Math.max(inner[1] - inner[0], 1e-300);
+    // Two runs on either side, but never so far that the own step is lost.
+    const left = start.length && low < one.index ? start[low] : inner[0], right = start.length && high >= one.index ? end[high] : inner[1];
+    const from = Math.max(left - 0.1 * (right - left), inner[0] - 4 * own), to = Math.min(right + 0.1 * (right - left), inner[1] + 4 * own);
+    const middle = state.zoom === 1 ? (from + to) / 2 : one.z;
+    const half = Math.max((to - from) / 2 * state.zoom, Math.abs(one.z) * 1e-15, 1e-15);
+    return [middle - half, middle + half];
+  }
+
+  function line() {
+    const one = result.answers[state.place];
+    const box = $("line"), width = Math.max(box.clientWidth, 240), height = 210, base = height - 34;
+    const view = make("svg:svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": `z = ${one.z} on the staircase of labels` });
+    const [from, to] = extent(one);
+    const across = (x) => ((Math.min(Math.max(x, from), to) - from) / (to - from)) * width;
+    const { start, end, left, right, first, number, steps } = network.readout;
+    let low = 0;
+    while (low < end.length && end[low] < from) low += 1;
+    let high = low;
+    while (high < start.length && start[high] <= to && high - low < 400) high += 1;
+    // Runs in the window: from the end of one ramp to the start of the next.
+    const runs = [];
+    for (let j = low; j <= high; j += 1) {
+      const level = j < start.length ? left[j] : j ? right[j - 1] : first;
+      const before = j ? number[j - 1] : -1, after = j < number.length ? number[j] : steps;
+      runs.push({ from: j > low || j ? Math.max(j ? end[j - 1] : from, from) : from, to: j < start.length ? Math.min(start[j], to) : to, level, known: after === before + 1 });
+    }
+    const heights = runs.map((run) => run.level[0]).concat(one.level ? [one.level[0]] : []);
+    const least = Math.min(...heights), most = Math.max(...heights);
+    const up = (value) => (most > least ? base - 16 - ((value - least) / (most - least)) * (base - 62) : base - 60);
+    view.append(make("svg:path", { class: "axis", d: `M0 ${base}H${width}` }));
+    let path = "";
+    for (const run of runs) {
+      path += `${run.known && path ? "L" : "M"}${across(run.from).toFixed(2)} ${up(run.level[0]).toFixed(2)}H${across(run.to).toFixed(2)}`;
+    }
+    view.append(make("svg:path", { class: "stair", d: path }));
+    let edge = -Infinity;
+    for (const run of runs.filter((each) => each.known)) {
+      const middle = (across(run.from) + across(run.to)) / 2, text = word(network.name(run.level)), room = text.length * 7.5;
+      const at = Math.min(Math.max(middle, room / 2 + 2), width - room / 2 - 2);
+      if (at - room / 2 < edge || across(run.to) - across(run.from) < 3) continue;
+      edge = at + room / 2 + 4;
+      const own = one.z >= run.from && one.z <= run.to;
+      view.append(make("svg:text", { x: at.toFixed(1), y: (up(run.level[0]) - (own ? 13 : 9)).toFixed(1), "text-anchor": "middle" }, text));
+    }
+    for (const other of cloud()) {
+      if (other.z < from || other.z > to || other.z === one.z) continue;
+      view.append(make("svg:circle", { class: "other", cx: across(other.z).toFixed(2), cy: base, r: 3.5 }));
+    }
+    const high_ = one.level ? up(one.level[0]) : base - 60, x = across(one.z).toFixed(2);
+    if (!one.ramp && one.known) {
+      view.append(make("svg:path", { class: "own", d: `M${across(one.below).toFixed(2)} ${base}H${across(one.above).toFixed(2)}` }));
+    }
+    view.append(make("svg:path", { class: "drop", d: `M${x} ${base}V${high_.toFixed(2)}` }), make("svg:circle", { class: "z", cx: x, cy: high_.toFixed(2), r: 6 }),
+      make("svg:circle", { class: "z", cx: x, cy: base, r: 4.5 }));
+    view.append(make("svg:text", { class: "small", x: 2, y: base + 18 }, plain(from)), make("svg:text", { class: "small", x: width - 2, y: base + 18, "text-anchor": "end" }, plain(to)));
+    box.replaceChildren(view);
+    const name = given.per === "sequence" ? "The sequence" : token(state.sequence[state.place]);
+    said($("where"), `${name} has z = t + κc = ${short(one.code, 6)} ${network.kappa < 0 ? "−" : "+"} ${short(Math.abs(network.kappa), 6)} · ${short(one.context, 6)} = ${String(one.z).replace("-", "−")}`);
+    const step = `step ${(one.step + 1).toLocaleString("en")} of ${(given.readout.steps + 1).toLocaleString("en")}`;
+    said($("beside"), !one.known ? "This place of the line is not in the sample of this page."
+      : one.ramp ? `On the ramp between ${word(one.left)} and ${word(one.right)}.`
+        : `On ${step}, between ${word(one.left)} and ${word(one.right)}; z may move by ${short(one.margin, 3)} before the answer changes. Grey: other examples.`);
+  }
+  const plain = (x) => short(x, 8);
+
+  function cloud() {
+    return given.examples.tokens.slice(0, shown()).flatMap((one) => network.run(one).answers);
+  }
+  // Noise in the readout takes every neuron at every place: as many examples as that allows.
+  const shown = () => (network.noisy ? Math.max(4, Math.min(60, Math.floor(4e6 / (given.readout.steps + 1) / 8))) : 60);
+
+  function numbers() {
+    const head = ["token", "key s", "weight p", "code t", "context c", "z", "step", "label", "left", "right", "margin"];
+    const at = (place) => (given.per === "sequence" ? null : result.answers[place]);
+    const body = state.sequence.map((each, place) => {
+      const one = at(place), weight = (one || result.answers[0]).weights[place + 1];
+      const rest = one ? [String(one.code), String(one.context), String(one.z), one.ramp ? "ramp" : one.step, word(one.label), word(one.left), word(one.right), short(one.margin, 4)] : new Array(8).fill("");
+      return [token(each), String(result.keys[place]), String(weight), ...rest];
+    });
+    if (given.per === "sequence") {
+      const one = result.answers[0];
+      body.unshift(["begin", String(result.begin), String(one.weights[0]), String(one.code), String(one.context), String(one.z), one.ramp ? "ramp" : one.step, word(one.label), word(one.left), word(one.right), short(one.margin, 4)]);
+    }
+    const row = (tag, cells) => make("tr", {}, ...cells.map((cell) => make(tag, tag === "th" ? { scope: "col" } : {}, cell)));
+    $("numbers").replaceChildren(make("thead", {}, row("th", head)), make("tbody", {}, ...body.map((cells) => row("td", cells))));
+  }
+
+  // -- all examples under a change ---------------------------------------------------------------------------------
+
+  function change() {
+    const t = Number($("temperature").value), n = Number($("noise").value);
+    const built_ = given.temperature, sign = Math.sign(built_) || 1;
+    const temperature = t === 50 ? built_ : t === 0 ? 0 : t === 100 ? sign * Infinity : (built_ || 1) * 10 ** ((t - 50) / 12.5);
+    const noise = n === 0 ? 0 : 10 ** (-16 + 0.16 * n);
+    network = new Network(given, { temperature, noise, seed: state.seed });
+    const warm = t === 50 ? `λ = ${short(built_)}, as built` : t === 0 ? "λ = 0, the mean" : t === 100 ? "λ = ∞, hardmax" : `λ = ${short(temperature, 3)}`;
+    const loud = n === 0 ? "none" : `every weight by ${short(noise, 2)} of itself`;
+    said($("temperature-said"), warm);
+    said($("noise-said"), loud);
+    $("temperature").setAttribute("aria-valuetext", warm);
+    $("noise").setAttribute("aria-valuetext", loud.replace("^", " to the "));
+    examples();
+    if (result) show();
+  }
+
+  function examples() {
+    const some = given.examples.tokens.slice(0, shown());
+    let right = 0, total = 0;
+    const found = some.map((sequence) => {
+      const answers_ = network.run(sequence).answers, labels = wanted(sequence);
+      const good = answers_.map((one, place) => same(one.label, labels[place]));
+      right += good.filter(Boolean).length;
+      total += good.length;
+      return { sequence, answers: answers_, good };
+    });
+    const whose = given.examples.given ? "of the data" : "of the model as built";
+    said($("score"), "Labels ", whose, ": ", bold(`${right} of ${total}`, right === total), ` come back${!network.whole && Number($("noise").value) ? " (noise in lift and attention; the readout is a sample)" : ""}.`);
+    const open = $("examples").children.length === found.length ? [...$("examples").children] : null;
+    const items = found.map(({ sequence, answers: all, good }, row) => {
+      const words = all.flatMap((one, place) => [place ? " " : "", good[place] ? document.createTextNode(word(one.label)) : make("mark", {}, word(one.label))]);
+      const inside = [document.createTextNode(spelled(sequence)), make("span", { class: "out" }, ...words)];
+      const item = open ? open[row] : make("li", {}, make("button", { type: "button" }));
+      const button = item.firstChild;
+      button.replaceChildren(...inside);
+      button.setAttribute("aria-current", String(same(sequence, state.sequence)));
+      if (!open) button.addEventListener("click", () => choose(sequence));
+      return item;
+    });
+    if (!open) $("examples").replaceChildren(...items);
+    strip(found);
+  }
+
+  /* Contexts of the examples as points on one line, and how many of them floats tell apart. */
+  function strip(found) {
+    const width = Math.max($("contexts").clientWidth, 240), height = 46;
+    const keys = found.flatMap((one) => one.sequence.map((each, place) => network.entry(each, place).key)).concat(network.begin.key);
+    const low = Math.min(...keys), high = Math.max(...keys), range = high - low || 1;
+    const seen = new Map();
+    for (const { sequence, answers: all } of found) {
+      const parts = sequence.map((each, place) => network.entry(each, place).key);
+      const last = given.causal ? all.map((_, place) => place) : [all.length - 1];
+      for (const place of last) {
+        const inside = given.causal ? parts.slice(0, place + 1) : parts;
+        seen.set([...inside].sort((a, b) => a - b).join(), { c: all[place].context, mine: same(sequence, state.sequence) });
+      }
+    }
+    const sorted = [...seen.values()].sort((a, b) => a.c - b.c);
+    const apart = sorted.filter((one, k) => k === 0 || one.c - sorted[k - 1].c > 1e-13 * range).length;
+    const view = make("svg:svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": `${apart} different contexts on a line from the smallest to the largest key` });
+    view.append(make("svg:path", { class: "axis", d: `M6 16H${width - 6}` }));
+    const at = (c) => (6 + ((c - low) / range) * (width - 12)).toFixed(2);
+    for (const one of sorted.sort((a, b) => a.mine - b.mine)) view.append(make("svg:circle", { class: `context${one.mine ? " mine" : ""}`, cx: at(one.c), cy: 16, r: 6 }));
+    view.append(make("svg:text", { class: "small", x: 2, y: 40 }, "smallest key"), make("svg:text", { class: "small", x: width - 2, y: 40, "text-anchor": "end" }, "largest key"));
+    $("contexts").replaceChildren(view);
+    said($("apart"), `${seen.size} different contexts of the examples (the dots): `, bold(`${apart} told apart`, apart === seen.size), ".");
+  }
+
+  // -- together ----------------------------------------------------------------------------------------------------
+
+  function show() {
+    result = network.run(state.sequence);
+    state.place = Math.min(state.place, result.answers.length - 1);
+    answers();
+    detail();
+  }
+  function choose(sequence, typed = false) {
+    state.sequence = sequence;
+    state.place = given.causal ? sequence.length - 1 : 0;
+    state.zoom = 1;
+    $("problem").textContent = "";
+    if (!typed) $("text").value = spelled(sequence);
+    show();
+    examples();
+  }
+
+  $("text").addEventListener("input", () => {
+    try {
+      choose(parse($("text").value), true);
+    } catch (error) {
+      $("problem").textContent = error.message;
+    }
+  });
+  $("pick").addEventListener("change", () => { if ($("pick").value !== "") choose(given.examples.tokens[Number($("pick").value)]); });
+  $("temperature").addEventListener("input", change);
+  $("noise").addEventListener("input", change);
+  $("draw").addEventListener("click", () => { state.seed += 1; if ($("noise").value === "0") $("noise").value = 50; change(); });
+  $("reset").addEventListener("click", () => { $("temperature").value = 50; $("noise").value = 0; change(); });
+  $("closer").addEventListener("click", () => { state.zoom /= 3; line(); });
+  $("wider").addEventListener("click", () => { state.zoom *= 3; line(); });
+  addEventListener("resize", () => { if (result) { line(); examples(); } });
+
+  facts();
+  choose(state.sequence);
+  change();
+  document.documentElement.dataset.drawn = "1";
+  // For whoever wants the numbers: the page's own network, and how it reads text.
+  globalThis.monolayer = { given, Network, parse, run: (sequence) => network.run(sequence) };
+})();
