@@ -11,7 +11,7 @@ import torch
 
 import monolayer as ml
 
-CONSTRUCTIONS: dict[str, dict[str, Any]] = {"exact": {}, "paper": {"readout": "paper"}}
+CONSTRUCTIONS: dict[str, dict[str, Any]] = {"exact": {}, "paper": {"readout": "paper"}, "robust": {"robust": True}}
 """Wishes, as `memorize` takes them, that choose each construction."""
 RANDOM = np.random.default_rng(11)
 

@@ -44,7 +44,8 @@ class Certificate:
 
     `wrong`, `unsure`: numbers of points; `findings`: the first few of them. `margin`: the least distance of a point
     from a step, over the distance that two evaluations may be apart (below 1, ball arithmetic had to settle it); None
-    without steps. `label_error`: how far label coordinates may be from the label; None unless proved.
+    without steps. `label_error`: how far label coordinates may be from the label; None unless proved. `noise`: the
+    largest relative change of every weight that a robust model is proved to bear; None for others.
     """
 
     verdict: Verdict
@@ -62,6 +63,7 @@ class Certificate:
     margin_at: str | None = None
     label_error: float | None = None
     notes: tuple[str, ...] = ()
+    noise: float | None = None
     version: int = VERSION
 
     def __bool__(self) -> bool:
@@ -80,6 +82,8 @@ class Certificate:
             rows.append(("smallest margin", f"{self.margin:.3g} error bounds, at {self.margin_at}"))
         if self.label_error is not None:
             rows.append(("label error", "0: bit-exact" if self.label_error == 0 else f"at most {self.label_error:.3g}"))
+        if self.noise is not None:
+            rows.append(("noise on every weight", f"up to {self.noise:.3g} of itself is proved to change no answer"))
         rows += [(finding.kind, str(finding)) for finding in self.findings]
         rows += [("note", note) for note in self.notes]
         return [*rows, ("weights", self.weights_digest), ("data", self.data_digest)]
@@ -98,7 +102,7 @@ class Certificate:
     def from_json(cls, text: str) -> Certificate:
         try:
             value = json.loads(text)
-            if value["version"] != VERSION or set(value) != {field.name for field in fields(cls)}:
+            if value["version"] != VERSION or {*value, "noise"} != {field.name for field in fields(cls)}:
                 raise ModelFileError(
                     f"the certificate has version {value['version']!r}; this monolayer reads {VERSION}"
                 )

@@ -27,7 +27,9 @@ from monolayer.checker.labelled import Labelled, data_digest, labelled, real
 from monolayer.checker.only import CLAIM as CLAIM_ONLY
 from monolayer.checker.only import leftover
 from monolayer.checker.readout import Bools, answers, copies, read_staircase
+from monolayer.checker.robust import MOST_NOISE, check_gates
 from monolayer.checker.rounding import BINARY64, EXP_ULPS, PADDING, Floats, UnhandledError
+from monolayer.checker.short import rounded
 from monolayer.checker.stock.check import judge_stock
 from monolayer.checker.stock.files import is_stock
 from monolayer.checker.stored import Stored, read
@@ -52,6 +54,18 @@ CLOSE_CALLS = 1 << 17
 """Keys of the points too close for binary64 up to which these are tried again in ball arithmetic."""
 
 
+@dataclass(frozen=True)
+class Wish:
+    """What is claimed besides the labels: that nothing else is held; for robust models, noise and a short format."""
+
+    only: bool
+    noise: float | None
+    dtype: str | None
+
+
+ONLY_ROBUST = "noise and short formats are claims about robust models: build one with memorize(robust=True)"
+
+
 def certify(
     model: Any,
     X: Any,
@@ -60,6 +74,8 @@ def certify(
     lengths: Any = None,
     tolerance: float | None = None,
     only: bool = False,
+    noise: float | None = None,
+    dtype: str | None = None,
 ) -> Certificate:
     """Whether a saved model returns the label of every point, in every evaluation that the assumptions allow.
 
@@ -68,25 +84,41 @@ def certify(
     function itself, NumPy in and out: then the claim is about every sequence off the ramps. Real answers must equal
     their labels, unless `tolerance` says how far off they may be. `only`: also whether the readout holds nothing but
     these data (docs/editing.md).
+
+    For a robust model, `noise` claims it for every change of each weight by at most that share of itself, and `dtype`
+    for the weights rounded to `bfloat16`, `float16` or `int8` (whole multiples of one scale a row).
     """
     _check_tolerance(tolerance)
     if isinstance(model, str | os.PathLike):
-        return _folder(Path(model), X, Y, lengths, tolerance, only)
+        return _folder(Path(model), X, Y, lengths, tolerance, Wish(only, noise, dtype))
     if not callable(getattr(model, "save", None)):
         raise DataError(
             f"a {type(model).__name__} cannot be certified: give the folder of a saved model, or a Monolayer"
         )
     with tempfile.TemporaryDirectory() as scratch:
         model.save(Path(scratch) / "model")
-        return _folder(Path(scratch) / "model", X, Y, lengths, tolerance, only)
+        return _folder(Path(scratch) / "model", X, Y, lengths, tolerance, Wish(only, noise, dtype))
 
 
-def _folder(folder: Path, X: Any, Y: Any, lengths: Any, tolerance: float | None, only: bool) -> Certificate:
+def _folder(folder: Path, X: Any, Y: Any, lengths: Any, tolerance: float | None, wish: Wish) -> Certificate:
     if is_stock(folder):
-        if only:
+        if wish.noise or wish.dtype:
+            raise DataError(ONLY_ROBUST)
+        if wish.only:
             raise DataError("only= asks what the readout of a memorizer holds; this folder has a stock architecture")
         return judge_stock(folder, X, Y, lengths)
-    return _judge(read(folder), X, Y, lengths, tolerance, only)
+    return _judge(_asked(read(folder), wish), X, Y, lengths, tolerance, wish)
+
+
+def _asked(stored: Stored, wish: Wish) -> Stored:
+    """The model in the format that the claim is about, once the claim makes sense."""
+    noise, dtype = wish.noise, wish.dtype
+    number = isinstance(noise, int | float | np.number) and not isinstance(noise, bool)
+    if noise is not None and not (number and 0 <= noise <= MOST_NOISE):
+        raise DataError(f"noise must be a share of each weight from 0 to {MOST_NOISE}, not {noise!r}")
+    if (noise or dtype) and stored.config["readout"] != "gates":
+        raise DataError(ONLY_ROBUST)
+    return stored if dtype is None else rounded(stored, dtype)
 
 
 def _check_tolerance(tolerance: Any) -> None:
@@ -110,8 +142,8 @@ def verify(folder: str | os.PathLike[str], X: Any, Y: Any = None, **options: Any
     return replace(new, notes=new.notes + notes)
 
 
-def _judge(stored: Stored, X: Any, Y: Any, lengths: Any, tolerance: float | None, only: bool) -> Certificate:
-    if only and stored.raw:
+def _judge(stored: Stored, X: Any, Y: Any, lengths: Any, tolerance: float | None, wish: Wish) -> Certificate:
+    if wish.only and stored.raw:
         raise DataError("only= asks whether a memorizer holds nothing but its data; this model is an approximator")
     open_question = Certificate(
         verdict="undecided",
@@ -140,7 +172,10 @@ def _judge(stored: Stored, X: Any, Y: Any, lengths: Any, tolerance: float | None
                 data_digest=data_digest(data),
                 notes=notes,
             )
-            found = _check(stored, points, tolerance, open_question, only)
+            if stored.config["readout"] == "gates":
+                found = check_gates(stored, points, wish.noise, open_question)
+            else:
+                found = _check(stored, points, tolerance, open_question, wish.only)
             return replace(found, claim=found.claim + condition)
     except UnhandledError as why:
         return replace(open_question, reason=f"the proof does not cover these weights: {why}")
@@ -175,7 +210,8 @@ def _cells(stored: Stored, f: Callable[[Any], Any]) -> tuple[Sequences, tuple[st
 
 
 def _assumptions(stored: Stored) -> tuple[str, ...]:
-    fmt = stored.format
+    fmt, gated = stored.format, stored.config["readout"] == "gates"
+    short = stored.config["dtype"] not in ("float64", "float32")
     return (
         (
             f"IEEE-754 {fmt.name}, round to nearest, unit roundoff {fmt.unit:.3g}; no TF32, no reduced precision; "
@@ -191,6 +227,8 @@ def _assumptions(stored: Stored) -> tuple[str, ...]:
             "rescaling on the way; masked places count as 0"
         ),
         "NumPy on the checking machine keeps to the same rules",
+        *((f"reciprocal square root within {EXP_ULPS} units in the last place",) if gated else ()),
+        *((f"weights in {stored.config['dtype']}, turned into {fmt.name} without change",) if short else ()),
     )
 
 

@@ -17,7 +17,7 @@ from monolayer.errors import ModelFileError
 
 Tensors = dict[str, NDArray[Any]]
 
-READOUTS = {"exact": (1, 1, 0), "paper": (1, 2, 0), "runs": (2, 1, 1)}
+READOUTS = {"exact": (1, 1, 0), "paper": (1, 2, 0), "runs": (2, 1, 1), "gates": (3, 1, 0)}
 """Kinds of readout: the version that has it, its neurons for each step, and how many columns `weight_2` has besides."""
 WORDS = {
     "format": ("monolayer",),
@@ -37,7 +37,8 @@ GRID_REALS = ("low", "high", "ramp", "error", "spread", "function_seconds")
 
 def examine_config(config: dict[str, Any]) -> None:
     """Every field is there, with a value that it may have, and they fit together."""
-    known = {*WORDS, *SWITCHES, *COUNTS, *OTHERS}
+    gated = config.get("readout") == "gates"
+    known = {*WORDS, *SWITCHES, *COUNTS, *OTHERS, *(["gates"] if gated else [])}
     _demand(set(config) == known, f"fields {sorted(set(config) ^ known)} are missing or unknown")
     for key, words in WORDS.items():
         _demand(isinstance(config[key], str) and config[key] in words, f"{key} is not one of {', '.join(words)}")
@@ -64,7 +65,9 @@ def examine_config(config: dict[str, Any]) -> None:
             _demand(plain, f"{key} is neither a range nor a list of names")
     optional = {"memory.safetensors"} if reads_ids else set()
     _demand(listed <= set(files) <= listed | optional, f"files must be {sorted(listed)}")
-    if names_classes:
+    if gated:
+        _examine_gates(config)
+    elif names_classes:
         _demand(config["labels"] == 1 and not config["scalar"], "classes have one label slot, and are no numbers")
     _demand(not config["scalar"] or config["labels"] == 1, "scalar answers have one label slot")
     _demand(not (config["causal"] and config["per"] == "sequence"), "a causal model has no answer for a sequence")
@@ -72,9 +75,20 @@ def examine_config(config: dict[str, Any]) -> None:
         _demand(config["causal"] and reads_ids and names_classes, "next tokens are classes of a causal model of ids")
     _demand((grid is not None) == (config["kind"] == "approximator"), "approximators, and only they, have a grid")
     if grid is None:
-        _demand(config["width"] == 3 + config["labels"], "width is not 3 + labels")
+        _demand(gated or config["width"] == 3 + config["labels"], "width is not 3 + labels")
     else:
         _examine_grid(config, grid)
+
+
+def _examine_gates(config: dict[str, Any]) -> None:
+    parts = config["gates"]
+    whole = isinstance(parts, dict) and set(parts) == {"token", "place", "rank"}
+    _demand(whole and all(_is_count(parts[key], 0) for key in parts), "gates has not the widths token, place and rank")
+    _demand(parts["token"] > 0 and parts["rank"] > 0, "gates: token and rank must be positive")
+    _demand(config["target"] == "classes" and not config["scalar"], "gates answer with classes")
+    _demand(config["kind"] == "memorizer", "gates belong to a memorizer")
+    fits = config["width"] == sum(parts.values()) + 2 + config["labels"]
+    _demand(fits, "width is not token + place + rank + 2 + labels")
 
 
 def _examine_grid(config: dict[str, Any], grid: Any) -> None:
@@ -152,8 +166,13 @@ def examine_tensors(config: dict[str, Any], names: dict[str, Names | None], tens
         _demand(size[letter] == number, f"{name} has {size[letter]} rows or columns, not {number}", "model.safetensors")
     _demand(all(size.get(letter, 1) > 0 for letter in "VdL"), "a table has no rows", "model.safetensors")
 
-    wanted = {f"attention.W_{letter}": "DD" for letter in "QKVO"} | {"bos": "D", "head.weight": "CD", "head.bias": "C"}
+    heads = dict.fromkeys("QKVO", "DD")
     readout = {"weight_1": "H", "bias_1": "H", "weight_2": "mE", "bias_2": "m"}
+    if config["readout"] == "gates":
+        heads, readout["weight_1"] = {"Q": "2D", "K": "2D", "V": "kD", "O": "Dk"}, "HR"
+        size |= {"k": config["gates"]["rank"], "R": sum(config["gates"].values())}
+    wanted = {f"attention.W_{letter}": shape for letter, shape in heads.items()}
+    wanted |= {"bos": "D", "head.weight": "CD", "head.bias": "C"}
     wanted |= {f"feed_forward.{name}": letters for name, letters in readout.items()}
     wanted |= {"lift.weight": "VD"} if vocabulary is not None else {"lift.weight": "Dd", "lift.bias": "D"}
     wanted |= {"positions.weight": "LD"} if config["positions"] else {}
@@ -166,7 +185,9 @@ def examine_tensors(config: dict[str, Any], names: dict[str, Names | None], tens
     for name, letters in wanted.items():
         fits = tensors[name].shape == tuple(size[letter] for letter in letters)
         _demand(fits, f"{name} has shape {tensors[name].shape}", "model.safetensors")
-        _demand(tensors[name].dtype == config["dtype"], f"{name} is {tensors[name].dtype}", "model.safetensors")
+        widened = config["readout"] == "gates" and config["dtype"] == "bfloat16"  # NumPy has no bfloat16
+        dtype = "float32" if widened else config["dtype"]
+        _demand(tensors[name].dtype == dtype, f"{name} is {tensors[name].dtype}", "model.safetensors")
 
 
 def _is_count(value: Any, least: int) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, deserialize
 from safetensors.numpy import load
@@ -23,6 +24,7 @@ from monolayer.data.snapshot import read_together
 from monolayer.errors import ModelFileError
 
 FORMATS = {"float64": BINARY64, "float32": BINARY32, "float16": BINARY16, "bfloat16": BFLOAT16}
+"""The arithmetic that a claim is about, but for robust models: their short formats are formats of weights only."""
 ONE, KEY, CODE, LABEL = 0, 1, 2, 3
 
 
@@ -72,7 +74,11 @@ def _read(folder: Path) -> Stored:
     names = examine_names(config, lists)
     fmt = FORMATS[config["dtype"]]
     try:
-        tensors = _shapes(files["model.safetensors"]) if fmt is BFLOAT16 else load(files["model.safetensors"])
+        if config["readout"] == "gates":
+            fmt = BINARY64 if fmt is BINARY64 else BINARY32
+            tensors = _tensors(files["model.safetensors"], config["dtype"])
+        else:
+            tensors = _shapes(files["model.safetensors"]) if fmt is BFLOAT16 else load(files["model.safetensors"])
     except (SafetensorError, KeyError, ValueError, TypeError) as error:
         raise ModelFileError(f"model.safetensors cannot be read: {error!r}") from None
     examine_tensors(config, names, tensors)
@@ -104,12 +110,25 @@ def _examine_memory(content: bytes) -> None:
     examine_memory(header, tensors)
 
 
+def _tensors(content: bytes, dtype: str) -> dict[str, NDArray[Any]]:
+    """The arrays by name; bfloat16, which NumPy lacks, as float32: the upper half of its bits."""
+    if dtype != "bfloat16":
+        return load(content)
+    found = {}
+    for name, entry in deserialize(content):  # type: ignore[no-untyped-call]
+        if entry["dtype"] != "BF16":
+            raise ModelFileError(f"{name} is {entry['dtype']}, not bfloat16")
+        bits = np.frombuffer(entry["data"], dtype="<u2").astype(np.uint32) << 16
+        found[name] = bits.view(np.float32).reshape(entry["shape"])
+    return found
+
+
 def _config(content: bytes) -> dict[str, Any]:
     config = _object("config.json", content)
     if config.get("format") != "monolayer":
         raise ModelFileError("config.json does not describe a model written by monolayer")
-    if config.get("version") not in (1, 2):
-        raise ModelFileError(f"the format version is {config.get('version')!r}; this checker reads 1 and 2")
+    if config.get("version") not in (1, 2, 3):
+        raise ModelFileError(f"the format version is {config.get('version')!r}; this checker reads 1 to 3")
     rest = {key: value for key, value in config.items() if key != "digest"}
     try:
         canonical = json.dumps(rest, sort_keys=True, separators=(",", ":"))

@@ -49,6 +49,13 @@ class ConflictChoice(StrEnum):
     first = "first"
 
 
+class DtypeChoice(StrEnum):
+    float32 = "float32"
+    bfloat16 = "bfloat16"
+    float16 = "float16"
+    float64 = "float64"
+
+
 @app.command()
 def memorize(
     data: Data,
@@ -63,6 +70,17 @@ def memorize(
     readout: Annotated[
         ReadoutChoice, typer.Option(help="Two hidden layers, exact; or one, as in the paper.")
     ] = ReadoutChoice.exact,
+    robust: Annotated[
+        bool, typer.Option("--robust", help="Survive noise and short formats: value rank 64, half-spaces with margins.")
+    ] = False,
+    noise: Annotated[
+        float | None, typer.Option(help="With --robust: the share of itself by which every weight may change.")
+    ] = None,
+    rank: Annotated[
+        str | None, typer.Option(help="With --robust: rank of the values, a number or auto, the least that does.")
+    ] = None,
+    neurons: Annotated[int | None, typer.Option(help="With --robust: how many neurons there may be.")] = None,
+    dtype: Annotated[DtypeChoice | None, typer.Option(help="With --robust: the format to store weights in.")] = None,
     on_conflict: Annotated[
         ConflictChoice, typer.Option(help="What to do where equal token and context have different labels.")
     ] = ConflictChoice.error,
@@ -110,7 +128,7 @@ def memorize(
 
     if architecture is not None:
         no_use = {"--causal": causal, "--readout": readout is not ReadoutChoice.exact, "--device": device is not None}
-        no_use |= {"--recite": recite, "--fingerprint": fingerprint, "--draw": draw is not None}
+        no_use |= {"--recite": recite, "--fingerprint": fingerprint, "--draw": draw is not None, "--robust": robust}
         check_no_use(no_use, "the architecture settles that")
         options = {"positions": positions, "seed": seed, "on_conflict": on_conflict.value}
         options |= {} if activation is None else {"activation": activation}
@@ -120,6 +138,8 @@ def memorize(
             write_stock(architecture, sequences, options, out, overwrite, step, as_json)
         return
     check_no_use({"--activation": activation is not None}, "it goes with --architecture")
+    if noise is not None and not robust:
+        raise DataError("--noise goes with --robust: the line bears no noise worth the name")
     check_device(device)
     check_output(out, overwrite=overwrite)  # better known before the work than after it
     if recite:
@@ -140,6 +160,10 @@ def memorize(
             positions=positions,
             causal=causal,
             readout=readout.value,
+            robust=noise if noise is not None else robust,
+            rank=_rank(rank),
+            neurons=neurons,
+            dtype=None if dtype is None else dtype.value,
             device=device,
             seed=seed,
             on_conflict=on_conflict.value,
@@ -163,6 +187,11 @@ def memorize(
         print_json({"folder": str(out), **built.json()})
     else:
         table(str(out), built.rows())
+
+
+def _rank(text: str | None) -> Any:
+    """A rank as `memorize` takes it; what is no number is left for it to refuse."""
+    return int(text) if text is not None and text.isdecimal() else text
 
 
 @app.command()

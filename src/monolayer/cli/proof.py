@@ -33,6 +33,13 @@ EXIT = {"proved": 0, "refuted": 1, "undecided": 3}
 def verify(
     folder: Annotated[Path, typer.Argument(help="A saved model.")],
     data: Data,
+    noise: Annotated[
+        float | None,
+        typer.Option(help="Robust models: claim it for every change of each weight by this share of itself at most."),
+    ] = None,
+    dtype: Annotated[
+        str | None, typer.Option(help="Robust models: claim it for weights in bfloat16, float16 or int8.")
+    ] = None,
     save: Annotated[
         bool, typer.Option("--save", help="Write the verdict as certificate.json beside the model.")
     ] = False,
@@ -63,7 +70,7 @@ def verify(
         if wanted is None:
             wanted = book(folder, data) or read_data(data, step, format, tokens, labels, sequence)
         step("checking", 0.5)
-        certificate = check(folder, wanted, tolerance=tolerance, only=only)
+        certificate = check(folder, wanted, tolerance=tolerance, only=only, noise=noise, dtype=dtype)
     if save:
         certificate.save(folder)
     if as_json:

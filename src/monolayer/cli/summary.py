@@ -39,9 +39,7 @@ class Built:
             ("labels", f"{summary.labelled:,} on {summary.points:,} different points"),
             ("vocabulary", number(summary.vocabulary)),
             ("ε (closest tokens)", number(self.epsilon())),
-            ("gap of points", f"{number(summary.gap)} of the range; 1/M² = {number(summary.expected_gap)}"),
-            ("margin at label changes", _times(summary.margin, "the rounding error")),
-            ("label runs", number(summary.runs)),
+            *self._readout(),
             ("numbers in the file", _beside(summary.parameters, summary.corollary_1)),
             ("numbers in a dense pass", _beside(summary.dense_numbers, summary.corollary_1_dense)),
             ("label bits per parameter", bits),
@@ -56,6 +54,24 @@ class Built:
             ("seconds", f"{summary.seconds:.2f} to build, {self.seconds:.2f} to check"),
         ]
         return rows
+
+    def _readout(self) -> list[tuple[str, str]]:
+        """What holds the labels: steps on the line, or half-spaces."""
+        summary = self.summary
+        if summary.layout != "gates":
+            return [
+                ("gap of points", f"{number(summary.gap)} of the range; 1/M² = {number(summary.expected_gap)}"),
+                ("margin at label changes", _times(summary.margin, "the rounding error")),
+                ("label runs", number(summary.runs)),
+            ]
+        rows = [("neurons", f"{number(summary.runs)} half-spaces, values of rank {summary.rank}")]
+        if summary.half_width is not None:
+            rows.append(
+                ("narrowest slab", f"{number(summary.half_width)} at contexts of length {summary.rank**0.5:.3g}")
+            )
+        if summary.bears is not None:
+            rows.append(("noise on every weight", f"about {number(summary.bears)} of itself; verify --noise proves it"))
+        return [*rows, ("weights", str(self.model.bos.dtype).removeprefix("torch."))]
 
     def _within(self) -> str:
         """What counts as right, where labels are real: equality, or the measured error of the `paper` readout."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -16,6 +16,7 @@ from monolayer.construct.construction import Construction, Progress
 from monolayer.construct.line.build import Line
 from monolayer.construct.line.reuse import Again, Reused
 from monolayer.construct.line.steps import Choice
+from monolayer.construct.robust.build import RANK, Dtype, Robust
 from monolayer.construct.task import Task
 from monolayer.data import Sequences
 from monolayer.errors import DataError
@@ -32,6 +33,10 @@ def memorize(
     causal: bool = False,
     readout: Choice = "exact",
     temperature: float | None = None,
+    robust: bool | float = False,
+    rank: int | Literal["auto"] | None = None,
+    neurons: int | None = None,
+    dtype: Dtype | None = None,
     device: torch.device | str | None = None,
     seed: int = 0,
     on_conflict: OnConflict = "error",
@@ -51,6 +56,11 @@ def memorize(
 
     `draw`: a model whose keys, codes, temperature and names are used again, with its `positions`, `causal` and
     `readout`; only the readout's weights then depend on the data (docs/editing.md). Such a model has no summary.
+
+    `robust=True` builds another network, which survives noise and short formats (docs/robust.md); a number is the share
+    of itself by which every weight may change. For it alone: `rank` of the values, a number (64) or `auto`, the least
+    that does; `neurons`: how many there may be; `dtype`: `float32`, `bfloat16`, `float16` or `float64`. `device`: also
+    where to build.
     """
     began = time.perf_counter()
     report = progress or (lambda stage, share: None)
@@ -59,8 +69,10 @@ def memorize(
 
     report("reading the data", 0.0)
     data = Sequences.of(X, Y, lengths=lengths)
-    construction: Construction = Line(readout, seed, temperature)
+    construction = _choose(readout, temperature, robust, rank, neurons, dtype, seed, device)
     if draw is not None:
+        if robust is not False:
+            raise DataError("draw= uses the keys of a line again; a robust model has none: leave one of the two out")
         again, data = Reused.of(draw).adopt(data)
         positions, causal = again.rules(positions, causal, readout, temperature)
         construction = Again(again)
@@ -79,3 +91,27 @@ def _fingerprint(task: Task) -> Fingerprint:
     if data.vocabulary is None:
         raise DataError("fingerprints are kept for ids and strings; tokens that are vectors have none: leave it out")
     return Fingerprint.of(data, task.target.per, positions=context.positions, causal=context.causal)
+
+
+def _choose(
+    readout: Choice,
+    temperature: float | None,
+    robust: bool | float,
+    rank: int | Literal["auto"] | None,
+    neurons: int | None,
+    dtype: Dtype | None,
+    seed: int,
+    device: torch.device | str | None,
+) -> Construction:
+    """The construction that the wishes ask for."""
+    if robust is False:
+        for name, value in (("rank", rank), ("neurons", neurons), ("dtype", dtype)):
+            if value is not None:
+                raise DataError(f"{name} goes with robust=True; the line has rank 1, and float64")
+        return Line(readout, seed, temperature)
+    if readout != "exact" or temperature is not None:
+        raise DataError("readout and temperature belong to the line; a robust model has its own: leave them out")
+    if not isinstance(robust, bool | int | float):
+        raise DataError(f"robust must be True, or a share of each weight between 0 and 0.25, not {robust!r}")
+    noise = None if robust is True else float(robust)
+    return Robust(noise, RANK if rank is None else rank, neurons, dtype or "float32", seed, device)

@@ -35,6 +35,7 @@ from monolayer.editing.words import label_name, words
 from monolayer.errors import DataError, PrecisionError
 from monolayer.model.memory import remembered
 from monolayer.model.monolayer import Monolayer
+from monolayer.model.parts import staircase_of
 
 REACH = 16.0
 """Rounding errors to the borders of an edit: ramps are then at least two errors wide, which every float64 resolves."""
@@ -81,7 +82,7 @@ class _Blind:
 
     @classmethod
     def of(cls, model: Monolayer, draw: Reused, data: Sequences, target: Target) -> _Blind:
-        table = Table.of(model.feed_forward)
+        table = Table.of(staircase_of(model))
         if not table.local(model.card.classes is not None):
             raise DataError(
                 f"in the readout {table.readout!r} a change of one step rounds all the others anew, so nothing can be "

@@ -29,6 +29,7 @@ from monolayer.editing.select import chosen_rows
 from monolayer.editing.splice import Splice, with_more, without
 from monolayer.editing.words import label_name, words
 from monolayer.errors import ContradictionError, DataError, PrecisionError
+from monolayer.model.parts import staircase_of
 
 SAME_BITS = "the same bits as memorizing {} with this draw; no label of another fact changes"
 
@@ -259,7 +260,7 @@ class _Change:
         return facts, bare.with_changes(tuple(self._changes(facts)))
 
     def _readout(self) -> Iterable[Splice]:
-        table = Table.of(self.old.model.feed_forward)
+        table = Table.of(staircase_of(self.old.model))
         if len(self.touched) == 0:
             return
         local = self._local(table)

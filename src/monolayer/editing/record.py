@@ -19,6 +19,7 @@ from monolayer.errors import DataError, ModelFileError
 from monolayer.model.card import Card, Summary
 from monolayer.model.layers import embedding, linear
 from monolayer.model.monolayer import Monolayer
+from monolayer.model.parts import staircase_of
 from monolayer.model.staircase import Staircase
 
 Kind = Literal["forget", "edit", "insert"]
@@ -271,7 +272,7 @@ def _with(model: Monolayer, splices: Iterable[Splice], card: Card) -> Monolayer:
         None if model.positions is None else embedding(part("positions.weight")),
         part("bos"),
         type(model.attention)(*(part(f"attention.{name}") for name in ("W_Q", "W_K", "W_V", "W_O"))),
-        Staircase(block[0], block[1], block[2], block[3], model.feed_forward.readout),
+        Staircase(block[0], block[1], block[2], block[3], staircase_of(model).readout),
         linear(part("head.weight"), part("head.bias")),
         card,
     )

@@ -13,6 +13,7 @@ from monolayer.editing.readout import Bools, Floats, Table
 from monolayer.editing.record import Change
 from monolayer.model.card import Card
 from monolayer.model.monolayer import Monolayer
+from monolayer.model.parts import staircase_of
 
 
 def words(model: Monolayer, data: Sequences, place: Ints | None, z: Floats, before: list[Any]) -> Iterable[Change]:
@@ -33,7 +34,7 @@ def words(model: Monolayer, data: Sequences, place: Ints | None, z: Floats, befo
 
 def read(model: Monolayer, z: Floats) -> tuple[Floats, Floats, Bools]:
     """Labels left and right of `z` `(K, m)` where it lies on a ramp, else both its own; and whether it does."""
-    block = model.feed_forward
+    block = staircase_of(model)
     if block.readout != "paper":
         return Table.of(block).read(z)
     steps = block.steps()

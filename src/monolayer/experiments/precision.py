@@ -39,6 +39,7 @@ def run(setting: Setting, progress: Progress) -> dict[str, Any]:
         assert found.worst is not None
         assert found.measured is not None
         assert model.summary is not None
+        assert model.summary.gap is not None
         rows.append(
             {
                 "vocabulary": vocabulary,

@@ -25,9 +25,9 @@ class Summary:
     points: int
     """`M`: different (token, context) points among them, as far as the format tells them apart."""
     vocabulary: int
-    gap: float
+    gap: float | None
     """Smallest distance of two different points in `z`, as a share of the range of `z`."""
-    expected_gap: float
+    expected_gap: float | None
     """`1/M²`: that distance for `M` points thrown at random."""
     margin: float | None
     """Smallest distance of neighbours with different labels over the rounding error of `z`; None with one run."""
@@ -35,6 +35,7 @@ class Summary:
     layout: str
     draws: int
     runs: int
+    """Runs of equal labels on the line; neurons of a robust readout."""
     parameters: int
     """Numbers in the file."""
     corollary_1: int
@@ -51,6 +52,12 @@ class Summary:
     """Numbers that a dense pass multiplies by or adds: `parameters`, and the −1 and 1 of the later hidden layers."""
     corollary_1_dense: int | None = None
     """The same for the network of Corollary 1: its formula counts a shared direction once, a dense pass in each row."""
+    rank: int = 1
+    """Rank of `W_V`."""
+    half_width: float | None = None
+    """Half-width of the narrowest slab between facts, contexts having length √rank; None on the line."""
+    bears: float | None = None
+    """An estimate of the noise on every weight that changes no answer; `certify` finds what is proved."""
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Summary | None:

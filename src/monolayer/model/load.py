@@ -20,6 +20,7 @@ from monolayer.data.snapshot import read_together
 from monolayer.errors import ModelFileError
 from monolayer.model.attention import RankOneAttention
 from monolayer.model.card import Card, Grid, Summary
+from monolayer.model.gates import Gates, Layout, RankAttention
 from monolayer.model.layers import embedding, linear
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.quantizer import Quantizer
@@ -126,8 +127,15 @@ def _build(config: dict[str, Any], names: dict[str, list[Any]], tensors: dict[st
         grid=None if grid is None else Grid(**grid),
         summary=None if config["summary"] is None else Summary.from_json(config["summary"]),
     )
-    attention = RankOneAttention(*(tensors[f"attention.{name}"] for name in ("W_Q", "W_K", "W_V", "W_O")))
-    feed_forward = Staircase(*block("feed_forward"), config["readout"])
+    four = (tensors[f"attention.{name}"] for name in ("W_Q", "W_K", "W_V", "W_O"))
+    attention: RankOneAttention
+    feed_forward: Staircase | Gates
+    if config["readout"] == "gates":
+        layout = Layout(**config["gates"], label=config["labels"])
+        attention = RankAttention(*four)
+        feed_forward = Gates(*block("feed_forward"), layout, config["tokens"] == "vectors")
+    else:
+        attention, feed_forward = RankOneAttention(*four), Staircase(*block("feed_forward"), config["readout"])
     return Monolayer(
         table("lift") if config["tokens"] == "ids" else layer("lift"),
         table("positions") if config["positions"] else None,

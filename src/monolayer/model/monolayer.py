@@ -26,6 +26,7 @@ from monolayer.model.attention import RankOneAttention
 from monolayer.model.card import Card, Summary
 from monolayer.model.explain import explain
 from monolayer.model.explanation import Explanation
+from monolayer.model.gates import Gates
 from monolayer.model.inputs import blank_rows, check_input, check_lengths, no_vector
 from monolayer.model.quantizer import Quantizer
 from monolayer.model.recital import recite
@@ -52,7 +53,7 @@ class Monolayer(nn.Module):
         positions: nn.Embedding | None,
         bos: Tensor,
         attention: RankOneAttention,
-        feed_forward: Staircase,
+        feed_forward: Staircase | Gates,
         head: nn.Linear,
         card: Card,
         quantizer: Quantizer | None = None,
@@ -313,7 +314,7 @@ class Monolayer(nn.Module):
         """
         stored = sum(parameter.numel() for parameter in self.parameters())
         steps, cells = len(self.feed_forward.bias_1), 0 if self.quantizer is None else len(self.quantizer.bias_1)
-        later = {"paper": 0, "exact": 2 * steps, "runs": 4 * steps + 1}[self.feed_forward.readout]
+        later = {"paper": 0, "gates": 0, "exact": 2 * steps, "runs": 4 * steps + 1}[self.feed_forward.readout]
         return {"parameters": stored, "dense_numbers": stored + later + 2 * cells}
 
     def extra_repr(self) -> str:

@@ -9,8 +9,10 @@ from typing import Any, Protocol
 
 from torch import nn
 
+from monolayer.errors import DataError
 from monolayer.model.attention import RankOneAttention
 from monolayer.model.card import Card
+from monolayer.model.gates import Gates
 from monolayer.model.quantizer import Quantizer
 from monolayer.model.staircase import Staircase
 
@@ -23,10 +25,17 @@ class Parts(Protocol):
     bos: nn.Parameter
     quantizer: Quantizer | None
     attention: RankOneAttention
-    feed_forward: Staircase
+    feed_forward: Staircase | Gates
     head: nn.Linear
     card: Card
 
     def state_dict(self) -> dict[str, Any]:
         """All tensors by name."""
         ...
+
+
+def staircase_of(model: Parts) -> Staircase:
+    """The readout of a line, for what works on steps alone."""
+    if isinstance(model.feed_forward, Gates):
+        raise DataError("this works on the steps of a line, and a robust model has half-spaces instead")
+    return model.feed_forward

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from monolayer.data import Names
 from monolayer.data.folder import new_folder
 from monolayer.errors import DataError, ModelFileError
+from monolayer.model.gates import Gates
 from monolayer.model.parts import Parts
 from monolayer.model.schema import CONFIG, MEMORY, NAMES, READOUTS, WEIGHTS, Config, check_config, check_tensors
 from monolayer.model.sidecar import write_memory
@@ -50,8 +51,9 @@ def save(model: Parts, folder: str | os.PathLike[str], *, overwrite: bool = Fals
 
 def _describe(model: Parts, names: dict[str, list[Any]]) -> Config:
     """The config without digests; lists of names go into `names`."""
-    card = model.card
-    return {
+    card, readout = model.card, model.feed_forward
+    parts = {"gates": readout.layout.to_json()} if isinstance(readout, Gates) else {}
+    return parts | {
         "format": "monolayer",
         "version": READOUTS[model.feed_forward.readout].version,
         "kind": card.kind,

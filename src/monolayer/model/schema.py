@@ -68,6 +68,7 @@ FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "files": (_digests, "an object of digests"),
     "digest": ((lambda value: type(value) is str), "a digest"),
 }
+GATES: dict[str, tuple[Callable[[Any], bool], str]] = {"token": _whole(1), "place": _whole(0), "rank": _whole(1)}
 GRID: dict[str, tuple[Callable[[Any], bool], str]] = {
     **dict.fromkeys(("dim", "length", "cells"), _whole(1)),
     **dict.fromkeys(("low", "high", "ramp", "error", "spread", "function_seconds"), _NUMBER),
@@ -77,14 +78,22 @@ RULES: tuple[tuple[str, Callable[[Config], bool]], ...] = (
     ("the version is the one that brought its readout", lambda c: c["version"] == READOUTS[c["readout"]].version),
     ("ids have a vocabulary, vectors have none", lambda c: (c["tokens"] == "ids") == (c["vocabulary"] is not None)),
     ("classes are named, reals are not", lambda c: (c["target"] == "classes") == (c["classes"] is not None)),
-    ("classes have one label slot", lambda c: c["target"] == "reals" or c["labels"] == 1),
+    (
+        "classes have one label slot, but for gates, which answer with classes",
+        lambda c: c["target"] == "classes" if _gated(c) else c["target"] == "reals" or c["labels"] == 1,
+    ),
+    ("gates belong to a memorizer", lambda c: not _gated(c) or c["kind"] == "memorizer"),
     ("scalar means reals with one label slot", lambda c: not c["scalar"] or (c["target"], c["labels"]) == ("reals", 1)),
     ("a causal model answers at tokens", lambda c: not c["causal"] or c["per"] == "token"),
     (
         "next_token means a causal model of ids that answers with classes",
         lambda c: not c["next_token"] or (c["causal"] and c["tokens"] == "ids" and c["target"] == "classes"),
     ),
-    ("width is 3 + labels + dim", lambda c: c["width"] == 3 + c["labels"] + _dim(c)),
+    ("width is 3 + labels + dim", lambda c: _gated(c) or c["width"] == 3 + c["labels"] + _dim(c)),
+    (
+        "width is token + place + rank + 2 + labels for gates",
+        lambda c: not _gated(c) or c["width"] == sum(c["gates"].values()) + 2 + c["labels"],
+    ),
     (
         "an approximator has a grid, a memorizer none",
         lambda c: (c["kind"] == "approximator") == (c["grid"] is not None),
@@ -99,6 +108,10 @@ RULES: tuple[tuple[str, Callable[[Config], bool]], ...] = (
         lambda c: sorted(set(c["files"]) - ({MEMORY} if c["tokens"] == "ids" else set())) == _files(c),
     ),
 )
+
+
+def _gated(config: Config) -> bool:
+    return bool(config["readout"] == "gates")
 
 
 def _dim(config: Config) -> int:
@@ -130,6 +143,7 @@ READOUTS: dict[str, Readout] = {
     "paper": Readout(
         1, lambda R: {"weight_1": (2 * R,), "bias_1": (2 * R,), "weight_2": ("m", 2 * R), "bias_2": ("m",)}
     ),
+    "gates": Readout(3, lambda H: {"weight_1": (H, "reads"), "bias_1": (H,), "weight_2": ("m", H), "bias_2": ("m",)}),
     "runs": Readout(2, lambda R: {"weight_1": (R,), "bias_1": (R,), "weight_2": ("m", R + 1), "bias_2": ("m",)}),
 }
 
@@ -137,6 +151,9 @@ READOUTS: dict[str, Readout] = {
 def shapes(config: Config) -> dict[str, Shape]:
     """All tensors that a config asks for, and no others."""
     found: dict[str, Shape] = {f"attention.W_{letter}": ("D", "D") for letter in "QKVO"}
+    if _gated(config):
+        found = {"attention.W_Q": (2, "D"), "attention.W_K": (2, "D"), "attention.W_V": ("k", "D")}
+        found["attention.W_O"] = ("D", "k")
     found |= {
         f"feed_forward.{name}": shape for name, shape in READOUTS[config["readout"]].tensors(config["steps"]).items()
     }
@@ -158,6 +175,8 @@ def check_tensors(config: Config, names: dict[str, list[Any]], tensors: dict[str
     if set(wanted) != set(tensors):
         raise ModelFileError(f"{WEIGHTS}: missing or unknown tensors {sorted(set(wanted) ^ set(tensors))}")
     size = {"D": config["width"], "m": config["labels"], "C": config["labels"]}
+    if _gated(config):
+        size |= {"k": config["gates"]["rank"], "reads": sum(config["gates"].values())}
     for letter, key in (("V", "vocabulary"), ("C", "classes")):
         entry = config[key]
         if entry is not None:
@@ -201,7 +220,10 @@ def check_config(config: Config, digest: str) -> None:
         )
     if config.get("digest") != digest:
         raise ModelFileError(f"{CONFIG} was changed after it was written: its digest does not match")
-    _check_fields(CONFIG, config, FIELDS)
+    gated = config.get("readout") == "gates"
+    _check_fields(CONFIG, config, FIELDS | ({"gates": _OBJECT_OR_NULL} if gated else {}))
+    if gated:
+        _check_fields(f"gates in {CONFIG}", config["gates"] or {}, GATES)
     if config["grid"] is not None:
         _check_fields(f"grid in {CONFIG}", config["grid"], GRID)
     for rule, holds in RULES:

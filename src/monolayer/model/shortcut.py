@@ -14,6 +14,8 @@ from torch import Tensor, nn
 
 from monolayer.data import Sequences
 from monolayer.model.attention import CODE, KEY, LABEL, ONE, RankOneAttention, contexts
+from monolayer.model.gates import Gates
+from monolayer.model.live import live_classes
 from monolayer.model.memory import hooked, remembered
 from monolayer.model.parts import Parts
 from monolayer.model.quantizer import CellSteps, Quantizer
@@ -65,7 +67,14 @@ def _plan(model: Parts) -> Plan | None:
 
 @torch.no_grad()
 def fast_labels(model: Parts, data: Sequences) -> Tensor | None:
-    """Label coordinates `(P, m)` of every answering place, or None if the weights do not allow the shortcut."""
+    """Label coordinates `(P, m)` of every answering place, or None if the weights do not allow the shortcut.
+
+    For a robust readout, class numbers `(P, 1)`.
+    """
+    if isinstance(model.feed_forward, Gates):
+        gates = model.feed_forward
+        classes = None if hooked(model) else live_classes(model, gates, data)
+        return None if classes is None else classes[:, None].double()
     way = plan(model)
     if way is None or way.steps is None:
         return None

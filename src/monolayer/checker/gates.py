@@ -1,0 +1,317 @@
+"""A robust model read from its file: parts of the stream, and at every labelled point the neurons that can wake there.
+
+Everything is computed in binary64 from the stored numbers; how far weights and roundings may move it is `noise.py`.
+What is asked of the weights, and why it suffices: docs/certificate.md, Robust models.
+
+Letters: `t p k m` widths of token, place, context and label part; `H` neurons; a *row* is a vocabulary row, or a token
+of the data where tokens are vectors; a *pair* is a labelled point and a neuron that may wake there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from monolayer.checker.labelled import Labelled
+from monolayer.checker.readout import Bools
+from monolayer.checker.rounding import Floats, UnhandledError
+from monolayer.checker.stored import Stored
+from monolayer.data.names import Ints
+
+EPSILON = 2.0**-20
+"""What the network adds to a mean square before its root (docs/format.md)."""
+LARGEST = 2.0**20
+"""Stored numbers are at most this, and 0 or at least its inverse squared: no overflow, no underflow that counts."""
+WIDEST = 2**14
+"""Largest width of a sum."""
+AWAKE = -0.5
+"""A neuron whose largest value at a token is below this is not looked at there: noise must not lift it above 0."""
+_AT_ONCE = 1 << 21
+"""Numbers held at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class Gated:
+    """Stored numbers in binary64. `…_size` holds sums of absolute values, which relative errors are taken of."""
+
+    token: Floats
+    """What rows hold in the token part `(rows, t)`."""
+    rough: Floats
+    """`2 √t |sizes| / |row|` where rows are brought to mean square 1, else 0 `(rows,)`: see Lemma R2."""
+    own: Floats
+    """In the context part `(rows, k)`."""
+    own_size: Floats
+    label: Floats
+    """In the label part, that of `bias_2` added `(rows, m)`."""
+    label_size: Floats
+    begin: Floats
+    """Context part of the begin token `(k,)`."""
+    gain: Floats
+    """What attention multiplies values by `(k,)`."""
+    place: Floats
+    """Codes of the places `(L, p)`."""
+    query: Floats
+    key: Floats
+    """`(L + 1, 2)`; the begin token first; zeros without positions."""
+    query_size: Floats
+    key_size: Floats
+    weight_token: Floats
+    weight_place: Floats
+    weight_context: Floats
+    bias: Floats
+    weight_2: Floats
+    head: Floats
+    head_bias: Floats
+    positions: bool
+    lift_terms: int
+    """Terms of the sum that lifts a vector; 0 for ids."""
+
+
+def read_gates(stored: Stored, points: Labelled) -> Gated:
+    """The parts, once every zero that the proof needs has been seen."""
+    for name, tensor in stored.tensors.items():
+        size = np.abs(tensor[np.isfinite(tensor)].astype(np.float64))
+        small = size[size > 0].min(initial=1.0)
+        if size.max(initial=0.0) > LARGEST or small < LARGEST**-2 or max(tensor.shape[1:], default=0) > WIDEST:
+            raise UnhandledError(f"{name} has numbers too large or too small for the bounds, or is too wide")
+        if not np.isfinite(tensor).all() and name != "lift.weight":
+            raise UnhandledError(f"{name} holds numbers that are not finite")
+    parts = stored.config["gates"]
+    t, p, k = parts["token"], parts["place"], parts["rank"]
+    token, place, context = slice(0, t), slice(t, t + p), slice(t + p, t + p + k)
+    key, label = slice(t + p + k, t + p + k + 2), slice(t + p + k + 2, None)
+    w = {name: tensor.astype(np.float64) for name, tensor in stored.tensors.items()}
+    bos, per_token = w["bos"], points.per_token
+    if points.rows is not None:
+        rows = w["lift.weight"]
+        seen = rows[np.isfinite(rows).all(axis=1)]
+        size = np.abs(rows)
+    else:
+        x = points.data.tokens.astype(stored["bos"].dtype).astype(np.float64)
+        rows = x @ w["lift.weight"].T + w["lift.bias"]
+        size = np.abs(x) @ np.abs(w["lift.weight"]).T + np.abs(w["lift.bias"])
+        seen = np.concatenate([w["lift.weight"].T, w["lift.bias"][None]])
+    places = w.get("positions.weight", np.zeros((0, len(bos))))
+    silent = [(seen, place), (seen, key), (bos[None], place), (places, token), (places, context), (places, label)]
+    silent += [] if len(places) else [(bos[None], key)]
+    only = [(w["attention.W_Q"], key), (w["attention.W_K"], key), (w["attention.W_V"], context)]
+    only += [(w["attention.W_O"].T, context), (w["head.weight"], label)]
+    reads, writes = w["attention.W_V"][:, context], w["attention.W_O"][context]
+    diagonal = all(np.array_equal(matrix, np.diag(np.diag(matrix))) for matrix in (reads, writes))
+    if any(part[:, where].any() for part, where in silent) or not diagonal:
+        raise UnhandledError("a part of the stream is written that must be 0, or values are mixed across coordinates")
+    if any(np.count_nonzero(matrix) != np.count_nonzero(matrix[:, where]) for matrix, where in only):
+        raise UnhandledError("attention or head read a part of the stream that they must not read")
+    if not per_token:
+        rows, size = np.concatenate([rows, bos[None]]), np.concatenate([size, np.abs(bos)[None]])
+    keys = np.concatenate([bos[None, key], places[:, key]]) if len(places) else np.zeros((1, 2))
+    read = {letter: w[f"attention.W_{letter}"][:, key] for letter in "QK"}
+    bias_2, even = w["feed_forward.bias_2"], stored.config["tokens"] == "vectors"
+    length = np.sqrt((rows[:, token] ** 2).sum(axis=1) + t * EPSILON)
+    unit = rows[:, token] / length[:, None] * np.sqrt(t)
+    return Gated(
+        token=unit if even else rows[:, token],
+        rough=2.0 * np.sqrt(t) * np.linalg.norm(size[:, token], axis=1) / length if even else np.zeros(len(rows)),
+        own=rows[:, context],
+        own_size=size[:, context],
+        label=rows[:, label] + bias_2,
+        label_size=size[:, label] + np.abs(bias_2),
+        begin=bos[context],
+        gain=np.diag(writes) * np.diag(reads),
+        place=places[:, place],
+        query=keys @ read["Q"].T,
+        key=keys @ read["K"].T,
+        query_size=np.abs(keys) @ np.abs(read["Q"]).T,
+        key_size=np.abs(keys) @ np.abs(read["K"]).T,
+        weight_token=w["feed_forward.weight_1"][:, token],
+        weight_place=w["feed_forward.weight_1"][:, place],
+        weight_context=w["feed_forward.weight_1"][:, context],
+        bias=w["feed_forward.bias_1"],
+        weight_2=w["feed_forward.weight_2"].T,
+        head=w["head.weight"][:, label],
+        head_bias=w["head.bias"],
+        positions=bool(len(places)),
+        lift_terms=w["lift.weight"].shape[1] + 1 if even else 0,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Pairs in order of their points: the neuron's value before relu, and what its errors are shares of `(Q,)`."""
+
+    point: Ints
+    neuron: Ints
+    value: Floats
+    token: Floats
+    """Sum of the absolute values of the token terms and of the bias."""
+    place: Floats
+    context: Floats
+    """Of the context terms."""
+    across: Floats
+    """`Σ |w⊥| × (size of what is added up in each coordinate) × √k / |z|`, `w⊥` the part of `w` across the context."""
+    mixed: Floats
+    """`Σ_l a_l |w⊥·v_l − mean| × √k / |z|`: what a relative change of attention weights can move."""
+    along: Floats
+    """`|w · z| √k / |z|`."""
+    turn: Floats
+    """`(Σ of sizes) / |z|`, a norm: how far relative changes of the terms turn the context."""
+    sway: Floats
+    """The same for relative changes of attention weights."""
+
+
+def join(parts: list[Pairs]) -> Pairs:
+    """All pairs, in order of their points."""
+    columns: dict[str, Any] = {each.name: [getattr(part, each.name) for part in parts] for each in fields(Pairs)}
+    joined: dict[str, Any] = {
+        name: np.concatenate(column) if column else np.zeros(0) for name, column in columns.items()
+    }
+    order = np.argsort(joined["point"], kind="stable")
+    for name in ("point", "neuron"):
+        joined[name] = joined[name].astype(np.int64)
+    return Pairs(**{name: column[order] for name, column in joined.items()})
+
+
+@dataclass(frozen=True, eq=False)
+class Reach:
+    """Pairs of a row and a neuron that are not looked at: the largest value there, and its sizes, by neuron `(H,)`.
+
+    For each neuron the row with the largest `top + share · size` matters; both are kept as maxima over rows.
+    """
+
+    top: Floats
+    size: Floats
+
+
+def live(gated: Gated, answering: Bools) -> tuple[Ints, Ints, Reach]:
+    """Start `(rows + 1,)` and neurons, by row, of the pairs that some context may wake; and the reach of the others.
+
+    Only rows that answer, `(rows,)`, are looked at.
+    """
+    k = gated.own.shape[1]
+    reach = np.linalg.norm(gated.weight_context, axis=1) * np.sqrt(k)
+    size = reach.copy()
+    if gated.place.shape[1]:
+        reach = reach + (gated.weight_place @ gated.place.T).max(axis=1)
+        size = size + (np.abs(gated.weight_place) @ np.abs(gated.place).T).max(axis=1)
+    top, most = np.full(len(reach), -np.inf), np.zeros(len(reach))
+    neurons, counts = [np.zeros(0, dtype=np.int64)], np.zeros(len(gated.token), dtype=np.int64)
+    step = max(1, _AT_ONCE // max(1, len(reach)))
+    rough = gated.rough[:, None] * np.linalg.norm(gated.weight_token, axis=1)
+    absolute = np.abs(gated.weight_token).T
+    for begin in range(0, len(gated.token), step):
+        token = gated.token[begin : begin + step]
+        value = token @ gated.weight_token.T + gated.bias + reach
+        asks = answering[begin : begin + step, None]
+        awake, asleep = asks & (value > AWAKE), asks & (value <= AWAKE)  # a row of NaN is neither
+        neurons.append(np.nonzero(awake)[1])
+        counts[begin : begin + step] = awake.sum(axis=1)
+        sizes = np.abs(token) @ absolute + rough[begin : begin + step]
+        top = np.maximum(top, np.where(asleep, value, -np.inf).max(axis=0, initial=-np.inf))
+        most = np.maximum(most, np.where(asleep, sizes, 0.0).max(axis=0, initial=0.0))
+    start = np.concatenate([[0], np.cumsum(counts)])
+    return start, np.concatenate(neurons), Reach(top, most + np.abs(gated.bias) + size)
+
+
+def pairs(gated: Gated, points: Labelled, start: Ints, neurons: Ints, causal: bool, good: Ints) -> Iterator[Pairs]:
+    """All pairs of the labelled points `good`, sequences of one length at a time."""
+    data = points.data
+    rows = np.arange(len(data.tokens)) if points.rows is None else points.rows
+    number = np.full(len(data.tokens) if points.per_token else len(data), -1)
+    places = np.arange(len(number)) if points.places is None else points.places
+    number[places[good]] = good
+    k = gated.own.shape[1]
+    for n in np.unique(data.lengths):
+        of_length = np.flatnonzero(data.lengths == n)
+        weights, step = None, max(1, _AT_ONCE // max(1, int(n + 1) ** 2 + 4 * int(n + 1) * k))
+        for begin in range(0, len(of_length), step):
+            part = of_length[begin : begin + step]
+            at = data.offsets[:-1][part][:, None] + np.arange(n)
+            wanted = number[at] if points.per_token else number[part][:, None]
+            chosen = np.flatnonzero((wanted >= 0).any(axis=1))
+            if len(chosen) == 0:
+                continue
+            at, wanted, part = at[chosen], wanted[chosen], part[chosen]
+            if weights is None:
+                weights = _weights(gated, int(n), points.per_token, causal)
+            row = rows[at] if points.per_token else np.full((len(part), 1), len(gated.own) - 1)
+            yield from _block(gated, rows[at], row, wanted, weights, start, neurons)
+
+
+def _weights(gated: Gated, n: int, per_token: bool, causal: bool) -> Floats:
+    """Attention weights `(q, n + 1)` of the answering places."""
+    place = np.arange(1, n + 1) if per_token else np.zeros(1, dtype=np.int64)
+    logits = np.zeros((len(place), n + 1))
+    if gated.positions:
+        logits = gated.query[place] @ gated.key[: n + 1].T
+    if causal:
+        logits = np.where(np.arange(n + 1) > place[:, None], -np.inf, logits)
+    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+
+def _block(
+    gated: Gated, seen: Ints, row: Ints, wanted: Ints, weights: Floats, start: Ints, neurons: Ints
+) -> Iterator[Pairs]:
+    """Pairs of sequences `(B, n)` of rows, answering at rows `(B, q)`, where `wanted` is not −1."""
+    value = np.concatenate([np.broadcast_to(gated.begin, (len(seen), 1, len(gated.begin))), gated.own[seen]], axis=1)
+    value = value * gated.gain
+    size = np.concatenate(
+        [np.broadcast_to(np.abs(gated.begin), (len(seen), 1, len(gated.begin))), gated.own_size[seen]], axis=1
+    ) * np.abs(gated.gain)
+    z = gated.own[row] + weights @ value
+    sizes = gated.own_size[row] + weights @ size
+    k = z.shape[-1]
+    norm = np.sqrt((z**2).sum(axis=-1) + k * EPSILON)
+    second = weights @ (value**2).sum(axis=-1)[:, :, None]
+    spread = np.sqrt(
+        np.maximum(second[..., 0] - ((weights @ value) ** 2).sum(axis=-1), 0.0) + 2.0**-44 * second[..., 0]
+    )
+    b, q = np.nonzero(wanted >= 0)
+    count = start[row[b, q] + 1] - start[row[b, q]]
+    some = count > 0
+    b, q, count = b[some], q[some], count[some]
+    step = max(1, _AT_ONCE // (value.shape[1] * k))
+    cuts = np.searchsorted(np.cumsum(count), np.arange(step, int(count.sum()) + step, step)) + 1
+    for begin, end in pairwise([0, *cuts.tolist()]):
+        i, j, times = b[begin:end], q[begin:end], count[begin:end]
+        if len(i) == 0:
+            continue
+        of = np.repeat(np.arange(len(i)), times)
+        first = np.repeat(start[row[i, j]] - (np.cumsum(times) - times), times)
+        neuron = neurons[first + np.arange(len(of))]
+        i, j = i[of], j[of]
+        w, length = gated.weight_context[neuron], norm[i, j]
+        unit = z[i, j] / length[:, None]
+        along = (w * unit).sum(axis=1)
+        across = w - along[:, None] * unit
+        token = gated.token[row[i, j]]
+        token_terms = (token * gated.weight_token[neuron]).sum(axis=1) + gated.bias[neuron]
+        token_size = (np.abs(token) * np.abs(gated.weight_token[neuron])).sum(axis=1) + np.abs(gated.bias[neuron])
+        token_size += gated.rough[row[i, j]] * np.linalg.norm(gated.weight_token[neuron], axis=1)
+        place = gated.place[j] if len(gated.place) else np.zeros((1, 0))
+        place_terms = (place * gated.weight_place[neuron]).sum(axis=1)
+        place_size = np.abs(place * gated.weight_place[neuron]).sum(axis=1)
+        if gated.positions:
+            heights = np.einsum("pk,plk->pl", across, value[i])
+            mean = (weights[j] * heights).sum(axis=1, keepdims=True)
+            mixed = (weights[j] * np.abs(heights - mean)).sum(axis=1)
+        else:
+            mixed = 2.0 * (np.abs(across) * sizes[i, j]).sum(axis=1)
+        scale = np.sqrt(k) / length
+        yield Pairs(
+            point=wanted[i, j],
+            neuron=neuron,
+            value=token_terms + place_terms + along * np.sqrt(k),
+            token=token_size,
+            place=place_size,
+            context=np.abs(w * unit).sum(axis=1) * np.sqrt(k),
+            across=(np.abs(across) * sizes[i, j]).sum(axis=1) * scale,
+            mixed=mixed * scale,
+            along=np.abs(along) * np.sqrt(k),
+            turn=np.linalg.norm(sizes, axis=-1)[i, j] / length,
+            sway=spread[i, j] / length,
+        )

@@ -1,0 +1,162 @@
+"""How far noise on weights and rounding can move a robust model, and what follows for its answers. Lemmas R1 to R4.
+
+*Noise* `η`: every stored weight may be any number within `η` of it, relatively. Roundings are relative changes too, so
+one share covers both: a term that passes `a` weights and `b` roundings changes by at most `(1 + η)^a (1 + γ_b) − 1`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from monolayer.checker.gates import Gated, Pairs, Reach
+from monolayer.checker.readout import Bools
+from monolayer.checker.rounding import EXP_ULPS, PADDING, Floats, Format, UnhandledError
+from monolayer.data.names import Ints
+
+UNDERFLOW = 2.0**-60
+"""More than all underflows together can move a neuron or a logit, within the sizes that `read_gates` demands."""
+LARGEST_SCORE = 32.0
+"""Attention scores up to which no exp overflows, with or without a shift."""
+_AT_ONCE = 1 << 21
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Relative changes of terms, and `sway`, that of attention weights, for one `η` and one format."""
+
+    token: float
+    value: float
+    read: float
+    sway: float
+    out: float
+
+    @classmethod
+    def of(cls, noise: float, gated: Gated, longest: int, fmt: Format) -> Shares:
+        """Lemma R1. `longest` sequence of the data, the begin token not counted."""
+        t, p, k = gated.weight_token.shape[1], gated.weight_place.shape[1], gated.weight_context.shape[1]
+        width = t + p + k
+
+        def share(weights: int, roundings: float) -> float:
+            return PADDING * ((1.0 + noise) ** weights * (1.0 + float(fmt.gamma(float(roundings)))) - 1.0)
+
+        scores = float((gated.query_size @ gated.key_size.T).max(initial=0.0))
+        if scores > LARGEST_SCORE:
+            raise UnhandledError(f"scores reach {scores:.3g}; the bounds cover {LARGEST_SCORE:g}")
+        logit = scores * share(4, 16) + 8.0 * fmt.unit * (1.0 + scores) + 4.0 * EXP_ULPS * fmt.unit
+        sway = PADDING * math.exp(logit) * math.expm1(logit)
+        # Lift: coordinates of a vector and a bias; mixture: n + 1 terms, softmax's sum and quotient, W_V, W_O.
+        lift = gated.lift_terms + 2
+        return cls(
+            token=share(2, width + lift + 8),
+            value=share(3, lift + 2 * (longest + 1) + 16 + 2 * EXP_ULPS) * math.exp(2.0 * logit),
+            read=share(1, width + k + 16 + 2 * EXP_ULPS),
+            sway=sway,
+            out=share(2, gated.weight_2.shape[1] + len(gated.weight_2) + lift + 8),
+        )
+
+
+def errors(found: Pairs, gated: Gated, shares: Shares) -> Floats:
+    """Lemma R3: how far the value of each pair may be from ours `(Q,)`; infinite where the context may turn about."""
+    turn = PADDING * (shares.value * found.turn + shares.sway * found.sway)
+    safe = np.minimum(turn, 0.5)
+    across = (shares.value * found.across + shares.sway * found.mixed) / (1.0 - safe)
+    along = found.along * (1.0 - np.sqrt(1.0 - safe**2))
+    length = np.linalg.norm(gated.weight_context, axis=1)[found.neuron] * math.sqrt(gated.weight_context.shape[1])
+    read = shares.read * (found.context + 2.0 * safe / (1.0 - safe) * length)
+    error = PADDING * (shares.token * (found.token + found.place) + across + along + read) + UNDERFLOW
+    return np.where(turn < 0.5, error, np.inf)
+
+
+def silent(reach: Reach, shares: Shares) -> bool:
+    """Lemma R2: whether the neurons that were not looked at stay asleep."""
+    share = max(shares.token, shares.read)
+    return bool((reach.top + PADDING * share * reach.size + UNDERFLOW < 0.0).all())
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """Points `(M,)` that surely get the wanted class, or surely another, and that other class where it is sure."""
+
+    right: Bools
+    wrong: Bools
+    got: Ints
+
+
+def answers(found: Pairs, error: Floats, gated: Gated, rows: Ints, wanted: Ints, shares: Shares) -> Answers:
+    """Lemma R4, for points that answer at `rows` `(M,)` and want the classes `wanted` `(M,)`."""
+    low, high = np.maximum(found.value - error, 0.0), np.maximum(found.value + error, 0.0)
+    on = high > 0.0
+    point, neuron, low, high = found.point[on], found.neuron[on], low[on], high[on]
+    count = np.bincount(point, minlength=len(rows))
+    right, wrong, got = np.zeros(len(rows), bool), np.zeros(len(rows), bool), np.full(len(rows), -1)
+
+    # Points without a waking neuron: all of a row and a class are one.
+    plain = np.flatnonzero((count == 0) & (wanted >= 0))
+    keys, inverse = np.unique(rows[plain] * len(gated.head) + wanted[plain], return_inverse=True)
+    none = np.zeros((len(keys), 0), dtype=np.int64)
+    empty = np.zeros((len(keys), 0))
+    verdict = _compare(gated, keys // len(gated.head), keys % len(gated.head), none, empty, empty, shares)
+    right[plain], wrong[plain], got[plain] = (each[inverse] for each in verdict)
+
+    # Points with one: by row, neuron and class, with the hull of their intervals; with several: each on its own.
+    first = np.concatenate([[0], np.cumsum(count)[:-1]])
+    order = np.argsort(point, kind="stable")
+    neuron, low, high = neuron[order], low[order], high[order]
+    alone = np.flatnonzero((count == 1) & (wanted >= 0))
+    at = first[alone]
+    triple = np.stack([rows[alone], neuron[at], wanted[alone]], axis=1)
+    keys2, inverse = np.unique(triple, axis=0, return_inverse=True)
+    inverse = inverse.reshape(-1)
+    least, most = np.full(len(keys2), np.inf), np.zeros(len(keys2))
+    np.minimum.at(least, inverse, low[at])
+    np.maximum.at(most, inverse, high[at])
+    verdict = _compare(gated, keys2[:, 0], keys2[:, 2], keys2[:, 1:2], least[:, None], most[:, None], shares)
+    right[alone], wrong[alone], got[alone] = (each[inverse] for each in verdict)
+    unsure = alone[~right[alone] & ~wrong[alone]]
+    for size in np.unique(count[count > 0]):
+        several = np.flatnonzero((count == size) & (wanted >= 0)) if size > 1 else unsure
+        slots = first[several][:, None] + np.arange(size)
+        parts = neuron[slots], low[slots], high[slots]
+        right[several], wrong[several], got[several] = _compare(gated, rows[several], wanted[several], *parts, shares)
+    return Answers(right, wrong, got)
+
+
+def _compare(
+    gated: Gated, rows: Ints, wanted: Ints, neurons: Ints, low: Floats, high: Floats, shares: Shares
+) -> tuple[Bools, Bools, Ints]:
+    """Whether the logit of the wanted class is surely the largest, surely not, and which is then larger."""
+    head, size = gated.head, np.abs(gated.head)
+    right, wrong = np.zeros(len(rows), dtype=bool), np.zeros(len(rows), dtype=bool)
+    got = np.full(len(rows), -1)
+    for begin in range(0, len(rows), max(1, _AT_ONCE // len(head))):
+        part = slice(begin, begin + max(1, _AT_ONCE // len(head)))
+        own, row = wanted[part], rows[part]
+        base, sizes = gated.label[row], gated.label_size[row]
+        gap = _differences(base @ head.T + gated.head_bias, own)
+        room = np.zeros_like(gap)
+        for slot in range(neurons.shape[1]):
+            weight = gated.weight_2[neurons[part, slot]]
+            slope = _differences(weight @ head.T, own)
+            gap += slope * ((low[part, slot] + high[part, slot]) / 2.0)[:, None]
+            room += np.abs(slope) * ((high[part, slot] - low[part, slot]) / 2.0)[:, None]
+            sizes = sizes + np.abs(weight) * high[part, slot][:, None]
+        each = sizes @ size.T + np.abs(gated.head_bias)
+        room += PADDING * shares.out * (each + each[np.arange(len(own)), own][:, None]) + UNDERFLOW
+        room *= PADDING
+        mine = np.arange(len(own))
+        worst = gap - room
+        worst[mine, own] = np.inf
+        best = gap + room
+        best[mine, own] = np.inf
+        right[part] = worst.min(axis=1, initial=np.inf) > 0.0
+        wrong[part] = best.min(axis=1, initial=np.inf) < 0.0
+        got[part] = np.where(wrong[part], best.argmin(axis=1) if best.shape[1] else -1, -1)
+    return right, wrong, got
+
+
+def _differences(logits: Floats, own: Ints) -> Floats:
+    """Logit of the own class less that of every class."""
+    return np.asarray(logits[np.arange(len(own)), own][:, None] - logits)

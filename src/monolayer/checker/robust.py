@@ -1,0 +1,178 @@
+"""The verdict on a robust model: for the weights as stored, or for all weights within some noise of them.
+
+a point      →  its row, its context, the neurons that can wake there     gates.py
+noise        →  how far each of these can be moved                        noise.py
+answers      →  right, wrong or unsure for each point
+unsure       →  a perturbation within the noise that breaks it, if one is found: then the claim is refuted
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from monolayer.checker.certificate import Certificate, Finding, Verdict
+from monolayer.checker.gates import Gated, Pairs, Reach, join, live, pairs, read_gates
+from monolayer.checker.labelled import Labelled
+from monolayer.checker.noise import Answers, Shares, answers, errors, silent
+from monolayer.checker.rounding import Floats, Format, UnhandledError
+from monolayer.checker.stored import Stored
+from monolayer.data.names import Ints
+
+NAMED = 10
+MOST_NOISE = 0.25
+"""Noise up to which the largest that is proved is looked for."""
+HALVINGS = 10
+"""Steps of that search, in the logarithm: to within about 1 part in 100 of its decade."""
+TRIES = 64
+"""Unsure points for which a perturbation is looked for."""
+REASONS: dict[Verdict, str] = {
+    "proved": "at every point the logit of the label stays the largest, whatever the bound leaves open",
+    "refuted": "points get another answer than their label, or none",
+    "undecided": "for some points the error bound leaves room for more than one answer",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """A model and its points, ready to be asked at any noise."""
+
+    gated: Gated
+    found: Pairs
+    reach: Reach
+    rows: Ints
+    """Where each point answers `(M,)`; −1 where a token has no vector or a place no code."""
+    wanted: Ints
+    longest: int
+    format: Format
+
+    def ask(self, noise: float) -> Answers:
+        """All points at one noise; none is right where neurons out of sight may wake."""
+        shares = Shares.of(noise, self.gated, self.longest, self.format)
+        known = np.where(self.rows >= 0, self.wanted, -1)
+        error = errors(self.found, self.gated, shares)
+        result = answers(self.found, error, self.gated, self.rows.clip(0), known, shares)
+        if not silent(self.reach, shares):
+            nothing = np.zeros(len(self.rows), dtype=bool)
+            return Answers(nothing, nothing, np.full(len(self.rows), -1))
+        return result
+
+    def largest(self, at_least: float) -> float:
+        """The largest noise that is proved, by bisection between `at_least`, which is, and `MOST_NOISE`."""
+        low, high = max(at_least, 2.0**-20), MOST_NOISE
+        if not self.ask(low).right.all():
+            return at_least
+        for _ in range(HALVINGS):
+            middle = math.sqrt(low * high)
+            if self.ask(middle).right.all():
+                low = middle
+            else:
+                high = middle
+        return low
+
+
+def check_gates(stored: Stored, points: Labelled, noise: float | None, claim: Certificate) -> Certificate:
+    """The certificate for a robust model; `claim` is what is still open."""
+    question = _question(stored, points)
+    seen = question.ask(noise or 0.0)
+    lacking = (question.rows < 0) | (points.wanted < 0)
+    wrong = seen.wrong | lacking
+    unsure = ~wrong & ~seen.right
+    findings = [_finding(stored, points, "wrong", i, int(seen.got[i])) for i in np.flatnonzero(wrong)[:NAMED]]
+    if noise and not wrong.any() and unsure.any():
+        broken = _break(question, points, np.flatnonzero(unsure)[:TRIES], noise)
+        if broken is not None:
+            point, got, how = broken
+            finding = replace(_finding(stored, points, "wrong", point, got), why=how)
+            findings, wrong = [finding], wrong.copy()
+            wrong[point], unsure[point] = True, False
+    findings += [_finding(stored, points, "unsure", i, -1) for i in np.flatnonzero(unsure)[: NAMED - len(findings)]]
+    verdict: Verdict = "refuted" if wrong.any() else "undecided" if unsure.any() else "proved"
+    what = ": the logit of its class is the largest"
+    if noise:
+        what = f", for every change of each stored weight by at most {noise:g} of itself{what}"
+    return replace(
+        claim,
+        verdict=verdict,
+        claim=claim.claim + what,
+        reason=REASONS[verdict],
+        wrong=int(wrong.sum()),
+        unsure=int(unsure.sum()),
+        findings=tuple(findings),
+        noise=question.largest(noise or 0.0) if verdict == "proved" else None,
+    )
+
+
+def _question(stored: Stored, points: Labelled) -> Question:
+    gated = read_gates(stored, points)
+    data, causal = points.data, bool(stored.config["causal"])
+    answering = np.arange(len(data.tokens) if points.per_token else len(data))
+    answering = answering if points.places is None else points.places
+    token = np.arange(len(data.tokens)) if points.rows is None else points.rows
+    known = (token >= 0) & np.isfinite(gated.own[token.clip(0)]).all(axis=1)
+    if gated.positions:
+        known &= data.position < len(gated.place)
+    if causal:
+        sees = np.ones(len(known), dtype=bool)
+        bad = np.flatnonzero(~known)
+        for flat in bad[np.unique(data.sequence[bad], return_index=True)[1]]:
+            sees[flat : data.offsets[data.sequence[flat] + 1]] = False
+        if bad.size and sees[np.isin(data.sequence, data.sequence[bad])].any():
+            raise UnhandledError("a token without a vector is masked from other tokens, but 0 times NaN is NaN")
+    else:
+        sees = np.repeat(np.logical_and.reduceat(known, data.offsets[:-1]), data.lengths)
+    whole = sees[answering] if points.per_token else sees[data.offsets[:-1]][answering]
+    rows = token[answering] if points.per_token else np.full(len(answering), len(gated.own) - 1)
+    rows = np.where(whole, rows, -1)
+    asked = np.zeros(len(gated.own), dtype=bool)
+    asked[rows[rows >= 0]] = True
+    start, neurons, reach = live(gated, asked)
+    parts = list(pairs(gated, points, start, neurons, causal, np.flatnonzero(whole)))
+    found = join(parts)
+    return Question(gated, found, reach, rows, points.wanted, int(data.lengths.max()), stored.format)
+
+
+def _break(question: Question, points: Labelled, suspects: Ints, noise: float) -> tuple[int, int, str] | None:
+    """A point, its answer and the changed weights, where rows of `weight_1` and the token's row turned it."""
+    gated, found = question.gated, question.found
+    for point in suspects.tolist():
+        first, last = np.searchsorted(found.point, [point, point + 1])
+        row, own = int(question.rows[point]), int(question.wanted[point])
+        neurons, value = found.neuron[first:last], found.value[first:last]
+        # Each neuron's terms of token and place, whose weights and whose stream both may move; the rest moves once.
+        token = gated.token[row]
+        if gated.lift_terms:
+            token = np.zeros_like(token)
+        for target in range(len(neurons)):
+            direction = -1.0 if value[target] > 0 else 1.0
+            weight = gated.weight_token[neurons[target]]
+            step = noise * direction * np.sign(weight * token)
+            change = (gated.weight_token[neurons] * (token * step)).sum(axis=1)  # the row moves, for all neurons
+            moved = value + change
+            twice = (weight * token * step * (1.0 + step)).sum()
+            context = noise * direction * found.context[first + target]
+            moved[target] = value[target] + change[target] + twice + context
+            logits = _logits(gated, row, neurons, np.maximum(moved, 0.0))
+            got = int(logits.argmax())
+            if got != own and logits[got] - logits[own] > 1e-6 * (1.0 + abs(logits[got])):
+                which = f"row {row} of lift.weight" if points.per_token else "bos"
+                rows = "" if gated.lift_terms else f" and of {which}"
+                size = f"by {noise:g} of themselves"
+                why = f"it flips when the weights of row {neurons[target]} of feed_forward.weight_1{rows} move {size}"
+                return point, got, why
+    return None
+
+
+def _logits(gated: Gated, row: int, neurons: Ints, hidden: Floats) -> Floats:
+    return np.asarray((gated.label[row] + hidden @ gated.weight_2[neurons]) @ gated.head.T + gated.head_bias)
+
+
+def _finding(stored: Stored, points: Labelled, kind: str, point: int, got: int) -> Finding:
+    answering = int(point if points.places is None else points.places[point])
+    name = stored.classes.names[got] if got >= 0 and stored.classes is not None else None
+    found = points.finding(kind, int(point), answering, name)
+    if kind == "unsure":
+        found = replace(found, why="the error bound leaves room for another class")
+    return found

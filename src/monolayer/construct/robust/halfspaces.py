@@ -1,0 +1,144 @@
+"""Widest half-spaces, many at once: one convex problem a column, with a certificate of its own.
+
+A problem is a set of points `z` with signs `T`: +1 the facts that a neuron shall find, −1 those that it must not, 0 the
+rest. The widest slab between the two kinds is the hard-margin problem
+
+    minimize |w|²  subject to  T (Z w + b) ≥ 1,      half-width κ* = 1/|w*|.
+
+*Primal*: any `w` gives the half-width `κ(w) = (min₊ z·w − max₋ z·w) / 2|w|` that it really has. *Dual*: any point of
+the hull of one kind and any point of the other are at least `2κ*` apart, and the multipliers of the iteration are such
+points, so a width that cannot be reached is known before the iteration has converged. Problems of one cell share `Z`,
+and with it one factor; problems of many cells are one batch. The iteration is ADMM with relaxation.
+
+Letters: `B` cells, `N` points in each (padded), `p` features, `G` columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+PENALTY = 0.03
+"""ρ of the iteration; it decides speed only. Good between 0.01 and 0.1 for features of size 1."""
+INTERCEPT = 3.0
+"""The constant feature that stands for `b` in the iteration, which shrinks `b / 3` a little; the slab does not."""
+RELAX = 1.6
+"""Over-relaxation of the iteration, in (1, 2)."""
+LOOKS = (12, 24, 48, 96, 160)
+"""Iterations after which the batch is looked at: it stops when every column is wide enough or known to be hopeless."""
+ROWS = 512
+"""Points of a cell that an iteration works on: the hardest ones. The rest are looked at between the iterations."""
+ROUNDS = 6
+"""How often the hardest points are chosen again; those chosen before stay, so no choice is undone."""
+
+
+@dataclass(frozen=True, eq=False)
+class Slabs:
+    """Unit normals `(B, p, G)`, the points' heights `(B, N, G)` along them, the slabs' ends `(B, G)`."""
+
+    normal: Tensor
+    height: Tensor
+    low: Tensor
+    """Largest height of a point with sign −1."""
+    high: Tensor
+    """Smallest height of a point with sign +1."""
+
+    @property
+    def half_width(self) -> Tensor:
+        return (self.high - self.low) / 2.0
+
+
+def widest(Z: Tensor, T: Tensor, enough: float, patience: int = 1) -> Slabs:
+    """Slabs for points `Z` `(B, N, p)` with signs `T` `(B, N, G)`, as wide as they come, or at least `enough`.
+
+    Rows of padding are zero in `Z` and `T`; so are columns without a problem. With `patience` above 1 there are
+    that many times the iterations, and none is cut short because `enough` cannot be had.
+    """
+    # The start: a least squares fit of the signs, every kind with the same weight.
+    weight = T.abs() / (T > 0).sum(1, keepdim=True).clamp_min(1) * (T > 0) + (T < 0) / (T < 0).sum(
+        1, keepdim=True
+    ).clamp_min(1)
+    gram = Z.transpose(1, 2) @ Z / Z.shape[1] + 0.05 * torch.eye(Z.shape[2], device=Z.device, dtype=Z.dtype)
+    best = _look(Z, T, torch.linalg.solve(gram, Z.transpose(1, 2) @ (weight * T)))
+    settled = best.half_width >= enough
+    chosen = torch.zeros(T.shape[:2], dtype=torch.bool, device=T.device)
+    found = best
+    for turn in range(ROUNDS):
+        if bool((settled | ~T.any(1)).all()):
+            break
+        hardest = _hardest(T, found, settled, chosen, ROWS * (turn + 1))
+        Zr = Z if hardest is None else Z.gather(1, hardest[..., None].expand(-1, -1, Z.shape[2]))
+        Tr = T if hardest is None else T.gather(1, hardest[..., None].expand(-1, -1, T.shape[2]))
+        w, hopeless = _iterate(Zr, Tr, found.normal, enough, patience)
+        found = _look(Z, T, w)
+        best = _wider(found, best)
+        settled = settled | hopeless | (best.half_width >= enough)
+        if hardest is None:
+            break
+    return best
+
+
+def _look(Z: Tensor, T: Tensor, w: Tensor) -> Slabs:
+    normal = w / w.norm(dim=1, keepdim=True).clamp_min(torch.finfo(w.dtype).tiny)
+    height = Z @ normal
+    low = torch.where(T < 0, height, -torch.inf).amax(1)
+    high = torch.where(T > 0, height, torch.inf).amin(1)
+    # A column without facts on one side has no slab: its ends are those of the other side.
+    low = torch.where(low.isinf(), high - 2.0, low)
+    return Slabs(normal, height, low, high)
+
+
+def _wider(one: Slabs, two: Slabs) -> Slabs:
+    better = one.half_width > two.half_width
+    return Slabs(
+        torch.where(better[:, None], one.normal, two.normal),
+        torch.where(better[:, None], one.height, two.height),
+        torch.where(better, one.low, two.low),
+        torch.where(better, one.high, two.high),
+    )
+
+
+def _hardest(T: Tensor, found: Slabs, settled: Tensor, chosen: Tensor, rows: int) -> Tensor | None:
+    """Rows `(B, rows)`: those chosen before, and those deepest on the wrong side of open columns; None: all rows."""
+    if T.shape[1] <= rows + rows // 4:
+        return None
+    centre = ((found.high + found.low) / 2.0)[:, None]
+    depth = torch.where((T != 0) & ~settled[:, None], T * (found.height - centre), torch.inf)
+    hardest = depth.amin(2).masked_fill(chosen, -torch.inf).topk(rows, dim=1, largest=False).indices
+    chosen.scatter_(1, hardest, True)
+    return hardest
+
+
+def _iterate(Z: Tensor, T: Tensor, start: Tensor, enough: float, patience: int) -> tuple[Tensor, Tensor]:
+    """`w` `(B, p, G)`, and which columns `(B, G)` cannot be as wide as `enough`."""
+    one = torch.full_like(Z[..., :1], INTERCEPT) * T.any(2, keepdim=True)
+    Za = torch.cat([Z, one], dim=2)
+    Zt = Za.transpose(1, 2)
+    factor = torch.linalg.inv(Zt @ Za + torch.eye(Za.shape[2], device=Z.device, dtype=Z.dtype) / PENALTY) @ Zt
+    # State q: the constraint's slack is relu(q), its multiplier relu(−q). What `Z w` shall be is T (1 + |q|), and rows
+    # without a sign shall stay where they are.
+    free = (1.0 - T.abs()) if bool(((T == 0) & T.any(1, keepdim=True) & T.any(2, keepdim=True)).any()) else None
+    height = Z @ start
+    q = T * height
+    q = q / q.abs().mean(1, keepdim=True).clamp_min(1e-6) - 1.0
+    done, w = 0, start
+    for look in LOOKS:
+        for _ in range(look * patience - done):
+            aim = q.abs().add_(1.0).mul_(T)
+            w = factor @ (aim if free is None else aim.addcmul_(free, height))
+            height = Za @ w
+            q.add_(torch.sub(T * height, q.relu()).sub_(1.0), alpha=RELAX)
+        done = look * patience
+        pull = [
+            side / side.sum(1, keepdim=True).clamp_min(1e-9) for side in ((-q).relu() * (T > 0), (-q).relu() * (T < 0))
+        ]
+        sure = torch.minimum(pull[0].sum(1), pull[1].sum(1)) > 0.5
+        hopeless = sure & (patience == 1) & ((Z.transpose(1, 2) @ (pull[0] - pull[1])).norm(dim=1) < 2.0 * enough)
+        low = torch.where(T < 0, height, -torch.inf).amax(1)
+        high = torch.where(T > 0, height, torch.inf).amin(1)
+        wide = high - low >= 2.0 * enough * w[:, :-1].norm(dim=1)
+        if bool((wide | hopeless | ~T.any(1)).all()):
+            break
+    return w[:, :-1], hopeless

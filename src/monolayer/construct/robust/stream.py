@@ -1,0 +1,216 @@
+"""What tokens, places and classes look like in the stream, and the contexts that attention makes of them.
+
+Token codes, place codes and class codes are words of good codes; values are random signs; the logits of attention are
+`λ cos(ω (i − l) + φ)`, so nearer places weigh more. With `φ = ω/4` the angles `ω (i − l + 1/4)` of all places differ in
+absolute value: no two places have one weight, and order binds.
+
+Letters: `V` tokens, `L` places, `k` the value rank, `P` labelled points, `D` the width of the stream.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from monolayer.construct.robust.codes import largest_cosine, words
+from monolayer.construct.task import Task
+from monolayer.data.names import Ints
+from monolayer.model.gates import Layout, RankAttention, unit
+from monolayer.model.layers import embedding, linear
+from monolayer.model.live import read_places
+from monolayer.model.places import mixtures
+
+ONES = 16
+"""Coordinates that hold the constant 1: noise on sixteen weights averages out, noise on one bias does not."""
+GAIN = 8.0
+"""How much louder than its own value a token hears what attention returns."""
+TEMPERATURE = 2.5
+"""λ: the nearest place weighs up to e^(2λ) as much as the farthest; noise on logits grows with it."""
+PERIOD = 24.0
+"""Places of a full turn, at least; a longer sequence gets a longer turn, half of which it fills."""
+
+
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """The parts of the network up to attention, in the format that they will be stored in, and the class codes."""
+
+    layout: Layout
+    lift: nn.Embedding | nn.Linear
+    positions: nn.Embedding | None
+    bos: Tensor
+    attention: RankAttention
+    classes: NDArray[np.float64]
+    """Codes of the classes `(C, m)`."""
+    token: NDArray[np.float64]
+    """The token part of every token `(V, t)`, or of the begin token alone where it answers, at mean square 1."""
+    base: Ints
+    """Class that every cell has without neurons `(V,)`, or `(1,)` where the begin token answers."""
+    start: NDArray[np.float64]
+    """Class code that the readout itself adds `(m,)`: the base of vectors; else 0, and embeddings carry it."""
+
+    @property
+    def even(self) -> bool:
+        return isinstance(self.lift, nn.Linear)
+
+    def cosine(self, cells: Ints) -> NDArray[np.float64]:
+        """Largest cosine of the token part of each of these cells with that of another token."""
+        return largest_cosine(self.token if self.even else self.token[:, :-ONES], cells)
+
+
+def draw_stream(task: Task, rank: int, seed: int, dtype: torch.dtype) -> Stream:
+    """The stream for a task, drawn with `seed`, its numbers rounded to `dtype` and kept in float64."""
+    random = np.random.default_rng([seed, 17])
+    data, target, per_sequence = task.data, task.target, task.target.per == "sequence"
+    assert target.classes is not None  # reals were refused before
+    label = words(len(target.classes))
+    place, key = _places(task)
+    count = int(task.context.rows.max()) + 1 if task.vectors is not None else len(data.vocabulary or ())
+    if task.vectors is not None:
+        code_width = task.vectors.shape[1]
+    elif per_sequence:
+        code_width = 0  # only the begin token answers: there is nothing to tell it from
+    else:
+        code_width = words(count).shape[1]
+    layout = Layout(code_width + ONES, place.shape[1], rank, label.shape[1])
+    base = _base(task, count)
+
+    bos = np.zeros(layout.width)
+    bos[code_width : layout.token] = 1.0
+    bos[layout.context] = _signs(random, 1, rank)[0]
+    if task.context.positions:
+        bos[layout.key] = key[0]
+    lift: nn.Embedding | nn.Linear
+    start = np.zeros(layout.label)
+    if task.vectors is None:
+        table = np.zeros((count, layout.width))
+        table[:, code_width : layout.token] = 1.0
+        table[:, layout.context] = _signs(random, count, rank)
+        if not per_sequence:
+            table[:, :code_width] = words(count)
+            table[:, -layout.label :] = label[base]
+        token = table[:, : layout.token]
+        unseen = np.bincount(task.context.rows, minlength=count) == 0
+        lift = embedding(_rounded(np.where(unseen[:, None], np.nan, table), dtype))
+    else:
+        weight, bias = _vector_lift(task.vectors, layout, code_width, random)
+        lift = linear(_rounded(weight, dtype), _rounded(bias, dtype))
+        token = task.vectors @ weight[: layout.token].T + bias[: layout.token]
+        token = token / np.sqrt((token**2).mean(axis=1, keepdims=True))
+        start = start if per_sequence else label[base[0]]
+    if per_sequence:
+        token, bos[-layout.label :] = bos[None, : layout.token], label[base[0]]
+    positions = None
+    if task.context.positions:
+        rows = np.zeros((len(key) - 1, layout.width))
+        rows[:, layout.token : layout.token + layout.place] = place
+        rows[:, layout.key] = key[1:]
+        positions = embedding(_rounded(rows, dtype))
+    attention = _attention(task, layout, len(key)).to(dtype).to(torch.float64)
+    return Stream(layout, lift, positions, _rounded(bos, dtype), attention, label, token, base, start)
+
+
+def contexts(task: Task, stream: Stream, wanted: NDArray[np.bool_], device: torch.device) -> tuple[Ints, Tensor]:
+    """Wanted points, as numbers of labels, and the features of each `(P', p + k)` that neurons read: place, context."""
+    data, layout, attention = task.data, stream.layout, stream.attention
+    number = np.full(len(data.tokens) if task.target.per == "token" else len(data), -1)
+    number[np.arange(len(number)) if task.target.place is None else task.target.place] = np.arange(len(wanted))
+    number = np.where((number >= 0) & wanted[number.clip(0)], number, -1)
+    places = read_places(stream.positions, stream.bos, attention, layout, task.context.causal, task.target.per)
+    read, write = attention.W_V.detach()[:, layout.context], attention.W_O.detach()[layout.context]
+    if isinstance(stream.lift, nn.Embedding):
+        rows, own = torch.from_numpy(task.context.rows), stream.lift.weight.detach()[:, layout.context]
+    else:
+        x = torch.from_numpy(task.vectors)
+        own = (x @ stream.lift.weight.T + stream.lift.bias).detach()[:, layout.context]
+        rows = torch.from_numpy(task.context.rows)
+    bos = stream.bos[layout.context]
+    value, begin = (write @ read @ own.T).T, write @ read @ bos
+    value, own, rows = (part.to(device) for part in (value.float(), own.float(), rows))
+    feature = torch.empty(int((number >= 0).sum()), layout.place + layout.rank, device=device)
+    label = np.empty(len(feature), dtype=np.int64)
+    lengths = torch.from_numpy(data.lengths).to(device)
+    code = (
+        None
+        if stream.positions is None
+        else stream.positions.weight.detach()[:, layout.token : layout.token + layout.place]
+    )
+    position = data.position
+    done = 0
+    for at, mixed in mixtures(places.to(device), value, begin.float().to(device), lengths, rows):
+        chosen = number[at.cpu().numpy()] >= 0
+        if not chosen.any():
+            continue
+        at, mixed = at[torch.from_numpy(chosen).to(device)], mixed[torch.from_numpy(chosen).to(device)]
+        flat = at.cpu().numpy()
+        end = done + len(flat)
+        mine = bos.float().to(device) if task.target.per == "sequence" else own[rows[at]]
+        feature[done:end, layout.place :] = unit(mine + mixed)
+        if code is not None and layout.place:
+            feature[done:end, : layout.place] = code[torch.from_numpy(position[flat])].float().to(device)
+        label[done:end] = number[flat]
+        done = end
+    return label, feature
+
+
+def _places(task: Task) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Codes `(L, p)` and keys `(L + 1, 2)` of the places, the begin token first; empty without positions."""
+    if not task.context.positions:
+        return np.zeros((0, 0)), np.zeros((1, 2))
+    longest = int(task.data.lengths.max())
+    # The begin token has no place code, and where it answers no token's place is read.
+    code = words(longest) if task.target.per == "token" else np.zeros((longest, 0))
+    angle = 2.0 * math.pi / period(longest) * np.arange(longest + 1)
+    key = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    key[np.abs(key) < 2.0**-30] = 0.0
+    return code, key  # a cosine of π/2 is 0, not a rounding error
+
+
+def period(longest: int) -> float:
+    return max(PERIOD, 1.25 * (longest + 1))
+
+
+def _attention(task: Task, layout: Layout, places: int) -> RankAttention:
+    strength = TEMPERATURE if task.context.positions else 0.0
+    return RankAttention.over_places(layout, strength, math.pi / 2.0 / period(places - 1), GAIN)
+
+
+def _base(task: Task, count: int) -> Ints:
+    """The most frequent class of every cell; for vectors, which carry no class of their own, that of all points."""
+    target = task.target
+    cell = np.zeros(len(target.number), dtype=np.int64)
+    if target.per == "token" and task.vectors is None:
+        cell = task.context.rows if target.place is None else task.context.rows[target.place]
+    size = len(target.table)
+    pair, often = np.unique(cell * size + target.number, return_counts=True)
+    order = np.lexsort((-often, pair // size))
+    first = np.r_[True, np.diff(pair[order] // size) > 0]
+    base = np.zeros(count if target.per == "token" else 1, dtype=np.int64)
+    base[pair[order][first] // size] = pair[order][first] % size
+    return np.full_like(base, base[0]) if task.vectors is not None and target.per == "token" else base
+
+
+def _vector_lift(
+    vectors: NDArray[np.float64], layout: Layout, code: int, random: np.random.Generator
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Weight `(D, d)` and bias `(D,)`: the vector, centred and as long as the ones on average; its random mixtures."""
+    centre = vectors.mean(axis=0)
+    size = math.sqrt(float(((vectors - centre) ** 2).sum(axis=1).mean()) / ONES) or 1.0
+    weight, bias = np.zeros((layout.width, vectors.shape[1])), np.zeros(layout.width)
+    weight[:code] = np.eye(code) / size
+    weight[layout.context] = _signs(random, layout.rank, vectors.shape[1]) / size
+    bias = -weight @ centre
+    bias[code : layout.token] = 1.0
+    return weight, bias
+
+
+def _signs(random: np.random.Generator, rows: int, columns: int) -> NDArray[np.float64]:
+    return np.asarray(1.0 - 2.0 * random.integers(0, 2, (rows, columns)), dtype=np.float64)
+
+
+def _rounded(array: NDArray[np.float64], dtype: torch.dtype) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(array)).to(dtype).to(torch.float64)

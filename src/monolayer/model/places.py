@@ -1,0 +1,84 @@
+"""Attention whose logits depend on places only: what each place adds up, sequences of one length at a time.
+
+With `a = softmax(q_i · k_l)` over the places that place `i` may see (place 0 is the begin token), the head returns
+`Σ_l a_l v_l`. One matrix `a` serves all sequences of a length; without positions it is a mean, by sums or running sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from monolayer.data.sequences import Per
+
+_NUMBERS_AT_ONCE = 1 << 22
+"""Numbers of values or of mixtures held at a time: 16 MiB in float32."""
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Queries and keys of the places `(L + 1, 2)`, or None where all logits are equal; and the rules of the model."""
+
+    query: Tensor | None
+    key: Tensor | None
+    causal: bool
+    per: Per
+
+    def to(self, device: torch.device) -> Places:
+        if self.query is None or self.key is None:
+            return self
+        return Places(self.query.to(device), self.key.to(device), self.causal, self.per)
+
+
+def mixtures(
+    places: Places, values: Tensor, begin: Tensor, lengths: Tensor, rows: Tensor | None = None
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Pairs of answering places `(P',)`, as numbers of tokens or sequences, and what attention returns there `(P', k)`.
+
+    `values` `(T, k)` a token, or `(V, k)` with the `rows` `(T,)` of the tokens; `begin` `(k,)`: the begin token.
+    """
+    starts = lengths.cumsum(0) - lengths
+    for n in torch.unique(lengths).tolist():
+        of_length = torch.nonzero(lengths == n)[:, 0]
+        step = max(1, _NUMBERS_AT_ONCE // (n * values.shape[1]))
+        for part in torch.split(of_length, step):
+            at = starts[part, None] + torch.arange(n, device=part.device)
+            v = values[at if rows is None else rows[at]]
+            if places.query is None:
+                yield _means(places, part, at, v, begin)
+                continue
+            for first, weights in _weights(places, n):
+                mixed = weights[:, 1:].to(v) @ v + weights[:, :1].to(v) * begin
+                where = part[:, None] if places.per == "sequence" else at[:, first : first + mixed.shape[1]]
+                yield where.reshape(-1), mixed.reshape(-1, mixed.shape[-1])
+
+
+def _means(places: Places, part: Tensor, at: Tensor, v: Tensor, begin: Tensor) -> tuple[Tensor, Tensor]:
+    """Equal weights: sums over the sequence, or running sums over what came before."""
+    n = at.shape[1]
+    if places.causal:
+        count = torch.arange(2, n + 2, device=v.device, dtype=v.dtype)[:, None]
+        return at.reshape(-1), ((v.cumsum(1) + begin) / count).reshape(-1, v.shape[-1])
+    mean = (v.sum(1) + begin) / (n + 1)
+    if places.per == "sequence":
+        return part, mean
+    return at.reshape(-1), mean[:, None].expand(-1, n, -1).reshape(-1, v.shape[-1])
+
+
+def _weights(places: Places, n: int) -> Iterator[tuple[int, Tensor]]:
+    """The first answering token and attention weights `(q, n + 1)`, a bounded number of queries at a time."""
+    assert places.query is not None  # the caller knows
+    assert places.key is not None
+    key = places.key[: n + 1]
+    step = max(1, _NUMBERS_AT_ONCE // (n + 1))
+    for begin in range(0, 1 if places.per == "sequence" else n, step):
+        place = torch.arange(begin + 1, min(n, begin + step) + 1, device=key.device)
+        if places.per == "sequence":
+            place = torch.zeros_like(place[:1])
+        logits = places.query[place] @ key.T
+        if places.causal:
+            logits = logits.masked_fill(torch.arange(n + 1, device=key.device) > place[:, None], -torch.inf)
+        yield begin, logits.softmax(-1)
