@@ -14,6 +14,7 @@ NAMES = {
     "audit",
     "certify",
     "compare",
+    "confuse",
     "contextual_mapping",
     "edit",
     "Facts",

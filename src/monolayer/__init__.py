@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from monolayer.checker.certificate import Certificate as Certificate
     from monolayer.checker.check import certify as certify
     from monolayer.checker.check import verify as verify
+    from monolayer.checker.confuse import confuse as confuse
     from monolayer.construct.approximate import approximate as approximate
     from monolayer.construct.memorize import memorize as memorize
     from monolayer.construct.recite import memorize_text as memorize_text
@@ -53,6 +54,7 @@ _HOME = {
     "certify": "monolayer.checker.check",
     "verify": "monolayer.checker.check",
     "Certificate": "monolayer.checker.certificate",
+    "confuse": "monolayer.checker.confuse",
     "load": "monolayer.model.load",
     "Monolayer": "monolayer.model.monolayer",
     "MonolayerClassifier": "monolayer.estimator",

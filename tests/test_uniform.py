@@ -1,0 +1,137 @@
+"""Theorem C: the constant for sorting three numbers, and sequences that a rank-1 approximator confuses."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flint import arb
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import monolayer as ml
+from monolayer.checker.confuse import Walk
+from monolayer.checker.stored import read
+from monolayer.errors import DataError, PrecisionError
+from monolayer.theory.balls import precision
+from monolayer.theory.targets import TARGETS
+
+SORT = TARGETS["sort"].function
+
+
+def relu(x: np.ndarray) -> np.ndarray:
+    return np.maximum(x, 0.0)
+
+
+def larger(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return a + relu(b - a)
+
+
+def smaller(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return a - relu(a - b)
+
+
+def quarter(X: np.ndarray) -> np.ndarray:
+    """The rank-1 network of the proof on `(B, 3)`: own token, mean of all, ReLU. Token 0's answer `(B, 3)`."""
+    x, mean = X[:, 0], X.mean(axis=1)
+    c = 3 * mean - x
+    # y₁ between max(0, c − 1) and c/2, y₂ between c/2 and min(c, 1): the middles.
+    one, two = (relu(c - 1) + c / 2) / 2, (c / 2 + smaller(c, np.ones_like(c))) / 2
+    low, high = smaller(x, one), larger(x, one)
+    return np.stack([low, smaller(high, two), larger(high, two)], axis=1)
+
+
+def test_sorting_three_numbers_with_rank_1_misses_by_a_quarter_and_no_more() -> None:
+    axis = np.linspace(0.0, 1.0, 65)
+    X = np.stack(np.meshgrid(axis, axis, axis), axis=-1).reshape(-1, 3)
+    error = np.abs(quarter(X) - np.sort(X, axis=1)).max()
+    assert abs(error - 0.25) < 1e-15
+
+
+@pytest.mark.parametrize("cells", [2, 5, 8, 16])
+def test_more_cells_do_not_help(cells: int) -> None:
+    model = ml.approximate(SORT, 1, 3, cells=cells)
+    found = ml.confuse(model, SORT, lipschitz=1.0)
+    assert found.forced > 0.25 - 1e-12
+    assert found.error >= found.forced
+    # The network in floats, at the floats nearest to the pair, is about as wrong.
+    answers = model.predict(np.stack([found.X, found.X_prime]))[:, 0]
+    wanted = np.stack([found.wanted, found.wanted_prime])
+    assert np.abs(answers - wanted).max() > 0.2
+    # Both lie on the walk, opposite to each other, around the centre of the square.
+    assert np.allclose(found.X[1:, 0] + found.X_prime[1:, 0], [0.5, 1.5])
+    assert found.X[0] == found.X_prime[0] == 0.5
+
+
+@given(st.integers(2, 6), st.integers(0, 99))
+@settings(max_examples=8)
+def test_the_contexts_meet_by_a_slow_reference(cells: int, seed: int) -> None:
+    """Every neuron in rationals, softmax in balls, from the module's own tensors, on both sides of the crossing."""
+    model = ml.approximate(SORT, 1, 3, cells=cells, seed=seed)
+    found = ml.confuse(model, SORT)
+    lam, kappa = model.attention.shortcut()
+    block, bos = model.quantizer, model.bos.detach()
+
+    def key(x: Fraction) -> Fraction:
+        total = Fraction(block.bias_2[0].item())
+        for w, b, out in zip(
+            block.weight_1[:, 0].tolist(), block.bias_1.tolist(), block.weight_2[0].tolist(), strict=True
+        ):
+            total += Fraction(out) * max(Fraction(0), 1 - max(Fraction(0), Fraction(w) * x + Fraction(b)))
+        return total
+
+    def context(X: np.ndarray, move: Fraction) -> Any:
+        keys = [key(Fraction(x) + move * (abs(x - 0.5) not in (0.0, 0.5))) for x in X[:, 0].tolist()]
+        keys.append(key(Fraction(bos[-1].item())) + Fraction(bos[1].item()))
+        with precision(200):
+            balls = [arb(s.numerator) / arb(s.denominator) for s in keys]
+            weights = [(arb(lam) * s).exp() for s in balls]
+            return sum(w * s for w, s in zip(weights, balls, strict=True)) / sum(weights)
+
+    ramp = model.card.grid.ramp
+    gaps = [context(found.X, Fraction(0)) - context(found.X_prime, Fraction(0))]
+    # A float's rounding moves a context by at most its steepest slope times that.
+    assert abs(float(gaps[0])) <= 8.0 * float(np.ptp(block.weight_2[0].detach().numpy()) + 2) * found.width / ramp * 2
+    assert kappa > 0
+
+
+@pytest.mark.parametrize(("name", "dim", "length"), [("force", 2, 2), ("nearest", 1, 4), ("sort", 1, 4), ("max", 2, 3)])
+def test_other_shapes(name: str, dim: int, length: int) -> None:
+    f = TARGETS[name].function
+    found = ml.confuse(ml.approximate(f, dim, length, cells=3), f)
+    assert found.X.shape == (length, dim)
+    assert found.error >= found.forced >= 0.0
+    assert (found.answer[0] <= found.answer[1]).all()
+    assert "the error is at least" in found.explain()
+
+
+def test_from_a_folder_and_with_positions(tmp_path: Path) -> None:
+    model = ml.approximate(SORT, 1, 3, cells=4, positions=True)
+    model.save(tmp_path / "m")
+    one, two = ml.confuse(model, SORT), ml.confuse(tmp_path / "m", SORT)
+    assert one.error == two.error >= 0.2499
+
+
+def test_two_numbers_need_not_be_confused() -> None:
+    with pytest.raises(DataError, match="one context is enough"):
+        ml.confuse(ml.approximate(SORT, 1, 2, cells=4), SORT)
+    with pytest.raises(DataError, match="only an approximator"):
+        ml.confuse(ml.memorize([[0, 1]], [[0, 1]]), SORT)
+
+
+def test_a_wrong_sign_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = ml.approximate(SORT, 1, 3, cells=4)
+    right = Walk.sign
+    monkeypatch.setattr(Walk, "sign", lambda walk, t: right(walk, t) if t == 0 else 1)
+    with pytest.raises(PrecisionError, match="do not meet"):
+        ml.confuse(model, SORT)
+
+
+def test_the_walk_is_a_closed_loop_of_antipodes(tmp_path: Path) -> None:
+    walk = Walk.of(read(ml.approximate(SORT, 1, 3, cells=2).save(tmp_path / "m")))
+    for t in (Fraction(0), Fraction(1, 3), Fraction(7, 4), Fraction(3)):
+        assert walk.at(t) == walk.at(t + 4)
+        assert [a + b for a, b in zip(walk.at(t), walk.at(t + 2), strict=True)] == [1, Fraction(1, 2), Fraction(3, 2)]
