@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import monolayer as ml
-from monolayer.model import monolayer as module
 from monolayer.model import staircase
 from monolayer.model.attention import RankOneAttention, contexts
 from monolayer.model.staircase import Staircase
@@ -62,7 +61,7 @@ def test_segment_sums_equal_softmax_attention(seed: int, causal: bool, temperatu
 def test_attention_in_blocks_equals_attention_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     model, X, _ = small(causal=True, on_conflict="first")
     whole = model(torch.from_numpy(X))
-    monkeypatch.setattr("monolayer.model.attention._SCORES_AT_ONCE", 100)
+    monkeypatch.setattr("monolayer.model.attention.SCORES_AT_ONCE", 100)
     assert torch.equal(model(torch.from_numpy(X)), whole)
 
 
@@ -125,7 +124,7 @@ def test_a_search_in_rough_order_finds_the_same_labels(monkeypatch: pytest.Monke
 def test_blocks_of_neurons_and_points_change_nothing(readout: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     model, X, Y = small(readout=readout)
     whole = model(torch.from_numpy(X))
-    monkeypatch.setattr(staircase, "_CELLS_AT_ONCE", 1000)
+    monkeypatch.setattr(staircase, "CELLS_AT_ONCE", 1000)
     blocked = model(torch.from_numpy(X))
     assert np.array_equal(blocked.argmax(-1).numpy(), Y)
     assert torch.allclose(whole, blocked, rtol=0, atol=1e-6)
@@ -212,8 +211,8 @@ def test_repr_says_what_the_model_is() -> None:
 
 def test_logits_that_cannot_fit_are_refused_with_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
     model, X, Y = small()
-    monkeypatch.setattr(module, "available_bytes", lambda: 1000)
-    with pytest.raises(ml.OutOfMemoryError, match=r"need .* GiB.*use predict\(\)"):
+    monkeypatch.setattr("monolayer.model.room.available_bytes", lambda: 1000)
+    with pytest.raises(ml.OutOfMemoryError, match=r"needs .* GiB.*use predict\(\)"):
         model(torch.from_numpy(X))
     assert np.array_equal(model.predict(X), Y)
 

@@ -110,7 +110,7 @@ def test_blocks_equal_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     part, _, _ = block(2, 9)
     x = torch.from_numpy(np.random.default_rng(0).random((100, 2)))
     whole = part.dense(x)
-    monkeypatch.setattr(module, "_CELLS_AT_ONCE", 50)
+    monkeypatch.setattr(module, "CELLS_AT_ONCE", 50)
     assert torch.equal(part.dense(x), whole)
 
 

@@ -120,7 +120,7 @@ def test_blocks_of_neurons_and_points_change_nothing(monkeypatch: pytest.MonkeyP
     with torch.no_grad():
         whole = readout.dense(z)
         for cells in (64, 129, 64 * 7, 64 * 40):
-            monkeypatch.setattr(module, "_CELLS_AT_ONCE", cells)
+            monkeypatch.setattr(module, "CELLS_AT_ONCE", cells)
             assert torch.equal(readout.dense(z), whole)
 
 
@@ -145,7 +145,7 @@ def test_gradients_go_through_the_indicators(monkeypatch: pytest.MonkeyPatch) ->
     z = (-readout.bias_1 / readout.weight_1 + 0.3 / readout.weight_1).detach()
     whole = torch.autograd.grad(readout.dense(z).sum(), list(readout.parameters()))
     assert whole[0].abs().min() > 0
-    monkeypatch.setattr(module, "_CELLS_AT_ONCE", 64 * 2)
+    monkeypatch.setattr(module, "CELLS_AT_ONCE", 64 * 2)
     blocks = torch.autograd.grad(readout.dense(z).sum(), list(readout.parameters()))
     assert all(torch.allclose(a, b) for a, b in zip(whole, blocks, strict=True))
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from monolayer.model.recording import recording
 
 ONE, KEY, CODE, LABEL = 0, 1, 2, 3
 """Coordinates of the stream: the constant 1, the key `s`, the code `t` (later `z`), the first label slot."""
 
-_SCORES_AT_ONCE = 1 << 22
+SCORES_AT_ONCE = 1 << 22
 """Attention scores held at a time by the dense layer: 32 MiB in float64."""
 
 
@@ -38,20 +39,35 @@ class RankOneAttention(nn.Module):
         W_O[CODE, KEY] = kappa
         return cls(W_Q.clone(), W_K.clone(), W_V.clone(), W_O.clone())
 
-    def forward(self, Z: Tensor, seen: Tensor) -> Tensor:
-        """`Z` `(N, n, D)` and `seen` `(N or 1, n or 1, n)`: which keys each query may look at."""
-        if recording():
-            return self._block(Z, seen)
-        rows = max(1, _SCORES_AT_ONCE // (Z.shape[1] * Z.shape[1]))
-        if len(Z) <= rows:
-            return self._block(Z, seen)
-        masks = torch.split(seen.expand(len(Z), -1, -1), rows)
-        return torch.cat([self._block(z, mask) for z, mask in zip(torch.split(Z, rows), masks, strict=True)])
+    def forward(self, Z: Tensor, seen: Tensor, causal: bool = False) -> Tensor:
+        """`Z` `(N, n, D)`; `seen` `(N or 1, 1, n)`: which keys there are; `causal`: a query sees none behind itself.
 
-    def _block(self, Z: Tensor, seen: Tensor) -> Tensor:
-        scores = (Z @ self.W_Q.T) @ (Z @ self.W_K.T).transpose(1, 2)
+        By sequences and queries in blocks, so that memory grows with `N n`, not with `N n²`; gradients recompute them.
+        """
+        n = Z.shape[1]
+        if recording() or len(Z) * n * n <= SCORES_AT_ONCE:
+            return Z + self._written(Z, Z, seen, 0, causal)
+        queries = max(1, min(n, SCORES_AT_ONCE // n))
+        rows = max(1, SCORES_AT_ONCE // (n * queries))
+        parts = []
+        for z, keys in zip(torch.split(Z, rows), torch.split(seen.expand(len(Z), -1, -1), rows), strict=True):
+            for start in range(0, n, queries):
+                given = z[:, start : start + queries], z, keys, start, causal
+                if torch.is_grad_enabled():
+                    parts.append(checkpoint(self._written, *given, use_reentrant=False))
+                else:
+                    parts.append(self._written(*given))
+        # A block is some whole sequences, or some queries of one: in either case they follow each other.
+        return Z + torch.cat([part.flatten(0, 1) for part in parts]).view(Z.shape)
+
+    def _written(self, queries: Tensor, Z: Tensor, seen: Tensor, start: int, causal: bool) -> Tensor:
+        """What attention adds at the places `start, start + 1, …`, whose stream is `queries` `(N, q, D)`."""
+        scores = (queries @ self.W_Q.T) @ (Z @ self.W_K.T).transpose(1, 2)
+        if causal:
+            place = torch.arange(Z.shape[1], device=Z.device)
+            seen = seen & (place <= place[start : start + queries.shape[1], None])
         weights = scores.masked_fill(~seen, -torch.inf).softmax(dim=-1)
-        return Z + (weights @ (Z @ self.W_V.T)) @ self.W_O.T
+        return (weights @ (Z @ self.W_V.T)) @ self.W_O.T
 
     @torch.no_grad()
     def shortcut(self) -> tuple[float, float] | None:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from monolayer.data import Sequences
-from monolayer.errors import DataError, OutOfMemoryError
+from monolayer.errors import DataError
 from monolayer.model.attention import RankOneAttention
 from monolayer.model.card import Card, Summary
 from monolayer.model.explain import explain
@@ -31,6 +31,7 @@ from monolayer.model.inputs import blank_rows, check_input, check_lengths, no_ve
 from monolayer.model.quantizer import Quantizer
 from monolayer.model.recital import recite
 from monolayer.model.recording import recording
+from monolayer.model.room import STREAMS, afford
 from monolayer.model.save import save
 from monolayer.model.shortcut import fast_labels
 from monolayer.model.staircase import Staircase
@@ -79,15 +80,14 @@ class Monolayer(nn.Module):
         """
         check_input(self, X, lengths)
         if not recording():
-            answers = len(X) if self.card.per == "sequence" else len(X) * X.shape[1]
-            _afford(answers * self._outputs * self.bos.element_size(), self.bos.device)
+            afford(self, len(X), X.shape[1])
         Z, seen = self.stream(X, lengths)
-        Z = self.feed_forward(self._answering(self.attention(Z, seen)))
+        Z = self.feed_forward(self._answering(self.attention(Z, seen, self.card.causal)))
         logits: Tensor = self.head(Z)
         return logits
 
     def stream(self, X: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """The residual stream before attention `(N, 1 + n, D)`, and which keys each query may see."""
+        """The residual stream before attention `(N, 1 + n, D)`, and which keys there are `(N or 1, 1, 1 + n)`."""
         if lengths is not None and self.card.vocabulary is not None:
             X = X.masked_fill(torch.arange(X.shape[1], device=X.device) >= lengths.to(X.device)[:, None], 0)
         Z = self.lift(X)
@@ -95,16 +95,12 @@ class Monolayer(nn.Module):
             Z = Z + self.positions(torch.arange(X.shape[1], device=Z.device))
         Z = torch.cat([self.bos.expand(Z.shape[0], 1, -1), Z], dim=1)
         place = torch.arange(Z.shape[1], device=Z.device)
-        seen = (
-            (place <= place[:, None])[None]
-            if self.card.causal
-            else torch.ones_like(place, dtype=torch.bool)[None, None]
-        )
+        seen = torch.ones_like(place, dtype=torch.bool)[None, None]
         if lengths is not None:
             real = place <= lengths.to(Z.device)[:, None]
             # Padding may have no vector, or any: zero it, since 0 times NaN is NaN.
             Z = torch.where(real[:, :, None], Z, 0.0)
-            seen = seen & real[:, None, :]
+            seen = real[:, None, :]
         return Z if self.quantizer is None else self.quantizer(Z), seen
 
     def _answering(self, Z: Tensor) -> Tensor:
@@ -251,7 +247,7 @@ class Monolayer(nn.Module):
         answers: NDArray[Any] | None = None
         lacking = np.zeros(len(data) if self.card.per == "sequence" else len(data.tokens), dtype=bool)
         order = np.argsort(data.lengths, kind="stable")
-        logits = max(1, (1 << 24) // self._outputs)
+        logits = max(1, (1 << 24) // max(self._outputs, STREAMS * self.bos.numel()))
         start = 0
         while start < len(order):
             width = int(data.lengths[order[start]])
@@ -335,23 +331,3 @@ def _numpy(value: Tensor) -> NDArray[Any]:
 def _face(name: str) -> Any:
     """A function of the public face. It is built on models, so it lives above them; the package knows where."""
     return getattr(sys.modules[__name__.partition(".")[0]], name)
-
-
-def _afford(needed: int, device: torch.device) -> None:
-    """Refuse logits that cannot fit, before anything is allocated."""
-    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_bytes()
-    if free is not None and needed > free:
-        raise OutOfMemoryError(
-            f"the logits alone need {needed / 2**30:,.1f} GiB and {free / 2**30:,.1f} GiB are free: pass fewer "
-            "sequences at a time, or use predict(), which takes the fast path and keeps no logits"
-        )
-
-
-def available_bytes() -> int | None:
-    """Memory that can still be had on this machine, or None where the system does not say."""
-    meminfo = Path("/proc/meminfo")
-    if meminfo.exists():
-        for line in meminfo.read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    return None

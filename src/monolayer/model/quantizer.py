@@ -23,10 +23,7 @@ from torch import Tensor, nn
 
 from monolayer.model.attention import CODE, KEY
 from monolayer.model.recording import recording
-from monolayer.model.staircase import Steps, rising
-
-_CELLS_AT_ONCE = 1 << 22
-"""Tokens times neurons held at a time by the dense block: 32 MiB in float64."""
+from monolayer.model.staircase import CELLS_AT_ONCE, Steps, rising
 
 
 @dataclass(frozen=True)
@@ -87,7 +84,7 @@ class Quantizer(nn.Module):
         """Key and code `(P, 2)` of tokens `x` `(P, d)`: every neuron is evaluated at every token."""
         if recording():
             return self._block(x)
-        tokens = max(1, _CELLS_AT_ONCE // max(1, len(self.weight_1)))
+        tokens = max(1, CELLS_AT_ONCE // max(1, len(self.weight_1)))
         return torch.cat([self._block(part) for part in torch.split(x, tokens)])
 
     def _block(self, x: Tensor) -> Tensor:

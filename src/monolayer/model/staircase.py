@@ -34,7 +34,7 @@ from monolayer.model.recording import recording
 
 Readout = Literal["exact", "runs", "paper"]
 
-_CELLS_AT_ONCE = 1 << 22
+CELLS_AT_ONCE = 1 << 22
 """Points times neurons held at a time by the dense readout: 32 MiB in float64."""
 _LARGE = 1 << 15
 """Points and steps from which a search in order pays, by measurement."""
@@ -145,8 +145,8 @@ class Staircase(nn.Module):
         """Labels `(P, m)` of `z` `(P,)`: every neuron is evaluated at every point."""
         if recording():
             return self.bias_2 + self._block(z, self.weight_1, self.bias_1, self.weight_2, True, True)
-        neurons = max(1, min(self.weight_2.shape[1], _CELLS_AT_ONCE // 64))
-        points = max(1, _CELLS_AT_ONCE // neurons)
+        neurons = max(1, min(self.weight_2.shape[1], CELLS_AT_ONCE // 64))
+        points = max(1, CELLS_AT_ONCE // neurons)
         return torch.cat([self._points(part, neurons) for part in torch.split(z, points)])
 
     def _points(self, z: Tensor, neurons: int) -> Tensor:

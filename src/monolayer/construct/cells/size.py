@@ -10,7 +10,7 @@ import math
 
 from monolayer.construct.cells.grid import Box
 from monolayer.errors import DataError, OutOfMemoryError
-from monolayer.model.monolayer import available_bytes
+from monolayer.model.room import available_bytes
 
 MOST_KNOTS = 1 << 24
 """Knots up to which a grid is built. Rank 1 in float64 ends near there (bench/where_float64_rank_1_ends.py)."""
