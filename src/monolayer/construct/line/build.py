@@ -18,7 +18,7 @@ from monolayer.construct.consistency import Context
 from monolayer.construct.construction import Progress
 from monolayer.construct.line.alphabet import Alphabet, Ids, Vectors
 from monolayer.construct.line.assemble import assemble, linear_lift, stream
-from monolayer.construct.line.draw import Draw, Tokens, check_seed, check_temperature
+from monolayer.construct.line.draw import Draw, Tokens, averaging, check_seed, check_temperature
 from monolayer.construct.line.points import SLACK
 from monolayer.construct.line.separate import DRAWS, Separated, separate
 from monolayer.construct.line.steps import Choice, dense_error, staircase
@@ -104,6 +104,7 @@ def _collision(found: Separated, pair: tuple[int, int], context: Context) -> Pre
     if holds > len(points.z):
         why = f"about {holds:,} points that lie at random could be held, but these {len(points.z):,} crowd together"
     advice = "Split the data over several models, or try another seed if few pairs collide"
+    advice += averaging(found.draw.temperature)
     if context.causal and not context.positions:
         why += f". What is seen of {int(data.lengths.max()):,} tokens hardly changes with one more"
         advice = (
