@@ -53,10 +53,13 @@ class Steps:
         """Lemma S5: neurons settled at each point, as a place in their order; whether all others rest; room left."""
         above = _rank(self.cell, self.low, cell, feature + radius, strict=True)
         below = _rank(self.cell, self.high, cell, feature - radius, strict=False)
-        ahead, back = np.append(self.low, np.inf)[above] - feature, feature - np.append(-np.inf, self.high)[below]
-        ahead = np.where(np.append(self.cell, -1)[above] == cell, ahead, np.inf)
-        back = np.where(np.append(-1, self.cell)[below] == cell, back, np.inf)
-        return above, above == below, np.minimum(ahead, back)
+        sure = above == below
+        ours = above.copy()
+        ours[~sure] = _rank(self.cell, self.low, cell[~sure], feature[~sure], strict=True)
+        ahead, back = np.append(self.low, np.inf)[ours] - feature, feature - np.append(-np.inf, self.high)[ours]
+        ahead = np.where(np.append(self.cell, -1)[ours] == cell, ahead, np.inf)
+        back = np.where(np.append(-1, self.cell)[ours] == cell, back, np.inf)
+        return above, sure, np.minimum(ahead, back)
 
 
 def _rank(cells: Ints, thresholds: Floats, cell: Ints, value: Floats, *, strict: bool) -> Ints:
