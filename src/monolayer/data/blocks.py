@@ -33,10 +33,12 @@ BYTES = 16
 
 def read_json_blocks(lines: Lines, growing: Growing, columns: Columns) -> None:
     """Read `lines` up to their end, or up to the first block that is not plain."""
-    while block := lines.block(BYTES * limits.CHUNK):
-        count = lines.count(block)
+    while True:
+        block, count = lines.block(BYTES * limits.CHUNK)
+        if not block:
+            return
         if not _json_block(block, count, lines.number - count + 1, growing, columns):
-            lines.put_back(block)
+            lines.put_back(block, count)
             return
 
 
@@ -126,12 +128,14 @@ def read_table_blocks(
 ) -> None:
     """Read rows with columns `names` up to their end, or up to the first block that is not plain."""
     used = [names.index(name) for name in layout.used]
-    while block := lines.block(BYTES * limits.CHUNK):
-        count = lines.count(block)
+    while True:
+        block, count = lines.block(BYTES * limits.CHUNK)
+        if not block:
+            return
         cells = None if not tabs and b'"' in block else _cells(block, len(names), used, tabs)
         plain = cells is not None and len(cells[0]) == count and not any(map(_blank, cells))
         if cells is None or not plain:
-            lines.put_back(block)
+            lines.put_back(block, count)
             return
         parts = dict(zip(layout.used, cells, strict=True))
         if layout.sequence is None:

@@ -70,23 +70,20 @@ class Lines:
         # Some programs open a UTF-8 file with a byte-order mark, which is no part of the first token.
         return text.removeprefix("\ufeff") if self.number == 1 else text
 
-    def block(self, size: int) -> bytes:
-        """Whole lines, as bytes, about `size` of them; nothing at the end of the file."""
+    def block(self, size: int) -> tuple[bytes, int]:
+        """Whole lines, as bytes, about `size` of them, and how many lines; nothing at the end of the file."""
         block = self._read(lambda: self._file.read(size))
         if block and not block.endswith(b"\n"):
             block += self._read(self._file.readline)
-        self.number += self.count(block)
+        count = block.count(b"\n") + (bool(block) and not block.endswith(b"\n"))
         self._seen += len(block)
-        return block.removeprefix(codecs.BOM_UTF8) if self.number == self.count(block) else block
+        block = block if self.number else block.removeprefix(codecs.BOM_UTF8)
+        self.number += count
+        return block, count
 
-    @staticmethod
-    def count(block: bytes) -> int:
-        """Lines in a block; the last one may lack its line feed."""
-        return block.count(b"\n") + (bool(block) and not block.endswith(b"\n"))
-
-    def put_back(self, block: bytes) -> None:
+    def put_back(self, block: bytes, count: int) -> None:
         """The last block, to be read once more, line by line."""
-        self.number -= self.count(block)
+        self.number -= count
         self._seen -= len(block)
         self._held = iter(io.BytesIO(block))
 

@@ -212,11 +212,13 @@ class Runs:
         return True
 
     def begin_all(self, values: list[Any], line: int, at: Ints) -> NDArray[np.bool_]:
-        """`begins` for values `(K,)` that change from one to the next, in rows `line + at`."""
-        new = set(values)
-        if len(new) == len(values) and None not in new and "" not in new and new.isdisjoint(self._seen):
+        """`begins` for values `(K,)` that change from one to the next, in rows `line + at`; `K ≥ 1`."""
+        new = set(values[1:])
+        plain = len(new) == len(values) - 1 and not new & {None, "", values[0]} and new.isdisjoint(self._seen)
+        if plain:
+            begun = np.ones(len(values), dtype=bool)
+            begun[0] = self.begins(values[0], line + int(at[0]))  # it may go on from the rows before
             self._seen |= new
             self._last = values[-1]
-            return np.ones(len(values), dtype=bool)
-        begun = [self.begins(value, line + row) for value, row in zip(values, at.tolist(), strict=True)]
-        return np.array(begun, dtype=bool)
+            return begun
+        return np.array([self.begins(value, line + row) for value, row in zip(values, at.tolist(), strict=True)])
