@@ -22,6 +22,7 @@ NAMES = {
     "insert",
     "Record",
     "refute_hardmax",
+    "attention",
     "theorem",
     "verify",
     "ContradictionError",

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from monolayer.estimator import MonolayerClassifier as MonolayerClassifier
     from monolayer.model.load import load as load
     from monolayer.model.monolayer import Monolayer as Monolayer
+    from monolayer.model.rank_one import attention as attention
     from monolayer.stock.build import memorize_as as memorize_as
     from monolayer.theory.contextual import contextual_mapping as contextual_mapping
     from monolayer.theory.hardmax import refute_hardmax as refute_hardmax
@@ -55,6 +56,7 @@ _HOME = {
     "verify": "monolayer.checker.check",
     "Certificate": "monolayer.checker.certificate",
     "confuse": "monolayer.checker.confuse",
+    "attention": "monolayer.model.rank_one",
     "load": "monolayer.model.load",
     "Monolayer": "monolayer.model.monolayer",
     "MonolayerClassifier": "monolayer.estimator",

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from monolayer.model.rank_one import attention
 from monolayer.model.recording import recording
 
 ONE, KEY, CODE, LABEL = 0, 1, 2, 3
@@ -43,10 +44,16 @@ class RankOneAttention(nn.Module):
         """`Z` `(N, n, D)`; `seen` `(N or 1, 1, n)`: which keys there are; `causal`: a query sees none behind itself.
 
         By sequences and queries in blocks, so that memory grows with `N n`, not with `N n²`; gradients recompute them.
+        Where the scores of one sequence would be too many and have rank one, in linear time (`rank_one.py`).
         """
         n = Z.shape[1]
         if recording() or len(Z) * n * n <= SCORES_AT_ONCE:
             return Z + self._written(Z, Z, seen, 0, causal)
+        bilinear = self.W_Q.T @ self.W_K  # the score of query k and key l is z_kᵀ M z_l
+        factors = _rank_one(bilinear.detach()) if n * n > SCORES_AT_ONCE else None
+        if factors is not None:
+            each = zip(Z, seen.expand(len(Z), -1, -1), strict=True)
+            return Z + torch.stack([self._linear(z, keys[0], causal, bilinear, factors) for z, keys in each])
         queries = max(1, min(n, SCORES_AT_ONCE // n))
         rows = max(1, SCORES_AT_ONCE // (n * queries))
         parts = []
@@ -69,6 +76,26 @@ class RankOneAttention(nn.Module):
         weights = scores.masked_fill(~seen, -torch.inf).softmax(dim=-1)
         return (weights @ (Z @ self.W_V.T)) @ self.W_O.T
 
+    def _linear(
+        self, Z: Tensor, seen: Tensor, causal: bool, bilinear: Tensor, factors: tuple[Tensor, Tensor]
+    ) -> Tensor:
+        """What attention adds to one sequence `(n, D)`, without its scores; `bilinear` is `M = a bᵀ`, with `factors`."""
+        values, width = Z @ self.W_V.T, Z.shape[1]
+        grown = values
+        if torch.is_grad_enabled() and bilinear.requires_grad:
+            # What moves M moves the scores by z_kᵀ dM z_l, and answers by Σ_l p_kl (v_l − o_k) z_kᵀ dM z_l.
+            grown = torch.cat([values, Z, (values[:, :, None] * Z[:, None, :]).flatten(1)], dim=1)
+        # What comes out at padding means nothing, so it asks like the first token: a constant query stays one.
+        query = Z @ factors[0]
+        query = torch.where(seen, query, query[0].detach())
+        found = attention(query, Z @ factors[1], grown, causal=causal, mask=seen)
+        answer = found[:, :width]
+        if grown is not values:
+            mean, both = found[:, width : 2 * width], found[:, 2 * width :].view(len(Z), -1, width)
+            moved = Z @ (bilinear - bilinear.detach())  # zero, but for its gradient
+            answer = answer + ((both - answer[:, :, None] * mean[:, None, :]).detach() * moved[:, None, :]).sum(2)
+        return answer @ self.W_O.T
+
     @torch.no_grad()
     def shortcut(self) -> tuple[float, float] | None:
         """`(λ, κ)` if the query reads only `one`, the key only `key`, and only `code` is written; else None.
@@ -85,6 +112,14 @@ class RankOneAttention(nn.Module):
 
     def extra_repr(self) -> str:
         return f"width={len(self.W_Q)}, heads=1"
+
+
+def _rank_one(M: Tensor) -> tuple[Tensor, Tensor] | None:
+    """`a`, `b` `(D,)` with `M = a bᵀ`, exactly, for `M` `(D, D)`; None if floats say otherwise."""
+    row, column = divmod(int(M.abs().argmax()), M.shape[1])
+    a = M[:, column]
+    b = M[row] / M[row, column] if M[row, column] != 0 else torch.zeros_like(M[row])
+    return (a, b) if torch.equal(torch.outer(a, b), M) else None
 
 
 def contexts(weight: Tensor, moment: Tensor, lengths: Tensor, bos: tuple[float, float], causal: bool) -> Tensor:

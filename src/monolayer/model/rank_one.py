@@ -12,7 +12,7 @@ one variable: `n` answers need `n` values of them, not `n²` scores. Cut the ran
 slower one on [−1, 1], times its value in the middle. Chebyshev interpolation in `p` points errs by at most
 `4 Σ_{j≥p} I_j(c)`
 times that (`I_j` the modified Bessel functions, the coefficients of `e^{cx}`), and the term itself is at least `e^{−c}`
-times it. So each term errs by a share of at most `4 e^c Σ_{j≥p} I_j(c)`, below 10⁻¹⁶ for `c = 2`, `p = 20`, and so do
+times it. So each term errs by a share of at most `4 e^c Σ_{j≥p} I_j(c)`, below 10⁻¹⁴ for `c = 2`, `p = 18`, and so do
 `F`, prefixes of its sum, and `G` against `Σ |v_l| e^{…}`: numerator and denominator apart. (Their quotient has poles
 near the real line, and interpolating it fails.) What is left is rounding: values on a piece differ by at most
 `e^{2c} = 55`, so it is some dozens of roundings, of the size of `max |v|`.
@@ -32,12 +32,14 @@ from torch import Tensor
 
 from monolayer.errors import DataError
 
-WIDTH, NODES = 4.0, 20
+WIDTH, NODES = 4.0, 18
 SHORT = 512
 """Up to this many queries the scores themselves are cheaper, by measurement."""
 _REACH = 600.0
 """Largest `|λ| spread` for prefixes: e^{−600} is still a normal number, so every prefix has a sum to divide by."""
 _RUN = 128
+_BLOCK = 1 << 13
+"""Keys looked at together."""
 _SCORES = 1 << 22
 """Scores held at a time where they are computed: 32 MiB."""
 
@@ -96,14 +98,18 @@ def _sequence(q: Tensor, k: Tensor, v: Tensor, causal: bool, mask: Tensor | None
     width = WIDTH / (high - low) if high > low else WIDTH
     piece = (q.detach() / width).floor()
     first, last = float(piece.min()), float(piece.max())
-    if not causal and float(q.detach().min()) == float(q.detach().max()) and not q.requires_grad:
-        return _direct(q[:1], k, terms, False).expand(len(q), -1)  # one query, asked n times
     reach = max(abs(first), abs(last)) * WIDTH
+    if float(q.detach().min()) == float(q.detach().max()) and not q.requires_grad:
+        # One query, asked n times: sums of the very terms of softmax.
+        if not causal:
+            return _direct(q[:1], k, terms, False).expand(len(q), -1)
+        if reach <= _REACH:
+            total = _running(terms * torch.exp(q[0] * (k - (high if q[0] >= 0 else low)))[:, None])
+            return total[:, 1:] / total[:, :1]
     if len(q) <= SHORT or (last - first + 1.0) * NODES >= len(q) or (causal and reach > _REACH):
         return _direct(q, k, terms, causal)
-    weights = _chebyshev(2.0 * (q / width - piece) - 1.0) @ _coefficients().to(
-        q
-    )  # (n, p): answers from values at nodes
+    # (n, p): from values at the nodes to answers.
+    weights = (_coefficients().to(q).T @ _chebyshev(2.0 * (q / width - piece) - 1.0)).T.contiguous()
     both = _own_runs(q, k, terms, low, high) if causal else torch.zeros_like(terms[:1]).expand(len(q), -1)
     for sign, end in ((1.0, high), (-1.0, low)):
         # Zero belongs to the pieces on the right.
@@ -113,26 +119,32 @@ def _sequence(q: Tensor, k: Tensor, v: Tensor, causal: bool, mask: Tensor | None
             pieces = torch.arange(begin, stop + 1.0, dtype=q.dtype, device=q.device)
             sums = _sums(pieces, width, k - end, terms, _RUN if causal else len(k))
             for some in here.split(_SCORES // NODES):  # type: ignore[no-untyped-call]
-                run = some // _RUN if causal else torch.zeros_like(some)
-                values = sums[run, (piece[some] - begin).long()]
-                both = both.index_add(0, some, (weights[some, :, None] * values).sum(1))
+                row, weight = (piece[some] - begin).long(), weights[some]
+                row = row + some // _RUN * len(pieces) if causal else row
+                columns = [(column.flatten(0, 1)[row] * weight).sum(1) for column in sums.unbind(1)]
+                both = both.index_add(0, some, torch.stack(columns, dim=1))
     return both[:, 1:] / both[:, :1]
 
 
 def _sums(pieces: Tensor, width: float, delta: Tensor, terms: Tensor, run: int) -> Tensor:
-    """`Σ_l terms_l e^{λ δ_l}` at the nodes λ of some pieces, over the keys before each run: `(runs, J, p, 1 + m)`.
+    """`Σ_l terms_l e^{λ δ_l}` at the nodes λ of some pieces, over the keys before each run: `(runs, 1 + m, J, p)`.
 
     One run of all keys: the sum over all of them. Pieces `(J,)` are all of one sign, and no `λ δ` is above 0.
     """
     right = bool(pieces[0] >= 0)
     start = (pieces if right else pieces + 1.0) * width
     share = (_points().to(delta) - (0.0 if right else 1.0)) * width
-    whole, parts = run == len(delta), []
-    run = min(run, 1 << 15)
-    for some, values in zip(delta.split(run), terms.split(run), strict=True):  # type: ignore[no-untyped-call]
-        nodes = torch.exp(some[:, None] * share)[:, :, None] * values[:, None, :]  # (run, p, 1 + m)
-        parts.append((torch.exp(start[:, None] * some) @ nodes.flatten(1)).view(len(start), NODES, -1))
-    sums = torch.stack(parts)
+    whole, run = run == len(delta), min(run, _BLOCK)
+    pad = -len(delta) % run
+    runs = torch.nn.functional.pad(delta, (0, pad)).view(-1, run)
+    values = torch.nn.functional.pad(terms, (0, 0, 0, pad)).view(-1, run, terms.shape[1])
+    parts = []
+    for some in range(0, len(runs), max(1, _BLOCK // run)):
+        here = slice(some, some + max(1, _BLOCK // run))
+        weight = torch.exp(start[:, None] * runs[here, None, :])  # (runs, J, run), then (runs, (1 + m) J, run)
+        weight = torch.cat([weight * values[here, None, :, column] for column in range(values.shape[2])], dim=1)
+        parts.append(weight @ torch.exp(runs[here, :, None] * share))
+    sums = torch.cat(parts).view(len(runs), -1, len(start), NODES)
     return sums.sum(0, keepdim=True) if whole else torch.cat([torch.zeros_like(sums[:1]), sums[:-1].cumsum(0)])
 
 
@@ -152,6 +164,13 @@ def _own_runs(q: Tensor, k: Tensor, terms: Tensor, low: float, high: float) -> T
     return torch.cat(parts)[: q.numel() - pad]
 
 
+def _running(terms: Tensor) -> Tensor:
+    """Running sums of the rows of `(n, 1 + m)`: runs, then sums of runs, so that each is made of few roundings."""
+    runs = torch.nn.functional.pad(terms, (0, 0, 0, -len(terms) % _RUN)).view(-1, _RUN, terms.shape[1]).cumsum(1)
+    before = torch.cat([torch.zeros_like(runs[:1, -1]), runs[:-1, -1].cumsum(0)])
+    return (runs + before[:, None]).flatten(0, 1)[: len(terms)]
+
+
 def _direct(q: Tensor, k: Tensor, terms: Tensor, causal: bool) -> Tensor:
     """The scores themselves, a bounded number at a time."""
     rows = max(1, _SCORES // len(k))
@@ -166,11 +185,11 @@ def _direct(q: Tensor, k: Tensor, terms: Tensor, causal: bool) -> Tensor:
 
 
 def _chebyshev(x: Tensor) -> Tensor:
-    """`T_0 … T_{p−1}` at `x` `(n,)`: `(n, p)`, by their recurrence, which has a derivative at ±1 too."""
-    columns = [torch.ones_like(x), x]
+    """`T_0 … T_{p−1}` at `x` `(n,)`: `(p, n)`, by their recurrence, which has a derivative at ±1 too."""
+    rows = [torch.ones_like(x), x]
     for _ in range(NODES - 2):
-        columns.append(2.0 * x * columns[-1] - columns[-2])
-    return torch.stack(columns, dim=1)
+        rows.append(torch.addcmul(-rows[-2], x, rows[-1], value=2.0))
+    return torch.stack(rows)
 
 
 @cache

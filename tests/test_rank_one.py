@@ -1,0 +1,171 @@
+"""Attention of rank one in linear time is the same attention: values, gradients, masks, and what it refuses."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+import monolayer as ml
+from monolayer.model import attention as layer
+from monolayer.model import rank_one
+from monolayer.theory.boltzmann import boltz
+
+LONG = 1500
+
+
+def _plain(q: Tensor, k: Tensor, v: Tensor, causal: bool = False, mask: Tensor | None = None) -> Tensor:
+    """All scores."""
+    scores = q[..., :, None] * k[..., None, :]
+    if mask is not None:
+        scores = scores.masked_fill(~mask[..., None, :], -torch.inf)
+    if causal:
+        scores = scores.masked_fill(~torch.ones(scores.shape[-2:], dtype=torch.bool).tril(), -torch.inf)
+    return scores.softmax(-1) @ v
+
+
+def _draw(seed: int, reach: float, *shape: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values whose largest score is `reach`."""
+    random = torch.Generator().manual_seed(seed)
+    q, k = (torch.randn(*shape, generator=random, dtype=torch.float64) for _ in range(2))
+    q = q * (reach / float(q.abs().max() * k.abs().max()))
+    return q, k, torch.rand(*shape, 2, generator=random, dtype=torch.float64) * 2 - 1
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    st.integers(0, 10**6),
+    st.floats(0.0, 50.0),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from(["", "shifted", "one side"]),
+)
+def test_it_errs_by_less_than_1e_12(seed: int, reach: float, causal: bool, masked: bool, kind: str) -> None:
+    q, k, v = _draw(seed, reach, LONG)
+    if kind == "shifted":
+        k = k + 3.0 * (reach < 10.0)
+    if kind == "one side":
+        q = q.abs()
+    mask = None
+    if masked:
+        mask = torch.arange(LONG) % 7 != 3
+        k = torch.where(mask, k, 1e6)  # what is masked may be anything
+    error = (ml.attention(q, k, v, causal=causal, mask=mask) - _plain(q, k, v, causal, mask)).abs().max()
+    assert error <= 1e-12
+
+
+def test_the_interpolated_way_is_taken_and_the_exact_boltzmann_operator_agrees(monkeypatch: Any) -> None:
+    monkeypatch.setattr(rank_one, "_direct", lambda *_: pytest.fail("all scores were computed"))
+    q, k, _ = _draw(3, 40.0, LONG)
+    answer = ml.attention(q, k, k)
+    ml.attention(q, k, k, causal=True)
+    for place in (0, 17, LONG - 1):
+        wanted = float(boltz((q[place] * k).numpy())) / float(q[place])
+        assert math.isclose(float(answer[place]), wanted, rel_tol=0, abs_tol=1e-12)
+
+
+def test_constant_queries_need_no_interpolation(monkeypatch: Any) -> None:
+    monkeypatch.setattr(rank_one, "_sums", lambda *_: pytest.fail("the operator was interpolated"))
+    _, k, v = _draw(4, 1.0, LONG)
+    q = torch.full((LONG,), 1.7, dtype=torch.float64)
+    for causal in (False, True):
+        assert (ml.attention(q, k, v, causal=causal) - _plain(q, k, v, causal)).abs().max() < 1e-13
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_batches_broadcast_and_one_value_a_key_will_do(causal: bool) -> None:
+    q, k, v = _draw(5, 20.0, 2, 3, 700)
+    mask = torch.ones(3, 700, dtype=torch.bool)
+    mask[1, 400:] = False
+    answer = ml.attention(q, k[:1], v[..., 0], causal=causal, mask=mask)
+    wanted = _plain(q, k[:1].expand_as(q), v[..., :1], causal, mask.expand(2, 3, -1))[..., 0]
+    assert answer.shape == (2, 3, 700)
+    assert (answer - wanted).abs().max() <= 1e-12
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("n", [40, 700])
+def test_gradients_are_those_of_all_scores(causal: bool, n: int) -> None:
+    parts = [part.requires_grad_() for part in _draw(6, 15.0, n)]
+    pull = torch.cos(torch.arange(n * 2.0)).view(n, 2).double()
+    ours = torch.autograd.grad((ml.attention(*parts, causal=causal) * pull).sum(), parts)
+    wanted = torch.autograd.grad((_plain(*parts, causal) * pull).sum(), parts)
+    for one, two in zip(ours, wanted, strict=True):
+        assert (one - two).abs().max() <= 1e-11 * max(1.0, float(two.abs().max()))
+
+
+def test_wide_scores_and_equal_keys_are_computed_one_by_one() -> None:
+    q, k, v = _draw(7, 5000.0, LONG)
+    for causal in (False, True):
+        assert (ml.attention(q, k, v, causal=causal) - _plain(q, k, v, causal)).abs().max() <= 1e-12
+        flat = ml.attention(q, torch.ones_like(k), v, causal=causal)
+        assert (flat - _plain(q, torch.ones_like(k), v, causal)).abs().max() <= 1e-12
+
+
+def test_float32_comes_back_as_float32_and_who_sees_nothing_gets_nan() -> None:
+    q, k, v = (part.float() for part in _draw(8, 9.0, 600))
+    assert ml.attention(q, k, v).dtype == torch.float32
+    blind = torch.zeros(600, dtype=torch.bool)
+    assert ml.attention(q, k, v, mask=blind).isnan().all()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda q, k, v: (q.long(), k, v, {}), "takes tensors of floats"),
+        (lambda q, k, v: (q, k, v[:-1], {}), "one value a key"),
+        (lambda q, k, v: (q[:-1], k, v, {"causal": True}), "one query a key; here are 4 queries and 5 keys"),
+        (lambda q, k, v: (q, k, v, {"mask": torch.ones(5)}), "booleans"),
+        (lambda q, k, v: (q.expand(2, 5), k.expand(3, 5), v.expand(3, 5, 2), {}), "do not fit together"),
+    ],
+)
+def test_what_does_not_fit_is_said(change: Any, words: str) -> None:
+    q, k, v, options = change(*_draw(9, 1.0, 5))
+    with pytest.raises(ml.DataError, match=words):
+        ml.attention(q, k, v, **options)
+
+
+# -- the dense network ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_long_sequence_goes_through_the_dense_network_without_all_scores(causal: bool, monkeypatch: Any) -> None:
+    random = np.random.default_rng(1)
+    X = [random.permutation(900)[:700].tolist(), random.permutation(900)[:300].tolist()]
+    Y = [[int(token) % 3 for token in row] for row in X]
+    model = ml.memorize(X, Y, causal=causal)
+    wanted = model.predict(X, path="dense")
+    monkeypatch.setattr(layer, "SCORES_AT_ONCE", 100)
+    monkeypatch.setattr(rank_one, "_sums", lambda *_: pytest.fail("one query a sequence was interpolated"))
+    monkeypatch.setattr(layer.RankOneAttention, "_written", lambda *_: pytest.fail("all scores were computed"))
+    found = model.predict(X, path="dense")
+    assert [row.tolist() for row in found] == [row.tolist() for row in wanted] == Y
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("low_rank", [True, False])
+def test_long_and_short_ways_of_the_layer_agree_with_gradients(causal: bool, low_rank: bool, monkeypatch: Any) -> None:
+    random = torch.Generator().manual_seed(2)
+    W = [torch.randn(4, 4, generator=random, dtype=torch.float64) / 2 for _ in range(4)]
+    if low_rank:
+        W[0] = torch.outer(torch.tensor([1.0, 0, 0, 0]), torch.tensor([0.5, 2, -1, 1])).double()
+        W[1] = torch.outer(torch.tensor([1.0, 0, 0, 0]), torch.tensor([1.0, 0.25, 0, 2])).double()
+    attention = layer.RankOneAttention(*W)
+    Z = torch.randn(1, 600, 4, generator=random, dtype=torch.float64, requires_grad=True)
+    seen = (torch.arange(600) < 580)[None, None]
+
+    def both() -> list[Tensor]:
+        out = attention(Z, seen, causal)
+        pull = torch.sin(torch.arange(out[:, :580].numel(), dtype=torch.float64)).view_as(out[:, :580])
+        return [out[:, :580], *torch.autograd.grad((out[:, :580] * pull).sum(), [Z, *attention.parameters()])]
+
+    wanted = both()
+    monkeypatch.setattr(layer, "SCORES_AT_ONCE", 100 * 600)
+    for one, two in zip(both(), wanted, strict=True):
+        assert (one - two).abs().max() <= 1e-10 * max(1.0, float(two.detach().abs().max()))
