@@ -79,7 +79,7 @@ class RankOneAttention(nn.Module):
     def _linear(
         self, Z: Tensor, seen: Tensor, causal: bool, bilinear: Tensor, factors: tuple[Tensor, Tensor]
     ) -> Tensor:
-        """What attention adds to one sequence `(n, D)`, without its scores; `bilinear` is `M = a bᵀ`, with `factors`."""
+        """What attention adds to one sequence `(n, D)`, without its scores; `bilinear` is `M`, `factors` `a, b`."""
         values, width = Z @ self.W_V.T, Z.shape[1]
         grown = values
         if torch.is_grad_enabled() and bilinear.requires_grad:
