@@ -60,6 +60,7 @@ def test_signature_of_memorize_is_pinned() -> None:
     assert list(parameters)[:2] == ["X", "Y"]
     assert defaults == {
         "lengths": None,
+        "per": None,
         "positions": False,
         "causal": False,
         "readout": "exact",

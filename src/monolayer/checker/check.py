@@ -34,6 +34,8 @@ from monolayer.checker.stock.check import judge_stock
 from monolayer.checker.stock.files import is_stock
 from monolayer.checker.stored import Stored, read
 from monolayer.data import Sequences
+from monolayer.data.frames import is_frame
+from monolayer.data.labels import Per
 from monolayer.data.names import Ints
 from monolayer.errors import DataError, ModelFileError
 
@@ -72,6 +74,7 @@ def certify(
     Y: Any = None,
     *,
     lengths: Any = None,
+    per: Per | None = None,
     tolerance: float | None = None,
     only: bool = False,
     noise: float | None = None,
@@ -79,35 +82,39 @@ def certify(
 ) -> Certificate:
     """Whether a saved model returns the label of every point, in every evaluation that the assumptions allow.
 
-    `model`: a folder, or anything with `save(folder)`: then what it writes is judged. `X`, `Y`, `lengths`: as for
-    `Sequences.of`, or a `Sequences` with labels; a next-token model needs none. For an approximator `X` may be the
-    function itself, NumPy in and out: then the claim is about every sequence off the ramps. Real answers must equal
-    their labels, unless `tolerance` says how far off they may be. `only`: also whether the readout holds nothing but
-    these data (docs/editing.md).
+    `model`: a folder, or anything with `save(folder)`: then what it writes is judged. `X`, `Y`, `lengths`, `per`:
+    as for `Sequences.of`, or a `Sequences` with labels; a next-token model needs none. For an approximator `X` may be
+    the function itself, NumPy in and out: then the claim is about every sequence off the ramps. Real answers must
+    equal their labels, unless `tolerance` says how far off they may be. `only`: also whether the readout holds nothing
+    but these data (docs/editing.md).
 
     For a robust model, `noise` claims it for every change of each weight by at most that share of itself, and `dtype`
     for the weights rounded to `bfloat16`, `float16` or `int8` (whole multiples of one scale a row).
     """
     _check_tolerance(tolerance)
+    if is_frame(X):
+        X, Y = Sequences.of(X, Y, per=per), None
     if isinstance(model, str | os.PathLike):
-        return _folder(Path(model), X, Y, lengths, tolerance, Wish(only, noise, dtype))
+        return _folder(Path(model), X, Y, lengths, per, tolerance, Wish(only, noise, dtype))
     if not callable(getattr(model, "save", None)):
         raise DataError(
             f"a {type(model).__name__} cannot be certified: give the folder of a saved model, or a Monolayer"
         )
     with tempfile.TemporaryDirectory() as scratch:
         model.save(Path(scratch) / "model")
-        return _folder(Path(scratch) / "model", X, Y, lengths, tolerance, Wish(only, noise, dtype))
+        return _folder(Path(scratch) / "model", X, Y, lengths, per, tolerance, Wish(only, noise, dtype))
 
 
-def _folder(folder: Path, X: Any, Y: Any, lengths: Any, tolerance: float | None, wish: Wish) -> Certificate:
+def _folder(
+    folder: Path, X: Any, Y: Any, lengths: Any, per: Per | None, tolerance: float | None, wish: Wish
+) -> Certificate:
     if is_stock(folder):
         if wish.noise or wish.dtype:
             raise DataError(ONLY_ROBUST)
         if wish.only:
             raise DataError("only= asks what the readout of a memorizer holds; this folder has a stock architecture")
-        return judge_stock(folder, X, Y, lengths)
-    return _judge(_asked(read(folder), wish), X, Y, lengths, tolerance, wish)
+        return judge_stock(folder, Sequences.of(X, Y, lengths=lengths, per=per), None, None)
+    return _judge(_asked(read(folder), wish), X, Y, lengths, per, tolerance, wish)
 
 
 def _asked(stored: Stored, wish: Wish) -> Stored:
@@ -142,7 +149,9 @@ def verify(folder: str | os.PathLike[str], X: Any, Y: Any = None, **options: Any
     return replace(new, notes=new.notes + notes)
 
 
-def _judge(stored: Stored, X: Any, Y: Any, lengths: Any, tolerance: float | None, wish: Wish) -> Certificate:
+def _judge(
+    stored: Stored, X: Any, Y: Any, lengths: Any, per: Per | None, tolerance: float | None, wish: Wish
+) -> Certificate:
     if wish.only and stored.raw:
         raise DataError("only= asks whether a memorizer holds nothing but its data; this model is an approximator")
     open_question = Certificate(
@@ -162,7 +171,7 @@ def _judge(stored: Stored, X: Any, Y: Any, lengths: Any, tolerance: float | None
                 f"they are stored in {stored.config['dtype']}, and certificates cover float64 and float32"
             )
         with np.errstate(all="ignore"):  # NaN and overflow are looked for, not warned of
-            data, notes, condition = _cells(stored, X) if callable(X) else (_read(X, Y, lengths), (), "")
+            data, notes, condition = _cells(stored, X) if callable(X) else (_read(X, Y, lengths, per), (), "")
             points = labelled(stored, data)
             open_question = replace(
                 open_question,
@@ -181,10 +190,10 @@ def _judge(stored: Stored, X: Any, Y: Any, lengths: Any, tolerance: float | None
         return replace(open_question, reason=f"the proof does not cover these weights: {why}")
 
 
-def _read(X: Any, Y: Any, lengths: Any) -> Sequences:
+def _read(X: Any, Y: Any, lengths: Any, per: Per | None) -> Sequences:
     """The data by the reader that the builder uses, and once more by the checker's own eyes."""
     X, Y = again(X), again(Y)
-    data = Sequences.of(X, Y, lengths=lengths)
+    data = Sequences.of(X, Y, lengths=lengths, per=per)
     confirm(data, X, Y, lengths)
     return data
 

@@ -8,6 +8,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from typing import Annotated, Any, TextIO
 
 import typer
@@ -27,6 +28,14 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+
+class Belongs(StrEnum):
+    """What a label may belong to."""
+
+    token = "token"
+    sequence = "sequence"
+
+
 Data = Annotated[str, typer.Argument(help="A data file (docs/data.md says which formats), or - for standard input.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 Format = Annotated[
@@ -38,6 +47,19 @@ LabelColumn = Annotated[str | None, typer.Option("--labels", help="Column that h
 SequenceColumn = Annotated[
     str | None,
     typer.Option("--sequence", help="Column that tells sequences apart, in a table with a row a token."),
+]
+
+
+Characters = Annotated[
+    bool | None,
+    typer.Option(
+        "--characters/--words",
+        help="What text is cut into. By default a string in JSONL is cut into characters, text in a table into words.",
+    ),
+]
+PerChoice = Annotated[
+    Belongs | None,
+    typer.Option("--per", help="What a label belongs to: token or sequence; by default what the data look like."),
 ]
 
 
@@ -53,8 +75,37 @@ def _version(
         raise typer.Exit
 
 
+_SWITCHES = ("positions", "causal", "overwrite", "strict", "fingerprint", "recite")
+_OPTIONS = (
+    *("on_conflict", "readout", "tolerance", "tokens", "labels", "sequence", "format", "per", "cells", "error"),
+    *("lipschitz", "seed", "device", "domain", "temperature", "window", "tokenizer"),
+)
+
+
+def as_flags(message: str) -> str:
+    """Keyword arguments of the library as the flags of the command line: a person there has no keywords to pass."""
+    # Some messages name both, the flag in brackets behind the keyword.
+    message = re.sub(r"(=[\w.+-]*) \((?:--[a-z-]+(?:, )?)+(?: on the command line)?\)", r"\1", message)
+    message = re.sub(rf"\b({'|'.join(_SWITCHES)})=True\b", lambda found: _flag(found[1]), message)
+    message = re.sub(r"\((--[a-z-]+), \1\)", r"(\1)", message)
+    options = rf"\b({'|'.join(_OPTIONS)})=(?:'(\w+)'((?: or '\w+')*)|([\w.+-]*))"
+
+    def flag(found: re.Match[str]) -> str:
+        value = (found[2] or "") + (found[3] or "").replace("'", "") + (found[4] or "")
+        return f"{_flag(found[1])} {value}".rstrip()
+
+    message = re.sub(options, flag, message)
+    message = message.replace("path='dense'", "--dense").replace("give Y, or --causal", "add labels, or pass --causal")
+    return message.replace("give Y", "add labels to the data")
+
+
+def _flag(keyword: str) -> str:
+    return "--" + keyword.replace("_", "-")
+
+
 def complain(message: str) -> None:
-    """An error, in one paragraph, on standard error."""
+    """An error, in one paragraph, on standard error, in the words of the command line."""
+    message = as_flags(message)
     err.print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True)
 
 

@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from monolayer.cli.console import (
+    Belongs,
+    Characters,
     Data,
     Format,
     Json,
     LabelColumn,
+    PerChoice,
     SequenceColumn,
     TokenColumn,
     app,
@@ -87,9 +90,7 @@ def memorize(
     recite: Annotated[
         bool, typer.Option("--recite", help="DATA is a text: memorize it so that `monolayer recite` says it.")
     ] = False,
-    characters: Annotated[
-        bool, typer.Option("--characters/--words", help="What a text to recite is cut into.")
-    ] = False,
+    characters: Characters = None,
     tokenizer: Annotated[
         Path | None, typer.Option(help="A tokenizer.json that says where to cut a text to recite.")
     ] = None,
@@ -119,6 +120,7 @@ def memorize(
     tokens: TokenColumn = None,
     labels: LabelColumn = None,
     sequence: SequenceColumn = None,
+    per: PerChoice = None,
     as_json: Json = False,
 ) -> None:
     """Build a model that returns every label of DATA, check it on every one, and save it."""
@@ -134,7 +136,7 @@ def memorize(
         options |= {} if activation is None else {"activation": activation}
         with progress(as_json) as step:
             check_stock(architecture, out, overwrite)
-            sequences = read_data(data, step, format, tokens, labels, sequence)
+            sequences = read_data(data, step, format, tokens, labels, sequence, characters=characters, per=per)
             write_stock(architecture, sequences, options, out, overwrite, step, as_json)
         return
     check_no_use({"--activation": activation is not None}, "it goes with --architecture")
@@ -151,10 +153,10 @@ def memorize(
         cut = TextOptions("characters" if characters else "words", window, tokenizer)
         memorize_book(data, out, cut, overwrite, as_json, readout=readout.value, seed=seed, device=device)
         return
-    if characters or tokenizer is not None or window is not None:
-        raise DataError("--characters, --tokenizer and --window say how to cut a text: they go with --recite")
+    if tokenizer is not None or window is not None:
+        raise DataError("--tokenizer and --window say how to cut a text: they go with --recite")
     with progress(as_json) as step:
-        sequences = read_data(data, step, format, tokens, labels, sequence)
+        sequences = read_data(data, step, format, tokens, labels, sequence, characters=characters, per=per)
         model = build(
             sequences,
             positions=positions,
@@ -209,9 +211,14 @@ def predict(
     tokens: TokenColumn = None,
     labels: LabelColumn = None,
     sequence: SequenceColumn = None,
+    characters: Characters = None,
+    per: PerChoice = None,
     as_json: Json = False,
 ) -> None:
-    """Answer for the sequences of DATA: one JSON object a line, and how many labels are right if there are labels."""
+    """Answer for the sequences of DATA: one JSON object a line, and how many labels are right if there are labels.
+
+    With --json, one object for all: the answers (unless --out takes them), and how many are right.
+    """
     from monolayer.model.load import load
 
     check_device(device)
@@ -219,7 +226,7 @@ def predict(
         check_file(out, overwrite)
     model = load(folder, device=device)
     with progress(as_json) as step:
-        sequences = read_data(data, step, format, tokens, labels, sequence, model)
+        sequences = read_data(data, step, format, tokens, labels, sequence, model, characters=characters, per=per)
         encoded = model.encode(sequences)
         if strict:
             model.check_seen(encoded)
@@ -227,21 +234,32 @@ def predict(
         values = model.labels(encoded, path="dense" if dense else "auto")
     names = model.card.decode(values)
     shown = sequences.tokens if sequences.vocabulary is None else sequences.vocabulary.decode(sequences.tokens)
-    with output(out, overwrite) as file:
-        rows = list(names) if model.card.per == "sequence" else encoded.split(names)
-        for words, answer in zip(sequences.split(shown), rows, strict=True):
-            key = "label" if model.card.per == "sequence" else "labels"
-            value = answer.tolist() if hasattr(answer, "tolist") else answer
-            file.write(json_text({"tokens": words.tolist(), key: value}, file) + "\n")
-    if sequences.labels is None:
-        return
-    theirs, ours = _kind(sequences.labels), _kind(model.card.labels(values))
-    if theirs != ours:
-        err.print(f"the labels of the data are {theirs}; the model answers with {ours}: they are not compared")
+    key = "label" if model.card.per == "sequence" else "labels"
+    rows = list(names) if model.card.per == "sequence" else encoded.split(names)
+    answers = (
+        {"tokens": words.tolist(), key: answer.tolist() if hasattr(answer, "tolist") else answer}
+        for words, answer in zip(sequences.split(shown), rows, strict=True)
+    )
+    facts: dict[str, Any] = {"folder": str(folder), "sequences": len(sequences)}
+    if as_json and out is None:
+        facts["answers"] = list(answers)
     else:
-        right, total = agreement(model, sequences, values)
-        within = f" to within {room(model):.3g}" if model.card.classes is None and room(model) else ""
-        err.print(f"{right:,} of {total:,} labels are right{within}")
+        with output(out, overwrite) as file:
+            for answer in answers:
+                file.write(json_text(answer, file) + "\n")
+    facts |= {} if out is None else {"out": str(out)}
+    if sequences.labels is not None:
+        theirs, ours = _kind(sequences.labels), _kind(model.card.labels(values))
+        if theirs != ours:
+            err.print(f"the labels of the data are {theirs}; the model answers with {ours}: they are not compared")
+        else:
+            right, total = agreement(model, sequences, values)
+            facts |= {"right": right, "total": total}
+            within = f" to within {room(model):.3g}" if model.card.classes is None and room(model) else ""
+            if not as_json:
+                err.print(f"{right:,} of {total:,} labels are right{within}")
+    if as_json:
+        print_json(facts)
 
 
 def _kind(labels: Labels) -> str:
@@ -261,6 +279,9 @@ def read_data(
     labels: str | None,
     sequence: str | None,
     model: Monolayer | None = None,
+    *,
+    characters: bool | None = None,
+    per: Belongs | None = None,
 ) -> Sequences:
     """A data file, with a bar; with `model`, tokens that it has never seen are an error that names them."""
     from monolayer.data import read
@@ -276,6 +297,8 @@ def read_data(
         labels=labels,
         sequence=sequence,
         vocabulary=vocabulary,
+        unit=None if characters is None else "characters" if characters else "words",
+        per=None if per is None else per.value,
         progress=bar,
     )
 
@@ -336,12 +359,7 @@ def check_file(path: Path, overwrite: bool) -> None:
 
 def check_device(device: str | None) -> None:
     """A device that is not there is a mistake to name, not a traceback."""
-    import torch
+    if device is not None:
+        from monolayer.model.device import check_device as check
 
-    if device is None:
-        return
-    try:
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise DataError(f"device {device!r} cannot be used here ({reason}); leave --device out for the CPU") from None
+        check(device)

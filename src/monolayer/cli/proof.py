@@ -10,13 +10,16 @@ import typer
 
 from monolayer.cli.approximate import is_function, load_function
 from monolayer.cli.console import (
+    Characters,
     Data,
     Format,
     Json,
     LabelColumn,
+    PerChoice,
     SequenceColumn,
     TokenColumn,
     app,
+    as_flags,
     out,
     print_json,
     progress,
@@ -53,6 +56,8 @@ def verify(
     tokens: TokenColumn = None,
     labels: LabelColumn = None,
     sequence: SequenceColumn = None,
+    characters: Characters = None,
+    per: PerChoice = None,
     as_json: Json = False,
 ) -> None:
     """Prove or refute, from the saved weights, that the model returns every label of DATA in every evaluation.
@@ -68,7 +73,9 @@ def verify(
     with progress(as_json) as step:
         wanted: Any = load_function(data) if is_function(data) else None
         if wanted is None:
-            wanted = book(folder, data) or read_data(data, step, format, tokens, labels, sequence)
+            wanted = book(folder, data) or read_data(
+                data, step, format, tokens, labels, sequence, characters=characters, per=per
+            )
         step("checking", 0.5)
         certificate = check(folder, wanted, tolerance=tolerance, only=only, noise=noise, dtype=dtype)
     if save:
@@ -76,7 +83,7 @@ def verify(
     if as_json:
         print_json(json.loads(certificate.to_json()))
     else:
-        table(str(folder), certificate.rows())
+        table(str(folder), [(name, as_flags(value)) for name, value in certificate.rows()])
         out.print()
         table("assumed", [("", assumption) for assumption in certificate.assumptions])
     raise typer.Exit(EXIT[certificate.verdict])

@@ -33,6 +33,7 @@ from monolayer.data.names import Ints
 from monolayer.errors import DataError, PrecisionError
 from monolayer.model.attention import CODE, KEY
 from monolayer.model.card import Card, Grid, Summary
+from monolayer.model.device import check_device
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.quantizer import Quantizer
 from monolayer.theory.bounds import corollary1_counts
@@ -76,6 +77,7 @@ def approximate(
     modulus = modulus_of(lipschitz)
     _check_choices(cells, error, out_dim, ramp, most_knots)
     check_seed(seed)
+    check_device(device)
     check_temperature(temperature)
     function = Function(f, box, out_dim, device)
     if not positions:

@@ -19,8 +19,10 @@ from monolayer.construct.line.steps import Choice
 from monolayer.construct.robust.build import RANK, Dtype, Robust
 from monolayer.construct.task import Task
 from monolayer.data import Sequences
+from monolayer.data.sequences import Per
 from monolayer.errors import DataError
 from monolayer.model.card import Fingerprint
+from monolayer.model.device import check_device
 from monolayer.model.monolayer import Monolayer
 
 
@@ -29,6 +31,7 @@ def memorize(
     Y: Any = None,
     *,
     lengths: Any = None,
+    per: Per | None = None,
     positions: bool = False,
     causal: bool = False,
     readout: Choice = "exact",
@@ -46,8 +49,9 @@ def memorize(
 ) -> Monolayer:
     """A `Monolayer` that gives every token, or every sequence, of the data its label.
 
-    `X`: ids `(N, n)`, vectors `(N, n, d)`, lists of any lengths, strings, or `Sequences`; `Y`: one label a
-    token or one a sequence; classes (integers, strings) or reals. `positions=True` makes order matter;
+    `X`: ids `(N, n)`, vectors `(N, n, d)`, lists of any lengths, strings, a table (pandas, Polars), or
+    `Sequences`; `Y`: one label a token or one a sequence, as `per` or else their shape says (`Sequences.of`);
+    classes (integers, strings) or reals. `positions=True` makes order matter;
     without it the model is permutation equivariant. `causal=True` hides what comes later; without `Y` it
     memorizes each next token. `readout`: `exact` or `paper`. `temperature`: the λ of the head, 0 for the mean of
     the keys; None: chosen by measurement. `on_conflict`: what to do where equal token and context have different
@@ -67,8 +71,13 @@ def memorize(
     if on_conflict not in ("error", "majority", "first"):
         raise DataError(f"on_conflict must be one of 'error', 'majority', 'first', not {on_conflict!r}")
 
+    for name, value in (("positions", positions), ("causal", causal), ("fingerprint", fingerprint)):
+        if not isinstance(value, bool):
+            raise DataError(f"{name} must be True or False, not {value!r}")
+    check_device(device)
+
     report("reading the data", 0.0)
-    data = Sequences.of(X, Y, lengths=lengths)
+    data = Sequences.of(X, Y, lengths=lengths, per=per)
     construction = _choose(readout, temperature, robust, rank, neurons, dtype, seed, device)
     if draw is not None:
         if robust is not False:

@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 
 from monolayer.data.columns import Coded, Values
 from monolayer.data.growing import Growing
+from monolayer.data.layout import Layout
 from monolayer.data.names import Ints
-from monolayer.data.tabular import Layout, Runs, Wide
+from monolayer.data.tabular import Runs, Wide
 from monolayer.errors import DataError
 
 
@@ -65,7 +66,11 @@ def wide_batch(first: int, cells: dict[str, Any], layout: Layout, growing: Growi
     by_sequence = label is not None and not by_token and (layout.label == "label" or not text(label))
     if not (listed(tokens) or text(tokens)):
         raise DataError(f"{growing.name}: column {layout.token!r} holds {tokens.type}, not lists or text")
-    if listed(tokens) and (label is None or ((by_token or by_sequence) and not label.null_count)):
+    if (
+        layout.per is None
+        and listed(tokens)
+        and (label is None or ((by_token or by_sequence) and not label.null_count))
+    ):
         labels = None if label is None else flat(label) if by_token else values(label)
         growing.rows(first, flat(tokens), lengths(tokens), labels, lengths(label) if by_token else None)
         return
@@ -77,7 +82,12 @@ def wide_batch(first: int, cells: dict[str, Any], layout: Layout, growing: Growi
 def split_text(cells: dict[str, Any], layout: Layout) -> dict[str, Any] | None:
     """The columns of a wide table with text cells cut into words; None where `Wide` must read them row by row."""
     columns = [cells[name] for name in layout.used]
-    if layout.label not in (None, "label", "labels") or not all(map(text, columns)):
+    if (
+        layout.per is not None
+        or layout.unit != "words"
+        or layout.label not in (None, "label", "labels")
+        or not all(map(text, columns))
+    ):
         return None
     trimmed = [pc.utf8_trim_whitespace(column) for column in columns]
     if any(column.null_count or pc.any(pc.equal(column, "")).as_py() for column in trimmed):

@@ -20,9 +20,10 @@ from monolayer.data import growing as limits
 from monolayer.data.arrow import flat, lengths, listed, long_batch, text, values, wide_batch
 from monolayer.data.columns import Coded, Values
 from monolayer.data.growing import Growing
+from monolayer.data.layout import Columns, Layout
 from monolayer.data.lines import Lines
 from monolayer.data.names import Ints
-from monolayer.data.tabular import Columns, Layout, Runs, Wide
+from monolayer.data.tabular import Runs, Wide
 
 BYTES = 16
 """Bytes parsed at a time, for every token that a reader may hold."""

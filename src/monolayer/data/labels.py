@@ -1,8 +1,9 @@
 """Labels: one a token or one a sequence, from what people have.
 
-Whether labels go by token or by sequence is read off their shape. A list of labels whose lengths are those
-of the sequences goes by token; a lone value goes by sequence; a list of real numbers of another length is
-one real vector a sequence. Where the lengths agree, by token wins.
+Whether labels go by token or by sequence is said by `per`, or else read off their shape. A list of labels whose lengths
+are those of the sequences goes by token; a lone value goes by sequence; a list of real numbers of another length is
+one real vector a sequence. Where the lengths agree, by token wins. A string is one label, also where it is as long as
+its sequence; only `per="token"` makes it a list of one-letter labels.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from itertools import chain
+from reprlib import repr as short
 from typing import Any, Literal
 
 import numpy as np
@@ -42,19 +44,54 @@ class Labels:
         return values[..., 0] if self.scalar else values
 
     @classmethod
-    def of(cls, Y: Any, sizes: Ints, *, padded: int | None = None) -> Labels:
+    def of(cls, Y: Any, sizes: Ints, *, padded: int | None = None, per: Per | None = None) -> Labels:
         """Labels for sequences of lengths `sizes` `(N,)`; rows of `Y` may be padded to `padded` labels."""
+        check_per(per)
+        asked = per
         Y = array_like(Y)
         if isinstance(Y, str | bytes | Mapping | Set) or not hasattr(Y, "__iter__"):
             raise DataError(f"Y is a {type(Y).__name__}: it must be a list or an array, one row a sequence")
         rows: Any = Y if plain_array(Y) else [array_like(row) for row in Y]
         if len(rows) != len(sizes):
             raise DataError(f"there are {len(sizes)} sequences but {len(rows)} rows of labels: give one row each")
-        flat, per = _from_array(rows, sizes, padded) if plain_array(Y) else _from_lists(rows, sizes, padded)
+        if asked == "sequence":
+            flat, per = _by_sequence(rows), asked
+        else:
+            if asked == "token" and any(isinstance(row, str) for row in rows):
+                rows = [list(row) if isinstance(row, str) else row for row in rows]
+            array = plain_array(rows)
+            flat, per = _from_array(rows, sizes, padded) if array else _from_lists(rows, sizes, padded)
+            if asked == "token" and per != "token":
+                raise DataError(
+                    f"per='token', but the labels of sequence 0 are {short(rows[0])}: give one label a token"
+                )
         column = Column("label")
         column.add(flat, lambda i: f"sequence {i}" if per == "sequence" else token_place(i, sizes))
         values, classes, scalar = column.finish()
         return cls(values, per, classes, scalar)
+
+
+def check_per(per: Any) -> None:
+    """`per` is a choice of two, or left out."""
+    if per not in (None, "token", "sequence"):
+        raise DataError(f"per must be 'token', 'sequence' or None (read off the shape of the labels), not {per!r}")
+
+
+def _by_sequence(rows: Any) -> Values:
+    """One label a sequence: a lone value, or one vector of real numbers."""
+    if plain_array(rows):
+        if rows.ndim > 2 or (rows.ndim == 2 and rows.dtype.kind != "f"):
+            raise DataError(f"per='sequence', but Y has shape {rows.shape} and type {rows.dtype}: give one label each")
+        array: NDArray[Any] = rows
+        return array
+    for number, row in enumerate(rows):
+        if is_list(row) and not _real(row):
+            raise DataError(
+                f"per='sequence', but the label of sequence {number} is {short(row)}: one label is a lone value or a "
+                "vector of real numbers"
+            )
+    values: list[Any] = rows
+    return values
 
 
 def _from_array(Y: NDArray[Any], sizes: Ints, padded: int | None) -> tuple[NDArray[Any], Per]:

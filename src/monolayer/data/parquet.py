@@ -12,10 +12,11 @@ import pyarrow.parquet as pq
 
 from monolayer.data.arrow import decoded, long_batch, wide_batch
 from monolayer.data.growing import Growing
+from monolayer.data.layout import Columns, Layout
 from monolayer.data.lines import Progress
 from monolayer.data.names import Names
 from monolayer.data.sequences import Sequences
-from monolayer.data.tabular import Columns, Layout, Runs, Wide
+from monolayer.data.tabular import Runs, Wide
 from monolayer.errors import DataError
 
 _BATCH = 1 << 16  # rows

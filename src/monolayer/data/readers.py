@@ -23,10 +23,11 @@ import numpy as np
 from monolayer.data.columns import is_list
 from monolayer.data.growing import Growing
 from monolayer.data.labels import Per
+from monolayer.data.layout import Columns, Unit
 from monolayer.data.lines import Lines, Progress
 from monolayer.data.names import Names
 from monolayer.data.sequences import Sequences
-from monolayer.data.tabular import Columns, read_table
+from monolayer.data.tabular import cut_text, label_words, read_table
 from monolayer.errors import DataError
 
 SUFFIXES = {
@@ -50,6 +51,8 @@ def read(
     tokens: str | None = None,
     labels: str | None = None,
     sequence: str | None = None,
+    unit: Unit | None = None,
+    per: Per | None = None,
     vocabulary: Names | None = None,
     progress: Progress | None = None,
 ) -> Sequences:
@@ -57,13 +60,17 @@ def read(
 
     `format` overrules the suffix: jsonl, conll, conllu, csv, tsv, parquet, npz. `tokens`, `labels` and
     `sequence` choose columns: keys of JSONL rows, numbers of CoNLL columns, names of CSV and Parquet columns
-    and of npz arrays. With `vocabulary`, tokens get its row numbers, and one that it lacks is an error.
+    and of npz arrays. `unit`, `characters` or `words`, is what text is cut into; by default a string of JSONL is cut
+    into characters, text in a table into words. `per`, `token` or `sequence`, is what a label belongs to; by default
+    the data say it. With `vocabulary`, tokens get its row numbers, and one that it lacks is an error.
     `progress(bytes_done, bytes_total_or_None)` is called now and then.
     """
     standard_input = str(path) == "-"
     file = Path(path)
     format = _format(file, standard_input, format)
-    columns = Columns(tokens, labels, sequence)
+    columns = Columns(tokens, labels, sequence, unit, per)
+    if per == "sequence" and format in ("conll", "conllu"):
+        raise DataError(f"{file} is read as {format}, which has one label a token: they cannot be one a sequence")
     if sequence is not None and format not in ("csv", "tsv", "parquet"):
         raise DataError(f"`sequence` chooses a column of a CSV or Parquet table; {file} is read as {format}")
     if format in ("npz", "parquet"):
@@ -117,7 +124,7 @@ def _format(file: Path, standard_input: bool, format: str | None) -> str:
 
 def _jsonl(lines: Lines, growing: Growing, columns: Columns) -> None:
     """`{"tokens": [...], "labels": [...]}` or `{"tokens": [...], "label": ...}`, one object a line."""
-    if ARROW:
+    if ARROW and columns.plain:
         import_module("monolayer.data.blocks").read_json_blocks(
             lines, growing, columns
         )  # up to the first that is not plain
@@ -136,12 +143,22 @@ def _jsonl(lines: Lines, growing: Growing, columns: Columns) -> None:
             raise DataError(
                 f"{growing.at(lines.number)}: {key!r} is {short(tokens)}; it must be a list of tokens, or a string"
             )
-        growing.row(lines.number, tokens, *_labels(row, columns.labels, lines.number, growing))
+        found, per = _labels(row, columns, lines.number, growing)
+        if isinstance(tokens, str):
+            tokens = cut_text(tokens, columns.unit or "characters")
+        if columns.per is not None and per is not None:
+            found = label_words(found, len(tokens)) if columns.per == "token" and isinstance(found, str) else found
+            if columns.per == "token" and not isinstance(found, list):
+                raise DataError(f"{growing.at(lines.number)} has the label {short(found)}: per token, give a list")
+            per = columns.per
+        growing.row(lines.number, tokens, found, per)
 
 
 def _object(line: str, lines: Lines, growing: Growing) -> dict[str, Any]:
     try:
-        row = json.loads(line)
+        row = json.loads(line, object_pairs_hook=_once)
+    except DataError as error:
+        raise DataError(f"{growing.at(lines.number)} {error}") from None
     except (ValueError, RecursionError) as error:
         at = growing.at(lines.number)
         if line.startswith("{") and not line.rstrip().endswith("}") and lines.last():
@@ -158,8 +175,19 @@ def _object(line: str, lines: Lines, growing: Growing) -> dict[str, Any]:
     return row
 
 
-def _labels(row: dict[str, Any], key: str | None, line: int, growing: Growing) -> tuple[Any, Per | None]:
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose keys are different: of two equal ones, one would be lost without a word."""
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise DataError(f"has the key {twice!r} {names.count(twice)} times: give each its own name")
+    return row
+
+
+def _labels(row: dict[str, Any], columns: Columns, line: int, growing: Growing) -> tuple[Any, Per | None]:
     """The labels of a row, null counting as none, and whether they go by token."""
+    key = columns.labels
     if key is not None:
         if key not in row:
             raise DataError(
@@ -170,7 +198,7 @@ def _labels(row: dict[str, Any], key: str | None, line: int, growing: Growing) -
     labels, label = row.get("labels"), row.get("label")
     if labels is not None and label is not None:
         raise DataError(f"{growing.at(line)} has both 'labels' and 'label': choose one with labels= (--labels)")
-    if labels is not None and not isinstance(labels, list):
+    if labels is not None and not isinstance(labels, list) and columns.per is None:
         raise DataError(
             f"{growing.at(line)}: 'labels' is {short(labels)}; it must be a list, one label a token. One label a "
             "sequence is called 'label'"
@@ -295,7 +323,7 @@ def _npz(file: Path, columns: Columns, vocabulary: Names | None, progress: Progr
             )
     X, Y, lengths = arrays
     try:
-        data = Sequences.of(X, Y, lengths=lengths, vocabulary=vocabulary)
+        data = Sequences.of(X, Y, lengths=lengths, per=columns.per, vocabulary=vocabulary)
     except DataError as error:
         raise DataError(f"{file}: {error}") from None
     if progress is not None:

@@ -16,7 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.data.columns import Column, Values, array_like, is_list, plain_array, token_place
-from monolayer.data.labels import Labels, Per
+from monolayer.data.frames import from_frame, is_frame
+from monolayer.data.labels import Labels, Per, check_per
+from monolayer.data.layout import Columns
 from monolayer.data.names import Ints, Names
 from monolayer.errors import DataError
 
@@ -118,22 +120,29 @@ class Sequences:
         Y: Any = None,
         *,
         lengths: Any = None,
+        per: Per | None = None,
         vocabulary: Names | None = None,
     ) -> Sequences:
-        """Sequences from what people have: arrays, tensors, lists, strings.
+        """Sequences from what people have: arrays, tensors, lists, strings, tables.
 
         `X`: integer or string tokens `(N, n)`; vectors `(N, n, d)`; a list of sequences of any lengths whose
         tokens are integers, strings or vectors, of one kind throughout; a list of strings (each is the
         sequence of its characters). `lengths` `(N,)` cuts padded arrays, and padded labels with them.
         `Y`: one label a token or one a sequence; integers, strings and booleans (1 and 0) are classes,
-        floats are real labels (scalars or vectors). `labels.py` says how the two are told apart.
+        floats are real labels (scalars or vectors). `per`, `token` or `sequence`, says which; without it `labels.py`
+        says how the two are told apart. A table (pandas, Polars, Arrow) is read by the usual names of its columns,
+        with its labels unless `Y` is given; `Sequences.table` names others.
         With `vocabulary`, tokens get its row numbers, and one that it lacks is an error that names it.
         """
+        check_per(per)
         if isinstance(X, Sequences):
             if lengths is not None:
                 raise DataError("lengths go with a padded array; these sequences have their own")
             data = X if vocabulary in (None, X.vocabulary) else X._recoded(vocabulary)
-            return data if Y is None else replace(data, labels=Labels.of(Y, X.lengths))
+            return data if Y is None else replace(data, labels=Labels.of(Y, X.lengths, per=per))
+        if is_frame(X):
+            X, own, found = from_frame(X, Columns(), per)
+            Y, per = (own, found) if Y is None else (Y, per)
         X = array_like(X)
         if isinstance(X, str | bytes | Mapping | Set) or not hasattr(X, "__iter__"):
             raise DataError(f"X is a {type(X).__name__}: it must be a list or an array of sequences")
@@ -150,7 +159,28 @@ class Sequences:
         data = cls(tokens, sizes, names)
         if Y is None:
             return data
-        return replace(data, labels=Labels.of(Y, sizes, padded=None if lengths is None else X.shape[1]))
+        return replace(data, labels=Labels.of(Y, sizes, padded=None if lengths is None else X.shape[1], per=per))
+
+    @classmethod
+    def table(
+        cls,
+        frame: Any,
+        *,
+        tokens: str | None = None,
+        labels: str | None = None,
+        sequence: str | None = None,
+        per: Per | None = None,
+    ) -> Sequences:
+        """Sequences from a table in memory (pandas, Polars, Arrow, a Hugging Face dataset), by names of its columns.
+
+        A row a sequence: `tokens`, and `labels` with one a token or one a sequence, as `per` says. A row a token:
+        `sequence` tells sequences apart. Without names the usual ones serve (docs/data.md). Text is split into words.
+        """
+        check_per(per)
+        if not is_frame(frame):
+            raise DataError(f"a {type(frame).__name__} is no table: it has no columns by name")
+        X, Y, found = from_frame(frame, Columns(tokens, labels, sequence), per)
+        return cls.of(X, Y, per=found)
 
     def _recoded(self, vocabulary: Names | None) -> Sequences:
         """The same sequences with the row numbers of another vocabulary."""

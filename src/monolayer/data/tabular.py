@@ -10,71 +10,28 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.data.growing import Growing
+from monolayer.data.labels import Per
+from monolayer.data.layout import Columns, Layout, Unit
 from monolayer.data.lines import Lines
 from monolayer.data.names import Ints
 from monolayer.errors import DataError
 
 
-@dataclass(frozen=True)
-class Columns:
-    """The columns that the caller chose, None where the usual ones serve."""
-
-    tokens: str | None = None
-    labels: str | None = None
-    sequence: str | None = None
+def cut_text(text: str, unit: Unit) -> list[str]:
+    """Text as tokens: its words, or its characters."""
+    return text.split() if unit == "words" else list(text)
 
 
-@dataclass(frozen=True)
-class Layout:
-    """The columns that a table is read by. `sequence` is None for wide form, `label` for no labels."""
-
-    sequence: str | None
-    token: str
-    label: str | None
-
-    @classmethod
-    def of(cls, columns: Columns, there: list[str], name: str) -> Layout:
-        """Long form if there is a column for it and nothing speaks for wide form."""
-        for column in (columns.sequence, columns.tokens, columns.labels):
-            if column is not None and column not in there:
-                raise _no_column(column, there, name)
-        long = columns.sequence is not None or (
-            "sequence" in there and "tokens" not in there and columns.tokens != "sequence"
-        )
-        token = columns.tokens or ("token" if long else "tokens")
-        if token not in there:
-            raise _no_column(token, there, name)
-        label = columns.labels
-        if label is None:
-            usual = [column for column in ("label",) if column in there]
-            if not long and "labels" in there:
-                usual.append("labels")
-            if len(usual) > 1:
-                raise DataError(f"{name} has both 'labels' and 'label': choose one with labels= (--labels)")
-            label = usual[0] if usual else None
-        layout = cls((columns.sequence or "sequence") if long else None, token, label)
-        twice = next((column for column in layout.used if there.count(column) > 1), None)
-        if twice is not None:
-            raise DataError(f"{name} has {there.count(twice)} columns called {twice!r}: give each its own name")
-        return layout
-
-    @property
-    def used(self) -> list[str]:
-        return [column for column in (self.sequence, self.token, self.label) if column is not None]
-
-
-def _no_column(column: str, there: list[str], name: str) -> DataError:
-    return DataError(
-        f"{name} has no column {column!r}; it has: {', '.join(there)}. Choose with tokens=, labels= and "
-        "sequence= (--tokens, --labels, --sequence); columns without a header are read with format='conll'"
-    )
+def label_words(text: str, count: int) -> list[str]:
+    """Text as the labels of `count` tokens: its words, or the letters of its only word."""
+    words = text.split()
+    return list(words[0]) if len(words) == 1 and count != 1 else words
 
 
 class Wide:
@@ -82,17 +39,19 @@ class Wide:
 
     A column called `label` holds one label a sequence. Text in a column called `labels` is one word a token.
     Text in a column of another name is either, and the first row that can tell says which: until then every
-    row has had one token and one word, which is the same thing in both readings.
+    row has had one token and one word, which is the same thing in both readings. The caller may say it (`per`).
     """
 
     def __init__(self, growing: Growing, layout: Layout) -> None:
-        self._growing, self._column = growing, layout.label
+        self._growing, self._column, self._layout = growing, layout.label, layout
         self._per = {None: None, "label": "sequence", "labels": "token"}.get(layout.label, "unknown")
 
     def row(self, line: int, tokens: Any, label: Any) -> None:
-        words = tokens.split() if isinstance(tokens, str) else tokens or []
+        words = cut_text(tokens, self._layout.unit) if isinstance(tokens, str) else tokens or []
         if self._per is None or label is None:
             self._growing.row(line, words, None, None)
+        elif self._layout.per is not None:
+            self._asked(line, words, label, self._layout.per)
         elif self._column == "label":
             label = label.strip() if isinstance(label, str) else label
             self._growing.row(line, words, label, None if label == "" else "sequence")
@@ -100,6 +59,16 @@ class Wide:
             self._text(line, words, label.split())
         else:
             self._growing.row(line, words, label, "token" if isinstance(label, list) else "sequence")
+
+    def _asked(self, line: int, words: Any, label: Any, per: Per) -> None:
+        """A row whose labels belong to what the caller said."""
+        if per == "token" and isinstance(label, str):
+            label = label_words(label, len(words))
+        elif isinstance(label, str):
+            label = label.strip()
+        if per == "token" and not isinstance(label, list):
+            raise DataError(f"{self._growing.at(line)} has the label {label!r}: with per='token', give one a token")
+        self._growing.row(line, words, label, None if label in ("", []) else per)
 
     def _text(self, line: int, words: list[Any], labels: list[str]) -> None:
         if self._per == "unknown" and (len(words), len(labels)) != (1, 1) and len(labels) in (1, len(words)):
@@ -149,7 +118,7 @@ def read_table(
         at_sequence, at_token, at_label = where
         assert at_token is not None
         wide, runs = Wide(growing, layout), Runs(growing)
-        if blocks is not None:
+        if blocks is not None and columns.plain:
             blocks(lines, growing, names, layout, wide, runs, tabs)
         for number, record in records:
             if len(record) != len(names):

@@ -20,6 +20,7 @@ from monolayer.data.snapshot import read_together
 from monolayer.errors import ModelFileError
 from monolayer.model.attention import RankOneAttention
 from monolayer.model.card import Card, Grid, Summary
+from monolayer.model.device import check_device
 from monolayer.model.gates import Gates, Layout, RankAttention
 from monolayer.model.layers import embedding, linear
 from monolayer.model.monolayer import Monolayer
@@ -42,6 +43,7 @@ from monolayer.model.staircase import Staircase
 
 def load(folder: str | os.PathLike[str], *, device: torch.device | str | None = None) -> Monolayer:
     """The model in `folder`; a truncated, foreign, changed or newer one is a `ModelFileError` that says so."""
+    check_device(device)
     folder = Path(folder)
     try:
         model = _read(folder)

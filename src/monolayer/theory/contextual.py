@@ -73,10 +73,11 @@ def contextual_mapping(f: Callable[[Any], Any], X: Any) -> ContextualMapping:
     """Measure the (r, δ) of `f` on `X`.
 
     `f` is called once, with `X` as given. It answers with `(N, n, p)` or `(N, n)` arrays or tensors, padded
-    or not, or with a list of `(n_i, p)`. Time O(M log M) for p = 1; a neighbour search for p > 1.
+    or not, or with a list of `(n_i, p)`. Time O(M log M) for p = 1; a neighbour search for p > 1. A model of ours
+    takes whatever it was built from, strings and lists of any lengths too; its logits are the outputs.
     """
     data = Sequences.of(X)
-    outputs = _flat(f(X), data)
+    outputs = _flat(_logits(f, X) if callable(getattr(f, "encode", None)) else f(X), data)
     classes = context_classes(data)
     closest = closest_pair(outputs, classes)
     pair = None
@@ -121,6 +122,17 @@ def token_counts(sequence: Ints, rows: Ints, count: int) -> tuple[Ints, Ints, In
     pairs, counts = np.unique(sequence * width + rows, return_counts=True)
     lengths = np.bincount(pairs // width, minlength=count)
     return pairs % width, counts.astype(np.int64), lengths.astype(np.int64)
+
+
+def _logits(model: Any, X: Any) -> Any:
+    """The answer of a `Monolayer` to padded rows of its vocabulary; its own tensors make new ones, without torch."""
+    data = model.encode(X)
+    inside = np.arange(int(data.lengths.max())) < data.lengths[:, None]
+    padded = np.zeros((*inside.shape, *data.tokens.shape[1:]), dtype=data.tokens.dtype)
+    padded[inside] = data.tokens
+    like = model.bos
+    rows = like.new_tensor(padded, dtype=like.dtype if data.vocabulary is None else like.new_tensor([0]).long().dtype)
+    return model(rows, like.new_tensor(data.lengths).long())
 
 
 def _flat(answer: Any, data: Sequences) -> Floats:

@@ -91,9 +91,11 @@ class AttentionWeights:
 
     @classmethod
     def of(cls, source: Any) -> AttentionWeights:
-        """Weights from what people have: a file's path, named arrays, or a sequence of heads.
+        """Weights from what people have: a file's path, named arrays, a sequence of heads, or a module.
 
-        Named arrays are as in a file; a head is four matrices in the order W_Q, W_K, W_V, W_O, or named.
+        Named arrays are as in a file; a head is four matrices in the order W_Q, W_K, W_V, W_O, or named. A module is a
+        `torch.nn.MultiheadAttention` without biases, or has the four matrices as attributes. The scale 1/√s of
+        PyTorch's scores is left out: hardmax does not see it.
         """
         if isinstance(source, AttentionWeights):
             return source
@@ -101,6 +103,10 @@ class AttentionWeights:
             return cls.read(source)
         if isinstance(source, Mapping):
             return cls(_from_names(source))
+        if hasattr(source, "out_proj") and hasattr(source, "num_heads"):
+            return cls(_from_multihead(source))
+        if all(hasattr(source, name) for name in NAMES):
+            return cls((Head(*(_array(getattr(source, name)) for name in NAMES)),))
         if isinstance(source, Sequence | np.ndarray) and len(source):
             heads: list[Any] = []
             for number, head in enumerate(source):
@@ -109,8 +115,8 @@ class AttentionWeights:
                     raise DataError(f"head {number} is a {type(head).__name__}; it must be four matrices")
             return cls(tuple(heads))
         raise DataError(
-            f"weights are a {type(source).__name__}; give a file, a dict of arrays {', '.join(NAMES)}, or a "
-            "non-empty list of heads"
+            f"weights are a {type(source).__name__}; give a file, a dict of arrays {', '.join(NAMES)}, a "
+            "non-empty list of heads, or a torch.nn.MultiheadAttention"
         )
 
     @classmethod
@@ -225,3 +231,32 @@ def _check_shapes(head: Head, number: int, dim: int) -> None:
                 f"{name} of head {number} has shape {found}, but {shape} is needed: W_Q and W_K are (s, d), "
                 f"W_V is (s', d), W_O is (d, s'); d = {dim} from W_Q of head 0, s = {size}, s' = {value_size}"
             )
+
+
+def _from_multihead(module: Any) -> tuple[Head, ...]:
+    """The heads of a `torch.nn.MultiheadAttention`, by its attributes: nothing here imports PyTorch."""
+    for name in ("in_proj_bias", "bias_k", "bias_v"):
+        bias = getattr(module, name, None)
+        if bias is not None and _array(bias).any():
+            raise DataError(
+                f"{name} of the attention is not zero, and the layer here has none: build it with bias=False"
+            )
+    if getattr(module.out_proj, "bias", None) is not None and _array(module.out_proj.bias).any():
+        raise DataError("out_proj.bias of the attention is not zero, and the layer here has no biases")
+    if getattr(module, "add_zero_attn", False):
+        raise DataError("the attention has add_zero_attn, which the layer here lacks")
+    if getattr(module, "in_proj_weight", None) is not None:
+        queries, keys, values = np.split(_array(module.in_proj_weight), 3)
+    else:
+        queries, keys, values = (_array(getattr(module, f"{letter}_proj_weight")) for letter in "qkv")
+    count = int(module.num_heads)
+    parts = [np.split(matrix, count) for matrix in (queries, keys, values)]
+    parts.append(np.split(_array(module.out_proj.weight), count, axis=1))
+    return tuple(Head(*matrices) for matrices in zip(*parts, strict=True))
+
+
+def _array(tensor: Any) -> Floats:
+    """A tensor or an array as float64, which holds every narrower float exactly."""
+    if hasattr(tensor, "detach"):
+        tensor = tensor.detach().cpu().double().numpy()
+    return np.asarray(tensor, dtype=np.float64)

@@ -36,13 +36,15 @@ class Box:
         for name, value in (("dim", dim), ("length", length)):
             if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
                 raise DataError(f"{name} must be a whole number from 1 on, not {value!r}")
+        if not isinstance(positions, bool):
+            raise DataError(f"positions must be True or False, not {positions!r}")
         try:
             low, high = (float(end) for end in domain)
         except (TypeError, ValueError):
             raise DataError(f"the domain must be two numbers (low, high), not {domain!r}") from None
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
             raise DataError(f"the domain must be (low, high) with low < high, both finite, not ({low:g}, {high:g})")
-        return cls(int(dim), int(length), low, high, bool(positions))
+        return cls(int(dim), int(length), low, high, positions)
 
     def sequences(self, cells: int) -> int:
         """Multisets of `n` cells, or sequences of them with positions."""

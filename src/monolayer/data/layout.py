@@ -1,0 +1,91 @@
+"""Which columns of a table hold the sequences, their tokens and their labels.
+
+Long form has a row a token: a `sequence` column, whose runs of equal values are the sequences, a `token` column, maybe
+a `label` column. Wide form has a row a sequence: a `tokens` column, maybe `labels` (one a token) or `label` (one a
+sequence).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from monolayer.data.labels import Per, check_per
+from monolayer.errors import DataError
+
+Unit = Literal["characters", "words"]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns that the caller chose, None where the usual ones serve.
+
+    `unit`: what text is cut into, `per`: what a label belongs to; None: what the format and the data say.
+    """
+
+    tokens: str | None = None
+    labels: str | None = None
+    sequence: str | None = None
+    unit: Unit | None = None
+    per: Per | None = None
+
+    def __post_init__(self) -> None:
+        check_per(self.per)
+        if self.unit not in (None, "characters", "words"):
+            raise DataError(f"text is cut into 'characters' or 'words', not {self.unit!r}")
+
+    @property
+    def plain(self) -> bool:
+        """Whether nothing but the format and the data decide how cells are read."""
+        return self.unit is None and self.per is None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The columns that a table is read by. `sequence` is None for wide form, `label` for no labels."""
+
+    sequence: str | None
+    token: str
+    label: str | None
+    unit: Unit = "words"
+    per: Per | None = None
+
+    @classmethod
+    def of(cls, columns: Columns, there: list[str], name: str) -> Layout:
+        """Long form if there is a column for it and nothing speaks for wide form."""
+        for column in (columns.sequence, columns.tokens, columns.labels):
+            if column is not None and column not in there:
+                raise _no_column(column, there, name)
+        long = columns.sequence is not None or (
+            "sequence" in there and "tokens" not in there and columns.tokens != "sequence"
+        )
+        token = columns.tokens or ("token" if long else "tokens")
+        if token not in there:
+            raise _no_column(token, there, name)
+        label = columns.labels
+        if label is None:
+            usual = [column for column in ("label",) if column in there]
+            if not long and "labels" in there:
+                usual.append("labels")
+            if len(usual) > 1:
+                raise DataError(f"{name} has both 'labels' and 'label': choose one with labels= (--labels)")
+            label = usual[0] if usual else None
+        if long and columns.per == "sequence":
+            raise DataError(f"{name} has a row a token, and a label in each: they cannot be one a sequence")
+        unit = columns.unit or "words"
+        layout = cls((columns.sequence or "sequence") if long else None, token, label, unit, columns.per)
+        twice = next((column for column in layout.used if there.count(column) > 1), None)
+        if twice is not None:
+            raise DataError(f"{name} has {there.count(twice)} columns called {twice!r}: give each its own name")
+        return layout
+
+    @property
+    def used(self) -> list[str]:
+        return [column for column in (self.sequence, self.token, self.label) if column is not None]
+
+
+def _no_column(column: str, there: list[str], name: str) -> DataError:
+    return DataError(
+        f"{name} has no column {column!r}; it has: {', '.join(there)}. Choose with tokens=, labels= and "
+        "sequence= (--tokens, --labels, --sequence); columns without a header are read with format='conll'"
+    )

@@ -1,0 +1,279 @@
+"""What people bring and what they are told: tables, labels per token or sequence, flags in errors, bad arguments."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import torch
+from torch import nn
+
+import monolayer as ml
+from monolayer.cli import run
+from monolayer.cli.console import as_flags
+from monolayer.data import read
+from monolayer.theory.weights import AttentionWeights
+
+FRAMES = [pd.DataFrame, pl.DataFrame, pa.table]
+
+
+def out_of(capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
+    """Standard output, and standard error in one line."""
+    found = capsys.readouterr()
+    return found.out, " ".join(found.err.split())
+
+
+# -- tables ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("frame", FRAMES, ids=["pandas", "polars", "arrow"])
+def test_a_table_is_read_by_its_columns(frame: Any) -> None:
+    table = frame({"tokens": ["the cat sat", "a dog"], "labels": ["D N V", "D N"], "note": [1, 2]})
+    data = ml.Sequences.of(table)
+    assert data.vocabulary is not None
+    assert [row.tolist() for row in data.split(data.vocabulary.decode(data.tokens))] == [
+        ["the", "cat", "sat"],
+        ["a", "dog"],
+    ]
+    model = ml.memorize(table)
+    assert [row.tolist() for row in model.predict(table)] == [["D", "N", "V"], ["D", "N"]]
+    assert ml.certify(model, table).verdict == "proved"
+
+
+@pytest.mark.parametrize("frame", FRAMES, ids=["pandas", "polars", "arrow"])
+def test_long_form_and_named_columns(frame: Any) -> None:
+    table = frame({"doc": [7, 7, 9], "word": ["a", "b", "a"], "tag": ["x", "y", "z"]})
+    data = ml.Sequences.table(table, sequence="doc", tokens="word", labels="tag")
+    assert data.lengths.tolist() == [2, 1]
+    assert [row.tolist() for row in ml.memorize(data).predict(data)] == [["x", "y"], ["z"]]
+    with pytest.raises(ml.DataError, match=r"no column 'tokens'; it has: doc, word, tag.*Sequences.table.*to_numpy"):
+        ml.memorize(table)
+    with pytest.raises(ml.DataError, match="no column 'words'"):
+        ml.Sequences.table(table, tokens="words")
+    broken = frame({"sequence": [1, 2, 1], "token": ["a", "b", "c"]})
+    with pytest.raises(ml.DataError, match="row 2, column 'sequence': sequence 1 comes back"):
+        ml.Sequences.of(broken)
+
+
+def test_lists_numbers_and_labels_of_a_sequence_in_a_table() -> None:
+    table = pd.DataFrame({"tokens": [[1, 2], [2, 3]], "label": [0.1, 1e20]})
+    model = ml.memorize(table)
+    assert model.predict(table).tolist() == [0.1, 1e20]
+    assert ml.memorize(table, [["a", "b"], ["c", "d"]]).predict([[1, 2]])[0].tolist() == ["a", "b"]
+    with pytest.raises(ml.DataError, match="row 1, column 'tokens', holds 3"):
+        ml.Sequences.of(pd.DataFrame({"tokens": [[1], 3]}))
+    with pytest.raises(ml.DataError, match="a list is no table"):
+        ml.Sequences.table([1, 2])
+
+
+# -- per ---------------------------------------------------------------------------------------------------
+
+
+def test_a_string_is_one_label_unless_per_says_token() -> None:
+    X, Y = ["ab", "cd"], ["xy", "zw"]
+    assert ml.memorize(X, Y).predict(X).tolist() == Y
+    assert ml.memorize(X, Y, per="sequence").predict(X).tolist() == Y
+    model = ml.memorize(X, Y, per="token")
+    assert [row.tolist() for row in model.predict(X)] == [["x", "y"], ["z", "w"]]
+    assert ml.certify(model, X, Y, per="token").verdict == "proved"
+    with pytest.raises(ml.DataError, match="one a sequence; the model answers with classes, one a token"):
+        ml.certify(model, X, Y)
+
+
+def test_per_decides_where_shapes_cannot() -> None:
+    X, Y = np.array([[1, 2], [3, 4]]), np.array([[0.5, 1.5], [2.5, 3.5]])
+    assert ml.memorize(X, Y).card.per == "token"
+    model = ml.memorize(X, Y, per="sequence")
+    assert np.array_equal(model.predict(X), Y)
+    assert ml.certify(model, X, Y, per="sequence").verdict == "proved"
+    with pytest.raises(ml.DataError, match="per must be 'token', 'sequence' or None"):
+        ml.memorize(X, Y, per="word")
+    with pytest.raises(ml.DataError, match="per='sequence', but the label of sequence 0"):
+        ml.memorize([[1, 2]], [["a", "b"]], per="sequence")
+    with pytest.raises(ml.DataError, match="per='token', but the labels of sequence 0 are 3"):
+        ml.memorize([[1, 2]], [3], per="token")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "options", "tokens", "labels"),
+    [
+        ("d.jsonl", '{"tokens": "ab c", "label": "xy"}', {}, ["a", "b", " ", "c"], ["xy"]),
+        ("d.jsonl", '{"tokens": "ab c", "label": "xy"}', {"unit": "words"}, ["ab", "c"], ["xy"]),
+        ("d.jsonl", '{"tokens": "ab", "label": "xy"}', {"per": "token"}, ["a", "b"], ["x", "y"]),
+        ("d.jsonl", '{"tokens": "ab", "labels": [0.5, 1]}', {"per": "sequence"}, ["a", "b"], [[0.5, 1.0]]),
+        ("d.csv", "tokens,label\nab c,x y", {}, ["ab", "c"], ["x y"]),
+        ("d.csv", "tokens,label\nab c,x y", {"unit": "characters"}, ["a", "b", " ", "c"], ["x y"]),
+        ("d.csv", "tokens,label\nab c,x y", {"per": "token"}, ["ab", "c"], ["x", "y"]),
+        ("d.csv", "tokens,tag\nab,xy", {"unit": "characters", "per": "token"}, ["a", "b"], ["x", "y"]),
+        ("d.csv", "tokens,tag\na b,x", {"per": "sequence"}, ["a", "b"], ["x"]),
+    ],
+)
+def test_files_are_cut_and_labelled_as_asked(
+    name: str, content: str, options: dict[str, Any], tokens: list[str], labels: list[Any], tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(content + "\n")
+    data = read(tmp_path / name, labels="tag" if "tag" in content else None, **options)
+    assert data.vocabulary is not None
+    assert data.vocabulary.decode(data.tokens).tolist() == tokens
+    assert data.labels is not None
+    assert data.labels.decode(data.labels.values).tolist() == labels
+
+
+def test_parquet_is_cut_and_labelled_as_asked(tmp_path: Path) -> None:
+    file = tmp_path / "d.parquet"
+    pd.DataFrame({"tokens": ["ab", "cd"], "tag": ["xy", "zw"]}).to_parquet(file)
+    data = read(file, labels="tag", unit="characters", per="token")
+    assert data.lengths.tolist() == [2, 2]
+    assert data.labels is not None
+    assert data.labels.decode(data.labels.values).tolist() == ["x", "y", "z", "w"]
+
+
+def test_characters_words_and_per_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data, model = tmp_path / "d.csv", str(tmp_path / "m")
+    data.write_text("tokens,tag\nab,xy\ncd,zw\n")
+    flags = ["--labels", "tag", "--characters", "--per", "token"]
+    assert run(["memorize", str(data), "--out", model, *flags]) == 0
+    assert run(["verify", model, str(data), *flags]) == 0
+    capsys.readouterr()
+    assert run(["predict", model, str(data), *flags]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[0]) == {"tokens": ["a", "b"], "labels": ["x", "y"]}
+    assert run(["memorize", str(data), "--out", model, "--per", "page"]) == 2
+
+
+def test_duplicate_json_keys_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "d.jsonl"
+    file.write_text('{"tokens": ["a"], "label": 1}\n{"tokens": ["a"], "label": 1, "label": 2}\n')
+    with pytest.raises(ml.DataError, match=r"line 2 of .*d\.jsonl has the key 'label' 2 times"):
+        read(file)
+
+
+# -- words -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("pass positions=True. Otherwise", "pass --positions. Otherwise"),
+        ("wins: on_conflict='majority' or 'first'.", "wins: --on-conflict majority or first."),
+        ("Use readout='exact', which", "Use --readout exact, which"),
+        ("with labels= and sequence= (--labels, --sequence); go", "with --labels and --sequence; go"),
+        ("Say it with format= (--format on the command line): jsonl", "Say it with --format: jsonl"),
+        ("ask to overwrite it (overwrite=True, --overwrite)", "ask to overwrite it (--overwrite)"),
+        ("proved: tolerance=1.2e-07 (--tolerance)", "proved: --tolerance 1.2e-07"),
+        ("missing: give Y, or causal=True to memorize", "missing: add labels, or pass --causal to memorize"),
+        ("Use path='dense'", "Use --dense"),
+        ("a token = 3 stays (as it is)", "a token = 3 stays (as it is)"),
+    ],
+)  # fmt: skip
+def test_keywords_become_flags(message: str, shown: str) -> None:
+    assert as_flags(message) == shown
+
+
+def test_errors_on_the_command_line_name_flags(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = tmp_path / "d.jsonl"
+    data.write_text('{"tokens": ["a", "b"], "labels": [0, 1]}\n{"tokens": ["b", "a"], "labels": [0, 1]}\n')
+    assert run(["memorize", str(data), "--out", str(tmp_path / "m")]) == 2
+    err = out_of(capsys)[1]
+    assert "--positions" in err
+    assert "--on-conflict majority or first" in err
+    assert "=True" not in err
+    assert "on_conflict" not in err
+    data.write_text('{"tokens": ["a", "b"]}\n')
+    assert run(["memorize", str(data), "--out", str(tmp_path / "m")]) == 2
+    assert "--causal" in out_of(capsys)[1]
+
+
+def test_predict_json_is_one_object(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data, model = tmp_path / "d.jsonl", str(tmp_path / "m")
+    data.write_text('{"tokens": ["a", "b"], "labels": [0, 1]}\n{"tokens": ["a"], "labels": [1]}\n')
+    assert run(["memorize", str(data), "--out", model, "--json"]) == 0
+    capsys.readouterr()
+    assert run(["predict", model, str(data), "--json"]) == 0
+    out, err = out_of(capsys)
+    found = json.loads(out)
+    assert err == ""
+    assert found["answers"] == [{"tokens": ["a", "b"], "labels": [0, 1]}, {"tokens": ["a"], "labels": [1]}]
+    assert (found["right"], found["total"], found["sequences"]) == (3, 3, 2)
+    assert run(["predict", model, str(data), "--json", "--out", str(tmp_path / "answers.jsonl")]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert "answers" not in found
+    assert found["out"] == str(tmp_path / "answers.jsonl")
+    assert len((tmp_path / "answers.jsonl").read_text().splitlines()) == 2
+
+
+# -- arguments ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["positions", "causal", "fingerprint"])
+def test_a_switch_is_true_or_false(name: str) -> None:
+    with pytest.raises(ml.DataError, match=f"{name} must be True or False, not 'yes'"):
+        ml.memorize(["ab"], [1], **{name: "yes"})
+
+
+@pytest.mark.parametrize("device", ["cudaa", "cuda:99", 3.5])
+def test_an_unknown_device_is_named_before_the_work(device: Any, tmp_path: Path) -> None:
+    with pytest.raises(ml.DataError, match="cannot be used here"):
+        ml.memorize(["ab"], [1], device=device)
+    folder = ml.memorize(["ab"], [1]).save(tmp_path / "m")
+    with pytest.raises(ml.DataError, match="cannot be used here"):
+        ml.load(folder, device=device)
+    with pytest.raises(ml.DataError, match="cannot be used here"):
+        ml.approximate(lambda X: X, 1, 2, cells=2, device=device)
+
+
+# -- theory ------------------------------------------------------------------------------------------------
+
+
+def test_the_contextual_mapping_of_a_model_takes_strings() -> None:
+    X, Y = ["ab", "bac", "c"], [[0, 1], [2, 0, 1], [3]]
+    model = ml.memorize(X, Y)
+    found = ml.contextual_mapping(model, X)
+    assert found.points == 6
+    assert found.r > 0
+    same = ml.contextual_mapping(
+        lambda rows: [model(torch.from_numpy(model.encode([row]).tokens)[None])[0] for row in rows], X
+    )
+    assert found == same
+    vectors = np.random.default_rng(0).normal(size=(3, 2, 2))
+    assert ml.contextual_mapping(ml.memorize(vectors, vectors[..., 0]), vectors).points == 6
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("dims", [{}, {"kdim": 8, "vdim": 8}])
+def test_hardmax_of_a_pytorch_attention_is_refuted(bias: bool, dims: dict[str, int]) -> None:
+    torch.manual_seed(0)
+    module = nn.MultiheadAttention(8, 2, bias=bias, batch_first=True, dtype=torch.float64, **dims)
+    weights = AttentionWeights.of(module)
+    assert (len(weights), weights.dim) == (2, 8)
+    Z = torch.randn(1, 5, 8, dtype=torch.float64)
+    wanted = module(Z, Z, Z)[0][0].detach().numpy()
+    z = Z[0].numpy()
+    total = np.zeros_like(z)
+    for head in weights.heads:
+        scores = (z @ head.W_Q.T) @ (z @ head.W_K.T).T / 2.0  # √s = 2
+        share = np.exp(scores - scores.max(axis=1, keepdims=True))
+        total += share / share.sum(axis=1, keepdims=True) @ (z @ head.W_V.T) @ head.W_O.T
+    assert np.allclose(total, wanted)
+    assert ml.refute_hardmax(module).softmax
+
+
+def test_attention_with_biases_is_not_passed_off_as_one_without() -> None:
+    module = nn.MultiheadAttention(4, 1)
+    nn.init.ones_(module.in_proj_bias)
+    with pytest.raises(ml.DataError, match="in_proj_bias of the attention is not zero"):
+        ml.refute_hardmax(module)
+    module = nn.MultiheadAttention(4, 1)
+    nn.init.ones_(module.out_proj.bias)
+    with pytest.raises(ml.DataError, match=r"out_proj.bias of the attention is not zero"):
+        ml.refute_hardmax(module)
+    with pytest.raises(ml.DataError, match="add_zero_attn"):
+        ml.refute_hardmax(nn.MultiheadAttention(4, 1, add_zero_attn=True))
+    assert ml.refute_hardmax(ml.memorize(["ab"], [[0, 1]]).attention).softmax
+    with pytest.raises(ml.DataError, match="weights are a Linear"):
+        ml.refute_hardmax(nn.Linear(1, 1))
