@@ -1,0 +1,191 @@
+"""Corollary 1 carried out: the paper's whole network on tokens that lie on a line, in balls and in float64.
+
+Notation: tokens `x` are numbers (d = 1, so that `v = 1`), `M` different points (token, set of its sequence).
+
+    head      q_k = x_k + w B(β x_k; x),  w = ε/(4 r_max), β as in Theorem 2
+    readout   f(q) = y_1 + Σ_j c_j relu(q − q_j): one hidden layer, a neuron a point, linear between neighbours
+
+At `q_i` the sum is `y_i` over the reals. Its slopes are as steep as the points are close, and the paper's points are
+`e^{−β…}` close. So the network needs as many bits as δ does: in balls of that precision every label can be proved; in
+float64 many points have one and the same `q`, and no readout at all can tell their labels apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal
+
+import numpy as np
+from flint import arb
+from numpy.typing import NDArray
+
+from monolayer.data import Sequences
+from monolayer.data.distinct import distinct_rows
+from monolayer.errors import DataError
+from monolayer.theory.balls import Ball, precision
+from monolayer.theory.bounds import contextual_balls, theorem2_balls
+from monolayer.theory.contextual import context_classes
+from monolayer.theory.separation import separation, token_rows
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+Scale = Literal["paper", "measured"]
+
+MAX_BITS = 1 << 17
+MAX_POINTS = 512
+"""Points up to which balls are tried: the readout takes a product a pair of points."""
+_ROOM = 2.0**-40
+
+
+@dataclass(frozen=True)
+class Corollary:
+    """Corollary 1 on given data.
+
+    `verdict`: whether every label is proved to come back in balls of `bits` bits (`undecided`: not within the limits).
+    `returned`: share of labels that the network returns in float64, every weight rounded once; `possible`: share that
+    the best readout could return from the ids `q` in float64; `distinct`: different ids in float64, of `points`.
+    """
+
+    points: int
+    parameters: int
+    verdict: Literal["proved", "undecided"]
+    bits: int
+    log10_beta: float
+    distinct: int
+    returned: float
+    possible: float
+
+
+def corollary1(X: Any, Y: Any = None, *, scale: Scale = "paper", max_bits: int = MAX_BITS) -> Corollary:
+    """The paper's network for `X` with one class a token, `Y`: built, proved in balls, and tried in float64.
+
+    Tokens are ids, the i-th of which stands at `|V| + i`, or vectors of one number; no sequence repeats a token.
+    `scale`: β of the paper's worst case, or with the smallest token and the smallest gap that the data have.
+    """
+    if scale not in ("paper", "measured"):
+        raise DataError(f"scale must be 'paper' or 'measured', not {scale!r}")
+    data = _on_a_line(Sequences.of(X, Y))
+    found = separation(data)
+    vocabulary, rows = token_rows(data)
+    if found.broken:
+        raise DataError(f"the hypotheses of Theorem 2 do not hold: {'; '.join(found.broken)}")
+    if len(vocabulary) < 2:
+        raise DataError("there is one token only: nothing to separate")
+    if data.labels is None or data.labels.classes is None or data.labels.per != "token":
+        raise DataError("give one class a token")
+    classes = context_classes(data)
+    first = np.unique(classes, return_index=True)[1]
+    label = data.labels.values
+    if (label != label[first][classes]).any():
+        raise DataError("equal points have different labels: the data contradict themselves")
+    r_min, epsilon = (float(value or 0) * (1 - _ROOM) for value in (found.r_min, found.epsilon))
+    r_max = float(found.r_max or 0) * (1 + _ROOM)
+    with precision(64):
+        if scale == "paper":
+            beta = theorem2_balls(len(vocabulary), 1, found.longest, arb(r_min), arb(r_max), arb(epsilon))[0]
+        else:
+            beta = contextual_balls(found.longest, arb(r_min) * arb(epsilon), arb(r_max), arb(r_max), arb(epsilon))[0]
+        beta = beta.upper().mid()
+    weight = epsilon / (4 * r_max)
+    x = vocabulary[:, 0][rows]
+    sets = [x[data.offsets[row] : data.offsets[row + 1]] for row in data.sequence[first].tolist()]
+    tried = max_bits if len(first) <= MAX_POINTS else 0
+    proved, bits = _in_balls(x[first], sets, label[first], beta, weight, tried)
+    ids = _ids(x[first], sets, float(beta), weight)
+    order = np.argsort(ids, kind="stable")
+    answer = _readout(ids[order], label[first][order].astype(np.float64))
+    return Corollary(
+        points=len(first),
+        parameters=8 + 2 * len(first) + 1,
+        verdict="proved" if proved else "undecided",
+        bits=bits,
+        log10_beta=float(beta.log()) / float(np.log(10.0)),
+        distinct=len(np.unique(ids)),
+        returned=float(np.mean(np.abs(answer - label[first][order]) < 0.5)),
+        possible=possible(ids, label[first]),
+    )
+
+
+def _on_a_line(data: Sequences) -> Sequences:
+    if data.vocabulary is not None:
+        ids, rows = token_rows(data)
+        return Sequences((len(ids) + rows)[:, None].astype(np.float64), data.lengths, None, data.labels)
+    if data.tokens.shape[1] != 1:
+        raise DataError("Corollary 1 is carried out on a line: give ids, or vectors of one number")
+    return data
+
+
+def possible(ids: Floats, label: Ints) -> float:
+    """Share of labels that the best readout returns, which answers with one label an id: the most frequent one."""
+    _, rows = distinct_rows(ids[:, None])
+    pairs, count = np.unique(rows * (int(label.max()) + 1) + label, return_counts=True)
+    most = np.zeros(int(rows.max()) + 1, np.int64)
+    np.maximum.at(most, pairs // (int(label.max()) + 1), count)
+    return float(most.sum()) / len(label)
+
+
+# -- in balls ------------------------------------------------------------------------------------------------
+
+
+def _in_balls(x: Floats, sets: list[Floats], label: Ints, beta: Ball, weight: float, max_bits: int) -> tuple[bool, int]:
+    """Whether the network returns every label, and the precision at which that was decided; doubling from 256 bits."""
+    bits = 256
+    while bits <= max_bits:
+        with precision(bits):
+            q = [_id(own, content, beta, weight) for own, content in zip(x.tolist(), sets, strict=True)]
+            order = sorted(range(len(q)), key=lambda i: q[i].mid())
+            q, y = [q[i] for i in order], [int(label[i]) for i in order]
+            if all(one < two for one, two in pairwise(q)) and _returns(q, y):
+                return True, bits
+        bits *= 2
+    return False, bits // 2 if bits > 256 else 0
+
+
+def _id(own: float, content: Floats, beta: Ball, weight: float) -> Ball:
+    """`q = x + w B(β x; content)`, enclosed."""
+    scale = beta * arb(own)
+    top = max(content.tolist(), key=lambda value: own * value)
+    powers = [(scale * (arb(value) - arb(top))).exp() for value in content.tolist()]
+    mean = sum((arb(value) * p for value, p in zip(content.tolist(), powers, strict=True)), arb(0)) / sum(
+        powers, arb(0)
+    )
+    return arb(own) + arb(weight) * mean
+
+
+def _returns(q: list[Ball], y: list[int]) -> bool:
+    """Whether the readout with knots at the midpoints of `q`, sorted, is within 1/2 of `y` on all of every ball."""
+    knots = [ball.mid() for ball in q]
+    slopes = [(arb(b - a) / (t - s)).mid() for (a, b), (s, t) in zip(pairwise(y), pairwise(knots), strict=True)]
+    bends = [one - two for one, two in zip(slopes, [arb(0), *slopes], strict=False)]
+    half = arb(1) / 2
+    for i, (point, label) in enumerate(zip(q, y, strict=True)):
+        total = arb(y[0])
+        for bend, knot in zip(bends[: i + 1], knots[: len(bends)][: i + 1], strict=True):  # further knots give 0
+            total += bend * (point - knot).max(arb(0))
+        if not abs(total - label) < half:
+            return False
+    return True
+
+
+# -- in float64 ----------------------------------------------------------------------------------------------
+
+
+def _ids(x: Floats, sets: list[Floats], beta: float, weight: float) -> Floats:
+    """The same ids with every operation in float64."""
+    found = np.empty_like(x)
+    for i, (own, content) in enumerate(zip(x.tolist(), sets, strict=True)):
+        scores = beta * own * content
+        powers = np.exp(scores - scores.max())
+        found[i] = own + weight * float((content * powers).sum() / powers.sum())
+    return found
+
+
+def _readout(q: Floats, y: Floats) -> Floats:
+    """The one-hidden-layer readout in float64 at its own sorted knots; equal ids share the first one's knot."""
+    knots, first = np.unique(q, return_index=True)
+    slopes = np.diff(y[first]) / np.diff(knots)
+    bends = np.diff(slopes, prepend=0.0)
+    answer: Floats = y[first][0] + np.maximum(q[:, None] - knots[:-1], 0.0) @ bends
+    return answer
