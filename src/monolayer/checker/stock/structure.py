@@ -92,7 +92,7 @@ def read_structure(net: Network, used: int) -> Structure:
 def _plain(net: Network) -> None:
     """Norms that add nothing of their own, biases that are 0, a width whose root is a power of two."""
     D = net.width
-    if D & (D - 1) or D.bit_length() % 2 == 0 or D < 4:
+    if D & (D - 1) or D.bit_length() % 2 == 0 or D < 16:
         raise UnhandledError(f"the width {D} is no power of 4: 1/√{D} is not exact")
     if not all((part == kind).all() for part, kind in zip(net.norms, (1.0, 0.0) * 3, strict=True)):
         raise UnhandledError("a norm has a weight other than 1 or a bias other than 0")
