@@ -100,6 +100,8 @@ def test_signature_of_approximate_is_pinned() -> None:
     assert defaults == {
         "cells": None,
         "error": None,
+        "norm": "mean",
+        "rank": None,
         "domain": (0.0, 1.0),
         "out_dim": None,
         "positions": False,

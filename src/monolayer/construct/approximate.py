@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 import torch
@@ -29,6 +29,7 @@ from monolayer.construct.line.points import SLACK
 from monolayer.construct.line.separate import DRAWS, Separated, separate
 from monolayer.construct.line.steps import staircase
 from monolayer.construct.target import Target
+from monolayer.construct.uniform import uniform
 from monolayer.data.names import Ints
 from monolayer.errors import DataError, PrecisionError
 from monolayer.model.attention import CODE, KEY
@@ -36,19 +37,26 @@ from monolayer.model.card import Card, Grid, Summary
 from monolayer.model.device import check_device
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.quantizer import Quantizer
+from monolayer.model.uniform import Uniform
 from monolayer.theory.bounds import corollary1_counts
 
 RAMP = 2.0**-20
 """Width of a ramp as a share of a cell: then one point in a million or fewer, a coordinate, lies on one."""
 
 
-def approximate(
+@overload
+def approximate(f: Any, dim: int, length: int, *, norm: Literal["sup"], **options: Any) -> Uniform: ...
+@overload
+def approximate(f: Any, dim: int, length: int, *, norm: Literal["mean"] = "mean", **options: Any) -> Monolayer: ...
+def approximate(  # type: ignore[misc]  # the options stand below, once
     f: Callable[[Any], Any],
     dim: int,
     length: int,
     *,
     cells: int | None = None,
     error: float | None = None,
+    norm: Literal["mean", "sup"] = "mean",
+    rank: int | None = None,
     domain: tuple[float, float] = (0.0, 1.0),
     out_dim: int | None = None,
     positions: bool = False,
@@ -59,7 +67,7 @@ def approximate(
     seed: int = 0,
     device: torch.device | str | None = None,
     progress: Callable[[str, float], None] | None = None,
-) -> Monolayer:
+) -> Monolayer | Uniform:
     """A `Monolayer` whose answer is within `error` of `f`, except on ramps that fill about a millionth of the domain.
 
     `f` maps batches `(B, n, d)` to `(B, n, m)` or `(B, n)`, NumPy or PyTorch; `dim` is `d`, `length` is `n`, and
@@ -69,6 +77,9 @@ def approximate(
     `out_dim` checks `m`. `ramp` is the width of ramps as a share of a cell. `temperature`: the λ of the head, 0 for
     the mean; None: chosen by trial. On one platform the same seed gives the same bits. Input outside the domain is
     answered as the nearest cell at its edge.
+
+    `norm="sup"` builds a `Uniform` instead, with value `rank` (n − 1)d and no ramps: its error holds everywhere
+    (docs/uniform.md). For two or three tokens of one coordinate, and two of two.
     """
     began = time.perf_counter()
     report = progress or (lambda stage, share: None)
@@ -79,9 +90,15 @@ def approximate(
     check_seed(seed)
     check_device(device)
     check_temperature(temperature)
+    if norm not in ("mean", "sup"):
+        raise DataError(f"norm must be 'mean' or 'sup', not {norm!r}")
+    if norm == "mean" and rank not in (None, 1):
+        raise DataError(f'rank={rank}: norm="mean" is built with rank 1; a higher rank serves norm="sup"')
     function = Function(f, box, out_dim, device)
     if not positions:
         check_equivariance(function, seed)
+    if norm == "sup":
+        return uniform(function, cells, error, modulus, most_knots, rank, device)
 
     report("choosing cells", 0.05)
     if cells is None:

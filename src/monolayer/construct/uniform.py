@@ -1,0 +1,121 @@
+"""Functions approximated in the maximum norm: value rank (n − 1)d, and no ramps (docs/uniform.md).
+
+Coordinates are scaled to `[0, 1]`, letters as in `model/uniform.py`. *The error.* At any input the readout interpolates
+`f` at `(x, ŷ)` from knots no further than `1/D` in any coordinate, so it is within `ω(W/D)` of `f(x, ŷ)`, `W` the width
+of the domain; and `ŷ` is within `ε` of the other tokens, so `f(x, ŷ)` is within `ω(W ε)` of what is wanted. For n = 2,
+`ε = 0`. For n = 3: interpolating `x²` at spacing `s` gives at most `s²/4` too much. So the sum of squares of the others
+is too large by at most `s²/2`, `e²` by at most `s'²/4`, and `v = 2q − e²` is off by `max(s², s'²/4)` at most, its root
+by the root of that; interpolating the root at knots `(j r)²` gives at most `r/4` too little (at the first knot, less
+later). With `s = 2^-13`, `s' = 2^-12`, `r = 2^-11`: `ε = (2^-13 + 2^-13)/2 = 2^-13`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+
+from monolayer.construct.cells.accuracy import Modulus
+from monolayer.construct.cells.function import Floats, Function
+from monolayer.errors import DataError
+from monolayer.model.uniform import Bends, Interpolation, Uniform
+
+SHAPES = ((1, 2), (1, 3), (2, 2))
+"""Coordinates and tokens that are within reach of a grid over all of them."""
+OTHERS = {2: 0.0, 3: 2.0**-13}
+"""`ε`, by the number of tokens."""
+
+
+def uniform(
+    function: Function,
+    cells: int | None,
+    error: float | None,
+    modulus: Modulus | None,
+    most_knots: int,
+    rank: int | None,
+    device: Any,
+) -> Uniform:
+    """The network, once shape, rank and size are seen to be within reach."""
+    box = function.box
+    dim, length = box.dim, box.length
+    _check_rank(rank, dim, length)
+    if (dim, length) not in SHAPES or box.positions:
+        raise DataError(
+            f'norm="sup" is built for (dim, length) = {", ".join(map(str, SHAPES))} without positions, not for '
+            f"({dim}, {length}){' with positions' * box.positions}: a grid of D cells over all coordinates has "
+            f"(D + 1)^{dim * length} knots"
+        )
+    width = box.high - box.low
+    if cells is None:
+        cells = _fewest(error, modulus, width, dim, length, most_knots)
+    knots = (cells + 1) ** (dim * length)
+    if knots > most_knots:
+        fits = math.floor(most_knots ** (1 / (dim * length)) + 1e-9) - 1
+        raise DataError(
+            f"{cells:,} cells a coordinate make (D + 1)^{dim * length} = {knots:,} knots; {most_knots:,} are the "
+            f"limit: at most {fits:,} cells fit"
+        )
+    values = _values(function, cells)
+    interpolation = Interpolation(torch.from_numpy(values), cells, dim * length)
+    bound = None if modulus is None else _bound(modulus, width, cells, length)
+    model = Uniform(interpolation, dim, length, box.low, width, bound)
+    model.scalar = function.scalar
+    if length == 3:
+        unit, double = torch.arange(2**13 + 1) / 2.0**13, torch.arange(2**13 + 1) / 2.0**12
+        side = torch.arange(2**11 + 1) / 2.0**11
+        model.square, model.total = (
+            Bends(unit.double(), unit.double() ** 2),
+            Bends(double.double(), double.double() ** 2),
+        )
+        model.root = Bends(side.double() ** 2, side.double())
+    return model if device is None else model.to(device)
+
+
+def _values(function: Function, cells: int) -> Floats:
+    """`f` at token 0 of every sequence of grid points, `((D + 1)^{nd}, m)`, block by block."""
+    box = function.box
+    axis = np.linspace(box.low, box.high, cells + 1)
+    shape = (cells + 1,) * (box.dim * box.length)
+    count = math.prod(shape)
+    values = np.empty((count, function.out_dim))
+    for start in range(0, count, function.batch):
+        places = np.unravel_index(np.arange(start, min(start + function.batch, count)), shape)
+        X = axis[np.stack(places, axis=1)].reshape(-1, box.length, box.dim)
+        values[start : start + len(X)] = function(X)[:, 0]
+    return values
+
+
+def _bound(modulus: Modulus, width: float, cells: int, length: int) -> float:
+    return float(modulus(width / cells)) + (float(modulus(width * OTHERS[length])) if OTHERS[length] else 0.0)
+
+
+def _fewest(error: float | None, modulus: Modulus | None, width: float, dim: int, length: int, most_knots: int) -> int:
+    """The fewest cells whose bound is at most `error`."""
+    if modulus is None or error is None:
+        raise DataError(
+            'norm="sup" with error= needs lipschitz=, from which the error everywhere follows; or give cells='
+        )
+    most = math.floor(most_knots ** (1 / (dim * length)) + 1e-9) - 1
+    found = next((D for D in range(1, most + 1) if _bound(modulus, width, D, length) <= error), None)
+    if found is None:
+        least = _bound(modulus, width, most, length)
+        raise DataError(
+            f"an error of {error:g} everywhere is out of reach: {most:,} cells a coordinate, "
+            f"{(most + 1) ** (dim * length):,} knots of at most {most_knots:,}, guarantee {least:g}"
+        )
+    return found
+
+
+def _check_rank(rank: int | None, dim: int, length: int) -> None:
+    needed = (length - 1) * dim
+    if rank is not None and rank < needed:
+        example = "; sorting three numbers costs exactly 1/4 at rank 1" if (dim, length) == (1, 3) else ""
+        raise DataError(
+            f"rank={rank} is below (n − 1)d = {needed}: by Theorem C (docs/uniform.md) some functions with more than "
+            f"{rank} outputs a token then keep a fixed largest error, whatever the network{example}. Leave rank out, "
+            'or choose norm="mean"'
+        )
+    if rank is not None and rank > needed:
+        raise DataError(f"rank={rank}: (n − 1)d = {needed} is enough, and what is built; leave rank out")

@@ -1,0 +1,161 @@
+"""A network for the maximum norm: powers, a head that averages, and a continuous piecewise linear readout.
+
+Notation: `n` tokens in `R^d`, `m` outputs a token; coordinates run over `[low, low + width]` and are first brought to
+`[0, 1]`. The stream of a token is `(x, powers of x, means)`.
+
+    FF₁        x² by a piecewise linear function                        (n = 3, d = 1; for n = 2 nothing)
+    attention  means of x, and of x², over all tokens: equal weights, value rank (n − 1)d
+    FF₂        means and x → the other tokens → f by interpolation
+
+For n = 2 the other token is `y = 2 mean − x`. For n = 3 the other two have the sum `e = 3 mean(x) − x` and the sum of
+squares `q = 3 mean(x²) − x²`, so they are `(e ∓ √(2q − e²))/2`, with piecewise linear square and root. Interpolation is
+over the triangulation of a grid by the order of fractional parts (Kuhn, Freudenthal): the hat of the knot at 0 is
+`relu(1 + min(0, u_1, …) − max(0, u_1, …))`. Everything is ReLU, and nothing jumps: no ramps are left out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from monolayer.errors import DataError
+from monolayer.model.attention import RankOneAttention
+
+_CELLS_AT_ONCE = 1 << 21
+"""Points times knots held at a time by the dense readout."""
+
+
+class Bends(nn.Module):
+    """A continuous piecewise linear function of one number: `v_0 + Σ_j c_j relu(x − t_j)`, constant outside its knots.
+
+    `knots`, `values` `(K,)`.
+    """
+
+    def __init__(self, knots: Tensor, values: Tensor) -> None:
+        super().__init__()
+        self.knots, self.values = nn.Parameter(knots), nn.Parameter(values)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """By all neurons at every point, as a hidden layer does."""
+        slope = (self.values.diff() / self.knots.diff()).detach()
+        bend = torch.cat([slope[:1], slope.diff(), -slope[-1:]])
+        flat = x.reshape(-1)
+        parts = torch.split(flat, max(1, _CELLS_AT_ONCE // len(bend)))
+        return torch.cat([(part[:, None] - self.knots).relu() @ bend + self.values[0] for part in parts]).view(x.shape)
+
+    def look_up(self, x: Tensor) -> Tensor:
+        """The same by binary search."""
+        left = (torch.searchsorted(self.knots, x.contiguous(), right=True) - 1).clamp(0, len(self.knots) - 2)
+        share = ((x - self.knots[left]) / (self.knots[left + 1] - self.knots[left])).clamp(0.0, 1.0)
+        return self.values[left] + share * (self.values[left + 1] - self.values[left])
+
+
+class Interpolation(nn.Module):
+    """Piecewise linear interpolation on the grid `{0, …, D}^k`, scaled to `[0, 1]^k`; `values` `((D + 1)^k, m)`."""
+
+    def __init__(self, values: Tensor, cells: int, dimensions: int) -> None:
+        super().__init__()
+        self.values, self.cells, self.dimensions = nn.Parameter(values), cells, dimensions
+
+    def forward(self, u: Tensor) -> Tensor:
+        """`(P, k)` to `(P, m)`: the hat of every knot at every point."""
+        place = u.clamp(0.0, 1.0) * self.cells
+        axis = torch.arange(self.cells + 1, dtype=u.dtype, device=u.device)
+        knots = torch.cartesian_prod(*[axis] * self.dimensions).view(-1, self.dimensions)
+        total = torch.zeros(len(u), self.values.shape[1], dtype=u.dtype, device=u.device)
+        block = max(1, _CELLS_AT_ONCE // max(1, len(u) * self.dimensions))
+        for start in range(0, len(knots), block):
+            away = place[:, None] - knots[start : start + block]
+            hat = (1.0 + away.amin(-1).clamp(max=0.0) - away.amax(-1).clamp(min=0.0)).relu()
+            total = total + hat @ self.values[start : start + block]
+        return total
+
+    def look_up(self, u: Tensor) -> Tensor:
+        """The same from the corners of one simplex: walk from the low corner of the cell by falling fractions."""
+        place = u.clamp(0.0, 1.0) * self.cells
+        base = place.floor().clamp(max=self.cells - 1)
+        fraction, order = (place - base).sort(dim=1, descending=True)
+        stride = (self.cells + 1) ** torch.arange(self.dimensions - 1, -1, -1, device=u.device)
+        knot = (base.long() * stride).sum(1)
+        weight = torch.cat([1.0 - fraction[:, :1], -fraction.diff(dim=1), fraction[:, -1:]], dim=1)
+        total = weight[:, :1] * self.values[knot]
+        for step in range(self.dimensions):
+            knot = knot + stride[order[:, step]]
+            total = total + weight[:, step + 1 : step + 2] * self.values[knot]
+        return total
+
+
+class Uniform(nn.Module):
+    """An approximator in the maximum norm (docs/uniform.md). `error`: what it is off by at most, everywhere; or None.
+
+    `square`, `total`, `root`: the bends of n = 3, None for n = 2. The checker does not cover it: `undecided` says so.
+    """
+
+    undecided = "the checker does not cover networks for the maximum norm: their bound is proved in docs/uniform.md"
+
+    def __init__(
+        self, interpolation: Interpolation, dim: int, length: int, low: float, width: float, error: float | None
+    ) -> None:
+        super().__init__()
+        self.dim, self.length, self.low, self.width, self.error = dim, length, low, width, error
+        self.scalar = False
+        self.rank = (length - 1) * dim
+        stream = dim + (length - 2) * dim + self.rank
+        W_V, W_O = torch.zeros(2, stream, stream, dtype=torch.float64).unbind()
+        for value in range(self.rank):
+            W_V[value, value] = 1.0
+            W_O[stream - self.rank + value, value] = 1.0
+        none = torch.zeros(stream, stream, dtype=torch.float64)
+        self.attention = RankOneAttention(none, none.clone(), W_V.clone(), W_O.clone())
+        self.interpolation = interpolation
+        self.square: Bends | None = None
+        self.total: Bends | None = None
+        self.root: Bends | None = None
+
+    def forward(self, X: Tensor) -> Tensor:
+        """`(N, n, d)` to `(N, n, m)`, by dense operations."""
+        return self._answers(X, dense=True)
+
+    @torch.no_grad()
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """The same from arrays, by look-ups."""
+        device = self.interpolation.values.device
+        tokens = torch.as_tensor(np.asarray(X, dtype=np.float64), device=device)
+        if tokens.ndim != 3 or tokens.shape[1:] != (self.length, self.dim):
+            raise DataError(f"X has shape {tuple(tokens.shape)}; this network takes (N, {self.length}, {self.dim})")
+        found = self._answers(tokens, dense=False).cpu().numpy()
+        return found[..., 0] if self.scalar else found
+
+    def _answers(self, X: Tensor, dense: bool) -> Tensor:
+        x = ((X - self.low) / self.width).clamp(0.0, 1.0)
+        Z = torch.cat([x, *self._powers(x, dense), x.new_zeros(*x.shape[:2], self.rank)], dim=-1)
+        if dense:
+            Z = self.attention(Z, torch.ones(1, 1, self.length, dtype=torch.bool, device=Z.device))
+        else:
+            Z[..., -self.rank :] = Z[..., : self.rank].mean(dim=1, keepdim=True)
+        mean, own = self.length * Z[..., -self.rank :], Z[..., : self.rank]
+        others = self._others(mean - own, dense)
+        flat = torch.cat([x, others], dim=-1).flatten(0, 1)
+        answers = self.interpolation(flat) if dense else self.interpolation.look_up(flat)
+        return answers.view(*x.shape[:2], -1)
+
+    def _powers(self, x: Tensor, dense: bool) -> list[Tensor]:
+        return [] if self.square is None else [self.square(x) if dense else self.square.look_up(x)]
+
+    def _others(self, sums: Tensor, dense: bool) -> Tensor:
+        """The other tokens from their sums `(N, n, (n − 1)d)`: the sum itself, or sum and sum of squares."""
+        if self.total is None or self.root is None:
+            return sums
+        e, q = sums[..., :1], sums[..., 1:]
+        squared = self.total(e) if dense else self.total.look_up(e)
+        apart = (2.0 * q - squared).relu()
+        apart = self.root(apart) if dense else self.root.look_up(apart)
+        return torch.cat([e - apart, e + apart], dim=-1) / 2.0
+
+    def extra_repr(self) -> str:
+        bound = "no bound" if self.error is None else f"error ≤ {self.error:g} everywhere"
+        return f"{self.length} tokens of dimension {self.dim}, {self.interpolation.cells} cells, {bound}"
