@@ -14,9 +14,11 @@ from typing import Any
 
 OUT = Path(__file__).parent.parent / "notebooks" / "stock_nnsight.ipynb"
 CELLS = [
-    "# One neuron, one fact\n\nAn unmodified BERT that monolayer built from a few dozen Chinese phrases, opened with "
-    "[nnsight](https://nnsight.net). Every neuron is one step of one character's readings: its role is known to the "
-    "last weight, so what an ablation does can be held against what it should do.",
+    (
+        "# One neuron, one fact\n\nAn unmodified BERT that monolayer built from a few dozen Chinese phrases, opened with "
+        "[nnsight](https://nnsight.net). Every neuron is one step of one character's readings: its role is known to the "
+        "last weight, so what an ablation does can be held against what it should do."
+    ),
     (
         "import tempfile\n"
         "from pathlib import Path\n\n"
@@ -49,8 +51,10 @@ CELLS = [
         'print(int(facts.sum()), "facts,", bert.config.intermediate_size, "neurons")\n'
         "print((whole.numpy() == data.labels.values).all())"
     ),
-    "**Attention.** The query is a constant, so every token of a phrase looks at the same places with the same weights: "
-    "one number, the context, is all that the phrase contributes.",
+    (
+        "**Attention.** The query is a constant, so every token of a phrase looks at the same places with the same weights: "
+        "one number, the context, is all that the phrase contributes."
+    ),
     (
         'phrase = tokenizer("水性杨花", return_tensors="pt")\n'
         "with torch.no_grad():\n"
@@ -73,12 +77,16 @@ CELLS = [
         "(fact,) = lost[neuron]\n"
         "text, place = where[fact]\n"
         "after = answers(neuron)\n"
-        'print(f"neuron {neuron}: {text[place]} in {text} was {name(whole[fact])}, is now {name(after[fact])}; "\n'
-        '      f"{int((after == whole).sum())} other facts are as they were")\n'
+        "print(\n"
+        '    f"neuron {neuron}: {text[place]} in {text} was {name(whole[fact])}, is now {name(after[fact])}; "\n'
+        '    f"{int((after == whole).sum())} other facts are as they were"\n'
+        ")\n"
         'print("one character each:", all(len({where[i][0][where[i][1]] for i in changed}) == 1 for changed in lost.values()))'
     ),
-    "Every neuron touches one character only, and this one a single fact. Nothing was trained, and nothing is left to "
-    "guess: a method that attributes this answer to another neuron is wrong.",
+    (
+        "Every neuron touches one character only, and this one a single fact. Nothing was trained, and nothing is left to "
+        "guess: a method that attributes this answer to another neuron is wrong."
+    ),
 ]
 
 
