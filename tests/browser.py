@@ -101,13 +101,17 @@ def flaws(view: Opened) -> list[str]:
                                  && a.top < b.bottom - 1 && b.top < a.bottom - 1;
              const within = (a, b) => a.left > b.left - 1 && a.right < b.right + 1
                                    && a.top > b.top - 1 && a.bottom < b.bottom + 1;
-             for (const plot of document.querySelectorAll('.plot')) {
+             for (const plot of document.querySelectorAll('.plot, .mini')) {
                const say = (what) => out.push(`${plot.getAttribute('aria-label')}: ${what}`);
                const frame = box(plot), legend = plot.querySelector('.legend .bg');
                for (const word of plot.querySelectorAll('.legend .legendtext')) {
                  if (!within(box(word), box(legend)) || !within(box(word), frame)) say(`cut: ${word.textContent}`);
                }
                for (const letter of 'xy') {
+                 const ticks = [...plot.querySelectorAll(`.${letter}tick text`)];
+                 const level = ticks.filter((tick) => !/rotate\\(-?[1-9]/.test(tick.getAttribute('transform')));
+                 const near = level.find((tick, k) => k && meet(box(level[k - 1]), box(tick)));
+                 if (near) say(`ticks meet at ${near.textContent}`);
                  const title = plot.querySelector(`.${letter}title`);
                  if (!title) continue;
                  if (!within(box(title), frame)) say(`cut: ${title.textContent}`);

@@ -84,6 +84,8 @@ def test_every_label_is_pythons(kind: str, tmp_path: Path) -> None:
         assert [one["step"] for one in told] == explained.step.tolist()
         assert [one["left"] for one in told] == explained.left
         assert [one["right"] for one in told] == explained.right
+        back = "monolayer.given.examples.tokens.map((row) => JSON.stringify(monolayer.parse(monolayer.spelled(row))))"
+        assert view.call(back) == view.call("monolayer.given.examples.tokens.map((row) => JSON.stringify(row))")
         assert [one["margin"] or np.inf for one in told] == pytest.approx(explained.margin, rel=1e-3)
         assert view.messages == []
         assert view.requests == []
@@ -97,6 +99,8 @@ def test_every_label_of_random_data_is_pythons(tmp_path_factory: pytest.TempPath
     with opened(path) as view:
         told = [one["label"] for row in answers(view, model, data.X) for one in row]
         assert told == data.flat()
+        back = "monolayer.given.examples.tokens.map((row) => JSON.stringify(monolayer.parse(monolayer.spelled(row))))"
+        assert view.call(back) == view.call("monolayer.given.examples.tokens.map((row) => JSON.stringify(row))")
         assert view.messages == []
 
 
@@ -283,7 +287,19 @@ def test_changed_weights_have_no_page(tmp_path: Path) -> None:
         model.attention.W_Q[0, 1] = 1.0
     with pytest.raises(DataError, match="as they were built"):
         write(model, tmp_path / "page.html")
+    with pytest.raises(DataError, match="this model is in float32"):
+        write(ml.memorize(X, Y).float(), tmp_path / "page.html")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_names_are_text_whatever_they_hold(tmp_path: Path) -> None:
+    names = ["<img src=x onerror=alert(1)>", "10^3", "New York", "</script>", "", "{{model}}"]
+    path = write(ml.memorize([names], [names[::-1]]), tmp_path / "page.html", ml.Sequences.of([names], [names[::-1]]))
+    with opened(path) as view:
+        assert view.page.locator("#answer .token").all_text_contents() == names
+        assert view.page.locator("#answer .label").all_text_contents() == names[::-1]
+        assert view.call("document.querySelectorAll('img, #answer sup').length") == 0
+        assert view.messages == []
 
 
 def test_numbers_come_through_json_to_the_bit() -> None:

@@ -98,21 +98,24 @@ class Network {
       margin: ramp ? 0 : Math.min(z - below, above - z),
       left: ramp ? this.name(here) : low ? this.name(left[low - 1]) : null,
       right: low < end.length ? this.name(right[low]) : null,
-      level, label: known || this.noisy ? this.name(level) : null,
+      level, label: this.noisy ? this.loudest(level) : known ? this.name(level) : null,
     };
   }
 
-  /* What users call a label. */
+  /* What users call a label: the class nearest to the level, or the level itself. */
   name(level) {
     const { classes, scalar } = this.given;
     if (!classes) return scalar ? level[0] : level;
-    if (this.head) {
-      let best = 0;
-      const logit = ([slope, bias]) => slope * level[0] + bias;
-      this.head.forEach((one, j) => { if (logit(one) > logit(this.head[best])) best = j; });
-      return classes[best];
-    }
     return classes[Math.min(Math.max(even(level[0]), 0), classes.length - 1)];
+  }
+
+  /* The same under noise, by the logits 2 j y − j² of a noisy head. */
+  loudest(level) {
+    if (!this.head) return this.name(level);
+    let best = 0;
+    const logit = ([slope, bias]) => slope * level[0] + bias;
+    this.head.forEach((one, j) => { if (logit(one) > logit(this.head[best])) best = j; });
+    return this.given.classes[best];
   }
 }
 

@@ -47,6 +47,10 @@ def payload(model: Monolayer, examples: Examples, verdict: str | None = None) ->
     way = plan(model)
     if way is None or way.steps is None:
         raise DataError("a page needs weights as they were built, and nothing hooked into the forward pass")
+    if model.bos.dtype != torch.float64:
+        raise DataError(
+            f"a page computes in binary64, and this model is in {str(model.bos.dtype).removeprefix('torch.')}"
+        )
     card = model.card
     kept, near, shown = _sample(model, way, way.steps, examples)
     return {

@@ -14,7 +14,9 @@
   const characters = Boolean(names) && names.every((name) => Array.from(name).length === 1 && typeof given.tokens.names[0] === "string");
   const dim = given.lift ? given.lift.key.length : given.cells ? given.cells.length : 0;
   const token = (one) => (names ? names[one] : `(${one.map((x) => short(x, 4)).join(", ")})`);
-  const spelled = (sequence) => (names ? sequence.map(token).join(characters ? "" : " ") : sequence.map((one) => one.join(" ")).join("; "));
+  // Where a name holds a space, or nothing at all, a bar stands between tokens.
+  const barred = Boolean(names) && names.some((name) => !name || /\s/.test(name)) && !characters;
+  const spelled = (sequence) => (names ? sequence.map(token).join(characters ? "" : barred ? "|" : " ") : sequence.map((one) => one.join(" ")).join("; "));
   const word = (label) => (label === null || label === undefined ? "—" : typeof label === "number" ? short(label, 6)
     : Array.isArray(label) ? `(${label.map((x) => short(x, 4)).join(", ")})` : String(label));
   const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
@@ -24,12 +26,12 @@
     if (x === -Infinity) return "−∞";
     if (Number.isInteger(x) && Math.abs(x) < 1e9) return x.toLocaleString("en").replace("-", "−");
     const text = Math.abs(x) >= 1e-3 && Math.abs(x) < 1e6 ? String(Number(x.toPrecision(digits))) : x.toExponential(digits - 2);
-    return text.replace(/e\+?(-?\d+)$/, "·10^$1").replace(/-/g, "−");
+    const raised = (digits_) => [...digits_].map((one) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[one] || "⁻").join("");
+    return text.replace(/e\+?(-?\d+)$/, (_, power) => `·10${raised(power)}`).replace(/-/g, "−");
   }
-  // `10^−8` with a raised exponent; everything else is text.
+  // Strings become text and nothing else: names of tokens and labels may hold any character.
   function said(element, ...parts) {
-    element.replaceChildren(...parts.flatMap((part) => (part instanceof Node ? [part]
-      : String(part).split(/\^(−?\d+)/).map((piece, odd) => (odd % 2 ? make("sup", {}, piece) : document.createTextNode(piece))))));
+    element.replaceChildren(...parts.map((part) => (part instanceof Node ? part : document.createTextNode(String(part)))));
   }
   function make(tag, attributes = {}, ...inside) {
     const one = tag.startsWith("svg:") ? document.createElementNS("http://www.w3.org/2000/svg", tag.slice(4)) : document.createElement(tag);
@@ -48,7 +50,8 @@
       if (bad) throw new Error(`a token is ${dim} ${dim === 1 ? "number" : "numbers"}; tokens are separated by ;`);
       return checked(sequence);
     }
-    const parts = characters ? Array.from(text).filter((one) => rows.has(one) || one.trim()) : text.split(rows.has(",") ? /\s+/ : /[\s,]+/).filter(Boolean);
+    const parts = characters ? Array.from(text).filter((one) => rows.has(one) || one.trim())
+      : barred ? text.split("|").map((one) => (rows.has(one) ? one : one.trim())) : text.trim().split(/\s+/).filter(Boolean);
     const strange = parts.find((one) => !rows.has(one));
     if (strange !== undefined) {
       const why = names.length < given.vocabulary ? "is not in the sample of this page" : "is not in the vocabulary: the model has never seen it";
@@ -77,8 +80,8 @@
       all.push(` · a sample: ${names ? `${number(names.length)} tokens, ` : ""}${number(given.readout.number.length)} steps`);
     }
     said($("facts"), ...all);
-    said($("hint"), !names ? `Type tokens of ${dim} ${dim === 1 ? "number" : "numbers"}, separated by ;` : characters ? "Type characters the model knows, or pick an example"
-      : "Type tokens, separated by spaces, or pick an example");
+    said($("hint"), !names ? `Type tokens of ${dim} ${dim === 1 ? "number" : "numbers"}, with ; between them` : characters ? "Type characters the model knows, or pick an example"
+      : `Type tokens, with ${barred ? "| between them" : "spaces between them"}, or pick an example`);
     $("pick").replaceChildren(make("option", { value: "" }, "examples …"),
       ...given.examples.tokens.map((one, row) => make("option", { value: row }, spelled(one).slice(0, 60))));
   }
@@ -197,7 +200,8 @@
     const step = `step ${(one.step + 1).toLocaleString("en")} of ${(given.readout.steps + 1).toLocaleString("en")}`;
     said($("beside"), !one.known ? "This place of the line is not in the sample of this page."
       : one.ramp ? `On the ramp between ${word(one.left)} and ${word(one.right)}.`
-        : `On ${step}, between ${word(one.left)} and ${word(one.right)}; z may move by ${short(one.margin, 3)} before the answer changes. Grey: other examples.`);
+        : `On ${step}, between ${word(one.left)} and ${word(one.right)}; z may move by ${short(one.margin, 3)} before the answer changes. Grey: other examples.`,
+    network.noisy ? " Under noise the staircase is drawn as it was built, and the dot where the noisy one puts it." : "");
   }
   const plain = (x) => short(x, 8);
 
@@ -236,7 +240,7 @@
     said($("temperature-said"), warm);
     said($("noise-said"), loud);
     $("temperature").setAttribute("aria-valuetext", warm);
-    $("noise").setAttribute("aria-valuetext", loud.replace("^", " to the "));
+    $("noise").setAttribute("aria-valuetext", loud);
     examples();
     if (result) show();
   }
@@ -332,5 +336,5 @@
   change();
   document.documentElement.dataset.drawn = "1";
   // For whoever wants the numbers: the page's own network, and how it reads text.
-  globalThis.monolayer = { given, Network, parse, run: (sequence) => network.run(sequence) };
+  globalThis.monolayer = { given, Network, parse, spelled, run: (sequence) => network.run(sequence) };
 })();
