@@ -62,10 +62,14 @@ class Kind:
         foreign = self.foreign(folder)
         return None if foreign is None else f"it holds {foreign!r}, which is no part of a {self.name}"
 
-    def foreign(self, folder: Path) -> str | None:
-        """The first thing in `folder` that is none of its files, if there is one."""
+    def foreign(self, folder: Path, *, unfinished: bool = False) -> str | None:
+        """The first thing in `folder` that is none of its files, if there is one.
+
+        In an `unfinished` one may lie what a library writes aside (safetensors: `.tmp…`) and renames in the end.
+        """
         for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
             aside = entry.name.startswith(".") and entry.name[1:].rpartition(".")[0] in self.files
+            aside |= unfinished and entry.name.startswith(".tmp")
             if not (entry.name in self.files or aside) or entry.is_dir(follow_symlinks=False):
                 return entry.name
         return None
@@ -92,6 +96,9 @@ def new_folder(folder: str | os.PathLike[str], *, overwrite: bool = False, kind:
         made = workshop / "made"
         made.mkdir()
         yield made
+        usual = (workshop / "lock").stat().st_mode & 0o777
+        for path in made.iterdir():
+            path.chmod(usual)  # libraries that write aside make files for their owner alone
         if final.exists():  # the old one goes: first see to it that the new one survives a loss of power
             for path in (*made.iterdir(), made):
                 _sync(path)
@@ -231,7 +238,7 @@ def _clear(workshop: Path, kind: Kind) -> None:
     lock = _lock(workshop, wait=False)
     if lock is not None:
         with lock, suppress(FileNotFoundError):
-            if not any(kind.foreign(inside) for inside in _inside(workshop)):
+            if not any(kind.foreign(inside, unfinished=True) for inside in _inside(workshop)):
                 _remove(workshop)
 
 
