@@ -19,6 +19,7 @@ from monolayer.cli import experiment as _experiment
 from monolayer.cli import explain as _explain
 from monolayer.cli import inspect as _inspect
 from monolayer.cli import page as _page
+from monolayer.cli import predict as _predict
 from monolayer.cli import proof as _proof
 from monolayer.cli import recite as _recite
 from monolayer.cli.console import app, complain, show_traceback
@@ -27,6 +28,7 @@ from monolayer.errors import MonolayerError
 __all__ = ["app", "main"]
 _COMMANDS = (
     _construct,
+    _predict,
     _approximate,
     _inspect,
     _explain,

@@ -36,7 +36,12 @@ class Belongs(StrEnum):
     sequence = "sequence"
 
 
-Data = Annotated[str, typer.Argument(help="A data file (docs/data.md says which formats), or - for standard input.")]
+Data = Annotated[
+    str,
+    typer.Argument(
+        help="A data file (formats: docs/data.md), a quoted pattern such as 'shards/*.parquet', or -: standard input."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 Format = Annotated[
     str | None,

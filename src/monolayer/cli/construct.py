@@ -1,4 +1,4 @@
-"""`monolayer memorize` and `monolayer predict`."""
+"""`monolayer memorize`, and what other commands share with it: reading data, comparing answers, writing files."""
 
 from __future__ import annotations
 
@@ -24,8 +24,6 @@ from monolayer.cli.console import (
     SequenceColumn,
     TokenColumn,
     app,
-    err,
-    json_text,
     print_json,
     progress,
     table,
@@ -37,7 +35,7 @@ from monolayer.data.aside import new_file
 from monolayer.errors import DataError
 
 if TYPE_CHECKING:
-    from monolayer.data import Labels, Sequences
+    from monolayer.data import Sequences
     from monolayer.model.monolayer import Monolayer
 
 
@@ -194,81 +192,6 @@ def memorize(
 def _rank(text: str | None) -> Any:
     """A rank as `memorize` takes it; what is no number is left for it to refuse."""
     return int(text) if text is not None and text.isdecimal() else text
-
-
-@app.command()
-def predict(
-    folder: Annotated[Path, typer.Argument(help="A saved model.")],
-    data: Data,
-    out: Annotated[Path | None, typer.Option(help="File to write to instead of standard output.")] = None,
-    dense: Annotated[bool, typer.Option("--dense", help="Use the network as it stands, without the shortcut.")] = False,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Refuse what the model was not built from; needs memorize --fingerprint.")
-    ] = False,
-    device: Annotated[str | None, typer.Option(help="For example cuda.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output file.")] = False,
-    format: Format = None,
-    tokens: TokenColumn = None,
-    labels: LabelColumn = None,
-    sequence: SequenceColumn = None,
-    characters: Characters = None,
-    per: PerChoice = None,
-    as_json: Json = False,
-) -> None:
-    """Answer for the sequences of DATA: one JSON object a line, and how many labels are right if there are labels.
-
-    With --json, one object for all: the answers (unless --out takes them), and how many are right.
-    """
-    from monolayer.model.load import load
-
-    check_device(device)
-    if out is not None:
-        check_file(out, overwrite)
-    model = load(folder, device=device)
-    with progress(as_json) as step:
-        sequences = read_data(data, step, format, tokens, labels, sequence, model, characters=characters, per=per)
-        encoded = model.encode(sequences)
-        if strict:
-            model.check_seen(encoded)
-        step("answering", 0.9)
-        values = model.labels(encoded, path="dense" if dense else "auto")
-    names = model.card.decode(values)
-    shown = sequences.tokens if sequences.vocabulary is None else sequences.vocabulary.decode(sequences.tokens)
-    key = "label" if model.card.per == "sequence" else "labels"
-    rows = list(names) if model.card.per == "sequence" else encoded.split(names)
-    answers = (
-        {"tokens": words.tolist(), key: answer.tolist() if hasattr(answer, "tolist") else answer}
-        for words, answer in zip(sequences.split(shown), rows, strict=True)
-    )
-    facts: dict[str, Any] = {"folder": str(folder), "sequences": len(sequences)}
-    if as_json and out is None:
-        facts["answers"] = list(answers)
-    else:
-        with output(out, overwrite) as file:
-            for answer in answers:
-                file.write(json_text(answer, file) + "\n")
-    facts |= {} if out is None else {"out": str(out)}
-    if sequences.labels is not None:
-        theirs, ours = _kind(sequences.labels), _kind(model.card.labels(values))
-        if theirs != ours:
-            err.print(f"the labels of the data are {theirs}; the model answers with {ours}: they are not compared")
-        else:
-            right, total = agreement(model, sequences, values)
-            facts |= {"right": right, "total": total}
-            within = f" to within {room(model):.3g}" if model.card.classes is None and room(model) else ""
-            if not as_json:
-                err.print(f"{right:,} of {total:,} labels are right{within}")
-    if as_json:
-        print_json(facts)
-
-
-def _kind(labels: Labels) -> str:
-    """What can be compared, in words."""
-    if labels.classes is not None:
-        return f"classes, one a {labels.per}"
-    size = labels.values.shape[1]
-    what = "real numbers" if size == 1 else f"vectors of {size} numbers"
-    return f"{what}, one a {labels.per}"
 
 
 def read_data(

@@ -27,6 +27,7 @@ from monolayer.data.layout import Columns, Unit
 from monolayer.data.lines import Lines, Progress
 from monolayer.data.names import Names
 from monolayer.data.sequences import Sequences
+from monolayer.data.shards import files, read_shards
 from monolayer.data.tabular import cut_text, label_words, read_table
 from monolayer.errors import DataError
 
@@ -58,6 +59,7 @@ def read(
 ) -> Sequences:
     """The sequences of a file, with their labels where it has any; `-` is standard input (JSON Lines).
 
+    A pattern such as `shards/*.parquet` stands for all files that match it, in the order of their names: one dataset.
     `format` overrules the suffix: jsonl, conll, conllu, csv, tsv, parquet, npz. `tokens`, `labels` and
     `sequence` choose columns: keys of JSONL rows, numbers of CoNLL columns, names of CSV and Parquet columns
     and of npz arrays. `unit`, `characters` or `words`, is what text is cut into; by default a string of JSONL is cut
@@ -65,8 +67,12 @@ def read(
     the data say it. With `vocabulary`, tokens get its row numbers, and one that it lacks is an error.
     `progress(bytes_done, bytes_total_or_None)` is called now and then.
     """
-    standard_input = str(path) == "-"
-    file = Path(path)
+    names = files(os.fspath(path))
+    if len(names) > 1:
+        options = {"format": format, "tokens": tokens, "labels": labels, "sequence": sequence, "unit": unit, "per": per}
+        return read_shards(names, read, vocabulary, progress, options)
+    standard_input = names[0] == "-"
+    file = Path(names[0])
     format = _format(file, standard_input, format)
     columns = Columns(tokens, labels, sequence, unit, per)
     if per == "sequence" and format in ("conll", "conllu"):

@@ -1,0 +1,127 @@
+"""`monolayer predict`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from monolayer.cli.console import (
+    Characters,
+    Data,
+    Format,
+    Json,
+    LabelColumn,
+    PerChoice,
+    SequenceColumn,
+    TokenColumn,
+    app,
+    err,
+    json_text,
+    print_json,
+    progress,
+)
+from monolayer.cli.construct import agreement, check_device, check_file, output, read_data, room
+
+if TYPE_CHECKING:
+    from monolayer.data import Labels, Sequences
+    from monolayer.model.monolayer import Monolayer
+
+
+@app.command()
+def predict(
+    folder: Annotated[Path, typer.Argument(help="A saved model.")],
+    data: Data,
+    out: Annotated[Path | None, typer.Option(help="File to write to instead of standard output.")] = None,
+    dense: Annotated[bool, typer.Option("--dense", help="Use the network as it stands, without the shortcut.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse what the model was not built from; needs memorize --fingerprint.")
+    ] = False,
+    device: Annotated[str | None, typer.Option(help="For example cuda.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output file.")] = False,
+    format: Format = None,
+    tokens: TokenColumn = None,
+    labels: LabelColumn = None,
+    sequence: SequenceColumn = None,
+    characters: Characters = None,
+    per: PerChoice = None,
+    as_json: Json = False,
+) -> None:
+    """Answer for the sequences of DATA: one JSON object a line, and how many labels are right if there are labels.
+
+    With --json, one object for all: the answers (unless --out takes them), and how many are right.
+    """
+    from monolayer.data.shards import files
+    from monolayer.model.load import load
+
+    check_device(device)
+    if out is not None:
+        check_file(out, overwrite)
+    model = load(folder, device=device)
+    facts: dict[str, Any] = {"folder": str(folder), "sequences": 0}
+    answers: list[dict[str, Any]] = []
+    compared: list[tuple[int, int] | str | None] = []
+    with nullcontext() if as_json and out is None else output(out, overwrite) as file:
+        for shard in files(data):  # one at a time: of many, no more than one need fit into memory
+            with progress(as_json) as step:
+                sequences = read_data(
+                    shard, step, format, tokens, labels, sequence, model, characters=characters, per=per
+                )
+                encoded = model.encode(sequences)
+                if strict:
+                    model.check_seen(encoded)
+                step("answering", 0.9)
+                values = model.labels(encoded, path="dense" if dense else "auto")
+            facts["sequences"] += len(sequences)
+            for answer in _answers(model, sequences, encoded, values):
+                if file is None:
+                    answers.append(answer)
+                else:
+                    file.write(json_text(answer, file) + "\n")
+            compared.append(_compared(model, sequences, values))
+    facts |= {"answers": answers} if as_json and out is None else {}
+    facts |= {} if out is None else {"out": str(out)}
+    apart = next((found for found in compared if isinstance(found, str)), None)
+    counts = [found for found in compared if isinstance(found, tuple)]
+    if apart is not None:
+        err.print(apart)
+    elif counts:
+        right, total = (sum(column) for column in zip(*counts, strict=True))
+        facts |= {"right": right, "total": total}
+        within = f" to within {room(model):.3g}" if model.card.classes is None and room(model) else ""
+        if not as_json:
+            err.print(f"{right:,} of {total:,} labels are right{within}")
+    if as_json:
+        print_json(facts)
+
+
+def _answers(model: Monolayer, sequences: Sequences, encoded: Sequences, values: Any) -> Iterator[dict[str, Any]]:
+    """Tokens and answers of every sequence."""
+    names = model.card.decode(values)
+    shown = sequences.tokens if sequences.vocabulary is None else sequences.vocabulary.decode(sequences.tokens)
+    key = "label" if model.card.per == "sequence" else "labels"
+    rows = list(names) if model.card.per == "sequence" else encoded.split(names)
+    for words, answer in zip(sequences.split(shown), rows, strict=True):
+        yield {"tokens": words.tolist(), key: answer.tolist() if hasattr(answer, "tolist") else answer}
+
+
+def _compared(model: Monolayer, sequences: Sequences, values: Any) -> tuple[int, int] | str | None:
+    """How many labels of the data are right, of how many; why they are not compared; None if there are none."""
+    if sequences.labels is None:
+        return None
+    theirs, ours = _kind(sequences.labels), _kind(model.card.labels(values))
+    if theirs != ours:
+        return f"the labels of the data are {theirs}; the model answers with {ours}: they are not compared"
+    return agreement(model, sequences, values)
+
+
+def _kind(labels: Labels) -> str:
+    """What can be compared, in words."""
+    if labels.classes is not None:
+        return f"classes, one a {labels.per}"
+    size = labels.values.shape[1]
+    what = "real numbers" if size == 1 else f"vectors of {size} numbers"
+    return f"{what}, one a {labels.per}"

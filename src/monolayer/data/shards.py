@@ -1,0 +1,116 @@
+"""One dataset in several files: a pattern such as `shards/*.parquet`, read in the order of the names.
+
+Whatever way rows are cut into files, they are the same dataset: names of tokens and labels get the numbers that one
+file with all rows would have given them.
+"""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monolayer.data.columns import Coded, Column
+from monolayer.data.labels import Labels
+from monolayer.data.lines import Progress
+from monolayer.data.names import Names
+from monolayer.data.sequences import Sequences
+from monolayer.errors import DataError
+
+
+def files(data: str) -> list[str]:
+    """The files that a path or a pattern (`*`, `?`, `[…]`, `**`) stands for; a file of that very name comes first."""
+    if data == "-" or not glob.has_magic(data) or Path(data).exists():
+        return [data]
+    found = sorted(name for name in glob.glob(data, recursive=True) if not Path(name).is_dir())  # noqa: PTH207
+    if not found:
+        raise DataError(f"the pattern {data!r} matches no file: check the path, and put quotes around the pattern")
+    return found
+
+
+def read_shards(
+    names: list[str],
+    read: Callable[..., Sequences],
+    vocabulary: Names | None,
+    progress: Progress | None,
+    options: dict[str, Any],
+) -> Sequences:
+    """The sequences of all files, one after the other; `read` reads one of them."""
+    sizes = [Path(name).stat().st_size for name in names]
+    parts: list[Sequences] = []
+    for number, name in enumerate(names):
+        before, total = sum(sizes[:number]), sum(sizes)
+
+        def tick(done: int, of: int | None, before: int = before, total: int = total) -> None:
+            if progress is not None:
+                progress(before + done, total)
+
+        if Path(name).stat().st_size != sizes[number]:
+            raise DataError(
+                f"{name} changed while the files before it were read: wait until it is written, then try again"
+            )
+        part = read(name, vocabulary=vocabulary, progress=tick, **options)
+        parts.append(part)
+        if _kinds(part) != _kinds(parts[0]):
+            raise DataError(
+                f"{names[0]} and {name} do not go together: the first has {_words(parts[0])}, the second "
+                f"{_words(part)}. Files of one dataset have tokens of one kind, and labels of one kind or none"
+            )
+    return join(parts, vocabulary)
+
+
+def join(parts: list[Sequences], vocabulary: Names | None = None) -> Sequences:
+    """Datasets of one kind as one; with `vocabulary`, all of them have its row numbers already."""
+    lengths = np.concatenate([part.lengths for part in parts])
+    if vocabulary is not None:
+        tokens, names = np.concatenate([part.tokens for part in parts]), parts[0].vocabulary
+    else:
+        tokens, names, _ = _column("token", [(part.tokens, part.vocabulary) for part in parts])
+    first = parts[0].labels
+    if first is None:
+        return Sequences(tokens, lengths, names)
+    found = [part.labels for part in parts if part.labels is not None]
+    values, classes, _ = _column("label", [(labels.values, labels.classes) for labels in found])
+    return Sequences(tokens, lengths, names, Labels(values, first.per, classes, first.scalar))
+
+
+def _column(what: Any, parts: list[tuple[NDArray[Any], Names | None]]) -> tuple[NDArray[Any], Names | None, bool]:
+    column = Column(what)
+    for values, names in parts:
+        if names is None:
+            column.add(values, str)
+        elif names.integers:
+            column.add(names.decode(values), str)
+        else:
+            used, rows = np.unique(values, return_inverse=True)
+            column.add(Coded([str(names.names[row]) for row in used.tolist()], rows), str)
+    return column.finish()
+
+
+def _kinds(data: Sequences) -> Any:
+    """What must be the same in all files of a dataset."""
+    labels = data.labels
+    kinds = None
+    if labels is not None:
+        kinds = labels.per, labels.scalar, _kind(labels.classes), None if labels.classes else labels.values.shape[1:]
+    return _kind(data.vocabulary), data.tokens.shape[1:], kinds
+
+
+def _kind(names: Names | None) -> str:
+    return "numbers" if names is None else "integers" if names.integers else "strings"
+
+
+def _words(data: Sequences) -> str:
+    """What a dataset holds, in words."""
+    vector = f"vectors of {data.tokens.shape[1]} numbers" if data.vocabulary is None else f"{_kind(data.vocabulary)}"
+    labels = data.labels
+    if labels is None:
+        return f"{vector} as tokens and no labels"
+    kind = _kind(labels.classes)
+    if labels.classes is None:
+        kind = "real numbers" if labels.scalar else f"vectors of {labels.values.shape[1]} numbers"
+    return f"{vector} as tokens and {kind} as labels, one a {labels.per}"
