@@ -22,13 +22,14 @@ import numpy as np
 from monolayer.checker.cells import cell_function, read_cells
 from monolayer.checker.certificate import FILE, Certificate, Verdict
 from monolayer.checker.codes import Stream, read_attention, read_codes, read_stream, true_codes
+from monolayer.checker.compare import compare_classes, compare_reals, way_out
 from monolayer.checker.given import again, confirm
-from monolayer.checker.labelled import Labelled, data_digest, labelled, real
+from monolayer.checker.labelled import Labelled, data_digest, labelled
 from monolayer.checker.only import CLAIM as CLAIM_ONLY
 from monolayer.checker.only import leftover
-from monolayer.checker.readout import Bools, answers, copies, read_staircase
+from monolayer.checker.readout import Bools, read_staircase
 from monolayer.checker.robust import MOST_NOISE, check_gates
-from monolayer.checker.rounding import BINARY64, EXP_ULPS, PADDING, Floats, UnhandledError
+from monolayer.checker.rounding import BINARY64, EXP_ULPS, UnhandledError
 from monolayer.checker.short import rounded
 from monolayer.checker.stock.check import judge_stock
 from monolayer.checker.stock.files import is_stock
@@ -264,7 +265,7 @@ def _check(stored: Stored, points: Labelled, tolerance: float | None, question: 
         radius[close] = np.maximum(highest - z[close], z[close] - lowest)
 
     value, doubt = stairs.labels(z, radius, passed)
-    compare = _compare_classes if stored.config["target"] == "classes" else _compare_reals
+    compare = compare_classes if stored.config["target"] == "classes" else compare_reals
     seen = compare(stored, points.wanted[order], value, doubt, tolerance)
     wrong = ~number | (seen.wrong & sure) | seen.lacking
     if not wrong.any():
@@ -272,7 +273,7 @@ def _check(stored: Stored, points: Labelled, tolerance: float | None, question: 
     unsure = ~wrong & ~(seen.right & sure)
 
     verdict: Verdict = "refuted" if wrong.any() else "undecided" if unsure.any() else "proved"
-    reason, more = REASONS[verdict] + _way_out(seen, verdict, sure & number), CLAIM_ONLY if only else ""
+    reason, more = REASONS[verdict] + way_out(seen, verdict, sure & number), CLAIM_ONLY if only else ""
     if only and verdict == "proved":
         extra = leftover(stored, stairs, z, radius, passed, points.rows)
         if extra is not None:
@@ -303,14 +304,6 @@ def _check(stored: Stored, points: Labelled, tolerance: float | None, question: 
     )
 
 
-def _way_out(seen: Comparison, verdict: Verdict, settled: Bools) -> str:
-    """For real labels that are merely not equal: the tolerance with which the claim would be proved."""
-    far = float(seen.distance.max())
-    if verdict == "proved" or not settled.all() or not 0.0 < far <= 2.0**-10 * seen.largest:
-        return ""
-    return f"; to within {1.01 * far:.3g} it would be proved: tolerance={1.01 * far:.3g} (--tolerance)"
-
-
 def _all_numbers(points: Labelled, stream: Stream, answering: Ints) -> None:
     """No answer stands beside a masked token without a vector: in a dense product 0 times NaN is NaN."""
     blank = np.flatnonzero(np.isnan(stream.key))
@@ -332,58 +325,3 @@ def _first(found: Bools, order: Ints) -> list[int]:
     places = np.flatnonzero(found)
     some: list[int] = places[np.argsort(order[places])[:NAMED]].tolist()
     return some
-
-
-@dataclass(frozen=True, eq=False)
-class Comparison:
-    """Points `(M,)` that surely get their label, surely another, or have one that the model lacks.
-
-    `distance` bounds how far the label coordinates are from the label; `claim` completes the claim; `why` says of a
-    point what speaks against it besides its place on the line; `largest` is the largest real label.
-    """
-
-    right: Bools
-    wrong: Bools
-    lacking: Bools
-    distance: Floats
-    got: Callable[[int], Any]
-    claim: str
-    largest: float = 0.0
-    why: Callable[[int], str | None] = lambda i: None
-
-
-def _compare_classes(stored: Stored, wanted: Ints, value: Floats, doubt: Floats, tolerance: float | None) -> Comparison:
-    answer = answers(stored, value[0], doubt[0])
-    names = stored.classes.names if stored.classes is not None else ()
-    return Comparison(
-        right=(answer == wanted) & (answer >= 0),
-        wrong=(answer != wanted) & (answer >= 0),
-        lacking=wanted < 0,
-        distance=np.abs(value[0] - wanted) + doubt[0],
-        got=lambda i: names[answer[i]] if answer[i] >= 0 else None,
-        claim=": the logit of its class is the largest",
-    )
-
-
-def _compare_reals(stored: Stored, wanted: Floats, value: Floats, doubt: Floats, tolerance: float | None) -> Comparison:
-    if not copies(stored):
-        raise UnhandledError("the head does not copy the label slots")
-    allowed, wanted = tolerance or 0.0, wanted.T
-    distance = PADDING * np.abs(value - wanted)
-    same = (value == wanted) & (doubt == 0.0)  # a difference may underflow: equality is asked of the numbers themselves
-    tiny = (value == wanted) & (doubt > 0.0) & (doubt < 8.0 * stored.format.tiny)
-    claim = ": the answer equals it" if allowed == 0.0 else f" to within {allowed:.3g}"
-    return Comparison(
-        right=np.logical_and.reduce(same | ((distance + doubt <= allowed) & (allowed > 0.0))),
-        wrong=np.logical_or.reduce((value != wanted) & (distance / PADDING**2 - doubt > allowed)),
-        lacking=np.zeros(len(wanted.T), dtype=bool),
-        distance=(distance + doubt).max(axis=0),
-        got=lambda i: real(value[:, i], bool(stored.config.get("scalar"))),
-        claim=claim,
-        largest=float(np.abs(wanted).max()),
-        why=lambda i: (
-            "its label is subnormal, and an evaluation may flush it to zero"
-            if tiny[:, i].any()
-            else "the readout rounds, and the error bound leaves room for more than this number"
-        ),
-    )
