@@ -56,6 +56,8 @@ def test_weights_and_contexts_are_those_of_the_dense_layer(data: Dataset) -> Non
         with torch.no_grad():
             Z, seen = model.stream(tokens[None].to(model.bos.dtype) if tokens.ndim > 1 else tokens[None])
             scores = (Z @ model.attention.W_Q.T) @ (Z @ model.attention.W_K.T).transpose(1, 2)
+            if model.card.causal:
+                seen = seen & torch.ones(scores.shape[1:], dtype=torch.bool).tril()
             share = scores.masked_fill(~seen, -torch.inf).softmax(-1)[0].numpy()
         own = np.diag(share)[1:] if model.card.causal else share[-1, 1:]
         assert found.weight == pytest.approx(own, abs=1e-14)
@@ -148,6 +150,11 @@ def test_changed_weights_and_hooks_have_no_explanation() -> None:
         model.attention.W_Q[0, 1] = 1.0
     with pytest.raises(DataError, match="changed"):
         model.explain(X)
+
+
+def test_a_robust_model_has_no_steps_to_show() -> None:
+    with pytest.raises(DataError, match="robust"):
+        ml.memorize(X, Y, robust=True).explain(X)
 
 
 def test_the_picture(tmp_path: Path) -> None:

@@ -287,6 +287,8 @@ def test_changed_weights_have_no_page(tmp_path: Path) -> None:
         model.attention.W_Q[0, 1] = 1.0
     with pytest.raises(DataError, match="as they were built"):
         write(model, tmp_path / "page.html")
+    with pytest.raises(DataError, match="robust"):
+        write(ml.memorize(X, Y, robust=True), tmp_path / "page.html", model.encode(X))
     with pytest.raises(DataError, match="this model is in float32"):
         write(ml.memorize(X, Y).float(), tmp_path / "page.html")
     assert list(tmp_path.iterdir()) == []

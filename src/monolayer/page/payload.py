@@ -22,6 +22,7 @@ from monolayer.data import Sequences
 from monolayer.errors import DataError
 from monolayer.model.attention import CODE, KEY, LABEL, ONE
 from monolayer.model.monolayer import Monolayer
+from monolayer.model.parts import staircase_of
 from monolayer.model.shortcut import Plan, codes, plan
 from monolayer.model.staircase import Steps
 
@@ -44,6 +45,7 @@ class Examples:
 @torch.no_grad()
 def payload(model: Monolayer, examples: Examples, verdict: str | None = None) -> dict[str, Any]:
     """The model as the page's script takes it; a model that is no construction (any more) is a DataError."""
+    staircase_of(model)  # a robust model has none, and says so
     way = plan(model)
     if way is None or way.steps is None:
         raise DataError("a page needs weights as they were built, and nothing hooked into the forward pass")
