@@ -279,3 +279,21 @@ def test_a_short_run_of_the_random_kills() -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert [line.split()[-2:] for line in done.stdout.splitlines()[1:]] == [["0", "0"], ["0", "0"]]
+
+
+def test_a_folder_that_vanishes_while_it_is_looked_at_is_looked_at_again(
+    models: tuple[ml.Monolayer, ml.Monolayer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where two renames replace a folder, another save may find it missing between them."""
+    folder = models[0].save(tmp_path / "m")
+    listing, calls = folders.Kind.foreign, []
+
+    def vanishing(kind: folders.Kind, inside: Path, **options: bool) -> str | None:
+        calls.append(inside)
+        if len(calls) == 1:
+            raise FileNotFoundError(2, "No such file or directory", str(inside))
+        return listing(kind, inside, **options)
+
+    monkeypatch.setattr(folders.Kind, "foreign", vanishing)
+    models[1].save(folder, overwrite=True)
+    assert len(ml.load(folder).card.vocabulary or ()) == len(models[1].card.vocabulary or ())

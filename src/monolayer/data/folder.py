@@ -147,7 +147,10 @@ def _objection(final: Path, kind: Kind) -> str | None:
     """Why `final` may not be replaced, looked at while nobody else replaces it."""
     for _ in range(_TRIES):
         before = _identity(final)
-        objection = None if before is None else kind.objection(final)
+        try:
+            objection = None if before is None else kind.objection(final)
+        except FileNotFoundError:  # another save took it away while we looked
+            continue
         if objection is None or _identity(final) == before:
             return objection
     return "other processes keep replacing it"
