@@ -87,7 +87,8 @@ def test_what_is_counted_is_what_is_held(
         X = torch.randint(0, 3, (sequences, length))
         for lengths in (None, torch.randint(1, length + 1, (sequences,))):
             held, counted = peak(model, X, lengths).most, room.dense_bytes(model, sequences, length)
-            assert held <= counted <= 4 * held, (held, counted)
+            # A sequence too long for its scores goes in linear time, and takes less than the block that is counted.
+            assert held <= counted <= 6 * held, (held, counted)
 
 
 @pytest.mark.parametrize("causal", [False, True])
