@@ -74,6 +74,17 @@ def quantizer_holds(found: Results) -> None:
     assert all(row["quantized"][-1] < row["quantized"][0] / 4 for row in found["rows"])
 
 
+def uniform_holds(found: Results) -> None:
+    for row in found["rows"]:
+        assert row["sup"] <= row["bound"]
+        assert row["rank_1"] >= row["forced"]
+    sort = [row for row in found["rows"] if row["target"] == "sort"]
+    assert all(row["rank_1"] > 0.2499 for row in sort)
+    assert all(row["sup"] < 1e-3 for row in sort)
+    rest = [[row for row in found["rows"] if row["target"] == name] for name in ("force", "softmax-pooling")]
+    assert all(rows[-1]["sup"] < rows[0]["sup"] / 4 for rows in rest)
+
+
 def equivariant_holds(found: Results) -> None:
     # Keys of cells add up over coordinates: the mean is blind from two coordinates and three tokens on.
     assert all(row["softmax"] is not None for row in found["means"])
@@ -135,6 +146,7 @@ HOLDS: dict[str, Callable[[Results], None]] = {
     "duplicates": duplicates_holds,
     "rank": rank_holds,
     "quantizer": quantizer_holds,
+    "uniform": uniform_holds,
     "equivariant": equivariant_holds,
     "temperature": temperature_holds,
     "precision": precision_holds,

@@ -20,6 +20,7 @@ NAMES = (
     "tagging",
     "quantizer",
     "equivariant",
+    "uniform",
     "temperature",
     "precision",
     "hardmax",

@@ -25,7 +25,7 @@ SECTIONS = {
     "What one layer holds": ("memorization", "duplicates", "precision", "rank"),
     "Construction beside training": ("depth", "projection", "tagging"),
     "From the mean to hardmax": ("temperature", "hardmax"),
-    "Functions": ("equivariant", "quantizer"),
+    "Functions": ("equivariant", "quantizer", "uniform"),
     "What construction does not give": ("costs",),
 }
 
@@ -39,6 +39,7 @@ DOCS = {
     "hardmax": "hardmax.md",
     "equivariant": "approximation.md",
     "quantizer": "approximation.md",
+    "uniform": "uniform.md",
 }
 """The page of docs/ that explains what an experiment measures."""
 QUICK = (
