@@ -156,7 +156,11 @@ def record(
     if (apply is not None) + (undo is not None) != (out is not None):
         raise DataError("to make an edit again or take it back, give one of --apply and --undo, and --out")
     found = Record.load(path)
-    if out is not None:
+    if out is not None and found.config is not None:
+        from monolayer.editing.stock import carry
+
+        carry(found, apply or undo or Path(), out, undo=undo is not None, overwrite=overwrite)
+    elif out is not None:
         new = found.apply(load(apply)) if apply is not None else found.undo(load(undo))  # type: ignore[arg-type]
         new.save(out, overwrite=overwrite)
     if as_json:
@@ -179,14 +183,18 @@ def _run(
 ) -> None:
     """Read, edit, prove if the data are given, and write."""
     from monolayer.checker import certify
+    from monolayer.checker.stock.files import is_stock
     from monolayer.data.folder import check_output
     from monolayer.editing import verbs
     from monolayer.editing.facts import Facts
     from monolayer.model.load import load
 
-    check_output(out, overwrite=overwrite)  # better known before the work than after it
     if record is not None:
         check_file(record, overwrite)
+    if is_stock(folder):
+        _run_stock(verb, folder, facts, chosen, out, data, record, overwrite, columns, as_json)
+        return
+    check_output(out, overwrite=overwrite)  # better known before the work than after it
     subject: Any = load(folder)
     proof = None
     with progress(as_json) as step:
@@ -201,6 +209,38 @@ def _run(
         if isinstance(new, Facts):
             step("proving", 0.8)
             proof = certify(out, new.data, only=model.feed_forward.readout != "paper")
+        if record is not None:
+            found.save(record)
+    _show(out, found, proof, as_json)
+
+
+def _run_stock(
+    verb: Any,
+    folder: Path,
+    facts: str | None,
+    chosen: Any,
+    out: Path,
+    data: str | None,
+    record: Path | None,
+    overwrite: bool,
+    columns: tuple[str | None, str | None, str | None, str | None],
+    as_json: bool,
+) -> None:
+    """The same for a folder of a stock architecture, which must be given its data."""
+    from monolayer.checker import certify
+    from monolayer.data.folder import check_output
+    from monolayer.editing.stock import change
+    from monolayer.stock.folder import STOCK
+
+    check_output(out, overwrite=overwrite, kind=STOCK)
+    with progress(as_json) as step:
+        whole = None if data is None else read_data(data, step, *columns)
+        asked = chosen if facts is None else read_data(facts, step, *columns)
+        step("editing", 0.3)
+        model, found, now = change(verb, folder, asked, None, whole)
+        model.save(out, overwrite=overwrite)
+        step("proving", 0.8)
+        proof = certify(out, now)
         if record is not None:
             found.save(record)
     _show(out, found, proof, as_json)
@@ -230,8 +270,11 @@ def _rows(text: str) -> list[int]:
 
 def _token(folder: Path, text: str) -> str | int:
     """A token as the model names it: an integer where its names are integers."""
+    from monolayer.checker.stock.files import is_stock
     from monolayer.model.load import load
 
+    if is_stock(folder):
+        return text
     names = load(folder).card.vocabulary
     whole = names is not None and names.integers and text.lstrip("-").isdigit()
     return int(text) if whole else text

@@ -102,11 +102,14 @@ class Record:
     """Without the data: where points may have changed, by their numbers `z`."""
     vocabulary: Renamed | None = None
     classes: Renamed | None = None
+    config: dict[str, list[Any]] | None = None
+    """For a stock folder: what of its `config.json` changes, before and after."""
     summary: dict[str, Any] | None = None
     """What the builder of the old model measured; an edited model has no summary."""
 
     def apply(self, model: Monolayer) -> Monolayer:
         """The edited model; an error if `model` is not the one that this record was made for."""
+        self._check_kind()
         card = replace(
             model.card,
             vocabulary=model.card.vocabulary
@@ -119,6 +122,7 @@ class Record:
 
     def undo(self, model: Monolayer) -> Monolayer:
         """The model as it was, bit for bit, from the edited one."""
+        self._check_kind()
         card = replace(
             model.card,
             vocabulary=model.card.vocabulary
@@ -129,15 +133,18 @@ class Record:
         )
         return _with(model, [splice.inverse() for splice in self.splices], card)
 
+    def _check_kind(self) -> None:
+        if self.config is not None:
+            raise DataError("this record is one of a stock folder: monolayer record --apply or --undo FOLDER")
+
     def with_changes(self, changes: tuple[Change, ...]) -> Record:
         return replace(self, changes=changes)
 
     @property
     def neurons(self) -> tuple[int, int]:
         """Neurons of the readout that were taken out or changed, and those that took their place."""
-        touched = [
-            splice for splice in self.splices if splice.tensor in ("feed_forward.weight_1", "feed_forward.weight_2")
-        ]
+        weights = ("feed_forward.weight_1", "feed_forward.weight_2")
+        touched = [splice for splice in self.splices if self.config is not None or splice.tensor in weights]
         old = max((int(splice.taken.sum()) for splice in touched), default=0)
         return old, max((int(splice.put.sum()) for splice in touched), default=0)
 
@@ -148,7 +155,8 @@ class Record:
         old, new = self.neurons
         rows = [("edit", self.kind), ("facts", f"{self.facts:,}"), ("claim", self.claim)]
         rows.append(("neurons of the readout", f"{old:,} out or changed, {new:,} in their place"))
-        other = sorted({s.tensor for s in self.splices if not s.tensor.startswith("feed_forward.")})
+        ours = self.config is None
+        other = sorted({s.tensor for s in self.splices if ours and not s.tensor.startswith("feed_forward.")})
         if other:
             counts = [f"{name} ({sum(int(s.put.sum()) for s in self.splices if s.tensor == name):,})" for name in other]
             rows.append(("rows elsewhere", ", ".join(counts)))
@@ -198,6 +206,7 @@ class Record:
             ],
             "vocabulary": None if self.vocabulary is None else asdict(self.vocabulary),
             "classes": None if self.classes is None else asdict(self.classes),
+            "config": self.config,
             "summary": self.summary,
         }
         path = Path(path)
@@ -228,6 +237,7 @@ class Record:
                 ),
                 vocabulary=None if known["vocabulary"] is None else Renamed(**known["vocabulary"]),
                 classes=None if known["classes"] is None else Renamed(**known["classes"]),
+                config=known["config"],
                 summary=known["summary"],
             )
         except (OSError, KeyError, TypeError, ValueError) as error:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -82,10 +83,27 @@ def memorize_as(
     found = _separate(kind, job, seed, width)
 
     report("building the neurons", 0.6)
-    layout, points = found.layout, found.points
+    model = model_of(kind, job, found, activation, special, began)
+    report("done", 1.0)
+    return model
+
+
+def model_of(
+    kind: Architecture,
+    job: Work,
+    found: Found,
+    activation: str,
+    special: Mapping[str, str],
+    began: float,
+    places: int | None = None,
+) -> StockModel:
+    """Neurons for a draw, and the words of the architecture around them; `places`: how many the model takes."""
+    layout, points, data, names = found.layout, found.points, job.data, job.names
+    assert data.vocabulary is not None  # a stock model takes ids
     block = neurons(layout, points, found.changes, found.usual, found.reach, found.gate, activation)
     frame = _frame(kind, job, found, block, activation, {name: number for number, name in enumerate(special)})
-    model = StockModel(
+    frame = frame if places is None else replace(frame, positions=places)
+    return StockModel(
         architecture=kind.name,
         config={
             "architectures": [kind.models[job.kind]],
@@ -108,7 +126,7 @@ def memorize_as(
             vocabulary=len(data.vocabulary),
             classes=len(job.classes),
             longest=int(data.lengths.max()),
-            positions=positions,
+            positions=job.task.context.positions,
             width=layout.width,
             steps=block.steps,
             neurons=len(block.W_1),
@@ -119,8 +137,6 @@ def memorize_as(
             seconds=time.perf_counter() - began,
         ),
     )
-    report("done", 1.0)
-    return model
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,13 +200,28 @@ def _draw(
     conflicts: int,
 ) -> Found:
     """Keys, contexts, and what arrives at the neurons, for all labelled places."""
-    data, positions = job.data, job.task.context.positions
+    data = job.data
     label = job.labels(target)
     usual = job.usual(job.points(np.zeros(len(data.tokens) if kind.causal else len(data)), 0.0), label)
-    places = int(data.lengths.max()) + 1 if positions else None
+    places = int(data.lengths.max()) + 1 if job.task.context.positions else None
     layout = lay_out(
         usual, places, len(job.classes), random, post_norm=kind.post_norm, width=width, epsilon=kind.epsilon
     )
+    return measured(kind, job, target, layout, usual, temperature, conflicts)
+
+
+def measured(
+    kind: Architecture,
+    job: Work,
+    target: Target,
+    layout: Layout,
+    usual: Ints,
+    temperature: float,
+    conflicts: int,
+    kept: tuple[float, float] | None = None,
+) -> Found:
+    """What arrives at the neurons under a layout; `kept`: reach and gate that are given, not chosen."""
+    data, positions, label = job.data, job.task.context.positions, job.labels(target)
     first = float(factor(layout.norm, layout.width, layout.epsilon))
     table, place_key = layout.key(), layout.place_key()
     key = table[data.tokens + job.shift]
@@ -206,6 +237,12 @@ def _draw(
     least = float(factor(norm + 2.0 * np.max(g * g), layout.width, layout.epsilon))
     reach = float(feature.max() - feature.min()) or 1.0
     gate = gate_strength(reach, one * least)
+    if kept is not None:
+        if gate > kept[1]:
+            raise PrecisionError(
+                "the contexts reach further than the gates of this model allow for: memorize the edited data anew"
+            )
+        reach, gate = kept
     changes = Changes.of(points.cells(layout), feature, label)
     largest = float(max(np.abs(layout.tokens).max(), np.sqrt(2.0))) * max(first, 1.0)
     worst, common = rounding(

@@ -34,6 +34,7 @@ from monolayer.data.names import Ints
 from monolayer.errors import DataError, PrecisionError
 from monolayer.model.attention import CODE, KEY, ONE
 from monolayer.model.card import Card
+from monolayer.model.gates import Gates
 from monolayer.model.layers import embedding, linear
 from monolayer.model.memory import remembered
 from monolayer.model.monolayer import Monolayer
@@ -59,6 +60,11 @@ class Reused:
         """The draw of `model`, if its weights are such as a construction on the line gives."""
         if model.quantizer is not None:
             raise DataError("an approximator stores a function, not facts: it has no draw to use again")
+        if isinstance(model.feed_forward, Gates):
+            raise DataError(
+                "a robust model has no draw to use again: each of its half-spaces holds many facts of a token, so "
+                "facts are changed by memorizing the edited data anew, robust as before"
+            )
         why = "its weights are not such as memorize gives them (changed, trained, or in another format than float64)"
         if model.bos.dtype != torch.float64 or model.bos.device.type != "cpu":
             raise DataError(f"this model has no draw to use again: {why}; a model on another device is moved by .cpu()")
