@@ -143,6 +143,16 @@ def recover(final: Path) -> None:
                     _put_back(workshop, final)
 
 
+def being_saved(final: Path) -> bool:
+    """Whether some process is saving `final` now, so that it may be missing for a moment."""
+    for workshop in _workshops(final):
+        lock = _lock(workshop, wait=False)
+        if lock is None:  # in use, or finished while we looked
+            return True
+        lock.close()
+    return False
+
+
 def _objection(final: Path, kind: Kind) -> str | None:
     """Why `final` may not be replaced, looked at while nobody else replaces it."""
     for _ in range(_TRIES):

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from monolayer.data.folder import recover
+from monolayer.data.folder import being_saved, recover
 from monolayer.data.regular import read_regular
 
 _TRIES = 1000
@@ -32,7 +32,8 @@ def read_together(folder: Path, first: str, others: Callable[[bytes], Iterable[s
         try:
             opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except FileNotFoundError:
-            if folder.exists():
+            # In this order: a save that ends between the two questions has put the folder there.
+            if being_saved(folder.resolve()) or folder.exists():
                 continue
             raise
         name = first
