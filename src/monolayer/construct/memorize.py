@@ -13,6 +13,7 @@ import torch
 
 from monolayer.construct.consistency import OnConflict
 from monolayer.construct.construction import Construction, Progress
+from monolayer.construct.line import tensors
 from monolayer.construct.line.build import Line
 from monolayer.construct.line.reuse import Again, Reused
 from monolayer.construct.line.steps import Choice
@@ -65,6 +66,9 @@ def memorize(
     of itself by which every weight may change. For it alone: `rank` of the values, a number (64) or `auto`, the least
     that does; `neurons`: how many there may be; `dtype`: `float32`, `bfloat16`, `float16` or `float64`. `device`: also
     where to build.
+
+    `device`: where the model goes. Ids and classes that are tensors on an accelerator become a line there, without
+    coming back to the processor; its bits may differ from those of a model built here, its labels do not.
     """
     began = time.perf_counter()
     report = progress or (lambda stage, share: None)
@@ -76,9 +80,18 @@ def memorize(
             raise DataError(f"{name} must be True or False, not {value!r}")
     check_device(device)
 
+    construction = _choose(readout, temperature, robust, rank, neurons, dtype, seed, device)
+    given = lengths is None and per is None and draw is None and not (positions or causal or fingerprint)
+    if given and construction == Line(seed=seed, temperature=temperature):
+        built = _on_device(X, Y, device, seed, temperature)
+        if built is not None:
+            assert built.summary is not None
+            built.card = built.card.with_summary(replace(built.summary, seconds=time.perf_counter() - began))
+            report("done", 1.0)
+            return built
+
     report("reading the data", 0.0)
     data = Sequences.of(X, Y, lengths=lengths, per=per)
-    construction = _choose(readout, temperature, robust, rank, neurons, dtype, seed, device)
     if draw is not None:
         if robust is not False:
             raise DataError("draw= uses the keys of a line again; a robust model has none: leave one of the two out")
@@ -93,6 +106,17 @@ def memorize(
         model.card = model.card.with_summary(replace(model.summary, seconds=time.perf_counter() - began))
     report("done", 1.0)
     return model if device is None else model.to(device)
+
+
+def _on_device(
+    X: Any, Y: Any, device: torch.device | str | None, seed: int, temperature: float | None
+) -> Monolayer | None:
+    """The line of ids and classes that lie on an accelerator, built there; None: build it the ordinary way."""
+    if not (isinstance(X, torch.Tensor) and isinstance(Y, torch.Tensor)) or X.device.type == "cpu":
+        return None
+    if device is not None and torch.device(device).type != X.device.type:
+        return None
+    return tensors.build(X, Y, seed, temperature)
 
 
 def _fingerprint(task: Task) -> Fingerprint:

@@ -141,9 +141,9 @@ def contexts(weight: Tensor, moment: Tensor, lengths: Tensor, bos: tuple[float, 
 
 
 def pick(table: Tensor, rows: Tensor) -> Tensor:
-    """`table[rows]` for tables `(V,)`; on a processor by NumPy, which is several times faster at this."""
-    if table.device.type != "cpu":
-        return table.index_select(0, rows)
+    """`table[rows]` for tables `(V,)`, where the rows are; on a processor by NumPy, several times faster at this."""
+    if rows.device.type != "cpu":
+        return table.to(rows.device).index_select(0, rows)
     return torch.from_numpy(table.numpy().take(rows.numpy()))
 
 

@@ -137,8 +137,10 @@ def draws(tokens: Tokens, layout: Layout, count: int, seed: int, *, measured: bo
 
 
 def _quality(draw: Draw, tokens: Tokens) -> tuple[int, float]:
-    context = np.sort(draw.contexts(tokens).numpy())
-    gap = np.diff(context)
+    context = draw.contexts(tokens)
+    # On a processor NumPy sorts several times faster.
+    context = torch.from_numpy(np.sort(context.numpy())) if context.device.type == "cpu" else context.sort().values
+    gap = context.diff()
     apart = gap[gap > 2.0 * draw.context_error(tokens)]
     reach = float(context[-1] - context[0])
     return len(apart), float(apart.min()) / reach if len(apart) else 0.0

@@ -82,7 +82,7 @@ def contextual_points(draw: Draw, tokens: Tokens, target: Target) -> Points:
     else:
         code = draw.codes(tokens)
         room = 1.0 if draw.layout == "mixed" or draw.spaced else _code_gap(draw, code.numpy())
-        kappa = _power_of_two(0.5 * room / reach) if reach > 0 else 1.0
+        kappa = power_of_two(0.5 * room / reach) if reach > 0 else 1.0
         rectangular = len(code) == len(context) * tokens.longest
         if draw.whole_codes and not tokens.causal and rectangular and tokens.longest >= WORTH_IT:
             order = _token_major(code.numpy(), context.numpy(), target.place)
@@ -143,6 +143,6 @@ def _code_gap(draw: Draw, code: Floats) -> float:
     return float(gap.min()) if len(gap) else 1.0
 
 
-def _power_of_two(value: float) -> float:
+def power_of_two(value: float) -> float:
     """The largest power of two up to `value`: scaling by it is exact."""
     return float(np.exp2(np.floor(np.log2(value))))

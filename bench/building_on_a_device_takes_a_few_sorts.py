@@ -1,0 +1,76 @@
+"""Claim: ids on an accelerator become weights there in at most five sorts of as many float64 keys (50 ms on an H200).
+
+6.25 million sequences of 16 ids, 1,000 words, 16 random classes: 10⁸ labels, drawn on the device, where they stay. The
+yardstick is `torch.sort` of as many float64 keys, in the same run. 100,000 of the sequences are then answered and
+compared, and a smaller model, of 100,000 sequences, is certified on the processor. Needs CUDA; elsewhere it says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+import monolayer as ml
+from workload import seconds
+
+DEVICE = "cuda"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sequences", type=int, default=6_250_000)
+    count = parser.parse_args().sequences
+    if not torch.cuda.is_available():
+        print("skipped: there is no CUDA device here")
+        return
+    X, Y = data(count)
+    ml.memorize(X[:1000], Y[:1000])  # first calls are not what is measured
+
+    sort = sort_seconds(X.numel())
+    build, model = seconds(lambda: done(lambda: ml.memorize(X, Y)), 5)
+    print(f"labels            {X.numel():,}, {model.summary.runs:,} runs, margin {model.summary.margin:.1f}")
+    print(f"torch.sort        {1e3 * sort:,.1f} ms")
+    print(f"memorize          {1e3 * build:,.1f} ms = {build / sort:.1f} sorts (claim: ≤ 5; 50 ms on an H200)")
+    assert model.bos.device.type == DEVICE
+    some = slice(0, 100_000)
+    answer, labels = seconds(lambda: model.predict(X[some].cpu()), 2)
+    wrong = int((torch.from_numpy(labels) != Y[some].cpu()).sum())
+    print(
+        f"predict           {1e3 * answer:,.1f} ms for {labels.size:,} labels of arrays on the processor, {wrong} wrong"
+    )
+    assert wrong == 0
+    few = ml.memorize(X[some], Y[some])
+    verdict = ml.certify(few, X[some].cpu(), Y[some].cpu()).verdict
+    print(f"certify           {verdict}: the model of the first 100,000 sequences")
+    assert verdict == "proved"
+
+
+def done(action: Callable[[], Any]) -> Any:
+    """What `action` returns, once the device has done it."""
+    result = action()
+    torch.cuda.synchronize()
+    return result
+
+
+def sort_seconds(count: int) -> float:
+    keys = torch.rand(count, dtype=torch.float64, device=DEVICE)
+    return seconds(lambda: done(lambda: keys.sort()), 5)[0]
+
+
+def data(count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Sequences of 16 different ids `(N, 16)`, and a class for every token, on the device."""
+    random = torch.Generator(DEVICE).manual_seed(0)
+    X = torch.randint(0, 1000, (count, 16), generator=random, device=DEVICE)
+    while True:
+        ordered = X.sort(dim=1).values
+        bad = torch.nonzero((ordered[:, 1:] == ordered[:, :-1]).any(dim=1)).flatten()
+        if len(bad) == 0:
+            return X, torch.randint(0, 16, (count, 16), generator=random, device=DEVICE)
+        X[bad] = torch.randint(0, 1000, (len(bad), 16), generator=random, device=DEVICE)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,155 @@
+"""The line where the data already are: ids and classes that lie on an accelerator become weights there.
+
+The draws, their contexts and codes, the margin and the ramps are those of the other files; only the sort and the runs
+are taken from PyTorch, since NumPy cannot reach the device. The plain case alone: ids `(N, n)`, a class for each token
+or each sequence, order of no account. Whatever is not plain, contradictions and collisions included, is None here and
+goes the ordinary way, which knows what to say about it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from monolayer.construct.line.alphabet import UNIT, Ids
+from monolayer.construct.line.assemble import assemble, stream
+from monolayer.construct.line.draw import Draw, Tokens, draws
+from monolayer.construct.line.points import SLACK, power_of_two
+from monolayer.construct.line.separate import DRAWS
+from monolayer.construct.line.steps import EXPONENT
+from monolayer.data import Names
+from monolayer.errors import OutOfMemoryError
+from monolayer.model.attention import LABEL
+from monolayer.model.card import Card, Summary
+from monolayer.model.layers import embedding
+from monolayer.model.monolayer import Monolayer
+from monolayer.model.shortcut import spread
+from monolayer.model.staircase import Staircase
+from monolayer.theory.bounds import corollary1_counts
+
+GAPLESS = 4
+"""Ids and classes are their own row numbers if they are below this many times the values that occur, or below 1,024."""
+
+
+@torch.no_grad()
+def build(X: Any, Y: Any, seed: int, temperature: float | None) -> Monolayer | None:
+    """A model on the device of `X` `(N, n)` for labels `Y` `(N, n)` or `(N,)`; None: these are not plain."""
+    if not (_whole(X) and _whole(Y) and X.ndim == 2 and X.numel() and X.device == Y.device):
+        return None
+    if Y.shape not in (X.shape, X.shape[:1]):
+        return None
+    try:
+        return _build(X.long(), Y.long(), seed, temperature)
+    except torch.OutOfMemoryError as error:
+        free = torch.cuda.mem_get_info(X.device)[0] if X.device.type == "cuda" else 0
+        raise OutOfMemoryError(
+            f"{X.numel():,} labels need about {80 * X.numel() / 2**30:,.1f} GiB on {X.device} to be built there, and "
+            f"{free / 2**30:,.1f} GiB are free: pass arrays of the processor, which are built in its own memory, or "
+            "split the data over several models"
+        ) from error
+
+
+def _whole(values: Any) -> bool:
+    return isinstance(values, Tensor) and not (values.is_floating_point() or values.is_complex())
+
+
+def _build(X: Tensor, Y: Tensor, seed: int, temperature: float | None) -> Monolayer | None:
+    N, n = X.shape
+    rows, label = X.reshape(-1), Y.reshape(-1)
+    counts, classes = _counts(rows), _counts(label)
+    if counts is None or classes is None:
+        return None
+    per_token = Y.ndim == 2
+    order = None
+    if per_token:
+        # Tokens with one largest label next to each other: fewer label changes between cells.
+        some = torch.zeros(len(counts), dtype=torch.int64, device=X.device).scatter_reduce_(0, rows, label, "amax")
+        order = some.argsort(stable=True).argsort().cpu().numpy()
+    lengths = torch.full((N,), n, device=X.device)
+    tokens = Tokens(rows, lengths, Ids(len(counts), order), None, False, temperature=temperature)
+    for tried, draw in enumerate(draws(tokens, "cells", DRAWS, seed), 1):
+        context = draw.contexts(tokens)
+        reach = float(context.max() - context.min())
+        kappa = power_of_two(0.5 / reach) if reach > 0 and per_token else 1.0
+        z = draw.codes(tokens).add_(spread(context, lengths), alpha=kappa) if per_token else context
+        z, place = z.sort()
+        number = label.to(torch.int32)[place]
+        del place
+        changes = torch.nonzero(number[1:] != number[:-1]).flatten()
+        fixed = draw.point_error(kappa, tokens)
+        left, right = z[changes], z[changes + 1]
+        room = (right - left) / (fixed + UNIT * torch.maximum(left.abs(), right.abs()))
+        if bool((room >= SLACK).all()):  # a NaN is no gap either
+            level = number[torch.cat([changes, changes.new_tensor([len(number) - 1])])].to(torch.float64)
+            margin = float(room.min()) if len(room) else None
+            facts = _measure(z, fixed) | {"margin": margin, "draws": tried, "runs": len(level)}
+            return _assemble(draw, kappa, left, right, level, counts, classes, per_token, (N, len(label)), facts)
+    return None
+
+
+def _counts(values: Tensor) -> Tensor | None:
+    """How often each whole number occurs, if they can be row numbers (`Names.of_integers`); else None."""
+    low, high = int(values.min()), int(values.max())
+    if low < 0 or high >= max(1024, GAPLESS * len(values) + 1024):
+        return None
+    counts = torch.bincount(values)
+    return counts if high < 1024 or high < GAPLESS * int(torch.count_nonzero(counts)) + 1024 else None
+
+
+def _measure(z: Tensor, fixed: float) -> dict[str, Any]:
+    """What `Separated.measure` says of the points."""
+    gap = z.diff()
+    apart = gap[gap > 2.0 * (fixed + UNIT * torch.maximum(z[1:].abs(), z[:-1].abs()))]
+    count = len(apart) + 1
+    smallest = float(apart.min()) / float(z[-1] - z[0]) if len(apart) else 1.0
+    return {"points": count, "gap": smallest, "expected_gap": 1.0 / count**2}
+
+
+def _assemble(
+    draw: Draw,
+    kappa: float,
+    left: Tensor,
+    right: Tensor,
+    level: Tensor,
+    counts: Tensor,
+    classes: Tensor,
+    per_token: bool,
+    sizes: tuple[int, int],
+    facts: dict[str, Any],
+) -> Monolayer | None:
+    """Ramps in the gaps (`steps.py`), and the modules around them."""
+    gap = right - left
+    width = (gap.view(torch.int64) & int(EXPONENT)).view(torch.float64) / 4.0
+    jump = level.diff()
+    if float(jump.abs().sum()) + float(level.max()) >= 2.0**53:
+        return None
+    start = left + (gap - width) / 2.0
+    parts = 1.0 / width, start, jump[None], level[:1].clone(), level[-1:].clone()
+    feed_forward = Staircase.from_steps(*parts, "exact")
+    table = stream(draw.proposal.key, draw.proposal.code, LABEL + 1)
+    table[(counts == 0).cpu()] = torch.nan
+    names = Names(range(len(counts))), Names(range(len(classes)))
+    card = Card(*names, "token" if per_token else "sequence")
+    model = assemble(draw, kappa, embedding(table), feed_forward, card).to(level.device)
+    N, labelled = sizes
+    share = (classes[classes > 0].double() / labelled).cpu()
+    counted, multiplied = corollary1_counts(labelled, 1, 1)
+    summary = Summary(
+        sequences=N,
+        labelled=labelled,
+        **facts,
+        vocabulary=int(torch.count_nonzero(counts)),
+        temperature=draw.temperature,
+        layout=draw.layout,
+        conflicts=0,
+        **model.counts(),
+        corollary_1=counted,
+        label_bits=labelled * -float((share * share.log()).sum()) / math.log(2.0),
+        readout_error=None,
+        corollary_1_dense=multiplied,
+    )
+    model.card = model.card.with_summary(summary)
+    return model
