@@ -281,6 +281,15 @@ def test_without_data_sequences_are_drawn(tmp_path: Path) -> None:
         assert view.messages == []
 
 
+def test_the_labels_of_a_text_are_its_next_words(tmp_path: Path) -> None:
+    text = ["the", "quick", "brown", "fox", "jumps", "over", "the", "lazy", "dog"]
+    path = write(ml.memorize([text], causal=True), tmp_path / "page.html", ml.Sequences.of([text]))
+    with opened(path) as view:
+        assert "of the data: 9 of 9" in view.page.text_content("#score")
+        assert view.call("monolayer.given.examples.labels[0]")[:-1] == text[1:]
+        assert view.page.locator("#answer .label").all_text_contents()[:-1] == text[1:]
+
+
 def test_changed_weights_have_no_page(tmp_path: Path) -> None:
     model = ml.memorize(X, Y)
     with torch.no_grad():

@@ -47,7 +47,7 @@ def page(
     with progress(as_json) as step:
         if data is not None:
             sequences = read_data(data, step, format, tokens, labels, sequence, model)
-            if sequences.labels is not None:
+            if sequences.labels is not None or model.card.next_token:
                 step("certifying", 0.5)
                 verdict = verify(folder, sequences).verdict
         step("writing", 0.9)

@@ -34,7 +34,7 @@ def page(
         rows = np.unique(np.linspace(0, len(data) - 1, min(examples, len(data))).round().astype(np.int64))
         encoded = model.encode(data)
         # Labels can be shown beside the model's own only if they are of the same kind.
-        fits = encoded.labels is not None and encoded.labels.per == model.card.per
+        fits = model.card.next_token if encoded.labels is None else encoded.labels.per == model.card.per
         some = Examples(encoded.select(rows), fits)
     told = json.dumps(payload(model, some, verdict), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     marks = {

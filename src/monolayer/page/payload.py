@@ -204,5 +204,8 @@ def _examples(model: Monolayer, examples: Examples, kept: Ints) -> dict[str, Any
         answers = data.labels.decode(data.labels.values)
     else:
         answers = model.card.decode(model.labels(data))
+        if examples.given and data.vocabulary is not None:  # the label of a token is the next one; the last has none
+            before_last = np.setdiff1d(np.arange(len(data.tokens)), data.offsets[1:] - 1)
+            answers[before_last] = data.vocabulary.decode(data.tokens[before_last + 1])
     labels = answers.tolist() if per == "sequence" else [row.tolist() for row in data.split(answers)]
     return {"given": examples.given, "tokens": [row.tolist() for row in data.split(tokens)], "labels": labels}
