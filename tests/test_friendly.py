@@ -15,12 +15,14 @@ import torch
 from torch import nn
 
 import monolayer as ml
+from datasets import Dataset
 from monolayer.cli import run
 from monolayer.cli.console import as_flags
 from monolayer.data import read
 from monolayer.theory.weights import AttentionWeights
 
-FRAMES = [pd.DataFrame, pl.DataFrame, pa.table]
+FRAMES = [pd.DataFrame, pl.DataFrame, pa.table, Dataset.from_dict]
+NAMES = ["pandas", "polars", "arrow", "hugging face"]
 
 
 def out_of(capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
@@ -32,7 +34,7 @@ def out_of(capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
 # -- tables ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("frame", FRAMES, ids=["pandas", "polars", "arrow"])
+@pytest.mark.parametrize("frame", FRAMES, ids=NAMES)
 def test_a_table_is_read_by_its_columns(frame: Any) -> None:
     table = frame({"tokens": ["the cat sat", "a dog"], "labels": ["D N V", "D N"], "note": [1, 2]})
     data = ml.Sequences.of(table)
@@ -46,7 +48,7 @@ def test_a_table_is_read_by_its_columns(frame: Any) -> None:
     assert ml.certify(model, table).verdict == "proved"
 
 
-@pytest.mark.parametrize("frame", FRAMES, ids=["pandas", "polars", "arrow"])
+@pytest.mark.parametrize("frame", FRAMES, ids=NAMES)
 def test_long_form_and_named_columns(frame: Any) -> None:
     table = frame({"doc": [7, 7, 9], "word": ["a", "b", "a"], "tag": ["x", "y", "z"]})
     data = ml.Sequences.table(table, sequence="doc", tokens="word", labels="tag")
