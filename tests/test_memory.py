@@ -16,7 +16,7 @@ from torch import nn
 
 import monolayer as ml
 from monolayer.model import memory, shortcut
-from monolayer.model.memory import forget, remembered
+from monolayer.model.memory import look_again, remembered
 
 RANDOM = np.random.default_rng(5)
 X, Y = RANDOM.integers(0, 40, (60, 7)), RANDOM.integers(0, 4, (60, 7))
@@ -126,18 +126,30 @@ def test_a_blanked_token_is_noticed(model: ml.Monolayer) -> None:
         model.predict(X)
 
 
-def test_one_number_changed_behind_the_counters_needs_forget(model: ml.Monolayer) -> None:
-    """The limit that `memory.py` states, and the way out."""
-    assert np.array_equal(model.predict(X), Y)
+def _unseen(weight: torch.Tensor) -> int:
+    """A number of a tensor that is not among those that are compared."""
+    return next(i for i in range(weight.numel()) if i % max(1, weight.numel() // memory.SAMPLES))
+
+
+def test_one_number_changed_behind_the_counters_is_noticed_by_many_answers(model: ml.Monolayer) -> None:
     weight = model.feed_forward.weight_2
-    unseen = next(i for i in range(weight.numel()) if i % max(1, weight.numel() // memory.SAMPLES))
-    weight.data[0, unseen] += 1.0
+    weight.data[0, _unseen(weight)] += 1.0
+    assert np.array_equal(model.predict(X), model.predict(X, path="dense"))
+    assert not np.array_equal(model.predict(X), Y)
+
+
+def test_and_by_few_only_after_looking_again(model: ml.Monolayer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit that `memory.py` states, and the way out."""
+    monkeypatch.setattr(shortcut, "SCAN", 0)  # as if the model were large beside the question
+    weight = model.feed_forward.weight_2
+    weight.data[0, _unseen(weight)] += 1.0
     assert np.array_equal(model.predict(X), Y)
-    forget(model)
+    look_again(model)
     assert not np.array_equal(model.predict(X), Y)
 
 
 def test_the_weights_are_looked_at_once(model: ml.Monolayer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shortcut, "SCAN", 0)
     monkeypatch.setattr(shortcut, "_plan", lambda model: pytest.fail("the weights were scanned again"))
     model.predict(X)
     model.predict(X[:1])

@@ -2,9 +2,10 @@
 
 A look-up must not scan a million weights to learn once more that they are a staircase. So what such a scan found is
 kept, together with the state that it was found in: every module and tensor of the model, the hooks, and PyTorch's
-version counters, which count every change in place. A change that goes past the counters (through `.data`, or a NumPy
-view) is noticed if it touches one of some numbers of each tensor, as a change of the whole tensor does; a change of
-single numbers by such a way is not: `forget(model)`.
+version counters, which count every change in place. Some changes go past the counters: by `.data`, or a NumPy view.
+Those are noticed if they touch one of some numbers of each tensor, as a change of a whole tensor does; and whoever asks
+for so many answers that a scan costs little beside them gets one (`look_again`). What is left: a few numbers changed in
+such a way, and then a look-up of a few tokens on a large model.
 """
 
 from __future__ import annotations
@@ -73,8 +74,8 @@ def remembered(model: Parts, name: str, find: Callable[[], T]) -> T:
     return value
 
 
-def forget(model: Parts) -> None:
-    """Look at all weights of this model again, at the next call."""
+def look_again(model: Parts) -> None:
+    """Look at all weights of this model again, the next time that something about them is asked."""
     _found.pop(model, None)
 
 

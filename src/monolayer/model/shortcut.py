@@ -16,10 +16,13 @@ from monolayer.data import Sequences
 from monolayer.model.attention import CODE, KEY, LABEL, ONE, RankOneAttention, contexts
 from monolayer.model.gates import Gates
 from monolayer.model.live import live_classes
-from monolayer.model.memory import hooked, remembered
+from monolayer.model.memory import hooked, look_again, remembered
 from monolayer.model.parts import Parts
 from monolayer.model.quantizer import CellSteps, Quantizer
 from monolayer.model.staircase import Staircase, Steps
+
+SCAN = 16
+"""Weights that can be looked at in less than the time that one token takes to answer for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +78,8 @@ def fast_labels(model: Parts, data: Sequences) -> Tensor | None:
         gates = model.feed_forward
         classes = None if hooked(model) else live_classes(model, gates, data)
         return None if classes is None else classes[:, None].double()
+    if SCAN * len(data.tokens) >= len(model.feed_forward.weight_1):
+        look_again(model)
     way = plan(model)
     if way is None or way.steps is None:
         return None
