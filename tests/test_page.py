@@ -290,6 +290,16 @@ def test_the_labels_of_a_text_are_its_next_words(tmp_path: Path) -> None:
         assert view.page.locator("#answer .label").all_text_contents()[:-1] == text[1:]
 
 
+def test_ids_with_gaps_are_no_sample(tmp_path: Path) -> None:
+    with opened(write(ml.memorize([[2, 900]], [[1000, 7]]), tmp_path / "page.html")) as view:
+        assert "a sample" not in view.page.text_content("#facts")
+        assert view.page.text_content("#facts").startswith("2 tokens")
+        view.page.fill("#text", "2 900")
+        assert view.page.locator("#answer .label").all_text_contents() == ["1000", "7"]
+        view.page.fill("#text", "3")
+        assert "never seen it" in view.page.text_content("#problem")
+
+
 def test_changed_weights_have_no_page(tmp_path: Path) -> None:
     model = ml.memorize(X, Y)
     with torch.no_grad():

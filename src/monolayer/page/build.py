@@ -43,6 +43,7 @@ def page(
         # Inside a script element only "</" and "<!--" could end or confuse it; JSON reads \u003c as "<".
         "model": told.replace("<", "\\u003c"),
         "network": _file("network.js"),
+        "words": _file("words.js"),
         "view": _file("view.js"),
     }
     # In one pass: what is put in is not searched for marks again.

@@ -69,7 +69,7 @@ def payload(model: Monolayer, examples: Examples, verdict: str | None = None) ->
         "classes": None if card.classes is None else list(card.classes.names),
         "scalar": card.scalar,
         "parameters": sum(each.numel() for each in model.parameters()),
-        "vocabulary": None if card.vocabulary is None else len(card.vocabulary),
+        "vocabulary": None if card.vocabulary is None else len(_known(model)),
         "verdict": verdict,
         "examples": _examples(model, shown, kept),
     }
@@ -85,7 +85,7 @@ def draw(model: Monolayer, count: int, seed: int = 0) -> Examples:
         low, high, length = (-1.0, 1.0, 4) if card.grid is None else (card.grid.low, card.grid.high, card.grid.length)
         tokens: Any = random.uniform(low, high, (count * length, dim)).round(3)
         return Examples(Sequences(tokens, np.full(count, length), None), False)
-    known = np.flatnonzero(~model.lift.weight.detach()[:, ONE].isnan().cpu().numpy())[:MOST_TOKENS]
+    known = _known(model)[:MOST_TOKENS]
     lengths = random.integers(1, longest + 1, count)
     return Examples(Sequences(random.choice(known, int(lengths.sum())), lengths, card.vocabulary), False)
 
@@ -100,7 +100,7 @@ def _sample(model: Monolayer, way: Plan, steps: Steps, examples: Examples) -> tu
         rows = np.empty(0, np.int64)
         return rows, everything if len(everything) <= MOST_STEPS else _near(model, steps, examples.data), examples
     assert isinstance(model.lift, nn.Embedding)
-    known = np.flatnonzero(~model.lift.weight.detach()[:, ONE].isnan().cpu().numpy())
+    known = _known(model)
     if len(everything) <= MOST_STEPS and len(known) <= MOST_TOKENS:
         return known, everything, examples
     # Tokens of the examples come first, in the order of the examples.
@@ -150,6 +150,12 @@ def _reach(model: Monolayer, way: Plan, rows: Ints) -> tuple[Floats, Floats]:
 
 
 # -- parts -----------------------------------------------------------------------------------------------
+
+
+def _known(model: Monolayer) -> Ints:
+    """Rows of the vocabulary that have a vector: ids that never occurred have none."""
+    assert isinstance(model.lift, nn.Embedding)
+    return np.flatnonzero(~model.lift.weight.detach()[:, ONE].isnan().cpu().numpy())
 
 
 def _begin(model: Monolayer, way: Plan) -> dict[str, float]:

@@ -1,0 +1,67 @@
+"use strict";
+/* Words: names of tokens and labels, numbers as people read them, and what is typed as a sequence. */
+
+/* An element with attributes, and strings or elements inside. */
+function make(tag, attributes = {}, ...inside) {
+  const one = tag.startsWith("svg:") ? document.createElementNS("http://www.w3.org/2000/svg", tag.slice(4)) : document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) one.setAttribute(name, value);
+  if (inside.length) said(one, ...inside);
+  return one;
+}
+
+/* Strings become text and nothing else: names of tokens and labels may hold any character. */
+function said(element, ...parts) {
+  element.replaceChildren(...parts.map((part) => (part instanceof Node ? part : document.createTextNode(String(part)))));
+}
+
+/* A number in few digits, with a raised exponent where it is very large or small. */
+function short(x, digits = 4) {
+  if (x === Infinity) return "∞";
+  if (x === -Infinity) return "−∞";
+  if (Number.isInteger(x) && Math.abs(x) < 1e9) return x.toLocaleString("en").replace("-", "−");
+  const text = Math.abs(x) >= 1e-3 && Math.abs(x) < 1e6 ? String(Number(x.toPrecision(digits))) : x.toExponential(digits - 2);
+  const raised = (digits_) => [...digits_].map((one) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[one] || "⁻").join("");
+  return text.replace(/e\+?(-?\d+)$/, (_, power) => `·10${raised(power)}`).replace(/-/g, "−");
+}
+
+const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
+
+/* How this model's tokens and labels are written and read. */
+function speech(given) {
+  const names = given.tokens ? given.tokens.names.map(String) : null;
+  const rows = names && new Map(names.map((name, row) => [name, row]));
+  const characters = Boolean(names) && names.every((name) => Array.from(name).length === 1 && typeof given.tokens.names[0] === "string");
+  const dim = given.lift ? given.lift.key.length : given.cells ? given.cells.length : 0;
+  const token = (one) => (names ? names[one] : `(${one.map((x) => short(x, 4)).join(", ")})`);
+  // Where a name holds a space, or nothing at all, a bar stands between tokens.
+  const barred = Boolean(names) && names.some((name) => !name || /\s/.test(name)) && !characters;
+  const spelled = (sequence) => (names ? sequence.map(token).join(characters ? "" : barred ? "|" : " ") : sequence.map((one) => one.join(" ")).join("; "));
+  const word = (label) => (label === null || label === undefined ? "—" : given.classes ? String(label)
+    : typeof label === "number" ? short(label, 6) : Array.isArray(label) ? `(${label.map((x) => short(x, 4)).join(", ")})` : String(label));
+
+  function parse(text) {
+    if (!names) {
+      const sequence = text.split(/[;\n]/).filter((part) => part.trim()).map((part) => part.trim().split(/[\s,]+/).map(Number));
+      const bad = sequence.find((one) => one.length !== dim || !one.every(Number.isFinite));
+      if (bad) throw new Error(`a token is ${dim} ${dim === 1 ? "number" : "numbers"}; tokens are separated by ;`);
+      return checked(sequence);
+    }
+    const parts = characters ? Array.from(text).filter((one) => rows.has(one) || one.trim())
+      : barred ? text.split("|").map((one) => (rows.has(one) ? one : one.trim())) : text.trim().split(/\s+/).filter(Boolean);
+    const strange = parts.find((one) => !rows.has(one));
+    if (strange !== undefined) {
+      const why = names.length < given.vocabulary ? "is not in the sample of this page" : "is not in the vocabulary: the model has never seen it";
+      throw new Error(`${strange} ${why}`);
+    }
+    return checked(parts.map((one) => rows.get(one)));
+  }
+
+  function checked(sequence) {
+    if (!sequence.length) throw new Error("type a token");
+    if (given.positions && sequence.length > given.positions.key.length) throw new Error(`at most ${given.positions.key.length} tokens: the model has no further positions`);
+    if (given.length && sequence.length !== given.length) throw new Error(`exactly ${given.length} tokens: the model approximates a function of as many`);
+    return sequence;
+  }
+
+  return { names, characters, barred, dim, token, spelled, word, parse };
+}
