@@ -127,6 +127,10 @@ def _faults() -> list[tuple[str, Any, str]]:
         ("a decoder", setting(is_decoder=True), "undecided"),
         ("another type", setting(dtype="float32"), "undecided"),
         ("True is not 1", setting(num_attention_heads=True), "undecided"),
+        ("a width with a point", setting(hidden_size=64.0), "undecided"),
+        ("a list of architectures", setting(model_type=["bert"]), "undecided"),
+        ("an epsilon in words", setting(layer_norm_eps="1e-5"), "undecided"),
+        ("code from elsewhere", setting(auto_map={"AutoModel": "modeling.Mine"}), "undecided"),
     ]
 
 

@@ -63,7 +63,8 @@ def judge_stock(folder: Path, X: Any, Y: Any, lengths: Any) -> Certificate:
 def _assumptions(net: Network) -> tuple[str, ...]:
     float32 = f"attention in float64 throughout: sdpa does so, the eager one of {net.kind} takes softmax in float32"
     return (
-        "the architecture computes what transformers 5.22 does, in evaluation mode, with an attention mask for padding",
+        "the architecture computes what transformers 5.22 does, in evaluation mode",
+        "padding has its attention mask, and stands on the right or places are counted from the begin token",
         "tokens enter as the ids that tokenizer.json gives them, behind the begin token",
         "IEEE-754 binary64, round to nearest; subnormal numbers may be flushed to zero; logits may be cast to float32",
         "sums in any order; a product may be fused with the sum it goes into",

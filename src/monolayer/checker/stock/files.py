@@ -81,9 +81,11 @@ def read_stock(folder: Path) -> Network:
     content = {name: _bytes(folder / name) for name in ("config.json", "model.safetensors", "tokenizer.json")}
     config, tokenizer = (_object(folder / name, content[name]) for name in ("config.json", "tokenizer.json"))
     digest = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in content.values())).hexdigest()
-    kind = config["model_type"]
-    if kind not in LAYERS:
+    kind = config.get("model_type")
+    if not isinstance(kind, str) or kind not in LAYERS:
         raise UnhandledError(f"the architecture {kind!r} is not one of {', '.join(LAYERS)}")
+    if (folder / "adapter_config.json").exists():
+        raise UnhandledError("an adapter lies beside the weights, and transformers would load it")
     try:
         tensors = load(content["model.safetensors"])
         task = TASKS[config["architectures"][0]]
@@ -104,6 +106,11 @@ def _check_config(config: dict[str, Any], kind: str, tensors: Mapping[str, Any])
             raise UnhandledError(f"config.json says {key} = {value!r}, of which the proofs know nothing")
         if not any(value == known and type(value) is type(known) for known in fixed[key]):
             raise UnhandledError(f"config.json says {key} = {value!r}; the proofs assume {fixed[key][0]!r}")
+    sizes = {what: config.get(key) for what, key in SIZES[kind].items()}
+    if not all(type(sizes[what]) is int for what in ("width", "vocabulary", "positions", "neurons")):
+        raise UnhandledError("config.json has a size that is no whole number")
+    if not isinstance(sizes["activation"], str) or type(sizes.get("epsilon", 0.5)) is not float:
+        raise UnhandledError("config.json has no name for the activation, or no number for the norms' epsilon")
     missing = [key for key in fixed if key not in config and None not in fixed[key]]
     if missing:
         raise UnhandledError(f"config.json does not say {missing[0]}, whose default is not what the proofs assume")
@@ -171,6 +178,9 @@ def _network(
     begins = tokenizer["post_processor"]["single"]
     if len(special) != 1 or [next(iter(part)) for part in begins] != ["SpecialToken", "Sequence"] or len(names) != V:
         raise UnhandledError("the tokenizer must put one begin token in front, and have a name for every row")
+    begin, end = next(iter(special.values()))["ids"], config.get("eos_token_id")
+    if not all(type(number) is int and 0 <= number < V for number in (*begin, *([end] if task == "lm" else []))):
+        raise UnhandledError("the begin token or the end token is no id of the model")
     return Network(
         kind=kind,
         task=task,
@@ -197,8 +207,8 @@ def _network(
         classes=classes,
         special=frozenset(int(token["id"]) for token in tokenizer["added_tokens"]),
         unknown=names.index(tokenizer["model"]["unk_token"]),
-        begin=next(iter(special.values()))["ids"][0],
-        end=config.get("eos_token_id") if task == "lm" else None,
+        begin=begin[0],
+        end=end if task == "lm" else None,
         digest=digest,
     )
 
