@@ -24,7 +24,7 @@ AT_ONCE = 1 << 20
 """Numbers in a batch of points: 4 MiB, which stays in the cache through the iterations."""
 COLUMNS = 64
 """Problems of one cell in a batch."""
-PATIENCE = 6
+PATIENCE = 3
 """How much longer a single fact is tried before its slab is taken as the widest."""
 
 
@@ -197,12 +197,12 @@ def _settle(
         found.append(slab.found(Group(group.cell, group.label, facts[inside])))
         later.append(Group(group.cell, group.label, facts[~inside]))
     else:
-        one, two = _halves(cells.feature[torch.from_numpy(facts + cells.start[group.cell])])
-        later += [Group(group.cell, group.label, facts[one]), Group(group.cell, group.label, facts[two])]
+        later += [Group(group.cell, group.label, part) for part in _halves(cells, group.cell, facts)]
 
 
-def _halves(points: Tensor) -> tuple[Ints, Ints]:
-    """Two parts along the leading direction, at the widest gap of the middle half."""
+def _halves(cells: Cells, cell: int, facts: Ints) -> list[Ints]:
+    """Two parts of some facts along their leading direction, at the widest gap of the middle half."""
+    points = cells.feature[torch.from_numpy(facts + cells.start[cell])]
     spread = points - points.mean(0)
     direction = spread[spread.norm(dim=1).argmax()]
     for _ in range(8):
@@ -212,7 +212,7 @@ def _halves(points: Tensor) -> tuple[Ints, Ints]:
     order = np.argsort(place, kind="stable")
     first, last = max(1, len(order) // 4), max(2, len(order) - len(order) // 4)
     cut = first + int(np.argmax(np.diff(place[order])[first - 1 : last - 1]))
-    return order[:cut], order[cut:]
+    return [facts[order[:cut]], facts[order[cut:]]]
 
 
 def _pack(cells: Cells, found: list[Found]) -> HalfSpaces:

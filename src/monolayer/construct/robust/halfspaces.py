@@ -26,11 +26,11 @@ INTERCEPT = 3.0
 """The constant feature that stands for `b` in the iteration, which shrinks `b / 3` a little; the slab does not."""
 RELAX = 1.6
 """Over-relaxation of the iteration, in (1, 2)."""
-LOOKS = (12, 24, 48, 96, 160)
+LOOKS = (12, 24, 48)
 """Iterations after which the batch is looked at: it stops when every column is wide enough or known to be hopeless."""
-ROWS = 512
+ROWS = 384
 """Points of a cell that an iteration works on: the hardest ones. The rest are looked at between the iterations."""
-ROUNDS = 6
+ROUNDS = 4
 """How often the hardest points are chosen again; those chosen before stay, so no choice is undone."""
 
 
@@ -68,16 +68,28 @@ def widest(Z: Tensor, T: Tensor, enough: float, patience: int = 1) -> Slabs:
     for turn in range(ROUNDS):
         if bool((settled | ~T.any(1)).all()):
             break
-        hardest = _hardest(T, found, settled, chosen, ROWS * (turn + 1))
+        hardest = _hardest(T, found, settled, chosen, ROWS << turn)
         Zr = Z if hardest is None else Z.gather(1, hardest[..., None].expand(-1, -1, Z.shape[2]))
         Tr = T if hardest is None else T.gather(1, hardest[..., None].expand(-1, -1, T.shape[2]))
-        w, hopeless = _iterate(Zr, Tr, found.normal, enough, patience)
-        found = _look(Z, T, w)
+        open_columns = ~settled & T.any(1)
+        column = _packed(open_columns)
+        width = column.shape[1]
+        some = Tr.gather(2, column[:, None].expand(-1, Tr.shape[1], -1)) * open_columns.gather(1, column)[:, None]
+        start = found.normal.gather(2, column[:, None].expand(-1, Z.shape[2], -1))
+        w, hopeless = _iterate(Zr, some, start, enough, patience)
+        normal = found.normal.scatter(2, column[:, None].expand(-1, Z.shape[2], width), w)
+        found = _look(Z, T, normal)
         best = _wider(found, best)
-        settled = settled | hopeless | (best.half_width >= enough)
+        settled = settled | torch.zeros_like(settled).scatter(1, column, hopeless) | (best.half_width >= enough)
         if hardest is None:
             break
     return best
+
+
+def _packed(wanted: Tensor) -> Tensor:
+    """Columns `(B, G')` that hold all wanted ones `(B, G)` of every cell, and as few others as fit."""
+    most = max(1, int(wanted.sum(1).max()))
+    return wanted.to(torch.int8).sort(dim=1, descending=True, stable=True).indices[:, :most]
 
 
 def _look(Z: Tensor, T: Tensor, w: Tensor) -> Slabs:

@@ -1,0 +1,352 @@
+"""Robust models: codes, half-spaces, gates; and that what is proved of noise and formats holds."""
+
+from __future__ import annotations
+
+import copy
+import json
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.numpy import load_file, save_file
+
+import monolayer as ml
+from monolayer.checker.labelled import labelled
+from monolayer.checker.noise import Shares, errors
+from monolayer.checker.robust import _question
+from monolayer.checker.short import round_to
+from monolayer.checker.stored import read
+from monolayer.construct.robust.codes import largest_cosine, words
+from monolayer.construct.robust.halfspaces import widest
+from monolayer.model.live import live_classes
+from tests.datasets import Dataset, datasets
+
+
+def random_facts(count: int = 60, length: int = 5, seed: int = 0) -> tuple[Any, Any]:
+    random = np.random.default_rng(seed)
+    return random.integers(0, 20, (count, length)), random.integers(0, 4, (count, length))
+
+
+@pytest.fixture(scope="module")
+def built() -> tuple[ml.Monolayer, Any, Any]:
+    X, Y = random_facts()
+    return ml.memorize(X, Y, positions=True, robust=True, rank=32), X, Y
+
+
+# -- lemmas of the construction ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [1, 2, 31, 32, 126, 127, 700, 2046, 2047])
+def test_words_are_different_and_far_apart(count: int) -> None:
+    found = words(count)
+    assert set(np.unique(found)) <= {-1.0, 1.0}
+    assert len(np.unique(found, axis=0)) == count
+    assert largest_cosine(found).max(initial=-1.0) <= 0.25
+
+
+def test_too_many_words_are_refused() -> None:
+    with pytest.raises(ml.DataError, match="more than the codes"):
+        words(2**40)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 2**32))
+def test_the_widest_slab_is_found_and_no_dual_bound_is_below_it(seed: int) -> None:
+    """In the plane the widest slab is known: the gap of the projections, over a fine grid of directions."""
+    random = np.random.default_rng(seed)
+    Z = torch.from_numpy(random.normal(size=(1, 24, 2))).float()
+    T = torch.where(Z[..., :1] + 0.3 * Z[..., 1:] > 0.5, 1.0, -1.0)
+    T[:, :2, 0], Z[0, 0], Z[0, 1] = torch.tensor([1.0, -1.0]), torch.tensor([3.0, 1.0]), torch.tensor([-3.0, -1.0])
+    angle = torch.linspace(0, 2 * torch.pi, 4_000)
+    heights = Z[0] @ torch.stack([angle.cos(), angle.sin()])
+    gap = heights[T[0, :, 0] > 0].amin(0) - heights[T[0, :, 0] < 0].amax(0)
+    best = float(gap.max()) / 2
+    found = widest(Z, T, enough=10.0, patience=8)
+    assert float(found.half_width) <= best + 1e-3
+    assert float(found.half_width) >= 0.8 * best - 1e-2
+    assert float(widest(Z, T, enough=0.5 * best).half_width) >= 0.5 * best - 1e-4  # never given up as hopeless
+
+
+def test_a_neuron_is_silent_at_other_tokens_whatever_the_context(built: Any) -> None:
+    model, _, _ = built
+    gates, layout = model.feed_forward, model.feed_forward.layout
+    token = model.lift.weight[:, : layout.token]
+    place = model.positions.weight[:, layout.token : layout.token + layout.place]
+    random = torch.Generator().manual_seed(0)
+    context = torch.randn(500, layout.rank, generator=random)
+    weights = gates.weight_1[:, layout.context]
+    context = torch.cat([context / context.norm(dim=1, keepdim=True), weights / weights.norm(dim=1, keepdim=True)])
+    for row in range(len(token)):
+        read = torch.cat([token[row].expand(len(context), -1), place[[0]].expand(len(context), -1)], dim=1)
+        z = torch.cat([read, context * layout.rank**0.5], dim=1)
+        on = torch.relu(z @ gates.weight_1.T + gates.bias_1).amax(0) > 0
+        own = (gates.weight_1[:, : layout.token] * token[row]).sum(1)
+        # At its own token the gate is at its largest.
+        assert all(own[j] >= (gates.weight_1[j, : layout.token] * token).sum(1).max() - 1e-3 for j in torch.nonzero(on))
+
+
+@settings(max_examples=25, deadline=None)
+@given(datasets())
+def test_every_kind_of_data_comes_back_dense_and_fast(data: Dataset) -> None:
+    def build() -> ml.Monolayer:
+        return ml.memorize(data.X, data.Y, positions=data.positions, causal=data.causal, robust=True, rank=32)
+
+    if any(isinstance(label, list) for label in data.flat()):
+        with pytest.raises(ml.DataError, match="real numbers, which noise would blur"):
+            build()
+        return
+    try:
+        model = build()
+    except ml.PrecisionError:  # contexts of long runs of few tokens may be too close: said, not answered wrongly
+        return
+    encoded = model.encode(data.X)
+    dense = model.labels(encoded, path="dense")
+    assert np.array_equal(dense, model.labels(encoded, path="fast"))
+    assert model.card.decode(dense).tolist() == data.flat()
+    assert ml.certify(model, data.X, data.Y).verdict == "proved"
+
+
+def test_the_shortcut_stays_right_when_weights_are_changed(built: Any) -> None:
+    _, X, Y = built
+    other = ml.memorize(X, Y, positions=True, robust=True, rank=32)
+    with torch.no_grad():
+        for weight in other.parameters():
+            weight.mul_(1.0 + 0.3 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(1)))
+    data = other.encode(X)
+    assert np.array_equal(other.labels(data, path="fast"), other.labels(data, path="dense"))
+    with torch.no_grad():
+        other.lift.weight[:, other.feed_forward.layout.key] = 1.0  # now logits depend on tokens
+    assert live_classes(other, other.feed_forward, data) is None
+    with pytest.raises(ml.DataError, match="fast path"):
+        other.labels(data, path="fast")
+
+
+# -- wishes and refusals -----------------------------------------------------------------------------------
+
+
+def test_the_wished_noise_is_then_proved() -> None:
+    X, Y = random_facts(30)
+    for noise in (0.002, 0.004):
+        model = ml.memorize(X, Y, positions=True, robust=noise, rank="auto")
+        assert ml.certify(model, X, Y, noise=noise).verdict == "proved"
+    assert ml.memorize(X, Y, positions=True, robust=True, rank="auto").summary.rank <= model.summary.rank
+
+
+def test_noise_that_no_rank_bears_names_two_facts() -> None:
+    X, Y = random_facts(20)
+    with pytest.raises(
+        ml.PrecisionError, match=r"token \d+ of sequence \d+ and token \d+ of sequence .* apart at length"
+    ):
+        ml.memorize(X, Y, positions=True, robust=0.2, rank=16)
+
+
+def test_too_few_neurons_are_refused_with_the_number_it_takes() -> None:
+    X, Y = random_facts()
+    needed = ml.memorize(X, Y, positions=True, robust=True).summary.runs
+    assert ml.memorize(X, Y, positions=True, robust=True, neurons=needed).summary.runs == needed
+    with pytest.raises(ml.DataError, match=f"it takes {needed:,} at rank 64"):
+        ml.memorize(X, Y, positions=True, robust=True, neurons=needed - 1)
+
+
+@pytest.mark.parametrize(
+    ("wishes", "words"),
+    [
+        ({"robust": 0.5}, "between 0 and 0.25"),
+        ({"robust": -0.1}, "between 0 and 0.25"),
+        ({"robust": "yes"}, "robust must be True"),
+        ({"robust": True, "rank": 1}, "rank must be a whole number from 2"),
+        ({"robust": True, "rank": "all"}, "or 'auto'"),
+        ({"robust": True, "neurons": 0}, "neurons must be a whole number from 1"),
+        ({"robust": True, "dtype": "int8"}, "integers need a scale a row"),
+        ({"robust": True, "seed": -1}, "seed"),
+        ({"robust": True, "readout": "paper"}, "belong to the line"),
+        ({"rank": 64}, "rank goes with robust=True"),
+        ({"dtype": "float32"}, "dtype goes with robust=True"),
+    ],
+)
+def test_wishes_that_make_no_sense_are_named(wishes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ml.DataError, match=words):
+        ml.memorize([[1, 2]], [[0, 1]], **wishes)
+
+
+@pytest.mark.parametrize(
+    ("claim", "words"),
+    [
+        ({"noise": -1.0}, "noise must be"),
+        ({"noise": 0.5}, "noise must be"),
+        ({"dtype": "int3"}, "dtype must be one of"),
+    ],
+)
+def test_claims_that_make_no_sense_are_named(built: Any, claim: dict[str, Any], words: str) -> None:
+    model, X, Y = built
+    with pytest.raises(ml.DataError, match=words):
+        ml.certify(model, X, Y, **claim)
+
+
+def test_noise_is_a_claim_about_robust_models_only() -> None:
+    model = ml.memorize([[1, 2]], [[0, 1]])
+    for claim in ({"noise": 0.01}, {"dtype": "int8"}):
+        with pytest.raises(ml.DataError, match="claims about robust models"):
+            ml.certify(model, [[1, 2]], [[0, 1]], **claim)
+
+
+def test_the_same_seed_gives_the_same_bits_and_formats_are_kept(tmp_path: Path) -> None:
+    X, Y = random_facts(20)
+    one, two = (ml.memorize(X, Y, positions=True, robust=True, dtype="bfloat16", seed=3) for _ in range(2))
+    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))
+    loaded = ml.load(one.save(tmp_path / "m"))
+    assert loaded.bos.dtype == torch.bfloat16
+    assert (loaded.predict(X) == Y).all()
+    assert ml.certify(loaded, X, Y).verdict == "proved"
+
+
+# -- the certificate -----------------------------------------------------------------------------------------
+
+
+def perturbed(model: ml.Monolayer, noise: float, seed: int, signs: bool) -> ml.Monolayer:
+    """A model whose weights moved by at most `noise` of themselves, at random or all the way."""
+    other = copy.deepcopy(model)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for weight in other.parameters():
+            step = 2.0 * torch.rand(weight.shape, generator=generator) - 1.0
+            weight.mul_(1.0 + noise * (step.sign() if signs else step))
+    return other
+
+
+def test_what_is_proved_of_noise_holds_for_perturbed_models(built: Any) -> None:
+    model, X, Y = built
+    proof = ml.certify(model, X, Y, noise=0.003)
+    assert proof.verdict == "proved"
+    assert proof.noise is not None
+    assert proof.noise >= 0.003
+    assert "by at most 0.003 of itself" in proof.claim
+    for seed in range(12):
+        assert (perturbed(model, proof.noise, seed, signs=seed % 2 == 0).predict(X) == Y).all()
+
+
+def test_the_error_bound_holds_for_every_neuron_and_every_evaluation(built: Any, tmp_path: Path) -> None:
+    """Lemmas R1 to R3, against float32 evaluations of perturbed weights: the largest error is a fair share of it."""
+    model, X, Y = built
+    stored = read(model.save(tmp_path / "m"))
+    question = _question(stored, labelled(stored, ml.Sequences.of(X, Y)))
+    found, worst = question.found, 0.0
+    assert len(found.point) > 500
+    for seed, noise in enumerate((0.0, 1e-4, 1e-3, 1e-2, 1e-2)):
+        bound = errors(found, question.gated, Shares.of(noise, question.gated, X.shape[1], stored.format))
+        other = perturbed(model, noise, seed, signs=seed % 2 == 0)
+        with torch.no_grad():
+            Z, seen = other.stream(torch.from_numpy(X))
+            gates = other.feed_forward
+            value = gates.read(other.attention(Z, seen)[:, 1:]).reshape(-1, gates.layout.reads) @ gates.weight_1.T
+        value = (value + gates.bias_1).detach().numpy()[found.point, found.neuron]
+        share = np.abs(value - found.value) / bound
+        assert share.max() <= 1.0
+        worst = max(worst, float(share.max()))
+    assert worst > 0.1
+
+
+def test_an_adversary_within_the_noise_refutes(built: Any) -> None:
+    model, X, Y = built
+    proof = ml.certify(model, X, Y, noise=0.1)
+    assert proof.verdict == "refuted"
+    assert "of feed_forward.weight_1 and of row" in proof.findings[0].why
+    assert ml.certify(model, X, Y, noise=0.25).verdict != "proved"
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "int8"])
+def test_short_formats_are_proved_and_answer(built: Any, dtype: str) -> None:
+    model, X, Y = built
+    proof = ml.certify(model, X, Y, dtype=dtype)
+    assert proof.verdict == "proved"
+    assert any(dtype in assumption for assumption in proof.assumptions)
+    other = copy.deepcopy(model)
+    with torch.no_grad():
+        for weight in other.parameters():
+            weight.copy_(torch.from_numpy(round_to(weight.numpy(), dtype)))
+    assert (other.predict(X) == Y).all()
+
+
+@given(st.integers(0, 2**32))
+def test_rounding_to_short_formats_is_that_of_torch(seed: int) -> None:
+    values = (np.random.default_rng(seed).normal(size=64) * 10.0 ** np.arange(-4, 4).repeat(8)).astype(np.float32)
+    for dtype in ("bfloat16", "float16"):
+        theirs = torch.from_numpy(values).to(getattr(torch, dtype)).float().numpy()
+        assert np.array_equal(round_to(values, dtype), theirs)
+    rows = values.reshape(8, 8)
+    whole = round_to(rows, "int8") / (np.abs(rows).max(axis=1, keepdims=True) / 127)
+    assert np.abs(whole - np.rint(whole)).max() < 1e-4
+    step = np.abs(rows).max(axis=1) / 127
+    assert (np.abs(round_to(rows, "int8") - rows).max(axis=1) <= 0.5001 * step).all()
+
+
+FAULTS = ("lift.weight", "positions.weight", "bos", "attention.W_Q", "attention.W_V", "attention.W_O",
+          "feed_forward.weight_1", "feed_forward.weight_2", "head.weight", "head.bias")  # fmt: skip
+
+
+@pytest.mark.parametrize("tensor", FAULTS)
+def test_no_model_with_a_planted_fault_is_proved_unless_it_answers(built: Any, tensor: str, tmp_path: Path) -> None:
+    """A jolted tensor, in the file: where the verdict is proved, the network still returns every label."""
+    model, X, Y = built
+    random = np.random.default_rng(FAULTS.index(tensor))
+    verdicts = []
+    for size in (1e-3, 0.1, 1.0, 10.0, 300.0):
+        folder = copy.deepcopy(model).save(tmp_path / f"{tensor}{size}")
+        tensors = load_file(folder / "model.safetensors")
+        jolt = random.normal(size=tensors[tensor].shape) * size
+        tensors[tensor] = (tensors[tensor] + np.where(random.random(jolt.shape) < 0.5, jolt, 0.0)).astype(np.float32)
+        save_file(tensors, folder / "model.safetensors")
+        _sign(folder)
+        verdict = ml.certify(folder, X, Y).verdict
+        right = bool((ml.load(folder).predict(X, path="dense") == Y).all())
+        assert right or verdict != "proved"
+        assert not right or verdict != "refuted"
+        verdicts.append(verdict)
+    assert verdicts != ["proved"] * 5
+
+
+def _sign(folder: Path) -> None:
+    """Digests that fit the files again."""
+    config = json.loads((folder / "config.json").read_text())
+    del config["digest"]
+    config["files"]["model.safetensors"] = sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+    config["digest"] = sha256(json.dumps(config, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+def test_swapped_labels_and_unknown_tokens_are_refuted(built: Any) -> None:
+    model, X, Y = built
+    wrong = Y.copy()
+    wrong[3, 2] = (wrong[3, 2] + 1) % 4
+    proof = ml.certify(model, X, wrong)
+    assert (proof.verdict, proof.wrong) == ("refuted", 1)
+    assert (proof.findings[0].sequence, proof.findings[0].position) == (3, 2)
+    assert ml.certify(model, X, np.where(Y == 0, 9, Y)).verdict == "refuted"
+    other = X.copy()
+    other[0, 0] = 99
+    assert ml.certify(model, other, Y).wrong >= 5
+    longer = np.concatenate([X, X], axis=1)
+    assert ml.certify(model, longer, np.concatenate([Y, Y], axis=1)).verdict == "refuted"
+
+
+def test_weights_that_the_proof_does_not_cover_leave_it_undecided(built: Any) -> None:
+    model, X, Y = built
+    layout = model.feed_forward.layout
+    changes = {
+        "a part of the stream": lambda m: m.lift.weight[:, layout.key].fill_(0.01),
+        "read a part": lambda m: m.head.weight[:, 0].fill_(0.01),
+        "too large": lambda m: m.feed_forward.weight_1[0].fill_(1e9),
+        "mixed across": lambda m: m.attention.W_V[0, layout.context].fill_(0.01),
+    }
+    for said, change in changes.items():
+        other = copy.deepcopy(model)
+        with torch.no_grad():
+            change(other)
+        proof = ml.certify(other, X, Y)
+        assert proof.verdict == "undecided"
+        assert said in proof.reason
