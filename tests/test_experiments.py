@@ -141,6 +141,17 @@ def costs_holds(found: Results) -> None:
     assert built["new"] < 0.8
 
 
+def frontier_holds(found: Results) -> None:
+    rows = {row["name"]: row for row in found["rows"]}
+    assert all(row["recall"] == 1.0 for name, row in rows.items() if name != "trained")
+    assert all(row["verdict"] == "proved" for name, row in rows.items() if name != "trained")
+    robust = [row for name, row in rows.items() if name.startswith("robust")]
+    assert all(row["formats"]["int8"] == 1.0 and row["noise"] > row["proved"] > 1e-3 for row in robust)
+    assert rows["line"]["noise"] < 1e-3
+    wide = rows["line, 53 bits a label"]
+    assert wide["bits"] / wide["parameters"] > 3.6
+
+
 HOLDS: dict[str, Callable[[Results], None]] = {
     "memorization": memorization_holds,
     "duplicates": duplicates_holds,
@@ -151,6 +162,7 @@ HOLDS: dict[str, Callable[[Results], None]] = {
     "temperature": temperature_holds,
     "precision": precision_holds,
     "hardmax": hardmax_holds,
+    "frontier": frontier_holds,
     "costs": costs_holds,
 }
 

@@ -24,6 +24,7 @@ NAMES = (
     "temperature",
     "precision",
     "hardmax",
+    "frontier",
     "costs",
 )
 """Every experiment, in the order of the report; each is the module of the same name."""

@@ -22,7 +22,7 @@ from monolayer.experiments.look import amount, raised
 from monolayer.experiments.results import REPORT, Record, read_all, write_text
 
 SECTIONS = {
-    "What one layer holds": ("memorization", "duplicates", "precision", "rank"),
+    "What one layer holds": ("memorization", "duplicates", "precision", "rank", "frontier"),
     "Construction beside training": ("depth", "projection", "tagging"),
     "From the mean to hardmax": ("temperature", "hardmax"),
     "Functions": ("equivariant", "quantizer", "uniform"),
@@ -36,6 +36,7 @@ PAPER = "https://arxiv.org/abs/2307.14023"
 DOCS = {
     "memorization": "construction.md",
     "precision": "theorems.md",
+    "frontier": "robust.md",
     "hardmax": "hardmax.md",
     "equivariant": "approximation.md",
     "quantizer": "approximation.md",

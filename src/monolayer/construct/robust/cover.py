@@ -24,7 +24,7 @@ AT_ONCE = 1 << 20
 """Numbers in a batch of points: 4 MiB, which stays in the cache through the iterations."""
 COLUMNS = 64
 """Problems of one cell in a batch."""
-PATIENCE = 3
+PATIENCE = 20
 """How much longer a single fact is tried before its slab is taken as the widest."""
 
 
