@@ -145,12 +145,18 @@ def test_noise_that_no_rank_bears_names_two_facts() -> None:
         ml.memorize(X, Y, positions=True, robust=0.2, rank=16)
 
 
-def test_too_few_neurons_are_refused_with_the_number_it_takes() -> None:
-    X, Y = random_facts()
+def test_few_neurons_mean_linear_cells_and_too_few_are_refused_with_the_number_it_takes() -> None:
+    X, Y = random_facts(20)
     needed = ml.memorize(X, Y, positions=True, robust=True).summary.runs
     assert ml.memorize(X, Y, positions=True, robust=True, neurons=needed).summary.runs == needed
-    with pytest.raises(ml.DataError, match=f"it takes {needed:,} at rank 64"):
-        ml.memorize(X, Y, positions=True, robust=True, neurons=needed - 1)
+    cells = len(np.unique(X))
+    model = ml.memorize(X, Y, positions=True, robust=True, neurons=cells)
+    assert model.summary.runs <= cells < needed
+    assert (model.predict(X) == Y).all()
+    assert (model.predict(X, path="dense") == Y).all()
+    assert ml.certify(model, X, Y).verdict == "proved"
+    with pytest.raises(ml.DataError, match=r"1 neurons are too few: it takes [\d,]+ at rank 64"):
+        ml.memorize(X, Y, positions=True, robust=True, neurons=1)
 
 
 @pytest.mark.parametrize(

@@ -171,9 +171,9 @@ def answer(results: dict[str, Any]) -> str:
         f"{amount(exact['bits'] / exact['parameters'])} bits a parameter and bears noise of {_noise(exact)}; robust "
         f"models hold {amount(min(r['bits'] / r['parameters'] for r in robust))} to "
         f"{amount(max(r['bits'] / r['parameters'] for r in robust))} and bear up to {_noise(best)} at random "
-        f"({amount(best['proved'])} proved, in the worst case); {eight} of {len(robust)} return every label asked for in "
-        f"int8. With 53 bits a label the line holds {amount(wide['bits'] / wide['parameters'])}, bit for bit. A trained "
-        f"Transformer holds {amount(trained['bits'] * trained['recall'] / trained['parameters'])} at "
+        f"({amount(best['proved'])} proved, in the worst case); {eight} of {len(robust)} return every label asked for "
+        f"in int8. With 53 bits a label the line holds {amount(wide['bits'] / wide['parameters'])}, bit for bit. A "
+        f"trained Transformer holds {amount(trained['bits'] * trained['recall'] / trained['parameters'])} at "
         f"{trained['recall']:.2%} of the labels after {trained['seconds']:.0f} s, and bears {_noise(trained)}."
     )
 
@@ -264,9 +264,9 @@ def limits(results: dict[str, Any]) -> str:
     refused = [row["name"] for row in results["rows"] if "refused" in row]
     words = f" Refused: {', '.join(refused)}." if refused else ""
     return (
-        "One kind of data, one draw of the noise for each size, and formats are asked of some sequences only. The trained "
-        "model has a clock of minutes on a CPU, one width and no care for noise: longer training, and training for noise, "
-        f"would move its point. Half-spaces are found greedily: fewer may do.{words}"
+        "One kind of data, one draw of the noise for each size, and formats are asked of some sequences only. The "
+        "trained model has a clock of minutes on a CPU, one width and no care for noise: longer training, and training "
+        f"for noise, would move its point. Half-spaces are found greedily: fewer may do.{words}"
     )
 
 

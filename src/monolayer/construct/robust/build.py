@@ -6,6 +6,7 @@ half-spaces of contexts, as wide as they come; each half-space is a neuron that 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, get_args
@@ -16,8 +17,9 @@ import torch
 from monolayer.construct.construction import Progress
 from monolayer.construct.line.draw import check_seed
 from monolayer.construct.robust.cover import Cells, HalfSpaces, cover
+from monolayer.construct.robust.linear import BASES, COPIES, LIFT, digits, fits, solve
 from monolayer.construct.robust.neurons import Neurons, bears, readout
-from monolayer.construct.robust.stream import TEMPERATURE, Stream, contexts, draw_stream
+from monolayer.construct.robust.stream import TEMPERATURE, Stream, cell_of, contexts, draw_stream, several
 from monolayer.construct.task import Task
 from monolayer.data.names import Ints
 from monolayer.errors import DataError, PrecisionError
@@ -80,16 +82,11 @@ class Robust:
         noise = NOISE if auto and self.noise is None and self.neurons is None else self.noise
         tried: list[Attempt] = []
         for rank in RANKS if self.rank == "auto" else (self.rank,):
-            for margin in MARGINS if noise is not None else MARGINS[:1]:
-                found = self._attempt(task, rank, margin, report)
-                if self.neurons is not None and found.size > self.neurons:
-                    break  # wider slabs hold fewer facts each
-                if noise is None or found.bears >= noise:
-                    return self._assemble(task, found, conflicts)
+            for found in self._attempts(task, rank, noise, report):
                 tried.append(found)
-                if found.half_width < margin:
-                    break  # and cannot be had here
-            tried.append(found)
+                few = self.neurons is None or found.size <= self.neurons
+                if few and (noise is None or found.bears >= noise):
+                    return self._assemble(task, found, conflicts)
         if self.neurons is not None and all(each.size > self.neurons for each in tried):
             least = min(tried, key=lambda each: each.size)
             raise DataError(
@@ -103,39 +100,52 @@ class Robust:
             f"{best.rank}. {best.closest(task)}"
         )
 
-    def _attempt(self, task: Task, rank: int, margin: float, report: Progress) -> Attempt:
-        """One rank and one width, a line a stage."""
-        stream = draw_stream(task, rank, self.seed, getattr(torch, self.dtype))
+    def _attempts(self, task: Task, rank: int, noise: float | None, report: Progress) -> Iterator[Attempt]:
+        """Half-spaces, wider ones if more noise is to be borne; linear cells where neurons are to be few."""
+        dtype = getattr(torch, self.dtype)
+        stream = draw_stream(task, rank, self.seed, dtype)
         report("contexts", 0.1)
+        cells, points, number = self._points(task, stream)
+        fewest = len(np.unique(np.stack([cells[points.cell], points.label], axis=1), axis=0)) - len(cells)
+        if self.neurons is None or fewest <= self.neurons:
+            for margin in MARGINS if noise is not None else MARGINS[:1]:
+                found = _half_spaces(task, rank, stream, cells, points, number, margin, report)
+                yield found
+                if found.half_width < margin or (self.neurons is not None and found.size > self.neurons):
+                    break  # wider slabs cannot be had, or hold fewer facts each
+        if self.neurons is None or stream.even or not fits(points):
+            return
+        for base in BASES:
+            report(f"linear cells, digits in base {base}", 0.5)
+            digital = draw_stream(task, rank, self.seed, dtype, base)
+            value = digits(len(digital.classes), base) + LIFT
+            solved = solve(points, value)
+            if solved is None:
+                return
+            neurons = Neurons.linear(cells, *solved, COPIES)
+            yield Attempt(rank, digital, readout(neurons, digital), neurons.room, points, number, None)
+
+    def _points(self, task: Task, stream: Stream) -> tuple[Ints, Cells, Ints]:
+        """Cells with several classes, their points in order, and the label numbers of these."""
         device = torch.device(self.device or "cpu")
-        cell, plain = _cells(task, stream)
-        mixed = np.isin(cell, _with_several(cell, task.target.number))
-        point, feature = contexts(task, stream, mixed, device)
+        cell = cell_of(task)
+        point, feature = contexts(task, stream, several(task, len(stream.base))[cell], device)
         order = np.lexsort((point, cell[point]))
         cells, start = np.unique(cell[point][order], return_index=True)
-        points = Cells(
-            feature[torch.from_numpy(order).to(device)],
-            task.target.number[point[order]],
-            np.append(start, len(order)),
-            stream.base[cells],
+        feature = feature[torch.from_numpy(order).to(device)]
+        number = point[order]
+        return (
+            cells,
+            Cells(feature, task.target.number[number], np.append(start, len(order)), stream.base[cells]),
+            number,
         )
-        report(STAGE, 0.2)
-        found = cover(points, margin, lambda share: report(STAGE, 0.2 + 0.6 * share))
-        report("gating neurons by their tokens", 0.8)
-        label = np.zeros(len(stream.base), dtype=np.int64)
-        label[cell] = task.target.number
-        neurons = Neurons.of(found, cells, plain, label[plain])
-        attempt = Attempt(rank, stream, readout(neurons, stream), points, point[order], found)
-        if len(found.half_width) and float(found.half_width.min()) < NARROWEST:
-            raise PrecisionError(f"some facts are too close for a half-space. {attempt.closest(task)}")
-        return attempt
 
     def _assemble(self, task: Task, found: Attempt, conflicts: int) -> Monolayer:
         stream, gates = found.stream, found.gates
         data, target, layout = task.data, task.target, stream.layout
         weight = torch.zeros(len(stream.classes), layout.width, dtype=torch.float64)
         weight[:, -layout.label :] = torch.from_numpy(stream.classes)
-        head = linear(weight, torch.zeros(len(weight), dtype=torch.float64))
+        head = linear(weight, torch.from_numpy(stream.bias))
         card = Card(data.vocabulary, target.classes, target.per, target.scalar, task.context.causal, target.next_token)
         model = Monolayer(stream.lift, stream.positions, stream.bos, stream.attention, gates, head, card)
         model = model.to(getattr(torch, self.dtype))
@@ -174,10 +184,12 @@ class Attempt:
     rank: int
     stream: Stream
     gates: Gates
+    room: float
     points: Cells
     number: Ints
     """Label numbers of the points."""
-    found: HalfSpaces
+    found: HalfSpaces | None
+    """None for linear cells."""
 
     @property
     def size(self) -> int:
@@ -186,15 +198,16 @@ class Attempt:
     @property
     def half_width(self) -> float:
         """Of the narrowest slab; ∞ without any."""
-        return float(self.found.half_width.min(initial=np.inf))
+        return np.inf if self.found is None else float(self.found.half_width.min(initial=np.inf))
 
     @cached_property
     def bears(self) -> float:
-        return bears(self.gates, self.stream)
+        return bears(self.gates, self.stream, self.room)
 
     def closest(self, task: Task) -> str:
         """The two facts behind the narrowest slab, how far apart they are, and what would help."""
-        worst, points, target = self.found.worst, self.points, task.target
+        points, target = self.points, task.target
+        worst = None if self.found is None else self.found.worst
         if worst is None:
             return "The tokens themselves are too close to one another for a gate: move them apart, or use ids"
         cell = int(np.searchsorted(points.start, worst, side="right")) - 1
@@ -212,21 +225,26 @@ class Attempt:
         )
 
 
-def _cells(task: Task, stream: Stream) -> tuple[Ints, Ints]:
-    """The cell of every labelled place `(P,)`, and the cells that need a neuron although they have one class only."""
-    target = task.target
-    if target.per == "sequence":
-        return np.zeros(len(target.number), dtype=np.int64), np.zeros(0, dtype=np.int64)
-    rows = task.context.rows
-    cell = rows if target.place is None else rows[target.place]
+def _half_spaces(
+    task: Task,
+    rank: int,
+    stream: Stream,
+    cells: Ints,
+    points: Cells,
+    number: Ints,
+    margin: float,
+    report: Progress,
+) -> Attempt:
+    """One width of the slabs, a line a stage."""
+    report(STAGE, 0.2)
+    found = cover(points, margin, lambda share: report(STAGE, 0.2 + 0.6 * share))
+    report("gating neurons by their tokens", 0.8)
     some = np.full(len(stream.base), -1)
-    some[cell] = target.number
-    several = np.isin(np.arange(len(some)), _with_several(cell, target.number))
-    return cell, np.flatnonzero((some >= 0) & (some != stream.base) & ~several)
-
-
-def _with_several(cell: Ints, label: Ints) -> Ints:
-    """Cells that have more than one class."""
-    pairs = np.unique(np.stack([cell, label], axis=1), axis=0)[:, 0]
-    values, counts = np.unique(pairs, return_counts=True)
-    return values[counts > 1]
+    some[cell_of(task)] = task.target.number
+    # Vectors carry no class: a cell with one class that is not everyone's needs a neuron too.
+    plain = np.flatnonzero((some >= 0) & (some != stream.base) & ~several(task, len(some)))
+    neurons = Neurons.of(found, cells, plain, some[plain], torch.from_numpy(stream.classes))
+    attempt = Attempt(rank, stream, readout(neurons, stream), neurons.room, points, number, found)
+    if attempt.half_width < NARROWEST:
+        raise PrecisionError(f"some facts are too close for a half-space. {attempt.closest(task)}")
+    return attempt

@@ -38,6 +38,11 @@ class Cells:
     base: Ints
     """Label number of each cell that needs no half-space `(K,)`."""
 
+    @property
+    def cell(self) -> Ints:
+        """The cell of every point `(M,)`."""
+        return np.repeat(np.arange(len(self.base)), np.diff(self.start))
+
     def size(self, cell: int) -> int:
         return int(self.start[cell + 1] - self.start[cell])
 
@@ -101,7 +106,7 @@ def cover(cells: Cells, enough: float, progress: Callable[[float], None] | None 
 
 
 def _first_groups(cells: Cells) -> Iterator[Group]:
-    cell = np.repeat(np.arange(len(cells.base)), np.diff(cells.start))
+    cell = cells.cell
     order = np.lexsort((cells.label, cell))
     label = cells.label[order]
     new = np.ones(len(order), dtype=bool)

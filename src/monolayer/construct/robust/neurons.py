@@ -33,32 +33,45 @@ LOUD = 8.0
 
 @dataclass(frozen=True, eq=False)
 class Neurons:
-    """Cell and class of every neuron `(H,)`; what it reads of place and context `(H, p + k)`, and its offset `(H,)`."""
+    """The cell of every neuron `(H,)`, what it reads of place and context `(H, p + k)`, its offset, what it writes.
+
+    `write` `(H, m)`; `room`: how far every neuron may be off.
+    """
 
     cell: Ints
-    label: Ints
     weight: Tensor
     offset: Tensor
+    write: Tensor
+    room: float
 
     @classmethod
-    def of(cls, found: HalfSpaces, cells: Ints, plain: Ints, label: Ints) -> Neurons:
+    def of(cls, found: HalfSpaces, cells: Ints, plain: Ints, label: Ints, classes: Tensor) -> Neurons:
         """Neurons of half-spaces in the cells `cells`, and for each of the cells `plain` one that is always on."""
         width = torch.from_numpy(found.half_width)
         weight = found.normal.double() / width[:, None]
         always = torch.zeros(len(plain), weight.shape[1], dtype=torch.float64)
         return cls(
             np.concatenate([cells[found.cell], plain]),
-            np.concatenate([found.label, label]),
             torch.cat([weight, always]),
             torch.cat([-torch.from_numpy(found.centre) / width, torch.ones(len(plain), dtype=torch.float64)]),
+            LOUD * classes[np.concatenate([found.label, label])],
+            1.0,
         )
 
+    @classmethod
+    def linear(cls, cells: Ints, weight: Tensor, offset: Tensor, copies: int) -> Neurons:
+        """One neuron for each of the cells `(K,)` and digits: weights `(K, D, w)`, offsets `(K, D)`."""
+        count = weight.shape[1]
+        write = torch.eye(count, dtype=torch.float64).repeat_interleave(copies, dim=1)
+        shape = (-1, weight.shape[2])
+        return cls(np.repeat(cells, count), weight.reshape(shape), offset.reshape(-1), write.repeat(len(cells), 1), 0.5)
 
-def bears(gates: Gates, stream: Stream) -> float:
+
+def bears(gates: Gates, stream: Stream, room: float) -> float:
     """An estimate, to first order and for contexts of usual length, of the noise that all neurons bear; ∞ without any.
 
-    A neuron is 1 at its facts and −1 elsewhere, so it bears the inverse of the sum of its terms, each as often as it
-    passes a weight. `certify` finds what is proved, point by point.
+    A neuron may be off by `room`, so it bears that over the sum of its terms, each as often as it passes a weight.
+    `certify` finds what is proved, point by point.
     """
     layout, gain = stream.layout, float(stream.attention.W_O.detach().abs().max())
     if len(gates.weight_1) == 0:
@@ -72,7 +85,7 @@ def bears(gates: Gates, stream: Stream) -> float:
     terms = terms + (0.8 + 3.0 * heard) * context.sum(1) + 4.0 * scores * 0.8 * heard * length
     if stream.even:
         terms = terms + 4.0 * token.norm(dim=1) * layout.token**0.5
-    return float(1.0 / terms.max()) / CAUTION
+    return float(room / terms.max()) / CAUTION
 
 
 def readout(neurons: Neurons, stream: Stream) -> Gates:
@@ -101,6 +114,4 @@ def readout(neurons: Neurons, stream: Stream) -> Gates:
             weight[:, :sign] = gate[:, None] * code[:, :sign] / sign
         weight[:, sign : layout.token] = (neurons.offset - gate)[:, None] / ONES
     weight[:, layout.token :] = neurons.weight
-    classes = torch.from_numpy(stream.classes)
-    start = torch.from_numpy(stream.start)
-    return Gates(weight, bias, LOUD * classes[neurons.label].T.contiguous(), start, layout, stream.even)
+    return Gates(weight, bias, neurons.write.T.contiguous(), torch.from_numpy(stream.start), layout, stream.even)

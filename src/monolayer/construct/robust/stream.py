@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from monolayer.construct.robust.codes import largest_cosine, words
+from monolayer.construct.robust.linear import LIFT, class_codes
 from monolayer.construct.task import Task
 from monolayer.data.names import Ints
 from monolayer.model.gates import Layout, RankAttention, unit
@@ -45,7 +46,9 @@ class Stream:
     bos: Tensor
     attention: RankAttention
     classes: NDArray[np.float64]
-    """Codes of the classes `(C, m)`."""
+    """Codes of the classes `(C, m)`: rows of the head."""
+    bias: NDArray[np.float64]
+    """Of the head `(C,)`; 0 but for linear cells."""
     token: NDArray[np.float64]
     """The token part of every token `(V, t)`, or of the begin token alone where it answers, at mean square 1."""
     base: Ints
@@ -62,12 +65,18 @@ class Stream:
         return largest_cosine(self.token if self.even else self.token[:, :-ONES], cells)
 
 
-def draw_stream(task: Task, rank: int, seed: int, dtype: torch.dtype) -> Stream:
-    """The stream for a task, drawn with `seed`, its numbers rounded to `dtype` and kept in float64."""
+def draw_stream(task: Task, rank: int, seed: int, dtype: torch.dtype, digit_base: int | None = None) -> Stream:
+    """The stream for a task, drawn with `seed`, its numbers rounded to `dtype` and kept in float64.
+
+    `digit_base`: that of linear cells; None: half-spaces, and classes as words of a code.
+    """
     random = np.random.default_rng([seed, 17])
     data, target, per_sequence = task.data, task.target, task.target.per == "sequence"
     assert target.classes is not None  # reals were refused before
-    label = words(len(target.classes))
+    classes = len(target.classes)
+    label, bias = words(classes), np.zeros(classes)
+    if digit_base is not None:
+        label, bias = class_codes(classes, digit_base)
     place, key = _places(task)
     count = int(task.context.rows.max()) + 1 if task.vectors is not None else len(data.vocabulary or ())
     if task.vectors is not None:
@@ -78,6 +87,10 @@ def draw_stream(task: Task, rank: int, seed: int, dtype: torch.dtype) -> Stream:
         code_width = words(count).shape[1]
     layout = Layout(code_width + ONES, place.shape[1], rank, label.shape[1])
     base = _base(task, count)
+    usual = label[base]
+    if digit_base is not None:
+        # A cell of one class has its digits; the others start below all digits, and neurons add up from there.
+        usual = np.where(several(task, len(base))[:, None], -LIFT - (digit_base - 1) / 2.0, usual / 2.0)
 
     bos = np.zeros(layout.width)
     bos[code_width : layout.token] = 1.0
@@ -92,18 +105,18 @@ def draw_stream(task: Task, rank: int, seed: int, dtype: torch.dtype) -> Stream:
         table[:, layout.context] = _signs(random, count, rank)
         if not per_sequence:
             table[:, :code_width] = words(count)
-            table[:, -layout.label :] = label[base]
+            table[:, -layout.label :] = usual
         token = table[:, : layout.token]
         unseen = np.bincount(task.context.rows, minlength=count) == 0
         lift = embedding(_rounded(np.where(unseen[:, None], np.nan, table), dtype))
     else:
-        weight, bias = _vector_lift(task.vectors, layout, code_width, random)
-        lift = linear(_rounded(weight, dtype), _rounded(bias, dtype))
-        token = task.vectors @ weight[: layout.token].T + bias[: layout.token]
+        weight, shift = _vector_lift(task.vectors, layout, code_width, random)
+        lift = linear(_rounded(weight, dtype), _rounded(shift, dtype))
+        token = task.vectors @ weight[: layout.token].T + shift[: layout.token]
         token = token / np.sqrt((token**2).mean(axis=1, keepdims=True))
         start = start if per_sequence else label[base[0]]
     if per_sequence:
-        token, bos[-layout.label :] = bos[None, : layout.token], label[base[0]]
+        token, bos[-layout.label :] = bos[None, : layout.token], usual[0]
     positions = None
     if task.context.positions:
         rows = np.zeros((len(key) - 1, layout.width))
@@ -111,7 +124,7 @@ def draw_stream(task: Task, rank: int, seed: int, dtype: torch.dtype) -> Stream:
         rows[:, layout.key] = key[1:]
         positions = embedding(_rounded(rows, dtype))
     attention = _attention(task, layout, len(key)).to(dtype).to(torch.float64)
-    return Stream(layout, lift, positions, _rounded(bos, dtype), attention, label, token, base, start)
+    return Stream(layout, lift, positions, _rounded(bos, dtype), attention, label, bias, token, base, start)
 
 
 def contexts(task: Task, stream: Stream, wanted: NDArray[np.bool_], device: torch.device) -> tuple[Ints, Tensor]:
@@ -179,12 +192,24 @@ def _attention(task: Task, layout: Layout, places: int) -> RankAttention:
     return RankAttention.over_places(layout, strength, math.pi / 2.0 / period(places - 1), GAIN)
 
 
+def several(task: Task, cells: int) -> NDArray[np.bool_]:
+    """Which cells `(cells,)` have more than one class."""
+    pairs = np.unique(np.stack([cell_of(task), task.target.number], axis=1), axis=0)[:, 0]
+    return np.asarray(np.bincount(pairs, minlength=cells) > 1)
+
+
+def cell_of(task: Task) -> Ints:
+    """The cell of every labelled place `(P,)`: its token, or the one cell of the begin token."""
+    target, rows = task.target, task.context.rows
+    if target.per == "sequence":
+        return np.zeros(len(target.number), dtype=np.int64)
+    return rows if target.place is None else rows[target.place]
+
+
 def _base(task: Task, count: int) -> Ints:
     """The most frequent class of every cell; for vectors, which carry no class of their own, that of all points."""
     target = task.target
-    cell = np.zeros(len(target.number), dtype=np.int64)
-    if target.per == "token" and task.vectors is None:
-        cell = task.context.rows if target.place is None else task.context.rows[target.place]
+    cell = cell_of(task) if task.vectors is None else np.zeros(len(target.number), dtype=np.int64)
     size = len(target.table)
     pair, often = np.unique(cell * size + target.number, return_counts=True)
     order = np.lexsort((-often, pair // size))

@@ -1,0 +1,89 @@
+"""Linear cells: one neuron for each token and digit, where a token has no more facts than its contexts have dimensions.
+
+A class is a number in base `L`. For every digit a cell has one neuron whose affine function of the context takes the
+value of that digit, `1/2 + d` for `d = 0 … L − 1`, at each of its facts: `M_x` equations, solved with least norm, all
+cells of a size at once. So a neuron is always on at its own token and holds a number a fact. Gates silence it elsewhere
+as they do half-spaces (`neurons.py`). The logit of a class is `Σ 2 d h − d²` over its digits, largest at the nearest.
+
+Fewer neurons with larger `L`, and less noise: half a unit of a digit is what is left.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from monolayer.construct.robust.cover import AT_ONCE, Cells
+from monolayer.construct.robust.halfspaces import INTERCEPT
+from monolayer.data.names import Ints
+
+BASES = (2, 4, 16, 256)
+"""Bases `L` that are tried, from the most robust to the densest."""
+COPIES = 4
+"""Coordinates of the label that hold one digit: noise on several weights averages out."""
+LIFT = 0.5
+"""What digit 0 is written as: above 0, so that relu changes nothing."""
+EXACT = 0.01
+"""Largest error of a digit at a fact that is taken."""
+RIDGE = 1e-9
+"""Keeps equations apart that are equal up to rounding: repeated facts, which have one label."""
+
+
+def digits(classes: int, base: int) -> NDArray[np.float64]:
+    """Digits `(C, D)` of the class numbers, from the last to the first."""
+    count = max(1, math.ceil(math.log(classes, base) - 1e-9)) if classes > 1 else 1
+    return np.asarray((np.arange(classes)[:, None] // base ** np.arange(count)) % base, dtype=np.float64)
+
+
+def class_codes(classes: int, base: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Rows of the head `(C, COPIES · D)` and its bias `(C,)`, centred in the middle of the digits."""
+    middle = digits(classes, base) - (base - 1) / 2.0
+    return np.repeat(2.0 * middle, COPIES, axis=1), -COPIES * (middle**2).sum(axis=1)
+
+
+def fits(cells: Cells) -> bool:
+    """Whether no cell has more facts than there are equations to be had."""
+    return len(cells.base) == 0 or int(np.diff(cells.start).max()) <= cells.feature.shape[1] + 1
+
+
+def solve(cells: Cells, value: NDArray[np.float64]) -> tuple[Tensor, Tensor] | None:
+    """Weights `(K, D, w)` and offsets `(K, D)` that give each point of a cell its `value` `(C, D)`; float64.
+
+    None where the equations cannot be fulfilled: contexts of few different tokens do not fill all dimensions.
+    """
+    width, count = cells.feature.shape[1], value.shape[1]
+    weight = torch.zeros(len(cells.base), count, width, dtype=torch.float64)
+    offset = torch.zeros(len(cells.base), count, dtype=torch.float64)
+    sizes = np.diff(cells.start)
+    order = np.argsort(sizes, kind="stable")
+    begin = 0
+    while begin < len(order):
+        rows = int(sizes[order[begin]])
+        end = begin + 1
+        while end < len(order) and sizes[order[end]] <= rows + 8 + rows // 8 and (end - begin) * rows * width < AT_ONCE:
+            end += 1
+        part = order[begin:end]
+        weight[part], offset[part], residual = _batch(cells, part, value)
+        if residual > EXACT:
+            return None
+        begin = end
+    return weight, offset
+
+
+def _batch(cells: Cells, part: Ints, value: NDArray[np.float64]) -> tuple[Tensor, Tensor, float]:
+    most = int(np.diff(cells.start)[part].max())
+    place = cells.start[:-1][part][:, None] + np.arange(most)
+    real = place < cells.start[1:][part][:, None]
+    place = np.where(real, place, 0)
+    there = torch.from_numpy(real)[..., None].double()
+    Z = cells.feature[torch.from_numpy(place).to(cells.feature.device)].cpu().double()
+    Z = torch.cat([Z, torch.full_like(Z[..., :1], INTERCEPT)], dim=2) * there
+    target = torch.from_numpy(value[cells.label[place]]) * there
+    # Rows of padding: 0 = 0, with a 1 on the diagonal.
+    gram = Z @ Z.transpose(1, 2) + torch.diag_embed(1.0 - there[..., 0] + RIDGE * Z.shape[2])
+    w = Z.transpose(1, 2) @ torch.linalg.solve(gram, target)
+    return w[:, :-1].transpose(1, 2), w[:, -1] * INTERCEPT, float((Z @ w - target).abs().max())
