@@ -114,6 +114,8 @@ def test_integers_are_tokens_and_labels_too() -> None:
         ("mamba", X, Y, {}, "known are bert"),
         ("bert", [["[CLS]", "b"]], [["x", "y"]], {}, "special token"),
         ("gpt2", [["<s>", "b"]], None, {}, "special token"),
+        ("gpt2", ["so <s> it is"], None, {}, "sequence 0 spells '<s>'"),
+        ("bert", [["ab", "x[SEP]y"]], [["x", "y"]], {}, "sequence 0 spells"),
         ("bert", [["", "b"]], [["x", "y"]], {}, "empty token"),
         ("bert", X, None, {}, "one label a token or one label a sequence; the data have sequences without labels"),
         ("gpt2", X, ["u", "v", "w"], {}, "the data have one label a sequence"),
@@ -132,6 +134,22 @@ def test_bad_input_is_an_error_with_a_way_out(
 ) -> None:
     with pytest.raises(ml.DataError, match=words):
         ml.memorize_as(architecture, X, Y, **options)
+
+
+@given(
+    st.lists(st.text("abc", min_size=1, max_size=6), min_size=1, max_size=25, unique=True),
+    st.integers(1, 6),
+    st.sampled_from(["relu6", "relu", "own"]),
+    st.randoms(use_true_random=False),
+)
+@settings(max_examples=25, deadline=None)
+def test_whatever_the_data_the_folder_is_proved(texts: list[str], classes: int, activation: str, random: Any) -> None:
+    """With positions, sequences that differ never contradict each other; a changed label is found."""
+    labels = [[random.randrange(classes) for _ in text] for text in texts]
+    model = ml.memorize_as("bert", texts, labels, positions=True, activation=activation)
+    assert ml.certify(model, texts, labels).verdict == "proved"
+    labels[-1][-1] += 1
+    assert ml.certify(model, texts, labels).verdict == "refuted"
 
 
 def test_contradictions_are_shown() -> None:

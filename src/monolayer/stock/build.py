@@ -29,7 +29,7 @@ from monolayer.stock.gpt2 import GPT2
 from monolayer.stock.labelled import Work, work
 from monolayer.stock.layout import Layout, lay_out
 from monolayer.stock.norms import arriving, factor, rounding
-from monolayer.stock.tokenizer import DECODER, ENCODER, cut_of, token_names
+from monolayer.stock.tokenizer import DECODER, ENCODER, check_texts, cut_of, token_names
 
 ARCHITECTURES = {one.name: one for one in (BERT, ROBERTA, DISTILBERT, GPT2, OPT, NEOX, STARCODER2)}
 TEMPERATURES = (1.0, 2.0, 0.5, 4.0)
@@ -77,6 +77,7 @@ def memorize_as(
         raise DataError("the tokens are vectors: a stock architecture takes ids or strings")
     special = DECODER if kind.causal else ENCODER
     names = token_names(data.vocabulary, special)
+    check_texts(data, names, special)
     job = work(kind, data, names, special, positions=positions, on_conflict=on_conflict)
 
     report("separating contexts", 0.2)

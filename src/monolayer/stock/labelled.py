@@ -78,10 +78,9 @@ class Work:
         """The most frequent label of every id `(V,)`; of equally frequent ones the least. Class 0 without labels."""
         count = len(self.classes)
         pairs, often = np.unique(points.token * count + label, return_counts=True)
-        order = np.argsort(often, kind="stable")
         usual = np.zeros(len(self.names), dtype=np.int64)
         # The last assignment to an id wins: its most frequent label.
-        order = order[np.lexsort((-pairs[order], often[order]))]
+        order = np.lexsort((-pairs, often))
         usual[pairs[order] // count] = pairs[order] % count
         if self.kind == "lm" and not self.recites_from_nothing:
             first = np.bincount(self.data.tokens[self.data.offsets[:-1]])
@@ -107,6 +106,10 @@ def work(
         raise DataError(f"{architecture.name} is for {takes}; the data have {able[kind].replace('texts', 'sequences')}")
     if labels is not None and labels.classes is None:
         raise DataError("the labels are real numbers: a stock architecture answers with classes")
+    if labels is not None and labels.classes is not None:
+        known = {str(name) for name in labels.classes.names}
+        if len(known) < len(labels.classes):
+            raise DataError("two labels have the same name in config.json, such as 1 and '1': rename one of them")
     if positions and not architecture.places:
         raise DataError(
             f"{architecture.name} has no table of positions, and its rotary ones do not reach a constant query: "

@@ -15,7 +15,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from monolayer.data import Names
+import numpy as np
+
+from monolayer.data import Names, Sequences
 from monolayer.errors import DataError
 
 Cut = Literal["characters", "words", "pieces", "given"]
@@ -40,6 +42,23 @@ def token_names(vocabulary: Names, special: Mapping[str, str]) -> tuple[str, ...
     if "" in words:
         raise DataError("the data have an empty token, which a tokenizer cannot produce from text: rename it")
     return (*special.values(), *words)
+
+
+def check_texts(data: Sequences, names: tuple[str, ...], special: Mapping[str, str]) -> None:
+    """A special token spelled out in a text would be read as one token: an error that names the sequence."""
+    cut = cut_of(names, special)
+    letters = set("".join(names[len(special) :]))
+    for token in special.values():
+        if cut == "given" or not set(token) <= letters:
+            continue
+        glue = " " if cut == "words" else ""
+        words = np.array(names[len(special) :], dtype=object)
+        for number, row in enumerate(data.split(data.tokens)):
+            if token in glue.join(words[row]):
+                raise DataError(
+                    f"sequence {number} spells {token!r}, which a tokenizer of this architecture takes for its special "
+                    "token: change that text"
+                )
 
 
 def cut_of(names: tuple[str, ...], special: Mapping[str, str]) -> Cut:
