@@ -60,9 +60,7 @@ def main() -> None:
         noisy = changed(model, lambda w: w * (1 + sigma * torch.randn(w.shape, generator=generator)))  # noqa: B023
         print(f"noise of {sigma:<14} {float((noisy.labels(encoded) == wanted).mean()):.4%} right")
     took, proof = seconds(lambda: ml.certify(model, data), 1)
-    print(
-        f"certificate             {proof.verdict} in {took:.1f} s; every weight may change by {proof.noise:.2g} of itself"
-    )
+    print(f"certificate             {proof.verdict} in {took:.1f} s; noise of {proof.noise:.2g} on every weight")
 
 
 if __name__ == "__main__":
