@@ -1,7 +1,7 @@
 """Claim: building a model of 1.6 million labels takes at most three sorts of as many numbers.
 
 100,000 sequences of 16 tokens, 1,000 words, 16 random classes, float64, CPU. The yardstick is `np.argsort` of
-1.6 M float64 keys, in the same run. Also: answering by the fast path takes no longer than building, and
+1.6 M float64 keys, in the same run. Also: answering by the fast path takes at most eight sorts, and
 building needs at most 10 × 8 bytes of memory a label. With --device the model answers there too, by the fast path
 and, for 200 sequences, as the dense network.
 """
@@ -29,12 +29,14 @@ def main() -> None:
     build, model = seconds(lambda: ml.memorize(X, Y), 9)
     work = cpu_seconds(lambda: ml.memorize(X, Y), 9)[0]
     answer, labels = seconds(lambda: model.predict(X))
+    asked = cpu_seconds(lambda: model.predict(X))[0]
     wrong = int((labels != Y).sum())
     print(f"labels                  {X.size:,}, {wrong} wrong, {model.summary.runs:,} runs")
     print(f"argsort                 {sort:.3f} s")
     print(f"memorize                {build:.3f} s = {build / sort:.2f} sorts (claim: ≤ 3)")
     print(f"  processor time        {work:.3f} s = {work / spent:.2f} sorts, all threads together")
-    print(f"predict, fast path      {answer:.3f} s = {answer / build:.2f} constructions (claim: ≤ 1)")
+    print(f"predict, fast path      {answer:.3f} s = {answer / sort:.2f} sorts (claim: ≤ 8)")
+    print(f"  processor time        {asked:.3f} s = {asked / spent:.2f} sorts, all threads together")
     if peak is not None:
         print(f"peak memory             {peak / X.size / 8:.1f} × 8 bytes a label (claim: ≤ 10)")
     assert wrong == 0

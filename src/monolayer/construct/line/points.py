@@ -43,7 +43,7 @@ class Points:
     """Labelled places in order of `z` `(P,)`; `order` `(P,)` says which place each one is."""
 
     z: Floats
-    order: Ints
+    order: NDArray[Any]
     kappa: float
     fixed_error: float
 
@@ -76,7 +76,7 @@ def contextual_points(draw: Draw, tokens: Tokens, target: Target) -> Points:
     """The contextual mapping: one number for every labelled place, sorted."""
     context = draw.contexts(tokens)
     reach = float(context.max() - context.min())
-    order: Ints | None = None
+    order: NDArray[Any] | None = None
     if target.per == "sequence":
         kappa, z = 1.0, context.numpy()
     else:
@@ -108,7 +108,7 @@ def numbers(draw: Draw, kappa: float, tokens: Tokens, target: Target) -> Floats:
     return z if target.place is None else z.take(target.place)
 
 
-def _token_major(code: Floats, context: Floats, place: Ints | None) -> Ints | None:
+def _token_major(code: Floats, context: Floats, place: Ints | None) -> NDArray[Any] | None:
     """The order of `z = t + κ c` `(P,)` without sorting `P` floats; None where codes are too many for that.
 
     Codes `(T,)` are whole numbers and `κ c` moves them by less than 1/2 against each other: points are in order of
@@ -133,7 +133,7 @@ def _token_major(code: Floats, context: Floats, place: Ints | None) -> Ints | No
     order = np.argsort(digits.astype(np.uint16), kind="stable")
     if digits.dtype == np.uint32:
         order = order.take(np.argsort((digits >> 16).astype(np.uint16).take(order), kind="stable"))
-    return number.take(order).astype(np.int64, copy=False)
+    return number.take(order)
 
 
 def _code_gap(draw: Draw, code: Floats) -> float:
