@@ -8,12 +8,24 @@ their time stands beside, and so does that of memorizing everything anew. Result
 from __future__ import annotations
 
 import argparse
+import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 import monolayer as ml
 from workload import seconds, sequences
+
+
+def processor_ms(action: Callable[[], Any], repeats: int = 25) -> float:
+    """The least processor time of some runs: what a busy machine takes away is not counted."""
+    best = float("inf")
+    for _ in range(repeats):
+        began = time.process_time()
+        action()
+        best = min(best, time.process_time() - began)
+    return best * 1e3
 
 
 def main() -> None:
@@ -36,16 +48,17 @@ def main() -> None:
         ("forget a sequence", lambda: ml.forget(facts, [0]), lambda: ml.forget(model, row)),
         ("insert a sequence", lambda: ml.insert(facts, new, 0 * new), lambda: ml.insert(model, new, 0 * new)),
     ]
-    print("\none call                       the data known     unknown    (claim: ≤ 10 ms)")
+    print("\none call, ms of processor time (by the clock); claim: ≤ 10")
+    print("                               the data known          unknown")
     for what, known, unknown in tasks:
-        times = [seconds(action, 25)[0] * 1e3 for action in (known, unknown)]
-        print(f"{what:30} {times[0]:11.1f} ms {times[1]:8.1f} ms")
+        cells = [f"{processor_ms(action):8.1f} ({seconds(action, 25)[0] * 1e3:5.1f})" for action in (known, unknown)]
+        print(f"{what:30} {cells[0]:>14} {cells[1]:>16}")
     rows = np.random.default_rng(2).permutation(len(X))[: max(1, options.edits // X.shape[1])]
     labels = (Y[rows] + 1) % 16
     took, many = seconds(lambda: ml.edit(facts, X[rows], labels))
     blind, _ = seconds(lambda: ml.edit(model, X[rows], labels))
-    print(f"{labels.size:,} edits in one call     {took * 1e3:11.0f} ms {blind * 1e3:8.0f} ms")
-    print(f"  in constructions             {took / build:11.2f}    {blind / build:8.2f}       (claim: ≤ 1)")
+    print(f"\n{labels.size:,} edits in one call: {took * 1e3:.0f} ms with the data known, {blind * 1e3:.0f} ms without")
+    print(f"  = {took / build:.2f} and {blind / build:.2f} constructions (claim: ≤ 1)")
     edited = Y.copy()
     edited[rows] = labels
     assert ml.compare(many[0].model, ml.memorize(X, edited, draw=model)).same

@@ -44,8 +44,8 @@ class Facts:
     parts: tuple[Sequences, ...]
     gone: Bools
     z: Floats
-    number: Ints
-    place: Ints
+    number: NDArray[Any]
+    place: NDArray[Any]
     values: Floats | None
     count: Ints | None
     error: float
@@ -73,6 +73,8 @@ class Facts:
         values = None if draw.card.classes is not None else target.table
         count = None if draw.table is None else np.bincount(data.tokens, minlength=len(draw.table))
         bare = join(data, vocabulary=data.vocabulary)
+        short = np.int32 if max(len(data.tokens), len(target.table)) < 2**30 else np.int64
+        number, place = number.astype(short), place.astype(short)  # half the memory that an edit must copy
         held = cls(draw, (bare,), np.zeros(len(data), bool), z[order], number, place, values, count, error)
         held._check(data)
         return held

@@ -238,7 +238,8 @@ class _Change:
     def carry_out(self, kind: Kind, claim: str, shared: int) -> tuple[Facts, Record]:
         model, card = self.old.model, self.new.draw.card
         used = None if self.new.count is None else self.new.count > 0
-        words_left = None if self.new.gone is self.old.gone else words_of(model, self.new.kept())
+        keeps = model.card.fingerprint is not None and self.new.gone is not self.old.gone
+        words_left = words_of(model, self.new.kept()) if keeps else None
         splices = [*self._readout(), *name_splices(model, self.new.draw, used)]
         splices += fingerprint_splices(model, words_left)
         bare = Record(

@@ -109,6 +109,7 @@ def without(array: Array, index: Ints) -> Array:
 
 def with_more(array: Array, index: Ints, values: Array) -> Array:
     """`array` with `values` in front of entries `index`, which rise."""
+    values = values.astype(array.dtype, copy=False)
     if len(index) > _FEW:
         return np.insert(array, index, values)
     pieces, done = [], 0
