@@ -39,7 +39,7 @@ _REACH = 600.0
 """Largest `|λ| spread` for prefixes: e^{−600} is still a normal number, so every prefix has a sum to divide by."""
 _RUN = 128
 _BLOCK = 1 << 13
-"""Keys looked at together."""
+"""Keys looked at together on a processor, for its cache; 32 times as many elsewhere, for fewer launches."""
 _SCORES = 1 << 22
 """Scores held at a time where they are computed: 32 MiB."""
 
@@ -134,13 +134,15 @@ def _sums(pieces: Tensor, width: float, delta: Tensor, terms: Tensor, run: int) 
     right = bool(pieces[0] >= 0)
     start = (pieces if right else pieces + 1.0) * width
     share = (_points().to(delta) - (0.0 if right else 1.0)) * width
-    whole, run = run == len(delta), min(run, _BLOCK)
+    block = _BLOCK if delta.device.type == "cpu" else 32 * _BLOCK
+    whole, run = run == len(delta), min(run, block)
     pad = -len(delta) % run
     runs = torch.nn.functional.pad(delta, (0, pad)).view(-1, run)
     values = torch.nn.functional.pad(terms, (0, 0, 0, pad)).view(-1, run, terms.shape[1])
     parts = []
-    for some in range(0, len(runs), max(1, _BLOCK // run)):
-        here = slice(some, some + max(1, _BLOCK // run))
+    step = max(1, block // run)
+    for some in range(0, len(runs), step):
+        here = slice(some, some + step)
         weight = torch.exp(start[:, None] * runs[here, None, :])  # (runs, J, run), then (runs, (1 + m) J, run)
         weight = torch.cat([weight * values[here, None, :, column] for column in range(values.shape[2])], dim=1)
         parts.append(weight @ torch.exp(runs[here, :, None] * share))
