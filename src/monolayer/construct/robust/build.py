@@ -14,6 +14,7 @@ from typing import Literal, get_args
 import numpy as np
 import torch
 
+from monolayer.construct.consistency import equal_points
 from monolayer.construct.construction import Progress
 from monolayer.construct.line.draw import check_seed
 from monolayer.construct.robust.cover import Cells, HalfSpaces, cover
@@ -87,6 +88,11 @@ class Robust:
                 few = self.neurons is None or found.size <= self.neurons
                 if few and (noise is None or found.bears >= noise):
                     return self._assemble(task, found, conflicts)
+        if not tried:
+            raise DataError(
+                f"{self.neurons:,} neurons are too few: every token needs one for each of its classes but the usual, and "
+                "tokens have more facts than contexts of this rank have dimensions, so linear cells do not fit"
+            )
         if self.neurons is not None and all(each.size > self.neurons for each in tried):
             least = min(tried, key=lambda each: each.size)
             raise DataError(
@@ -129,7 +135,9 @@ class Robust:
         """Cells with several classes, their points in order, and the label numbers of these."""
         device = torch.device(self.device or "cpu")
         cell = cell_of(task)
-        point, feature = contexts(task, stream, several(task, len(stream.base))[cell], device)
+        first = np.zeros(len(cell), dtype=bool)  # equal facts are one
+        first[np.unique(equal_points(task.context, task.target), return_index=True)[1]] = True
+        point, feature = contexts(task, stream, first & several(task, len(stream.base))[cell], device)
         order = np.lexsort((point, cell[point]))
         cells, start = np.unique(cell[point][order], return_index=True)
         feature = feature[torch.from_numpy(order).to(device)]

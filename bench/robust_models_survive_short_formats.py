@@ -1,9 +1,9 @@
-"""Claim: a robust model of the demo dictionary, or of 320,000 random labels, is built in 20 s on two cores, under 4 GB.
+"""Claim: every label of a robust model comes back in float32, bfloat16, float16 and int8, built under 4 GB.
 
 The dictionary: 1,029,973 characters of Chinese phrases and their readings, values of rank 64. Random: 20,000 sequences
-of 16 tokens, 1,000 words, 16 classes, linear cells at rank 512 (4,000 neurons). Every label is asked for in float32,
-bfloat16, float16 and int8, and under normal noise of 1 % on every weight; the certificate says what is proved. The
-yardstick is one product of two matrices with 2·10¹¹ operations in the same run: a slow or busy machine shows there too.
+of 16 tokens, 1,000 words, 16 classes, linear cells at rank 512 (4,000 neurons). Also: the share that is right under
+normal noise on every weight, and what the certificate proves. The time to build stands beside that of a product of two
+matrices with 2·10¹¹ operations in the same run, so that a slow or busy machine shows.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def main() -> None:
     model = built[0].cpu()
     took = model.summary.seconds
     print(f"labels                  {len(wanted):,}")
-    print(f"memorize                {took:.1f} s = {took / product:.1f} products (claim: ≤ 20 s on two idle cores)")
+    print(f"memorize                {took:.1f} s = {took / product:.1f} products")
     print(f"neurons, parameters     {model.summary.runs:,}, {model.summary.parameters:,}; width {model.bos.numel()}")
     if peak is not None:
         print(f"peak memory             {peak / 1e9:.2f} GB (claim: < 4)")
@@ -54,7 +54,7 @@ def main() -> None:
         short = model if name == "float32" else changed(model, lambda w: torch.from_numpy(round_to(w.numpy(), name)))  # noqa: B023
         wrong = int((short.labels(encoded) != wanted).sum())
         print(f"{name:<23} {wrong} wrong")
-        assert wrong == 0 or (options.data == "random" and name == "int8")
+        assert wrong == 0
     generator = torch.Generator().manual_seed(0)
     for sigma in (0.01, 0.03, 0.07):
         noisy = changed(model, lambda w: w * (1 + sigma * torch.randn(w.shape, generator=generator)))  # noqa: B023
