@@ -90,8 +90,8 @@ class Robust:
                     return self._assemble(task, found, conflicts)
         if not tried:
             raise DataError(
-                f"{self.neurons:,} neurons are too few: every token needs one for each of its classes but the usual, and "
-                "tokens have more facts than contexts of this rank have dimensions, so linear cells do not fit"
+                f"{self.neurons:,} neurons are too few: every token needs one for each of its classes but the usual, "
+                "and tokens have more facts than contexts of this rank have dimensions, so linear cells do not fit"
             )
         if self.neurons is not None and all(each.size > self.neurons for each in tried):
             least = min(tried, key=lambda each: each.size)
