@@ -82,7 +82,19 @@ class Found:
 
 
 def cover(cells: Cells, enough: float, progress: Callable[[float], None] | None = None) -> HalfSpaces:
-    """Half-spaces that hold every exceptional fact, with slabs of half-width `enough` where that can be."""
+    """Half-spaces that hold every exceptional fact, with slabs of half-width `enough` where that can be.
+
+    On one thread: the batches are small, and threads that wait for one another at every product cost more than they do.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return _cover(cells, enough, progress)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _cover(cells: Cells, enough: float, progress: Callable[[float], None] | None) -> HalfSpaces:
     open_groups = list(_first_groups(cells))
     total = sum(len(group.facts) for group in open_groups)
     found: list[Found] = []
