@@ -18,6 +18,7 @@ NAMES = (
     "depth",
     "projection",
     "tagging",
+    "editing",
     "quantizer",
     "equivariant",
     "uniform",

@@ -23,7 +23,7 @@ from monolayer.experiments.results import REPORT, Record, read_all, write_text
 
 SECTIONS = {
     "What one layer holds": ("memorization", "duplicates", "precision", "rank", "frontier"),
-    "Construction beside training": ("depth", "projection", "tagging"),
+    "Construction beside training": ("depth", "projection", "tagging", "editing"),
     "From the mean to hardmax": ("temperature", "hardmax"),
     "Functions": ("equivariant", "quantizer", "uniform"),
     "What construction does not give": ("costs",),
@@ -38,6 +38,7 @@ DOCS = {
     "precision": "theorems.md",
     "frontier": "robust.md",
     "hardmax": "hardmax.md",
+    "editing": "editing.md",
     "equivariant": "approximation.md",
     "quantizer": "approximation.md",
     "uniform": "uniform.md",

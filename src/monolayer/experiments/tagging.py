@@ -104,12 +104,17 @@ def _row(model: str, held: float, **found: Any) -> Results:
 
 
 def _some_phrases(plan: Plan, seed: int) -> Sequences:
+    return some_phrases(plan.phrases, plan.characters, seed)
+
+
+def some_phrases(count: int | None, characters: int | None, seed: int) -> Sequences:
+    """`count` phrases of the `characters` commonest characters; None: all."""
     data = phrases()
-    if plan.characters is not None:
+    if characters is not None:
         rank = np.argsort(np.argsort(-np.bincount(data.tokens), kind="stable"))
-        rare = np.maximum.reduceat(rank[data.tokens], data.offsets[:-1]) >= plan.characters
+        rare = np.maximum.reduceat(rank[data.tokens], data.offsets[:-1]) >= characters
         data = data.select(np.flatnonzero(~rare))
-    return _sample(data, plan.phrases, seed)
+    return _sample(data, count, seed)
 
 
 def _some_words(plan: Plan, seed: int) -> Sequences:
