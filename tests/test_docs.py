@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -42,3 +44,14 @@ def test_the_site_builds_without_a_warning_and_fetches_nothing(tmp_path: Path) -
         assert name in page
     fetched = re.findall(r"<(?:script|link|img)[^>]+(?:src|href)=\"(https?://[^\"]+)", page)
     assert fetched == []
+
+
+def test_the_notebook_runs_and_prints_what_it_stores() -> None:
+    spec = importlib.util.spec_from_file_location("notebook", ROOT / "docs" / "figures" / "notebook.py")
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    notebook = json.loads((script.NOTEBOOKS / "known_memory.ipynb").read_text(encoding="utf-8"))
+    assert sum(cell["cell_type"] == "code" for cell in notebook["cells"]) == 5
+    assert script.run(notebook) == notebook

@@ -1,6 +1,7 @@
-"""Runs the cells of docs/notebooks/stock_nnsight.ipynb in order and stores what they print.
+"""Runs the cells of the notebooks in docs/notebooks in order and stores what they print.
 
-Needs nnsight, which installs beside the pinned torch: pip install -c constraints.txt nnsight
+`stock_nnsight` needs nnsight, which installs beside the pinned torch: pip install -c constraints.txt nnsight. Names of
+notebooks on the command line choose some of them.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ import contextlib
 import io
 import json
 import linecache
+import sys
 from pathlib import Path
 from typing import Any
 
-NOTEBOOK = Path(__file__).parent.parent / "notebooks" / "stock_nnsight.ipynb"
+NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
+NOTEBOOK = NOTEBOOKS / "stock_nnsight.ipynb"
 
 
 def run(notebook: dict[str, Any]) -> dict[str, Any]:
@@ -37,8 +40,10 @@ def run(notebook: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    notebook = run(json.loads(NOTEBOOK.read_text(encoding="utf-8")))
-    NOTEBOOK.write_text(json.dumps(notebook, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    for path in sorted(NOTEBOOKS.glob("*.ipynb")):
+        if path.stem in sys.argv[1:] or len(sys.argv) == 1:
+            notebook = run(json.loads(path.read_text(encoding="utf-8")))
+            path.write_text(json.dumps(notebook, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
