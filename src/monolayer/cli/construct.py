@@ -71,6 +71,9 @@ def memorize(
     readout: Annotated[
         ReadoutChoice, typer.Option(help="Two hidden layers, exact; or one, as in the paper.")
     ] = ReadoutChoice.exact,
+    temperature: Annotated[
+        float | None, typer.Option(help="λ of the head, 0 for the mean of the keys; by default chosen by measurement.")
+    ] = None,
     robust: Annotated[
         bool, typer.Option("--robust", help="Survive noise and short formats: value rank 64, half-spaces with margins.")
     ] = False,
@@ -129,6 +132,7 @@ def memorize(
     if architecture is not None:
         no_use = {"--causal": causal, "--readout": readout is not ReadoutChoice.exact, "--device": device is not None}
         no_use |= {"--recite": recite, "--fingerprint": fingerprint, "--draw": draw is not None, "--robust": robust}
+        no_use |= {"--temperature": temperature is not None}
         check_no_use(no_use, "the architecture settles that")
         options = {"positions": positions, "seed": seed, "on_conflict": on_conflict.value}
         options |= {} if activation is None else {"activation": activation}
@@ -145,6 +149,7 @@ def memorize(
     if recite:
         unused = {"--positions": positions, "--causal": causal, "--tokens": tokens, "--labels": labels}
         unused |= {"--format": format, "--sequence": sequence, "--draw": draw is not None}
+        unused |= {"--temperature": temperature is not None}
         said = [flag for flag, value in unused.items() if value]
         if said:
             raise DataError(f"{', '.join(said)}: without meaning for a text; with --recite, DATA is plain text")
@@ -160,6 +165,7 @@ def memorize(
             positions=positions,
             causal=causal,
             readout=readout.value,
+            temperature=temperature,
             robust=noise if noise is not None else robust,
             rank=_rank(rank),
             neurons=neurons,
