@@ -1,4 +1,4 @@
-"""Claim: building a model of 1.6 million labels takes at most three sorts of as many numbers.
+"""Claim: building a model of 1.6 million labels takes at most four sorts of as many numbers.
 
 100,000 sequences of 16 tokens, 1,000 words, 16 random classes, float64, one thread. The yardstick is `np.argsort` of
 1.6 M float64 keys, in the same run. Also: answering by the fast path takes at most eight sorts, and
@@ -35,7 +35,7 @@ def main() -> None:
     wrong = int((labels != Y).sum())
     print(f"labels                  {X.size:,}, {wrong} wrong, {model.summary.runs:,} runs")
     print(f"argsort                 {sort:.3f} s")
-    print(f"memorize                {build:.3f} s = {build / sort:.2f} sorts (claim: ≤ 3)")
+    print(f"memorize                {build:.3f} s = {build / sort:.2f} sorts (claim: ≤ 4)")
     print(f"  processor time        {work:.3f} s = {work / spent:.2f} sorts, all threads together")
     print(f"predict, fast path      {answer:.3f} s = {answer / sort:.2f} sorts (claim: ≤ 8)")
     print(f"  processor time        {asked:.3f} s = {asked / spent:.2f} sorts, all threads together")
