@@ -1,9 +1,9 @@
 """Claim: ids on an accelerator become weights there in at most ten sorts of as many float64 keys.
 
-1.5 million sequences of 16 ids, 1,000 words, 16 random classes: 24 million labels, drawn on the device, where they stay;
-rank 1 in float64 holds some 46 million. The yardstick is `torch.sort` of as many float64 keys, in the same run. 100,000 of
-the sequences are then answered and compared, and a smaller model, of 100,000 sequences, is certified on the processor.
-Needs CUDA; elsewhere it says so.
+1.5 million sequences of 16 ids, 1,000 words, 16 random classes: 24 million labels, drawn on the device, where they
+stay; rank 1 in float64 holds some 46 million. The yardstick is `torch.sort` of as many float64 keys, in the same run.
+100,000 of the sequences are then answered and compared, and a smaller model, of 100,000 sequences, is certified on the
+processor. Needs CUDA; elsewhere it says so.
 """
 
 from __future__ import annotations
