@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import monolayer as ml
-from monolayer.checker.rounding import EXP_ULPS
+from monolayer.checker.rounding import EXP_ULPS, UnhandledError
 from monolayer.checker.stock.bounds import MEAN, UNIT, VARIANCE, bounds
 from monolayer.checker.stock.files import read_stock
 from monolayer.checker.stock.places import places_of
@@ -144,6 +144,87 @@ def test_each_check_has_a_fault_that_it_sees(fault: tuple[str, Any, str], tmp_pa
     proof = ml.certify(tmp_path / "broken", IDS, LABELS)
     assert proof.verdict == verdict
     assert proof.verdict != "undecided" or proof.reason
+
+
+def _begin(model: dict[str, Any], ids: list[int]) -> None:
+    tokenizer = json.loads(model["tokenizer"])
+    next(iter(tokenizer["post_processor"]["special_tokens"].values()))["ids"] = ids
+    model["tokenizer"] = json.dumps(tokenizer)
+
+
+def _lopsided(model: dict[str, Any]) -> None:
+    """Label coordinates keep their signs, but the last norm subtracts a mean, and the pooler sees other signs."""
+    written = model["tensors"]["bert.encoder.layer.0.output.dense.weight"]
+    written[np.flatnonzero(written.any(axis=1))[0]] *= 64.0
+    model["tensors"]["bert.pooler.dense.weight"] *= 1024.0
+
+
+def _times(part: str, factor: float) -> Any:
+    return lambda model: model["tensors"][part].__imul__(factor)
+
+
+def _far_place(model: dict[str, Any]) -> None:
+    """A row that no sequence of the data reaches, and padding may."""
+    name = "bert.embeddings.position_embeddings.weight"
+    more = np.tile([[1e308, -1e307]], (1, model["tensors"][name].shape[1] // 2))
+    model["tensors"][name] = np.append(model["tensors"][name], more, axis=0)
+    model["config"]["max_position_embeddings"] += 1
+
+
+OUTSIDE: list[tuple[str, str, Any]] = [
+    ("what neurons write has a mean", "sequence", _lopsided),
+    ("logits beyond float32", "token", _times("classifier.weight", 1e39)),
+    ("logits below float32", "token", _times("classifier.weight", 1e-50)),
+    ("squares beyond float64", "two", _times("bert.encoder.layer.0.output.dense.weight", 2.0**510)),
+    ("a place of padding that is not finite", "token", _far_place),
+    ("two begin tokens", "token", lambda model: _begin(model, [2, 7])),
+    ("padding as begin token", "token", lambda model: _begin(model, [0])),
+    ("two classes of one name", "token", lambda model: model["config"]["id2label"].update({"0": "1"})),
+]
+"""Folders that answer wrongly, at least in float32, with padding or behind their own tokenizer."""
+
+
+@pytest.mark.parametrize("case", OUTSIDE, ids=lambda case: case[0])
+def test_a_folder_outside_the_lemmas_is_undecided(case: tuple[str, str, Any], tmp_path: Path) -> None:
+    """All were proved once, the last one refuted: the conditions of Lemma S7 and of the tokenizer are not idle."""
+    _, what, change = case
+    labels = {"token": LABELS, "two": LABELS % 2, "sequence": np.arange(len(IDS)) % 6}[what]
+    ml.memorize_as("bert", IDS, labels).save(tmp_path / "whole")
+    assert ml.certify(tmp_path / "whole", IDS, labels).verdict == "proved"
+    model = plain_stock.read(tmp_path / "whole")
+    change(model)
+    plain_stock.write(model, tmp_path / "broken")
+    assert ml.certify(tmp_path / "broken", IDS, labels).verdict == "undecided"
+
+
+def test_the_id_of_padding_is_no_word(tmp_path: Path) -> None:
+    """RoBERTa does not count the place of id 0, whatever the tokenizer calls it."""
+    ml.memorize_as("roberta", IDS, LABELS, positions=True).save(tmp_path / "whole")
+    model = plain_stock.read(tmp_path / "whole")
+    tokenizer = json.loads(model["tokenizer"])
+    names = tokenizer["model"]["vocab"]
+    padding = next(name for name, number in names.items() if number == 0)
+    here = names["3"]
+    names["3"], names[padding] = 0, here
+    tokenizer["added_tokens"] = [token for token in tokenizer["added_tokens"] if token["id"] != 0]
+    model["tokenizer"] = json.dumps(tokenizer)
+    table = model["tensors"]["roberta.embeddings.word_embeddings.weight"]
+    table[[0, here]] = table[[here, 0]]
+    plain_stock.write(model, tmp_path / "broken")
+    with pytest.raises(ml.DataError, match="special token"):
+        ml.certify(tmp_path / "broken", IDS, LABELS)
+
+
+def test_label_columns_are_not_those_that_attention_writes_to(tmp_path: Path) -> None:
+    ml.memorize_as("bert", IDS, LABELS % 2).save(tmp_path / "whole")
+    net = read_stock(tmp_path / "whole")
+    out = int(np.flatnonzero(net.attention["W_O"].any(axis=1))[0])
+    label = np.flatnonzero(net.head.any(axis=0))
+    for table in (net.head, net.W_2):
+        table[:, [out, out + 1]] = table[:, label]
+        table[:, label] = 0.0
+    with pytest.raises(UnhandledError, match="columns that places or attention write to"):
+        read_structure(net, IDS.shape[1] + 1)
 
 
 def test_weights_in_float32_are_undecided_and_damage_is_an_error(tmp_path: Path) -> None:

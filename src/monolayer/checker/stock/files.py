@@ -22,6 +22,8 @@ from monolayer.checker.stock.names import FIXED, LAYERS, NEUTRAL, SIZES, TASKS, 
 from monolayer.data.regular import read_regular
 from monolayer.errors import ModelFileError
 
+PAD = 0
+"""The id of padding, whatever the tokenizer calls it: RoBERTa does not count its places."""
 Pool = Literal["none", "tanh", "relu"]
 
 
@@ -165,6 +167,8 @@ def _network(
     names = _names(tokenizer)
     classes = names if task == "lm" else _classes(config["id2label"])
     C = len(classes)
+    if len(set(classes)) < C:
+        raise UnhandledError("two classes have one name")
     shapes = [(tokens, (V, D)), (W_1, (H, D)), (b_1, (H,)), (W_2, (D, H)), (b_2, (D,)), (weight, (C, D))]
     shapes += [(attention[f"W_{letter}"], (D, D)) for letter in "QKVO"]
     shapes += [(attention[f"b_{letter}"], (D,)) for letter in "QKVO"] + [(norm, (D,)) for norm in norms]
@@ -178,7 +182,11 @@ def _network(
     begins = tokenizer["post_processor"]["single"]
     if len(special) != 1 or [next(iter(part)) for part in begins] != ["SpecialToken", "Sequence"] or len(names) != V:
         raise UnhandledError("the tokenizer must put one begin token in front, and have a name for every row")
+    if tokenizer["post_processor"]["type"] != "TemplateProcessing" or tokenizer.get("truncation") is not None:
+        raise UnhandledError("the tokenizer cuts sequences short, or puts its begin token in some other way")
     begin, end = next(iter(special.values()))["ids"], config.get("eos_token_id")
+    if len(begin) != 1 or begin == [PAD]:
+        raise UnhandledError("the begin token must be one id, and not that of padding")
     if not all(type(number) is int and 0 <= number < V for number in (*begin, *([end] if task == "lm" else []))):
         raise UnhandledError("the begin token or the end token is no id of the model")
     return Network(
@@ -205,7 +213,7 @@ def _network(
         head_bias=bias,
         names=names,
         classes=classes,
-        special=frozenset(int(token["id"]) for token in tokenizer["added_tokens"]),
+        special=frozenset({PAD, *(int(token["id"]) for token in tokenizer["added_tokens"])}),
         unknown=names.index(tokenizer["model"]["unk_token"]),
         begin=begin[0],
         end=end if task == "lm" else None,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from monolayer.checker.rounding import UnhandledError
-from monolayer.checker.stock.files import Network
+from monolayer.checker.stock.files import PAD, Network
 from monolayer.checker.stock.structure import Structure
 from monolayer.data import Names, Sequences
 from monolayer.data.names import Ints
@@ -60,7 +60,7 @@ def places_of(net: Network, data: Sequences) -> Places:
             f"sequence {row} has {longest:,} tokens and a begin token; this {net.kind} has {room:,} positions"
         )
     ids = _translation(data.vocabulary, net.names, net.unknown)[data.tokens]
-    strange = np.isin(ids, sorted(net.special - {net.unknown}))
+    strange = np.isin(ids, sorted({PAD} | (net.special - {net.unknown})))
     if strange.any():
         where = data.where(int(np.flatnonzero(strange)[0]))
         raise DataError(f"{where} is a special token of this folder, which no text may contain: rename it in the data")

@@ -23,6 +23,8 @@ RESTS = {"relu6": (0.0, 6.0), "relu": (0.0, 0.0), "gelu": (-12.0, 12.0)}
 RESTS |= {"gelu_new": RESTS["gelu"], "gelu_pytorch_tanh": RESTS["gelu"]}
 """Where a neuron is at rest, and where it is settled: erf is ±1 from 8 on, and 12/√2 > 8; tanh from 20 on."""
 SATURATED = 20.0
+HUGE, FAINT = 2.0**400, 2.0**-36
+"""Label coordinates stay below the one, so squares are finite, and above the other, of 1, once they are normed."""
 AT_ONCE = 1 << 18
 
 
@@ -159,18 +161,20 @@ def answers(
     for first in range(0, len(token), AT_ONCE):
         part = slice(first, first + AT_ONCE)
         seen = Seen(usual[token[part]], points[0][part], points[1][part], points[2][part], points[3][part], start[part])
-        value, doubt = _coordinates(net, bound, steps, seen)
+        value, doubt, mean = _coordinates(net, bound, steps, seen)
         size = np.abs(value)
         least, most = (size - doubt).min(axis=1), (size + doubt).max(axis=1)
         number = (value > 0) @ place
         at = np.minimum(np.searchsorted(ordered, number), len(ordered) - 1)
-        sure = (ordered[at] == number) & (least > 0.0) & _settled(net, found, bound, least, most)
+        sure = (ordered[at] == number) & (least > 0.0) & _settled(net, found, bound, least, most, mean)
         answer[part] = np.where(sure, by_number[at], -1)
     return answer
 
 
-def _coordinates(net: Network, bound: Bounds, steps: Steps, seen: Seen) -> tuple[Floats, Floats]:
-    """Lemma S6: label coordinates `(M, m)` before the last norm, and how far those of an evaluation may be."""
+def _coordinates(net: Network, bound: Bounds, steps: Steps, seen: Seen) -> tuple[Floats, Floats, Floats]:
+    """Lemma S6: label coordinates `(M, m)` before the last norm, how far those of an evaluation may be, and a bound on
+    the mean `(M,)` that this norm subtracts: tables have mean 0, what neurons write need not.
+    """
     passed, start = seen.passed, seen.start
     base = seen.usual * (bound.first * seen.factor[:, None]) if net.post_norm else seen.usual
     jump = steps.level[passed] - steps.level[start]
@@ -183,16 +187,22 @@ def _coordinates(net: Network, bound: Bounds, steps: Steps, seen: Seen) -> tuple
         count = BINARY64.gamma(passed - start + 8.0)[:, None]
         away = np.abs(feature) + seen.radius[:, None]
         doubt = doubt + PADDING * (growing * bound.dot + 2.0 * count * (growing * away + fixed))
-    return base + jump, PADDING * (doubt + 8.0 * UNIT * (np.abs(base) + np.abs(jump)))
+    doubt = PADDING * (doubt + 8.0 * UNIT * (np.abs(base) + np.abs(jump)))
+    mean = PADDING * (np.abs(jump.sum(axis=1)) / net.width + doubt.max(axis=1))
+    return base + jump, doubt, mean
 
 
-def _settled(net: Network, found: Structure, bound: Bounds, least: Floats, most: Floats) -> Bools:
-    """Lemma S7: whether label coordinates between `least` and `most`, of the right signs, decide the class."""
+def _settled(net: Network, found: Structure, bound: Bounds, least: Floats, most: Floats, mean: Floats) -> Bools:
+    """Lemma S7: whether label coordinates between `least` and `most`, of the right signs, decide the class.
+
+    `mean`: on the true mean of all coordinates.
+    """
     D, m = net.width, len(found.label)
     largest = np.maximum(most, bound.largest)
-    mean = PADDING * MEAN * D * UNIT * largest
+    mean = mean + PADDING * MEAN * D * UNIT * largest
     rounding = PADDING * (2.0 * BINARY64.gamma(D + 24.0) + 2.0**-21)
     decided: Bools = (m * least**2 > 64.0 * D**2 * UNIT * largest**2) & (least > 16.0 * mean)
+    decided &= (largest <= HUGE) & (least >= FAINT * np.sqrt(largest**2 + net.epsilon))
     if net.W_P is None:
         decided &= 4.0 * least > rounding * m * (most + mean)
     elif net.pool == "relu":

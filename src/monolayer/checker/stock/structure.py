@@ -23,6 +23,9 @@ from monolayer.data.names import Ints
 SLOT = {"gpt_neox": lambda width: width - 1, "starcoder2": lambda width: width // 2 - 1}
 """The coordinate of the head that rotary positions leave alone; elsewhere any will do."""
 
+LARGE = 2.0**30
+"""Numbers of head and pooler lie between this and its inverse: logits then are normal numbers of float32 too."""
+
 
 @dataclass(frozen=True, eq=False)
 class Structure:
@@ -51,8 +54,6 @@ class Structure:
     label: Ints
     words: NDArray[np.bool_]
     """Signs of the classes `(C, m)`."""
-    strength: float
-    """Size of the head's numbers."""
 
 
 def read_structure(net: Network, used: int) -> Structure:
@@ -72,8 +73,12 @@ def read_structure(net: Network, used: int) -> Structure:
             raise UnhandledError(f"a row of the table of {name} has not as much above 0 as below: its mean is not 0")
         if not (table[:, pairs] == -table[:, pairs + 1]).all() or table[:, out : out + 2].any():
             raise UnhandledError(f"the table of {name} does not hold keys in pairs, or holds numbers in the slot")
+    if net.places is not None and not np.abs(net.places).max() <= 2.0**20:
+        raise UnhandledError("the table of places has a row so large that padding on it may not be finite")
     norms = [(table * table).sum(axis=1) for table in (net.tokens, places)]
-    label, words, strength = _head(net)
+    label, words = _head(net)
+    if places[:, label].any() or np.isin(label, (out, out + 1)).any():
+        raise UnhandledError("the head reads columns that places or attention write to")
     reads = _reads(net, places, out, label)
     return Structure(
         query=query,
@@ -84,7 +89,6 @@ def read_structure(net: Network, used: int) -> Structure:
         largest=float(max(np.abs(net.tokens).max(), np.abs(places).max())),
         label=label,
         words=words,
-        strength=strength,
         **reads,
     )
 
@@ -133,8 +137,8 @@ def _attention(net: Network) -> tuple[float, float, int, Ints]:
     return float(b_Q[slot]) / net.width**0.5, write, out, pairs
 
 
-def _head(net: Network) -> tuple[Ints, NDArray[np.bool_], float]:
-    """The label columns, the sign of every class in them, and the size of the numbers."""
+def _head(net: Network) -> tuple[Ints, NDArray[np.bool_]]:
+    """The label columns, and the sign of every class in them."""
     label = np.flatnonzero(net.head.any(axis=0))
     part = net.head[:, label]
     if len(label) == 0 or not (np.abs(part) == abs(part[0, 0])).all() or part.sum(axis=1).any():
@@ -147,7 +151,10 @@ def _head(net: Network) -> tuple[Ints, NDArray[np.bool_], float]:
         diagonal[label, label] = net.W_P[label[0], label[0]]
         if not np.array_equal(net.W_P, diagonal) or not net.W_P[label[0], label[0]] > 0.0:
             raise UnhandledError("the pooler must be one positive number times the label columns")
-    return label, words, float(abs(part[0, 0]))
+    for size in (abs(part[0, 0]), *(() if net.W_P is None else (net.W_P[label[0], label[0]],))):
+        if not 1.0 / LARGE <= size <= LARGE:
+            raise UnhandledError(f"the head or the pooler holds {size:.3g}: logits may leave the range of float32")
+    return label, words
 
 
 def _reads(net: Network, places: Floats, out: int, label: Ints) -> dict[str, Any]:
