@@ -378,6 +378,41 @@ def test_a_record_of_another_model_is_refused(words: ml.Monolayer, tmp_path: Pat
         ml.Record.load(tmp_path / "x.json")
 
 
+def test_a_record_that_only_adds_is_refused_by_other_models() -> None:
+    """Nothing is taken out, so no row that is missing gives another model away."""
+    X, Y = [[0, 0, 1], [0, 1, 1], [1, 2, 2]], [0, 1, 0]
+    model = ml.memorize(X, Y)
+    new, record = model.insert([[0, 2, 2], [2, 2, 2, 1]], [2, 3], (X, Y))
+    assert same_bits(record.apply(model), new)
+    other = ml.memorize(X, [1, 0, 2], draw=model)
+    only_added = replace(
+        record,
+        splices=tuple(splice for splice in record.splices if splice.tensor.startswith("feed_forward")),
+        vocabulary=None,
+        classes=None,
+    )
+    assert only_added.splices
+    for wrong in (new, other):
+        with pytest.raises(ml.DataError, match="not as this record found it"):
+            only_added.apply(wrong)
+    splice = record.splices[0]
+    free = replace(splice, taken=0 * splice.taken, before=splice.before[:0])
+    tensor = other.state_dict()[splice.tensor].numpy()
+    with pytest.raises(ml.DataError, match="not as this record found it"):
+        free.apply(tensor)
+
+
+def test_a_fingerprint_of_a_forgotten_fact_is_found() -> None:
+    """The readout may hold nothing else, and the model still know that it has seen a fact."""
+    X, Y = [[0, 1], [1, 2], [0, 2], [2, 2]], [0, 0, 0, 0]
+    model = ml.memorize(X, Y, fingerprint=True)
+    assert ml.certify(model, X, Y, only=True).verdict == "proved"
+    proof = ml.certify(model, X[:3], Y[:3], only=True)
+    assert proof.verdict == "refuted"
+    assert "1 of 4 fingerprints" in proof.reason
+    assert ml.certify(model.forget([3], (X, Y))[0], X[:3], Y[:3], only=True).verdict == "proved"
+
+
 def test_a_comparison_lists_weights_steps_and_answers(words: ml.Monolayer) -> None:
     new, _ = words.edit(["行走"], [["háng", "zǒu"]], (WORDS, READINGS))
     found = ml.compare(words, new, WORDS)

@@ -26,7 +26,7 @@ from monolayer.checker.compare import compare_classes, compare_reals, way_out
 from monolayer.checker.given import again, confirm
 from monolayer.checker.labelled import Labelled, data_digest, labelled
 from monolayer.checker.only import CLAIM as CLAIM_ONLY
-from monolayer.checker.only import leftover
+from monolayer.checker.only import leftover, remembered
 from monolayer.checker.readout import Bools, read_staircase
 from monolayer.checker.robust import MOST_NOISE, check_gates
 from monolayer.checker.rounding import BINARY64, EXP_ULPS, UnhandledError
@@ -275,7 +275,7 @@ def _check(stored: Stored, points: Labelled, tolerance: float | None, question: 
     verdict: Verdict = "refuted" if wrong.any() else "undecided" if unsure.any() else "proved"
     reason, more = REASONS[verdict] + way_out(seen, verdict, sure & number), CLAIM_ONLY if only else ""
     if only and verdict == "proved":
-        extra = leftover(stored, stairs, z, radius, passed, points.rows)
+        extra = leftover(stored, stairs, z, radius, passed, points.rows) or remembered(stored, data, points.rows)
         if extra is not None:
             verdict, reason = "refuted", f"every label comes back, but the model holds more than the data: {extra}"
     tightest = int(np.argmin(margin))

@@ -107,7 +107,7 @@ def _examine_grid(config: dict[str, Any], grid: Any) -> None:
 
 
 def examine_memory(header: dict[str, Any], tensors: Tensors) -> None:
-    """`memory.safetensors`: rising words, and what a recited text was cut into. No verdict depends on it."""
+    """`memory.safetensors`: rising words, what a recited text was cut into. Of all verdicts only `only` asks for it."""
     where = "memory.safetensors"
     _demand(set(tensors) == {"fingerprints"}, "it must hold fingerprints and nothing else", where)
     words, said = tensors["fingerprints"], header.get("__metadata__", {})

@@ -15,11 +15,13 @@ import numpy as np
 from monolayer.checker.readout import Staircase
 from monolayer.checker.rounding import BINARY64, Floats, UnhandledError
 from monolayer.checker.stored import Stored
+from monolayer.data import Sequences
+from monolayer.data.fingerprint import contained, fingerprints
 from monolayer.data.names import Ints
 
 CLAIM = (
     "; and the readout holds nothing else: every plateau has a labelled point, every step stands in the middle of the "
-    "gap between two of them, and no token has a row that the data lack"
+    "gap between two of them; no token has a row, and no point a fingerprint, that the data lack"
 )
 
 
@@ -57,6 +59,16 @@ def leftover(
             name = stored.vocabulary.names[int(np.flatnonzero(known)[0])]
             return f"the token {name!r} has a row, and does not occur in the data; {int(known.sum()):,} such tokens"
     return None
+
+
+def remembered(stored: Stored, data: Sequences, rows: Ints | None) -> str | None:
+    """Fingerprints of points that the data lack, in words, or None; `rows` as above."""
+    if stored.memory is None or rows is None:
+        return None
+    ours, config = Sequences(rows, data.lengths, stored.vocabulary), stored.config
+    found = np.unique(fingerprints(ours, config["per"], positions=config["positions"], causal=config["causal"]))
+    strange = int((~contained(stored.memory, found)).sum())
+    return f"{strange:,} of {len(stored.memory):,} fingerprints are of points that the data lack" if strange else None
 
 
 def _plateau(stored: Stored, stairs: Staircase, number: int) -> str:

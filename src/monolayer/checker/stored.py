@@ -40,6 +40,8 @@ class Stored:
     vocabulary: Names | None
     classes: Names | None
     format: Format
+    memory: NDArray[Any] | None = None
+    """Fingerprints `(M,)`, where the model keeps any."""
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self.tensors[name]
@@ -82,9 +84,8 @@ def _read(folder: Path) -> Stored:
     except (SafetensorError, KeyError, ValueError, TypeError) as error:
         raise ModelFileError(f"model.safetensors cannot be read: {error!r}") from None
     examine_tensors(config, names, tensors)
-    if "memory.safetensors" in files:
-        _examine_memory(files["memory.safetensors"])
-    return Stored(tensors if fmt.longest else {}, config, names["vocabulary"], names["classes"], fmt)
+    memory = _memory(files["memory.safetensors"]) if "memory.safetensors" in files else None
+    return Stored(tensors if fmt.longest else {}, config, names["vocabulary"], names["classes"], fmt, memory)
 
 
 class _Shape(NamedTuple):
@@ -101,13 +102,14 @@ def _shapes(content: bytes) -> dict[str, Any]:
     }
 
 
-def _examine_memory(content: bytes) -> None:
+def _memory(content: bytes) -> NDArray[Any]:
     try:
         tensors = load(content)
         header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
     except (SafetensorError, KeyError, ValueError, TypeError) as error:
         raise ModelFileError(f"memory.safetensors cannot be read: {error!r}") from None
     examine_memory(header, tensors)
+    return tensors["fingerprints"]
 
 
 def _tensors(content: bytes, dtype: str) -> dict[str, NDArray[Any]]:

@@ -200,6 +200,7 @@ class Record:
                 {
                     "tensor": splice.tensor,
                     "axis": splice.axis,
+                    "whole": splice.whole,
                     **{name: _to_json(getattr(splice, name)) for name in parts},
                 }
                 for splice in self.splices
@@ -232,7 +233,12 @@ class Record:
                 changes=tuple(Change(**change) for change in known["changes"]),
                 intervals=tuple((low, high) for low, high in known["intervals"]),
                 splices=tuple(
-                    Splice(entry["tensor"], entry["axis"], *(_from_json(entry[name]) for name in parts))
+                    Splice(
+                        tensor=entry["tensor"],
+                        axis=entry["axis"],
+                        whole=entry["whole"],
+                        **{name: _from_json(entry[name]) for name in parts},
+                    )
                     for entry in known["splices"]
                 ),
                 vocabulary=None if known["vocabulary"] is None else Renamed(**known["vocabulary"]),

@@ -23,7 +23,7 @@ _FEW = 1024
 @dataclass(frozen=True, eq=False)
 class Splice:
     """`K` replacements in `tensor` along `axis`: `at`, `taken`, `put` `(K,)`; `before`, `after`: the rows, one after
-    the other, the axis in front."""
+    the other, the axis in front. `whole`: the sum of the old tensor's bits, to know it by."""
 
     tensor: str
     axis: int
@@ -32,6 +32,7 @@ class Splice:
     put: Ints
     before: Array
     after: Array
+    whole: int
 
     @classmethod
     def of(cls, tensor: str, axis: int, old: Array, at: Ints, taken: Ints, put: Ints, after: Array) -> Splice | None:
@@ -46,9 +47,8 @@ class Splice:
         if same.all():
             return None
         keep = ~same
-        return cls(
-            tensor, axis, at[keep], taken[keep], put[keep], before[_spread(keep, taken)], after[_spread(keep, put)]
-        )
+        out, come = before[_spread(keep, taken)], after[_spread(keep, put)]
+        return cls(tensor, axis, at[keep], taken[keep], put[keep], out, come, _bits(old))
 
     @classmethod
     def between(cls, tensor: str, axis: int, old: Array, new: Array) -> Splice | None:
@@ -77,6 +77,7 @@ class Splice:
         """The new tensor; an error where `old` is not what was recorded."""
         size = old.shape[self.axis]
         fits = old.dtype == self.before.dtype and (self.at >= 0).all() and (self.at + self.taken <= size).all()
+        fits = fits and _bits(old) == self.whole  # rows that are only put in would fit into any tensor
         if not fits or not _equal(_rows(old, self.axis, self.at, self.taken), self.before).all():
             raise DataError(
                 f"{self.tensor} is not as this record found it: a record belongs to the very model that was edited "
@@ -95,7 +96,8 @@ class Splice:
     def inverse(self) -> Splice:
         """The replacement that brings the old tensor back."""
         shift = np.cumsum(self.put - self.taken) - (self.put - self.taken)
-        return Splice(self.tensor, self.axis, self.at + shift, self.put, self.taken, self.after, self.before)
+        whole = (self.whole - _bits(self.before) + _bits(self.after)) % 2**64
+        return Splice(self.tensor, self.axis, self.at + shift, self.put, self.taken, self.after, self.before, whole)
 
 
 def without(array: Array, index: Ints) -> Array:
@@ -142,6 +144,13 @@ def _equal(a: Array, b: Array) -> NDArray[np.bool_]:
     """Rows that are the same bits: NaN equals NaN."""
     same: NDArray[np.bool_] = ((a == b) | ((a != a) & (b != b))).all(axis=tuple(range(1, a.ndim)))
     return same
+
+
+def _bits(array: Array) -> int:
+    """The sum of all numbers as 64-bit words, modulo 2^64; all NaN count alike, and so do 0 and −0, as in `_equal`."""
+    if array.dtype != np.uint64:
+        array = np.where(np.isnan(array), 0.0, array).astype(np.float64) + 0.0
+    return int(np.ascontiguousarray(array).view(np.uint64).sum(dtype=np.uint64))
 
 
 def _agreeing(a: Array, b: Array) -> int:

@@ -1,7 +1,7 @@
 """What a model remembers besides its weights, as a file: fingerprints of its data, and how a text was cut.
 
 `memory.safetensors` holds the tensor `fingerprints` `(M,)`, sorted 64-bit words, and as metadata `unit`, `window` and
-`tokenizer` for a model that recites (docs/format.md). No answer and no proof depends on it.
+`tokenizer` for a model that recites (docs/format.md). No answer depends on it, and no proof but `only`.
 """
 
 from __future__ import annotations
