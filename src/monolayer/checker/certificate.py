@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import asdict, dataclass, fields
+from decimal import ROUND_DOWN, Context
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -83,7 +84,9 @@ class Certificate:
         if self.label_error is not None:
             rows.append(("label error", "0: bit-exact" if self.label_error == 0 else f"at most {self.label_error:.3g}"))
         if self.noise is not None:
-            rows.append(("noise on every weight", f"up to {self.noise:.3g} of itself is proved to change no answer"))
+            rows.append(
+                ("noise on every weight", f"up to {_down(self.noise):.3g} of itself is proved to change no answer")
+            )
         rows += [(finding.kind, str(finding)) for finding in self.findings]
         rows += [("note", note) for note in self.notes]
         return [*rows, ("weights", self.weights_digest), ("data", self.data_digest)]
@@ -136,3 +139,8 @@ class Certificate:
         except FileNotFoundError:
             raise ModelFileError(f"{folder} is gone: there is no model to put {FILE} beside") from None
         return final
+
+
+def _down(share: float) -> float:
+    """Three digits, never more than was proved."""
+    return float(Context(prec=3, rounding=ROUND_DOWN).create_decimal_from_float(share))

@@ -128,6 +128,8 @@ def _asked(stored: Stored, wish: Wish) -> Stored:
         raise DataError(f"noise must be a share of each weight from 0 to {MOST_NOISE}, not {noise!r}")
     if (noise or dtype) and stored.config["readout"] != "gates":
         raise DataError(ONLY_ROBUST)
+    if wish.only and stored.config["readout"] == "gates":
+        raise DataError("only= asks what the steps of a line hold; no such claim is made of robust models")
     return stored if dtype is None else rounded(stored, dtype)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from monolayer.checker.labelled import Labelled
 from monolayer.checker.readout import Bools
-from monolayer.checker.rounding import Floats, UnhandledError
+from monolayer.checker.rounding import BINARY64, Floats, UnhandledError
 from monolayer.checker.stored import Stored
 from monolayer.data.names import Ints
 
@@ -28,6 +28,8 @@ LARGEST = 2.0**20
 """Stored numbers are at most this, and 0 or at least its inverse squared: no overflow, no underflow that counts."""
 WIDEST = 2**14
 """Largest width of a sum."""
+STREAM = 2.0**40
+"""Largest number that the stream may hold: its square, `WIDEST` times, is far from overflow."""
 AWAKE = -0.5
 """A neuron whose largest value at a token is below this is not looked at there: noise must not lift it above 0."""
 _AT_ONCE = 1 << 21
@@ -42,6 +44,8 @@ class Gated:
     """What rows hold in the token part `(rows, t)`."""
     rough: Floats
     """`2 √t |sizes| / |row|` where rows are brought to mean square 1, else 0 `(rows,)`: see Lemma R2."""
+    whole: Bools
+    """Whether all coordinates of a row are numbers `(rows,)`: else a dense product makes NaN of every logit."""
     own: Floats
     """In the context part `(rows, k)`."""
     own_size: Floats
@@ -53,7 +57,7 @@ class Gated:
     gain: Floats
     """What attention multiplies values by `(k,)`."""
     place: Floats
-    """Codes of the places `(L, p)`."""
+    """Codes of the answering places `(L, p)`; zeros where the begin token answers, which has none."""
     query: Floats
     key: Floats
     """`(L + 1, 2)`; the begin token first; zeros without positions."""
@@ -91,11 +95,13 @@ def read_gates(stored: Stored, points: Labelled) -> Gated:
         seen = rows[np.isfinite(rows).all(axis=1)]
         size = np.abs(rows)
     else:
-        x = points.data.tokens.astype(stored["bos"].dtype).astype(np.float64)
+        x = points.data.tokens.astype(np.float64 if stored.format is BINARY64 else np.float32).astype(np.float64)
         rows = x @ w["lift.weight"].T + w["lift.bias"]
         size = np.abs(x) @ np.abs(w["lift.weight"]).T + np.abs(w["lift.bias"])
         seen = np.concatenate([w["lift.weight"].T, w["lift.bias"][None]])
     places = w.get("positions.weight", np.zeros((0, len(bos))))
+    if p and not len(places):
+        raise UnhandledError("the stream has a place part, and the model no positions")
     silent = [(seen, place), (seen, key), (bos[None], place), (places, token), (places, context), (places, label)]
     silent += [] if len(places) else [(bos[None], key)]
     only = [(w["attention.W_Q"], key), (w["attention.W_K"], key), (w["attention.W_V"], context)]
@@ -108,6 +114,10 @@ def read_gates(stored: Stored, points: Labelled) -> Gated:
         raise UnhandledError("attention or head read a part of the stream that they must not read")
     if not per_token:
         rows, size = np.concatenate([rows, bos[None]]), np.concatenate([size, np.abs(bos)[None]])
+    gain, finite = np.diag(writes) * np.diag(reads), np.isfinite(rows).all(axis=1)
+    values = np.concatenate([size[finite][:, context], np.abs(bos[None, context])]) * np.abs(gain)
+    if max(size[finite].max(initial=0.0), values.max()) > STREAM:
+        raise UnhandledError(f"the stream holds numbers above {STREAM:.3g}, whose squares might overflow")
     keys = np.concatenate([bos[None, key], places[:, key]]) if len(places) else np.zeros((1, 2))
     read = {letter: w[f"attention.W_{letter}"][:, key] for letter in "QK"}
     bias_2, even = w["feed_forward.bias_2"], stored.config["tokens"] == "vectors"
@@ -116,13 +126,14 @@ def read_gates(stored: Stored, points: Labelled) -> Gated:
     return Gated(
         token=unit if even else rows[:, token],
         rough=2.0 * np.sqrt(t) * np.linalg.norm(size[:, token], axis=1) / length if even else np.zeros(len(rows)),
+        whole=np.asarray(finite),
         own=rows[:, context],
         own_size=size[:, context],
         label=rows[:, label] + bias_2,
         label_size=size[:, label] + np.abs(bias_2),
         begin=bos[context],
-        gain=np.diag(writes) * np.diag(reads),
-        place=places[:, place],
+        gain=gain,
+        place=places[:, place] if per_token else np.zeros((len(places), p)),
         query=keys @ read["Q"].T,
         key=keys @ read["K"].T,
         query_size=np.abs(keys) @ np.abs(read["Q"]).T,
@@ -257,19 +268,16 @@ def _block(
     gated: Gated, seen: Ints, row: Ints, wanted: Ints, weights: Floats, start: Ints, neurons: Ints
 ) -> Iterator[Pairs]:
     """Pairs of sequences `(B, n)` of rows, answering at rows `(B, q)`, where `wanted` is not −1."""
-    value = np.concatenate([np.broadcast_to(gated.begin, (len(seen), 1, len(gated.begin))), gated.own[seen]], axis=1)
-    value = value * gated.gain
-    size = np.concatenate(
-        [np.broadcast_to(np.abs(gated.begin), (len(seen), 1, len(gated.begin))), gated.own_size[seen]], axis=1
-    ) * np.abs(gated.gain)
+    first = np.broadcast_to(gated.begin, (len(seen), 1, len(gated.begin)))
+    value = np.concatenate([first, gated.own[seen]], axis=1) * gated.gain
+    size = np.concatenate([np.abs(first), gated.own_size[seen]], axis=1) * np.abs(gated.gain)
     z = gated.own[row] + weights @ value
     sizes = gated.own_size[row] + weights @ size
     k = z.shape[-1]
     norm = np.sqrt((z**2).sum(axis=-1) + k * EPSILON)
     second = weights @ (value**2).sum(axis=-1)[:, :, None]
-    spread = np.sqrt(
-        np.maximum(second[..., 0] - ((weights @ value) ** 2).sum(axis=-1), 0.0) + 2.0**-44 * second[..., 0]
-    )
+    slip = 2.0**-52 * (2 * value.shape[1] + 2 * k + 16)  # rounding of the two numbers that nearly cancel
+    spread = np.sqrt(np.maximum(second[..., 0] - ((weights @ value) ** 2).sum(axis=-1), 0.0) + slip * second[..., 0])
     b, q = np.nonzero(wanted >= 0)
     count = start[row[b, q] + 1] - start[row[b, q]]
     some = count > 0

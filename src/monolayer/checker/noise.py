@@ -2,6 +2,7 @@
 
 *Noise* `η`: every stored weight may be any number within `η` of it, relatively. Roundings are relative changes too, so
 one share covers both: a term that passes `a` weights and `b` roundings changes by at most `(1 + η)^a (1 + γ_b) − 1`.
+All bounds are distances from the checker's own numbers, whose roundings, in binary64, are added.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 
 from monolayer.checker.gates import Gated, Pairs, Reach
 from monolayer.checker.readout import Bools
-from monolayer.checker.rounding import EXP_ULPS, PADDING, Floats, Format, UnhandledError
+from monolayer.checker.rounding import BINARY64, EXP_ULPS, PADDING, Floats, Format, UnhandledError
 from monolayer.data.names import Ints
 
 UNDERFLOW = 2.0**-60
@@ -40,12 +41,14 @@ class Shares:
         width = t + p + k
 
         def share(weights: int, roundings: float) -> float:
-            return PADDING * ((1.0 + noise) ** weights * (1.0 + float(fmt.gamma(float(roundings)))) - 1.0)
+            ours = float(BINARY64.gamma(2.0 * roundings))
+            return PADDING * ((1.0 + noise) ** weights * (1.0 + float(fmt.gamma(float(roundings)))) - 1.0 + ours)
 
         scores = float((gated.query_size @ gated.key_size.T).max(initial=0.0))
         if scores > LARGEST_SCORE:
             raise UnhandledError(f"scores reach {scores:.3g}; the bounds cover {LARGEST_SCORE:g}")
-        logit = scores * share(4, 16) + 8.0 * fmt.unit * (1.0 + scores) + 4.0 * EXP_ULPS * fmt.unit
+        unit = fmt.unit + BINARY64.unit
+        logit = scores * share(4, 16) + 8.0 * unit * (1.0 + scores) + 4.0 * EXP_ULPS * unit
         sway = PADDING * math.exp(logit) * math.expm1(logit)
         # Lift: coordinates of a vector and a bias; mixture: n + 1 terms, softmax's sum and quotient, W_V, W_O.
         lift = gated.lift_terms + 2
@@ -65,8 +68,9 @@ def errors(found: Pairs, gated: Gated, shares: Shares) -> Floats:
     across = (shares.value * found.across + shares.sway * found.mixed) / (1.0 - safe)
     along = found.along * (1.0 - np.sqrt(1.0 - safe**2))
     length = np.linalg.norm(gated.weight_context, axis=1)[found.neuron] * math.sqrt(gated.weight_context.shape[1])
+    slip = 2.0**-50 * (gated.weight_context.shape[1] + 8) * length  # of `w⊥`, a difference
     read = shares.read * (found.context + 2.0 * safe / (1.0 - safe) * length)
-    error = PADDING * (shares.token * (found.token + found.place) + across + along + read) + UNDERFLOW
+    error = PADDING * (shares.token * (found.token + found.place) + across + along + read + slip) + UNDERFLOW
     return np.where(turn < 0.5, error, np.inf)
 
 

@@ -92,7 +92,7 @@ def check_gates(stored: Stored, points: Labelled, noise: float | None, claim: Ce
     verdict: Verdict = "refuted" if wrong.any() else "undecided" if unsure.any() else "proved"
     what = ": the logit of its class is the largest"
     if noise:
-        what = f", for every change of each stored weight by at most {noise:g} of itself{what}"
+        what = f", for every change of each stored weight by at most {float(noise)!r} of itself{what}"
     return replace(
         claim,
         verdict=verdict,
@@ -111,7 +111,7 @@ def _question(stored: Stored, points: Labelled) -> Question:
     answering = np.arange(len(data.tokens) if points.per_token else len(data))
     answering = answering if points.places is None else points.places
     token = np.arange(len(data.tokens)) if points.rows is None else points.rows
-    known = (token >= 0) & np.isfinite(gated.own[token.clip(0)]).all(axis=1)
+    known = (token >= 0) & gated.whole[token.clip(0)]
     if gated.positions:
         known &= data.position < len(gated.place)
     if causal:
@@ -137,6 +137,8 @@ def _question(stored: Stored, points: Labelled) -> Question:
 def _break(question: Question, points: Labelled, suspects: Ints, noise: float) -> tuple[int, int, str] | None:
     """A point, its answer and the changed weights, where rows of `weight_1` and the token's row turned it."""
     gated, found = question.gated, question.found
+    reach = gated.bias + np.linalg.norm(gated.weight_context, axis=1) * np.sqrt(gated.own.shape[1])
+    reach = reach + (gated.weight_place @ gated.place.T).max(axis=1) if gated.place.size else reach
     for point in suspects.tolist():
         first, last = np.searchsorted(found.point, [point, point + 1])
         row, own = int(question.rows[point]), int(question.wanted[point])
@@ -154,6 +156,9 @@ def _break(question: Question, points: Labelled, suspects: Ints, noise: float) -
             twice = (weight * token * step * (1.0 + step)).sum()
             context = noise * direction * found.context[first + target]
             moved[target] = value[target] + change[target] + twice + context
+            others = reach + gated.weight_token @ (gated.token[row] + token * step)
+            if (np.delete(others, neurons) > 0.0).any():  # the moved row may wake a neuron that was not looked at
+                continue
             logits = _logits(gated, row, neurons, np.maximum(moved, 0.0))
             got = int(logits.argmax())
             if got != own and logits[got] - logits[own] > 1e-6 * (1.0 + abs(logits[got])):

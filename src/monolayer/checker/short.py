@@ -1,4 +1,7 @@
-"""Stored weights rounded to a short format, as a claim about that format wants them: to nearest, ties to even."""
+"""Stored weights rounded to a short format, as a claim about that format wants them: to nearest, ties to even.
+
+float64 goes through float32, as in torch.
+"""
 
 from __future__ import annotations
 

@@ -36,9 +36,9 @@ def live_classes(model: Parts, gates: Gates, data: Sequences) -> Tensor | None:
     if isinstance(lift, nn.Embedding):
         rows, table = torch.from_numpy(data.tokens).to(device), lift.weight.to(dtype)
     else:
-        x = torch.from_numpy(data.tokens).to(model.bos)
-        rows, table = torch.arange(len(x), device=device), (x @ lift.weight.T + lift.bias).to(dtype)
-    through = (model.attention.W_O[layout.context] @ model.attention.W_V[:, layout.context]).to(dtype)
+        x = torch.from_numpy(data.tokens).to(device, dtype)
+        rows, table = torch.arange(len(x), device=device), x @ lift.weight.to(dtype).T + lift.bias.to(dtype)
+    through = model.attention.W_O[layout.context].to(dtype) @ model.attention.W_V[:, layout.context].to(dtype)
     places = read_places(model.positions, model.bos, model.attention, layout, model.card.causal, per)
     answering = bos[None] if per == "sequence" else table
     cell = torch.zeros(len(data), dtype=torch.long, device=device) if per == "sequence" else rows
@@ -50,7 +50,9 @@ def live_classes(model: Parts, gates: Gates, data: Sequences) -> Tensor | None:
     own, value = answering[:, layout.context], table[:, layout.context] @ through.T
     for at, mixed in mixtures(places, value, bos[layout.context] @ through.T, lengths, rows):
         context = unit(own[cell[at]] + mixed)
-        place = alive.codes[position[at]] if layout.place else context[:, :0]
+        place = (
+            alive.codes[position[at] if per == "token" else torch.zeros_like(at)] if layout.place else context[:, :0]
+        )
         point, label = alive.label(cell[at], torch.cat([place, context], dim=1))
         base = answering[cell[at[point]], -layout.label :] + gates.bias_2.to(dtype)
         for part in torch.split(torch.arange(len(point), device=device), _PAIRS_AT_ONCE // model.head.out_features + 1):
@@ -126,8 +128,8 @@ def read_places(
 
 
 def _codes(model: Parts, layout: Layout, dtype: torch.dtype) -> Tensor:
-    if model.positions is None:
-        return model.bos.new_zeros(1, 0, dtype=dtype)
+    if model.positions is None or model.card.per == "sequence":  # `bos` has no place
+        return model.bos.new_zeros(1, layout.place, dtype=dtype)
     return model.positions.weight[:, layout.token : layout.token + layout.place].to(dtype)
 
 
@@ -141,6 +143,8 @@ def _head(model: Parts, layout: Layout, label: Tensor) -> Tensor:
 def _as_laid_out(model: Parts, layout: Layout) -> bool:
     """Whether every part of the network reads and writes only what the layout says."""
     attention, lift = model.attention, model.lift
+    if layout.place and model.positions is None:
+        return False
     seen = lift.weight if isinstance(lift, nn.Embedding) else torch.cat([lift.weight.T, lift.bias[None]])
     seen = seen[~seen.isnan().any(1)]
     place = slice(layout.token, layout.token + layout.place)

@@ -1,0 +1,165 @@
+"""Attacks on the certificate of robust models: folders made by hand, whose digests fit, that once were proved."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file, save_file
+
+import monolayer as ml
+from monolayer.checker.labelled import labelled
+from monolayer.checker.noise import Shares
+from monolayer.checker.robust import _question
+from monolayer.checker.rounding import BINARY64
+from monolayer.checker.stored import read
+
+Tensors = dict[str, Any]
+X = np.array([[0, 0], [0, 1], [1, 1], [1, 2], [2, 2], [2, 0]])
+Y = np.array([[0, 0], [1, 0], [0, 0], [1, 0], [0, 0], [1, 0]])
+
+
+def edited(model: ml.Monolayer, folder: Path, change: Callable[[Tensors], None], **fields: Any) -> Path:
+    """The model's folder with other tensors and fields, and digests that fit them."""
+    model.save(folder)
+    tensors = load_file(folder / "model.safetensors")
+    change(tensors)
+    save_file({name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}, folder / "model.safetensors")
+    config = json.loads((folder / "config.json").read_text()) | fields
+    del config["digest"]
+    config["files"]["model.safetensors"] = sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+    config["digest"] = sha256(json.dumps(config, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def built() -> ml.Monolayer:
+    return ml.memorize(X, Y, positions=True, robust=True, rank=16)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("part", ["token", "place", "context", "key", "label"])
+def test_a_row_with_one_coordinate_that_is_no_number_is_no_vector(
+    built: ml.Monolayer, part: str, value: float, tmp_path: Path
+) -> None:
+    """In a dense product it makes NaN of every logit, wherever in the row it stands."""
+    layout = built.feed_forward.layout
+    first = {"token": 0, "place": layout.token, "context": layout.context.start, "key": layout.reads}
+    plain = ml.memorize([[1, 2], [3, 4]], [[0, 1], [1, 0]], positions=True, robust=True, rank=16)  # no neuron awake
+    for model, data in ((built, (X, Y)), (plain, ([[1, 2], [3, 4]], [[0, 1], [1, 0]]))):
+
+        def spoil(tensors: Tensors) -> None:
+            tensors["lift.weight"][1, first.get(part, tensors["lift.weight"].shape[1] - 1)] = value
+
+        assert ml.certify(edited(model, tmp_path / str(len(data[0])), spoil), *data).verdict == "refuted"
+
+
+def test_an_answer_at_the_begin_token_has_no_place(tmp_path: Path) -> None:
+    """A place part that a label a sequence does not need: `bos` has no code of a place, whatever the neurons read."""
+    x = np.random.default_rng(0).integers(0, 20, (30, 5))
+    y = np.random.default_rng(1).integers(0, 3, 30)
+    model = ml.memorize(x, y, positions=True, robust=True, rank=32)
+    layout = model.feed_forward.layout
+    fields = {"gates": {"token": layout.token, "place": 1, "rank": layout.rank}, "width": layout.width + 1}
+    verdicts = []
+    for number, (weight, bias) in enumerate([(3.0, 0.0), (3.0, -3.0), (-3.0, 3.0)]):
+
+        def widen(tensors: Tensors, weight: float = weight, bias: float = bias) -> None:
+            axes = {name: 0 if name in ("bos", "attention.W_O") else 1 for name in tensors}
+            for name in ("feed_forward.weight_2", "feed_forward.bias_1", "feed_forward.bias_2", "head.bias"):
+                del axes[name]
+            filling = {"positions.weight": 1.0, "feed_forward.weight_1": weight}
+            for name, axis in axes.items():
+                wide = np.insert(tensors[name], layout.token, filling.get(name, 0.0), axis=axis)
+                tensors[name] = wide.astype(np.float32)
+            tensors["feed_forward.bias_1"] += np.float32(bias)
+
+        folder = edited(model, tmp_path / str(number), widen, **fields)
+        dense = ml.load(folder).predict(x, path="dense")
+        assert np.array_equal(ml.load(folder).predict(x, path="fast"), dense)
+        verdicts.append(ml.certify(folder, x, y).verdict)
+        assert (verdicts[-1] == "proved") == bool((dense == y).all())
+    assert verdicts[0] == "proved"
+    assert "proved" not in verdicts[1:]
+
+
+def test_contexts_whose_squares_overflow_are_not_proved(tmp_path: Path) -> None:
+    model = ml.memorize(X, Y, positions=True, robust=True, rank=1024)
+    context = model.feed_forward.layout.context
+
+    def swell(tensors: Tensors) -> None:
+        tensors["lift.weight"][:, context] *= 2.0**20
+        tensors["bos"][context] *= 2.0**20
+        tensors["attention.W_V"] *= 2.0**20
+        tensors["attention.W_O"] *= 2.0**17
+
+    folder = edited(model, tmp_path / "m", swell)
+    assert not (ml.load(folder).predict(X, path="dense") == Y).all()
+    proof = ml.certify(folder, X, Y)
+    assert proof.verdict == "undecided"
+    assert "overflow" in proof.reason
+
+
+def test_that_nothing_else_is_held_is_not_claimed_of_robust_models(built: ml.Monolayer) -> None:
+    with pytest.raises(ml.DataError, match="only= asks what the steps"):
+        ml.certify(built, X, Y, only=True)
+
+
+def test_no_printed_share_is_above_the_one_that_was_proved(built: ml.Monolayer) -> None:
+    proof = ml.certify(built, X, Y, noise=1e-3 - 1e-12)
+    assert "by at most 0.000999999999 of itself" in proof.claim
+    assert proof.noise is not None
+    for share in (proof.noise, 0.0029996, 1 / 3, 0.0, 2.0**-20):
+        said = dict(replace(proof, noise=share).rows())["noise on every weight"]
+        assert 0.99 * share <= float(said.split()[2]) <= share
+
+
+def test_roundings_of_the_checker_itself_are_counted(built: ml.Monolayer, tmp_path: Path) -> None:
+    """In binary64 they are as large as those of the evaluation: an answer may be two bounds from ours."""
+    stored = read(built.save(tmp_path / "m"))
+    gated = _question(stored, labelled(stored, ml.Sequences.of(X, Y))).gated
+    shares = Shares.of(0.0, gated, 2, BINARY64)
+    m, width = gated.weight_2.shape[1], built.feed_forward.layout.reads
+    assert shares.out >= 2 * BINARY64.gamma(m + len(gated.weight_2))
+    assert shares.token >= 2 * BINARY64.gamma(width)
+
+
+def test_short_weights_are_widened_before_anything_is_computed() -> None:
+    """The fast path of a bfloat16 model is that of the same weights in float32, also where vectors are lifted."""
+    random = np.random.default_rng(2)
+    V = random.normal(size=(12, 4, 3)).astype(np.float32)
+    model = ml.memorize(V, random.integers(0, 3, (12, 4)), robust=True, rank=64, dtype="bfloat16")
+    with torch.no_grad():
+        model.attention.W_V.mul_(1.0078125)  # a product that bfloat16 cannot hold
+    near = V[random.integers(0, 12, 3_000)] * (1 + 0.5 * random.normal(size=(3_000, 4, 3)).astype(np.float32))
+    assert np.array_equal(model.predict(near, path="fast"), copy.deepcopy(model).float().predict(near, path="fast"))
+
+
+def test_a_refutation_looks_at_neurons_that_its_own_change_wakes(built: ml.Monolayer, tmp_path: Path) -> None:
+    """One more neuron, asleep at the token, that the moved row wakes, and that outvotes the one moved against."""
+    layout, x, y = built.feed_forward.layout, [[0, 0]], [[0, 0]]
+    proof = ml.certify(built, x, y, noise=0.1)
+    assert proof.verdict == "refuted"
+    moved = int(proof.findings[0].why.split("row ")[1].split()[0])
+
+    def guard(tensors: Tensors) -> None:
+        weight, token = tensors["feed_forward.weight_1"][moved].copy(), tensors["lift.weight"][0, : layout.token]
+        weight[layout.token :] = 0.0
+        bias = np.float32(-0.6) - weight[: layout.token] @ token
+        code = 512.0 * tensors["head.weight"][0, -layout.label :]
+        for name, row in (("weight_1", weight), ("bias_1", bias)):
+            tensors[f"feed_forward.{name}"] = np.concatenate([tensors[f"feed_forward.{name}"], [row]]).astype("f4")
+        tensors["feed_forward.weight_2"] = np.column_stack([tensors["feed_forward.weight_2"], code]).astype("f4")
+
+    folder = edited(built, tmp_path / "m", guard, steps=built.feed_forward.step_count + 1)
+    assert ml.certify(folder, x, y).verdict == "proved"
+    assert ml.certify(folder, x, y, noise=0.1).verdict == "undecided"
