@@ -142,3 +142,7 @@ def test_on_the_command_line(model: ml.Monolayer, tmp_path: Path, capsys: pytest
     capsys.readouterr()
     assert run(["audit", str(tmp_path / "bert"), str(data), "--json"]) == 0
     assert "encoder.layer.0" in {part["name"] for part in json.loads(capsys.readouterr().out)["parts"]}
+    assert run(["audit", str(tmp_path / "bert"), str(data)]) == 0
+    shown, err = capsys.readouterr()
+    assert "…" not in shown  # long names are folded at 80 columns, numbers are whole
+    assert "Loading weights" not in err

@@ -170,6 +170,7 @@ def test_duplicate_json_keys_are_refused(tmp_path: Path) -> None:
         ("proved: tolerance=1.2e-07 (--tolerance)", "proved: --tolerance 1.2e-07"),
         ("missing: give Y, or causal=True to memorize", "missing: add labels, or pass --causal to memorize"),
         ("Use path='dense'", "Use --dense"),
+        ("rank= goes with robust=True; the line", "--rank goes with --robust; the line"),
         ("a token = 3 stays (as it is)", "a token = 3 stays (as it is)"),
     ],
 )  # fmt: skip
@@ -189,6 +190,24 @@ def test_errors_on_the_command_line_name_flags(tmp_path: Path, capsys: pytest.Ca
     data.write_text('{"tokens": ["a", "b"]}\n')
     assert run(["memorize", str(data), "--out", str(tmp_path / "m")]) == 2
     assert "--causal" in out_of(capsys)[1]
+
+
+@pytest.mark.parametrize("kind", [["--recite"], ["--architecture", "gpt2"]])
+@pytest.mark.parametrize("option", [["--robust"], ["--rank", "64"], ["--neurons", "9"], ["--dtype", "float32"]])
+def test_options_of_robust_models_are_refused_elsewhere(
+    kind: list[str], option: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "d.jsonl"
+    data.write_text('{"tokens": ["a", "b"]}\n')
+    assert run(["memorize", str(data), "--out", str(tmp_path / "m"), *kind, *option]) == 2
+    assert option[0] in out_of(capsys)[1]
+    assert not (tmp_path / "m").exists()
+
+
+def test_help_shows_memorize_first(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--help"]) == 0
+    shown = out_of(capsys)[0]
+    assert 0 < shown.index(" memorize ") < shown.index(" predict ") < shown.index(" recite ")
 
 
 def test_predict_json_is_one_object(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

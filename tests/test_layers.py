@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -84,7 +85,12 @@ def test_imports_point_down(layer: str, path: Path) -> None:
 
 
 def test_every_layer_is_known() -> None:
-    assert {layer for layer, _ in files()} <= set(ORDER)
+    assert {layer for layer, _ in files()} == set(ORDER)
+
+
+def test_the_table_for_contributors_lists_the_layers_in_this_order() -> None:
+    text = (PACKAGE.parent.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE) == ORDER
 
 
 @pytest.mark.parametrize(

@@ -171,8 +171,8 @@ def test_few_neurons_mean_linear_cells_and_too_few_are_refused_with_the_number_i
         ({"robust": True, "dtype": "int8"}, "integers need a scale a row"),
         ({"robust": True, "seed": -1}, "seed"),
         ({"robust": True, "readout": "paper"}, "belong to the line"),
-        ({"rank": 64}, "rank goes with robust=True"),
-        ({"dtype": "float32"}, "dtype goes with robust=True"),
+        ({"rank": 64}, "rank= goes with robust=True"),
+        ({"dtype": "float32"}, "dtype= goes with robust=True"),
     ],
 )
 def test_wishes_that_make_no_sense_are_named(wishes: dict[str, Any], words: str) -> None:
@@ -271,6 +271,7 @@ def test_short_formats_are_proved_and_answer(built: Any, dtype: str) -> None:
     proof = ml.certify(model, X, Y, dtype=dtype)
     assert proof.verdict == "proved"
     assert any(dtype in assumption for assumption in proof.assumptions)
+    assert f"with weights in {dtype}" in proof.claim
     other = copy.deepcopy(model)
     with torch.no_grad():
         for weight in other.parameters():

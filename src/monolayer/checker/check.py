@@ -66,7 +66,7 @@ class Wish:
     dtype: str | None
 
 
-ONLY_ROBUST = "noise and short formats are claims about robust models: build one with memorize(robust=True)"
+ONLY_ROBUST = "noise and short formats are claims about robust models: memorize with robust=True"
 
 
 def certify(

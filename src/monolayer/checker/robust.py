@@ -93,6 +93,8 @@ def check_gates(stored: Stored, points: Labelled, noise: float | None, claim: Ce
     what = ": the logit of its class is the largest"
     if noise:
         what = f", for every change of each stored weight by at most {float(noise)!r} of itself{what}"
+    if stored.config["dtype"] not in ("float64", "float32"):
+        what = f", with weights in {stored.config['dtype']}{what}"
     return replace(
         claim,
         verdict=verdict,

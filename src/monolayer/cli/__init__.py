@@ -41,6 +41,11 @@ _COMMANDS = (
     _experiment,
 )
 """Modules that add commands to `app` when they are imported."""
+_MODULES = [module.__name__ for module in _COMMANDS]
+# In the order of that list, whoever imports whom: it is the order in which `--help` shows them.
+app.registered_commands.sort(
+    key=lambda command: _MODULES.index(command.callback.__module__ if command.callback else "")
+)
 
 BAD_INPUT, UNEXPECTED, INTERRUPTED, CLOSED_PIPE = 2, 70, 130, 141
 # Where this class lives differs between versions of typer; every usage error descends from it.

@@ -63,8 +63,10 @@ def audit(
         box=None,
     )
     for number, column in enumerate(COLUMNS):
-        first = number == 0
-        grid.add_column(column, style="cyan" if first else None, justify="left" if first else "right", no_wrap=True)
+        if number == 0:  # long names of parts are folded, so that numbers stay whole
+            grid.add_column(column, style="cyan", overflow="fold")
+        else:
+            grid.add_column(column, justify="right", no_wrap=True)
     for row in found.rows():
         grid.add_row(*map(escape, row))
     out.print(grid)
@@ -87,6 +89,8 @@ def _model(folder: Path) -> nn.Module:
         raise DataError(
             "a Hugging Face folder needs the package transformers: pip install 'monolayer[stock]'"
         ) from None
+    bars: Any = transformers.utils.logging
+    bars.disable_progress_bar()  # this command has a bar of its own
     kind = getattr(transformers, str(said["architectures"][0]), transformers.AutoModel)
     loaded: nn.Module = kind.from_pretrained(folder, local_files_only=True)
     return loaded

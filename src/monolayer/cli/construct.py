@@ -132,7 +132,9 @@ def memorize(
     if architecture is not None:
         no_use = {"--causal": causal, "--readout": readout is not ReadoutChoice.exact, "--device": device is not None}
         no_use |= {"--recite": recite, "--fingerprint": fingerprint, "--draw": draw is not None, "--robust": robust}
-        no_use |= {"--temperature": temperature is not None}
+        no_use |= {"--temperature": temperature is not None, "--noise": noise is not None, "--rank": rank is not None}
+        no_use |= {"--neurons": neurons is not None, "--dtype": dtype is not None}
+        no_use |= {"--tokenizer": tokenizer is not None, "--window": window is not None}
         check_no_use(no_use, "the architecture settles that")
         options = {"positions": positions, "seed": seed, "on_conflict": on_conflict.value}
         options |= {} if activation is None else {"activation": activation}
@@ -149,10 +151,11 @@ def memorize(
     if recite:
         unused = {"--positions": positions, "--causal": causal, "--tokens": tokens, "--labels": labels}
         unused |= {"--format": format, "--sequence": sequence, "--draw": draw is not None}
-        unused |= {"--temperature": temperature is not None}
+        unused |= {"--temperature": temperature is not None, "--robust": robust, "--rank": rank is not None}
+        unused |= {"--neurons": neurons is not None, "--dtype": dtype is not None, "--per": per is not None}
         said = [flag for flag, value in unused.items() if value]
         if said:
-            raise DataError(f"{', '.join(said)}: without meaning for a text; with --recite, DATA is plain text")
+            raise DataError(f"{', '.join(said)}: not with --recite, where DATA is plain text and the line holds it")
         cut = TextOptions("characters" if characters else "words", window, tokenizer)
         memorize_book(data, out, cut, overwrite, as_json, readout=readout.value, seed=seed, device=device)
         return

@@ -55,4 +55,5 @@ def page(
     if as_json:
         print_json({"folder": str(folder), "page": str(file), "verdict": verdict})
     else:
-        out.print(f"wrote {escape(str(file))}", soft_wrap=True)
+        said = "" if verdict is None else f"; the labels of the data are {verdict}"
+        out.print(f"wrote {escape(str(file))}{said}", soft_wrap=True)

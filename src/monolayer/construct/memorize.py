@@ -140,7 +140,7 @@ def _choose(
     if robust is False:
         for name, value in (("rank", rank), ("neurons", neurons), ("dtype", dtype)):
             if value is not None:
-                raise DataError(f"{name} goes with robust=True; the line has rank 1, and float64")
+                raise DataError(f"{name}= goes with robust=True; the line has rank 1, and float64")
         return Line(readout, seed, temperature)
     if readout != "exact" or temperature is not None:
         raise DataError("readout and temperature belong to the line; a robust model has its own: leave them out")

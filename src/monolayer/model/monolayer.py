@@ -145,8 +145,9 @@ class Monolayer(nn.Module):
         new = np.flatnonzero(~fingerprint.seen(data, self.positions is not None))
         if len(new):
             what = f"sequence {new[0]}" if self.card.per == "sequence" else data.where(int(new[0]))
+            more = f", and {len(new) - 1:,} more are not" if len(new) > 1 else ""
             raise DataError(
-                f"{what} is no point that the model was built from, and {len(new) - 1:,} more are not: its answer "
+                f"{what} is no point that the model was built from{more}: its answer "
                 "there would mean nothing. Leave strict out to have it all the same, or ask seen() which are known"
             )
 
