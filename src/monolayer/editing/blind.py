@@ -123,7 +123,7 @@ class _Blind:
             classes=Renamed.of(old.classes, new.classes),
             summary=old.summary_json(),
         )
-        edited = record.apply(self.model)
+        edited = record.apply(self.model, known=True)
         some = self.z[:SHOWN]
         before = [label_name(old, level) for level in here[np.searchsorted(self.touched, some)]]
         changes = tuple(words(edited, self.data, self.target.place, some, before))

@@ -254,7 +254,7 @@ class _Change:
             classes=Renamed.of(model.card.classes, card.classes),
             summary=model.card.summary_json(),
         )
-        edited = bare.apply(model)
+        edited = bare.apply(model, known=True)
         table = edited.lift.weight.detach().numpy() if isinstance(edited.lift, nn.Embedding) else None
         draw: Reused = replace(self.new.draw, model=edited, card=edited.card, table=table)
         facts = replace(self.new, draw=draw)

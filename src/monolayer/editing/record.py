@@ -107,8 +107,8 @@ class Record:
     summary: dict[str, Any] | None = None
     """What the builder of the old model measured; an edited model has no summary."""
 
-    def apply(self, model: Monolayer) -> Monolayer:
-        """The edited model; an error if `model` is not the one that this record was made for."""
+    def apply(self, model: Monolayer, *, known: bool = False) -> Monolayer:
+        """The edited model; an error if `model` is not the one that this record was made for (`known`: it is)."""
         self._check_kind()
         card = replace(
             model.card,
@@ -118,7 +118,7 @@ class Record:
             classes=model.card.classes if self.classes is None else self.classes.apply(model.card.classes),
             summary=None,
         )
-        return _with(model, self.splices, card)
+        return _with(model, self.splices, card, known)
 
     def undo(self, model: Monolayer) -> Monolayer:
         """The model as it was, bit for bit, from the edited one."""
@@ -263,19 +263,19 @@ def _from_json(entry: dict[str, Any]) -> Array:
     return np.array(flat, dtype=entry["dtype"]).reshape(entry["shape"])
 
 
-def _with(model: Monolayer, splices: Iterable[Splice], card: Card) -> Monolayer:
+def _with(model: Monolayer, splices: Iterable[Splice], card: Card, known: bool = False) -> Monolayer:
     """A copy of `model` with other tensors where `splices` say so."""
     tensors = {name: value.detach() for name, value in model.state_dict().items()}
     changed: dict[str, torch.Tensor] = {}
     for splice in splices:
         if splice.tensor == FINGERPRINTS and card.fingerprint is not None:
-            words = splice.apply(card.fingerprint.words)
+            words = splice.apply(card.fingerprint.words, known=known)
             card = replace(card, fingerprint=replace(card.fingerprint, words=words))
             continue
         if splice.tensor not in tensors:
             raise DataError(f"the model has no {splice.tensor}, which this record changes: it belongs to another model")
         old = changed.get(splice.tensor, tensors[splice.tensor])
-        changed[splice.tensor] = torch.from_numpy(splice.apply(old.cpu().numpy()))
+        changed[splice.tensor] = torch.from_numpy(splice.apply(old.cpu().numpy(), known=known))
 
     def part(name: str) -> torch.Tensor:
         # By NumPy: it copies a million numbers in a millisecond, where PyTorch first wakes its threads.
