@@ -147,7 +147,7 @@ def _equal(a: Array, b: Array) -> NDArray[np.bool_]:
 
 
 def _bits(array: Array) -> int:
-    """The sum of all numbers as words of bits, modulo 2^64: one pass over memory, which a hash would take ten times."""
+    """The sum of all numbers as words of bits, modulo 2^64."""
     return int(np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}").sum(dtype=np.uint64))
 
 
