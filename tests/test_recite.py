@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 
 import monolayer as ml
 from monolayer.cli import run
+from monolayer.data.fingerprint import fingerprints
 from monolayer.data.text import MARK, _sizes, read_text, split, windows
 from monolayer.data.text import raven as raven_text
 
@@ -277,3 +280,16 @@ def test_strict_on_the_command_line(tmp_path: Path, capfd: pytest.CaptureFixture
     capfd.readouterr()
     assert run(["predict", model, str(other), "--strict"]) == 2
     assert "token 0 of sequence 0 is no point that the model was built from" in capfd.readouterr().err
+
+
+def test_a_text_whose_beginning_was_forgotten_says_so(raven: ml.Monolayer) -> None:
+    """Without the window that begins the text, an empty prompt tells nothing."""
+    fingerprint = raven.card.fingerprint
+    assert fingerprint is not None
+    begin = ml.Sequences(np.array([raven.card.vocabulary.rows[MARK]]), np.array([1]), raven.card.vocabulary)  # type: ignore[union-attr]
+    word = fingerprints(begin, "sequence", positions=True, causal=False)
+    model = copy.deepcopy(raven)
+    rest = replace(fingerprint, words=fingerprint.words[fingerprint.words != word])
+    model.card = replace(raven.card, fingerprint=rest)
+    with pytest.raises(ml.DataError, match="the prompt has 0"):
+        model.generate()

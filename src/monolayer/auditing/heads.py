@@ -70,14 +70,14 @@ def _known(module: nn.Module, name: str, modules: dict[str, nn.Module]) -> Heads
         W_Q, W_K, W_V, W_O = (getattr(module, f"W_{letter}").detach() for letter in "QKVO")
         return _heads([W_Q, W_K, W_V], [None] * 3, W_O, 1, scale=1.0)
     fused = getattr(module, "c_attn", None)
-    if fused is not None:  # GPT-2 stores the transpose
+    if fused is not None:  # GPT-2 stores the transpose; a module's attributes have no types
         parts = list(fused.weight.T.chunk(3))
         return _heads(parts, list(fused.bias.chunk(3)), module.c_proj.weight.T, module.num_heads)  # type: ignore[union-attr, arg-type]
     for names in _NAMES:
-        layers = [getattr(module, each, None) for each in names]
-        if all(isinstance(layer, nn.Linear) for layer in layers):
-            weights = [layer.weight for layer in layers]  # type: ignore[union-attr]
-            shifts = [layer.bias for layer in layers]  # type: ignore[union-attr]
+        layers = [layer for each in names if isinstance(layer := getattr(module, each, None), nn.Linear)]
+        if len(layers) == len(names):
+            weights: list[Tensor] = [layer.weight for layer in layers]
+            shifts: list[Tensor | None] = [layer.bias for layer in layers]
             if len({weight.shape for weight in weights}) > 1:  # grouped queries: keys are shared between heads
                 return None
             return _heads(weights, shifts, _out(module, name, modules), _count(module), places="proj" in names[0])

@@ -149,13 +149,12 @@ def memorize(
     check_device(device)
     check_output(out, overwrite=overwrite)  # better known before the work than after it
     if recite:
-        unused = {"--positions": positions, "--causal": causal, "--tokens": tokens, "--labels": labels}
-        unused |= {"--format": format, "--sequence": sequence, "--draw": draw is not None}
-        unused |= {"--temperature": temperature is not None, "--robust": robust, "--rank": rank is not None}
-        unused |= {"--neurons": neurons is not None, "--dtype": dtype is not None, "--per": per is not None}
-        said = [flag for flag, value in unused.items() if value]
-        if said:
-            raise DataError(f"{', '.join(said)}: not with --recite, where DATA is plain text and the line holds it")
+        no_use = {"--positions": positions, "--causal": causal, "--draw": draw is not None, "--robust": robust}
+        no_use |= {"--tokens": tokens is not None, "--labels": labels is not None, "--format": format is not None}
+        no_use |= {"--sequence": sequence is not None, "--per": per is not None}
+        no_use |= {"--temperature": temperature is not None, "--rank": rank is not None}
+        no_use |= {"--neurons": neurons is not None, "--dtype": dtype is not None}
+        check_no_use(no_use, "with --recite, DATA is plain text and the line holds it")
         cut = TextOptions("characters" if characters else "words", window, tokenizer)
         memorize_book(data, out, cut, overwrite, as_json, readout=readout.value, seed=seed, device=device)
         return

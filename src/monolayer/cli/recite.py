@@ -36,9 +36,8 @@ def recite(
         return
     for part in spoken:
         sys.stdout.write(part)
-        if part.isspace() or not sys.stdout.isatty():
-            continue
-        sys.stdout.flush()
+        if sys.stdout.isatty() and not part.isspace():
+            sys.stdout.flush()  # word by word, where somebody looks
     sys.stdout.write("\n")
 
 

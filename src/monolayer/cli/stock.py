@@ -52,7 +52,7 @@ def write_stock(
 
 
 def check_no_use(given: Mapping[str, bool], why: str) -> None:
-    """An option that would change nothing is a mistake to name."""
-    for option, is_given in given.items():
-        if is_given:
-            raise DataError(f"{option} has no use here: {why}")
+    """Options that would change nothing are a mistake to name."""
+    said = [option for option, is_given in given.items() if is_given]
+    if said:
+        raise DataError(f"{', '.join(said)} {'has' if len(said) == 1 else 'have'} no use here: {why}")

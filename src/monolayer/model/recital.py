@@ -44,7 +44,7 @@ def recite(model: Parts, prompt: str, labels: Labels) -> Iterator[str]:
     beginning = [vocabulary.rows[MARK], *rows]
     if len(beginning) <= script.window and _known(model, beginning):
         return _stream(model, beginning, script, labels)
-    if not _known(model, rows[-script.short(len(rows)) :]):
+    if not rows or not _known(model, rows[-script.short(len(rows)) :]):  # an empty prompt whose beginning was forgotten
         raise DataError(
             f"the prompt does not stand in the text as it is, or goes on in several ways there. {script.window} tokens "
             f"in a row from anywhere always tell how it goes on ({TOKENS[script.unit]}); the prompt has {len(rows)}"
@@ -73,8 +73,8 @@ def _stream(model: Parts, rows: list[int], script: Script, labels: Labels) -> It
 def _known(model: Parts, rows: list[int]) -> bool:
     """Whether the model was built from this window; without fingerprints nothing speaks against it."""
     fingerprint = model.card.fingerprint
-    if not rows or fingerprint is None:
-        return bool(rows)
+    if fingerprint is None:
+        return True
     window = Sequences(np.array(rows), np.array([len(rows)]), model.card.vocabulary)
     return bool(fingerprint.seen(window, model.positions is not None)[0])
 
