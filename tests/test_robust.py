@@ -22,7 +22,9 @@ from monolayer.checker.robust import _question
 from monolayer.checker.short import round_to
 from monolayer.checker.stored import read
 from monolayer.construct.robust.codes import largest_cosine, words
+from monolayer.construct.robust.cover import Cells, cover
 from monolayer.construct.robust.halfspaces import widest
+from monolayer.construct.robust.linear import solve
 from monolayer.model.live import live_classes
 from tests.datasets import Dataset, datasets
 
@@ -70,6 +72,34 @@ def test_the_widest_slab_is_found_and_no_dual_bound_is_below_it(seed: int) -> No
     assert float(found.half_width) <= best + 1e-3
     assert float(found.half_width) >= 0.8 * best - 1e-2
     assert float(widest(Z, T, enough=0.5 * best).half_width) >= 0.5 * best - 1e-4  # never given up as hopeless
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.integers(0, 2**32), st.integers(1, 12))
+def test_what_covers_a_cell_depends_on_its_own_facts_alone(seed: int, count: int) -> None:
+    """Bit for bit, whatever other cells are worked on beside it: edits rely on it."""
+    random = np.random.default_rng(seed)
+    size = random.integers(2, 40, count)
+    start = np.concatenate([[0], np.cumsum(size)])
+    label = random.integers(0, 3, start[-1])
+    for begin in start[:-1]:
+        label[begin : begin + 2] = 0, 1
+    feature = torch.from_numpy(random.choice([-1.0, 1.0], (start[-1], 14))).float() + 0.2
+    every = Cells(feature, label, start, np.zeros(count, np.int64))
+    found = cover(every, 0.3)
+    weight, offset = solve(every, np.arange(3.0)[:, None]) or (None, None)
+    for cell in range(count):
+        own = slice(int(start[cell]), int(start[cell + 1]))
+        part = Cells(feature[own].clone(), label[own], np.array([0, size[cell]]), np.zeros(1, np.int64))
+        alone, mine = cover(part, 0.3), found.cell == cell
+        assert torch.equal(alone.normal, found.normal[torch.from_numpy(mine)])
+        assert np.array_equal(alone.centre, found.centre[mine])
+        assert np.array_equal(alone.half_width, found.half_width[mine])
+        if weight is not None and offset is not None:
+            one = solve(part, np.arange(3.0)[:, None])
+            assert one is not None
+            assert torch.equal(one[0][0], weight[cell])
+            assert torch.equal(one[1][0], offset[cell])
 
 
 def test_a_neuron_is_silent_at_other_tokens_whatever_the_context(built: Any) -> None:

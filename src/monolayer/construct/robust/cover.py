@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from monolayer.construct.robust.halfspaces import Slabs, widest
+from monolayer.construct.robust.halfspaces import Slabs, padded, widest
 from monolayer.data.names import Ints
 
 AT_ONCE = 1 << 20
@@ -131,32 +131,25 @@ def _first_groups(cells: Cells) -> Iterator[Group]:
 
 
 def _batches(cells: Cells, groups: list[Group]) -> Iterator[list[list[Group]]]:
-    """Cells of like size together, each with some of its groups."""
+    """Cells that are padded to one shape together, each with some of its groups."""
     by_cell: dict[int, list[Group]] = {}
     for group in groups:
         by_cell.setdefault(group.cell, []).append(group)
-    pieces = [every[i : i + COLUMNS] for every in by_cell.values() for i in range(0, len(every), COLUMNS)]
-    pieces.sort(key=lambda piece: (len(piece) > 4, cells.size(piece[0].cell)))
-    width = cells.feature.shape[1]
-    part: list[list[Group]] = []
-    columns = 0
-    for piece in pieces:
-        size = cells.size(piece[0].cell)
-        columns = max(columns, len(piece))
-        full = (len(part) + 1) * size * max(width, 2 * columns) > AT_ONCE
-        unlike = part and not 0 <= size - cells.size(part[0][0].cell) <= 8 + cells.size(part[0][0].cell) // 3
-        if part and (full or unlike):
-            yield part
-            part, columns = [], len(piece)
-        part.append(piece)
-    if part:
-        yield part
+    alike: dict[tuple[int, int], list[list[Group]]] = {}
+    for cell, every in by_cell.items():
+        for i in range(0, len(every), COLUMNS):
+            piece = every[i : i + COLUMNS]
+            alike.setdefault((padded(cells.size(cell)), padded(len(piece))), []).append(piece)
+    for (rows, columns), pieces in sorted(alike.items()):
+        step = max(1, AT_ONCE // (rows * max(cells.feature.shape[1], 2 * columns)))
+        for i in range(0, len(pieces), step):
+            yield pieces[i : i + step]
 
 
 def _solve(cells: Cells, part: list[list[Group]], enough: float, patience: int) -> Slabs:
     device = cells.feature.device
     sizes = [cells.size(groups[0].cell) for groups in part]
-    rows, columns = max(sizes), max(map(len, part))
+    rows, columns = padded(sizes[0]), padded(len(part[0]))  # the same for all of them
     index = np.full((len(part), rows), -1)
     label, wanted = np.full((len(part), rows), -1), np.full((len(part), columns), -2)
     for i, groups in enumerate(part):

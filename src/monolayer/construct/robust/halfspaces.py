@@ -15,6 +15,7 @@ Letters: `B` cells, `N` points in each (padded), `p` features, `G` columns.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -49,51 +50,83 @@ class Slabs:
     def half_width(self) -> Tensor:
         return (self.high - self.low) / 2.0
 
+    def of(self, cells: Tensor) -> Slabs:
+        """Those of some cells: a mask, or numbers."""
+        return Slabs(self.normal[cells], self.height[cells], self.low[cells], self.high[cells])
+
+    def with_cells(self, cells: Tensor, other: Slabs) -> Slabs:
+        """These, with those of `other` for the cells `(B',)`."""
+        if len(cells) == len(self.low):
+            return other
+        parts = ((getattr(self, name), getattr(other, name)) for name in ("normal", "height", "low", "high"))
+        return Slabs(*(own.index_copy(0, cells, new) for own, new in parts))
+
 
 def widest(Z: Tensor, T: Tensor, enough: float, patience: int = 1) -> Slabs:
     """Slabs for points `Z` `(B, N, p)` with signs `T` `(B, N, G)`, as wide as they come, or at least `enough`.
 
     Rows of padding are zero in `Z` and `T`; so are columns without a problem. With `patience` above 1 there are
-    that many times the iterations, and none is cut short because `enough` cannot be had.
+    that many times the iterations, and none is cut short because `enough` cannot be had. What comes out for a cell
+    depends on the cell alone, not on the others of the batch.
     """
     # The start: a least squares fit of the signs, every kind with the same weight.
     weight = T.abs() / (T > 0).sum(1, keepdim=True).clamp_min(1) * (T > 0) + (T < 0) / (T < 0).sum(
         1, keepdim=True
     ).clamp_min(1)
     gram = Z.transpose(1, 2) @ Z / Z.shape[1] + 0.05 * torch.eye(Z.shape[2], device=Z.device, dtype=Z.dtype)
-    best = _look(Z, T, torch.linalg.solve(gram, Z.transpose(1, 2) @ (weight * T)))
-    settled = best.half_width >= enough
+    result = best = found = _look(Z, T, torch.linalg.solve(gram, Z.transpose(1, 2) @ (weight * T)))
+    unsettled = (best.half_width < enough) & T.any(1)
     chosen = torch.zeros(T.shape[:2], dtype=torch.bool, device=T.device)
-    found = best
+    cell = torch.arange(len(Z), device=Z.device)  # those that are still worked on
     for turn in range(ROUNDS):
-        if bool((settled | ~T.any(1)).all()):
+        going = unsettled.any(1)
+        if not bool(going.all()):
+            cell, Z, T, unsettled, chosen = (part[going] for part in (cell, Z, T, unsettled, chosen))
+            best, found = best.of(going), found.of(going)
+        if len(cell) == 0:
             break
-        hardest = _hardest(T, found, settled, chosen, ROWS << turn)
+        hardest = _hardest(T, found, ~unsettled, chosen, ROWS << turn)
         Zr = Z if hardest is None else Z.gather(1, hardest[..., None].expand(-1, -1, Z.shape[2]))
         Tr = T if hardest is None else T.gather(1, hardest[..., None].expand(-1, -1, T.shape[2]))
-        open_columns = ~settled & T.any(1)
-        column = _packed(open_columns)
-        width = column.shape[1]
-        some = Tr.gather(2, column[:, None].expand(-1, Tr.shape[1], -1)) * open_columns.gather(1, column)[:, None]
-        start = found.normal.gather(2, column[:, None].expand(-1, Z.shape[2], -1))
-        w, hopeless = _iterate(Zr, some, start, enough, patience)
-        normal = found.normal.scatter(2, column[:, None].expand(-1, Z.shape[2], width), w)
+        normal = found.normal.clone()
+        for some, column in _packed(unsettled):
+            index = column[:, None].expand(-1, Z.shape[2], -1)
+            signs = Tr[some].gather(2, column[:, None].expand(-1, Tr.shape[1], -1))
+            signs = signs * unsettled[some].gather(1, column)[:, None]
+            w, hopeless = _iterate(Zr[some], signs, normal[some].gather(2, index), enough, patience)
+            normal[some] = normal[some].scatter(2, index, w)
+            unsettled[some] = unsettled[some] & ~torch.zeros_like(unsettled[some]).scatter(1, column, hopeless)
         found = _look(Z, T, normal)
         best = _wider(found, best)
-        settled = settled | torch.zeros_like(settled).scatter(1, column, hopeless) | (best.half_width >= enough)
+        unsettled = unsettled & (best.half_width < enough)
+        result = result.with_cells(cell, best)
         if hardest is None:
             break
-    return best
+    return result
 
 
-def _packed(wanted: Tensor) -> Tensor:
-    """Columns `(B, G')` that hold all wanted ones `(B, G)` of every cell, and as few others as fit."""
-    most = max(1, int(wanted.sum(1).max()))
-    return wanted.to(torch.int8).sort(dim=1, descending=True, stable=True).indices[:, :most]
+def padded(size: int) -> int:
+    """The size that `size` rows or columns are padded to, so that many cells have one: at most a quarter more, even.
+
+    A function of the size alone: a matrix product has the same bits in every batch, but not in every shape.
+    """
+    step = max(2, 1 << max(0, (size - 1).bit_length() - 3))
+    return -(-size // step) * step
+
+
+def _packed(wanted: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Cells `(B',)` with alike many wanted columns `(B, G)`, and columns `(B', G')` that hold all of these."""
+    most = wanted.sum(1).tolist()
+    size = torch.tensor([min(padded(max(1, count)), wanted.shape[1]) for count in most], device=wanted.device)
+    order = wanted.to(torch.int8).sort(dim=1, descending=True, stable=True).indices
+    for width in size.unique().tolist():
+        some = torch.nonzero(size == width)[:, 0]
+        yield some, order[some, :width]
 
 
 def _look(Z: Tensor, T: Tensor, w: Tensor) -> Slabs:
-    normal = w / w.norm(dim=1, keepdim=True).clamp_min(torch.finfo(w.dtype).tiny)
+    # One layout in memory whatever came before: a product's bits depend on it.
+    normal = (w / w.norm(dim=1, keepdim=True).clamp_min(torch.finfo(w.dtype).tiny)).contiguous()
     height = Z @ normal
     low = torch.where(T < 0, height, -torch.inf).amax(1)
     high = torch.where(T > 0, height, torch.inf).amin(1)
@@ -131,11 +164,14 @@ def _iterate(Z: Tensor, T: Tensor, start: Tensor, enough: float, patience: int) 
     factor = torch.linalg.inv(Zt @ Za + torch.eye(Za.shape[2], device=Z.device, dtype=Z.dtype) / PENALTY) @ Zt
     # State q: the constraint's slack is relu(q), its multiplier relu(−q). What `Z w` shall be is T (1 + |q|), and rows
     # without a sign shall stay where they are.
-    free = (1.0 - T.abs()) if bool(((T == 0) & T.any(1, keepdim=True) & T.any(2, keepdim=True)).any()) else None
+    unsigned = (T == 0) & T.any(1, keepdim=True) & T.any(2, keepdim=True)
+    free = unsigned.to(T) if bool(unsigned.any()) else None
     height = Z @ start
     q = T * height
     q = q / q.abs().mean(1, keepdim=True).clamp_min(1e-6) - 1.0
-    done, w = 0, start
+    # A cell is left alone as soon as all of its columns are wide enough or hopeless, whatever the others do.
+    cell, done = torch.arange(len(Z), device=Z.device), 0
+    found, lost = start.clone(), torch.zeros_like(T[:, 0], dtype=torch.bool)
     for look in LOOKS:
         for _ in range(look * patience - done):
             aim = q.abs().add_(1.0).mul_(T)
@@ -147,10 +183,16 @@ def _iterate(Z: Tensor, T: Tensor, start: Tensor, enough: float, patience: int) 
             side / side.sum(1, keepdim=True).clamp_min(1e-9) for side in ((-q).relu() * (T > 0), (-q).relu() * (T < 0))
         ]
         sure = torch.minimum(pull[0].sum(1), pull[1].sum(1)) > 0.5
-        hopeless = sure & (patience == 1) & ((Z.transpose(1, 2) @ (pull[0] - pull[1])).norm(dim=1) < 2.0 * enough)
+        apart = (Za[..., :-1].transpose(1, 2) @ (pull[0] - pull[1])).norm(dim=1)
+        hopeless = sure & (patience == 1) & (apart < 2.0 * enough)
         low = torch.where(T < 0, height, -torch.inf).amax(1)
         high = torch.where(T > 0, height, torch.inf).amin(1)
         wide = high - low >= 2.0 * enough * w[:, :-1].norm(dim=1)
-        if bool((wide | hopeless | ~T.any(1)).all()):
+        found[cell], lost[cell] = w[:, :-1], hopeless
+        going = ~(wide | hopeless | ~T.any(1)).all(1)
+        if not bool(going.any()):
             break
-    return w[:, :-1], hopeless
+        if not bool(going.all()):
+            cell, Za, T, factor, q, height = (part[going] for part in (cell, Za, T, factor, q, height))
+            free = None if free is None else free[going]
+    return found, lost

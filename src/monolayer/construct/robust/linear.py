@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from monolayer.construct.robust.cover import AT_ONCE, Cells
-from monolayer.construct.robust.halfspaces import INTERCEPT
+from monolayer.construct.robust.halfspaces import INTERCEPT, padded
 from monolayer.data.names import Ints
 
 BASES = (2, 4, 16, 256)
@@ -58,32 +58,30 @@ def solve(cells: Cells, value: NDArray[np.float64]) -> tuple[Tensor, Tensor] | N
     width, count = cells.feature.shape[1], value.shape[1]
     weight = torch.zeros(len(cells.base), count, width, dtype=torch.float64)
     offset = torch.zeros(len(cells.base), count, dtype=torch.float64)
-    sizes = np.diff(cells.start)
-    order = np.argsort(sizes, kind="stable")
-    begin = 0
-    while begin < len(order):
-        rows = int(sizes[order[begin]])
-        end = begin + 1
-        while end < len(order) and sizes[order[end]] <= rows + 8 + rows // 8 and (end - begin) * rows * width < AT_ONCE:
-            end += 1
-        part = order[begin:end]
-        weight[part], offset[part], residual = _batch(cells, part, value)
-        if residual > EXACT:
-            return None
-        begin = end
+    size = np.array([padded(rows) for rows in np.diff(cells.start).tolist()], dtype=np.int64)
+    for rows in np.unique(size).tolist():
+        alike, step = np.flatnonzero(size == rows), max(1, AT_ONCE // (rows * width))
+        for part in np.split(alike, range(step, len(alike), step)):
+            weight[part], offset[part], residual = _batch(cells, part, rows, value)
+            if residual > EXACT:
+                return None
     return weight, offset
 
 
-def _batch(cells: Cells, part: Ints, value: NDArray[np.float64]) -> tuple[Tensor, Tensor, float]:
-    most = int(np.diff(cells.start)[part].max())
-    place = cells.start[:-1][part][:, None] + np.arange(most)
+def _batch(cells: Cells, part: Ints, rows: int, value: NDArray[np.float64]) -> tuple[Tensor, Tensor, float]:
+    """Cells padded to `rows` facts: what comes out for one depends on it alone."""
+    place = cells.start[:-1][part][:, None] + np.arange(rows)
     real = place < cells.start[1:][part][:, None]
     place = np.where(real, place, 0)
     there = torch.from_numpy(real)[..., None].double()
     Z = cells.feature[torch.from_numpy(place).to(cells.feature.device)].cpu().double()
     Z = torch.cat([Z, torch.full_like(Z[..., :1], INTERCEPT)], dim=2) * there
     target = torch.from_numpy(value[cells.label[place]]) * there
+    digits = target.shape[2]
+    if digits == 1:  # a product with one column has other bits alone than in a batch
+        target = torch.cat([target, torch.zeros_like(target)], dim=2)
     # Rows of padding: 0 = 0, with a 1 on the diagonal.
     gram = Z @ Z.transpose(1, 2) + torch.diag_embed(1.0 - there[..., 0] + RIDGE * Z.shape[2])
     w = Z.transpose(1, 2) @ torch.linalg.solve(gram, target)
-    return w[:, :-1].transpose(1, 2), w[:, -1] * INTERCEPT, float((Z @ w - target).abs().max())
+    residual = float((Z @ w - target).abs().max())
+    return w[:, :-1, :digits].transpose(1, 2), w[:, -1, :digits] * INTERCEPT, residual
