@@ -4,27 +4,33 @@ Notation: query `λ_k`, key `s_l` and value `v_l` of a token; the score is `λ_k
 
     A(λ_k) = G(λ_k) / F(λ_k),    F(λ) = Σ_l e^{λ (s_l − s*)},    G(λ) = Σ_l v_l e^{λ (s_l − s*)}
 
-with `s*` the largest key for λ ≥ 0 and the smallest for λ < 0, so that no term exceeds 1. `F` and `G` are functions of
-one variable: `n` answers need `n` values of them, not `n²` scores. Cut the range of the queries into pieces of width
-`WIDTH / spread`, `spread = max s − min s`; on each piece interpolate both at `NODES` Chebyshev points.
+with any `s*`, which cancels: the middle of the keys, so that no exponent passes half of `|λ| spread`, where `spread =
+max s − min s`; or, where that would overflow, the largest key for λ ≥ 0 and the smallest for λ < 0. `F` and `G` are
+functions of one variable: `n` answers need `n` values of them, not `n²` scores. Cut the range of the queries into
+pieces, and that of the keys too, so that on each the exponent moves by at most `WIDTH / 2` to either side of its
+middle; on each piece interpolate at `NODES` Chebyshev points.
 
-*Error.* On a piece, a term is `e^{λ δ}` with `|δ| ≤ spread`: with `c = WIDTH / 2`, the exponential `e^{c x}` or a
-slower one on [−1, 1], times its value in the middle. Chebyshev interpolation in `p` points errs by at most
-`4 Σ_{j≥p} I_j(c)`
-times that (`I_j` the modified Bessel functions, the coefficients of `e^{cx}`), and the term itself is at least `e^{−c}`
-times it. So each term errs by a share of at most `4 e^c Σ_{j≥p} I_j(c)`, below 10⁻¹⁴ for `c = 2`, `p = 18`, and so do
-`F`, prefixes of its sum, and `G` against `Σ |v_l| e^{…}`: numerator and denominator apart. (Their quotient has poles
-near the real line, and interpolating it fails.) What is left is rounding: values on a piece differ by at most
-`e^{2c} = 55`, so it is some dozens of roundings, of the size of `max |v|`.
+*Error.* On a piece of queries a term is, up to a factor, `e^{c x}` or a slower exponential on [−1, 1], `c = WIDTH / 2`.
+Chebyshev interpolation in `p` points errs by at most `4 Σ_{j≥p} I_j(c)` (`I_j` the modified Bessel functions, the
+coefficients of `e^{cx}`), and the term itself is at least `e^{−c}`: a share of `ε = 4 e^c Σ_{j≥p} I_j(c)`, 2·10⁻¹⁷ for
+`c = 2`, `p = 20`. The same holds for a piece of keys. With both, the error of the second passes through the first,
+which multiplies the largest value on a piece by at most 2.9 (the Lebesgue constant of 20 points), and values on a piece
+differ by at most `e^{2c} = 55`: a share of `160 ε` in all, below 10⁻¹⁴, of every term, so of `F`, and of
+`Σ |v_l| e^{…}` for `G`: numerator and denominator apart. (Their quotient has poles near the real line, and
+interpolating it fails.) What is left is rounding: some dozens of roundings, and as many as the largest `|λ| spread`, of
+the size of `max |v|`.
 
-*Cost.* A node is the end of a piece plus a share of its width, and exponentials of sums are products: all sums at all
-nodes are one product of two matrices, `(pieces, l)` and `(l, nodes)`, with one exponential for each entry of these.
-Prefixes: the same for every run of `_RUN` keys, added up, and scores of a query with the keys of its own run.
+*Cost.* Every key gives its `NODES` polynomials to the nodes of its own piece, the nodes of keys meet those of queries,
+some hundreds of either, in one matrix of exponentials, and every query takes its `NODES` polynomials times the
+coefficients of its piece: a product of matrices for each piece on either side, and no exponential of a token at all.
+Prefixes: sums at the nodes of queries for every run of `_RUN` keys, added up (there every key meets every piece, by
+powers of `e^{width (s_l − s*)}`), and scores of a query with the keys of its own run.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import cache
 
 import torch
@@ -32,11 +38,12 @@ from torch import Tensor
 
 from monolayer.errors import DataError
 
-WIDTH, NODES = 4.0, 18
+WIDTH, NODES = 4.0, 20
 SHORT = 512
 """Up to this many queries the scores themselves are cheaper, by measurement."""
 _REACH = 600.0
-"""Largest `|λ| spread` for prefixes: e^{−600} is still a normal number, so every prefix has a sum to divide by."""
+"""Largest `|λ| spread` for prefixes: e^{−600} is still a normal number, so every prefix has a sum to divide by; and for
+one `s*` in the middle of the keys, from where no exponent passes half of it."""
 _RUN = 128
 _BLOCK = 1 << 13
 """Keys looked at together on a processor, for its cache; 32 times as many elsewhere, for fewer launches."""
@@ -94,74 +101,146 @@ def _sequence(q: Tensor, k: Tensor, v: Tensor, causal: bool, mask: Tensor | None
         some = k.detach()[mask]
         k = torch.where(mask, k, some[0] if len(some) else 0.0)
         terms = torch.where(mask[:, None], terms, 0.0)
-    low, high = float(k.detach().min()), float(k.detach().max())
-    width = WIDTH / (high - low) if high > low else WIDTH
-    piece = (q.detach() / width).floor()
-    first, last = float(piece.min()), float(piece.max())
-    reach = max(abs(first), abs(last)) * WIDTH
-    if float(q.detach().min()) == float(q.detach().max()) and not q.requires_grad:
+    low, high, least, most = torch.stack([*k.detach().aminmax(), *q.detach().aminmax()]).tolist()
+    largest = max(abs(least), abs(most), 1e-150)
+    spread = max(high - low, WIDTH / largest)
+    reach, middle = largest * spread, (low + high) / 2.0
+    if least == most and not q.requires_grad:
         # One query, asked n times: sums of the very terms of softmax.
         if not causal:
             return _direct(q[:1], k, terms, False).expand(len(q), -1)
         if reach <= _REACH:
-            total = _running(terms * torch.exp(q[0] * (k - (high if q[0] >= 0 else low)))[:, None])
+            total = _running(terms * torch.exp(q[0] * (k - (high if least >= 0 else low)))[:, None])
             return total[:, 1:] / total[:, :1]
-    if len(q) <= SHORT or (last - first + 1.0) * NODES >= len(q) or (causal and reach > _REACH):
+    nodes = NODES * (reach / WIDTH + 2.0)
+    exponentials = nodes * len(q) if causal else 8.0 * nodes**2
+    if len(q) <= SHORT or not exponentials < len(q) * len(k) or (causal and reach > _REACH):
         return _direct(q, k, terms, causal)
-    # (n, p): from values at the nodes to answers.
-    weights = (_coefficients().to(q).T @ _chebyshev(2.0 * (q / width - piece) - 1.0)).T.contiguous()
-    both = _own_runs(q, k, terms, low, high) if causal else torch.zeros_like(terms[:1]).expand(len(q), -1)
-    for sign, end in ((1.0, high), (-1.0, low)):
-        # Zero belongs to the pieces on the right.
-        here = torch.nonzero(piece >= 0 if sign > 0 else piece < 0).flatten()
-        if len(here):
-            begin, stop = (max(first, 0.0), last) if sign > 0 else (first, min(last, -1.0))
-            pieces = torch.arange(begin, stop + 1.0, dtype=q.dtype, device=q.device)
-            sums = _sums(pieces, width, k - end, terms, _RUN if causal else len(k))
-            for some in here.split(_SCORES // NODES):  # type: ignore[no-untyped-call]
-                row, weight = (piece[some] - begin).long(), weights[some]
-                row = row + some // _RUN * len(pieces) if causal else row
-                columns = [(column.flatten(0, 1)[row] * weight).sum(1) for column in sums.unbind(1)]
-                both = both.index_add(0, some, torch.stack(columns, dim=1))
+    if causal:
+        both = _own_runs(q, k - middle, terms) + _before(q, k - middle, terms, 2.0 * WIDTH / spread)
+    elif reach <= _REACH:
+        both = _answers(q, k - middle, terms, WIDTH / largest, 2.0 * WIDTH / spread)
+    else:
+        both = torch.zeros_like(terms[:1]).expand(len(q), -1)
+        for here, end in ((q.detach() >= 0, high), (q.detach() < 0, low)):
+            some = torch.nonzero(here).flatten()
+            if len(some):
+                found = _answers(q[some], k - end, terms, WIDTH / largest, WIDTH / spread)
+                both = both.index_add(0, some, found)
     return both[:, 1:] / both[:, :1]
 
 
-def _sums(pieces: Tensor, width: float, delta: Tensor, terms: Tensor, run: int) -> Tensor:
-    """`Σ_l terms_l e^{λ δ_l}` at the nodes λ of some pieces, over the keys before each run: `(runs, 1 + m, J, p)`.
+def _answers(q: Tensor, delta: Tensor, terms: Tensor, key_width: float, query_width: float) -> Tensor:
+    """`Σ_l terms_l e^{λ_k δ_l}` over all keys: `(n, 1 + m)`, by pieces of keys and pieces of queries."""
+    keys, queries = _Pieces(delta, key_width), _Pieces(q, query_width)
+    given = (_coefficients().to(q).T @ keys.gathered(terms)).flatten(0, 1)
+    rows = max(1, _SCORES // len(given))
+    met = [torch.exp(some[:, None] * keys.nodes) @ given for some in queries.nodes.split(rows)]
+    return queries.evaluated(_coefficients().to(q) @ torch.cat(met).view(-1, NODES, terms.shape[1]))
 
-    One run of all keys: the sum over all of them. Pieces `(J,)` are all of one sign, and no `λ δ` is above 0.
-    """
-    right = bool(pieces[0] >= 0)
-    start = (pieces if right else pieces + 1.0) * width
-    share = (_points().to(delta) - (0.0 if right else 1.0)) * width
-    block = _BLOCK if delta.device.type == "cpu" else 32 * _BLOCK
-    whole, run = run == len(delta), min(run, block)
-    pad = -len(delta) % run
-    runs = torch.nn.functional.pad(delta, (0, pad)).view(-1, run)
-    values = torch.nn.functional.pad(terms, (0, 0, 0, pad)).view(-1, run, terms.shape[1])
+
+class _Pieces:
+    """Numbers `x` `(n,)`, sorted into `J` pieces of one width; `nodes` `(J p,)`: the Chebyshev points of all pieces."""
+
+    def __init__(self, x: Tensor, width: float) -> None:
+        piece = (x.detach() / width).floor()
+        first, last = torch.stack(piece.aminmax()).tolist()
+        short = torch.int16 if last - first < 2**15 else torch.int64  # sorted much faster
+        number, self.order = (piece - first).to(short).sort()
+        self.within = 2.0 * (x[self.order] / width - (number + first)) - 1.0
+        start = torch.arange(last - first + 1.0, dtype=x.dtype, device=x.device) + first
+        self.nodes = (start[:, None] + _points().to(x)).flatten() * width
+        self.block = _BLOCK if x.device.type == "cpu" else 32 * _BLOCK
+        pieces, counts = (part.tolist() for part in number.unique_consecutive(return_counts=True))
+        self.cuts = list(_cuts(pieces, counts, self.block))
+
+    def gathered(self, terms: Tensor) -> Tensor:
+        """`Σ ±T_i(x) terms` over the numbers of each piece, for terms `(n, 1 + m)`: `(J, p, 1 + m)`."""
+        terms = terms[self.order]
+        parts = [polynomials @ terms[here] for polynomials, here in self._polynomials()]
+        total = terms.new_zeros(len(self.nodes) // NODES, NODES, terms.shape[1])
+        return total.index_add(
+            0, torch.tensor([piece for piece, _ in self.cuts], device=terms.device), torch.stack(parts)
+        )
+
+    def evaluated(self, table: Tensor) -> Tensor:
+        """`Σ_i ±T_i(x) table_i` at each number, for tables of coefficients `(J, p, 1 + m)`: `(n, 1 + m)`."""
+        pieces = (piece for piece, _ in self.cuts)
+        both = zip(pieces, self._polynomials(), strict=True)
+        found = torch.cat([polynomials.T @ table[piece] for piece, (polynomials, _) in both])
+        return torch.empty_like(found).index_copy(0, self.order, found)
+
+    def _polynomials(self) -> Iterator[tuple[Tensor, slice]]:
+        """`±T_0 … ±T_{p−1}` `(p, b)` at the numbers of every cut, a block of them at a time."""
+        begin, rows = -1, self.within[:0]
+        for _, here in self.cuts:
+            if here.start // self.block * self.block != begin:
+                begin = here.start // self.block * self.block
+                rows = _chebyshev(self.within[begin : begin + self.block])
+            yield rows[:, here.start - begin : here.stop - begin], here
+
+
+def _cuts(pieces: list[int], counts: list[int], block: int) -> Iterator[tuple[int, slice]]:
+    """Stretches of sorted numbers of one piece, none of which crosses the end of a block."""
+    start = 0
+    for piece, count in zip(pieces, counts, strict=True):
+        stop = start + count
+        while start < stop:
+            end = min(stop, (start // block + 1) * block)
+            yield piece, slice(start, end)
+            start = end
+
+
+def _before(q: Tensor, delta: Tensor, terms: Tensor, width: float) -> Tensor:
+    """`Σ terms_l e^{λ_k δ_l}` over the keys of all runs before the query's own: `(n, 1 + m)`."""
+    piece = (q.detach() / width).floor()
+    first, last = torch.stack(piece.aminmax()).tolist()
+    sums = _sums(first, last, width, delta, terms)
+    # (n, p): from values at the nodes to answers.
+    weights = (_coefficients().to(q).T @ _chebyshev(2.0 * (q / width - piece) - 1.0)).T.contiguous()
+    row = (piece - first).long() + torch.arange(len(q), device=q.device) // _RUN * sums.shape[2]
     parts = []
-    step = max(1, block // run)
+    for some in range(0, len(q), _SCORES // NODES):
+        here = slice(some, some + _SCORES // NODES)
+        columns = [(column.flatten(0, 1)[row[here]] * weights[here]).sum(1) for column in sums.unbind(1)]
+        parts.append(torch.stack(columns, dim=1))
+    return torch.cat(parts)
+
+
+def _sums(first: float, last: float, width: float, delta: Tensor, terms: Tensor) -> Tensor:
+    """`Σ_l terms_l e^{λ δ_l}` at the nodes λ of pieces `first` to `last`, over keys before each run.
+
+    `(runs, 1 + m, J, p)`, for runs of `_RUN` keys.
+    """
+    pieces = int(last - first) + 1
+    pad = -len(delta) % _RUN
+    runs = torch.nn.functional.pad(delta, (0, pad)).view(-1, _RUN)
+    values = torch.nn.functional.pad(terms, (0, 0, 0, pad)).view(-1, _RUN, terms.shape[1]).transpose(1, 2)
+    share = _points().to(delta) * width
+    parts = []
+    step = (_BLOCK if delta.device.type == "cpu" else 32 * _BLOCK) // _RUN
     for some in range(0, len(runs), step):
-        here = slice(some, some + step)
-        weight = torch.exp(start[:, None] * runs[here, None, :])  # (runs, J, run), then (runs, (1 + m) J, run)
-        weight = torch.cat([weight * values[here, None, :, column] for column in range(values.shape[2])], dim=1)
-        parts.append(weight @ torch.exp(runs[here, :, None] * share))
-    sums = torch.cat(parts).view(len(runs), -1, len(start), NODES)
-    return sums.sum(0, keepdim=True) if whole else torch.cat([torch.zeros_like(sums[:1]), sums[:-1].cumsum(0)])
+        here = runs[some : some + step]
+        rows = [values[some : some + step] * torch.exp(first * width * here)[:, None]]
+        factor = torch.exp(width * here)[:, None]
+        for _ in range(pieces - 1):
+            rows.append(rows[-1] * factor)
+        parts.append(torch.stack(rows, dim=2).flatten(1, 2) @ torch.exp(here[:, :, None] * share))
+    sums = torch.cat(parts).view(len(runs), -1, pieces, NODES)
+    return torch.cat([torch.zeros_like(sums[:1]), sums[:-1].cumsum(0)])
 
 
-def _own_runs(q: Tensor, k: Tensor, terms: Tensor, low: float, high: float) -> Tensor:
-    """`Σ terms_l e^{λ_k (s_l − s*)}` over the keys of the query's own run up to the query: `(n, 1 + m)`."""
-    pad = -len(k) % _RUN
-    q, k = (torch.nn.functional.pad(part, (0, pad)).view(-1, _RUN) for part in (q, k))
-    top = torch.where(q.detach() >= 0, q.new_tensor(high), q.new_tensor(low))
+def _own_runs(q: Tensor, delta: Tensor, terms: Tensor) -> Tensor:
+    """`Σ terms_l e^{λ_k δ_l}` over the keys of the query's own run up to the query: `(n, 1 + m)`."""
+    pad = -len(delta) % _RUN
+    q, delta = (torch.nn.functional.pad(part, (0, pad)).view(-1, _RUN) for part in (q, delta))
     terms = torch.nn.functional.pad(terms, (0, 0, 0, pad)).view(-1, _RUN, terms.shape[1])
     past = torch.ones(_RUN, _RUN, dtype=torch.bool, device=q.device).tril()
     parts = []
     step = _SCORES // _RUN**2
     for start in range(0, len(q), step):
         here = slice(start, start + step)
-        weight = torch.exp((q[here, :, None] * (k[here, None, :] - top[here, :, None])).masked_fill(~past, -torch.inf))
+        weight = torch.exp((q[here, :, None] * delta[here, None, :]).masked_fill(~past, -torch.inf))
         parts.append((weight @ terms[here]).flatten(0, 1))
     return torch.cat(parts)[: q.numel() - pad]
 
@@ -187,11 +266,18 @@ def _direct(q: Tensor, k: Tensor, terms: Tensor, causal: bool) -> Tensor:
 
 
 def _chebyshev(x: Tensor) -> Tensor:
-    """`T_0 … T_{p−1}` at `x` `(n,)`: `(p, n)`, by their recurrence, which has a derivative at ±1 too."""
+    """`±T_0 … ±T_{p−1}` at `x` `(n,)`, with the signs + + − − + + …: `(p, n)`, by their recurrence.
+
+    The recurrence has a derivative at ±1 too, and with these signs each row is one operation.
+    """
     rows = [torch.ones_like(x), x]
-    for _ in range(NODES - 2):
-        rows.append(torch.addcmul(-rows[-2], x, rows[-1], value=2.0))
-    return torch.stack(rows)
+    table = None if x.requires_grad else x.new_empty(NODES, len(x))  # written in place, unless there is a gradient
+    if table is not None:
+        rows = [table[0].fill_(1.0), table[1].copy_(x)]
+    for degree in range(2, NODES):
+        sign, out = 2.0 if degree % 2 else -2.0, None if table is None else table[degree]
+        rows.append(torch.addcmul(rows[-2], x, rows[-1], value=sign, out=out))
+    return torch.stack(rows) if table is None else table
 
 
 @cache
@@ -203,9 +289,12 @@ def _points() -> Tensor:
 
 @cache
 def _coefficients() -> Tensor:
-    """From values at the points to coefficients of `T_0 … T_{p−1}`: the matrix `(p, p)` of a cosine transform."""
+    """From values at the points to coefficients of `±T_0 … ±T_{p−1}`: the matrix `(p, p)` of a cosine transform."""
     rows = [
-        [(2.0 - (i == 0)) / NODES * math.cos(i * (2 * j + 1) * math.pi / (2 * NODES)) for j in range(NODES)]
+        [
+            (-1.0) ** (i // 2) * (2.0 - (i == 0)) / NODES * math.cos(i * (2 * j + 1) * math.pi / (2 * NODES))
+            for j in range(NODES)
+        ]
         for i in range(NODES)
     ]
     return torch.tensor(rows, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Claim: at 65,536 tokens, attention of rank one takes a fiftieth of the time of scaled_dot_product_attention.
+"""Claim: at 65,536 tokens, attention of rank one takes a hundredth of the time of scaled_dot_product_attention.
 
 Queries, keys and values are one random number a token; ours in float64 with error below 1e-12 (checked on some queries
 by all their scores), PyTorch's in float32 on the same numbers (head size 1), in the same run: processor time of one
@@ -18,7 +18,7 @@ from torch.nn.functional import scaled_dot_product_attention
 import monolayer as ml
 from workload import cpu_seconds, seconds
 
-CLAIM = 50.0
+CLAIM = 100.0
 
 
 def timed(action: Callable[[], Any], device: str) -> tuple[float, Any]:
