@@ -13,6 +13,7 @@ import torch
 
 import monolayer as ml
 from monolayer.construct.line import tensors
+from monolayer.model import on_device
 
 RANDOM = np.random.default_rng(12)
 
@@ -98,3 +99,45 @@ def test_too_little_memory_says_how_much_and_what_to_do(monkeypatch: pytest.Monk
     monkeypatch.setattr(tensors, "_build", full)
     with pytest.raises(ml.OutOfMemoryError, match=r"2 labels need about .* GiB on cpu .* split the data over several"):
         tensors.build(torch.tensor([[1, 2]]), torch.tensor([[0, 1]]), 0, None)
+
+
+@pytest.mark.parametrize("kind", ["tokens", "sequences"])
+def test_look_ups_by_tensors_alone_are_the_look_ups(kind: str) -> None:
+    X, Y = _data(kind)
+    model = ml.memorize(X, Y)
+    found = on_device.answers(model, torch.from_numpy(X))
+    assert found is not None
+    assert torch.equal(found, torch.from_numpy(Y))
+    with torch.no_grad():
+        model.feed_forward.bias_2 += 1.0
+    changed = on_device.answers(model, torch.from_numpy(X))
+    assert changed is not None
+    assert np.array_equal(changed.numpy(), model.predict(X))
+
+
+def test_look_ups_that_are_not_plain_go_the_ordinary_way() -> None:
+    X, Y = _data("tokens")
+    ids = torch.from_numpy(X)
+    model = ml.memorize(X, Y)
+    assert on_device.answers(model, ids + 50) is None  # ids that nobody knows
+    assert on_device.answers(model, ids - 50) is None
+    assert on_device.answers(model, ids.double()) is None
+    assert on_device.answers(model, ids[0]) is None
+    assert on_device.answers(ml.memorize(X[:, ::-1] * 1000, Y), ids) is None  # ids that are not their row numbers
+    for options in ({"positions": True}, {"causal": True}, {"robust": True}):
+        assert on_device.answers(ml.memorize(X[:20], Y[:20], **options), ids[:20]) is None
+    model.head.register_forward_hook(lambda *_: None)
+    assert on_device.answers(model, ids) is None
+
+
+def test_labels_return_to_where_the_ids_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, Y = _data("tokens")
+    model = ml.memorize(X, Y)
+    ids = torch.from_numpy(X)
+    for place in ("monolayer.model.monolayer", "monolayer.model.on_device"):
+        monkeypatch.setattr(f"{place}.elsewhere", lambda X: X is ids)
+    for path in ("auto", "dense"):
+        answer = model.predict(ids, path=path)
+        assert isinstance(answer, torch.Tensor)
+        assert torch.equal(answer, torch.from_numpy(Y))
+    assert isinstance(ml.memorize(X, Y.astype(str)).predict(ids), np.ndarray)  # names are no numbers

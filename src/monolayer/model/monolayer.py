@@ -28,6 +28,7 @@ from monolayer.model.explain import explain
 from monolayer.model.explanation import Explanation
 from monolayer.model.gates import Gates
 from monolayer.model.inputs import blank_rows, check_input, check_lengths, no_vector
+from monolayer.model.on_device import answers, elsewhere, returned
 from monolayer.model.quantizer import Quantizer
 from monolayer.model.recital import recite
 from monolayer.model.recording import recording
@@ -116,11 +117,16 @@ class Monolayer(nn.Module):
         list of arrays; a model with one label a sequence gives `(N,)`. `path`: `fast` (segment sums and
         binary search), `dense` (the network as it stands), or `auto`: fast where the weights allow it.
         `strict`: an answer at a point that the model was not built from is an error that names it (`seen`).
+        A tensor on an accelerator gives a tensor there, where labels are numbers.
         """
+        if elsewhere(X) and lengths is None and path != "dense" and not (strict or self._overridden()):
+            there = answers(self, X)
+            if there is not None:
+                return there
         data = self.encode(X, lengths=lengths)
         if strict:
             self.check_seen(data)
-        return self._shaped(self.card.decode(self.labels(data, path=path)), data, X, lengths)
+        return returned(self._shaped(self.card.decode(self.labels(data, path=path)), data, X, lengths), X)
 
     def seen(self, X: Any, *, lengths: Any = None) -> Any:
         """Whether each answer is one that the model was built to give: booleans in the shape of `predict`.

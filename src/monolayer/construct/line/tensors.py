@@ -22,14 +22,14 @@ from monolayer.construct.line.separate import DRAWS
 from monolayer.construct.line.steps import EXPONENT
 from monolayer.data import Names
 from monolayer.errors import OutOfMemoryError
-from monolayer.model.attention import LABEL
+from monolayer.model.attention import LABEL, pick
 from monolayer.model.card import Card, Summary
 from monolayer.model.layers import embedding
 from monolayer.model.monolayer import Monolayer
-from monolayer.model.shortcut import spread
 from monolayer.model.staircase import Staircase
 from monolayer.theory.bounds import corollary1_counts
 
+SEEN = 1 << 20
 GAPLESS = 4
 """Ids and classes are their own row numbers if they are below this many times the values that occur, or below 1,024."""
 
@@ -65,29 +65,51 @@ def _build(X: Tensor, Y: Tensor, seed: int, temperature: float | None) -> Monola
     per_token = Y.ndim == 2
     order = None
     if per_token:
-        # Tokens with one largest label next to each other: fewer label changes between cells.
-        some = torch.zeros(len(counts), dtype=torch.int64, device=X.device).scatter_reduce_(0, rows, label, "amax")
+        # Tokens with one largest label next to each other: fewer label changes between cells. A million will do to see.
+        some = torch.zeros(len(counts), dtype=torch.int64, device=X.device)
+        some.scatter_reduce_(0, rows[:SEEN], label[:SEEN], "amax")
         order = some.argsort(stable=True).argsort().cpu().numpy()
     lengths = torch.full((N,), n, device=X.device)
     tokens = Tokens(rows, lengths, Ids(len(counts), order), None, False, temperature=temperature)
+    label = label.to(torch.uint8 if len(classes) <= 2**8 else torch.int32)
     for tried, draw in enumerate(draws(tokens, "cells", DRAWS, seed), 1):
-        context = draw.contexts(tokens)
-        reach = float(context.max() - context.min())
-        kappa = power_of_two(0.5 / reach) if reach > 0 and per_token else 1.0
-        z = draw.codes(tokens).add_(spread(context, lengths), alpha=kappa) if per_token else context
-        z, place = z.sort()
-        number = label.to(torch.int32)[place]
-        del place
+        z, number, kappa = _sorted(draw, tokens, label, per_token)
         changes = torch.nonzero(number[1:] != number[:-1]).flatten()
         fixed = draw.point_error(kappa, tokens)
         left, right = z[changes], z[changes + 1]
-        room = (right - left) / (fixed + UNIT * torch.maximum(left.abs(), right.abs()))
-        if bool((room >= SLACK).all()):  # a NaN is no gap either
+        room = torch.maximum(left.abs(), right.abs()).mul_(UNIT).add_(fixed)
+        room = torch.sub(right, left).div_(room)
+        least = float(room.min()) if len(room) else math.inf
+        if least >= SLACK:  # a NaN is no gap either
+            del room
             level = number[torch.cat([changes, changes.new_tensor([len(number) - 1])])].to(torch.float64)
-            margin = float(room.min()) if len(room) else None
-            facts = _measure(z, fixed) | {"margin": margin, "draws": tried, "runs": len(level)}
+            del changes, number
+            facts = _measure(z, fixed) | {"margin": least if len(level) > 1 else None, "draws": tried}
+            facts["runs"] = len(level)
             return _assemble(draw, kappa, left, right, level, counts, classes, per_token, (N, len(label)), facts)
     return None
+
+
+def _sorted(draw: Draw, tokens: Tokens, label: Tensor, per_token: bool) -> tuple[Tensor, Tensor, float]:
+    """`z` of all labelled places in order `(P,)`, their labels in that order, and κ.
+
+    Codes are whole numbers and `κ c` moves them by less than 1/2 against each other (`points._token_major`): contexts
+    are sorted as floats, one a sequence, and places only by code, as short integers, which keeps equal codes in order.
+    """
+    context, by_context = draw.contexts(tokens).sort()
+    if not per_token:
+        return context, label[by_context], 1.0
+    reach = float(context[-1] - context[0])
+    kappa = power_of_two(0.5 / reach) if reach > 0 else 1.0
+    N, code = len(context), draw.proposal.code
+    low = code.min()
+    digits = (code - low).to(torch.int16 if len(code) < 2**15 else torch.int32)
+    rows = tokens.rows.view(N, -1)[by_context]
+    digit, order = pick(digits, rows.flatten()).sort(stable=True)
+    del rows
+    z = digit.to(torch.float64).add_(float(low))
+    z.add_(context[torch.div(order, len(order) // N, rounding_mode="floor")], alpha=kappa)
+    return z, label.view(N, -1)[by_context].flatten()[order], kappa
 
 
 def _counts(values: Tensor) -> Tensor | None:
@@ -101,10 +123,10 @@ def _counts(values: Tensor) -> Tensor | None:
 
 def _measure(z: Tensor, fixed: float) -> dict[str, Any]:
     """What `Separated.measure` says of the points."""
-    gap = z.diff()
-    apart = gap[gap > 2.0 * (fixed + UNIT * torch.maximum(z[1:].abs(), z[:-1].abs()))]
-    count = len(apart) + 1
-    smallest = float(apart.min()) / float(z[-1] - z[0]) if len(apart) else 1.0
+    gap, size = z.diff(), z.abs()
+    apart = gap > torch.maximum(size[1:], size[:-1]).mul_(UNIT).add_(fixed).mul_(2.0)
+    count = int(torch.count_nonzero(apart)) + 1
+    smallest = float(gap.masked_fill_(~apart, math.inf).min()) / float(z[-1] - z[0]) if count > 1 else 1.0
     return {"points": count, "gap": smallest, "expected_gap": 1.0 / count**2}
 
 
