@@ -13,7 +13,7 @@ import torch
 
 import monolayer as ml
 from monolayer.construct.line import tensors
-from monolayer.model import on_device
+from monolayer.model import on_device, staircase
 
 RANDOM = np.random.default_rng(12)
 
@@ -128,6 +128,14 @@ def test_look_ups_that_are_not_plain_go_the_ordinary_way() -> None:
         assert on_device.answers(ml.memorize(X[:20], Y[:20], **options), ids[:20]) is None
     model.head.register_forward_hook(lambda *_: None)
     assert on_device.answers(model, ids) is None
+
+
+def test_both_rough_orders_are_one() -> None:
+    z = torch.from_numpy(RANDOM.normal(size=5000))
+    one, two = (z[order(z)] for order in (staircase._rough_order, staircase._rough_order_there))
+    near = float(z.max() - z.min()) / 65535.0
+    assert float((one - two).abs().max()) <= 1.01 * near
+    assert float((one - z.sort().values).abs().max()) <= 1.01 * near
 
 
 def test_labels_return_to_where_the_ids_are(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -155,7 +155,7 @@ def _totals(flat: Tensor, lengths: Tensor) -> Tensor:
         return torch.from_numpy(np.add.reduceat(flat.numpy(), starts))
     width = int(lengths[0])
     if bool((lengths == width).all()):
-        return flat.view(-1, width).sum(1)
+        return flat.view(-1, width) @ flat.new_ones(width)  # several times faster there than a sum
     return torch.segment_reduce(flat, "sum", lengths=lengths)
 
 

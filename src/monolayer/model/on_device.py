@@ -18,6 +18,9 @@ from monolayer.model.memory import look_again
 from monolayer.model.parts import Parts
 from monolayer.model.shortcut import SCAN, boltzmann_terms, plan, spread
 
+_SPREAD = 500.0
+"""Scores may be this far apart: the least weight is then far from 0."""
+
 
 def elsewhere(X: Any) -> bool:
     """Whether `X` is a tensor that is not on a processor."""
@@ -60,10 +63,11 @@ def labels_there(model: Parts, X: Tensor) -> Tensor | None:
         return None
     key, code = (lift.weight[:, slot].contiguous() for slot in (KEY, CODE))
     begin = model.bos[KEY]
-    # One common factor cancels; only rows in use count (`shortcut.traced`).
-    used = torch.zeros(len(key), dtype=torch.bool, device=X.device)
-    used[rows] = True
-    top = float(torch.maximum((way.temperature * key[used]).max(), way.temperature * begin))
+    score = way.temperature * torch.cat([key, begin[None]])
+    top, low = (float(score.nan_to_num(end).aminmax()[end < 0]) for end in (-torch.inf, torch.inf))
+    # One common factor cancels; a stray large key in a row that is not used would push all others to 0.
+    if not top - low <= _SPREAD:
+        return None
     weight, moment = boltzmann_terms(key, way.temperature, top)
     first = tuple(float(part) for part in boltzmann_terms(begin, way.temperature, top))
     lengths = torch.full((len(X),), X.shape[1], device=X.device)

@@ -47,6 +47,8 @@ one `s*` in the middle of the keys, from where no exponent passes half of it."""
 _RUN = 128
 _BLOCK = 1 << 13
 """Keys looked at together on a processor, for its cache; 32 times as many elsewhere, for fewer launches."""
+_FEW, _SPLIT = 64, 1 << 10
+"""On a device: pieces up to which all are looked at together, and keys in one product of matrices."""
 _SCORES = 1 << 22
 """Scores held at a time where they are computed: 32 MiB."""
 
@@ -139,35 +141,62 @@ def _answers(q: Tensor, delta: Tensor, terms: Tensor, key_width: float, query_wi
     return queries.evaluated(_coefficients().to(q) @ torch.cat(met).view(-1, NODES, terms.shape[1]))
 
 
+def _elsewhere(x: Tensor) -> bool:
+    return x.device.type != "cpu"
+
+
 class _Pieces:
-    """Numbers `x` `(n,)`, sorted into `J` pieces of one width; `nodes` `(J p,)`: the Chebyshev points of all pieces."""
+    """Numbers `x` `(n,)` in `J` pieces of one width; `nodes` `(J p,)`: the Chebyshev points of all pieces.
+
+    On a processor the numbers are sorted, and a piece is one product of matrices. On a device, launches and waits cost
+    more than numbers: there all pieces are looked at together, while they are few.
+    """
 
     def __init__(self, x: Tensor, width: float) -> None:
         piece = (x.detach() / width).floor()
         first, last = torch.stack(piece.aminmax()).tolist()
-        short = torch.int16 if last - first < 2**15 else torch.int64  # sorted much faster
-        number, self.order = (piece - first).to(short).sort()
-        self.within = 2.0 * (x[self.order] / width - (number + first)) - 1.0
         start = torch.arange(last - first + 1.0, dtype=x.dtype, device=x.device) + first
         self.nodes = (start[:, None] + _points().to(x)).flatten() * width
-        self.block = _BLOCK if x.device.type == "cpu" else 32 * _BLOCK
-        pieces, counts = (part.tolist() for part in number.unique_consecutive(return_counts=True))
-        self.cuts = list(_cuts(pieces, counts, self.block))
+        self.block = 32 * _BLOCK if _elsewhere(x) else _BLOCK
+        self.order: Tensor | None = None
+        self.cuts: list[tuple[int, slice]] = []
+        self.number = (piece - first).long()
+        if not _elsewhere(x) or len(start) > _FEW:
+            short = torch.int16 if len(start) < 2**15 else torch.int64  # sorted much faster
+            self.number, self.order = self.number.to(short).sort()
+            x = x[self.order]
+            pieces, counts = (part.tolist() for part in self.number.unique_consecutive(return_counts=True))
+            self.cuts = list(_cuts(pieces, counts, self.block))
+        self.within = 2.0 * (x / width - (self.number + first)) - 1.0
 
     def gathered(self, terms: Tensor) -> Tensor:
         """`Σ ±T_i(x) terms` over the numbers of each piece, for terms `(n, 1 + m)`: `(J, p, 1 + m)`."""
+        J, m = len(self.nodes) // NODES, terms.shape[1]
+        if self.order is None:
+            return sum(self._all_at_once(terms, J)).view(NODES, J, m).transpose(0, 1)  # type: ignore[union-attr]
         terms = terms[self.order]
-        parts = [polynomials @ terms[here] for polynomials, here in self._polynomials()]
-        total = terms.new_zeros(len(self.nodes) // NODES, NODES, terms.shape[1])
-        return total.index_add(
-            0, torch.tensor([piece for piece, _ in self.cuts], device=terms.device), torch.stack(parts)
-        )
+        parts = torch.stack([polynomials @ terms[here] for polynomials, here in self._polynomials()])
+        pieces = torch.tensor([piece for piece, _ in self.cuts], device=terms.device)
+        return terms.new_zeros(J, NODES, m).index_add(0, pieces, parts)
+
+    def _all_at_once(self, terms: Tensor, J: int) -> Iterator[Tensor]:
+        """What each block of numbers gives to the nodes of all pieces: `(p, J (1 + m))`."""
+        for start in range(0, len(terms), self.block):
+            here = slice(start, start + self.block)
+            inside = torch.nn.functional.one_hot(self.number[here], J).to(terms)
+            right = (inside[:, :, None] * terms[here, None]).flatten(1)
+            left, pad = _chebyshev(self.within[here]), -len(right) % _SPLIT
+            # Many short products keep a device busier than a long one.
+            left = torch.nn.functional.pad(left, (0, pad)).view(NODES, -1, _SPLIT).transpose(0, 1)
+            yield (left @ torch.nn.functional.pad(right, (0, 0, 0, pad)).view(len(left), _SPLIT, -1)).sum(0)
 
     def evaluated(self, table: Tensor) -> Tensor:
         """`Σ_i ±T_i(x) table_i` at each number, for tables of coefficients `(J, p, 1 + m)`: `(n, 1 + m)`."""
-        pieces = (piece for piece, _ in self.cuts)
-        both = zip(pieces, self._polynomials(), strict=True)
-        found = torch.cat([polynomials.T @ table[piece] for piece, (polynomials, _) in both])
+        if self.order is None:
+            blocks = zip(self.within.split(self.block), self.number.split(self.block), strict=True)
+            return torch.cat([(_chebyshev(x).T[:, :, None] * table[number]).sum(1) for x, number in blocks])
+        both = zip(self.cuts, self._polynomials(), strict=True)
+        found = torch.cat([polynomials.T @ table[piece] for (piece, _), (polynomials, _) in both])
         return torch.empty_like(found).index_copy(0, self.order, found)
 
     def _polynomials(self) -> Iterator[tuple[Tensor, slice]]:
@@ -218,7 +247,7 @@ def _sums(first: float, last: float, width: float, delta: Tensor, terms: Tensor)
     values = torch.nn.functional.pad(terms, (0, 0, 0, pad)).view(-1, _RUN, terms.shape[1]).transpose(1, 2)
     share = _points().to(delta) * width
     parts = []
-    step = (_BLOCK if delta.device.type == "cpu" else 32 * _BLOCK) // _RUN
+    step = (32 * _BLOCK if _elsewhere(delta) else _BLOCK) // _RUN
     for some in range(0, len(runs), step):
         here = runs[some : some + step]
         rows = [values[some : some + step] * torch.exp(first * width * here)[:, None]]

@@ -60,10 +60,10 @@ class Steps:
 
     def __call__(self, z: Tensor) -> Tensor:
         """Labels `(P, m)` of `z` `(P,)` by binary search, O(log R) a point."""
-        if z.device.type != "cpu" or min(len(z), len(self.slope)) < _LARGE:
+        if min(len(z), len(self.slope)) < (_LARGE if z.device.type == "cpu" else 32 * _LARGE):
             return self._search(z)
         # A search in random order waits for memory at every point; roughly sorted, neighbours share their path.
-        order = _rough_order(z)
+        order = _rough_order(z) if z.device.type == "cpu" else _rough_order_there(z)
         found = self._search(z.index_select(0, order))
         label = torch.empty_like(found)
         label[order] = found
@@ -92,9 +92,18 @@ def rising(slope: Tensor, bias: Tensor) -> bool:
 
 def _rough_order(z: Tensor) -> Tensor:
     """An order of `z` `(P,)` up to 1/65,536 of its range: a radix sort of 16 bits, much cheaper than a sort."""
+    return torch.from_numpy(np.argsort(_share(z).to(torch.int32).numpy().astype(np.uint16), kind="stable"))
+
+
+def _rough_order_there(z: Tensor) -> Tensor:
+    """The same by PyTorch, whose short integers have signs."""
+    return _share(z).sub_(32768.0).to(torch.int16).sort().indices
+
+
+def _share(z: Tensor) -> Tensor:
+    """Where in its range each `z` `(P,)` lies, from 0 to 65,535."""
     low, high = float(z.min()), float(z.max())
-    share = ((z - low) * (65535.0 / max(high - low, 1e-300))).nan_to_num().clamp_(0.0, 65535.0)
-    return torch.from_numpy(np.argsort(share.to(torch.int32).numpy().astype(np.uint16), kind="stable"))
+    return ((z - low) * (65535.0 / max(high - low, 1e-300))).nan_to_num_().clamp_(0.0, 65535.0)
 
 
 class Staircase(nn.Module):

@@ -104,9 +104,7 @@ def _sorted(draw: Draw, tokens: Tokens, label: Tensor, per_token: bool) -> tuple
     N, code = len(context), draw.proposal.code
     low = code.min()
     digits = (code - low).to(torch.int16 if len(code) < 2**15 else torch.int32)
-    rows = tokens.rows.view(N, -1)[by_context]
-    digit, order = pick(digits, rows.flatten()).sort(stable=True)
-    del rows
+    digit, order = pick(digits, tokens.rows).view(N, -1)[by_context].flatten().sort(stable=True)
     z = digit.to(torch.float64).add_(float(low))
     z.add_(context[torch.div(order, len(order) // N, rounding_mode="floor")], alpha=kappa)
     return z, label.view(N, -1)[by_context].flatten()[order], kappa
