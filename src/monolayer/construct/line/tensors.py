@@ -104,10 +104,18 @@ def _sorted(draw: Draw, tokens: Tokens, label: Tensor, per_token: bool) -> tuple
     N, code = len(context), draw.proposal.code
     low = code.min()
     digits = (code - low).to(torch.int16 if len(code) < 2**15 else torch.int32)
-    digit, order = pick(digits, tokens.rows).view(N, -1)[by_context].flatten().sort(stable=True)
+    digit, order = _rows(pick(digits, tokens.rows).view(N, -1), by_context).flatten().sort(stable=True)
     z = digit.to(torch.float64).add_(float(low))
     z.add_(context[torch.div(order, len(order) // N, rounding_mode="floor")], alpha=kappa)
-    return z, label.view(N, -1)[by_context].flatten()[order], kappa
+    return z, _rows(label.view(N, -1), by_context).flatten()[order], kappa
+
+
+def _rows(table: Tensor, order: Tensor) -> Tensor:
+    """`table[order]` for short rows `(N, n)`, as few long words as they are: several times faster on a device."""
+    if table.shape[1] * table.element_size() % 16:
+        return table[order]
+    words = table.view(torch.complex128)
+    return torch.stack([word.contiguous()[order] for word in words.unbind(1)], dim=1).view(table.dtype)
 
 
 def _counts(values: Tensor) -> Tensor | None:
