@@ -19,6 +19,8 @@ Tensors = dict[str, NDArray[Any]]
 
 READOUTS = {"exact": (1, 1, 0), "paper": (1, 2, 0), "runs": (2, 1, 1), "gates": (3, 1, 0)}
 """Kinds of readout: the version that has it, its neurons for each step, and how many columns `weight_2` has besides."""
+COVERED = 5
+"""The version of gates that says how facts are covered; no proof depends on it."""
 WORDS = {
     "format": ("monolayer",),
     "kind": ("memorizer", "approximator"),
@@ -39,6 +41,8 @@ def examine_config(config: dict[str, Any]) -> None:
     """Every field is there, with a value that it may have, and they fit together."""
     gated = config.get("readout") == "gates"
     known = {*WORDS, *SWITCHES, *COUNTS, *OTHERS, *(["gates"] if gated else [])}
+    covered = gated and config.get("version") == COVERED
+    known |= {"cover"} if covered else set()
     _demand(set(config) == known, f"fields {sorted(set(config) ^ known)} are missing or unknown")
     for key, words in WORDS.items():
         _demand(isinstance(config[key], str) and config[key] in words, f"{key} is not one of {', '.join(words)}")
@@ -46,7 +50,7 @@ def examine_config(config: dict[str, Any]) -> None:
         _demand(config[key] is True or config[key] is False, f"{key} is not true or false")
     for key, least in COUNTS.items():
         _demand(_is_count(config[key], least), f"{key} is no whole number from {least}")
-    right = config["version"] == READOUTS[config["readout"]][0]
+    right = covered or config["version"] == READOUTS[config["readout"]][0]
     _demand(right, f"version {config['version']} is not the one of readout {config['readout']}")
     grid, summary, files = (config[key] for key in ("grid", "summary", "files"))
     _demand(summary is None or isinstance(summary, dict), "summary is no object")
@@ -87,6 +91,12 @@ def _examine_gates(config: dict[str, Any]) -> None:
     _demand(parts["token"] > 0 and parts["rank"] > 0, "gates: token and rank must be positive")
     _demand(config["target"] == "classes" and not config["scalar"], "gates answer with classes")
     _demand(config["kind"] == "memorizer", "gates belong to a memorizer")
+    if "cover" in config:
+        cover = config["cover"]
+        _demand(isinstance(cover, dict) and len(cover) == 1, "cover has not one entry")
+        margin, base = cover.get("margin"), cover.get("base")
+        wide = isinstance(margin, int | float) and not isinstance(margin, bool) and 0 < margin <= 2**1023
+        _demand(wide or _is_count(base, 2), "cover is no margin above 0, and no base from 2")
     fits = config["width"] == sum(parts.values()) + 2 + config["labels"]
     _demand(fits, "width is not token + place + rank + 2 + labels")
 

@@ -129,8 +129,8 @@ def _config(content: bytes) -> dict[str, Any]:
     config = _object("config.json", content)
     if config.get("format") != "monolayer":
         raise ModelFileError("config.json does not describe a model written by monolayer")
-    if config.get("version") not in (1, 2, 3):
-        raise ModelFileError(f"the format version is {config.get('version')!r}; this checker reads 1 to 3")
+    if config.get("version") not in (1, 2, 3, 5):
+        raise ModelFileError(f"the format version is {config.get('version')!r}; this checker reads 1, 2, 3 and 5")
     rest = {key: value for key, value in config.items() if key != "digest"}
     try:
         canonical = json.dumps(rest, sort_keys=True, separators=(",", ":"))

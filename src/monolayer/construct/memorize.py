@@ -17,6 +17,7 @@ from monolayer.construct.line import tensors
 from monolayer.construct.line.build import Line
 from monolayer.construct.line.reuse import Again, Reused
 from monolayer.construct.line.steps import Choice
+from monolayer.construct.robust.again import RobustAgain, RobustDraw
 from monolayer.construct.robust.build import RANK, Dtype, Robust
 from monolayer.construct.task import Task
 from monolayer.data import Sequences
@@ -24,6 +25,7 @@ from monolayer.data.sequences import Per
 from monolayer.errors import DataError
 from monolayer.model.card import Fingerprint
 from monolayer.model.device import check_device
+from monolayer.model.gates import Gates
 from monolayer.model.monolayer import Monolayer
 
 
@@ -60,7 +62,8 @@ def memorize(
     was built from. On one platform the same seed gives the same bits. Float64; rank 1.
 
     `draw`: a model whose keys, codes, temperature and names are used again, with its `positions`, `causal` and
-    `readout`; only the readout's weights then depend on the data (docs/editing.md). Such a model has no summary.
+    `readout`; only the readout's weights then depend on the data (docs/editing.md). Such a model has no summary. Of a
+    robust model: its codes, values, rank, format and margin; then only neurons and usual classes depend on the data.
 
     `robust=True` builds another network, which survives noise and short formats (docs/robust.md); a number is the share
     of itself by which every weight may change. For it alone: `rank` of the values, a number (64) or `auto`, the least
@@ -93,11 +96,26 @@ def memorize(
     report("reading the data", 0.0)
     data = Sequences.of(X, Y, lengths=lengths, per=per)
     if draw is not None:
-        if robust is not False:
-            raise DataError("draw= uses the keys of a line again; a robust model has none: leave one of the two out")
-        again, data = Reused.of(draw).adopt(data)
-        positions, causal = again.rules(positions, causal, readout, temperature)
-        construction = Again(again)
+        if isinstance(draw.feed_forward, Gates):
+            wishes: dict[str, Any] = {
+                "positions": positions,
+                "causal": causal,
+                "rank": rank,
+                "dtype": dtype,
+                "neurons": neurons,
+                "robust": None if robust is True else robust,
+                "temperature": temperature,
+                "readout": None if readout == "exact" else readout,
+            }
+            known, data = RobustDraw.of(draw).adopt(data)
+            positions, causal = known.rules(wishes)
+            construction = RobustAgain(known)
+        else:
+            if robust is not False:
+                raise DataError("the draw is that of a line, which has no robust readout: leave one of the two out")
+            again, data = Reused.of(draw).adopt(data)
+            positions, causal = again.rules(positions, causal, readout, temperature)
+            construction = Again(again)
     task = Task.of(data, positions=positions, causal=causal, on_conflict=on_conflict)
     model = construction.build(task, report)
     if fingerprint:

@@ -36,6 +36,12 @@ def distinct_rows(vectors: NDArray[Any]) -> tuple[NDArray[Any], Ints]:
     return table[first], rows
 
 
+def row_keys(table: NDArray[np.float32]) -> Words:
+    """`(T,)` 64-bit keys of the rows of `table` `(T, d)`: equal for equal bits, and hardly ever else."""
+    words = np.ascontiguousarray(table).view(np.uint32)
+    return np.concatenate([_hash(part.astype(np.uint64)) for part in np.array_split(words, 1 + words.size // _BLOCK)])
+
+
 def distinct_runs(values: Ints, lengths: Ints) -> Ints:
     """`(N,)` class numbers of the runs that `lengths` `(N,)` cuts `values` `(T,)` into, equal iff these are.
 

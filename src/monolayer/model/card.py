@@ -116,6 +116,20 @@ class Grid:
         return float((off + on) ** (1.0 / p))
 
 
+@dataclass(frozen=True)
+class Cover:
+    """How the facts of a token became neurons of a robust readout; with the weights, all that a draw is.
+
+    Half-spaces whose slabs were wished to have half-width `margin`; or linear cells, with digits in base `base`.
+    """
+
+    margin: float | None = None
+    base: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {"base": self.base} if self.margin is None else {"margin": self.margin}
+
+
 @dataclass(frozen=True, eq=False)
 class Fingerprint:
     """Sorted 64-bit fingerprints `(M,)` of the points that a model was built from; `per` and `causal`: as its card."""
@@ -155,6 +169,8 @@ class Card:
     grid: Grid | None = None
     """The cells of an approximator; None for a memorizer."""
     summary: Summary | None = field(default=None, repr=False)
+    cover: Cover | None = None
+    """For a robust model: how its facts are covered; None for a line, and for a file that does not say."""
     script: Script | None = None
     """How the text was cut that the model recites; None for other models."""
     fingerprint: Fingerprint | None = field(default=None, repr=False, compare=False)

@@ -19,7 +19,7 @@ from monolayer.data import Names
 from monolayer.data.snapshot import read_together
 from monolayer.errors import ModelFileError
 from monolayer.model.attention import RankOneAttention
-from monolayer.model.card import Card, Grid, Summary
+from monolayer.model.card import Card, Cover, Grid, Summary
 from monolayer.model.device import check_device
 from monolayer.model.gates import Gates, Layout, RankAttention
 from monolayer.model.layers import embedding, linear
@@ -128,6 +128,7 @@ def _build(config: dict[str, Any], names: dict[str, list[Any]], tensors: dict[st
         kind=config["kind"],
         grid=None if grid is None else Grid(**grid),
         summary=None if config["summary"] is None else Summary.from_json(config["summary"]),
+        cover=Cover(**config["cover"]) if "cover" in config else None,
     )
     four = (tensors[f"attention.{name}"] for name in ("W_Q", "W_K", "W_V", "W_O"))
     attention: RankOneAttention

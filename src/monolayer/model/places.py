@@ -43,7 +43,7 @@ def mixtures(
     starts = lengths.cumsum(0) - lengths
     for n in torch.unique(lengths).tolist():
         of_length = torch.nonzero(lengths == n)[:, 0]
-        step = max(1, _NUMBERS_AT_ONCE // (n * values.shape[1]))
+        step = max(1, _NUMBERS_AT_ONCE // (n * max(n + 1 if places.query is not None else 0, values.shape[1])))
         for part in torch.split(of_length, step):
             at = starts[part, None] + torch.arange(n, device=part.device)
             v = values[at if rows is None else rows[at]]
@@ -51,7 +51,8 @@ def mixtures(
                 yield _means(places, part, at, v, begin)
                 continue
             for first, weights in _weights(places, n):
-                mixed = weights[:, 1:].to(v) @ v + weights[:, :1].to(v) * begin
+                # One product a sequence: what comes out for it is the same bits whatever stands beside it.
+                mixed = weights[:, 1:].to(v).expand(len(v), -1, -1).bmm(v) + weights[:, :1].to(v) * begin
                 where = part[:, None] if places.per == "sequence" else at[:, first : first + mixed.shape[1]]
                 yield where.reshape(-1), mixed.reshape(-1, mixed.shape[-1])
 

@@ -20,7 +20,17 @@ from monolayer.data.folder import new_folder
 from monolayer.errors import DataError, ModelFileError
 from monolayer.model.gates import Gates
 from monolayer.model.parts import Parts
-from monolayer.model.schema import CONFIG, MEMORY, NAMES, READOUTS, WEIGHTS, Config, check_config, check_tensors
+from monolayer.model.schema import (
+    CONFIG,
+    COVERED,
+    MEMORY,
+    NAMES,
+    READOUTS,
+    WEIGHTS,
+    Config,
+    check_config,
+    check_tensors,
+)
 from monolayer.model.sidecar import write_memory
 
 
@@ -52,10 +62,13 @@ def save(model: Parts, folder: str | os.PathLike[str], *, overwrite: bool = Fals
 def _describe(model: Parts, names: dict[str, list[Any]]) -> Config:
     """The config without digests; lists of names go into `names`."""
     card, readout = model.card, model.feed_forward
-    parts = {"gates": readout.layout.to_json()} if isinstance(readout, Gates) else {}
+    parts: Config = {"gates": readout.layout.to_json()} if isinstance(readout, Gates) else {}
+    version = READOUTS[readout.readout].version
+    if isinstance(readout, Gates) and card.cover is not None:
+        parts["cover"], version = card.cover.to_json(), COVERED
     return parts | {
         "format": "monolayer",
-        "version": READOUTS[model.feed_forward.readout].version,
+        "version": version,
         "kind": card.kind,
         "tokens": "ids" if isinstance(model.lift, nn.Embedding) else "vectors",
         "width": model.bos.numel(),

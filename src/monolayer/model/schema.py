@@ -69,13 +69,18 @@ FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "digest": ((lambda value: type(value) is str), "a digest"),
 }
 GATES: dict[str, tuple[Callable[[Any], bool], str]] = {"token": _whole(1), "place": _whole(0), "rank": _whole(1)}
+COVERED = 5
+"""The version in which robust models say how their facts are covered."""
 GRID: dict[str, tuple[Callable[[Any], bool], str]] = {
     **dict.fromkeys(("dim", "length", "cells"), _whole(1)),
     **dict.fromkeys(("low", "high", "ramp", "error", "spread", "function_seconds"), _NUMBER),
     "guaranteed": _BOOLEAN,
 }
 RULES: tuple[tuple[str, Callable[[Config], bool]], ...] = (
-    ("the version is the one that brought its readout", lambda c: c["version"] == READOUTS[c["readout"]].version),
+    (
+        "the version is the one that brought its readout, or for gates the one that brought cover",
+        lambda c: c["version"] == READOUTS[c["readout"]].version or (_gated(c) and c["version"] == COVERED),
+    ),
     ("ids have a vocabulary, vectors have none", lambda c: (c["tokens"] == "ids") == (c["vocabulary"] is not None)),
     ("classes are named, reals are not", lambda c: (c["target"] == "classes") == (c["classes"] is not None)),
     (
@@ -112,6 +117,14 @@ RULES: tuple[tuple[str, Callable[[Config], bool]], ...] = (
 
 def _gated(config: Config) -> bool:
     return bool(config["readout"] == "gates")
+
+
+def _cover(value: Any) -> bool:
+    """`{"margin": positive number}` or `{"base": whole number from 2}`."""
+    if type(value) is not dict or len(value) != 1:
+        return False
+    margin = value.get("margin")
+    return _whole(2)[0](value.get("base")) or (margin is not None and _NUMBER[0](margin) and margin > 0)
 
 
 def _dim(config: Config) -> int:
@@ -213,7 +226,7 @@ def check_config(config: Config, digest: str) -> None:
     if config.get("format") != "monolayer":
         raise ModelFileError(f"{CONFIG} was not written by monolayer")
     version = config.get("version")
-    latest = max(readout.version for readout in READOUTS.values())
+    latest = max(COVERED, *(readout.version for readout in READOUTS.values()))
     if type(version) is not int or version > latest:
         raise ModelFileError(
             f"{CONFIG} has format version {version!r}, and this monolayer reads up to {latest}: update monolayer"
@@ -221,7 +234,10 @@ def check_config(config: Config, digest: str) -> None:
     if config.get("digest") != digest:
         raise ModelFileError(f"{CONFIG} was changed after it was written: its digest does not match")
     gated = config.get("readout") == "gates"
-    _check_fields(CONFIG, config, FIELDS | ({"gates": _OBJECT_OR_NULL} if gated else {}))
+    more = {"gates": _OBJECT_OR_NULL} if gated else {}
+    if gated and version == COVERED:
+        more["cover"] = _cover, '{"margin": positive number} or {"base": whole number from 2}'
+    _check_fields(CONFIG, config, FIELDS | more)
     if gated:
         _check_fields(f"gates in {CONFIG}", config["gates"] or {}, GATES)
     if config["grid"] is not None:

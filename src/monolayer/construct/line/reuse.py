@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from monolayer.construct.adopt import adopted
 from monolayer.construct.consistency import Context
 from monolayer.construct.construction import Progress
 from monolayer.construct.line.alphabet import Ids, Proposal, lift_error, lifted
@@ -28,16 +29,16 @@ from monolayer.construct.line.separate import margins
 from monolayer.construct.line.steps import Choice, dense_error, staircase
 from monolayer.construct.target import Target
 from monolayer.construct.task import Task
-from monolayer.data import Names, Sequences
+from monolayer.data import Sequences
 from monolayer.data.distinct import distinct_rows
 from monolayer.data.names import Ints
 from monolayer.errors import DataError, PrecisionError
 from monolayer.model.attention import CODE, KEY, ONE
 from monolayer.model.card import Card
-from monolayer.model.gates import Gates
 from monolayer.model.layers import embedding, linear
 from monolayer.model.memory import remembered
 from monolayer.model.monolayer import Monolayer
+from monolayer.model.parts import staircase_of
 from monolayer.model.shortcut import as_built, plain_head
 from monolayer.model.staircase import Staircase
 
@@ -60,11 +61,7 @@ class Reused:
         """The draw of `model`, if its weights are such as a construction on the line gives."""
         if model.quantizer is not None:
             raise DataError("an approximator stores a function, not facts: it has no draw to use again")
-        if isinstance(model.feed_forward, Gates):
-            raise DataError(
-                "a robust model has no draw to use again: each of its half-spaces holds many facts of a token, so "
-                "facts are changed by memorizing the edited data anew, robust as before"
-            )
+        staircase_of(model)  # or the error that says that there is none
         why = "its weights are not such as memorize gives them (changed, trained, or in another format than float64)"
         if model.bos.dtype != torch.float64 or model.bos.device.type != "cpu":
             raise DataError(f"this model has no draw to use again: {why}; a model on another device is moved by .cpu()")
@@ -95,46 +92,11 @@ class Reused:
 
     def adopt(self, data: Sequences) -> tuple[Reused, Sequences]:
         """`data` in the numbers of this draw, and the draw with what they name and it lacks."""
-        card, tokens = self.card, data.tokens
-        if (data.vocabulary is None) != (card.vocabulary is None):
-            raise DataError(f"the model takes {'vectors' if card.vocabulary is None else 'ids'} as tokens")
-        if isinstance(self.model.lift, nn.Linear) and tokens.shape[1] != self.model.lift.in_features:
-            raise DataError(f"the model takes vectors of {self.model.lift.in_features} numbers, not {tokens.shape[1]}")
-        longest, most = int(data.lengths.max()), self.longest
-        if most is not None and longest > most:
-            raise DataError(
-                f"sequence {int(data.lengths.argmax())} has {longest} tokens, and this draw has {most} positions: a "
-                "longer one needs another draw, so memorize all the data anew"
-            )
-        vocabulary, classes = card.vocabulary, card.classes
-        if data.vocabulary is not None and vocabulary is not None:
-            vocabulary, tokens = _renumber(vocabulary, data.vocabulary, tokens)
-        labels = data.labels
-        if labels is None:
-            if not card.next_token:
-                raise DataError("labels are missing: give Y")
-            classes = vocabulary
-        else:
-            if card.next_token:
-                raise DataError("this model memorizes each next token: its labels are its tokens, so give no Y")
-            ours, theirs = (("reals" if names is None else "classes") for names in (classes, labels.classes))
-            if (ours, card.per) != (theirs, labels.per):
-                raise DataError(f"the labels are {theirs}, one a {labels.per}; the model has {ours}, one a {card.per}")
-            if labels.classes is not None and classes is not None:
-                classes, values = _renumber(classes, labels.classes, labels.values)
-                labels = replace(labels, values=values, classes=classes)
-            elif labels.values.shape[1] != len(self.model.feed_forward.bias_2):
-                slots = len(self.model.feed_forward.bias_2)
-                raise DataError(f"labels have {labels.values.shape[1]} numbers, the model's have {slots}")
-        draw = replace(self, card=replace(card, vocabulary=vocabulary, classes=classes))
-        if vocabulary is not None:
-            draw = replace(draw, table=draw._rows_for(tokens, len(vocabulary)))
-        return draw, Sequences(tokens, data.lengths, vocabulary, labels)
-
-    @property
-    def longest(self) -> int | None:
-        """Positions there are; None where they do not count."""
-        return None if self.model.positions is None else self.model.positions.num_embeddings
+        card, data = adopted(self.model, self.card, data)
+        draw = replace(self, card=card)
+        if card.vocabulary is not None:
+            draw = replace(draw, table=draw._rows_for(data.tokens, len(card.vocabulary)))
+        return draw, data
 
     def _rows_for(self, tokens: Ints, size: int) -> NDArray[np.float64]:
         """The table with a row for each of `tokens`, and `size` rows in all."""
@@ -217,19 +179,6 @@ class Reused:
 def _parts(model: Monolayer) -> list[Tensor | None]:
     places = None if model.positions is None else model.positions.weight
     return [model.bos, places, *(getattr(model.attention, name) for name in ("W_Q", "W_K", "W_V", "W_O"))]
-
-
-def _renumber(ours: Names, theirs: Names, rows: Ints) -> tuple[Names, Ints]:
-    """`rows` of their names in our numbers, and our names with those that we lack and `rows` hold."""
-    if ours == theirs:
-        return ours, rows
-    number = ours.find(theirs)
-    lacking = np.unique(rows[number[rows] < 0])
-    if len(lacking):
-        ours = ours.extended([theirs.names[row] for row in lacking.tolist()])
-        for row in lacking.tolist():
-            number[row] = ours.rows[theirs.names[row]]
-    return ours, number[rows]
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Literal, get_args
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from monolayer.construct.consistency import equal_points
 from monolayer.construct.construction import Progress
@@ -22,9 +23,10 @@ from monolayer.construct.robust.linear import BASES, COPIES, LIFT, digits, fits,
 from monolayer.construct.robust.neurons import Neurons, bears, readout
 from monolayer.construct.robust.stream import TEMPERATURE, Stream, cell_of, contexts, draw_stream, several
 from monolayer.construct.task import Task
+from monolayer.data.distinct import row_keys
 from monolayer.data.names import Ints
 from monolayer.errors import DataError, PrecisionError
-from monolayer.model.card import Card, Summary
+from monolayer.model.card import Card, Cover, Summary
 from monolayer.model.gates import Gates
 from monolayer.model.layers import linear
 from monolayer.model.monolayer import Monolayer
@@ -111,11 +113,11 @@ class Robust:
         dtype = getattr(torch, self.dtype)
         stream = draw_stream(task, rank, self.seed, dtype)
         report("contexts", 0.1)
-        cells, points, number = self._points(task, stream)
+        cells, points, number = points_of(task, stream, self.device)
         fewest = len(np.unique(np.stack([cells[points.cell], points.label], axis=1), axis=0)) - len(cells)
         if self.neurons is None or fewest <= self.neurons:
             for margin in MARGINS if noise is not None else MARGINS[:1]:
-                found = _half_spaces(task, rank, stream, cells, points, number, margin, report)
+                found = half_spaces(task, stream, cells, points, number, margin, report)
                 yield found
                 if found.half_width < margin or (self.neurons is not None and found.size > self.neurons):
                     break  # wider slabs cannot be had, or hold fewer facts each
@@ -123,40 +125,23 @@ class Robust:
             return
         for base in BASES:
             report(f"linear cells, digits in base {base}", 0.5)
-            digital = draw_stream(task, rank, self.seed, dtype, base)
-            value = digits(len(digital.classes), base) + LIFT
-            solved = solve(points, value)
+            solved = linear_cells(draw_stream(task, rank, self.seed, dtype, base), cells, points, number, base)
             if solved is None:
                 return
-            neurons = Neurons.linear(cells, *solved, COPIES)
-            yield Attempt(rank, digital, readout(neurons, digital), neurons.room, points, number, None)
-
-    def _points(self, task: Task, stream: Stream) -> tuple[Ints, Cells, Ints]:
-        """Cells with several classes, their points in order, and the label numbers of these."""
-        device = torch.device(self.device or "cpu")
-        cell = cell_of(task)
-        first = np.zeros(len(cell), dtype=bool)  # equal facts are one
-        first[np.unique(equal_points(task.context, task.target), return_index=True)[1]] = True
-        point, feature = contexts(task, stream, first & several(task, len(stream.base))[cell], device)
-        order = np.lexsort((point, cell[point]))
-        cells, start = np.unique(cell[point][order], return_index=True)
-        feature = feature[torch.from_numpy(order).to(device)]
-        number = point[order]
-        return (
-            cells,
-            Cells(feature, task.target.number[number], np.append(start, len(order)), stream.base[cells]),
-            number,
-        )
+            yield solved
 
     def _assemble(self, task: Task, found: Attempt, conflicts: int) -> Monolayer:
-        stream, gates = found.stream, found.gates
-        data, target, layout = task.data, task.target, stream.layout
-        weight = torch.zeros(len(stream.classes), layout.width, dtype=torch.float64)
-        weight[:, -layout.label :] = torch.from_numpy(stream.classes)
-        head = linear(weight, torch.from_numpy(stream.bias))
-        card = Card(data.vocabulary, target.classes, target.per, target.scalar, task.context.causal, target.next_token)
-        model = Monolayer(stream.lift, stream.positions, stream.bos, stream.attention, gates, head, card)
-        model = model.to(getattr(torch, self.dtype))
+        data, target = task.data, task.target
+        card = Card(
+            data.vocabulary,
+            target.classes,
+            target.per,
+            target.scalar,
+            task.context.causal,
+            target.next_token,
+            cover=found.cover,
+        )
+        model = found.assemble(card, getattr(torch, self.dtype))
         d = 1 if task.vectors is None else task.vectors.shape[1]  # ids may stand on a line
         counted, multiplied = corollary1_counts(len(target.number), d, 1)
         summary = Summary(
@@ -189,15 +174,21 @@ class Robust:
 class Attempt:
     """What one rank and one width gave: the stream, the readout, and the points it was made from."""
 
-    rank: int
+    cover: Cover
     stream: Stream
     gates: Gates
+    cell: Ints
+    """The cell of every neuron."""
     room: float
     points: Cells
     number: Ints
     """Label numbers of the points."""
     found: HalfSpaces | None
     """None for linear cells."""
+
+    @property
+    def rank(self) -> int:
+        return self.stream.layout.rank
 
     @property
     def size(self) -> int:
@@ -211,6 +202,15 @@ class Attempt:
     @cached_property
     def bears(self) -> float:
         return bears(self.gates, self.stream, self.room)
+
+    def assemble(self, card: Card, dtype: torch.dtype) -> Monolayer:
+        """The model, its numbers in `dtype`."""
+        stream, layout = self.stream, self.stream.layout
+        weight = torch.zeros(len(stream.classes), layout.width, dtype=torch.float64)
+        weight[:, -layout.label :] = torch.from_numpy(stream.classes)
+        head = linear(weight, torch.from_numpy(stream.bias))
+        model = Monolayer(stream.lift, stream.positions, stream.bos, stream.attention, self.gates, head, card)
+        return model.to(dtype)
 
     def closest(self, task: Task) -> str:
         """The two facts behind the narrowest slab, how far apart they are, and what would help."""
@@ -233,15 +233,43 @@ class Attempt:
         )
 
 
-def _half_spaces(
-    task: Task,
-    rank: int,
-    stream: Stream,
-    cells: Ints,
-    points: Cells,
-    number: Ints,
-    margin: float,
-    report: Progress,
+def points_of(
+    task: Task, stream: Stream, device: torch.device | str | None, only: NDArray[np.bool_] | None = None
+) -> tuple[Ints, Cells, Ints]:
+    """Cells with several classes (`only`: a mask of those that are asked for), their points, the numbers of these.
+
+    Points of a cell are in an order of their own, which depends on them alone and not on where they stand in the data.
+    """
+    device = torch.device(device or "cpu")
+    cell, wanted = cell_of(task), several(task, len(stream.base))
+    wanted = (wanted if only is None else wanted & only)[cell]
+    point, feature = contexts(task, stream, _one_each(task) & wanted, device)
+    host = feature.cpu().numpy()
+    order = np.lexsort((row_keys(host), cell[point]))
+    cells, start = np.unique(cell[point][order], return_index=True)
+    feature, number = feature[torch.from_numpy(order).to(device)], point[order]
+    return (
+        cells,
+        Cells(feature, task.target.number[number], np.append(start, len(order)), stream.base[cells]),
+        number,
+    )
+
+
+def _one_each(task: Task) -> NDArray[np.bool_]:
+    """One of each set of equal facts: the first in a shortest sequence, since a longer one may round otherwise."""
+    data, target = task.data, task.target
+    place = np.arange(len(target.number)) if target.place is None else target.place
+    length = data.lengths[place] if target.per == "sequence" else data.lengths[data.sequence[place]]
+    group = equal_points(task.context, target)
+    order = np.lexsort((length, group))
+    group = group[order]
+    one = np.zeros(len(order), dtype=bool)
+    one[order[np.append(True, group[1:] != group[:-1])]] = True
+    return one
+
+
+def half_spaces(
+    task: Task, stream: Stream, cells: Ints, points: Cells, number: Ints, margin: float, report: Progress
 ) -> Attempt:
     """One width of the slabs, a line a stage."""
     report(STAGE, 0.2)
@@ -252,7 +280,18 @@ def _half_spaces(
     # Vectors carry no class: a cell with one class that is not everyone's needs a neuron too.
     plain = np.flatnonzero((some >= 0) & (some != stream.base) & ~several(task, len(some)))
     neurons = Neurons.of(found, cells, plain, some[plain], torch.from_numpy(stream.classes))
-    attempt = Attempt(rank, stream, readout(neurons, stream), neurons.room, points, number, found)
+    gates = readout(neurons, stream)
+    attempt = Attempt(Cover(margin=margin), stream, gates, neurons.cell, neurons.room, points, number, found)
     if attempt.half_width < NARROWEST:
         raise PrecisionError(f"some facts are too close for a half-space. {attempt.closest(task)}")
     return attempt
+
+
+def linear_cells(stream: Stream, cells: Ints, points: Cells, number: Ints, base: int) -> Attempt | None:
+    """Digits in one base; None where the equations cannot be fulfilled."""
+    solved = solve(points, digits(len(stream.classes), base) + LIFT)
+    if solved is None:
+        return None
+    neurons = Neurons.linear(cells, *solved, COPIES)
+    gates = readout(neurons, stream)
+    return Attempt(Cover(base=base), stream, gates, neurons.cell, neurons.room, points, number, None)

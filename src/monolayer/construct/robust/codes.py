@@ -6,6 +6,7 @@ Extended BCH codes of length `2^m`, as signs. Two words of a code with least dis
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -20,20 +21,37 @@ COSINE = 0.25
 """The largest cosine of two words that is asked for."""
 
 
-def words(count: int, cosine: float = COSINE) -> NDArray[np.float64]:
-    """`count` words `(count, n)` of signs, no two with a larger cosine than `cosine`; `n` is the least.
+@dataclass(frozen=True, eq=False)
+class Code:
+    """`2^dimension` words of length `n`, `generator` `(dimension, n)`; no two have a larger cosine than `cosine`."""
 
-    The word of all ones, which is used for constants, is not among them if there is room.
+    generator: NDArray[np.int64]
+    cosine: float
+
+    def words(self, count: int) -> NDArray[np.float64]:
+        """The first `count` words `(count, n)`, as signs."""
+        dimension = len(self.generator)
+        # Spread the messages: neighbouring numbers would share most of their words.
+        number = (np.arange(1, count + 1) * _odd(dimension)) % 2**dimension
+        bits = (number[:, None] >> np.arange(dimension)) & 1
+        return np.asarray(1.0 - 2.0 * ((bits @ self.generator) % 2))
+
+
+def code_for(count: int, cosine: float = COSINE) -> Code:
+    """The shortest code that has `count` words, no two of them with a larger cosine than `cosine`.
+
+    The word of all ones, which is used for constants, is not counted if there is room.
     """
     for m in sorted(_PRIMITIVE):
-        generator = _widest(m, count + 1, cosine)
-        if generator is not None:
-            dimension = len(generator)
-            # Spread the messages: neighbouring numbers would share most of their words.
-            number = (np.arange(1, count + 1) * _odd(dimension)) % 2**dimension
-            bits = (number[:, None] >> np.arange(dimension)) & 1
-            return np.asarray(1.0 - 2.0 * ((bits @ generator) % 2))
+        found = _widest(m, count + 1, cosine)
+        if found is not None:
+            return found
     raise DataError(f"{count:,} tokens or classes are more than the codes of length 256 hold at cosine {cosine}")
+
+
+def words(count: int, cosine: float = COSINE) -> NDArray[np.float64]:
+    """`count` words `(count, n)` of signs, no two with a larger cosine than `cosine`; `n` is the least."""
+    return code_for(count, cosine).words(count)
 
 
 def _odd(dimension: int) -> int:
@@ -42,16 +60,17 @@ def _odd(dimension: int) -> int:
 
 
 @lru_cache(maxsize=64)
-def _widest(m: int, count: int, cosine: float) -> NDArray[np.int64] | None:
-    """The generator `(dimension, 2^m)` of the code with the largest designed distance that has `count` words."""
+def _widest(m: int, count: int, cosine: float) -> Code | None:
+    """The code of length `2^m` with the largest designed distance that has `count` words."""
     best = None
     for designed in range(3, 2 ** (m - 1), 2):
         generator = _extended_bch(m, designed)
         if 2 ** len(generator) < count:
             break
         # Even weights: the parity bit raises the least distance to designed + 1.
-        if 1.0 - 2.0 * (designed + 1) / 2**m <= cosine:
-            best = generator
+        largest = 1.0 - 2.0 * (designed + 1) / 2**m
+        if largest <= cosine:
+            best = Code(generator, largest)
     return best
 
 

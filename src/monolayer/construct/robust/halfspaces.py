@@ -119,7 +119,7 @@ def _packed(wanted: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     most = wanted.sum(1).tolist()
     size = torch.tensor([min(padded(max(1, count)), wanted.shape[1]) for count in most], device=wanted.device)
     order = wanted.to(torch.int8).sort(dim=1, descending=True, stable=True).indices
-    for width in size.unique().tolist():
+    for width in sorted(set(size.tolist())):
         some = torch.nonzero(size == width)[:, 0]
         yield some, order[some, :width]
 

@@ -95,9 +95,14 @@ def readout(neurons: Neurons, stream: Stream) -> Gates:
     reach = neurons.offset + context.norm(dim=1) * layout.rank**0.5
     if stream.positions is not None and layout.place:
         codes = stream.positions.weight.detach()[:, layout.token : layout.token + layout.place]
-        reach = reach + (place @ codes.T).amax(dim=1)
-    gate = torch.zeros_like(reach)  # a token alone has nothing to be told from
-    if len(stream.token) > 1:
+        # Coordinate by coordinate: a neuron's sums are the same bits whatever neurons stand beside it.
+        height = torch.zeros(len(place), len(codes), dtype=torch.float64)
+        for coordinate in range(layout.place):
+            height += place[:, coordinate, None] * codes[None, :, coordinate]
+        reach = reach + height.amax(dim=1)
+    gate = torch.zeros_like(reach)
+    # The begin token, or one vector alone, has nothing to be told from.
+    if len(stream.token) > 1 if stream.even else layout.token > ONES:
         apart = 1.0 - torch.from_numpy(stream.cosine(neurons.cell))
         gate = ((reach + 1.0) / apart).clamp_min(0.0)
 

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from monolayer.construct.robust.codes import largest_cosine, words
+from monolayer.construct.robust.codes import code_for, largest_cosine, words
 from monolayer.construct.robust.linear import LIFT, class_codes
 from monolayer.construct.task import Task
 from monolayer.data.names import Ints
@@ -61,8 +61,13 @@ class Stream:
         return isinstance(self.lift, nn.Linear)
 
     def cosine(self, cells: Ints) -> NDArray[np.float64]:
-        """Largest cosine of the token part of each of these cells with that of another token."""
-        return largest_cosine(self.token if self.even else self.token[:, :-ONES], cells)
+        """A bound on the cosine of the token part of each of these cells with that of any other token.
+
+        Words of a code have that of their code, whichever of them are in use: gates do not depend on other tokens.
+        """
+        if self.even:
+            return largest_cosine(self.token, cells)
+        return np.full(len(cells), code_for(len(self.token)).cosine)
 
 
 def draw_stream(task: Task, rank: int, seed: int, dtype: torch.dtype, digit_base: int | None = None) -> Stream:
@@ -86,15 +91,12 @@ def draw_stream(task: Task, rank: int, seed: int, dtype: torch.dtype, digit_base
     else:
         code_width = words(count).shape[1]
     layout = Layout(code_width + ONES, place.shape[1], rank, label.shape[1])
-    base = _base(task, count)
-    usual = label[base]
-    if digit_base is not None:
-        # A cell of one class has its digits; the others start below all digits, and neurons add up from there.
-        usual = np.where(several(task, len(base))[:, None], -LIFT - (digit_base - 1) / 2.0, usual / 2.0)
+    base = base_of(task, count)
+    usual = usual_labels(task, base, label, digit_base)
 
     bos = np.zeros(layout.width)
     bos[code_width : layout.token] = 1.0
-    bos[layout.context] = _signs(random, 1, rank)[0]
+    bos[layout.context] = signs(random, 1, rank)[0]
     if task.context.positions:
         bos[layout.key] = key[0]
     lift: nn.Embedding | nn.Linear
@@ -102,7 +104,7 @@ def draw_stream(task: Task, rank: int, seed: int, dtype: torch.dtype, digit_base
     if task.vectors is None:
         table = np.zeros((count, layout.width))
         table[:, code_width : layout.token] = 1.0
-        table[:, layout.context] = _signs(random, count, rank)
+        table[:, layout.context] = signs(random, count, rank)
         if not per_sequence:
             table[:, :code_width] = words(count)
             table[:, -layout.label :] = usual
@@ -112,8 +114,7 @@ def draw_stream(task: Task, rank: int, seed: int, dtype: torch.dtype, digit_base
     else:
         weight, shift = _vector_lift(task.vectors, layout, code_width, random)
         lift = linear(_rounded(weight, dtype), _rounded(shift, dtype))
-        token = task.vectors @ weight[: layout.token].T + shift[: layout.token]
-        token = token / np.sqrt((token**2).mean(axis=1, keepdims=True))
+        token = token_parts(lift, layout, task.vectors)
         start = start if per_sequence else label[base[0]]
     if per_sequence:
         token, bos[-layout.label :] = bos[None, : layout.token], usual[0]
@@ -125,6 +126,22 @@ def draw_stream(task: Task, rank: int, seed: int, dtype: torch.dtype, digit_base
         positions = embedding(_rounded(rows, dtype))
     attention = _attention(task, layout, len(key)).to(dtype).to(torch.float64)
     return Stream(layout, lift, positions, _rounded(bos, dtype), attention, label, bias, token, base, start)
+
+
+def usual_labels(task: Task, base: Ints, label: NDArray[np.float64], digit_base: int | None) -> NDArray[np.float64]:
+    """What the embedding of each cell holds in the label part `(cells, m)`; `label` `(C, m)`: codes of the classes."""
+    usual = label[base]
+    if digit_base is not None:
+        # A cell of one class has its digits; the others start below all digits, and neurons add up from there.
+        usual = np.where(several(task, len(base))[:, None], -LIFT - (digit_base - 1) / 2.0, usual / 2.0)
+    return np.asarray(usual)
+
+
+def token_parts(lift: nn.Linear, layout: Layout, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The token part of vectors `(V, t)` at mean square 1, by the weights as they are stored."""
+    weight, bias = (part.detach().double().numpy()[: layout.token] for part in (lift.weight, lift.bias))
+    token = vectors @ weight.T + bias
+    return np.asarray(token / np.sqrt((token**2).mean(axis=1, keepdims=True)))
 
 
 def contexts(task: Task, stream: Stream, wanted: NDArray[np.bool_], device: torch.device) -> tuple[Ints, Tensor]:
@@ -206,7 +223,7 @@ def cell_of(task: Task) -> Ints:
     return rows if target.place is None else rows[target.place]
 
 
-def _base(task: Task, count: int) -> Ints:
+def base_of(task: Task, count: int) -> Ints:
     """The most frequent class of every cell; for vectors, which carry no class of their own, that of all points."""
     target = task.target
     cell = cell_of(task) if task.vectors is None else np.zeros(len(target.number), dtype=np.int64)
@@ -227,13 +244,13 @@ def _vector_lift(
     size = math.sqrt(float(((vectors - centre) ** 2).sum(axis=1).mean()) / ONES) or 1.0
     weight, bias = np.zeros((layout.width, vectors.shape[1])), np.zeros(layout.width)
     weight[:code] = np.eye(code) / size
-    weight[layout.context] = _signs(random, layout.rank, vectors.shape[1]) / size
+    weight[layout.context] = signs(random, layout.rank, vectors.shape[1]) / size
     bias = -weight @ centre
     bias[code : layout.token] = 1.0
     return weight, bias
 
 
-def _signs(random: np.random.Generator, rows: int, columns: int) -> NDArray[np.float64]:
+def signs(random: np.random.Generator, rows: int, columns: int) -> NDArray[np.float64]:
     return np.asarray(1.0 - 2.0 * random.integers(0, 2, (rows, columns)), dtype=np.float64)
 
 
