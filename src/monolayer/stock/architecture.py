@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from monolayer.data.names import Ints
 from monolayer.errors import DataError
 from monolayer.stock.codes import Floats
 from monolayer.stock.gates import Neurons
-from monolayer.stock.layout import Layout
 from monolayer.stock.norms import EPSILON
 
 Task = Literal["token", "sequence", "lm"]
@@ -20,15 +20,31 @@ Tensors = dict[str, Floats]
 
 
 @dataclass(frozen=True, eq=False)
+class Attention:
+    """`W_Q`, `W_K`, `W_V`, `W_O` `(D, D)`, `b_Q` and `b_K` `(D,)`; other biases are 0."""
+
+    W_Q: Floats
+    b_Q: Floats
+    W_K: Floats
+    b_K: Floats
+    W_V: Floats
+    W_O: Floats
+    theta: float | None = None
+    """Base of rotary angles, where they are to turn the logits; None: they shall do nothing."""
+
+
+@dataclass(frozen=True, eq=False)
 class Frame:
     """All that every architecture needs: the stream, attention, neurons and head; sizes and special tokens."""
 
     task: Task
-    layout: Layout
-    query: Floats
-    key: Floats
-    """`W_K` and `W_V` `(D, D)` alike: one row reads the keys, so values are keys."""
-    out: Floats
+    tokens: Floats
+    """The embedding of tokens `(V, D)`, and of places `(L, D)`, None without positions."""
+    places: Floats | None
+    label: Ints
+    """Columns of the label."""
+    epsilon: float
+    attention: Attention
     neurons: Neurons
     head: Floats
     activation: str
@@ -43,13 +59,13 @@ class Frame:
 
     @property
     def width(self) -> int:
-        return self.layout.width
+        return int(self.tokens.shape[1])
 
     def place_table(self) -> Floats:
         """Places behind `offset` rows of zeros; zeros throughout without positions."""
         table = np.zeros((self.positions + self.hidden_rows, self.width))
-        if self.layout.places is not None:
-            table[self.offset : self.offset + len(self.layout.places)] = self.layout.places
+        if self.places is not None:
+            table[self.offset : self.offset + len(self.places)] = self.places
         return table
 
     def linear(self, name: str, weight: Floats, bias: Floats | None = None) -> Tensors:
@@ -59,9 +75,6 @@ class Frame:
     def norm(self, name: str) -> Tensors:
         """A LayerNorm that adds nothing of its own."""
         return {f"{name}.weight": np.ones(self.width), f"{name}.bias": np.zeros(self.width)}
-
-    def nothing(self) -> Floats:
-        return np.zeros((self.width, self.width))
 
     def labels(self) -> dict[str, Any]:
         """`id2label` and back; nothing for a language model, whose classes are its tokens."""

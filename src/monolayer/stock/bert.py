@@ -14,7 +14,7 @@ POOLER = 64.0
 
 def _config(frame: Frame) -> dict[str, Any]:
     return {
-        "vocab_size": len(frame.layout.tokens),
+        "vocab_size": len(frame.tokens),
         "hidden_size": frame.width,
         "num_hidden_layers": 1,
         "num_attention_heads": 1,
@@ -25,7 +25,7 @@ def _config(frame: Frame) -> dict[str, Any]:
         "classifier_dropout": 0.0,
         "max_position_embeddings": frame.positions,
         "type_vocab_size": 2,
-        "layer_norm_eps": frame.layout.epsilon,
+        "layer_norm_eps": frame.epsilon,
         "pad_token_id": frame.special["pad"],
         **frame.labels(),
     }
@@ -38,7 +38,7 @@ def _roberta_config(frame: Frame) -> dict[str, Any]:
 
 def _distilbert_config(frame: Frame) -> dict[str, Any]:
     return {
-        "vocab_size": len(frame.layout.tokens),
+        "vocab_size": len(frame.tokens),
         "dim": frame.width,
         "n_layers": 1,
         "n_heads": 1,
@@ -55,16 +55,16 @@ def _distilbert_config(frame: Frame) -> dict[str, Any]:
 
 
 def _encoder(frame: Frame, prefix: str) -> Tensors:
-    block, neurons = f"{prefix}.encoder.layer.0", frame.neurons
+    block, neurons, heads = f"{prefix}.encoder.layer.0", frame.neurons, frame.attention
     return {
-        f"{prefix}.embeddings.word_embeddings.weight": frame.layout.tokens,
+        f"{prefix}.embeddings.word_embeddings.weight": frame.tokens,
         f"{prefix}.embeddings.position_embeddings.weight": frame.place_table(),
         f"{prefix}.embeddings.token_type_embeddings.weight": np.zeros((2, frame.width)),
         **frame.norm(f"{prefix}.embeddings.LayerNorm"),
-        **frame.linear(f"{block}.attention.self.query", frame.nothing(), frame.query),
-        **frame.linear(f"{block}.attention.self.key", frame.key),
-        **frame.linear(f"{block}.attention.self.value", frame.key),
-        **frame.linear(f"{block}.attention.output.dense", frame.out),
+        **frame.linear(f"{block}.attention.self.query", heads.W_Q, heads.b_Q),
+        **frame.linear(f"{block}.attention.self.key", heads.W_K, heads.b_K),
+        **frame.linear(f"{block}.attention.self.value", heads.W_V),
+        **frame.linear(f"{block}.attention.output.dense", heads.W_O),
         **frame.norm(f"{block}.attention.output.LayerNorm"),
         **frame.linear(f"{block}.intermediate.dense", neurons.W_1, neurons.b_1),
         **frame.linear(f"{block}.output.dense", neurons.W_2.T),
@@ -74,9 +74,8 @@ def _encoder(frame: Frame, prefix: str) -> Tensors:
 
 def _pooler(frame: Frame) -> Tensors:
     """A diagonal matrix whose tanh gives back the signs of the label word."""
-    weight = frame.nothing()
-    label = np.arange(frame.layout.label.start, frame.layout.label.stop)
-    weight[label, label] = POOLER
+    weight = np.zeros((frame.width, frame.width))
+    weight[frame.label, frame.label] = POOLER
     return frame.linear("dense", weight)
 
 
@@ -97,15 +96,15 @@ def _roberta_tensors(frame: Frame) -> Tensors:
 
 
 def _distilbert_tensors(frame: Frame) -> Tensors:
-    block, neurons = "distilbert.transformer.layer.0", frame.neurons
+    block, neurons, heads = "distilbert.transformer.layer.0", frame.neurons, frame.attention
     tensors = {
-        "distilbert.embeddings.word_embeddings.weight": frame.layout.tokens,
+        "distilbert.embeddings.word_embeddings.weight": frame.tokens,
         "distilbert.embeddings.position_embeddings.weight": frame.place_table(),
         **frame.norm("distilbert.embeddings.LayerNorm"),
-        **frame.linear(f"{block}.attention.q_lin", frame.nothing(), frame.query),
-        **frame.linear(f"{block}.attention.k_lin", frame.key),
-        **frame.linear(f"{block}.attention.v_lin", frame.key),
-        **frame.linear(f"{block}.attention.out_lin", frame.out),
+        **frame.linear(f"{block}.attention.q_lin", heads.W_Q, heads.b_Q),
+        **frame.linear(f"{block}.attention.k_lin", heads.W_K, heads.b_K),
+        **frame.linear(f"{block}.attention.v_lin", heads.W_V),
+        **frame.linear(f"{block}.attention.out_lin", heads.W_O),
         **frame.norm(f"{block}.sa_layer_norm"),
         **frame.linear(f"{block}.ffn.lin1", neurons.W_1, neurons.b_1),
         **frame.linear(f"{block}.ffn.lin2", neurons.W_2.T),

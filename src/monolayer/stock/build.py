@@ -18,7 +18,8 @@ from monolayer.data import Sequences
 from monolayer.data.names import Ints
 from monolayer.errors import DataError, PrecisionError
 from monolayer.model.attention import contexts
-from monolayer.stock.architecture import Architecture, Frame, choose
+from monolayer.stock.architecture import Architecture, Attention, choose
+from monolayer.stock.assemble import frame_of, stock_model
 from monolayer.stock.bert import BERT, DISTILBERT, ROBERTA
 from monolayer.stock.card import StockSummary
 from monolayer.stock.codes import Floats
@@ -28,6 +29,7 @@ from monolayer.stock.gates import ACTIVATIONS, Changes, Neurons, Points, gate_st
 from monolayer.stock.gpt2 import GPT2
 from monolayer.stock.labelled import Work, work
 from monolayer.stock.layout import Layout, lay_out
+from monolayer.stock.robust import Dtype, robust_model
 from monolayer.stock.norms import arriving, factor, rounding
 from monolayer.stock.tokenizer import DECODER, ENCODER, check_texts, cut_of, token_names
 
@@ -50,6 +52,9 @@ def memorize_as(
     positions: bool = False,
     activation: str = "relu6",
     width: int | None = None,
+    robust: bool = False,
+    rank: int | None = None,
+    dtype: Dtype | None = None,
     seed: int = 0,
     on_conflict: OnConflict = "error",
     progress: Progress | None = None,
@@ -80,6 +85,11 @@ def memorize_as(
     check_texts(data, names, special)
     job = work(kind, data, names, special, positions=positions, on_conflict=on_conflict)
 
+    if robust:
+        model = robust_model(kind, job, rank, dtype, activation, special, seed, report, began)
+        report("done", 1.0)
+        return model
+
     report("separating contexts", 0.2)
     found = _separate(kind, job, seed, width)
 
@@ -99,45 +109,22 @@ def model_of(
     places: int | None = None,
 ) -> StockModel:
     """Neurons for a draw, and the words of the architecture around them; `places`: how many the model takes."""
-    layout, points, data, names = found.layout, found.points, job.data, job.names
-    assert data.vocabulary is not None  # a stock model takes ids
+    layout, points = found.layout, found.points
     block = neurons(layout, points, found.changes, found.usual, found.reach, found.gate, activation)
-    frame = _frame(kind, job, found, block, activation, {name: number for number, name in enumerate(special)})
-    frame = frame if places is None else replace(frame, positions=places)
-    return StockModel(
-        architecture=kind.name,
-        config={
-            "architectures": [kind.models[job.kind]],
-            "model_type": kind.name,
-            "dtype": "float64",
-            "torch_dtype": "float64",
-            "tie_word_embeddings": False,
-            **kind.config(frame),
-        },
-        tensors=kind.tensors(frame),
-        names=names,
-        special=special,
-        cut=cut_of(names, special),
-        longest=frame.positions,
-        task=job.kind,
-        attention=kind.attention,
-        summary=StockSummary(
-            sequences=len(data),
-            labelled=len(points.token),
-            vocabulary=len(data.vocabulary),
-            classes=len(job.classes),
-            longest=int(data.lengths.max()),
-            positions=job.task.context.positions,
-            width=layout.width,
-            steps=block.steps,
-            neurons=len(block.W_1),
-            gap=found.gap,
-            margin=None if found.gap is None else found.gap / found.worst,
-            temperature=found.temperature,
-            conflicts=found.conflicts,
-            seconds=time.perf_counter() - began,
-        ),
-    )
+    label = np.arange(layout.label.start, layout.label.stop)
+    tables, heads = (layout.tokens, layout.places), _attention(kind, found)
+    frame = frame_of(kind, job, tables, label, HEAD * layout.words, heads, block, activation, special)
+    figures = {
+        "labelled": len(points.token),
+        "steps": block.steps,
+        "neurons": len(block.W_1),
+        "gap": found.gap,
+        "margin": None if found.gap is None else found.gap / found.worst,
+        "temperature": found.temperature,
+        "conflicts": found.conflicts,
+        "seconds": time.perf_counter() - began,
+    }
+    return stock_model(kind, job, frame, special, "float64", figures, places)
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,9 +259,7 @@ def _contexts(key: Floats, begin: float, temperature: float, data: Sequences, ca
     return found
 
 
-def _frame(
-    kind: Architecture, job: Work, found: Found, block: Neurons, activation: str, special: dict[str, int]
-) -> Frame:
+def _attention(kind: Architecture, found: Found) -> Attention:
     """The matrices: a constant query, keys read as half of a difference, a context written onto the slot."""
     layout, D = found.layout, found.layout.width
     slot = kind.slot(D)
@@ -283,24 +268,4 @@ def _frame(
     for column in layout.keys:
         key[slot, column], key[slot, column + 1] = 0.5, -0.5
     out[layout.slot, slot], out[layout.slot + 1, slot] = WRITE, -WRITE
-    head = np.zeros((len(job.classes), D))
-    head[:, layout.label] = HEAD * layout.words
-    if len(block.W_1) == 0:  # an empty layer is no layer: one neuron that never fires
-        block = Neurons(np.zeros((1, D)), np.zeros(1), np.zeros((1, D)), 0)
-    longest = int(job.data.lengths.max()) + 1
-    positions = longest if layout.places is not None else max(512, longest + 1)
-    return Frame(
-        task=job.kind,
-        layout=layout,
-        query=query,
-        key=key,
-        out=out,
-        neurons=block,
-        head=head,
-        activation=activation,
-        positions=positions + (kind.offset - kind.hidden_rows),
-        special=special,
-        classes=job.classes,
-        offset=kind.offset,
-        hidden_rows=kind.hidden_rows,
-    )
+    return Attention(np.zeros((D, D)), query, key, np.zeros(D), key, out)

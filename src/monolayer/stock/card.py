@@ -42,6 +42,8 @@ class StockSummary:
     temperature: float
     conflicts: int
     seconds: float
+    rank: int | None = None
+    """Value rank of a robust model, whose `gap` is the narrowest half-width of a slab; else None."""
 
 
 def model_card(

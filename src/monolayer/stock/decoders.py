@@ -18,7 +18,7 @@ SLOWEST = 1e30
 
 def _common(frame: Frame) -> dict[str, Any]:
     return {
-        "vocab_size": len(frame.layout.tokens),
+        "vocab_size": len(frame.tokens),
         "hidden_size": frame.width,
         "num_hidden_layers": 1,
         "num_attention_heads": 1,
@@ -43,14 +43,14 @@ def _opt_config(frame: Frame) -> dict[str, Any]:
 
 
 def _opt_tensors(frame: Frame) -> Tensors:
-    block, neurons = "model.decoder.layers.0", frame.neurons
+    block, neurons, heads = "model.decoder.layers.0", frame.neurons, frame.attention
     return {
-        "model.decoder.embed_tokens.weight": frame.layout.tokens,
+        "model.decoder.embed_tokens.weight": frame.tokens,
         "model.decoder.embed_positions.weight": frame.place_table(),
-        **frame.linear(f"{block}.self_attn.q_proj", frame.nothing(), frame.query),
-        **frame.linear(f"{block}.self_attn.k_proj", frame.key),
-        **frame.linear(f"{block}.self_attn.v_proj", frame.key),
-        **frame.linear(f"{block}.self_attn.out_proj", frame.out),
+        **frame.linear(f"{block}.self_attn.q_proj", heads.W_Q, heads.b_Q),
+        **frame.linear(f"{block}.self_attn.k_proj", heads.W_K, heads.b_K),
+        **frame.linear(f"{block}.self_attn.v_proj", heads.W_V),
+        **frame.linear(f"{block}.self_attn.out_proj", heads.W_O),
         **frame.norm(f"{block}.self_attn_layer_norm"),
         **frame.linear(f"{block}.fc1", neurons.W_1, neurons.b_1),
         **frame.linear(f"{block}.fc2", neurons.W_2.T),
@@ -68,7 +68,7 @@ def _neox_config(frame: Frame) -> dict[str, Any]:
         "hidden_act": frame.activation,
         "hidden_dropout": 0.0,
         "classifier_dropout": 0.0,
-        "layer_norm_eps": frame.layout.epsilon,
+        "layer_norm_eps": frame.epsilon,
         "use_parallel_residual": False,
         "rotary_pct": share,
         "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": share},
@@ -76,14 +76,15 @@ def _neox_config(frame: Frame) -> dict[str, Any]:
 
 
 def _neox_tensors(frame: Frame) -> Tensors:
-    block, neurons, zero = "gpt_neox.layers.0", frame.neurons, np.zeros(frame.width)
-    weight, bias = np.concatenate([frame.nothing(), frame.key, frame.key]), np.concatenate([frame.query, zero, zero])
+    block, neurons, heads = "gpt_neox.layers.0", frame.neurons, frame.attention
+    weight = np.concatenate([heads.W_Q, heads.W_K, heads.W_V])
+    bias = np.concatenate([heads.b_Q, heads.b_K, np.zeros(frame.width)])
     head = {"lm_head.weight": frame.head} if frame.task == "lm" else frame.linear("classifier", frame.head)
     return {
-        "gpt_neox.embed_in.weight": frame.layout.tokens,
+        "gpt_neox.embed_in.weight": frame.tokens,
         **frame.norm(f"{block}.input_layernorm"),
         **frame.linear(f"{block}.attention.query_key_value", weight, bias),
-        **frame.linear(f"{block}.attention.dense", frame.out),
+        **frame.linear(f"{block}.attention.dense", heads.W_O),
         **frame.norm(f"{block}.post_attention_layernorm"),
         **frame.linear(f"{block}.mlp.dense_h_to_4h", neurons.W_1, neurons.b_1),
         **frame.linear(f"{block}.mlp.dense_4h_to_h", neurons.W_2.T),
@@ -101,7 +102,7 @@ def _starcoder2_config(frame: Frame) -> dict[str, Any]:
         "residual_dropout": 0.0,
         "embedding_dropout": 0.0,
         "classifier_dropout": 0.0,
-        "norm_epsilon": frame.layout.epsilon,
+        "norm_epsilon": frame.epsilon,
         "sliding_window": None,
         "use_bias": True,
         "rope_theta": SLOWEST,
@@ -110,15 +111,15 @@ def _starcoder2_config(frame: Frame) -> dict[str, Any]:
 
 
 def _starcoder2_tensors(frame: Frame) -> Tensors:
-    block, neurons = "model.layers.0", frame.neurons
+    block, neurons, heads = "model.layers.0", frame.neurons, frame.attention
     head = {"lm_head.weight": frame.head} if frame.task == "lm" else frame.linear("score", frame.head)
     return {
-        "model.embed_tokens.weight": frame.layout.tokens,
+        "model.embed_tokens.weight": frame.tokens,
         **frame.norm(f"{block}.input_layernorm"),
-        **frame.linear(f"{block}.self_attn.q_proj", frame.nothing(), frame.query),
-        **frame.linear(f"{block}.self_attn.k_proj", frame.key),
-        **frame.linear(f"{block}.self_attn.v_proj", frame.key),
-        **frame.linear(f"{block}.self_attn.o_proj", frame.out),
+        **frame.linear(f"{block}.self_attn.q_proj", heads.W_Q, heads.b_Q),
+        **frame.linear(f"{block}.self_attn.k_proj", heads.W_K, heads.b_K),
+        **frame.linear(f"{block}.self_attn.v_proj", heads.W_V),
+        **frame.linear(f"{block}.self_attn.o_proj", heads.W_O),
         **frame.norm(f"{block}.post_attention_layernorm"),
         **frame.linear(f"{block}.mlp.c_fc", neurons.W_1, neurons.b_1),
         **frame.linear(f"{block}.mlp.c_proj", neurons.W_2.T),

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors.numpy import save_file
+import torch
+from safetensors.torch import save_file
 
 from monolayer.data.folder import Kind, new_folder
 from monolayer.stock.architecture import Task, Tensors
@@ -45,6 +46,7 @@ class StockModel:
     longest: int
     task: Task
     attention: tuple[str, ...]
+    dtype: str
     summary: StockSummary
 
     @property
@@ -63,7 +65,8 @@ class StockModel:
             ids = {f"{name}_token_id": list(self.special).index(name) for name in ("bos", "eos", "pad")}
             files["generation_config.json"] = {"do_sample": False, "max_length": self.longest + 1, **ids}
         with new_folder(folder, overwrite=overwrite, kind=STOCK) as scratch:
-            tensors = {name: np.ascontiguousarray(tensor) for name, tensor in self.tensors.items()}
+            dtype = getattr(torch, self.dtype)
+            tensors = {name: torch.tensor(np.ascontiguousarray(tensor), dtype=dtype) for name, tensor in self.tensors.items()}
             save_file(tensors, scratch / "model.safetensors", metadata={"format": "pt"})
             for name, value in files.items():
                 (scratch / name).write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")

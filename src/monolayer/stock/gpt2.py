@@ -11,7 +11,7 @@ from monolayer.stock.architecture import Architecture, Frame, Tensors
 
 def _config(frame: Frame) -> dict[str, Any]:
     return {
-        "vocab_size": len(frame.layout.tokens),
+        "vocab_size": len(frame.tokens),
         "n_positions": frame.positions,
         "n_embd": frame.width,
         "n_layer": 1,
@@ -22,7 +22,7 @@ def _config(frame: Frame) -> dict[str, Any]:
         "embd_pdrop": 0.0,
         "attn_pdrop": 0.0,
         "classifier_dropout": 0.0,
-        "layer_norm_epsilon": frame.layout.epsilon,
+        "layer_norm_epsilon": frame.epsilon,
         "bos_token_id": frame.special["bos"],
         "eos_token_id": frame.special["eos"],
         "pad_token_id": frame.special["pad"],
@@ -31,11 +31,11 @@ def _config(frame: Frame) -> dict[str, Any]:
 
 
 def _tensors(frame: Frame) -> Tensors:
-    neurons, zero = frame.neurons, np.zeros(frame.width)
+    neurons, heads, zero = frame.neurons, frame.attention, np.zeros(frame.width)
     attention = {
-        "attn.c_attn.weight": np.concatenate([frame.nothing(), frame.key.T, frame.key.T], axis=1),
-        "attn.c_attn.bias": np.concatenate([frame.query, zero, zero]),
-        "attn.c_proj.weight": frame.out.T,
+        "attn.c_attn.weight": np.concatenate([heads.W_Q.T, heads.W_K.T, heads.W_V.T], axis=1),
+        "attn.c_attn.bias": np.concatenate([heads.b_Q, heads.b_K, zero]),
+        "attn.c_proj.weight": heads.W_O.T,
         "attn.c_proj.bias": zero,
     }
     feed_forward = {
@@ -47,7 +47,7 @@ def _tensors(frame: Frame) -> Tensors:
     block = {**frame.norm("ln_1"), **attention, **frame.norm("ln_2"), **feed_forward}
     head = {"lm_head.weight": frame.head} if frame.task == "lm" else frame.linear("classifier", frame.head)
     return {
-        "transformer.wte.weight": frame.layout.tokens,
+        "transformer.wte.weight": frame.tokens,
         "transformer.wpe.weight": frame.place_table(),
         **{f"transformer.h.0.{name}": value for name, value in block.items()},
         **frame.norm("transformer.ln_f"),

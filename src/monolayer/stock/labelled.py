@@ -53,12 +53,20 @@ class Work:
         first = self.data.tokens[self.data.offsets[:-1]]
         return self.kind == "lm" and bool((first == first[0]).all())
 
+    @property
+    def at_begin(self) -> bool:
+        """Whether the begin token answers, for the whole sequence; a causal model answers at the last token instead."""
+        return self.kind == "sequence" and not self.task.context.causal
+
     def points(self, context: Floats, begin_context: float) -> Points:
         """Cells and contexts of the labelled places; `context` is `(N,)`, or `(T,)` in a causal model."""
         data = self.data
-        if self.kind == "sequence":
+        if self.at_begin:
             begin = np.full(len(data), self.begin)
             return Points(begin, np.zeros(len(data), np.int64), context)
+        if self.kind == "sequence":
+            last = data.offsets[1:] - 1
+            return Points(data.tokens[last] + self.shift, data.lengths, context[last])
         if not self.task.context.causal:
             context = np.repeat(context, data.lengths)
         points = Points(data.tokens + self.shift, data.position + 1, context)
@@ -117,7 +125,11 @@ def work(
         )
     begin = list(special).index("bos" if architecture.causal else "cls")
     context = Context(data, data.tokens, positions, architecture.causal)
-    if labels is not None:
+    if labels is not None and kind == "sequence" and architecture.causal:
+        # The last token sees all of its sequence, and it is where these architectures read their answer.
+        table = np.arange(len(labels.classes or ()), dtype=np.float64)[:, None]
+        target = Target(labels.values, table, "token", labels.classes, False, data.offsets[1:] - 1)
+    elif labels is not None:
         target = Target.of(data, False)
     else:
         number = np.append(data.tokens[1:] + len(special), 0)

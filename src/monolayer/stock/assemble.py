@@ -1,0 +1,99 @@
+"""The last step of every construction: matrices in the words of an architecture, and the model with its summary."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from monolayer.data.names import Ints
+from monolayer.stock.architecture import Architecture, Attention, Frame
+from monolayer.stock.card import StockSummary
+from monolayer.stock.codes import Floats
+from monolayer.stock.folder import StockModel
+from monolayer.stock.gates import Neurons
+from monolayer.stock.labelled import Work
+from monolayer.stock.tokenizer import cut_of
+
+
+def frame_of(
+    kind: Architecture,
+    job: Work,
+    tables: tuple[Floats, Floats | None],
+    label: Ints,
+    directions: Floats,
+    attention: Attention,
+    block: Neurons,
+    activation: str,
+    special: Mapping[str, str],
+) -> Frame:
+    """`tables` of tokens and of places; the head reads the columns `label` along `directions` `(C, m)`."""
+    tokens, places = tables
+    D = tokens.shape[1]
+    head = np.zeros((len(job.classes), D))
+    head[:, label] = directions
+    if len(block.W_1) == 0:  # an empty layer is no layer: one neuron that never fires
+        block = Neurons(np.zeros((1, D)), np.zeros(1), np.zeros((1, D)), 0)
+    longest = int(job.data.lengths.max()) + 1
+    positions = longest if job.task.context.positions else max(512, longest + 1)
+    return Frame(
+        task=job.kind,
+        tokens=tokens,
+        places=places,
+        label=label,
+        epsilon=kind.epsilon,
+        attention=attention,
+        neurons=block,
+        head=head,
+        activation=activation,
+        positions=positions + (kind.offset - kind.hidden_rows),
+        special={name: number for number, name in enumerate(special)},
+        classes=job.classes,
+        offset=kind.offset,
+        hidden_rows=kind.hidden_rows,
+    )
+
+
+def stock_model(
+    kind: Architecture,
+    job: Work,
+    frame: Frame,
+    special: Mapping[str, str],
+    dtype: str,
+    figures: Mapping[str, Any],
+    places: int | None = None,
+) -> StockModel:
+    """The model; `figures`: what the construction has to say of itself; `places`: how many the model takes."""
+    frame = frame if places is None else replace(frame, positions=places)
+    data = job.data
+    assert data.vocabulary is not None  # a stock model takes ids
+    return StockModel(
+        architecture=kind.name,
+        config={
+            "architectures": [kind.models[job.kind]],
+            "model_type": kind.name,
+            "dtype": dtype,
+            "torch_dtype": dtype,
+            "tie_word_embeddings": False,
+            **kind.config(frame),
+        },
+        tensors=kind.tensors(frame),
+        names=job.names,
+        special=special,
+        cut=cut_of(job.names, special),
+        longest=frame.positions,
+        task=job.kind,
+        attention=kind.attention,
+        dtype=dtype,
+        summary=StockSummary(
+            sequences=len(data),
+            vocabulary=len(data.vocabulary),
+            classes=len(job.classes),
+            longest=int(data.lengths.max()),
+            positions=job.task.context.positions,
+            width=frame.width,
+            **figures,
+        ),
+    )

@@ -1,0 +1,181 @@
+"""The stream of robust stock models: two halves, one the negative of the other, so that every mean is 0.
+
+    token   word p_a   1 … 1   · · ·      ·          0 … 0    word of its usual label   │  all of it, negated
+    place   · · ·      · · ·   word p_q   cos sin    · · ·    · · ·                     │  all of it, negated
+            code       ones    place      key        slot     label
+
+All numbers but the keys are ±1, so norms are constant and the first norm is one factor `f`. Values are random mixtures
+of the code, `v_a = R p_a` of rank `k`; attention writes their average onto the slot, which was 0. The second norm then
+multiplies code, ones, place and context alike, by a factor `F > 0` that depends on the context: signs stay, and half
+spaces are placed where contexts arrive.
+
+Logits are `λ cos(ω (i − l) + φ)`: from keys in the table of places, or, where an architecture turns queries and keys
+by their places (rotary positions), from a constant query and a constant key.
+
+Letters: `V` tokens, `L` places, `k` the value rank, `E` half of the width `D`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from monolayer.construct.robust.codes import largest_cosine, words
+from monolayer.construct.robust.stream import ONES, TEMPERATURE, period
+from monolayer.data.names import Ints
+from monolayer.model.places import Places, mixtures
+from monolayer.stock.architecture import Architecture, Attention
+from monolayer.stock.codes import Floats
+from monolayer.stock.labelled import Work
+from monolayer.stock.norms import factor
+
+KEYS = 2
+MULTIPLE = 32
+"""The width is a multiple of this, for the sake of the hardware."""
+Rounding = Callable[[Floats], Floats]
+
+
+@dataclass(frozen=True, eq=False)
+class Mirror:
+    """Columns of the first half, tables, attention, and what follows from them. All numbers are those of the file."""
+
+    tokens: Floats
+    places: Floats | None
+    code: slice
+    ones: slice
+    place: slice
+    slot: slice
+    label: slice
+    words: Floats
+    """Words of the classes `(C, m)`."""
+    attention: Attention
+    query: Floats | None
+    key: Floats | None
+    """Of the places `(L, 2)`: logits are their products; None where all logits are 0."""
+    values: Floats
+    """What attention writes for a token alone `(V, k)`."""
+    scale: float
+    """Size of code, ones and places behind attention: `f`, or 1 where the norm leaves the stream alone."""
+    rest: float
+    """Squared norm of the stream behind attention, the context aside."""
+    epsilon: float
+
+    @property
+    def width(self) -> int:
+        return int(self.tokens.shape[1])
+
+    @property
+    def half(self) -> int:
+        return self.width // 2
+
+    def factor(self, squares: Floats) -> Floats:
+        """`F` of the second norm for contexts of these squared lengths."""
+        found: Floats = factor(self.rest + 2.0 * squares, self.width, self.epsilon)
+        return found
+
+    def both(self, part: slice) -> Ints:
+        """Columns of a part in the first half, then in the second."""
+        first = np.arange(part.start, part.stop)
+        return np.concatenate([first, first + self.half])
+
+    def place_codes(self) -> Floats:
+        """Words of the places `(L, p)`, of width 0 without them."""
+        return np.zeros((1, 0)) if self.places is None else self.places[:, self.place]
+
+    def cosine(self, cells: Ints) -> Floats:
+        """Largest cosine of the word of each of these tokens with that of another."""
+        return largest_cosine(self.tokens[:, self.code], cells)
+
+
+def lay_out(kind: Architecture, job: Work, usual: Ints, rank: int, seed: int, rounded: Rounding) -> Mirror:
+    """The stream for these data; `usual` `(V,)` is the label that each token's embedding already holds."""
+    random = np.random.default_rng([seed, 29])
+    positions, longest = job.task.context.positions, int(job.data.lengths.max())
+    code, label = words(len(usual)), words(len(job.classes))
+    table = positions and kind.places
+    place = words(longest + 1) if table and not job.at_begin else np.zeros((longest + 1, 0))
+    sizes = [code.shape[1], ONES + 1, place.shape[1], KEYS if table else 0, rank, label.shape[1]]
+    ends = np.cumsum(sizes)
+    parts = [slice(int(end - size), int(end)) for size, end in zip(sizes, ends, strict=True)]
+    D = MULTIPLE * -(-2 * int(ends[-1]) // MULTIPLE)
+    half = D // 2
+
+    def mirrored(rows: Floats) -> Floats:
+        return np.concatenate([rows, -rows], axis=1)
+
+    rows = np.zeros((len(usual), half))
+    rows[:, parts[0]], rows[:, parts[1]], rows[:, parts[5]] = code, 1.0, label[usual]
+    tokens, places, norm = mirrored(rows), None, 2.0 * (sizes[0] + sizes[1] + sizes[5])
+    omega = 2.0 * math.pi / period(longest)
+    angle = omega * np.arange(longest + 1)
+    key = rounded(np.stack([np.cos(angle), np.sin(angle)], axis=1))
+    if table:
+        there = np.zeros((longest + 1, half))
+        there[:, parts[2]], there[:, parts[3]] = place, key
+        places = mirrored(there)
+        norm += 2.0 * (sizes[2] + float((key * key).sum(axis=1).mean()))
+    first = float(factor(norm, D, kind.epsilon))
+    scale = first if kind.post_norm else 1.0
+    mixture = np.exp2(-np.rint(np.log2(sizes[0]) / 2.0)) * (1.0 - 2.0 * random.integers(0, 2, (rank, sizes[0])))
+
+    # The average of n values of length √k is about √(k/n) long: it shall weigh as much as the rest of the stream.
+    seen = float(np.median(job.data.lengths)) / (2.0 if kind.causal else 1.0) + 1.0
+    gain = float(np.exp2(np.rint(np.log2(scale / first * np.sqrt(norm / 2.0 * seen / rank)))))
+    W_Q, W_K, W_V, W_O = np.zeros((4, D, D))
+    b_Q, b_K = np.zeros((2, D))
+    W_V[:rank, parts[0]] = mixture
+    index = np.arange(rank)
+    W_O[parts[4].start + index, index], W_O[half + parts[4].start + index, index] = gain, -gain
+    theta = query = read = None
+    turn = omega / 4.0
+    rotation = np.array([[math.cos(turn), -math.sin(turn)], [math.sin(turn), math.cos(turn)]])
+    if table:
+        W_Q[:KEYS, parts[3]] = rounded(TEMPERATURE * math.sqrt(D) / first**2 * rotation)
+        W_K[:KEYS, parts[3]] = np.eye(KEYS)
+        query, read = first**2 / math.sqrt(D) * key @ W_Q[:KEYS, parts[3]].T, key
+    elif positions:
+        # Pair j of a head of width D turns by θ^(−2j/D) a place: at j = D/4 that is ω for θ = ω⁻².
+        pair = np.array([D // 4, D // 4 + half])
+        theta = omega**-2.0
+        b_Q[pair], b_K[pair] = rounded(TEMPERATURE * math.sqrt(D) * rotation[:, 0]), [1.0, 0.0]
+        whole = np.stack([np.cos(angle), -np.sin(angle), np.sin(angle), np.cos(angle)], axis=1).reshape(-1, 2, 2)
+        query, read = whole @ b_Q[pair] / math.sqrt(D), whole @ b_K[pair]
+    return Mirror(
+        tokens=tokens,
+        places=places,
+        code=parts[0],
+        ones=parts[1],
+        place=parts[2],
+        slot=parts[4],
+        label=parts[5],
+        words=label,
+        attention=Attention(W_Q, b_Q, W_K, b_K, W_V, W_O, theta),
+        query=query,
+        key=read,
+        values=gain * first * code @ mixture.T,
+        scale=scale,
+        rest=scale * scale * norm,
+        epsilon=kind.epsilon,
+    )
+
+
+def contexts(job: Work, mirror: Mirror) -> Iterator[tuple[Ints, Tensor]]:
+    """Numbers of labelled points, and what attention writes there `(P', k)`, in float32."""
+    data, causal = job.data, job.task.context.causal
+    query, key = (None if part is None else torch.from_numpy(part) for part in (mirror.query, mirror.key))
+    values, rows = torch.from_numpy(mirror.values).float(), torch.from_numpy(data.tokens + job.shift)
+    places = Places(query, key, causal, "sequence" if job.at_begin else "token")
+    number = np.arange(len(data) if job.at_begin else len(data.tokens))
+    if job.kind == "sequence" and causal:
+        number = np.full(len(data.tokens), -1)
+        number[data.offsets[1:] - 1] = np.arange(len(data))
+    for at, mixed in mixtures(places, values, values[job.begin], torch.from_numpy(data.lengths), rows):
+        point = number[at.numpy()]
+        yield point[point >= 0], mixed[torch.from_numpy(point >= 0)]
+    if job.recites_from_nothing:
+        yield np.array([len(data.tokens)]), values[job.begin][None]
