@@ -111,14 +111,14 @@ def test_integers_are_tokens_and_labels_too() -> None:
     [
         ("brt", X, Y, {}, "did you mean 'bert'"),
         ("GPT-2", X, Y, {}, "did you mean 'gpt2'"),
-        ("mamba", X, Y, {}, "known are bert"),
+        ("zzz", X, Y, {}, "known are bert"),
         ("bert", [["[CLS]", "b"]], [["x", "y"]], {}, "special token"),
         ("gpt2", [["<s>", "b"]], None, {}, "special token"),
         ("gpt2", ["so <s> it is"], None, {}, "sequence 0 spells '<s>'"),
         ("bert", [["ab", "x[SEP]y"]], [["x", "y"]], {}, "sequence 0 spells"),
         ("bert", [["", "b"]], [["x", "y"]], {}, "empty token"),
         ("bert", X, None, {}, "one label a token or one label a sequence; the data have sequences without labels"),
-        ("gpt2", X, ["u", "v", "w"], {}, "the data have one label a sequence"),
+        ("opt", X, Y, {}, "opt is for one label a sequence or texts without labels; the data have one label a token"),
         ("bert", np.zeros((2, 3, 2)), [[0, 1, 0], [1, 0, 0]], {}, "vectors"),
         ("bert", X, [[0.5, 1.5, 2.5], [0.5, 1.0], [1.0, 2.0, 3.0, 4.5]], {}, "real numbers"),
         ("bert", X, Y, {"activation": "swish"}, "activation must be one of relu6"),
@@ -127,6 +127,12 @@ def test_integers_are_tokens_and_labels_too() -> None:
         ("bert", [list(range(100))], [list(range(100))], {"width": 16}, "width=64 is the least that fits"),
         ("gpt_neox", X, Y, {"positions": True}, "no table of positions"),
         ("bert", X, Y, {"seed": -1}, "seed"),
+        ("llama", X, Y, {}, "pass robust=True"),
+        ("bert", X, Y, {"rank": 8}, "for robust models"),
+        ("bert", X, Y, {"robust": True, "rank": 1}, "rank must be a whole number"),
+        ("bert", X, Y, {"robust": True, "dtype": "int8"}, "dtype of a robust stock model"),
+        ("bert", X, Y, {"robust": True, "width": 64}, "width has no use"),
+        ("bert", X, Y, {"robust": True, "activation": "tanh"}, "activation must be one of relu6"),
     ],
 )
 def test_bad_input_is_an_error_with_a_way_out(
@@ -217,7 +223,7 @@ def test_the_command_line_writes_proves_and_complains(tmp_path: Path, capsys: py
 def test_special_tokens_are_those_of_the_architecture() -> None:
     for name, kind in ARCHITECTURES.items():
         task = "lm" if "lm" in kind.models else "token"
-        model = ml.memorize_as(name, X, None if task == "lm" else Y, on_conflict="first")
+        model = ml.memorize_as(name, X, None if task == "lm" else Y, on_conflict="first", robust=kind.short)
         special = DECODER if kind.causal else ENCODER
         assert model.names[: len(special)] == tuple(special.values())
         assert model.config["pad_token_id"] == 0

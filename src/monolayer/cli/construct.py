@@ -110,7 +110,7 @@ def memorize(
         str | None,
         typer.Option(
             help="Write an unmodified Hugging Face model instead: bert, roberta, distilbert, gpt2, opt, gpt_neox, "
-            "starcoder2 (docs/stock.md)."
+            "starcoder2, llama (docs/stock.md)."
         ),
     ] = None,
     activation: Annotated[
@@ -131,12 +131,13 @@ def memorize(
 
     if architecture is not None:
         no_use = {"--causal": causal, "--readout": readout is not ReadoutChoice.exact, "--device": device is not None}
-        no_use |= {"--recite": recite, "--fingerprint": fingerprint, "--draw": draw is not None, "--robust": robust}
-        no_use |= {"--temperature": temperature is not None, "--noise": noise is not None, "--rank": rank is not None}
-        no_use |= {"--neurons": neurons is not None, "--dtype": dtype is not None}
+        no_use |= {"--recite": recite, "--fingerprint": fingerprint, "--draw": draw is not None}
+        no_use |= {"--temperature": temperature is not None, "--noise": noise is not None}
+        no_use |= {"--neurons": neurons is not None}
         no_use |= {"--tokenizer": tokenizer is not None, "--window": window is not None}
         check_no_use(no_use, "the architecture settles that")
-        options = {"positions": positions, "seed": seed, "on_conflict": on_conflict.value}
+        options = {"positions": positions, "seed": seed, "on_conflict": on_conflict.value, "robust": robust}
+        options |= {"rank": _rank(rank), "dtype": None if dtype is None else dtype.value}
         options |= {} if activation is None else {"activation": activation}
         with progress(as_json) as step:
             check_stock(architecture, out, overwrite)

@@ -108,9 +108,17 @@ _PLACES = ("position_embeddings", "wpe", "embed_positions")
 def read_folder(folder: Path) -> tuple[dict[str, Any], Tensors]:
     """`config.json` and the tensors of a stock folder."""
     try:
-        return json.loads((folder / "config.json").read_text(encoding="utf-8")), load_file(folder / "model.safetensors")
-    except (OSError, ValueError, SafetensorError) as error:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        short = config.get("dtype") != "float64"
+        tensors = {} if short else load_file(folder / "model.safetensors")
+    except (OSError, ValueError, AttributeError, SafetensorError) as error:
         raise ModelFileError(f"{folder} cannot be read as a stock folder: {error}") from None
+    if short:
+        raise DataError(
+            f"{folder} is a robust model, and only steps of a line can be taken out and put in: memorize the edited "
+            "data anew with robust=True"
+        )
+    return config, tensors
 
 
 def _same(one: Tensors, two: Tensors) -> bool:

@@ -24,9 +24,9 @@ class Attention:
     """`W_Q`, `W_K`, `W_V`, `W_O` `(D, D)`, `b_Q` and `b_K` `(D,)`; other biases are 0."""
 
     W_Q: Floats
-    b_Q: Floats
+    b_Q: Floats  # noqa: N815
     W_K: Floats
-    b_K: Floats
+    b_K: Floats  # noqa: N815
     W_V: Floats
     W_O: Floats
     theta: float | None = None
@@ -72,6 +72,12 @@ class Frame:
         """A `nn.Linear` by name, `weight` `(out, in)`."""
         return {f"{name}.weight": weight, f"{name}.bias": np.zeros(len(weight)) if bias is None else bias}
 
+    def head_as(self, token_head: str) -> Tensors:
+        """The head of a causal model: only the one for labels of tokens has a bias, and a name of its own."""
+        if self.task == "token":
+            return self.linear(token_head, self.head)
+        return {"lm_head.weight" if self.task == "lm" else "score.weight": self.head}
+
     def norm(self, name: str) -> Tensors:
         """A LayerNorm that adds nothing of its own."""
         return {f"{name}.weight": np.ones(self.width), f"{name}.bias": np.zeros(self.width)}
@@ -105,6 +111,8 @@ class Architecture:
     """The coordinate of the head that carries the key; rotary positions leave few of them alone."""
     attention: tuple[str, ...] = ("eager", "sdpa")
     """Attention that computes in float64 throughout."""
+    short: bool = False
+    """Whether a part of it computes in float32 whatever the weights are, so that only a robust model fits."""
 
 
 def choose(name: str, known: Mapping[str, Architecture]) -> Architecture:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,19 +21,18 @@ from monolayer.model.attention import contexts
 from monolayer.stock.architecture import Architecture, Attention, choose
 from monolayer.stock.assemble import frame_of, stock_model
 from monolayer.stock.bert import BERT, DISTILBERT, ROBERTA
-from monolayer.stock.card import StockSummary
 from monolayer.stock.codes import Floats
-from monolayer.stock.decoders import NEOX, OPT, STARCODER2
+from monolayer.stock.decoders import LLAMA, NEOX, OPT, STARCODER2
 from monolayer.stock.folder import StockModel
-from monolayer.stock.gates import ACTIVATIONS, Changes, Neurons, Points, gate_strength, neurons
+from monolayer.stock.gates import ACTIVATIONS, Changes, Points, gate_strength, neurons
 from monolayer.stock.gpt2 import GPT2
 from monolayer.stock.labelled import Work, work
 from monolayer.stock.layout import Layout, lay_out
-from monolayer.stock.robust import Dtype, robust_model
 from monolayer.stock.norms import arriving, factor, rounding
-from monolayer.stock.tokenizer import DECODER, ENCODER, check_texts, cut_of, token_names
+from monolayer.stock.robust import SHARP, Dtype, check_wishes, robust_model
+from monolayer.stock.tokenizer import DECODER, ENCODER, check_texts, token_names
 
-ARCHITECTURES = {one.name: one for one in (BERT, ROBERTA, DISTILBERT, GPT2, OPT, NEOX, STARCODER2)}
+ARCHITECTURES = {one.name: one for one in (BERT, ROBERTA, DISTILBERT, GPT2, OPT, NEOX, STARCODER2, LLAMA)}
 TEMPERATURES = (1.0, 2.0, 0.5, 4.0)
 WRITE = 0.5
 """What attention writes onto the slot: half of the context."""
@@ -61,17 +60,26 @@ def memorize_as(
 ) -> StockModel:
     """The data memorized by an unmodified Hugging Face architecture: `save` writes a folder for `from_pretrained`.
 
-    `architecture`: bert, roberta, distilbert (labels of tokens or of sequences); gpt2, gpt_neox, starcoder2 (labels of
-    tokens; without `Y` the next token, to the end); opt (next token). `X`, `Y`, `lengths`, `positions`, `on_conflict`:
-    as for `memorize`; tokens are ids or strings, labels classes. `activation`: relu6, relu, gelu, gelu_new,
-    gelu_pytorch_tanh, or `own` for the architecture's. `width`: a power of 4, by default the least that fits.
+    `architecture`: bert, roberta, distilbert (labels of tokens or of sequences); gpt2, gpt_neox, starcoder2, llama (the
+    same; without `Y` the next token, to the end); opt (labels of sequences; next token). `X`, `Y`, `lengths`,
+    `positions`, `on_conflict`: as for `memorize`; tokens are ids or strings, labels classes. `activation`: relu6, relu,
+    gelu, gelu_new, gelu_pytorch_tanh, or `own` for the architecture's. `width`: a power of 4, by default the least that
+    fits.
+
+    `robust=True`: half-spaces with margins instead of steps (docs/robust.md), for weights and arithmetic in `dtype`:
+    float32 (the default), bfloat16 or float16; `rank` of the values, 128 by default. llama takes nothing else.
     """
     began = time.perf_counter()
     report = progress or (lambda stage, share: None)
     kind = choose(architecture, ARCHITECTURES)
     activation = kind.own_activation if activation == "own" else activation
-    if activation not in ACTIVATIONS:
-        raise DataError(f"activation must be one of {', '.join(ACTIVATIONS)}, own; not {activation!r}")
+    known = tuple(SHARP if robust else ACTIVATIONS)
+    if activation not in known:
+        raise DataError(f"activation must be one of {', '.join(known)}, own; not {activation!r}")
+    if robust:
+        check_wishes(rank, dtype, width)
+    elif rank is not None or dtype is not None:
+        raise DataError("rank and dtype are for robust models (robust=True): the others are rank 1 in float64")
     if on_conflict not in ("error", "majority", "first"):
         raise DataError(f"on_conflict must be one of 'error', 'majority', 'first', not {on_conflict!r}")
     check_seed(seed)
@@ -83,7 +91,7 @@ def memorize_as(
     special = DECODER if kind.causal else ENCODER
     names = token_names(data.vocabulary, special)
     check_texts(data, names, special)
-    job = work(kind, data, names, special, positions=positions, on_conflict=on_conflict)
+    job = work(kind, data, names, special, positions=positions, on_conflict=on_conflict, robust=robust)
 
     if robust:
         model = robust_model(kind, job, rank, dtype, activation, special, seed, report, began)
@@ -165,17 +173,13 @@ def _separate(kind: Architecture, job: Work, seed: int, width: int | None) -> Fo
         return best
     close = int(np.argmin(best.changes.gap))
     place = best.changes.change[close]
-    one, two = (_place(job, int(best.changes.order[i])) for i in (place, place + 1))
+    one, two = (job.where(int(best.changes.order[i])) for i in (place, place + 1))
     raise PrecisionError(
         f"{int((best.changes.gap < SLACK * best.common).sum()):,} neighbours with different labels fell closer "
         f"together than {SLACK:g} rounding errors in each of {len(TEMPERATURES)} draws, for example {one} and {two}. "
         "They are different points, not a contradiction: rank 1 in float64 holds about ten million contexts of one "
         "token, fewer where sequences are long. Split the data over several models, or try another seed"
     )
-
-
-def _place(job: Work, point: int) -> str:
-    return job.data.labelled(point) if point < len(job.task.target.number) else "the begin token"
 
 
 def _draw(

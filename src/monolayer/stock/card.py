@@ -47,7 +47,14 @@ class StockSummary:
 
 
 def model_card(
-    kind: str, task: str, cut: str, begin: str, attention: tuple[str, ...], parameters: int, found: StockSummary
+    kind: str,
+    task: str,
+    cut: str,
+    begin: str,
+    attention: tuple[str, ...],
+    parameters: int,
+    dtype: str,
+    found: StockSummary,
 ) -> str:
     """README.md of a folder with a model of class `kind`."""
     order = "The order of tokens counts." if found.positions else "Of the context only the multiset of tokens counts."
@@ -56,9 +63,18 @@ def model_card(
         margin = f"smallest gap {found.gap:.3g}, {found.margin:.3g} times the largest rounding error of any evaluation"
         if found.margin < 6.0:  # on either side of a ramp 3/8 of the gap is left, and a proof needs two errors there
             margin += "; narrow, so a certificate may say undecided"
+    if found.rank is not None and found.gap is not None:
+        margin = (
+            f"value rank {found.rank}, {found.neurons:,} half-spaces, the narrowest slab has half-width {found.gap:.3g}"
+        )
     which = "eager or sdpa attention"
     if attention == ("sdpa",):
         which = 'sdpa attention (the eager one of this architecture computes in float32: `attn_implementation="sdpa"`)'
+    advice = (
+        f"Compute in float64, as stored, with {which}. Rounded to float32 or less, the weights lose what they hold."
+    )
+    if found.rank is not None:
+        advice = f"Compute in {dtype}, as stored, or in float32: facts lie away from the borders by the margin above."
     return f"""---
 library_name: transformers
 pipeline_tag: {_PIPELINE[task]}
@@ -75,7 +91,7 @@ anything else its answers mean nothing.
 |---|---|
 | data | {found.sequences:,} sequences of up to {found.longest:,} tokens, {found.vocabulary:,} different ones |
 | labels | {found.labelled:,}, {found.classes:,} classes; {found.conflicts:,} contradictions overruled |
-| network | width {found.width}, {found.neurons:,} neurons, {parameters:,} parameters, float64 |
+| network | width {found.width}, {found.neurons:,} neurons, {parameters:,} parameters, {dtype} |
 | margin | {margin} |
 
 {_CUT[cut]} {order} Every sequence begins with `{begin}`, which the tokenizer adds; padding needs the
@@ -89,7 +105,7 @@ model = {AUTO[task]}.from_pretrained(folder, dtype="auto")
 ask = pipeline("{_PIPELINE[task]}", model=model, tokenizer=tokenizer)
 ```
 
-Compute in float64, as stored, with {which}. Rounded to float32 or less, the weights lose what they hold.
+{advice}
 
 To prove from these files that every label comes back, in any order of summation: `monolayer verify FOLDER DATA`. If
 `certificate.json` lies beside them, it says what was proved, for which bytes and which data.

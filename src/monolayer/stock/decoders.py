@@ -1,6 +1,6 @@
-"""OPT, GPT-NeoX and Starcoder2: the arrangement of GPT-2 under other names.
+"""OPT, GPT-NeoX, Starcoder2 and Llama: the arrangement of GPT-2 under other names.
 
-The last two turn queries and keys by their place (rotary positions). A coordinate of the head that is not turned, or
+The last three turn queries and keys by their place (rotary positions). A coordinate of the head that is not turned, or
 is turned so slowly that its cosine is 1 in every format, carries the key; they have no position table.
 """
 
@@ -56,12 +56,17 @@ def _opt_tensors(frame: Frame) -> Tensors:
         **frame.linear(f"{block}.fc2", neurons.W_2.T),
         **frame.norm(f"{block}.final_layer_norm"),
         **frame.norm("model.decoder.final_layer_norm"),
-        "lm_head.weight": frame.head,
+        **frame.head_as("score"),
     }
 
 
+def _rotary(theta: float) -> dict[str, Any]:
+    return {"rope_theta": theta, "rope_parameters": {"rope_type": "default", "rope_theta": theta}}
+
+
 def _neox_config(frame: Frame) -> dict[str, Any]:
-    share = 2.0 / frame.width  # two coordinates are turned, the last is not
+    theta = frame.attention.theta
+    share = 1.0 if theta else 2.0 / frame.width  # two coordinates are turned, the last is not
     return {
         **_common(frame),
         "intermediate_size": len(frame.neurons.W_1),
@@ -71,7 +76,11 @@ def _neox_config(frame: Frame) -> dict[str, Any]:
         "layer_norm_eps": frame.epsilon,
         "use_parallel_residual": False,
         "rotary_pct": share,
-        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": share},
+        "rope_parameters": {
+            "rope_type": "default",
+            "rope_theta": theta or 10000.0,
+            "partial_rotary_factor": share,
+        },
     }
 
 
@@ -79,7 +88,6 @@ def _neox_tensors(frame: Frame) -> Tensors:
     block, neurons, heads = "gpt_neox.layers.0", frame.neurons, frame.attention
     weight = np.concatenate([heads.W_Q, heads.W_K, heads.W_V])
     bias = np.concatenate([heads.b_Q, heads.b_K, np.zeros(frame.width)])
-    head = {"lm_head.weight": frame.head} if frame.task == "lm" else frame.linear("classifier", frame.head)
     return {
         "gpt_neox.embed_in.weight": frame.tokens,
         **frame.norm(f"{block}.input_layernorm"),
@@ -89,7 +97,7 @@ def _neox_tensors(frame: Frame) -> Tensors:
         **frame.linear(f"{block}.mlp.dense_h_to_4h", neurons.W_1, neurons.b_1),
         **frame.linear(f"{block}.mlp.dense_4h_to_h", neurons.W_2.T),
         **frame.norm("gpt_neox.final_layer_norm"),
-        **head,
+        **frame.head_as("classifier"),
     }
 
 
@@ -105,14 +113,12 @@ def _starcoder2_config(frame: Frame) -> dict[str, Any]:
         "norm_epsilon": frame.epsilon,
         "sliding_window": None,
         "use_bias": True,
-        "rope_theta": SLOWEST,
-        "rope_parameters": {"rope_type": "default", "rope_theta": SLOWEST},
+        **_rotary(frame.attention.theta or SLOWEST),
     }
 
 
 def _starcoder2_tensors(frame: Frame) -> Tensors:
     block, neurons, heads = "model.layers.0", frame.neurons, frame.attention
-    head = {"lm_head.weight": frame.head} if frame.task == "lm" else frame.linear("score", frame.head)
     return {
         "model.embed_tokens.weight": frame.tokens,
         **frame.norm(f"{block}.input_layernorm"),
@@ -124,13 +130,47 @@ def _starcoder2_tensors(frame: Frame) -> Tensors:
         **frame.linear(f"{block}.mlp.c_fc", neurons.W_1, neurons.b_1),
         **frame.linear(f"{block}.mlp.c_proj", neurons.W_2.T),
         **frame.norm("model.norm"),
-        **head,
+        **frame.head_as("score"),
+    }
+
+
+def _llama_config(frame: Frame) -> dict[str, Any]:
+    return {
+        **_common(frame),
+        "num_key_value_heads": 1,
+        "head_dim": frame.width,
+        "intermediate_size": len(frame.neurons.W_1),
+        "hidden_act": frame.activation,
+        "rms_norm_eps": frame.epsilon,
+        "attention_bias": True,
+        "mlp_bias": True,
+        **_rotary(frame.attention.theta or SLOWEST),
+    }
+
+
+def _llama_tensors(frame: Frame) -> Tensors:
+    """Its feed-forward block returns `W_2 (act(W_1 x + b_1) ∘ (W_3 x + b_3))`: with W_3 = 0 and b_3 = 1 one of ours."""
+    block, neurons, heads = "model.layers.0", frame.neurons, frame.attention
+    ones = np.ones(len(neurons.W_1))
+    return {
+        "model.embed_tokens.weight": frame.tokens,
+        f"{block}.input_layernorm.weight": np.ones(frame.width),
+        **frame.linear(f"{block}.self_attn.q_proj", heads.W_Q, heads.b_Q),
+        **frame.linear(f"{block}.self_attn.k_proj", heads.W_K, heads.b_K),
+        **frame.linear(f"{block}.self_attn.v_proj", heads.W_V),
+        **frame.linear(f"{block}.self_attn.o_proj", heads.W_O),
+        f"{block}.post_attention_layernorm.weight": np.ones(frame.width),
+        **frame.linear(f"{block}.mlp.gate_proj", neurons.W_1, neurons.b_1),
+        **frame.linear(f"{block}.mlp.up_proj", np.zeros_like(neurons.W_1), ones),
+        **frame.linear(f"{block}.mlp.down_proj", neurons.W_2.T),
+        "model.norm.weight": np.ones(frame.width),
+        **frame.head_as("score"),
     }
 
 
 OPT = Architecture(
     name="opt",
-    models={"lm": "OPTForCausalLM"},
+    models={"sequence": "OPTForSequenceClassification", "lm": "OPTForCausalLM"},
     causal=True,
     post_norm=False,
     own_activation="relu",
@@ -143,7 +183,11 @@ OPT = Architecture(
 )
 NEOX = Architecture(
     name="gpt_neox",
-    models={"token": "GPTNeoXForTokenClassification", "lm": "GPTNeoXForCausalLM"},
+    models={
+        "token": "GPTNeoXForTokenClassification",
+        "sequence": "GPTNeoXForSequenceClassification",
+        "lm": "GPTNeoXForCausalLM",
+    },
     causal=True,
     post_norm=False,
     own_activation="gelu",
@@ -155,7 +199,11 @@ NEOX = Architecture(
 )
 STARCODER2 = Architecture(
     name="starcoder2",
-    models={"token": "Starcoder2ForTokenClassification", "lm": "Starcoder2ForCausalLM"},
+    models={
+        "token": "Starcoder2ForTokenClassification",
+        "sequence": "Starcoder2ForSequenceClassification",
+        "lm": "Starcoder2ForCausalLM",
+    },
     causal=True,
     post_norm=False,
     own_activation="gelu_pytorch_tanh",
@@ -164,4 +212,19 @@ STARCODER2 = Architecture(
     slot=lambda width: width // 2 - 1,
     places=False,
     attention=("sdpa",),
+)
+LLAMA = Architecture(
+    name="llama",
+    models={
+        "token": "LlamaForTokenClassification",
+        "sequence": "LlamaForSequenceClassification",
+        "lm": "LlamaForCausalLM",
+    },
+    causal=True,
+    post_norm=False,
+    own_activation="silu",
+    config=_llama_config,
+    tensors=_llama_tensors,
+    places=False,
+    short=True,
 )

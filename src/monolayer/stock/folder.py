@@ -66,7 +66,9 @@ class StockModel:
             files["generation_config.json"] = {"do_sample": False, "max_length": self.longest + 1, **ids}
         with new_folder(folder, overwrite=overwrite, kind=STOCK) as scratch:
             dtype = getattr(torch, self.dtype)
-            tensors = {name: torch.tensor(np.ascontiguousarray(tensor), dtype=dtype) for name, tensor in self.tensors.items()}
+            tensors = {
+                name: torch.tensor(np.ascontiguousarray(tensor), dtype=dtype) for name, tensor in self.tensors.items()
+            }
             save_file(tensors, scratch / "model.safetensors", metadata={"format": "pt"})
             for name, value in files.items():
                 (scratch / name).write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
@@ -76,7 +78,7 @@ class StockModel:
     def card(self) -> str:
         """README.md of the folder."""
         kind, begin = self.config["architectures"][0], self.special.get("bos") or self.special["cls"]
-        return model_card(kind, self.task, self.cut, begin, self.attention, self.parameters, self.summary)
+        return model_card(kind, self.task, self.cut, begin, self.attention, self.parameters, self.dtype, self.summary)
 
     def rows(self) -> list[tuple[str, str]]:
         """What a table shows."""
@@ -84,13 +86,18 @@ class StockModel:
         gap = "no label changes inside a cell"
         if found.gap is not None and found.margin is not None:
             gap = f"{found.gap:.3g}, {found.margin:.3g} times the largest rounding error"
+        if found.rank is not None:
+            gap = (
+                "no token has two labels" if found.gap is None else f"{found.gap:.3g}, half-width of the narrowest slab"
+            )
+        steps = "steps" if found.rank is None else f"half-spaces of rank {found.rank}"
         return [
             ("model", self.config["architectures"][0]),
             ("sequences", f"{found.sequences:,}"),
             ("labels", f"{found.labelled:,}, {found.classes:,} classes"),
             ("vocabulary", f"{found.vocabulary:,}"),
-            ("width", f"{found.width:,}"),
-            ("steps", f"{found.steps:,} in {found.neurons:,} neurons"),
+            ("width", f"{found.width:,}, {self.dtype}"),
+            (steps, f"{found.steps:,} in {found.neurons:,} neurons"),
             ("smallest gap", gap),
             ("parameters", f"{self.parameters:,}"),
             ("seconds", f"{found.seconds:.2f} to build"),
@@ -103,4 +110,5 @@ class StockModel:
     def json(self) -> dict[str, Any]:
         """The same numbers for machines."""
         names = {"architecture": self.architecture, "model": self.config["architectures"][0], "task": self.task}
+        names["dtype"] = self.dtype
         return {**names, "parameters": self.parameters, **asdict(self.summary)}

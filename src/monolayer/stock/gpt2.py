@@ -45,19 +45,22 @@ def _tensors(frame: Frame) -> Tensors:
         "mlp.c_proj.bias": zero,
     }
     block = {**frame.norm("ln_1"), **attention, **frame.norm("ln_2"), **feed_forward}
-    head = {"lm_head.weight": frame.head} if frame.task == "lm" else frame.linear("classifier", frame.head)
     return {
         "transformer.wte.weight": frame.tokens,
         "transformer.wpe.weight": frame.place_table(),
         **{f"transformer.h.0.{name}": value for name, value in block.items()},
         **frame.norm("transformer.ln_f"),
-        **head,
+        **frame.head_as("classifier"),
     }
 
 
 GPT2 = Architecture(
     name="gpt2",
-    models={"token": "GPT2ForTokenClassification", "lm": "GPT2LMHeadModel"},
+    models={
+        "token": "GPT2ForTokenClassification",
+        "sequence": "GPT2ForSequenceClassification",
+        "lm": "GPT2LMHeadModel",
+    },
     causal=True,
     post_norm=False,
     own_activation="gelu_new",

@@ -76,6 +76,12 @@ class Work:
             np.append(points.token, self.begin), np.append(points.place, 0), np.append(context, begin_context)
         )
 
+    def where(self, point: int) -> str:
+        """A labelled place in words."""
+        if self.kind == "sequence":
+            return f"sequence {point}"
+        return self.data.where(point) if point < len(self.data.tokens) else "the begin token"
+
     def labels(self, target: Target) -> Ints:
         """Class numbers of these places."""
         if not self.recites_from_nothing:
@@ -104,6 +110,7 @@ def work(
     *,
     positions: bool,
     on_conflict: OnConflict,
+    robust: bool = False,
 ) -> Work:
     """The task, or an error that says why this architecture does not take these data."""
     labels = data.labels
@@ -118,10 +125,15 @@ def work(
         known = {str(name) for name in labels.classes.names}
         if len(known) < len(labels.classes):
             raise DataError("two labels have the same name in config.json, such as 1 and '1': rename one of them")
-    if positions and not architecture.places:
+    if architecture.short and not robust:
+        raise DataError(
+            f"the norms of {architecture.name} compute in float32 whatever the weights are, which loses what float64 "
+            "weights hold: pass robust=True (--robust), or take gpt2 or starcoder2"
+        )
+    if positions and not architecture.places and not robust:
         raise DataError(
             f"{architecture.name} has no table of positions, and its rotary ones do not reach a constant query: "
-            "drop positions, or take gpt2"
+            "drop positions, pass robust=True (--robust), whose queries they do reach, or take gpt2"
         )
     begin = list(special).index("bos" if architecture.causal else "cls")
     context = Context(data, data.tokens, positions, architecture.causal)

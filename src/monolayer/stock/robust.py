@@ -1,13 +1,13 @@
 """Half-spaces with margins inside a stock architecture: folders for float32, bfloat16 and float16.
 
-The construction is that of `construct/robust`; LayerNorm (or RMSNorm) plays the part of its normalization. The neuron of
-a half-space `{w · z ≥ c}` of token `x` reads, of what arrives behind the second norm,
+The construction is that of `construct/robust`; LayerNorm (or RMSNorm) plays the part of its normalization. The neuron
+of a half-space `{w · z ≥ c}` of token `x` reads, of what arrives behind the second norm,
 
     A (⟨p_x, p⟩/t − mean of the ones)  +  w · (place, context)  −  c
 
-In its own cell the bracket is 0: code and ones arrive as `±u` and `u` with one `u`, rounded alike. There its facts get 1
-at least, the others −1 at most. At another token the bracket is at most `−u (1 − cos)`, and `A` is large enough for every
-context there can be. Numbers are rounded to the format first; margins are then measured on what was rounded.
+In its own cell the bracket is 0: code and ones arrive as `±u` and `u` with one `u`, rounded alike. There its facts get
+1 at least, the others −1 at most. At another token the bracket is at most `−u (1 − cos)`, and `A` is large enough for
+every context there can be. Numbers are rounded to the format first; margins are then measured on what was rounded.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from typing import Literal, get_args
 
 import numpy as np
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from monolayer.construct.consistency import equal_points
 from monolayer.construct.construction import Progress
-from monolayer.construct.robust.build import NARROWEST, RANK, STAGE
+from monolayer.construct.robust.build import NARROWEST, STAGE
 from monolayer.construct.robust.cover import Cells, HalfSpaces, cover
 from monolayer.construct.robust.neurons import LOUD
 from monolayer.construct.robust.stream import TEMPERATURE
@@ -34,16 +34,32 @@ from monolayer.stock.architecture import Architecture
 from monolayer.stock.assemble import frame_of, stock_model
 from monolayer.stock.codes import Floats
 from monolayer.stock.folder import StockModel
-from monolayer.stock.gates import Neurons
+from monolayer.stock.gates import Neurons, Points
 from monolayer.stock.labelled import Work
 from monolayer.stock.mirror import Mirror, contexts, lay_out
 
 Dtype = Literal["float32", "bfloat16", "float16"]
+RANK = 128
+"""Value rank where none is asked for: half-spaces of more dimensions are wider and fewer."""
 MARGIN = 0.3
+"""Half-width that slabs shall have, in the units of what arrives: coordinates of mean square 1."""
 HEAD = 8.0
+"""Length of class directions, a coordinate."""
 RADII = 64
+"""Pieces of the lengths that a context can have, for the bound of the gate."""
 SHARP = {"relu6": 1.0, "relu": 1.0, "gelu": 8.0, "gelu_new": 8.0, "gelu_pytorch_tanh": 8.0, "silu": 32.0}
 """What neurons are multiplied by, so that −1 is silence: gelu(−8) is below 10⁻¹⁴, silu(−32) below 10⁻¹²."""
+
+
+def check_wishes(rank: int | None, dtype: str | None, width: int | None) -> None:
+    """Wishes that cannot be fulfilled are errors that say what can."""
+    if rank is not None and not (type(rank) is int and 2 <= rank <= 4096):
+        raise DataError(f"rank must be a whole number from 2 to 4096, not {rank!r}")
+    if dtype is not None and dtype not in get_args(Dtype):
+        names = ", ".join(map(repr, get_args(Dtype)))
+        raise DataError(f"dtype of a robust stock model must be one of {names}, not {dtype!r}")
+    if width is not None:
+        raise DataError("width has no use with robust: rank, tokens and classes settle it")
 
 
 def rounded(array: Floats, dtype: str) -> Floats:
@@ -97,18 +113,18 @@ def robust_model(
     once[len(target.number) :] = True
     pairs = np.unique(np.stack([points.token, label], axis=1), axis=0)[:, 0]
     several = np.bincount(pairs, minlength=len(usual)) > 1
-    cells, facts, size = _facts(job, mirror, points.place, points.token, label, usual, once & several[points.token])
+    cells, facts, size, number = _facts(job, mirror, points, label, usual, once & several[points.token])
 
     report(STAGE, 0.2)
     found = cover(facts, MARGIN, lambda share: report(STAGE, 0.2 + 0.6 * share))
     report("gating neurons by their tokens", 0.8)
     half = _settled(facts, found, cells, size, dtype)
+    if len(half.width) and not half.width.min() >= NARROWEST:
+        raise PrecisionError(_closest(job, facts, number, found.worst, float(half.width.min()), rank))
     block = _neurons(mirror, half, dtype, activation)
     label_columns, directions = mirror.both(mirror.label), np.concatenate([mirror.words, -mirror.words], axis=1)
     tables = (mirror.tokens, mirror.places)
-    frame = frame_of(
-        kind, job, tables, label_columns, HEAD * directions, mirror.attention, block, activation, special
-    )
+    frame = frame_of(kind, job, tables, label_columns, HEAD * directions, mirror.attention, block, activation, special)
     figures = {
         "labelled": len(label),
         "steps": block.steps,
@@ -124,9 +140,10 @@ def robust_model(
 
 
 def _facts(
-    job: Work, mirror: Mirror, place: Ints, token: Ints, label: Ints, usual: Ints, wanted: Ints
-) -> tuple[Ints, Cells, Floats]:
-    """Tokens with several classes, what arrives at their facts, cell by cell, and `u` of each fact."""
+    job: Work, mirror: Mirror, points: Points, label: Ints, usual: Ints, wanted: NDArray[np.bool_]
+) -> tuple[Ints, Cells, Floats, Ints]:
+    """Tokens with several classes; what arrives at their facts, cell by cell; `u` and point of each fact."""
+    place, token = points.place, points.token
     p, k = mirror.place.stop - mirror.place.start, mirror.values.shape[1]
     feature = torch.empty(int(wanted.sum()), p + k)
     u, number = np.empty(len(feature)), np.empty(len(feature), dtype=np.int64)
@@ -144,10 +161,24 @@ def _facts(
         done = part.stop
     order = np.lexsort((number, token[number]))
     cells, start = np.unique(token[number[order]], return_index=True)
-    facts = Cells(
-        feature[torch.from_numpy(order)], label[number[order]], np.append(start, len(order)), usual[cells]
+    facts = Cells(feature[torch.from_numpy(order)], label[number[order]], np.append(start, len(order)), usual[cells])
+    return cells, facts, u[order], number[order]
+
+
+def _closest(job: Work, facts: Cells, number: Ints, worst: int | None, width: float, rank: int) -> str:
+    """The two facts behind the narrowest slab, and what would help."""
+    assert worst is not None  # there is a slab
+    cell = int(np.searchsorted(facts.start, worst, side="right")) - 1
+    own = slice(int(facts.start[cell]), int(facts.start[cell + 1]))
+    other = np.flatnonzero(facts.label[own] != facts.label[worst]) + own.start
+    distance = (facts.feature[torch.from_numpy(other)] - facts.feature[worst]).norm(dim=1)
+    one, two = (job.where(int(number[i])) for i in (worst, int(other[int(distance.argmin())])))
+    return (
+        f"{one} and {two} have different labels, and what arrives of their contexts is {float(distance.min()):.3g} "
+        f"apart; the widest slab between the first and the facts of other labels has half-width {width:.3g}, and "
+        f"{NARROWEST:g} is needed. A higher rank than {rank} helps where many facts crowd in, positions=True where "
+        "only the order differs; without robust, float64 tells them apart"
     )
-    return cells, facts, u[order]
 
 
 def _settled(facts: Cells, found: HalfSpaces, cells: Ints, size: Floats, dtype: str) -> Half:
@@ -172,8 +203,7 @@ def _settled(facts: Cells, found: HalfSpaces, cells: Ints, size: Floats, dtype: 
         covered[own] |= inside.any(axis=1)
     low = np.where(np.isfinite(low), low, high - 2.0)
     margin = (high - low) / 2.0
-    if not covered.all() or not (margin > 0.0).all():
-        raise PrecisionError(f"rounding {(~covered).sum()} {margin.min()} {(margin<.5).sum()} {np.sort(found.half_width)[:10]}")
+    margin = np.where(covered.all(), margin, 0.0)
     bias = rounded(-(high + low) / 2.0, dtype)
     fine = rounded((-(high + low) / 2.0 - bias) / usual_u, dtype)
     return Half(cells[found.cell], found.label, coarse, slight, bias, fine, margin / np.linalg.norm(weight, axis=1))

@@ -125,6 +125,8 @@ def _written(net: Network, found: Structure, bound: Bounds, data: Sequences, pla
     context = over / _sums(weight, start, data, net.causal)
     if net.task == "token" and not net.causal:
         context = np.repeat(context, data.lengths)
+    if net.task == "sequence" and net.causal:
+        context = context[data.offsets[1:] - 1]
     if places.begins:
         context = np.append(context, begin)
     return found.write * context

@@ -24,6 +24,7 @@ from monolayer.errors import ModelFileError
 
 PAD = 0
 """The id of padding, whatever the tokenizer calls it: RoBERTa does not count its places."""
+SHORT = ("float32", "bfloat16", "float16")
 Pool = Literal["none", "tanh", "relu"]
 
 
@@ -88,6 +89,11 @@ def read_stock(folder: Path) -> Network:
         raise UnhandledError(f"the architecture {kind!r} is not one of {', '.join(LAYERS)}")
     if (folder / "adapter_config.json").exists():
         raise UnhandledError("an adapter lies beside the weights, and transformers would load it")
+    if config.get("dtype") in SHORT:
+        raise UnhandledError(
+            f"its weights are {config['dtype']}: the lemmas are about steps in float64. Answers of a robust folder are "
+            "measured (bench/stock_short_formats_answer_the_dictionary.py), not proved"
+        )
     try:
         tensors = load(content["model.safetensors"])
         task = TASKS[config["architectures"][0]]

@@ -83,7 +83,10 @@ def places_of(net: Network, data: Sequences) -> Places:
             raise DataError(f"the model answers with classes, one a {net.task}; the data have other labels, or none")
         names, given = tuple(labels.classes.names), labels.values
         wanted = _translation(labels.classes, net.classes, -1)[given]
-    if net.task == "sequence":
+    if net.task == "sequence" and net.causal:  # read at the last token that is not padding
+        last = data.offsets[1:] - 1
+        token, place, terms = ids[last], data.lengths, data.lengths + 1
+    elif net.task == "sequence":
         token, place = np.full(len(data), net.begin), np.zeros(len(data), np.int64)
         terms = data.lengths + 1
     else:
