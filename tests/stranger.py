@@ -26,7 +26,7 @@ AUTO = {
 def answers(job: dict, attention: str) -> dict:
     tokenizer = tf.AutoTokenizer.from_pretrained(job["folder"])
     model = AUTO[job["task"]].from_pretrained(job["folder"], attn_implementation=attention)
-    found = {"float64": model.dtype == torch.float64, "class": type(model).__name__}
+    found = {"dtype": str(model.dtype).removeprefix("torch."), "class": type(model).__name__}
     if job["task"] == "lm":
         return found | recite(job, tokenizer, model)
     encoded = tokenizer(job["texts"], padding=True, return_tensors="pt")
@@ -39,6 +39,11 @@ def answers(job: dict, attention: str) -> dict:
     with torch.no_grad():
         out = model(**encoded, labels=wanted)
         alone = model(**tokenizer(job["texts"][0], return_tensors="pt"))
+        if job.get("left"):
+            tokenizer.padding_side = "left"
+            left = tokenizer(job["texts"], padding=True, return_tensors="pt")
+            place = (left["attention_mask"].cumsum(-1) - 1).clamp(min=0)  # as generate() counts places
+            found["left"] = int((model(**left, position_ids=place).logits.argmax(-1) != wanted).sum())
     number = out.logits.argmax(-1)
     found |= {"loss": float(out.loss), "wrong": int(((number != wanted) & (wanted >= 0)).sum())}
     single = alone.logits[0].argmax(-1)

@@ -42,14 +42,23 @@ def jobs() -> list[dict[str, Any]]:
     found = []
     for name, kind in ARCHITECTURES.items():
         for task in kind.models:
-            job = {"name": f"{name} {task}", "build": (name, {}), "task": task, "attention": list(kind.attention)}
+            job: dict[str, Any] = {"task": task}
             if task == "lm":
                 job |= {"texts": TEXTS, "prompts": [TEXTS[0][:2], TEXTS[1][:9]], "labels": None}
-            elif kind.causal:
+            elif kind.causal and task == "token":
                 job |= {"texts": CAUSAL_TEXTS, "labels": CAUSAL_LABELS}
+            elif kind.causal:  # of different lengths, so that padding counts
+                job |= {"texts": words, "labels": first, "left": True}
             else:
                 job |= {"texts": words, "labels": readings if task == "token" else first}
-            found.append(job)
+            if not kind.short:
+                build = {"build": (name, {}), "attention": list(kind.attention)}
+                found.append({**job, **build, "name": f"{name} {task}"})
+            options = {"positions": True, "robust": True, "dtype": "bfloat16", "activation": "own", "rank": 64}
+            build = {"build": (name, options), "attention": ["sdpa"]}
+            if task == "lm":  # with places for the longest text alone, padding leaves too few of them
+                build["prompts"] = [text[:9] for text in TEXTS]
+            found.append({**job, **build, "name": f"{name} {task} bfloat16"})
     bert = {"task": "token", "attention": ["eager", "sdpa"], "texts": words, "labels": readings}
     found.append({**bert, "name": "places", "build": ("bert", {"positions": True}), "pipeline": True, "logits": True})
     found.append({**bert, "name": "gelu", "build": ("bert", {"positions": True, "activation": "own"})})
@@ -88,12 +97,13 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def test_every_label_comes_back(told: dict[str, Any], name: str) -> None:
     job = told["jobs"][name]
     for how, found in told["results"][name].items():
-        assert found["float64"], how
+        assert found["dtype"] == job["build"][1].get("dtype", "float64"), how
         assert found["class"] == ARCHITECTURES[job["build"][0]].models[job["task"]]
         if job["task"] != "lm":
             assert found["wrong"] == 0, how
             assert found["same_alone"], "padding with its mask changes nothing"
-            assert found["loss"] < 1e-9
+            assert found["loss"] < (1e-9 if found["dtype"] == "float64" else 1e-3)
+            assert found.get("left", 0) == 0, "padding on the left, places counted from the begin token"
             continue
         for cache in (True, False):
             assert found[f"said_{cache}"] == job["texts"], how
@@ -126,4 +136,5 @@ def test_the_plain_evaluator_of_the_tests_is_transformers(told: dict[str, Any], 
 def test_the_certificate_agrees(told: dict[str, Any], name: str) -> None:
     job = told["jobs"][name]
     proof = ml.certify(job["folder"], sequences(job), job["labels"])
-    assert proof.verdict == "proved", proof.reason
+    robust = "robust" in job["build"][1]
+    assert proof.verdict == ("undecided" if robust else "proved"), proof.reason

@@ -136,8 +136,8 @@ def memorize(
         no_use |= {"--neurons": neurons is not None}
         no_use |= {"--tokenizer": tokenizer is not None, "--window": window is not None}
         check_no_use(no_use, "the architecture settles that")
-        options = {"positions": positions, "seed": seed, "on_conflict": on_conflict.value, "robust": robust}
-        options |= {"rank": _rank(rank), "dtype": None if dtype is None else dtype.value}
+        options: dict[str, Any] = {"positions": positions, "seed": seed, "on_conflict": on_conflict.value}
+        options |= {"robust": robust, "rank": _rank(rank), "dtype": None if dtype is None else dtype.value}
         options |= {} if activation is None else {"activation": activation}
         with progress(as_json) as step:
             check_stock(architecture, out, overwrite)

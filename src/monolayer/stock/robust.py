@@ -119,7 +119,7 @@ def robust_model(
     found = cover(facts, MARGIN, lambda share: report(STAGE, 0.2 + 0.6 * share))
     report("gating neurons by their tokens", 0.8)
     half = _settled(facts, found, cells, size, dtype)
-    if len(half.width) and not half.width.min() >= NARROWEST:
+    if not half.width.min(initial=np.inf) >= NARROWEST:
         raise PrecisionError(_closest(job, facts, number, found.worst, float(half.width.min()), rank))
     block = _neurons(mirror, half, dtype, activation)
     label_columns, directions = mirror.both(mirror.label), np.concatenate([mirror.words, -mirror.words], axis=1)
@@ -183,7 +183,8 @@ def _closest(job: Work, facts: Cells, number: Ints, worst: int | None, width: fl
 
 def _settled(facts: Cells, found: HalfSpaces, cells: Ints, size: Floats, dtype: str) -> Half:
     """Half-spaces rounded to the format, and their slabs measured again on the facts of their cells."""
-    wish = np.exp2(np.ceil(-np.log2(found.half_width)))  # a power of two: margins of 1 to 2, and no new rounding
+    wide = np.maximum(found.half_width, NARROWEST)
+    wish = np.exp2(np.ceil(-np.log2(wide)))  # a power of two: margins of 1 to 2, and no new rounding
     exact = found.normal.double().numpy() * wish[:, None]
     coarse = rounded(exact, dtype)
     slight = rounded(exact - coarse, dtype)
@@ -196,17 +197,18 @@ def _settled(facts: Cells, found: HalfSpaces, cells: Ints, size: Floats, dtype: 
         own = slice(int(facts.start[cell]), int(facts.start[cell + 1]))
         height = facts.feature[own].double().numpy() @ weight[begin:end].T
         mine = facts.label[own][:, None] == found.label[begin:end]
-        centre, reach = ((x * wish)[begin:end] for x in (found.centre, found.half_width))
+        centre, reach = ((x * wish)[begin:end] for x in (found.centre, wide))
         inside = mine & (height >= centre + 0.9 * reach)
         low[begin:end] = np.where(mine, -np.inf, height).max(axis=0, initial=-np.inf)
         high[begin:end] = np.where(inside, height, np.inf).min(axis=0, initial=np.inf)
         covered[own] |= inside.any(axis=1)
+    high = np.where(np.isfinite(high), high, low)  # all its facts were lost in rounding: a slab of width 0
     low = np.where(np.isfinite(low), low, high - 2.0)
-    margin = (high - low) / 2.0
-    margin = np.where(covered.all(), margin, 0.0)
+    margin = np.where(covered.all(), (high - low) / 2.0, 0.0)
+    length = np.maximum(np.linalg.norm(weight, axis=1), 1e-30)  # equal facts leave no direction
     bias = rounded(-(high + low) / 2.0, dtype)
     fine = rounded((-(high + low) / 2.0 - bias) / usual_u, dtype)
-    return Half(cells[found.cell], found.label, coarse, slight, bias, fine, margin / np.linalg.norm(weight, axis=1))
+    return Half(cells[found.cell], found.label, coarse, slight, bias, fine, margin / length)
 
 
 def _neurons(mirror: Mirror, half: Half, dtype: str, activation: str) -> Neurons:

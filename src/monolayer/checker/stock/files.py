@@ -92,7 +92,7 @@ def read_stock(folder: Path) -> Network:
     if config.get("dtype") in SHORT:
         raise UnhandledError(
             f"its weights are {config['dtype']}: the lemmas are about steps in float64. Answers of a robust folder are "
-            "measured (bench/stock_short_formats_answer_the_dictionary.py), not proved"
+            "measured (bench/stock_answers_in_bfloat16.py), not proved"
         )
     try:
         tensors = load(content["model.safetensors"])

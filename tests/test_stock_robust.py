@@ -1,0 +1,116 @@
+"""Robust stock models: the lemmas on the numbers they write, what a plain evaluator finds, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import monolayer as ml
+from monolayer.cli import run
+from monolayer.editing.stock import change
+from monolayer.stock.build import ARCHITECTURES
+from monolayer.stock.labelled import work
+from monolayer.stock.mirror import lay_out
+from monolayer.stock.robust import rounded
+from monolayer.stock.tokenizer import DECODER, ENCODER, token_names
+from tests import plain_stock
+
+RANDOM = np.random.default_rng(7)
+IDS = RANDOM.integers(0, 12, (40, 6))
+LABELS = RANDOM.integers(0, 5, IDS.shape)
+
+
+@given(
+    st.sampled_from(sorted(ARCHITECTURES)),
+    st.sampled_from(["float32", "bfloat16"]),
+    st.booleans(),
+    st.integers(2, 70),
+    st.integers(1, 30),
+)
+@settings(max_examples=25, deadline=None)
+def test_means_are_0_and_norms_are_one_number(name: str, dtype: str, positions: bool, rank: int, longest: int) -> None:
+    """Tokens exactly; places but for the rounding of cosines, which moves a squared norm by 2⁻⁵ at most."""
+    kind = ARCHITECTURES[name]
+    data = ml.Sequences.of([list(range(longest))], None if "lm" in kind.models else [[0] * longest])
+    assert data.vocabulary is not None
+    special = DECODER if kind.causal else ENCODER
+    names = token_names(data.vocabulary, special)
+    job = work(kind, data, names, special, positions=positions, on_conflict="error", robust=True)
+    usual = np.arange(len(names)) % len(job.classes)
+    mirror = lay_out(kind, job, usual, rank, 0, lambda array: rounded(array, dtype))
+    norms = [(table * table).sum(axis=1) for table in (mirror.tokens, mirror.places) if table is not None]
+    assert len(np.unique(norms[0])) == 1
+    for table in (mirror.tokens, mirror.places):
+        if table is not None:
+            assert np.array_equal(table, -np.roll(table, mirror.half, axis=1))
+            assert np.array_equal(table, rounded(table, dtype))
+    whole = norms[0][0] + (norms[1] if len(norms) > 1 else 0.0)
+    assert np.ptp(whole) <= 2.0**-5
+    assert np.allclose(whole * mirror.scale**2, mirror.rest, rtol=0.0, atol=2.0**-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", ["bert", "gpt2"])
+def test_the_margin_is_what_arrives(name: str, dtype: str, tmp_path: Path) -> None:
+    """Exact arithmetic on the stored weights, by a plain evaluator: every fact lies as far from 0 as was said."""
+    model = ml.memorize_as(name, IDS, LABELS, positions=True, robust=True, dtype=dtype, rank=32, on_conflict="first")
+    stored = {"config": dict(model.config), "tensors": {k: rounded(v, dtype) for k, v in model.tensors.items()}}
+    ids = np.append(np.full((len(IDS), 1), 2), IDS + len(model.special), axis=1)
+    arrived = plain_stock.arriving(stored, ids)[:, 1:]
+    prefix = "bert.encoder.layer.0.intermediate.dense" if name == "bert" else "transformer.h.0.mlp.c_fc"
+    W_1, b_1 = stored["tensors"][f"{prefix}.weight"], stored["tensors"][f"{prefix}.bias"]
+    value = arrived @ (W_1.T if name == "bert" else W_1) + b_1
+    logits = plain_stock.logits(stored, ids, np.ones_like(ids))[:, 1:]
+    assert model.summary.neurons == value.shape[-1] > 20
+    suffix = "bert.encoder.layer.0.output.dense" if name == "bert" else "transformer.h.0.mlp.c_proj"
+    W_2 = stored["tensors"][f"{suffix}.weight"]
+    kind = (stored["tensors"]["classifier.weight"] @ (W_2 if name == "bert" else W_2.T)).argmax(axis=0)
+    own = np.array([int(label) for label in model.config["id2label"].values()])[kind] == LABELS[..., None]
+    held = logits.argmax(-1) == LABELS
+    assert value[~own & held[..., None]].max() < -0.97
+    best = np.where(own, value, -np.inf).max(axis=-1)[held]
+    assert ((best > 0.97) | (best <= 0.0)).all()
+    assert (logits.argmax(-1) != LABELS).sum() == model.summary.conflicts
+
+
+def test_facts_that_are_too_close_are_named() -> None:
+    """Four hundred tokens of which one differs: the average hardly moves."""
+    long = [[0] * 1500 + [1], [0] * 1500 + [2]]
+    labels = [[0] * 1500 + [1], [1] * 1500 + [1]]
+    with pytest.raises(ml.PrecisionError, match=r"of sequence . have different labels, and what arrives"):
+        ml.memorize_as("bert", long, labels, robust=True, rank=2)
+
+
+def test_robust_folders_are_undecided_and_cannot_be_edited(tmp_path: Path) -> None:
+    for dtype in ("float32", "bfloat16", "float16"):
+        folder = ml.memorize_as("bert", IDS, LABELS, robust=True, dtype=dtype, on_conflict="first").save(
+            tmp_path / dtype
+        )
+        proof = ml.certify(folder, IDS, LABELS)
+        assert (proof.verdict, dtype in proof.reason) == ("undecided", True)
+        with pytest.raises(ml.DataError, match="memorize the edited data anew"):
+            change("forget", folder, [0], None, (IDS, LABELS))
+
+
+def test_the_command_line_writes_short_formats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = tmp_path / "data.jsonl"
+    rows: list[dict[str, Any]] = [{"tokens": ["a", "b"], "labels": ["u", "v"]}, {"tokens": ["b"], "labels": ["w"]}]
+    data.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    out = str(tmp_path / "out")
+    words = ["memorize", str(data), "--architecture", "llama", "--robust", "--dtype", "bfloat16", "--out", out]
+    assert run([*words, "--rank", "16", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["model"], said["dtype"], said["rank"]) == ("LlamaForTokenClassification", "bfloat16", 16)
+    assert said["certificate"]["verdict"] == "undecided"
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert "Compute in bfloat16" in card
+    assert run(["verify", out, str(data)]) == 3
+    capsys.readouterr()
+    assert run([*words, "--overwrite"]) == 0
+    assert "half-spaces of rank 128" in " ".join(capsys.readouterr().out.split())
