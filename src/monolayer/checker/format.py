@@ -12,6 +12,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from monolayer.checker.several import INDEX, numbered
 from monolayer.data import Names
 from monolayer.errors import ModelFileError
 
@@ -59,6 +60,10 @@ def examine_config(config: dict[str, Any]) -> None:
 
     reads_ids, names_classes = config["tokens"] == "ids", config["target"] == "classes"
     listed = {"model.safetensors"}
+    if INDEX in files:
+        listed = {INDEX, *numbered(list(files))}
+        plain = config["readout"] == "exact" and config["dtype"] == "float64"
+        _demand(len(listed) > 2 and plain, "weights in several files are the numbered files of an exact readout")
     for key, needed in (("vocabulary", reads_ids), ("classes", names_classes)):
         entry = config[key]
         _demand((entry is not None) == needed, f"{key} is given where the model has none, or missing")

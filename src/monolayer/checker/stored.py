@@ -19,6 +19,7 @@ from safetensors.numpy import load
 
 from monolayer.checker.format import examine_config, examine_memory, examine_names, examine_tensors
 from monolayer.checker.rounding import BFLOAT16, BINARY16, BINARY32, BINARY64, Format
+from monolayer.checker.several import INDEX, joined, parts
 from monolayer.data import Names
 from monolayer.data.snapshot import read_together
 from monolayer.errors import ModelFileError
@@ -67,7 +68,9 @@ def read(folder: str | os.PathLike[str]) -> Stored:
 
 
 def _read(folder: Path) -> Stored:
-    files = read_together(folder, "config.json", lambda content: _config(content)["files"])
+    files = read_together(
+        folder, "config.json", lambda content: _config(content)["files"], lambda name: name.startswith("model-")
+    )
     config = _config(files["config.json"])
     for name, digest in config["files"].items():
         if hashlib.sha256(files[name]).hexdigest() != digest:
@@ -76,7 +79,9 @@ def _read(folder: Path) -> Stored:
     names = examine_names(config, lists)
     fmt = FORMATS[config["dtype"]]
     try:
-        if config["readout"] == "gates":
+        if INDEX in files:
+            tensors = joined(*parts(files, _object(INDEX, files[INDEX])))
+        elif config["readout"] == "gates":
             fmt = BINARY64 if fmt is BINARY64 else BINARY32
             tensors = _tensors(files["model.safetensors"], config["dtype"])
         else:

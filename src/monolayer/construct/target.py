@@ -81,9 +81,7 @@ class Target:
 
     def entropy_bits(self) -> float:
         """Entropy of the label distribution over the labelled places, in bits."""
-        share = np.bincount(self.number) / len(self.number)
-        share = share[share > 0]
-        return float(-(share * np.log2(share)).sum())
+        return entropy_bits(np.bincount(self.number))
 
     def bits_beyond(self, token: Ints) -> float:
         """Bits that the labels carry beyond their tokens: `Σ H(label | token)` over the labelled places."""
@@ -100,6 +98,13 @@ class Target:
         if self.classes is not None:
             return repr(self.classes.names[number])
         return str(self.table[number, 0] if self.scalar else self.table[number].tolist())
+
+
+def entropy_bits(count: Ints) -> float:
+    """Entropy, in bits, of a distribution given by counts."""
+    share = count / count.sum()
+    share = share[share > 0]
+    return float(-(share * np.log2(share)).sum())
 
 
 def on_grid(values: NDArray[np.float64], variation: float) -> NDArray[np.float64]:

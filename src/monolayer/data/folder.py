@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -41,7 +42,7 @@ _TRIES = 1000
 class Kind:
     """How to know a folder that may be replaced: one of its files is JSON with `key: value`, and all are of `files`.
 
-    A file written aside, `.FILE.…`, counts as FILE.
+    A file written aside, `.FILE.…`, counts as FILE. `numbered`: a pattern of names that are among them too.
     """
 
     name: str
@@ -49,6 +50,10 @@ class Kind:
     key: str
     value: str
     files: frozenset[str]
+    numbered: str | None = None
+
+    def _own(self, name: str) -> bool:
+        return name in self.files or (self.numbered is not None and re.fullmatch(self.numbered, name) is not None)
 
     def objection(self, folder: Path) -> str | None:
         """Why `folder` may not be replaced, or None."""
@@ -68,9 +73,9 @@ class Kind:
         In an `unfinished` one may lie what a library writes aside (safetensors: `.tmp…`) and renames in the end.
         """
         for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
-            aside = entry.name.startswith(".") and entry.name[1:].rpartition(".")[0] in self.files
+            aside = entry.name.startswith(".") and self._own(entry.name[1:].rpartition(".")[0])
             aside |= unfinished and entry.name.startswith(".tmp")
-            if not (entry.name in self.files or aside) or entry.is_dir(follow_symlinks=False):
+            if not (self._own(entry.name) or aside) or entry.is_dir(follow_symlinks=False):
                 return entry.name
         return None
 
@@ -80,7 +85,11 @@ MODEL = Kind(
     "config.json",
     "format",
     "monolayer",
-    frozenset({"config.json", "model.safetensors", "names.json", "memory.safetensors", "certificate.json"}),
+    frozenset(
+        {"config.json", "model.safetensors", "names.json", "memory.safetensors", "certificate.json"}
+        | {"model.safetensors.index.json"}
+    ),
+    r"model-[0-9]{5}-of-[0-9]{5}\.safetensors",
 )
 
 

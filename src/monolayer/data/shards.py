@@ -55,11 +55,9 @@ def read_shards(
             )
         part = read(name, vocabulary=vocabulary, progress=tick, **options)
         parts.append(part)
-        if _kinds(part) != _kinds(parts[0]):
-            raise DataError(
-                f"{names[0]} and {name} do not go together: the first has {_words(parts[0])}, the second "
-                f"{_words(part)}. Files of one dataset have tokens of one kind, and labels of one kind or none"
-            )
+        one, two = kinds(parts[0]), kinds(part)
+        if one != two:
+            raise strangers(names[0], one, name, two)
     return join(parts, vocabulary)
 
 
@@ -91,21 +89,20 @@ def _column(what: Any, parts: list[tuple[NDArray[Any], Names | None]]) -> tuple[
     return column.finish()
 
 
-def _kinds(data: Sequences) -> Any:
-    """What must be the same in all files of a dataset."""
-    labels = data.labels
-    kinds = None
-    if labels is not None:
-        kinds = labels.per, labels.scalar, _kind(labels.classes), None if labels.classes else labels.values.shape[1:]
-    return _kind(data.vocabulary), data.tokens.shape[1:], kinds
+def strangers(one: str, its: str, other: str, theirs: str) -> DataError:
+    """Two files that hold data of different kinds."""
+    return DataError(
+        f"{one} and {other} do not go together: the first has {its}, the second {theirs}. Files of one dataset have "
+        "tokens of one kind, and labels of one kind or none"
+    )
 
 
 def _kind(names: Names | None) -> str:
     return "numbers" if names is None else "integers" if names.integers else "strings"
 
 
-def _words(data: Sequences) -> str:
-    """What a dataset holds, in words."""
+def kinds(data: Sequences) -> str:
+    """What must be the same in all files of a dataset, in words."""
     vector = f"vectors of {data.tokens.shape[1]} numbers" if data.vocabulary is None else f"{_kind(data.vocabulary)}"
     labels = data.labels
     if labels is None:

@@ -11,22 +11,25 @@ import errno
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 from monolayer.data.folder import being_saved, recover
-from monolayer.data.regular import read_regular
+from monolayer.data.regular import map_regular, read_regular
 
 _TRIES = 1000
 """How often a folder may be replaced while it is read."""
 
 
-def read_together(folder: Path, first: str, others: Callable[[bytes], Iterable[str]]) -> dict[str, bytes]:
+def read_together(
+    folder: Path, first: str, others: Callable[[bytes], Iterable[str]], mapped: Callable[[str], bool] = lambda name: False
+) -> dict[str, Any]:
     """The file `first` of a folder and those that `others` finds named in it; regular files only.
 
-    `OSError`, with the full path, for one that is missing or cannot be read. What `others` raises goes through.
+    Bytes; of files that are `mapped` a map of their bytes, which takes no memory before it is read. `OSError`, with the full path, for one that is missing or cannot be read. What `others` raises goes through.
     """
     if os.open not in os.supports_dir_fd:  # then paths must do
         found = {first: read_regular(folder / first)}
-        return found | {name: read_regular(folder / name) for name in others(found[first])}
+        return found | {name: _read(folder / name, None, mapped(name)) for name in others(found[first])}
     for _ in range(_TRIES):
         recover(folder.resolve())
         try:
@@ -40,7 +43,7 @@ def read_together(folder: Path, first: str, others: Callable[[bytes], Iterable[s
         try:
             found = {first: read_regular(first, inside=opened)}
             for name in others(found[first]):
-                found[name] = read_regular(name, inside=opened)
+                found[name] = _read(name, opened, mapped(name))
             return found
         except OSError as error:
             if _is(folder, opened):
@@ -48,6 +51,10 @@ def read_together(folder: Path, first: str, others: Callable[[bytes], Iterable[s
         finally:
             os.close(opened)
     raise OSError(errno.EBUSY, "it is replaced again and again while it is read", str(folder))
+
+
+def _read(path: str | Path, inside: int | None, mapped: bool) -> Any:
+    return map_regular(path, inside=inside) if mapped else read_regular(path, inside=inside)
 
 
 def _is(folder: Path, opened: int) -> bool:

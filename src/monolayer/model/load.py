@@ -37,6 +37,7 @@ from monolayer.model.schema import (
     check_tensors,
     parse,
 )
+from monolayer.model.sharded import INDEX, is_shard, join, whole
 from monolayer.model.sidecar import read_memory
 from monolayer.model.staircase import Staircase
 
@@ -54,7 +55,7 @@ def load(folder: str | os.PathLike[str], *, device: torch.device | str | None = 
 
 def _read(folder: Path) -> Monolayer:
     try:
-        files = read_together(folder, CONFIG, lambda content: _config(content)["files"])
+        files = read_together(folder, CONFIG, lambda content: _config(content)["files"], is_shard)
     except (OSError, ValueError) as error:
         if isinstance(error, ModelFileError):
             raise
@@ -65,16 +66,23 @@ def _read(folder: Path) -> Monolayer:
             raise ModelFileError(f"{name} is truncated or was changed after it was written: its digest does not match")
     names = parse(NAMES, files[NAMES]) if NAMES in files else {}
     check_names(config, names)
-    try:
-        tensors = load_tensors(files[WEIGHTS])
-    except (SafetensorError, KeyError, ValueError, TypeError, RuntimeError) as error:
-        raise ModelFileError(f"{WEIGHTS} cannot be read as safetensors: {error}") from None
+    tensors = _tensors(files)
     found = {name: (tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")) for name, tensor in tensors.items()}
     check_tensors(config, names, found)
     model = _build(config, names, tensors)
     if MEMORY in files:
         model.card = read_memory(model.card, files[MEMORY])
     return model
+
+
+def _tensors(files: dict[str, Any]) -> dict[str, Tensor]:
+    if INDEX in files:
+        held = whole(*join(parse(INDEX, files[INDEX]), {name: files[name] for name in files if is_shard(name)}))
+        return {name: torch.from_numpy(value) for name, value in held.items()}
+    try:
+        return load_tensors(files[WEIGHTS])
+    except (SafetensorError, KeyError, ValueError, TypeError, RuntimeError) as error:
+        raise ModelFileError(f"{WEIGHTS} cannot be read as safetensors: {error}") from None
 
 
 def _why(folder: Path, error: Exception) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from monolayer.model.schema import (
     check_config,
     check_tensors,
 )
+from monolayer.model.sharded import INDEX, SPLIT, index_json, shard_names
 from monolayer.model.sidecar import write_memory
 
 
@@ -44,19 +46,57 @@ def save(model: Parts, folder: str | os.PathLike[str], *, overwrite: bool = Fals
             save_file(tensors, scratch / WEIGHTS)
         except SafetensorError as error:  # the library's word for what the system says, a full disk most often
             raise OSError(f"{folder} cannot be written: {error}") from None
-        if names:
-            (scratch / NAMES).write_bytes(_utf8(names))
         if model.card.fingerprint is not None or model.card.script is not None:
             write_memory(model.card, scratch / MEMORY)
-        config["files"] = {path.name: file_digest(path) for path in sorted(scratch.iterdir())}
-        config["digest"] = config_digest(config)
-        try:
-            check_config(config, config["digest"])
-            check_tensors(config, names, {name: (tuple(x.shape), _dtype(x)) for name, x in tensors.items()})
-        except ModelFileError as error:
-            raise DataError(f"this model has no place in the format, so it is not saved: {error}") from None
-        (scratch / CONFIG).write_text(json.dumps(config, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        _complete(scratch, config, names, tensors, {})
     return Path(folder)
+
+
+def save_parts(
+    model: Parts, parts: list[tuple[Path, str]], folder: str | os.PathLike[str], *, overwrite: bool = False
+) -> Path:
+    """Write as `folder` a model whose readout lies in files already, part after part, with their digests.
+
+    Of the readout of `model` only its sizes and `bias_2` are looked at.
+    """
+    state = model.state_dict()
+    split = {f"feed_forward.{name}" for name in SPLIT}
+    first = {name: value.detach().cpu().contiguous() for name, value in state.items() if name not in split}
+    shards = shard_names(len(parts) + 1)
+    names: dict[str, list[Any]] = {}
+    config = _describe(model, names)
+    with new_folder(folder, overwrite=overwrite) as scratch:
+        try:
+            save_file(first, scratch / shards[0])
+        except SafetensorError as error:
+            raise OSError(f"{folder} cannot be written: {error}") from None
+        digests = {}
+        for name, (path, digest) in zip(shards[1:], parts, strict=True):
+            try:
+                (scratch / name).hardlink_to(path)  # so that nothing is lost if this save fails
+            except OSError:
+                shutil.copyfile(path, scratch / name)
+            digests[name] = digest
+        size = sum(value.numel() * value.element_size() for value in state.values())
+        (scratch / INDEX).write_text(index_json(list(first), len(parts), size), encoding="utf-8")
+        _complete(scratch, config, names, state, digests)
+    return Path(folder)
+
+
+def _complete(
+    scratch: Path, config: Config, names: dict[str, list[Any]], tensors: dict[str, Tensor], digests: dict[str, str]
+) -> None:
+    """Names and config, once they and the tensors fit the format; `digests` of files that are known already."""
+    if names:
+        (scratch / NAMES).write_bytes(_utf8(names))
+    config["files"] = {path.name: digests.get(path.name) or file_digest(path) for path in sorted(scratch.iterdir())}
+    config["digest"] = config_digest(config)
+    try:
+        check_config(config, config["digest"])
+        check_tensors(config, names, {name: (tuple(x.shape), _dtype(x)) for name, x in tensors.items()})
+    except ModelFileError as error:
+        raise DataError(f"this model has no place in the format, so it is not saved: {error}") from None
+    (scratch / CONFIG).write_text(json.dumps(config, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def _describe(model: Parts, names: dict[str, list[Any]]) -> Config:

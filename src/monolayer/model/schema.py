@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from monolayer.errors import ModelFileError
+from monolayer.model.sharded import INDEX, shard_names
 
 Config = dict[str, Any]
 Shape = tuple[str | int, ...]
@@ -110,7 +111,7 @@ RULES: tuple[tuple[str, Callable[[Config], bool]], ...] = (
     ("low is below high, and the ramp is positive", lambda c: c["grid"] is None or _interval(c["grid"])),
     (
         "files are the weights, the names if there are any, and maybe, for ids, the memory of what was seen",
-        lambda c: sorted(set(c["files"]) - ({MEMORY} if c["tokens"] == "ids" else set())) == _files(c),
+        lambda c: set(c["files"]) - ({MEMORY} if c["tokens"] == "ids" else set()) == _files(c),
     ),
 )
 
@@ -135,9 +136,14 @@ def _interval(grid: dict[str, Any]) -> bool:
     return bool(grid["low"] < grid["high"] and grid["high"] - grid["low"] < math.inf and grid["ramp"] > 0)
 
 
-def _files(config: Config) -> list[str]:
+def _files(config: Config) -> set[str]:
     named = any(type(config[key]) is dict and "names" in config[key] for key in ("vocabulary", "classes"))
-    return [WEIGHTS, NAMES] if named else [WEIGHTS]
+    weights = {WEIGHTS}
+    if INDEX in config["files"]:  # in several files: then they are numbered, and hold a staircase of classes
+        count = sum(name.startswith("model-") for name in config["files"])
+        whole = (config["readout"], config["dtype"]) == ("exact", "float64") and count > 1
+        weights = {INDEX, *shard_names(count)} if whole else set()
+    return weights | ({NAMES} if named else set())
 
 
 # -- readouts and tensors -----------------------------------------------------------------------------------

@@ -134,11 +134,17 @@ def _tokens(task: Task) -> Tokens:
             # Tokens that end with one label next to each other: fewer label changes between cells.
             some = np.zeros(vocabulary, dtype=np.int64)
             some[rows if target.place is None else rows[target.place]] = target.number
-            order = np.empty(vocabulary, dtype=np.int64)
-            order[np.argsort(some, kind="stable")] = np.arange(vocabulary)
+            order = by_label(some)
         alphabet = Ids(vocabulary, order)
     position = torch.from_numpy(data.position) if task.context.positions else None
     return Tokens(torch.from_numpy(rows), torch.from_numpy(data.lengths), alphabet, position, task.context.causal)
+
+
+def by_label(some: Ints) -> Ints:
+    """Ranks `(V,)` of tokens that put those with one label `some` `(V,)` next to each other."""
+    order = np.empty(len(some), dtype=np.int64)
+    order[np.argsort(some, kind="stable")] = np.arange(len(some))
+    return order
 
 
 def _check_extent(vectors: NDArray[np.float64]) -> None:
@@ -158,6 +164,11 @@ def _lift(draw: Draw, rows: Ints, labels: int) -> nn.Embedding | nn.Linear:
     if draw.proposal.lift:
         weight, bias = draw.proposal.lift
         return linear_lift(weight, bias, labels)
+    return table_lift(draw, np.bincount(rows, minlength=len(draw.proposal.key)), labels)
+
+
+def table_lift(draw: Draw, count: Ints, labels: int) -> nn.Embedding:
+    """The stream vectors of ids; one that never occurs, as `count` `(V,)` says, has none."""
     table = stream(draw.proposal.key, draw.proposal.code, LABEL + labels)
-    table[torch.from_numpy(np.bincount(rows, minlength=len(table)) == 0)] = torch.nan
+    table[torch.from_numpy(count == 0)] = torch.nan
     return embedding(table)

@@ -37,6 +37,7 @@ class Tokens:
     """What the contexts are made of: `rows` `(T,)` of the alphabet, `lengths` `(N,)`, and the rules of the model.
 
     `position` `(T,)` is None without positions; `temperature` is the λ of every draw, or None: as it is drawn.
+    `most`: the longest of all sequences, where these are some of them.
     """
 
     rows: Tensor
@@ -45,10 +46,11 @@ class Tokens:
     position: Tensor | None
     causal: bool
     temperature: float | None = None
+    most: int | None = None
 
     @property
     def longest(self) -> int:
-        return int(self.lengths.max())
+        return int(self.lengths.max()) if self.most is None else self.most
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,23 +132,50 @@ def draws(tokens: Tokens, layout: Layout, count: int, seed: int, *, measured: bo
 
     Without measuring them, as they come: for points so few that nearly every draw separates them.
     """
-    candidates = _draws(tokens, layout, count, seed)
+    drawn = candidates(tokens, layout, count, seed)
     if not measured:
-        return candidates
-    return sorted(candidates, key=lambda draw: _quality(draw, tokens), reverse=True)
+        return drawn
+    return sorted(drawn, key=lambda draw: _quality(draw, tokens), reverse=True)
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """Of some numbers in order: the `first` and the `last`, how many gaps are wide enough to count, and the least."""
+
+    first: float
+    last: float
+    count: int
+    least: float
+
+    @classmethod
+    def of(cls, ordered: Tensor, error: float) -> Gaps:
+        """Those of `ordered` `(N,)`, of which each is known to within `error`."""
+        gap = ordered.diff()
+        apart = gap[gap > 2.0 * error]
+        return cls(float(ordered[0]), float(ordered[-1]), len(apart), float(apart.min()) if len(apart) else math.inf)
+
+    def then(self, other: Gaps, error: float) -> Gaps:
+        """These numbers and larger ones, as one."""
+        between = other.first - self.last
+        wide = between > 2.0 * error
+        least = min(self.least, other.least, between if wide else math.inf)
+        return Gaps(self.first, other.last, self.count + other.count + wide, least)
+
+    @property
+    def quality(self) -> tuple[int, float]:
+        """What a draw with these contexts is worth."""
+        return self.count, self.least / (self.last - self.first) if self.count else 0.0
 
 
 def _quality(draw: Draw, tokens: Tokens) -> tuple[int, float]:
     context = draw.contexts(tokens)
     # On a processor NumPy sorts several times faster.
     context = torch.from_numpy(np.sort(context.numpy())) if context.device.type == "cpu" else context.sort().values
-    gap = context.diff()
-    apart = gap[gap > 2.0 * draw.context_error(tokens)]
-    reach = float(context[-1] - context[0])
-    return len(apart), float(apart.min()) / reach if len(apart) else 0.0
+    return Gaps.of(context, draw.context_error(tokens)).quality
 
 
-def _draws(tokens: Tokens, layout: Layout, count: int, seed: int) -> Iterator[Draw]:
+def candidates(tokens: Tokens, layout: Layout, count: int, seed: int) -> Iterator[Draw]:
+    """Draws as they come. They depend on the alphabet, the longest sequence and the rules, not on the tokens."""
     for number in range(count):
         random = np.random.default_rng([seed, ("cells", "mixed").index(layout), number])
         temperature = TEMPERATURES[number % len(TEMPERATURES)] if tokens.temperature is None else tokens.temperature

@@ -72,17 +72,17 @@ class Points:
             yield part, Points(self.z[here], self.order[here], self.kappa, self.fixed_error)
 
 
-def contextual_points(draw: Draw, tokens: Tokens, target: Target) -> Points:
-    """The contextual mapping: one number for every labelled place, sorted."""
+def contextual_points(draw: Draw, tokens: Tokens, target: Target, kappa: float | None = None) -> Points:
+    """The contextual mapping: one number for every labelled place, sorted. `kappa`: where it is settled already."""
     context = draw.contexts(tokens)
-    reach = float(context.max() - context.min())
     order: NDArray[Any] | None = None
     if target.per == "sequence":
         kappa, z = 1.0, context.numpy()
     else:
         code = draw.codes(tokens)
-        room = 1.0 if draw.layout == "mixed" or draw.spaced else _code_gap(draw, code.numpy())
-        kappa = power_of_two(0.5 * room / reach) if reach > 0 else 1.0
+        if kappa is None:
+            room = 1.0 if draw.layout == "mixed" or draw.spaced else _code_gap(draw, code.numpy())
+            kappa = scale(room, float(context.max() - context.min()))
         rectangular = len(code) == len(context) * tokens.longest
         if draw.whole_codes and not tokens.causal and rectangular and tokens.longest >= WORTH_IT:
             order = _token_major(code.numpy(), context.numpy(), target.place)
@@ -94,6 +94,11 @@ def contextual_points(draw: Draw, tokens: Tokens, target: Target) -> Points:
     if order is None:
         order = np.argsort(z)
     return Points(z.take(order), order, kappa, draw.point_error(kappa, tokens))
+
+
+def scale(room: float, reach: float) -> float:
+    """κ: contexts that differ by `reach` at most stay within half the `room` of a code."""
+    return power_of_two(0.5 * room / reach) if reach > 0 else 1.0
 
 
 def numbers(draw: Draw, kappa: float, tokens: Tokens, target: Target) -> Floats:

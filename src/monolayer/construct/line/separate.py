@@ -47,17 +47,8 @@ class Separated:
 
     def measure(self) -> dict[str, Any]:
         """Numbers for the summary: different points, the smallest gap, and the margin at label changes."""
-        points, count, smallest = self.points, 1, np.inf
-        for _, part in points.blocks():
-            gap = part.gaps()
-            apart = gap[gap > 2.0 * part.gap_errors()]  # certainly different points: further apart than both errors
-            count += len(apart)
-            smallest = min(smallest, float(apart.min(initial=np.inf)))
-        reach = float(points.z[-1] - points.z[0])
-        return {
-            "points": count,
-            "gap": smallest / reach if count > 1 else 1.0,
-            "expected_gap": 1.0 / count**2,
+        points = self.points
+        return spacing(*apart(points), float(points.z[-1] - points.z[0])) | {
             "margin": self.margin,
             "temperature": self.draw.temperature,
             "layout": self.draw.layout,
@@ -65,6 +56,22 @@ class Separated:
             "runs": len(self.changes) + 1,
             "conflicts": self.conflicts,
         }
+
+
+def apart(points: Points) -> tuple[int, float]:
+    """How many gaps there are between certainly different points, further apart than both errors; the least of them."""
+    count, least = 0, np.inf
+    for _, part in points.blocks():
+        gap = part.gaps()
+        wide = gap[gap > 2.0 * part.gap_errors()]
+        count += len(wide)
+        least = min(least, float(wide.min(initial=np.inf)))
+    return count, least
+
+
+def spacing(gaps: int, least: float, reach: float) -> dict[str, Any]:
+    """What a summary says of points that have so many gaps between them and lie on a stretch of this length."""
+    return {"points": gaps + 1, "gap": least / reach if gaps else 1.0, "expected_gap": 1.0 / (gaps + 1) ** 2}
 
 
 def separate(tokens: Tokens, target: Target, settle: Settle | None, seed: int, *, measured: bool = True) -> Separated:

@@ -1,0 +1,135 @@
+"""Some sequences of an encoded file as what the construction works on: `Tokens` and a `Target`.
+
+Every pass but the first goes over blocks of at most some number of tokens, whatever the files are like.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from monolayer.cluster.spill import Spill
+from monolayer.construct.line.alphabet import Ids
+from monolayer.construct.line.draw import Tokens
+from monolayer.construct.target import Target
+from monolayer.data import Names, Sequences
+from monolayer.data.labels import Per
+from monolayer.data.names import Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Rules:
+    """What all blocks share: what a model may see, the longest sequence, the sizes of the tables."""
+
+    per: Per
+    positions: bool
+    causal: bool
+    next_token: bool
+    longest: int
+    vocabulary: int
+    labels: int
+    temperature: float | None
+    order: Ints | None
+    """The rank of each token among the codes (`construct/line/build.py`)."""
+
+    def tokens(self, data: Sequences) -> Tokens:
+        position = torch.from_numpy(data.position) if self.positions else None
+        return Tokens(
+            torch.from_numpy(data.tokens),
+            torch.from_numpy(data.lengths),
+            Ids(self.vocabulary, self.order),
+            position,
+            self.causal,
+            self.temperature,
+            self.longest,
+        )
+
+
+@dataclass(frozen=True)
+class Block:
+    """Sequences `first` to `last` of file `shard`, which are its tokens `start` to `stop`."""
+
+    shard: int
+    first: int
+    last: int
+    start: int
+    stop: int
+
+
+def blocks(spill: Spill, shard: int, tokens: int) -> Iterator[Block]:
+    """The blocks of a file, of at most so many tokens unless one sequence alone has more."""
+    facts = spill.facts(f"encoded-{shard:05}")
+    count, total = int(facts["sequences"]), int(facts["tokens"])
+    lengths = _lengths(spill, shard, facts, 0, count)
+    ends = np.cumsum(lengths)
+    first = start = 0
+    while first < count:
+        last = max(first + 1, int(np.searchsorted(ends, start + tokens, side="right")))
+        stop = int(ends[last - 1])
+        yield Block(shard, first, last, start, stop)
+        first, start = last, stop
+    assert start == total
+
+
+def load(spill: Spill, block: Block, rules: Rules) -> tuple[Sequences, Target]:
+    """The block in the row numbers of all files; its vocabulary is not looked at."""
+    facts = spill.facts(f"encoded-{block.shard:05}")
+    table = spill.facts(f"table-{block.shard:05}")
+    total, types = int(facts["tokens"]), [np.dtype(name) for name in facts["types"].tolist()]
+    file = spill.numbers(f"encoded-{block.shard:05}")
+    codes = np.fromfile(file, types[0], block.stop - block.start, offset=block.start * types[0].itemsize)
+    lengths = _lengths(spill, block.shard, facts, block.first, block.last)
+    data = Sequences(table["token"].take(codes), lengths, Names(range(rules.vocabulary)))
+    number: Ints | None = None
+    if not rules.next_token:
+        begin, end = (block.start, block.stop) if rules.per == "token" else (block.first, block.last)
+        offset = total * types[0].itemsize + begin * types[1].itemsize
+        number = table["label"].take(np.fromfile(file, types[1], end - begin, offset=offset))
+    return data, _target(data, rules, number)
+
+
+def _target(data: Sequences, rules: Rules, number: Ints | None) -> Target:
+    """Label numbers as given, or the next tokens."""
+    place: Ints | None = None
+    if number is None:
+        place = np.flatnonzero(data.position < np.repeat(data.lengths, data.lengths) - 1)
+        number = data.tokens[place + 1]
+    return Target(number, np.zeros((0, 1)), rules.per, None, False, place, rules.next_token)
+
+
+def _lengths(spill: Spill, shard: int, facts: dict[str, NDArray[Any]], first: int, last: int) -> Ints:
+    count, longest = int(facts["sequences"]), int(facts["longest"])
+    types = [np.dtype(name) for name in facts["types"].tolist()]
+    if int(facts["tokens"]) == count * longest:
+        return np.full(last - first, longest, dtype=np.int64)
+    file = spill.numbers(f"encoded-{shard:05}")
+    offset = file.stat().st_size - (count - first) * types[-1].itemsize
+    return np.fromfile(file, np.int64, last - first, offset=offset)
+
+
+def sample(spill: Spill, pieces: list[Block], rules: Rules, about: int) -> tuple[Tokens, Target]:
+    """Some sequences of all blocks, evenly spaced, with `about` so many tokens. What is not taken is not read."""
+    every = max(1, sum(block.stop - block.start for block in pieces) // about)
+    codes, sizes, labels = [], [], []
+    for block in pieces:
+        facts, table = spill.facts(f"encoded-{block.shard:05}"), spill.facts(f"table-{block.shard:05}")
+        total, types = int(facts["tokens"]), [np.dtype(name) for name in facts["types"].tolist()]
+        lengths = _lengths(spill, block.shard, facts, block.first, block.last)
+        rows = np.arange(0, len(lengths), every)
+        starts = np.cumsum(lengths) - lengths
+        sizes.append(lengths[rows])
+        flat = np.concatenate([np.arange(starts[row], starts[row] + lengths[row]) for row in rows.tolist()])
+        file = spill.numbers(f"encoded-{block.shard:05}")
+        token = np.memmap(file, types[0], "r", block.start * types[0].itemsize, block.stop - block.start)
+        codes.append(table["token"].take(token[flat]))
+        if not rules.next_token:
+            begin, end = (block.start, block.stop) if rules.per == "token" else (block.first, block.last)
+            label = np.memmap(file, types[1], "r", total * types[0].itemsize + begin * types[1].itemsize, end - begin)
+            labels.append(table["label"].take(label[flat if rules.per == "token" else rows]))
+    data = Sequences(np.concatenate(codes), np.concatenate(sizes), Names(range(rules.vocabulary)))
+    return rules.tokens(data), _target(data, rules, np.concatenate(labels) if labels else None)

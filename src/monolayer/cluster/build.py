@@ -1,0 +1,280 @@
+"""`memorize_files`: the line of `construct/line`, from files to a folder, with the same bits as `memorize` gives.
+
+    encode      every file to numbers, once                         encode.py
+    measure     contexts under each draw, range by range            measure.py
+    points      z of every block, cut into ranges by sampled splitters
+    parts       each range sorted, and its steps written            ranges.py
+    finish      the small tensors, the index, the card              finish.py
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from monolayer.cluster import encode, measure, ranges
+from monolayer.cluster.blocks import Block, Rules, blocks, sample
+from monolayer.cluster.contested import around, contradiction, crowded
+from monolayer.cluster.executor import Engine, Executor, executor
+from monolayer.cluster.finish import Found, finish
+from monolayer.cluster.room import Room
+from monolayer.cluster.spill import Spill, identity, is_full, opened
+from monolayer.construct.construction import Progress
+from monolayer.construct.line.build import by_label
+from monolayer.construct.line.draw import Draw, Gaps, Layout, Tokens, candidates, check_seed, check_temperature
+from monolayer.construct.line.points import Floats, contextual_points, scale
+from monolayer.construct.line.separate import DRAWS
+from monolayer.data.folder import check_output
+from monolayer.data.labels import Per, check_per
+from monolayer.data.layout import Unit
+from monolayer.data.shards import files as matching
+from monolayer.data.shards import strangers
+from monolayer.data.size import tokens_at_most
+from monolayer.errors import DataError
+
+SAMPLE = 1 << 20
+"""Tokens, about, that splitters are taken from."""
+
+
+def memorize_files(
+    files: str | os.PathLike[str] | list[str],
+    out: str | os.PathLike[str],
+    *,
+    memory: str | int | float = "2GB",
+    workers: int | None = None,
+    engine: Engine = "processes",
+    scheduler: Any = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    positions: bool = False,
+    causal: bool = False,
+    temperature: float | None = None,
+    seed: int = 0,
+    format: str | None = None,
+    tokens: str | None = None,
+    labels: str | None = None,
+    sequence: str | None = None,
+    unit: Unit | None = None,
+    per: Per | None = None,
+    progress: Progress | None = None,
+) -> Path:
+    """The model that `memorize` would build from all these files together, bit for bit, in a folder; its path.
+
+    `files`: a pattern such as `shards/*.parquet`, or a list of files; ids or strings, with classes as labels, or causal
+    without labels. At most `memory` is held at one time by all processes of this machine together; what does not fit
+    lies beside `out` while it is built. `engine`: `processes` (as many as `workers`, by default one a processor), `threads`, or
+    `dask`: the workers of the cluster whose `scheduler` is at this address, or of this client; they must see the files
+    and the folder under the same paths. `resume=True` goes on with a build that was stopped.
+    `positions`, `causal`, `temperature`, `seed`: as for `memorize`; `format` to `per`: as for `monolayer.data.read`.
+    """
+    began = time.perf_counter()
+    names = _names(files)
+    check_seed(seed)
+    check_temperature(temperature)
+    check_per(per)
+    if engine not in ("processes", "threads", "dask"):
+        raise DataError(f"engine must be one of 'processes', 'threads', 'dask', not {engine!r}")
+    if workers is None:
+        workers = os.cpu_count() or 1
+    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
+        raise DataError(f"workers must be a whole number from 1 on, not {workers!r}")
+    final = check_output(out, overwrite=overwrite)
+    shards = [identity(name) for name in names]
+    room = Room.of(memory, workers, engine == "processes", max(tokens_at_most(name, format) for name in names))
+    reading = {"format": format, "tokens": tokens, "labels": labels, "sequence": sequence, "unit": unit, "per": per}
+    wishes = {"positions": positions, "causal": causal, "temperature": temperature, "seed": seed}
+    journal = {"shards": shards, **reading, **wishes, "memory": str(memory), "workers": workers}
+    report = progress or (lambda stage, share: None)
+    kept = False
+    try:
+        with executor(engine, workers, scheduler) as doing, opened(final, journal, resume) as spill:
+            kept = True
+            build = Build(spill, doing, room, shards, report)
+            found = build.line(encode.Reading(reading, causal), positions, temperature, seed)
+            for shard in shards:
+                if identity(shard["name"]) != shard:
+                    raise DataError(f"{shard['name']} changed while the model was built: start anew")
+            report("writing", 1.0)
+            return finish(spill, found, final, overwrite, began)
+    except OSError as error:
+        if not is_full(error):
+            raise
+        raise OSError(
+            error.errno, f"the disk of {final.absolute().parent} is full. Make room there, then {_again(final)}"
+        ) from None
+    except KeyboardInterrupt as stop:
+        if kept:
+            stop.add_note(f"interrupted; {_again(final)}")
+        raise
+
+
+def _again(out: Path) -> str:
+    return f"go on from what is done with resume=True (--resume), or delete {out.with_name(f'.{out.name}.building')}"
+
+
+def _names(files: Any) -> list[str]:
+    if isinstance(files, str | os.PathLike):
+        found = matching(os.fspath(files))
+    else:
+        found = [name for each in files for name in matching(os.fspath(each))]
+        if not found:
+            raise DataError("the list of files is empty: give at least one")
+    if "-" in found:
+        raise DataError("standard input can be read only once: give files")
+    twice = next((name for name in found if found.count(name) > 1), None)
+    if twice is not None:
+        raise DataError(f"{twice} is given twice: its rows would stand in the data twice")
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Build:
+    """A build under way."""
+
+    spill: Spill
+    doing: Executor
+    room: Room
+    shards: list[dict[str, Any]]
+    report: Progress
+
+    def line(self, reading: encode.Reading, positions: bool, temperature: float | None, seed: int) -> Found:
+        """The line, stage by stage; contested points end it."""
+        found = self._read(reading, positions, temperature)
+        pieces = [block for i in range(len(self.shards)) for block in blocks(self.spill, i, self.room.block)]
+        some = sample(self.spill, pieces, found.rules, SAMPLE)
+        tried = 0
+        layouts: tuple[Layout, ...] = ("cells", "mixed")
+        best: Found | None = None
+        for layout in layouts:
+            for number, draw, gaps in self._ranked(found.rules, pieces, some[0], layout, seed):
+                tried += 1
+                kappa = 1.0 if found.rules.per == "sequence" else scale(1.0, gaps.last - gaps.first)
+                name = f"{layout}-{number}"
+                at = measure.splitters(contextual_points(draw, *some, kappa).z, -(-found.labelled // self.room.range))
+                fixed = draw.point_error(kappa, some[0])
+                parts = self._parts(found.rules, pieces, name, draw, kappa, fixed, at)
+                attempt = found.with_draw(draw, kappa, fixed, tried, parts)
+                if not attempt.close.size:
+                    return attempt
+                if tried == 1:
+                    self._settle(attempt, pieces, name)
+                best = attempt if best is None or attempt.close.shape[1] < best.close.shape[1] else best
+        assert best is not None
+        raise crowded(best)
+
+    def _do(self, stage: str, share: tuple[float, float], function: Callable[..., None], tasks: dict[str, Any]) -> None:
+        """Do the pieces `tasks`, by name, that are not finished yet."""
+        left = [(self.spill, name, *task) for name, task in tasks.items() if not self.spill.finished(name)]
+        begin, end = share
+        done, began = len(tasks) - len(left), time.perf_counter()
+        self.report(stage, begin)
+        for count, _ in enumerate(self.doing.run(function, left), 1):
+            rate = count / max(time.perf_counter() - began, 1e-9)
+            self.report(
+                f"{stage}: {done + count:,} of {len(tasks):,}, {rate:.3g} a second",
+                begin + (end - begin) * (done + count) / len(tasks),
+            )
+
+    def _read(self, reading: encode.Reading, positions: bool, temperature: float | None) -> Found:
+        """Every file to numbers; names and counts of all of them together."""
+        spill, count = self.spill, len(self.shards)
+        tasks = {f"encoded-{i:05}": (self.shards[i], reading) for i in range(count)}
+        self._do("reading files", (0.0, 0.2), encode.encode, tasks)
+        facts = [spill.facts(f"encoded-{i:05}") for i in range(count)]
+        for shard, fact in zip(self.shards, facts, strict=True):
+            one, two = str(facts[0]["kinds"][0]), str(fact["kinds"][0])
+            if one != two:
+                raise strangers(self.shards[0]["name"], one, shard["name"], two)
+        next_token = "label_names" not in facts[0]
+        token = encode.Table.of([fact["token_names"] for fact in facts])
+        label = token if next_token else encode.Table.of([fact["label_names"] for fact in facts])
+        per: Per = "token" if next_token or "last" in facts[0] else "sequence"
+        label_count = label.total([fact["label_count"] for fact in facts])
+        if not label_count.any():
+            raise DataError("no sequence has a next token: every one has length 1")
+        order = None
+        if per == "token":
+            some = np.zeros(len(token.names), dtype=np.int64)
+            for i, fact in enumerate(facts):  # in the order of the files: the label that comes last stays
+                known = fact["last"] >= 0
+                some[token.rows[i][known]] = label.rows[i][fact["last"][known]]
+            order = by_label(some)
+        longest = max(int(fact["longest"]) for fact in facts)
+        rules = Rules(
+            per, positions, reading.causal, next_token, longest, len(token.names), len(label.names), temperature, order
+        )
+        for i in range(count):
+            spill.write(f"table-{i:05}", [], token=token.rows[i], label=label.rows[i])
+        sequences = sum(int(fact["sequences"]) for fact in facts)
+        token_count = token.total([fact["token_count"] for fact in facts])
+        return Found(self.shards, rules, token.names, label.names, sequences, token_count, label_count)
+
+    def _ranked(
+        self, rules: Rules, pieces: list[Block], some: Tokens, layout: Layout, seed: int
+    ) -> list[tuple[int, Draw, Gaps]]:
+        """The draws of a layout, the most promising first, each with its number and the gaps of its contexts."""
+        drawn = list(candidates(some, layout, DRAWS, seed))
+        count = -(-sum(_contexts(block, rules) for block in pieces) // self.room.range)
+        at = [measure.splitters(draw.contexts(some).numpy(), count) for draw in drawn]
+        tasks: dict[str, Any] = {
+            f"contexts-{layout}-{i:05}": (block, rules, drawn, at) for i, block in enumerate(pieces)
+        }
+        ranges_of = {f"gaps-{layout}-{d}-{r:05}": (d, r) for d in range(DRAWS) for r in range(count)}
+        error = [draw.context_error(some) for draw in drawn]
+        if not all(map(self.spill.finished, ranges_of)):
+            self._do("measuring draws", (0.2, 0.4), measure.contexts, tasks)
+            every = list(tasks)
+            self._do(
+                "measuring draws",
+                (0.4, 0.45),
+                measure.gaps,
+                {name: (every, d, r, error[d]) for name, (d, r) in ranges_of.items()},
+            )
+        for name in tasks:
+            self.spill.drop(name)
+        found = []
+        for d, draw in enumerate(drawn):
+            parts = [self.spill.facts(f"gaps-{layout}-{d}-{r:05}")["gaps"] for r in range(count)]
+            found.append((d, draw, measure.joined(parts, error[d])))
+        return sorted(found, key=lambda one: one[2].quality, reverse=True)
+
+    def _parts(
+        self, rules: Rules, pieces: list[Block], name: str, draw: Draw, kappa: float, fixed: float, at: Floats
+    ) -> list[dict[str, Any]]:
+        """The points of every block, cut into ranges; each range as a part of the staircase."""
+        tasks: dict[str, Any] = {
+            f"points-{name}-{i:05}": (block, rules, draw, kappa, at) for i, block in enumerate(pieces)
+        }
+        parts = [f"part-{name}-{r:05}" for r in range(len(at) + 1)]
+        if not all(map(self.spill.finished, parts)):
+            self._do("cutting points into ranges", (0.45, 0.7), ranges.points, tasks)
+            every = list(tasks)
+            self._do(
+                "building steps",
+                (0.7, 1.0),
+                ranges.part,
+                {part: (every, r, rules, kappa, fixed, self.room.range) for r, part in enumerate(parts)},
+            )
+        for task in tasks:
+            self.spill.drop(task)
+        return [{"name": part, **self.spill.facts(part)} for part in parts]
+
+    def _settle(self, attempt: Found, pieces: list[Block], name: str) -> None:
+        """Raise an error if points that are too close contradict each other."""
+        wanted = around(attempt)
+        tasks = {
+            f"places-{name}-{i:05}": (block, attempt.rules, attempt.draw, attempt.kappa, wanted)
+            for i, block in enumerate(pieces)
+        }
+        self._do("comparing contexts", (0.99, 1.0), ranges.places, tasks)
+        contradiction(self.spill, attempt, list(zip(tasks, pieces, strict=True)))
+
+
+def _contexts(block: Block, rules: Rules) -> int:
+    return block.stop - block.start if rules.causal else block.last - block.first

@@ -1,0 +1,132 @@
+"""The first pass: a file becomes numbers, once, so that later passes neither parse it nor can see it change.
+
+A piece `encoded-K` holds, one after the other, token codes `(T,)`, label codes `(P,)`, and lengths `(N,)` unless all
+are equal; a code is a place in the table of names that occur in this file. `Table` joins these tables.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monolayer.cluster.spill import Spill, identity
+from monolayer.data import Names, Sequences, read
+from monolayer.data.names import Ints
+from monolayer.data.shards import kinds
+from monolayer.errors import DataError
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How files are read (`monolayer.data.read`), and whether labels may be the next tokens."""
+
+    options: dict[str, Any]
+    causal: bool
+
+
+def encode(spill: Spill, name: str, shard: dict[str, Any], reading: Reading) -> None:
+    """A file as the piece `name`."""
+    if identity(shard["name"]) != shard:
+        raise _changed(shard["name"])
+    data = read(shard["name"], **reading.options)
+    if identity(shard["name"]) != shard:
+        raise _changed(shard["name"])
+    check(data, reading.causal, shard["name"])
+    token_names, tokens, token_count = used(data.vocabulary, data.tokens)
+    blocks, facts = [tokens], {"token_count": token_count, **_names("token", token_names)}
+    if data.labels is not None:
+        label_names, values, label_count = used(data.labels.classes, data.labels.values)
+        blocks.append(values)
+        facts |= {"label_count": label_count, **_names("label", label_names)}
+        if data.labels.per == "token":
+            last = np.zeros(len(token_names), dtype=np.int64)
+            last[tokens] = values  # the label that comes last stays
+            facts["last"] = last
+    else:
+        inner = data.position > 0
+        # The label of a token is the next one: what comes last after each, and how often each is a label.
+        before, after = tokens[np.flatnonzero(inner) - 1], tokens[inner]
+        last = np.full(len(token_names), -1, dtype=np.int64)
+        last[before] = after
+        facts |= {"last": last, "label_count": np.bincount(after, minlength=len(token_names))}
+    if not data.rectangular:
+        blocks.append(data.lengths)
+    spill.write(
+        name,
+        blocks,
+        sequences=len(data),
+        tokens=len(data.tokens),
+        longest=int(data.lengths.max()),
+        kinds=np.array([kinds(data)]),
+        types=np.array([str(block.dtype) for block in blocks]),
+        **facts,
+    )
+
+
+def _changed(name: str) -> DataError:
+    return DataError(f"{name} changed while it was read: wait until it is written, then start anew")
+
+
+def check(data: Sequences, causal: bool, name: str) -> None:
+    """What is built out of core: ids or strings, classes or next tokens."""
+    if data.vocabulary is None:
+        raise DataError(f"{name} holds vectors as tokens, and files of ids or strings are built so: use memorize")
+    if data.labels is None and not causal:
+        raise DataError(f"{name} has no labels: add them, or pass causal=True to memorize each next token")
+    if data.labels is not None and data.labels.classes is None:
+        raise DataError(f"{name} has real numbers as labels, and files of classes are built so: use memorize")
+    if data.labels is not None and data.labels.per == "sequence" and causal:
+        raise DataError(
+            f"{name} has a label a sequence, which is read at the begin-of-sequence token, and that sees nothing else "
+            "in a causal model: drop causal=True, or give one label a token"
+        )
+
+
+def used(names: Names | None, rows: Ints) -> tuple[list[Any] | Ints, NDArray[Any], Ints]:
+    """The names that occur, the places among them in the smallest type that holds these, and how often each occurs."""
+    assert names is not None  # checked
+    count = np.bincount(rows, minlength=len(names))
+    there = np.flatnonzero(count)
+    place = np.zeros(len(names), dtype=np.min_scalar_type(max(len(there) - 1, 0)))
+    place[there] = np.arange(len(there))
+    if names.integers:
+        return np.asarray(names.decode(there), dtype=np.int64), place.take(rows), count[there]
+    return [str(names.names[row]) for row in there.tolist()], place.take(rows), count[there]
+
+
+def _names(what: str, names: list[Any] | Ints) -> dict[str, Any]:
+    """Names as an array that needs no pickle: integers, or JSON as bytes."""
+    if isinstance(names, np.ndarray):
+        return {f"{what}_names": names}
+    return {f"{what}_names": np.frombuffer(json.dumps(names).encode(), dtype=np.uint8)}
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """The names of all files, and for each file the row of each of its codes."""
+
+    names: Names
+    rows: list[Ints]
+
+    @classmethod
+    def of(cls, parts: list[NDArray[Any]]) -> Table:
+        """As one file with all rows would have named and numbered them."""
+        if parts[0].dtype == np.int64:
+            every = np.unique(np.concatenate(parts))
+            names, rows = Names.of_integers(every)
+            return cls(names, [rows[np.searchsorted(every, part)] for part in parts])
+        lists = [json.loads(part.tobytes()) for part in parts]
+        every = sorted({name for part in lists for name in part})
+        row = {name: i for i, name in enumerate(every)}
+        return cls(Names(tuple(every)), [np.array([row[name] for name in part], dtype=np.int64) for part in lists])
+
+    def total(self, counts: list[Ints]) -> Ints:
+        """How often each name occurs in all files `(V,)`."""
+        total = np.zeros(len(self.names), dtype=np.int64)
+        for rows, count in zip(self.rows, counts, strict=True):
+            total[rows] += count
+        return total

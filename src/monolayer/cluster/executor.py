@@ -1,0 +1,184 @@
+"""Who does the pieces: processes of this machine, its threads, or the workers of a Dask cluster.
+
+An executor calls a function once for each task and says when one is done. A piece is a pure function of the spill
+folder and its arguments, and what it writes appears whole or not at all: so a piece whose worker died is done again.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from queue import SimpleQueue
+from typing import Any, Literal, Protocol
+
+from monolayer.errors import DataError, OutOfMemoryError
+
+Engine = Literal["processes", "threads", "dask"]
+Task = tuple[Any, ...]
+TRIES = 3
+"""How often the worker of one piece may die before it is taken for the fault of the piece."""
+
+
+class Executor(Protocol):
+    """`run(f, tasks)` calls `f(*task)` for every task, in any order, and yields after each that is done."""
+
+    def run(self, function: Callable[..., None], tasks: list[Task]) -> Iterator[None]:
+        """The first error of a piece ends it."""
+
+
+@contextmanager
+def executor(engine: Engine, workers: int, scheduler: Any = None) -> Iterator[Executor]:
+    """An executor that is closed when the block ends."""
+    if engine == "dask":
+        with _dask(scheduler) as client:
+            yield Dask(client)
+    elif engine == "threads":
+        yield Threads(workers)
+    else:
+        pool = Processes(workers)
+        try:
+            yield pool
+        finally:
+            pool.close()
+
+
+class Threads:
+    """Threads of this process. NumPy works without the interpreter's lock, so they help."""
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+
+    def run(self, function: Callable[..., None], tasks: list[Task]) -> Iterator[None]:
+        with ThreadPoolExecutor(self.workers) as pool:
+            yield from _finish(pool, [pool.submit(function, *task) for task in tasks])
+
+
+def _finish(pool: ThreadPoolExecutor, futures: Iterable[Future[None]]) -> Iterator[None]:
+    pending = set(futures)
+    try:
+        while pending:
+            done, pending = wait(pending, return_when=FIRST_COMPLETED)
+            for future in done:
+                future.result()
+                yield
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+class Processes:
+    """Processes of this machine (`worker.py`), each started when it is first needed."""
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+        self.alive: list[subprocess.Popen[bytes]] = []
+        self._idle: SimpleQueue[subprocess.Popen[bytes] | None] = SimpleQueue()
+        for _ in range(workers):
+            self._idle.put(None)
+        self._closed = False
+
+    def run(self, function: Callable[..., None], tasks: list[Task]) -> Iterator[None]:
+        with ThreadPoolExecutor(self.workers) as pool:
+            try:
+                yield from _finish(pool, [pool.submit(self._one, function, task) for task in tasks])
+            except BaseException:
+                self.close()  # or the pool waits for pieces that nobody wants any more
+                raise
+
+    def _one(self, function: Callable[..., None], task: Task) -> None:
+        """One piece, by a process that is idle; by another one if it dies."""
+        for _ in range(TRIES):
+            if self._closed:
+                return
+            process = self._idle.get()
+            if process is None or process.poll() is not None:
+                process = self._start()
+            try:
+                pickle.dump((function, task), process.stdin)  # type: ignore[arg-type]
+                process.stdin.flush()  # type: ignore[union-attr]
+                error = pickle.load(process.stdout)  # type: ignore[arg-type]
+            except (OSError, EOFError, pickle.UnpicklingError, ValueError):
+                self._end(process)
+                self._idle.put(None)
+                continue
+            self._idle.put(process)
+            if error is not None:
+                raise error
+            return
+        if not self._closed:
+            raise OutOfMemoryError(
+                f"the process that worked on {function.__name__} {task[1]} was killed {TRIES} times, most often a sign "
+                "that the machine ran out of memory: use fewer workers, or a smaller memory="
+            )
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "monolayer.cluster.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+            start_new_session=True,  # Ctrl-C is for us: we tell them
+        )
+        self.alive.append(process)
+        return process
+
+    def _end(self, process: subprocess.Popen[bytes]) -> None:
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            with suppress(OSError):
+                pipe.close()  # type: ignore[union-attr]
+        if process in self.alive:
+            self.alive.remove(process)
+
+    def close(self) -> None:
+        """End all processes, whatever they are at: what they have not finished is not there."""
+        self._closed = True
+        for process in list(self.alive):
+            process.kill()
+            process.wait()
+
+
+class Dask:
+    """The workers of a Dask cluster. They must see the files and the spill folder under the same paths."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+
+    def run(self, function: Callable[..., None], tasks: list[Task]) -> Iterator[None]:
+        from distributed import as_completed
+
+        futures = [self.client.submit(function, *task, pure=False, retries=TRIES) for task in tasks]
+        try:
+            for future in as_completed(futures):
+                future.result()
+                yield
+        finally:
+            self.client.cancel(futures)
+
+
+@contextmanager
+def _dask(scheduler: Any) -> Iterator[Any]:
+    """A client of the scheduler at an address, or the client that was given."""
+    try:
+        from distributed import Client
+    except ImportError:
+        raise DataError("engine='dask' needs dask: pip install 'monolayer[cluster]'") from None
+    if isinstance(scheduler, Client):
+        yield scheduler
+        return
+    if scheduler is None:
+        raise DataError("engine='dask' needs the address of a scheduler: scheduler='tcp://…' (--scheduler)")
+    try:
+        client = Client(scheduler, timeout=5)
+    except (OSError, ValueError) as error:
+        raise DataError(f"there is no Dask scheduler at {scheduler!r}: {error}. Start one with `dask scheduler`") from None
+    with client:
+        if not client.scheduler_info()["workers"]:
+            raise DataError(f"the Dask scheduler at {scheduler!r} has no workers: start some with `dask worker`")
+        yield client

@@ -1,0 +1,68 @@
+"""How far apart a draw puts the contexts, out of core: what `construct/line/draw.py` measures, range by range.
+
+`contexts-B` holds, for each draw, the contexts of block `B` in order; `bounds` `(draws, ranges + 1)` are where the
+ranges begin.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import torch
+
+from monolayer.cluster.blocks import Block, Rules, load
+from monolayer.cluster.spill import Spill
+from monolayer.construct.line.draw import Draw, Gaps
+from monolayer.construct.line.points import Floats
+
+
+def contexts(
+    spill: Spill, name: str, block: Block, rules: Rules, draws: list[Draw], splitters: list[Floats]
+) -> None:
+    """The contexts of a block under each draw, in order."""
+    tokens = rules.tokens(load(spill, block, rules)[0])
+    ordered = [np.sort(draw.contexts(tokens).numpy()) for draw in draws]
+    bounds = [cut(values, at) + i * len(values) for i, (values, at) in enumerate(zip(ordered, splitters, strict=True))]
+    spill.write(name, [*ordered], bounds=np.stack(bounds))
+
+
+def gaps(spill: Spill, name: str, pieces: list[str], draw: int, part: int, error: float) -> None:
+    """`Gaps` of a range of the contexts of a draw."""
+    found = [piece(spill, each, draw, part) for each in pieces]
+    values = np.sort(np.concatenate(found))
+    if len(values) == 0:
+        spill.write(name, [], gaps=np.zeros(0))
+        return
+    seen = Gaps.of(torch.from_numpy(values), error)
+    spill.write(name, [], gaps=np.array([seen.first, seen.last, seen.count, seen.least]))
+
+
+def piece(spill: Spill, name: str, draw: int, part: int) -> Floats:
+    """What lies in one range."""
+    begin, end = spill.facts(name)["bounds"][draw, part : part + 2].tolist()
+    return np.fromfile(spill.numbers(name), np.float64, end - begin, offset=8 * begin)
+
+
+def joined(found: list[Floats], error: float) -> Gaps:
+    """The gaps of all ranges as those of the whole."""
+    parts = [Gaps(float(one[0]), float(one[1]), int(one[2]), float(one[3])) for one in found if len(one)]
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = whole.then(part, error)
+    return whole
+
+
+def cut(ordered: Floats, splitters: Floats) -> np.ndarray:  # type: ignore[type-arg]
+    """Where the ranges begin in `ordered`, and where the last one ends: equal numbers are never torn apart."""
+    inner = np.searchsorted(ordered, splitters, side="left")
+    return np.concatenate([[0], inner, [len(ordered)]])
+
+
+def splitters(values: Floats, ranges: int) -> Floats:
+    """Numbers that cut a sample into ranges of about equal size."""
+    ordered = np.sort(values)
+    at = np.array([i * len(ordered) // ranges for i in range(1, ranges)], dtype=np.int64)
+    return ordered.take(at) if len(at) else ordered[:0]
+
+

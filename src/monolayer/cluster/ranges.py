@@ -1,0 +1,162 @@
+"""The points, out of core: cut by `z` into ranges, each sorted and turned into its part of the staircase.
+
+`points-B` holds `z` of block `B` in order, then the label numbers; `part-R` holds the weights of range `R` as the
+safetensors file that it will be. Every neighbour of a point is in its range, but for the last point before it, which
+is looked up.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monolayer.cluster.blocks import Block, Rules, load
+from monolayer.cluster.measure import cut
+from monolayer.cluster.spill import Spill
+from monolayer.construct.line.draw import Draw
+from monolayer.construct.line.points import Floats, Points, contextual_points, numbers
+from monolayer.construct.line.separate import apart, margins
+from monolayer.construct.line.steps import staircase
+from monolayer.data.names import Ints
+from monolayer.model.sharded import part_header
+
+Numbers = NDArray[np.unsignedinteger]  # type: ignore[type-arg]
+
+_REST = np.int64(0x7FFFFFFFFFFFFFFF)
+
+
+def points(
+    spill: Spill, name: str, block: Block, rules: Rules, draw: Draw, kappa: float, splitters: Floats
+) -> None:
+    """The points of a block in order, and where the ranges begin."""
+    data, target = load(spill, block, rules)
+    found = contextual_points(draw, rules.tokens(data), target, kappa)
+    number = target.number.astype(label_type(rules)).take(found.order)
+    spill.write(name, [found.z, number], bounds=cut(found.z, splitters))
+
+
+def label_type(rules: Rules) -> np.dtype[np.unsignedinteger]:  # type: ignore[type-arg]
+    """The smallest type that holds label numbers."""
+    return np.min_scalar_type(rules.labels)
+
+
+def part(
+    spill: Spill, name: str, pieces: list[str], number: int, rules: Rules, kappa: float, error: float, most: int
+) -> None:
+    """Range `number` as a part of the staircase, and what there is to know about its points."""
+    z, label = gather(spill, pieces, number, rules, most)
+    before = _last_before(spill, pieces, number, rules)
+    if before is not None:
+        z, label = np.concatenate([[before[0]], z]), np.concatenate([[before[1]], label]).astype(label.dtype)
+    here = Points(z, label, kappa, error)
+    changes = np.flatnonzero(label[1:] != label[:-1])
+    if len(z) < 2 or len(changes) == 0:
+        margin, close = None, changes
+    else:
+        margin, close = margins(here, changes)
+    count, least = apart(here) if len(z) > 1 else (0, np.inf)
+    level = label.take(np.append(changes, len(z) - 1)).astype(np.float64)[None] if len(z) else np.zeros((1, 1))
+    with np.errstate(all="ignore"):  # what is too close is not built
+        stairs, _ = staircase(here, changes, level, True, "exact")
+    weights = [parameter.detach().numpy() for parameter in (stairs.weight_1, stairs.bias_1, stairs.weight_2)]
+    blocks = [np.frombuffer(part_header(number + 1, len(changes)), dtype=np.uint8), *weights]
+    digest = hashlib.sha256()
+    for block in blocks:
+        digest.update(np.ascontiguousarray(block).data)
+    spill.write(
+        name,
+        blocks,
+        digest=np.array([digest.hexdigest()]),
+        steps=len(changes),
+        margin=np.inf if margin is None else margin,
+        count=count,
+        least=least,
+        ends=z[[0, -1]] if len(z) else np.zeros(0),
+        last=label[-1:],
+        size=float(np.abs(weights[2]).sum()),
+        close=np.stack([z[close], z[close + 1]]),
+    )
+
+
+def gather(spill: Spill, pieces: list[str], number: int, rules: Rules, most: int) -> tuple[Floats, Numbers]:
+    """The points of a range in order of `z`, then of label. Of more than `most`, equal ones are kept once."""
+    z, label = np.zeros(0), np.zeros(0, label_type(rules))
+    held: list[tuple[Floats, Numbers]] = []
+    count = 0
+    for name in pieces:
+        facts = spill.facts(name)
+        begin, end = facts["bounds"][number : number + 2].tolist()
+        held.append(_slice(spill, name, int(facts["bounds"][-1]), begin, end, rules))
+        count += end - begin
+        if count > most:
+            z, label = _once(*in_order(held, rules))
+            held, count = [(z, label)], len(z)
+    return in_order(held, rules)
+
+
+def _slice(spill: Spill, name: str, total: int, begin: int, end: int, rules: Rules) -> tuple[Floats, Numbers]:
+    kind, file = label_type(rules), spill.numbers(name)
+    z = np.fromfile(file, np.float64, end - begin, offset=8 * begin)
+    label = np.fromfile(file, kind, end - begin, offset=8 * total + kind.itemsize * begin)
+    if len(z) < end - begin or len(label) < end - begin:
+        raise OSError(f"{file} was cut short while it was in use")
+    return z, label
+
+
+def _last_before(spill: Spill, pieces: list[str], number: int, rules: Rules) -> tuple[float, int] | None:
+    """The point before a range, in order of `z`, then of label."""
+    found = []
+    for name in pieces:
+        bounds = spill.facts(name)["bounds"]
+        if bounds[number] > 0:
+            begin = int(bounds[number])
+            z, label = _slice(spill, name, int(bounds[-1]), begin - 1, begin, rules)
+            found.append((float(z[0]), int(label[0])))
+    return max(found) if found else None
+
+
+def in_order(held: list[tuple[Floats, Numbers]], rules: Rules) -> tuple[Floats, Numbers]:
+    """Points in order of `z`, then of label: as one whole number each, if 64 bits hold both, else by two keys.
+
+    Floats are in the order of their bits once those of negative ones are turned round; what all have in common is
+    taken off.
+    """
+    z, label = (np.concatenate(column) for column in zip(*held, strict=True))
+    if len(z) == 0:
+        return z, label
+    bits = z.view(np.int64)
+    bits = bits ^ ((bits >> 63) & _REST)
+    low, room = int(bits.min()), max(1, (rules.labels - 1).bit_length())
+    if (int(bits.max()) - low).bit_length() + room > 64:
+        order = np.lexsort((label, z))
+        return z.take(order), label.take(order)
+    key = (bits - low).view(np.uint64)
+    key <<= np.uint64(room)
+    key |= label
+    key.sort()
+    label = (key & np.uint64((1 << room) - 1)).astype(label.dtype)
+    key >>= np.uint64(room)
+    bits = key.view(np.int64)
+    bits += low
+    bits ^= (bits >> 63) & _REST
+    return bits.view(np.float64), label
+
+
+def _once(z: Floats, label: Numbers) -> tuple[Floats, Numbers]:
+    new = np.ones(len(z), dtype=bool)
+    new[1:] = (z[1:] != z[:-1]) | (label[1:] != label[:-1])
+    return z[new], label[new]
+
+
+def places(
+    spill: Spill, name: str, block: Block, rules: Rules, draw: Draw, kappa: float, wanted: Floats
+) -> None:
+    """Which labelled places of a block have a number in one of the stretches `wanted` `(2, K)`, in order and apart."""
+    data, target = load(spill, block, rules)
+    z = numbers(draw, kappa, rules.tokens(data), target)
+    low, high = wanted
+    at: Ints = np.searchsorted(low, z, side="right") - 1
+    there = np.flatnonzero((at >= 0) & (z <= high.take(np.maximum(at, 0))))
+    spill.write(name, [], there=there, z=z[there], number=target.number[there])

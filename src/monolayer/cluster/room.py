@@ -1,0 +1,53 @@
+"""How much memory there is, and how large pieces may be."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from monolayer.errors import DataError
+
+HOUSE = 300 << 20
+"""Bytes of a process before it holds any data: the interpreter, NumPy, PyTorch."""
+TOKEN = 96
+"""Bytes a token of a block that is worked on, at the most (bench/out_of_core_within_two_external_sorts.py)."""
+POINT = 80
+"""Bytes a point of a range that is sorted and turned into steps, at the most."""
+READ = 64
+"""Bytes a token of a file while it is read, at the most."""
+LEAST, MOST = 1 << 16, 1 << 22
+"""Tokens of a block and points of a range: fewer are not worth a piece, more do not make it faster."""
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+
+
+@dataclass(frozen=True)
+class Room:
+    """Tokens of a block, and points of a range, of which each worker holds one at a time."""
+
+    block: int
+    range: int
+
+    @classmethod
+    def of(cls, memory: str | int | float, workers: int, own: bool, largest: int) -> Room:
+        """What fits into `memory`; `own`: workers are processes; `largest`: tokens of the largest file, about."""
+        total, houses = size(memory), 1 + (workers if own else 0)
+        least = houses * HOUSE + workers * max(LEAST * max(TOKEN, POINT), largest * READ)
+        if total < least:
+            way = "; fewer workers or smaller files would need less" if workers > 1 or largest * READ > LEAST else ""
+            raise DataError(
+                f"memory={memory!r} is too little: {workers} workers and files of up to about {largest:,} tokens need "
+                f"at least {-(-least // 10**6):,}MB{way}"
+            )
+        share = (total - houses * HOUSE) // workers
+        return cls(min(MOST, share // TOKEN), min(MOST, share // POINT))
+
+
+def size(memory: str | int | float) -> int:
+    """A number of bytes, as people write it: 2GB, 500 MB, 1.5GiB, or a number."""
+    if isinstance(memory, int | float) and not isinstance(memory, bool) and memory > 0:
+        return int(memory)
+    found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?i?)b?\s*", str(memory).lower())
+    if found is None or found[2] == "i" or not float(found[1]):
+        raise DataError(f"memory must be a number of bytes such as '2GB' or '500MB', not {memory!r}")
+    return int(float(found[1]) * _UNITS[found[2]])

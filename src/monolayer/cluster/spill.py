@@ -1,0 +1,164 @@
+"""The spill folder: what is done so far, next to the model that is being built, so that a stopped build goes on.
+
+    .NAME.building/             beside the folder NAME
+        lock                    locked while a build runs
+        journal.json            what is built: options, and the files with their sizes and times
+        encoded-00003.bin/.npz  a finished piece: its numbers, and what is known about them, which is written last
+
+A piece is finished when its `.npz` is there. Both are written aside and renamed, so a worker may be killed anywhere.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monolayer.data.aside import new_file
+from monolayer.errors import DataError
+
+fcntl: Any
+try:
+    import fcntl
+except ImportError:  # no locks that die with their process
+    fcntl = None
+
+JOURNAL, LOCK = "journal.json", "lock"
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+@dataclass(frozen=True)
+class Spill:
+    """An open spill folder. Picklable, so that workers find it."""
+
+    folder: str
+
+    @property
+    def path(self) -> Path:
+        return Path(self.folder)
+
+    def numbers(self, name: str) -> Path:
+        """Where the numbers of a piece lie."""
+        return self.path / f"{name}.bin"
+
+    def finished(self, name: str) -> bool:
+        return (self.path / f"{name}.npz").exists()
+
+    def facts(self, name: str) -> dict[str, NDArray[Any]]:
+        """What is known about a finished piece."""
+        with np.load(self.path / f"{name}.npz", allow_pickle=False) as stored:
+            return dict(stored)
+
+    def write(self, name: str, blocks: list[NDArray[Any]], **facts: Any) -> None:
+        """A finished piece: `blocks` one after the other, and its facts."""
+        if blocks:
+            with self._aside(self.numbers(name)) as file:
+                for block in blocks:
+                    file.write(np.ascontiguousarray(block).data)
+        with self._aside(self.path / f"{name}.npz") as file:
+            np.savez(file, **{key: np.asarray(value) for key, value in facts.items()})
+
+    def drop(self, name: str) -> None:
+        """The numbers of a piece that nobody needs any more. Its facts stay: it is finished all the same."""
+        self.numbers(name).unlink(missing_ok=True)
+
+    def forget(self, name: str) -> None:
+        """A piece that is to be made again."""
+        (self.path / f"{name}.npz").unlink(missing_ok=True)
+        self.drop(name)
+
+    @contextmanager
+    def _aside(self, final: Path) -> Iterator[BinaryIO]:
+        scratch = final.with_name(f".{final.name}.{secrets.token_hex(4)}")
+        try:
+            with scratch.open("xb") as file:
+                yield file
+            scratch.replace(final)
+        except BaseException:
+            with suppress(OSError):
+                scratch.unlink(missing_ok=True)
+            raise
+
+
+def is_full(error: OSError) -> bool:
+    """Whether the system says that there is no room left."""
+    return error.errno in _FULL
+
+
+@contextmanager
+def opened(out: Path, journal: dict[str, Any], resume: bool) -> Iterator[Spill]:
+    """The spill folder of the model `out`, ours while the block runs; gone when it ends well, kept when it does not."""
+    folder = out.resolve().parent / f".{out.resolve().name}.building"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    if resume and not (folder / JOURNAL).exists():
+        raise DataError(f"there is nothing to resume: no build of {out} was stopped. Leave resume=True (--resume) out")
+    folder.mkdir(exist_ok=True)
+    with (folder / LOCK).open("ab") as lock:
+        if fcntl is not None:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise DataError(f"another process is building {out} now: wait for it, or choose another folder") from None
+            except OSError:  # a file system without locks
+                pass
+        if resume:
+            _compare(folder, journal, out)
+            _clear(folder, lambda name: name.startswith("."))  # written aside by those who were stopped
+        else:
+            _clear(folder, lambda name: name != LOCK)
+            with new_file(folder / JOURNAL) as file:
+                json.dump(journal, file, indent=1, sort_keys=True)
+        yield Spill(str(folder))
+        shutil.rmtree(folder)
+
+
+def _clear(folder: Path, ours: Any) -> None:
+    for entry in folder.iterdir():
+        if entry.is_file() and ours(entry.name):
+            entry.unlink()
+
+
+def _compare(folder: Path, journal: dict[str, Any], out: Path) -> None:
+    """Refuse to go on with other options or other files than the build began with."""
+    try:
+        then = json.loads((folder / JOURNAL).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"the build of {out} cannot be resumed: its journal cannot be read ({error})") from None
+    now = json.loads(json.dumps(journal))
+    if then == now:
+        return
+    for key in sorted({*then, *now} - {"shards"}):
+        if then.get(key) != now.get(key):
+            raise DataError(
+                f"the build of {out} began with {key}={then.get(key)!r} and cannot go on with {key}={now.get(key)!r}: "
+                "resume with the same options, or start anew without resume"
+            )
+    for one, two in zip(then["shards"], now["shards"], strict=False):
+        if one != two:
+            raise DataError(
+                f"{two['name']} is not the file that the build of {out} began with ({one['name']}, {one['size']:,} "
+                "bytes), or it was changed since: start anew without resume"
+            )
+    raise DataError(
+        f"the build of {out} began with {len(then['shards'])} files and there are {len(now['shards'])} now: start anew "
+        "without resume"
+    )
+
+
+def identity(name: str) -> dict[str, Any]:
+    """What tells that a file has not changed since."""
+    try:
+        found = os.stat(name)
+    except OSError as error:
+        raise DataError(f"{name} cannot be read: {error.strerror}") from None
+    return {"name": name, "size": found.st_size, "time": found.st_mtime_ns, "inode": found.st_ino}

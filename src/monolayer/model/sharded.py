@@ -1,0 +1,112 @@
+"""Weights in several files: `model-00001-of-00004.safetensors` and so on, and the index that says what lies where.
+
+The first file holds all but the steps of the readout. Each other holds some of these, in order: the tensor
+`feed_forward.weight_1` is its parts `feed_forward.weight_1.1`, `.2`, … one after the other, and so are `bias_1` and
+`weight_2`. The index is the one that Hugging Face uses (docs/format.md).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monolayer.errors import ModelFileError
+
+INDEX = "model.safetensors.index.json"
+SPLIT = ("weight_1", "bias_1", "weight_2")
+_TYPES = {"F64": np.dtype("<f8"), "F32": np.dtype("<f4"), "F16": np.dtype("<f2")}
+
+Tensors = dict[str, NDArray[Any]]
+
+
+def shard_name(number: int, count: int) -> str:
+    """The name of file `number`, from 1, of `count`."""
+    return f"model-{number:05}-of-{count:05}.safetensors"
+
+
+def shard_names(count: int) -> list[str]:
+    return [shard_name(number, count) for number in range(1, count + 1)]
+
+
+def is_shard(name: str) -> bool:
+    """Whether a file holds weights, one of several."""
+    return name.startswith("model-")
+
+
+def part_header(number: int, steps: int) -> bytes:
+    """The beginning of a safetensors file with part `number` of a readout of classes; its three tensors follow it."""
+    header, end = {}, 0
+    for name in SPLIT:
+        shape = [1, steps] if name == "weight_2" else [steps]
+        header[f"feed_forward.{name}.{number}"] = {
+            "dtype": "F64",
+            "shape": shape,
+            "data_offsets": [end, end + 8 * steps],
+        }
+        end += 8 * steps
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text
+
+
+def index_json(first: list[str], parts: int, size: int) -> str:
+    """The index of a model whose first file holds the tensors `first`, with `size` bytes in all."""
+    names = shard_names(parts + 1)
+    where = dict.fromkeys(first, names[0])
+    for number in range(1, parts + 1):
+        where |= {f"feed_forward.{name}.{number}": names[number] for name in SPLIT}
+    return json.dumps({"metadata": {"total_size": size}, "weight_map": where}, indent=1, sort_keys=True) + "\n"
+
+
+def views(content: Any, file: str) -> Tensors:
+    """The tensors of a safetensors file in a buffer, without copying them."""
+    buffer = memoryview(content)
+    try:
+        size = int.from_bytes(buffer[:8], "little")
+        header = json.loads(bytes(buffer[8 : 8 + size])) if size <= len(buffer) - 8 else None
+        found, reached = {}, 0
+        for name, entry in sorted(header.items(), key=lambda pair: pair[1]["data_offsets"]):
+            kind, shape, (begin, end) = _TYPES[entry["dtype"]], entry["shape"], entry["data_offsets"]
+            if begin != reached or any(type(number) is not int or number < 0 for number in shape):
+                raise ValueError("holes")
+            raw = np.frombuffer(buffer[8 + size + begin : 8 + size + end], dtype=kind)
+            found[name], reached = raw.reshape(shape), end
+        if 8 + size + reached != len(buffer):
+            raise ValueError("its length")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ModelFileError(f"{file} cannot be read as safetensors: {error!r}") from None
+    return found
+
+
+def join(index: dict[str, Any], files: dict[str, Any]) -> tuple[Tensors, list[Tensors]]:
+    """The tensors of the first file, and the parts of the readout in order, each under the names of the whole.
+
+    `files`: contents by name, all of those that the index names.
+    """
+    names = shard_names(len(files))
+    if sorted(files) != names:
+        raise ModelFileError(f"the files of weights must be {names[0]} to {names[-1]}")
+    held = {name: views(files[name], name) for name in names}
+    where = {tensor: name for name, tensors in held.items() for tensor in tensors}
+    size = sum(tensor.nbytes for tensors in held.values() for tensor in tensors.values())
+    if index != {"metadata": {"total_size": size}, "weight_map": where}:
+        raise ModelFileError(f"{INDEX} does not say what {names[0]} and the others hold")
+    parts = []
+    for number, name in enumerate(names[1:], 1):
+        keys = {f"feed_forward.{key}.{number}": f"feed_forward.{key}" for key in SPLIT}
+        if set(held[name]) != set(keys):
+            raise ModelFileError(f"{name} must hold {', '.join(keys)} and nothing else")
+        parts.append({keys[key]: tensor for key, tensor in held[name].items()})
+    return held[names[0]], parts
+
+
+def whole(first: Tensors, parts: list[Tensors]) -> Tensors:
+    """All tensors, in memory of their own."""
+    try:
+        steps = {key: np.concatenate([part[key] for part in parts], axis=-1) for key in parts[0]}
+    except ValueError as error:
+        raise ModelFileError(f"the parts of the readout do not fit together: {error}") from None
+    return {name: tensor.copy() for name, tensor in first.items()} | steps
