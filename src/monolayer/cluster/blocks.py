@@ -121,9 +121,9 @@ def sample(spill: Spill, pieces: list[Block], rules: Rules, about: int) -> tuple
         total, types = int(facts["tokens"]), [np.dtype(name) for name in facts["types"].tolist()]
         lengths = _lengths(spill, block.shard, facts, block.first, block.last)
         rows = np.arange(0, len(lengths), every)
-        starts = np.cumsum(lengths) - lengths
-        sizes.append(lengths[rows])
-        flat = np.concatenate([np.arange(starts[row], starts[row] + lengths[row]) for row in rows.tolist()])
+        starts, some = np.cumsum(lengths) - lengths, lengths[rows]
+        sizes.append(some)
+        flat = np.arange(int(some.sum())) + np.repeat(starts[rows] - (np.cumsum(some) - some), some)
         file = spill.numbers(f"encoded-{block.shard:05}")
         token = np.memmap(file, types[0], "r", block.start * types[0].itemsize, block.stop - block.start)
         codes.append(table["token"].take(token[flat]))

@@ -229,19 +229,18 @@ class Build:
         error = [draw.context_error(some) for draw in drawn]
         if not all(map(self.spill.finished, ranges_of)):
             self._do("measuring draws", (0.2, 0.4), measure.contexts, tasks)
-            every = list(tasks)
-            self._do(
-                "measuring draws",
-                (0.4, 0.45),
-                measure.gaps,
-                {name: (every, d, r, error[d]) for name, (d, r) in ranges_of.items()},
-            )
+            bounds = {task: self.spill.facts(task)["bounds"].tolist() for task in tasks}
+            parts = {
+                name: ([(task, *found[d][r : r + 2]) for task, found in bounds.items()], error[d])
+                for name, (d, r) in ranges_of.items()
+            }
+            self._do("measuring draws", (0.4, 0.45), measure.gaps, parts)
         for name in tasks:
             self.spill.drop(name)
         found = []
         for d, draw in enumerate(drawn):
-            parts = [self.spill.facts(f"gaps-{layout}-{d}-{r:05}")["gaps"] for r in range(count)]
-            found.append((d, draw, measure.joined(parts, error[d])))
+            gaps = [self.spill.facts(f"gaps-{layout}-{d}-{r:05}")["gaps"] for r in range(count)]
+            found.append((d, draw, measure.joined(gaps, error[d])))
         return sorted(found, key=lambda one: one[2].quality, reverse=True)
 
     def _parts(
@@ -254,13 +253,15 @@ class Build:
         parts = [f"part-{name}-{r:05}" for r in range(len(at) + 1)]
         if not all(map(self.spill.finished, parts)):
             self._do("cutting points into ranges", (0.45, 0.7), ranges.points, tasks)
-            every = list(tasks)
-            self._do(
-                "building steps",
-                (0.7, 1.0),
-                ranges.part,
-                {part: (every, r, rules, kappa, fixed, self.room.range) for r, part in enumerate(parts)},
-            )
+            bounds = {task: self.spill.facts(task)["bounds"].tolist() for task in tasks}
+            steps = {
+                part: (
+                    *(r, [(task, *found[r : r + 2], found[-1]) for task, found in bounds.items()]),
+                    *(rules, kappa, fixed, self.room.range),
+                )
+                for r, part in enumerate(parts)
+            }
+            self._do("building steps", (0.7, 1.0), ranges.part, steps)
         for task in tasks:
             self.spill.drop(task)
         return [{"name": part, **self.spill.facts(part)} for part in parts]

@@ -6,8 +6,6 @@ ranges begin.
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 import torch
 
@@ -27,21 +25,15 @@ def contexts(
     spill.write(name, [*ordered], bounds=np.stack(bounds))
 
 
-def gaps(spill: Spill, name: str, pieces: list[str], draw: int, part: int, error: float) -> None:
-    """`Gaps` of a range of the contexts of a draw."""
-    found = [piece(spill, each, draw, part) for each in pieces]
+def gaps(spill: Spill, name: str, slices: list[tuple[str, int, int]], error: float) -> None:
+    """`Gaps` of a range of the contexts of a draw, which lies in these `slices` of pieces."""
+    found = [np.fromfile(spill.numbers(each), np.float64, end - begin, offset=8 * begin) for each, begin, end in slices]
     values = np.sort(np.concatenate(found))
     if len(values) == 0:
         spill.write(name, [], gaps=np.zeros(0))
         return
     seen = Gaps.of(torch.from_numpy(values), error)
     spill.write(name, [], gaps=np.array([seen.first, seen.last, seen.count, seen.least]))
-
-
-def piece(spill: Spill, name: str, draw: int, part: int) -> Floats:
-    """What lies in one range."""
-    begin, end = spill.facts(name)["bounds"][draw, part : part + 2].tolist()
-    return np.fromfile(spill.numbers(name), np.float64, end - begin, offset=8 * begin)
 
 
 def joined(found: list[Floats], error: float) -> Gaps:

@@ -42,12 +42,16 @@ def label_type(rules: Rules) -> np.dtype[np.unsignedinteger]:  # type: ignore[ty
     return np.min_scalar_type(rules.labels)
 
 
+Slices = list[tuple[str, int, int, int]]
+"""Pieces that hold points of a range: the name, where the range begins and ends in it, and how many points it has."""
+
+
 def part(
-    spill: Spill, name: str, pieces: list[str], number: int, rules: Rules, kappa: float, error: float, most: int
+    spill: Spill, name: str, number: int, slices: Slices, rules: Rules, kappa: float, error: float, most: int
 ) -> None:
     """Range `number` as a part of the staircase, and what there is to know about its points."""
-    z, label = gather(spill, pieces, number, rules, most)
-    before = _last_before(spill, pieces, number, rules)
+    z, label = gather(spill, slices, rules, most)
+    before = _last_before(spill, slices, rules)
     if before is not None:
         z, label = np.concatenate([[before[0]], z]), np.concatenate([[before[1]], label]).astype(label.dtype)
     here = Points(z, label, kappa, error)
@@ -80,19 +84,16 @@ def part(
     )
 
 
-def gather(spill: Spill, pieces: list[str], number: int, rules: Rules, most: int) -> tuple[Floats, Numbers]:
+def gather(spill: Spill, slices: Slices, rules: Rules, most: int) -> tuple[Floats, Numbers]:
     """The points of a range in order of `z`, then of label. Of more than `most`, equal ones are kept once."""
-    z, label = np.zeros(0), np.zeros(0, label_type(rules))
-    held: list[tuple[Floats, Numbers]] = []
+    held: list[tuple[Floats, Numbers]] = [(np.zeros(0), np.zeros(0, label_type(rules)))]
     count = 0
-    for name in pieces:
-        facts = spill.facts(name)
-        begin, end = facts["bounds"][number : number + 2].tolist()
-        held.append(_slice(spill, name, int(facts["bounds"][-1]), begin, end, rules))
+    for name, begin, end, total in slices:
+        held.append(_slice(spill, name, total, begin, end, rules))
         count += end - begin
         if count > most:
-            z, label = _once(*in_order(held, rules))
-            held, count = [(z, label)], len(z)
+            held = [_once(*in_order(held, rules))]
+            count = len(held[0][0])
     return in_order(held, rules)
 
 
@@ -105,14 +106,12 @@ def _slice(spill: Spill, name: str, total: int, begin: int, end: int, rules: Rul
     return z, label
 
 
-def _last_before(spill: Spill, pieces: list[str], number: int, rules: Rules) -> tuple[float, int] | None:
+def _last_before(spill: Spill, slices: Slices, rules: Rules) -> tuple[float, int] | None:
     """The point before a range, in order of `z`, then of label."""
     found = []
-    for name in pieces:
-        bounds = spill.facts(name)["bounds"]
-        if bounds[number] > 0:
-            begin = int(bounds[number])
-            z, label = _slice(spill, name, int(bounds[-1]), begin - 1, begin, rules)
+    for name, begin, _, total in slices:
+        if begin > 0:
+            z, label = _slice(spill, name, total, begin - 1, begin, rules)
             found.append((float(z[0]), int(label[0])))
     return max(found) if found else None
 

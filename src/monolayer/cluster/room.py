@@ -15,7 +15,7 @@ POINT = 80
 """Bytes a point of a range that is sorted and turned into steps, at the most."""
 READ = 64
 """Bytes a token of a file while it is read, at the most."""
-LEAST, MOST = 1 << 16, 1 << 22
+LEAST, MOST = 1 << 16, 1 << 21
 """Tokens of a block and points of a range: fewer are not worth a piece, more do not make it faster."""
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}

@@ -1,0 +1,144 @@
+"""Claim: points that do not fit into memory become a model within 2 GB, in two external sorts of as many keys.
+
+Sequences of 16 tokens, 1,000 words, 16 random classes, in npz files of about 3 million labels. The yardstick, in the
+same run and with as many processes: a range-bucket external sort of as many float64 keys written with NumPy (keys from
+files, cut by sampled splitters into ranges, spilled; each range read, sorted and written). Resident memory is that of
+all processes together, shared pages counted once in each, sampled while they run. Sizes by argument: 2, 20, 200 M.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import tempfile
+import threading
+import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+
+import monolayer as ml
+from workload import sequences
+
+SHARD = 200_000
+"""Sequences of a file."""
+
+
+def write(folder: Path, count: int) -> int:
+    """Files of sequences of 16 tokens, as small integers; how many labels."""
+    for number, first in enumerate(range(0, count, SHARD)):
+        X, Y = sequences(min(SHARD, count - first), seed=number)
+        np.savez(folder / f"shard-{number:05}.npz", X=X.astype(np.int16), Y=Y.astype(np.int8))
+    return 16 * count
+
+
+def resident(root: int) -> int:
+    """Resident bytes of a process and all below it."""
+    below: dict[int, list[int]] = {}
+    sizes: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                text = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            below.setdefault(int(text[1]), []).append(int(entry.name))
+            sizes[int(entry.name)] = int(text[21]) * os.sysconf("SC_PAGE_SIZE")
+    total, todo = 0, [root]
+    while todo:
+        process = todo.pop()
+        total += sizes.get(process, 0)
+        todo += below.get(process, [])
+    return total
+
+
+class Peak:
+    """The largest resident memory of this process and those below it while the block runs."""
+
+    def __enter__(self) -> Peak:
+        self.bytes, self._over = 0, threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+        return self
+
+    def _watch(self) -> None:
+        while not self._over.wait(0.05):
+            self.bytes = max(self.bytes, resident(os.getpid()))
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+
+def cut(folder: str, number: int, splitters: np.ndarray) -> None:
+    """The keys of a file, by range."""
+    keys = np.sort(np.fromfile(Path(folder) / f"keys-{number:05}", np.float64))
+    bounds = np.concatenate([[0], np.searchsorted(keys, splitters), [len(keys)]])
+    keys.tofile(Path(folder) / f"run-{number:05}")
+    np.save(Path(folder) / f"bounds-{number:05}.npy", bounds)
+
+
+def join(folder: str, part: int, files: int) -> None:
+    """A range, sorted."""
+    found = []
+    for number in range(files):
+        begin, end = np.load(Path(folder) / f"bounds-{number:05}.npy")[part : part + 2].tolist()
+        found.append(np.fromfile(Path(folder) / f"run-{number:05}", np.float64, end - begin, offset=8 * begin))
+    np.sort(np.concatenate(found)).tofile(Path(folder) / f"sorted-{part:05}")
+
+
+def external_sort(folder: Path, labels: int, workers: int) -> float:
+    """Seconds of an external sort of as many keys."""
+    files = -(-labels // (16 * SHARD))
+    for number in range(files):
+        size = min(16 * SHARD, labels - number * 16 * SHARD)
+        np.random.default_rng(number).random(size).tofile(folder / f"keys-{number:05}")
+    began = time.perf_counter()
+    sample = np.concatenate([np.memmap(folder / f"keys-{number:05}", np.float64)[::256] for number in range(files)])
+    splitters = np.quantile(sample, np.arange(1, files) / files)
+    with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
+        list(pool.map(cut, [str(folder)] * files, range(files), [splitters] * files))
+        list(pool.map(join, [str(folder)] * files, range(files), [files] * files))
+    return time.perf_counter() - began
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--labels", type=float, nargs="+", default=[2e6], help="for example 2e6 20e6 200e6")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--memory", default="2GB")
+    parser.add_argument("--folder", help="where to put files; they are removed in the end")
+    parser.add_argument("--check", action="store_true", help="also compare a tenth of the answers with the labels")
+    options = parser.parse_args()
+    print(f"{'labels':>12} {'sort':>8} {'build':>8} {'sorts':>6} {'ns a label':>11} {'peak':>8}  margin")
+    for labels in options.labels:
+        folder = Path(tempfile.mkdtemp(dir=options.folder))
+        try:
+            total = write(folder, int(labels) // 16)
+            sort = external_sort(folder, total, options.workers)
+            for path in folder.iterdir():
+                if path.suffix != ".npz":
+                    path.unlink()
+            began = time.perf_counter()
+            with Peak() as peak:
+                out = ml.memorize_files(
+                    str(folder / "*.npz"), folder / "model", memory=options.memory, workers=options.workers,
+                    progress=print if os.environ.get("VERBOSE") else None,
+                )  # fmt: skip
+            build = time.perf_counter() - began
+            summary = ml.load(out).summary if total <= 20_000_000 else None
+            margin = "" if summary is None or summary.margin is None else f"{summary.margin:.1f}"
+            print(
+                f"{total:>12,} {sort:>7.1f}s {build:>7.1f}s {build / sort:>6.2f} {1e9 * build / total:>11.0f} "
+                f"{peak.bytes / 1e9:>6.2f}GB  {margin}",
+                flush=True,
+            )
+        finally:
+            shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()
