@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +13,14 @@ import numpy as np
 import pytest
 
 import monolayer as ml
-from monolayer.cluster import build
+from monolayer.cli import run
+from monolayer.cluster import build, encode, ranges, room
+from monolayer.cluster import executor as executors
 from monolayer.cluster.build import memorize_files
+from monolayer.cluster.executor import Processes, Threads
 from monolayer.cluster.room import Room
 from monolayer.data import read
+from tests.dying import kill_once, small_files
 
 
 def write(folder: Path, X: Any, Y: Any, cuts: list[int], name: str = "s") -> str:
@@ -88,3 +95,244 @@ def test_bits_of_files_are_bits_of_memory(
     same(out, tmp_path / "memory")
     assert ml.certify(out, data).verdict == "proved"
     assert not list(tmp_path.glob(".*"))
+
+
+# -- what may go wrong -----------------------------------------------------------------------------------
+
+
+def ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Three files, and pieces so small that there are several of each kind."""
+    X, Y, _ = example("ids")
+    small_pieces(monkeypatch, 300, 500)
+    return write(tmp_path / "shards", X, Y, [150, 300])
+
+
+def expected(tmp_path: Path, pattern: str) -> Path:
+    ml.memorize(read(pattern)).save(tmp_path / "memory")
+    return tmp_path / "memory"
+
+
+class Killing(Processes):
+    """Processes of which one is killed at the first piece of one kind."""
+
+    mark = ""
+
+    def _one(self, function: Any, task: Any) -> None:
+        if function.__name__ == "encode":  # the one kind that a worker does without PyTorch: it starts quickly
+            function, task = kill_once, (self.mark, function, *task)
+        super()._one(function, task)
+
+
+def test_a_killed_worker_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pattern = ready(tmp_path, monkeypatch)
+    monkeypatch.setattr(Killing, "mark", str(tmp_path / "killed"))
+    monkeypatch.setattr(executors, "Processes", Killing)
+    out = memorize_files(pattern, tmp_path / "files", workers=1)
+    assert (tmp_path / "killed").exists()
+    same(out, expected(tmp_path, pattern))
+
+
+def test_a_worker_that_always_dies_is_no_endless_loop() -> None:
+    pool = Processes(1)
+    with pytest.raises(ml.OutOfMemoryError, match="was killed 3 times"):
+        list(pool.run(os._exit, [(9,)]))
+    assert not pool.alive
+
+
+class Stopped(Threads):
+    """Threads that are stopped at the third piece of one kind."""
+
+    kind, error = "part", OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "spilled")
+
+    def run(self, function: Any, tasks: list[Any]) -> Iterator[None]:
+        for number, task in enumerate(tasks):
+            if function.__name__ == self.kind and number == 2:
+                raise self.error
+            function(*task)
+            yield
+
+
+def stopped(monkeypatch: pytest.MonkeyPatch, kind: str, error: BaseException) -> None:
+    monkeypatch.setattr(executors, "Threads", type("There", (Stopped,), {"kind": kind, "error": error}))
+
+
+@pytest.mark.parametrize("kind", ["encode", "contexts", "points", "part"])
+def test_a_full_disk_leaves_no_model_and_the_build_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    pattern = ready(tmp_path, monkeypatch)
+    with monkeypatch.context() as patch:
+        stopped(patch, kind, Stopped.error)
+        with pytest.raises(OSError, match=r"disk of .* is full.*resume=True"):
+            memorize_files(pattern, tmp_path / "files", engine="threads", workers=1)
+    assert not (tmp_path / "files").exists()
+    spill = tmp_path / ".files.building"
+    finished = {path.stem for path in spill.glob("*.npz")} - {f"table-{i:05}" for i in range(3)}
+    done: list[str] = []
+    run = Threads.run
+
+    def watched(self: Threads, function: Any, tasks: list[Any]) -> Iterator[None]:
+        done.extend(task[1] for task in tasks)
+        return run(self, function, tasks)
+
+    monkeypatch.setattr(Threads, "run", watched)
+    out = memorize_files(pattern, tmp_path / "files", engine="threads", workers=1, resume=True)
+    assert len(finished) >= 2
+    assert done
+    assert not finished & set(done)
+    same(out, expected(tmp_path, pattern))
+    assert not spill.exists()
+
+
+class Limited(Processes):
+    def _one(self, function: Any, task: Any) -> None:
+        super()._one(small_files, (function, *task))
+
+
+def test_a_quota_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pattern = ready(tmp_path, monkeypatch)
+    with monkeypatch.context() as patch:
+        patch.setattr(executors, "Processes", Limited)
+        with pytest.raises(OSError, match="is full"):
+            memorize_files(pattern, tmp_path / "files", workers=1)
+    assert not (tmp_path / "files").exists()
+    assert not list((tmp_path / ".files.building").glob("encoded*"))
+    assert not list((tmp_path / ".files.building").glob(".*"))
+
+
+def test_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    pattern = ready(tmp_path, monkeypatch)
+    words = ["memorize", pattern, "--out", str(tmp_path / "files"), "--memory", "2GB", "--engine", "threads"]
+    with monkeypatch.context() as patch:
+        stopped(patch, "points", KeyboardInterrupt())
+        assert run(words) == 130
+    assert "--resume" in capsys.readouterr().err
+    assert not (tmp_path / "files").exists()
+    assert run([*words, "--resume", "--seed", "1"]) == 2
+    assert "began with --seed 0" in capsys.readouterr().err
+    assert run([*words, "--resume"]) == 0
+    assert run([*words, "--resume"]) == 2
+    same(tmp_path / "files", expected(tmp_path, pattern))
+
+
+@pytest.mark.parametrize("how", ["touched", "more", "another"])
+def test_resume_refuses_other_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    pattern = ready(tmp_path, monkeypatch)
+    with monkeypatch.context() as patch:
+        stopped(patch, "contexts", OSError(errno.ENOSPC, "full"))
+        with pytest.raises(OSError, match="full"):
+            memorize_files(pattern, tmp_path / "files", engine="threads", workers=1)
+    first = tmp_path / "shards" / "s0.jsonl"
+    if how == "touched":
+        os.utime(first, ns=(1, 1))
+    elif how == "more":
+        (tmp_path / "shards" / "s9.jsonl").write_bytes(first.read_bytes())
+    else:
+        first.rename(tmp_path / "shards" / "s1a.jsonl")
+    with pytest.raises(ml.DataError, match="start anew without resume"):
+        memorize_files(pattern, tmp_path / "files", engine="threads", workers=1, resume=True)
+    memorize_files(pattern, tmp_path / "files", engine="threads", workers=1) if how != "more" else None
+
+
+def test_a_file_that_changes_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pattern = ready(tmp_path, monkeypatch)
+
+    def growing(name: str, **options: Any) -> Any:
+        found = read(name, **options)
+        with Path(name).open("a") as file:
+            file.write("\n")
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(encode, "read", growing)
+        with pytest.raises(ml.DataError, match=r"s0.jsonl changed while it was read"):
+            memorize_files(pattern, tmp_path / "files", engine="threads", workers=1)
+    part = ranges.part
+
+    def late(*task: Any) -> None:
+        os.utime(tmp_path / "shards" / "s1.jsonl", ns=(1, 1))
+        part(*task)
+
+    monkeypatch.setattr(ranges, "part", late)
+    with pytest.raises(ml.DataError, match=r"s1.jsonl changed while the model was built"):
+        memorize_files(pattern, tmp_path / "files", engine="threads", workers=1)
+    assert not (tmp_path / "files").exists()
+
+
+def test_a_damaged_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pattern = ready(tmp_path, monkeypatch)
+    damaged = tmp_path / "shards" / "s1.jsonl"
+    whole = damaged.read_bytes()
+    damaged.write_bytes(whole[:-9])
+    with pytest.raises(ml.DataError, match=r"s1.jsonl .*When it is mended, go on from what is done with resume=True"):
+        memorize_files(pattern, tmp_path / "files", engine="threads", workers=1)
+    assert not (tmp_path / "files").exists()
+    damaged.write_bytes(whole)
+    out = memorize_files(pattern, tmp_path / "files", engine="threads", workers=1, resume=True)
+    same(out, expected(tmp_path, pattern))
+
+
+def test_contradictions_name_file_and_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, Y, _ = example("ids")
+    X.append(X[7][::-1])
+    Y.append([(label + 1) % 5 for label in Y[7][::-1]])
+    pattern = write(tmp_path / "shards", X, Y, [150, 300])
+    small_pieces(monkeypatch, 300, 500)
+    with pytest.raises(ml.ContradictionError, match=r"of sequence 7 of .*s0.jsonl .* of sequence 100 of .*s2.jsonl"):
+        memorize_files(pattern, tmp_path / "files", engine="threads", workers=1)
+    with pytest.raises(ml.ContradictionError):
+        ml.memorize(read(pattern))
+
+
+def test_equal_points_are_kept_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, Y = [["a", "b"], ["c", "a"]] * 300, [["x", "y"], ["y", "y"]] * 300
+    pattern = write(tmp_path, X, Y, [200, 400])
+    small_pieces(monkeypatch, 100, 50)
+    out = memorize_files(pattern, tmp_path / "files", engine="threads", workers=1)
+    same(out, expected(tmp_path, pattern))
+
+
+def test_bad_input(tmp_path: Path) -> None:
+    pattern, out = write(tmp_path / "good", [[1, 2]], [[0, 1]], []), tmp_path / "files"
+    strings = write(tmp_path / "good", [["a", "b"]], [[0, 1]], [], name="t")
+    reals = write(tmp_path / "reals", [[1, 2]], [[0.5, 1.0]], [])
+    vectors = write(tmp_path / "vectors", [[[1.0, 2.0]]], [[1]], [])
+    bare = write(tmp_path / "bare", [[1, 2]], None, [])
+    wrong: list[tuple[Any, dict[str, Any], str]] = [
+        (pattern, {"resume": True}, "nothing to resume"),
+        (str(tmp_path / "*.parquet"), {}, "matches no file"),
+        ([], {}, "list of files is empty"),
+        ("-", {}, "standard input"),
+        ([pattern, pattern], {}, "given twice"),
+        (str(tmp_path / "good" / "*"), {}, r"s0.jsonl and .*t0.jsonl do not go together: .* integers .* strings"),
+        (reals, {}, "real numbers as labels"),
+        (vectors, {}, "vectors as tokens"),
+        (bare, {}, "no labels: add them, or pass causal=True"),
+        (pattern, {"memory": "100MB", "workers": 2}, r"too little: 2 workers .* need at least \d{3}MB"),
+        (pattern, {"memory": "much"}, "memory must be a number of bytes"),
+        (pattern, {"workers": 0}, "workers must be"),
+        (pattern, {"engine": "ray"}, "engine must be one of"),
+        (pattern, {"engine": "dask"}, "needs the address of a scheduler"),
+        (pattern, {"engine": "dask", "scheduler": "tcp://127.0.0.1:1"}, "no Dask scheduler at 'tcp://127.0.0.1:1'"),
+        (pattern, {"seed": -1}, "seed must be"),
+    ]
+    for files, options, words in wrong:
+        with pytest.raises(ml.DataError, match=words):
+            memorize_files(files, out, **{"engine": "threads", **options})
+    assert not out.exists()
+    assert strings
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("2GB", 2 * 10**9), ("1.5 GiB", 3 << 29), ("500m", 5 * 10**8), (7, 7), ("12", 12)]
+)
+def test_sizes_as_people_write_them(text: Any, size: int) -> None:
+    assert room.size(text) == size
+
+
+def test_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    distributed = pytest.importorskip("distributed")
+    pattern = ready(tmp_path, monkeypatch)
+    with distributed.LocalCluster(1, threads_per_worker=2, processes=False, dashboard_address=None) as cluster:
+        out = memorize_files(pattern, tmp_path / "files", engine="dask", scheduler=cluster.scheduler_address)
+    same(out, expected(tmp_path, pattern))

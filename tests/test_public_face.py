@@ -38,6 +38,7 @@ NAMES = {
     "load",
     "memorize",
     "memorize_as",
+    "memorize_files",
     "memorize_text",
     "separation",
 }

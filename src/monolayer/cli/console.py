@@ -80,10 +80,11 @@ def _version(
         raise typer.Exit
 
 
-_SWITCHES = ("positions", "causal", "overwrite", "strict", "fingerprint", "recite", "robust")
+_SWITCHES = ("positions", "causal", "overwrite", "strict", "fingerprint", "recite", "robust", "resume")
 _OPTIONS = (
     *("on_conflict", "readout", "tolerance", "tokens", "labels", "sequence", "format", "per", "cells", "error"),
     *("lipschitz", "seed", "device", "domain", "temperature", "window", "tokenizer", "rank", "neurons", "dtype"),
+    *("memory", "workers", "engine", "scheduler"),
 )
 
 

@@ -28,6 +28,7 @@ from monolayer.cli.console import (
     progress,
     table,
 )
+from monolayer.cli.large import memorize_out_of_core
 from monolayer.cli.recite import TextOptions, memorize_book
 from monolayer.cli.stock import check_no_use, check_stock, write_stock
 from monolayer.cli.summary import Built
@@ -48,6 +49,12 @@ class ConflictChoice(StrEnum):
     error = "error"
     majority = "majority"
     first = "first"
+
+
+class EngineChoice(StrEnum):
+    processes = "processes"
+    threads = "threads"
+    dask = "dask"
 
 
 class DtypeChoice(StrEnum):
@@ -116,6 +123,15 @@ def memorize(
     activation: Annotated[
         str | None, typer.Option(help="With --architecture: relu6 (the default), relu, gelu, or own for its own.")
     ] = None,
+    memory: Annotated[
+        str | None, typer.Option(help="Build out of core, within so much memory, for example 2GB (docs/large.md).")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(help="With --memory: how many work at once.", min=1)] = None,
+    engine: Annotated[
+        EngineChoice | None, typer.Option(help="With --memory: processes of this machine, its threads, or dask.")
+    ] = None,
+    scheduler: Annotated[str | None, typer.Option(help="With --engine dask: address of the scheduler, tcp://…")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a build out of core that was stopped.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a model that is already there.")] = False,
     format: Format = None,
     tokens: TokenColumn = None,
@@ -129,6 +145,24 @@ def memorize(
     from monolayer.data.folder import check_output
     from monolayer.model.load import load
 
+    if memory is not None or engine is not None or resume:
+        no_use = {"--readout": readout is not ReadoutChoice.exact, "--device": device is not None, "--robust": robust}
+        no_use |= {"--recite": recite, "--fingerprint": fingerprint, "--draw": draw is not None}
+        no_use |= {"--noise": noise is not None, "--rank": rank is not None, "--neurons": neurons is not None}
+        no_use |= {"--dtype": dtype is not None, "--tokenizer": tokenizer is not None, "--window": window is not None}
+        no_use |= {"--architecture": architecture is not None, "--activation": activation is not None}
+        no_use |= {"--on-conflict": on_conflict is not ConflictChoice.error}
+        check_no_use(no_use, "a model that is built out of core is the plain line")
+        if scheduler is not None and engine is not EngineChoice.dask:
+            raise DataError("--scheduler goes with --engine dask")
+        choice: dict[str, Any] = {"positions": positions, "causal": causal, "temperature": temperature, "seed": seed}
+        choice |= {"format": format, "tokens": tokens, "labels": labels, "sequence": sequence}
+        choice |= {"unit": None if characters is None else "characters" if characters else "words"}
+        choice |= {"per": None if per is None else per.value, "overwrite": overwrite, "resume": resume}
+        choice |= {"workers": workers, "engine": (engine or EngineChoice.processes).value, "scheduler": scheduler}
+        memorize_out_of_core(data, out, memory or "2GB", choice, as_json)
+        return
+    check_no_use({"--workers": workers is not None, "--scheduler": scheduler is not None}, "they go with --memory")
     if architecture is not None:
         no_use = {"--causal": causal, "--readout": readout is not ReadoutChoice.exact, "--device": device is not None}
         no_use |= {"--recite": recite, "--fingerprint": fingerprint, "--draw": draw is not None}

@@ -1,10 +1,10 @@
 """`memorize_files`: the line of `construct/line`, from files to a folder, with the same bits as `memorize` gives.
 
-    encode      every file to numbers, once                         encode.py
-    measure     contexts under each draw, range by range            measure.py
-    points      z of every block, cut into ranges by sampled splitters
-    parts       each range sorted, and its steps written            ranges.py
-    finish      the small tensors, the index, the card              finish.py
+encode      every file to numbers, once                         encode.py
+measure     contexts under each draw, range by range            measure.py
+points      z of every block, cut into ranges by sampled splitters
+parts       each range sorted, and its steps written            ranges.py
+finish      the small tensors, the index, the card              finish.py
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from monolayer.cluster.contested import around, contradiction, crowded
 from monolayer.cluster.executor import Engine, Executor, executor
 from monolayer.cluster.finish import Found, finish
 from monolayer.cluster.room import Room
-from monolayer.cluster.spill import Spill, identity, is_full, opened
+from monolayer.cluster.spill import PausedError, Spill, identity, is_full, opened
 from monolayer.construct.construction import Progress
 from monolayer.construct.line.build import by_label
 from monolayer.construct.line.draw import Draw, Gaps, Layout, Tokens, candidates, check_seed, check_temperature
@@ -68,9 +68,9 @@ def memorize_files(
 
     `files`: a pattern such as `shards/*.parquet`, or a list of files; ids or strings, with classes as labels, or causal
     without labels. At most `memory` is held at one time by all processes of this machine together; what does not fit
-    lies beside `out` while it is built. `engine`: `processes` (as many as `workers`, by default one a processor), `threads`, or
-    `dask`: the workers of the cluster whose `scheduler` is at this address, or of this client; they must see the files
-    and the folder under the same paths. `resume=True` goes on with a build that was stopped.
+    lies beside `out` while it is built. `engine`: `processes` (as many as `workers`, by default one a processor),
+    `threads`, or `dask`: the workers of the cluster whose `scheduler` is at this address, or of this client; they must
+    see the files and the folder under the same paths. `resume=True` goes on with a build that was stopped.
     `positions`, `causal`, `temperature`, `seed`: as for `memorize`; `format` to `per`: as for `monolayer.data.read`.
     """
     began = time.perf_counter()
@@ -108,6 +108,8 @@ def memorize_files(
         raise OSError(
             error.errno, f"the disk of {final.absolute().parent} is full. Make room there, then {_again(final)}"
         ) from None
+    except PausedError as error:
+        raise DataError(f"{error}. When it is mended, {_again(final)}") from None
     except KeyboardInterrupt as stop:
         if kept:
             stop.add_note(f"interrupted; {_again(final)}")

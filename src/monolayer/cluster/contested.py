@@ -75,5 +75,3 @@ def crowded(found: Found) -> PrecisionError:
         f"with rank 1 in float64 about {holds:,} points of this kind can be held, and there are {found.labelled:,}. "
         "Split the data over several models, or try another seed if few pairs collide"
     )
-
-

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.cluster.spill import Spill, identity
+from monolayer.cluster.spill import PausedError, Spill, identity
 from monolayer.data import Names, Sequences, read
 from monolayer.data.names import Ints
 from monolayer.data.shards import kinds
@@ -32,10 +32,13 @@ def encode(spill: Spill, name: str, shard: dict[str, Any], reading: Reading) -> 
     """A file as the piece `name`."""
     if identity(shard["name"]) != shard:
         raise _changed(shard["name"])
-    data = read(shard["name"], **reading.options)
+    try:
+        data = read(shard["name"], **reading.options)
+        check(data, reading.causal, shard["name"])
+    except DataError as error:
+        raise PausedError(str(error)) from None
     if identity(shard["name"]) != shard:
         raise _changed(shard["name"])
-    check(data, reading.causal, shard["name"])
     token_names, tokens, token_count = used(data.vocabulary, data.tokens)
     blocks, facts = [tokens], {"token_count": token_count, **_names("token", token_names)}
     if data.labels is not None:
@@ -68,7 +71,7 @@ def encode(spill: Spill, name: str, shard: dict[str, Any], reading: Reading) -> 
 
 
 def _changed(name: str) -> DataError:
-    return DataError(f"{name} changed while it was read: wait until it is written, then start anew")
+    return PausedError(f"{name} changed while it was read: wait until it is written")
 
 
 def check(data: Sequences, causal: bool, name: str) -> None:
@@ -116,9 +119,9 @@ class Table:
     def of(cls, parts: list[NDArray[Any]]) -> Table:
         """As one file with all rows would have named and numbered them."""
         if parts[0].dtype == np.int64:
-            every = np.unique(np.concatenate(parts))
-            names, rows = Names.of_integers(every)
-            return cls(names, [rows[np.searchsorted(every, part)] for part in parts])
+            values = np.unique(np.concatenate(parts))
+            names, rows = Names.of_integers(values)
+            return cls(names, [rows[np.searchsorted(values, part)] for part in parts])
         lists = [json.loads(part.tobytes()) for part in parts]
         every = sorted({name for part in lists for name in part})
         row = {name: i for i, name in enumerate(every)}

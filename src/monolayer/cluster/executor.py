@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Literal, Protocol
 
@@ -111,12 +112,12 @@ class Processes:
             return
         if not self._closed:
             raise OutOfMemoryError(
-                f"the process that worked on {function.__name__} {task[1]} was killed {TRIES} times, most often a sign "
-                "that the machine ran out of memory: use fewer workers, or a smaller memory="
+                f"the process that worked on {function.__name__} {task[1:2]} was killed {TRIES} times, most often a "
+                "sign that the machine ran out of memory: use fewer workers, or a smaller memory="
             )
 
     def _start(self) -> subprocess.Popen[bytes]:
-        path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+        path = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
         process = subprocess.Popen(
             [sys.executable, "-m", "monolayer.cluster.worker"],
             stdin=subprocess.PIPE,
@@ -128,20 +129,19 @@ class Processes:
         return process
 
     def _end(self, process: subprocess.Popen[bytes]) -> None:
+        with suppress(ValueError):  # two may end it at once
+            self.alive.remove(process)
         process.kill()
         process.wait()
         for pipe in (process.stdin, process.stdout):
-            with suppress(OSError):
+            with suppress(OSError, ValueError):
                 pipe.close()  # type: ignore[union-attr]
-        if process in self.alive:
-            self.alive.remove(process)
 
     def close(self) -> None:
         """End all processes, whatever they are at: what they have not finished is not there."""
         self._closed = True
         for process in list(self.alive):
-            process.kill()
-            process.wait()
+            self._end(process)
 
 
 class Dask:
@@ -155,7 +155,7 @@ class Dask:
 
         futures = [self.client.submit(function, *task, pure=False, retries=TRIES) for task in tasks]
         try:
-            for future in as_completed(futures):
+            for future in as_completed(futures):  # type: ignore[no-untyped-call]
                 future.result()
                 yield
         finally:
@@ -175,9 +175,11 @@ def _dask(scheduler: Any) -> Iterator[Any]:
     if scheduler is None:
         raise DataError("engine='dask' needs the address of a scheduler: scheduler='tcp://…' (--scheduler)")
     try:
-        client = Client(scheduler, timeout=5)
+        client = Client(scheduler, timeout=5)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:
-        raise DataError(f"there is no Dask scheduler at {scheduler!r}: {error}. Start one with `dask scheduler`") from None
+        raise DataError(
+            f"there is no Dask scheduler at {scheduler!r}: {error}. Start one with `dask scheduler`"
+        ) from None
     with client:
         if not client.scheduler_info()["workers"]:
             raise DataError(f"the Dask scheduler at {scheduler!r} has no workers: start some with `dask worker`")

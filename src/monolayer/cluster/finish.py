@@ -45,12 +45,8 @@ class Found:
     tried: int = 0
     parts: tuple[dict[str, Any], ...] = ()
 
-    def with_draw(
-        self, draw: Draw, kappa: float, fixed_error: float, tried: int, parts: list[dict[str, Any]]
-    ) -> Found:
-        return replace(
-            self, drawn=draw, kappa=kappa, fixed_error=fixed_error, tried=tried, parts=tuple(parts)
-        )
+    def with_draw(self, draw: Draw, kappa: float, fixed_error: float, tried: int, parts: list[dict[str, Any]]) -> Found:
+        return replace(self, drawn=draw, kappa=kappa, fixed_error=fixed_error, tried=tried, parts=tuple(parts))
 
     @property
     def draw(self) -> Draw:

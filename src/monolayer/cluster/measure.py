@@ -13,11 +13,10 @@ from monolayer.cluster.blocks import Block, Rules, load
 from monolayer.cluster.spill import Spill
 from monolayer.construct.line.draw import Draw, Gaps
 from monolayer.construct.line.points import Floats
+from monolayer.data.names import Ints
 
 
-def contexts(
-    spill: Spill, name: str, block: Block, rules: Rules, draws: list[Draw], splitters: list[Floats]
-) -> None:
+def contexts(spill: Spill, name: str, block: Block, rules: Rules, draws: list[Draw], splitters: list[Floats]) -> None:
     """The contexts of a block under each draw, in order."""
     tokens = rules.tokens(load(spill, block, rules)[0])
     ordered = [np.sort(draw.contexts(tokens).numpy()) for draw in draws]
@@ -45,7 +44,7 @@ def joined(found: list[Floats], error: float) -> Gaps:
     return whole
 
 
-def cut(ordered: Floats, splitters: Floats) -> np.ndarray:  # type: ignore[type-arg]
+def cut(ordered: Floats, splitters: Floats) -> Ints:
     """Where the ranges begin in `ordered`, and where the last one ends: equal numbers are never torn apart."""
     inner = np.searchsorted(ordered, splitters, side="left")
     return np.concatenate([[0], inner, [len(ordered)]])
@@ -56,5 +55,3 @@ def splitters(values: Floats, ranges: int) -> Floats:
     ordered = np.sort(values)
     at = np.array([i * len(ordered) // ranges for i in range(1, ranges)], dtype=np.int64)
     return ordered.take(at) if len(at) else ordered[:0]
-
-

@@ -8,6 +8,7 @@ is looked up.
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,14 +23,12 @@ from monolayer.construct.line.steps import staircase
 from monolayer.data.names import Ints
 from monolayer.model.sharded import part_header
 
-Numbers = NDArray[np.unsignedinteger]  # type: ignore[type-arg]
+Numbers = NDArray[np.unsignedinteger[Any]]
 
 _REST = np.int64(0x7FFFFFFFFFFFFFFF)
 
 
-def points(
-    spill: Spill, name: str, block: Block, rules: Rules, draw: Draw, kappa: float, splitters: Floats
-) -> None:
+def points(spill: Spill, name: str, block: Block, rules: Rules, draw: Draw, kappa: float, splitters: Floats) -> None:
     """The points of a block in order, and where the ranges begin."""
     data, target = load(spill, block, rules)
     found = contextual_points(draw, rules.tokens(data), target, kappa)
@@ -37,7 +36,7 @@ def points(
     spill.write(name, [found.z, number], bounds=cut(found.z, splitters))
 
 
-def label_type(rules: Rules) -> np.dtype[np.unsignedinteger]:  # type: ignore[type-arg]
+def label_type(rules: Rules) -> np.dtype[Any]:
     """The smallest type that holds label numbers."""
     return np.min_scalar_type(rules.labels)
 
@@ -149,9 +148,7 @@ def _once(z: Floats, label: Numbers) -> tuple[Floats, Numbers]:
     return z[new], label[new]
 
 
-def places(
-    spill: Spill, name: str, block: Block, rules: Rules, draw: Draw, kappa: float, wanted: Floats
-) -> None:
+def places(spill: Spill, name: str, block: Block, rules: Rules, draw: Draw, kappa: float, wanted: Floats) -> None:
     """Which labelled places of a block have a number in one of the stretches `wanted` `(2, K)`, in order and apart."""
     data, target = load(spill, block, rules)
     z = numbers(draw, kappa, rules.tokens(data), target)

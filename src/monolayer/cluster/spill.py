@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 import secrets
 import shutil
 from collections.abc import Iterator
@@ -25,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.data.aside import new_file
-from monolayer.errors import DataError
+from monolayer.errors import DataError, MonolayerError, OutOfMemoryError
 
 fcntl: Any
 try:
@@ -35,6 +34,10 @@ except ImportError:  # no locks that die with their process
 
 JOURNAL, LOCK = "journal.json", "lock"
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+class PausedError(DataError):
+    """One file is at fault, and what was made of the others is worth keeping."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,8 @@ class Spill:
                 for block in blocks:
                     file.write(np.ascontiguousarray(block).data)
         with self._aside(self.path / f"{name}.npz") as file:
-            np.savez(file, **{key: np.asarray(value) for key, value in facts.items()})
+            arrays: dict[str, Any] = {key: np.asarray(value) for key, value in facts.items()}
+            np.savez(file, **arrays)
 
     def drop(self, name: str) -> None:
         """The numbers of a piece that nobody needs any more. Its facts stay: it is finished all the same."""
@@ -108,7 +112,9 @@ def opened(out: Path, journal: dict[str, Any], resume: bool) -> Iterator[Spill]:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise DataError(f"another process is building {out} now: wait for it, or choose another folder") from None
+                raise DataError(
+                    f"another process is building {out} now: wait for it, or choose another folder"
+                ) from None
             except OSError:  # a file system without locks
                 pass
         if resume:
@@ -116,9 +122,15 @@ def opened(out: Path, journal: dict[str, Any], resume: bool) -> Iterator[Spill]:
             _clear(folder, lambda name: name.startswith("."))  # written aside by those who were stopped
         else:
             _clear(folder, lambda name: name != LOCK)
-            with new_file(folder / JOURNAL) as file:
-                json.dump(journal, file, indent=1, sort_keys=True)
-        yield Spill(str(folder))
+        with new_file(folder / JOURNAL) as file:
+            json.dump(journal, file, indent=1, sort_keys=True)
+        try:
+            yield Spill(str(folder))
+        except (PausedError, OutOfMemoryError):
+            raise
+        except MonolayerError:  # the data cannot be built as they are: nothing to go on from
+            shutil.rmtree(folder)
+            raise
         shutil.rmtree(folder)
 
 
@@ -143,12 +155,15 @@ def _compare(folder: Path, journal: dict[str, Any], out: Path) -> None:
                 f"the build of {out} began with {key}={then.get(key)!r} and cannot go on with {key}={now.get(key)!r}: "
                 "resume with the same options, or start anew without resume"
             )
-    for one, two in zip(then["shards"], now["shards"], strict=False):
-        if one != two:
+    for number, (one, two) in enumerate(zip(then["shards"], now["shards"], strict=False)):
+        # One that was not read yet may have been mended.
+        if one["name"] != two["name"] or (one != two and (folder / f"encoded-{number:05}.npz").exists()):
             raise DataError(
                 f"{two['name']} is not the file that the build of {out} began with ({one['name']}, {one['size']:,} "
                 "bytes), or it was changed since: start anew without resume"
             )
+    if len(then["shards"]) == len(now["shards"]):
+        return
     raise DataError(
         f"the build of {out} began with {len(then['shards'])} files and there are {len(now['shards'])} now: start anew "
         "without resume"
@@ -158,7 +173,7 @@ def _compare(folder: Path, journal: dict[str, Any], out: Path) -> None:
 def identity(name: str) -> dict[str, Any]:
     """What tells that a file has not changed since."""
     try:
-        found = os.stat(name)
+        found = Path(name).stat()
     except OSError as error:
         raise DataError(f"{name} cannot be read: {error.strerror}") from None
     return {"name": name, "size": found.st_size, "time": found.st_mtime_ns, "inode": found.st_ino}

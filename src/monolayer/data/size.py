@@ -34,7 +34,9 @@ def _npz(file: Path) -> int:
         for name in stored.namelist():
             with stored.open(name) as member:
                 version = np.lib.format.read_magic(member)
-                header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+                header = (
+                    np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+                )
                 largest = max(largest, int(np.prod(header(member)[0], dtype=np.int64)))
     return largest
 

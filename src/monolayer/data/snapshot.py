@@ -21,11 +21,15 @@ _TRIES = 1000
 
 
 def read_together(
-    folder: Path, first: str, others: Callable[[bytes], Iterable[str]], mapped: Callable[[str], bool] = lambda name: False
+    folder: Path,
+    first: str,
+    others: Callable[[bytes], Iterable[str]],
+    mapped: Callable[[str], bool] = lambda name: False,
 ) -> dict[str, Any]:
     """The file `first` of a folder and those that `others` finds named in it; regular files only.
 
-    Bytes; of files that are `mapped` a map of their bytes, which takes no memory before it is read. `OSError`, with the full path, for one that is missing or cannot be read. What `others` raises goes through.
+    Bytes; of files that are `mapped` a map of their bytes, which takes no memory before it is read. `OSError`, with the
+    full path, for one that is missing or cannot be read. What `others` raises goes through.
     """
     if os.open not in os.supports_dir_fd:  # then paths must do
         found = {first: read_regular(folder / first)}

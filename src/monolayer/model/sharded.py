@@ -17,7 +17,7 @@ from monolayer.errors import ModelFileError
 
 INDEX = "model.safetensors.index.json"
 SPLIT = ("weight_1", "bias_1", "weight_2")
-_TYPES = {"F64": np.dtype("<f8"), "F32": np.dtype("<f4"), "F16": np.dtype("<f2")}
+_TYPES: dict[str, np.dtype[Any]] = {"F64": np.dtype("<f8"), "F32": np.dtype("<f4"), "F16": np.dtype("<f2")}
 
 Tensors = dict[str, NDArray[Any]]
 
@@ -66,7 +66,7 @@ def views(content: Any, file: str) -> Tensors:
     buffer = memoryview(content)
     try:
         size = int.from_bytes(buffer[:8], "little")
-        header = json.loads(bytes(buffer[8 : 8 + size])) if size <= len(buffer) - 8 else None
+        header = json.loads(bytes(buffer[8 : 8 + size]))
         found, reached = {}, 0
         for name, entry in sorted(header.items(), key=lambda pair: pair[1]["data_offsets"]):
             kind, shape, (begin, end) = _TYPES[entry["dtype"]], entry["shape"], entry["data_offsets"]

@@ -1,0 +1,39 @@
+"""What the commands do with data that do not fit into memory: `monolayer memorize --memory`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from monolayer.cli.console import complain, number, print_json, progress, table
+
+
+def memorize_out_of_core(data: str, out: Path, memory: str, options: dict[str, Any], as_json: bool) -> None:
+    """`memorize_files` with a bar, and the table after it; `options` are its keywords."""
+    from monolayer.cluster.build import memorize_files
+
+    try:
+        with progress(as_json) as step:
+            memorize_files(data, out, memory=memory, progress=step, **options)
+    except KeyboardInterrupt as stop:
+        for note in getattr(stop, "__notes__", ()):
+            complain(note)
+        raise
+    config = json.loads((out / "config.json").read_text(encoding="utf-8"))
+    summary = config["summary"]
+    if as_json:
+        print_json({"folder": str(out), **summary, "files": len(config["files"])})
+        return
+    margin = "no label changes" if summary["margin"] is None else f"{number(summary['margin'])} × the rounding error"
+    rows = [
+        ("sequences", number(summary["sequences"])),
+        ("labels", f"{summary['labelled']:,} on {summary['points']:,} different points"),
+        ("vocabulary", number(summary["vocabulary"])),
+        ("gap of points", f"{number(summary['gap'])} of the range; 1/M² = {number(summary['expected_gap'])}"),
+        ("margin at label changes", margin),
+        ("label runs", number(summary["runs"])),
+        ("numbers in the files", number(summary["parameters"])),
+        ("seconds", f"{summary['seconds']:.2f} to build; `monolayer verify` proves every label"),
+    ]
+    table(str(out), rows)
