@@ -23,9 +23,9 @@ from monolayer.experiments.results import REPORT, Record, read_all, write_text
 
 SECTIONS = {
     "What one layer holds": ("memorization", "duplicates", "precision", "rank", "frontier"),
-    "Construction beside training": ("depth", "projection", "tagging", "editing"),
+    "Construction beside training": ("depth", "projection", "shortfall", "tagging", "editing"),
     "From the mean to hardmax": ("temperature", "hardmax"),
-    "Functions": ("equivariant", "quantizer", "uniform"),
+    "Functions": ("equivariant", "functions", "quantizer", "uniform", "cliff"),
     "What construction does not give": ("costs",),
 }
 
@@ -42,6 +42,8 @@ DOCS = {
     "equivariant": "approximation.md",
     "quantizer": "approximation.md",
     "uniform": "uniform.md",
+    "functions": "approximation.md",
+    "cliff": "uniform.md",
 }
 """The page of docs/ that explains what an experiment measures."""
 QUICK = (
