@@ -34,6 +34,7 @@ NAMES = {
     "OutOfMemoryError",
     "PrecisionError",
     "Sequences",
+    "Uniform",
     "__version__",
     "load",
     "memorize",

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+import hashlib
+import json
+import math
+from bisect import bisect_right
+from collections.abc import Callable
+from fractions import Fraction
+from itertools import pairwise, product
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import load_file, save_file
 
 import monolayer as ml
+from monolayer.checker.uniform import read_net
+from monolayer.cli import run
 from monolayer.construct.uniform import OTHERS
-from monolayer.errors import DataError
+from monolayer.errors import DataError, ModelFileError
 from monolayer.model.uniform import Bends, Interpolation
 from monolayer.theory.targets import TARGETS
 
@@ -115,11 +126,12 @@ def test_the_other_two_tokens_come_back_within_epsilon() -> None:
     assert OTHERS[3] / 8 < worst <= OTHERS[3]
 
 
-def test_error_chooses_cells_and_certify_is_honest() -> None:
+def test_error_chooses_cells_and_the_bound_is_proved() -> None:
     model = ml.approximate(SORT, 1, 3, error=0.1, norm="sup", lipschitz=1.0)
     assert model.error <= 0.1 < 1 / (model.interpolation.cells - 1) + OTHERS[3]
-    assert ml.certify(model, SORT).verdict == "undecided"
-    assert "maximum norm" in ml.certify(model, SORT).reason
+    proof = ml.certify(model, SORT)
+    assert proof.verdict == "proved"
+    assert "everywhere on the domain" in proof.claim
 
 
 @pytest.mark.parametrize(("options", "words"), [
@@ -143,3 +155,155 @@ def test_other_shapes_are_refused() -> None:
     model = ml.approximate(SORT, 1, 3, cells=2, norm="sup")
     with pytest.raises(DataError, match=r"takes \(N, 3, 1\)"):
         model.predict(np.zeros((2, 4, 1)))
+
+
+# -- saved, loaded, certified ----------------------------------------------------------------------------
+
+
+def exactly(model: ml.Uniform, X: np.ndarray) -> list[list[Fraction]]:
+    """The network over the rationals at token 0 of sequences `(P, n, d)`, from its own tensors, one neuron after
+    another: what every evaluation in floats is near to."""
+    D, n, low, W = model.interpolation.cells, model.length, Fraction(model.low), Fraction(model.width)
+    knots = model.interpolation.values.detach().numpy()
+    parts = [part for part in (model.square, model.total, model.root) if part is not None]
+    listed = {part: (part.knots.detach().tolist(), part.values.detach().tolist()) for part in parts}
+
+    def bend(part: Bends, x: Fraction) -> Fraction:
+        t, v = listed[part]
+        if x <= t[0] or x >= t[-1]:
+            return Fraction(v[0] if x <= t[0] else v[-1])
+        j = bisect_right(t, x) - 1  # Python compares fractions with floats exactly
+        (t0, t1), (v0, v1) = map(Fraction, t[j : j + 2]), map(Fraction, v[j : j + 2])
+        return v0 + (v1 - v0) * (x - t0) / (t1 - t0)
+
+    def cut(x: Fraction) -> Fraction:
+        return min(max(x, Fraction(0)), Fraction(1))
+
+    found = []
+    for sequence in X.tolist():
+        x = [[cut((Fraction(entry) - low) / W) for entry in token] for token in sequence]
+        others = [sum((token[i] for token in x), Fraction(0)) - x[0][i] for i in range(model.dim)]
+        if n == 3:
+            e, q = others[0], sum((bend(model.square, token[0]) for token in x[1:]), Fraction(0))
+            apart = bend(model.root, max(Fraction(0), 2 * q - bend(model.total, e)))
+            others = [(e - apart) / 2, (e + apart) / 2]
+        place = [cut(u) * D for u in [*x[0], *others]]
+        total = [Fraction(0)] * knots.shape[1]
+        near = [range(max(0, math.floor(u)), min(D, math.ceil(u)) + 1) for u in place]
+        for corner in product(*near):
+            away = [u - c for u, c in zip(place, corner, strict=True)]
+            hat = max(Fraction(0), 1 + min(Fraction(0), *away) - max(Fraction(0), *away))
+            row = knots[int(np.ravel_multi_index(corner, (D + 1,) * len(place)))].tolist()
+            total = [t + hat * Fraction(v) for t, v in zip(total, row, strict=True)]
+        found.append(total)
+    return found
+
+
+@pytest.mark.parametrize(("name", "dim", "length", "cells", "domain"), [
+    ("force", 1, 3, 5, (-1.0, 2.0)), ("sort", 1, 3, 7, (0.1, 0.7)), ("force", 2, 2, 3, (0.0, 1.0)),
+    ("max", 1, 2, 9, (5.0, 6.0)),
+])  # fmt: skip
+def test_rounding_stays_within_what_the_checker_says(
+    name: str, dim: int, length: int, cells: int, domain: tuple[float, float], tmp_path: Path
+) -> None:
+    model = ml.approximate(TARGETS[name].function, dim, length, cells=cells, norm="sup", domain=domain)
+    net = read_net(model.save(tmp_path / "m"))
+    random = np.random.default_rng(7)
+    X = random.uniform(*domain, (40, length, dim))
+    X[:15, -1] = X[:15, 0]  # under the root
+    X[5:10, -1] += 1e-9
+    X = X.clip(*domain)
+    exact = np.array([[float(value) for value in row] for row in exactly(model, X)])
+    for floats in (model(torch.from_numpy(X)).detach().numpy(), model.predict(X).reshape(len(X), length, -1)):
+        assert np.abs(floats[:, 0] - exact).max() <= net.rounding()
+    assert net.rounding() < 1e-5
+
+
+def test_saved_and_loaded_it_is_the_same_network(tmp_path: Path) -> None:
+    for name, dim, length in (("sort", 1, 3), ("nearest", 2, 2), ("max", 1, 2)):
+        model = ml.approximate(TARGETS[name].function, dim, length, cells=4, norm="sup", lipschitz=2.0, domain=(-1, 1))
+        again = ml.Uniform.load(model.save(tmp_path / name))
+        X = np.random.default_rng(0).uniform(-1.2, 1.2, (50, length, dim))
+        assert np.array_equal(again.predict(X), model.predict(X))
+        assert (again.error, again.scalar, again.rank) == (model.error, model.scalar, model.rank)
+    with pytest.raises(DataError, match="exists already"):
+        model.save(tmp_path / "max")
+    model.save(tmp_path / "max", overwrite=True)
+    with pytest.raises(ModelFileError, match=r"ml\.Uniform\.load reads it"):
+        ml.load(tmp_path / "max")
+    with pytest.raises(ModelFileError, match="does not describe"):
+        ml.Uniform.load(ml.memorize([[0, 1]], [[0, 1]]).save(tmp_path / "other"))
+    with pytest.raises(DataError, match="float64 only"):
+        model.float().save(tmp_path / "short")
+
+
+def tampered(folder: Path, name: str, change: Callable[[np.ndarray], None]) -> Path:
+    """The saved network with one tensor changed and every digest put right."""
+    tensors = {key: value.copy() for key, value in load_file(folder / "model.safetensors").items()}
+    change(tensors[name])
+    save_file(tensors, folder / "model.safetensors")
+    config = json.loads((folder / "config.json").read_text())
+    config["files"] = {"model.safetensors": hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()}
+    rest = {key: value for key, value in config.items() if key != "digest"}
+    config["digest"] = hashlib.sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+@pytest.mark.parametrize(("name", "place", "verdict", "words"), [
+    ("interpolation.values", (7, 0), "refuted", "1 of 125 knots"),
+    ("attention.W_Q", (0, 1), "undecided", "W_Q does not average"),
+    ("attention.W_O", (0, 0), "undecided", "W_O does not average"),
+    ("square.values", (9,), "undecided", "square is not the one"),
+    ("root.knots", (3,), "undecided", "root is not the one"),
+])  # fmt: skip
+def test_planted_faults_are_found(name: str, place: Any, verdict: str, words: str, tmp_path: Path) -> None:
+    folder = ml.approximate(SORT, 1, 3, cells=4, norm="sup").save(tmp_path / "m")
+    assert ml.certify(folder, SORT).verdict == "proved"
+
+    def change(tensor: np.ndarray) -> None:
+        tensor[place] += 2.0**-40
+
+    found = ml.certify(tampered(folder, name, change), SORT)
+    assert found.verdict == verdict
+    assert words in found.reason
+    if verdict == "refuted":
+        assert "another value" in str(found.findings[0])
+        assert ml.certify(folder, SORT, tolerance=1e-9).verdict == "proved"
+
+
+def test_what_the_checker_refuses(tmp_path: Path) -> None:
+    folder = ml.approximate(SORT, 1, 3, cells=3, norm="sup").save(tmp_path / "m")
+    places = TARGETS["sort-in-place"].function
+    lopsided = ml.certify(folder, lambda X: SORT(X) + np.arange(3)[None, :, None] * 0.1)
+    assert lopsided.verdict == "refuted"
+    assert "not permutation equivariant" in lopsided.reason
+    with pytest.raises(DataError, match="must be"):
+        ml.certify(folder, places)
+    with pytest.raises(DataError, match="compared with its function"):
+        ml.certify(folder, np.zeros((2, 3, 1)), np.zeros((2, 3)))
+    with pytest.raises(DataError, match="claims about memorizers"):
+        ml.certify(folder, SORT, only=True)
+    whole = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(whole[:-8])
+    for call in (lambda: ml.certify(folder, SORT), lambda: ml.Uniform.load(folder)):
+        with pytest.raises(ModelFileError, match="changed"):
+            call()
+
+
+def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = str(tmp_path / "m")
+    options = ["approximate", "nearest", "--length", "3", "--norm", "sup", "--points", "500"]
+    assert run([*options, "--error", "0.3", "--out", folder, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["measured"]["sup"] <= found["bound"] <= 0.3
+    assert (found["rank"], found["cells"]) == (2, 7)
+    assert run(["verify", folder, "nearest"]) == 0
+    assert run(["verify", folder, "max"]) == 1
+    assert run(["inspect", folder]) == 2
+    assert "ml.Uniform.load" in capsys.readouterr().err
+    assert run([*options, "--cells", "4"]) == 0
+    assert "everywhere, by the modulus" in capsys.readouterr().out
+    assert run([*options, "--cells", "4", "--plot", str(tmp_path / "p.svg")]) == 2
+    assert run(["approximate", "max", "--length", "2", "--cells", "4", "--norm", "max"]) == 2
+    assert "--norm is mean or sup" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,8 @@ def test_more_cells_do_not_help(cells: int) -> None:
     model = ml.approximate(SORT, 1, 3, cells=cells)
     found = ml.confuse(model, SORT, lipschitz=1.0)
     assert found.forced > 0.25 - 1e-12
-    assert found.error >= found.forced
+    assert found.forced <= found.error <= found.most
+    assert found.most - found.error < 1e-9  # enclosed, not only bounded from below
     # The network in floats, at the floats nearest to the pair, is about as wrong.
     answers = model.predict(np.stack([found.X, found.X_prime]))[:, 0]
     wanted = np.stack([found.wanted, found.wanted_prime])
@@ -83,16 +85,29 @@ def test_the_contexts_meet_by_a_slow_reference(cells: int, seed: int) -> None:
             total += Fraction(out) * max(Fraction(0), 1 - max(Fraction(0), Fraction(w) * x + Fraction(b)))
         return total
 
-    def context(X: np.ndarray, move: Fraction) -> Any:
-        keys = [key(Fraction(x) + move * (abs(x - 0.5) not in (0.0, 0.5))) for x in X[:, 0].tolist()]
+    def context(X: np.ndarray) -> Any:
+        return exact([Fraction(x) for x in X[:, 0].tolist()])
+
+    def exact(sequence: list[Fraction]) -> Any:
+        keys = [key(x) for x in sequence]
         keys.append(key(Fraction(bos[-1].item())) + Fraction(bos[1].item()))
-        with precision(200):
+        with precision(400):
             balls = [arb(s.numerator) / arb(s.denominator) for s in keys]
             weights = [(arb(lam) * s).exp() for s in balls]
             return sum(w * s for w, s in zip(weights, balls, strict=True)) / sum(weights)
 
+    # The certificate: at the ends of the bracket the contexts of opposite sequences differ with opposite signs.
+    start, end = found.bracket
+    with tempfile.TemporaryDirectory() as folder:
+        walk = Walk.of(read(model.save(Path(folder) / "m")))
+    signs = []
+    for t in found.bracket:
+        one, other = (exact(walk.at(t + shift)) for shift in (0, 2))
+        signs.append(1 if one > other else -1 if one < other else 0)
+    assert signs[0] * signs[1] == -1 or start == end
+
     ramp = model.card.grid.ramp
-    gaps = [context(found.X, Fraction(0)) - context(found.X_prime, Fraction(0))]
+    gaps = [context(found.X) - context(found.X_prime)]
     # A float's rounding moves a context by at most its steepest slope times that.
     assert abs(float(gaps[0])) <= 8.0 * float(np.ptp(block.weight_2[0].detach().numpy()) + 2) * found.width / ramp * 2
     assert kappa > 0
@@ -105,6 +120,7 @@ def test_other_shapes(name: str, dim: int, length: int) -> None:
     assert found.X.shape == (length, dim)
     assert found.error >= found.forced >= 0.0
     assert (found.answer[0] <= found.answer[1]).all()
+    assert found.error <= found.most
     assert "the error is at least" in found.explain()
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from monolayer.model.load import load as load
     from monolayer.model.monolayer import Monolayer as Monolayer
     from monolayer.model.rank_one import attention as attention
+    from monolayer.model.uniform import Uniform as Uniform
     from monolayer.stock.build import memorize_as as memorize_as
     from monolayer.theory.contextual import contextual_mapping as contextual_mapping
     from monolayer.theory.hardmax import refute_hardmax as refute_hardmax
@@ -62,6 +63,7 @@ _HOME = {
     "load": "monolayer.model.load",
     "Monolayer": "monolayer.model.monolayer",
     "MonolayerClassifier": "monolayer.estimator",
+    "Uniform": "monolayer.model.uniform",
     "Sequences": "monolayer.data.sequences",
     "separation": "monolayer.theory.separation",
     "contextual_mapping": "monolayer.theory.contextual",

@@ -34,6 +34,7 @@ from monolayer.checker.short import rounded
 from monolayer.checker.stock.check import judge_stock
 from monolayer.checker.stock.files import is_stock
 from monolayer.checker.stored import Stored, read
+from monolayer.checker.uniform import is_uniform, judge_uniform
 from monolayer.data import Sequences
 from monolayer.data.frames import is_frame
 from monolayer.data.labels import Per
@@ -97,8 +98,6 @@ def certify(
         X, Y = Sequences.of(X, Y, per=per), None
     if isinstance(model, str | os.PathLike):
         return _folder(Path(model), X, Y, lengths, per, tolerance, Wish(only, noise, dtype))
-    if isinstance(why := getattr(model, "undecided", None), str):  # a network that the checker has no proof for
-        return Certificate("undecided", "every evaluation returns what is wanted", why, (), 0, 0, "", "", 0)
     if not callable(getattr(model, "save", None)):
         raise DataError(
             f"a {type(model).__name__} cannot be certified: give the folder of a saved model, or a Monolayer"
@@ -111,6 +110,10 @@ def certify(
 def _folder(
     folder: Path, X: Any, Y: Any, lengths: Any, per: Per | None, tolerance: float | None, wish: Wish
 ) -> Certificate:
+    if is_uniform(folder):
+        if wish.noise or wish.dtype or wish.only:
+            raise DataError("noise, dtype and only are claims about memorizers; this network approximates a function")
+        return judge_uniform(folder, X, tolerance)
     if is_stock(folder):
         if wish.noise or wish.dtype:
             raise DataError(ONLY_ROBUST)

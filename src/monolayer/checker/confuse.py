@@ -44,9 +44,11 @@ class Confusion:
     """Two sequences `(n, d)` at which the network gives token 0 one and the same answer, and what is wanted there.
 
     `X`, `X_prime`: the floats nearest to the true pair, each entry within `width` of it. `answer` encloses the answer,
-    `(2, m)`. `error`: the larger of the two errors is at least this, for the network over the reals; `forced`: half the
-    distance of what is wanted, the error that no answer avoids. Both leave `L · width` for the function, `L` its
-    Lipschitz constant.
+    `(2, m)`. `error`, `most`: the larger of the two errors lies between them, for the network over the reals; `forced`:
+    half the distance of what is wanted, the error that no answer avoids. All leave `L · width` for the function, `L`
+    its Lipschitz constant. `bracket`: `t` of the walk between which the true pair lies; at its ends the difference of
+    the contexts has opposite signs (or both ends are one, where the keys are the same). Whoever doubts the pair
+    evaluates these two sequences, `Walk.at`, in balls of their own.
     """
 
     X: Floats
@@ -57,6 +59,8 @@ class Confusion:
     answer: Floats
     error: float
     forced: float
+    most: float
+    bracket: Interval
 
     def explain(self) -> str:
         """What was found, in words."""
@@ -66,7 +70,8 @@ class Confusion:
                 f"X  = {self.X.tolist()} wants {self.wanted.tolist()} at token 0;",
                 f"X' = {self.X_prime.tolist()} wants {self.wanted_prime.tolist()}.",
                 f"Within {self.width:.2g} of them the network gives both one answer, between ({low}) and ({high}):",
-                f"the error is at least {self.error:.6g}; no common answer has less than {self.forced:.6g}.",
+                f"the error is at least {self.error:.6g} and at most {self.most:.6g};",
+                f"no common answer has less than {self.forced:.6g}.",
             ]
         )
 
@@ -103,7 +108,8 @@ def _confuse(stored: Stored, f: Callable[[Any], Any], lipschitz: float) -> Confu
     missed = [np.maximum(answer[0] - wanted, wanted - answer[1]).max() for wanted in both]
     slack = lipschitz * width + 2.0**-50 * float(np.abs(both).max() + np.abs(answer).max())  # and for these lines
     error, forced = max(float(max(missed)), 0.0) - slack, float(np.abs(both[0] - both[1]).max()) / 2 - slack
-    return Confusion(X, X_prime, width, both[0], both[1], answer, max(error, forced), forced)
+    most = max(float(np.maximum(answer[1] - wanted, wanted - answer[0]).max()) for wanted in both) + slack
+    return Confusion(X, X_prime, width, both[0], both[1], answer, max(error, forced), forced, most, (low, high))
 
 
 @dataclass(frozen=True, eq=False)

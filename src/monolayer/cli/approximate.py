@@ -12,6 +12,7 @@ import typer
 
 from monolayer.cli.console import Json, app, number, print_json, progress, table
 from monolayer.cli.construct import check_device, check_file, output
+from monolayer.cli.uniform import everywhere
 from monolayer.errors import DataError
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ def approximate(
     length: Annotated[int, typer.Option(help="Tokens of a sequence.")] = 2,
     cells: Annotated[int | None, typer.Option(help="Cells a coordinate.")] = None,
     error: Annotated[float | None, typer.Option(help="Largest error off the ramps; chooses the cells.")] = None,
+    norm: Annotated[
+        str, typer.Option(help="mean: rank 1, an error off the ramps; sup: rank (n − 1)d, an error everywhere.")
+    ] = "mean",
     domain: Annotated[tuple[float, float], typer.Option(help="Range of every coordinate.")] = (0.0, 1.0),
     positions: Annotated[bool, typer.Option("--positions", help="Let the order of tokens matter.")] = False,
     lipschitz: Annotated[
@@ -53,6 +57,17 @@ def approximate(
         _list(as_json)
         return
     check_device(device)
+    if norm == "sup":
+        if plot is not None:
+            raise DataError("--plot draws cells and ramps, and a network of --norm sup has neither")
+        f, constant = find(function, dim, length, domain)
+        known = constant if lipschitz is None else lipschitz
+        shape: dict[str, Any] = {"dim": dim, "length": length, "cells": cells, "error": error, "domain": domain}
+        shape |= {"positions": positions, "lipschitz": known, "seed": seed, "device": device}
+        everywhere(function, f, shape, points, out, overwrite, as_json)
+        return
+    if norm != "mean":
+        raise DataError(f"--norm is mean or sup, not {norm!r}")
     if out is not None:
         check_output(out, overwrite=overwrite)  # better known before the work than after it
     if plot is not None:

@@ -12,13 +12,15 @@ later). With `s = 2^-13`, `s' = 2^-12`, `r = 2^-11`: `ε = (2^-13 + 2^-13)/2 = 2
 from __future__ import annotations
 
 import math
+import time
 from typing import Any
 
 import numpy as np
 import torch
 
-from monolayer.construct.cells.accuracy import Modulus
+from monolayer.construct.cells.accuracy import Measured, Modulus
 from monolayer.construct.cells.function import Floats, Function
+from monolayer.construct.cells.grid import Box
 from monolayer.errors import DataError
 from monolayer.model.uniform import Bends, Interpolation, Uniform
 
@@ -48,8 +50,7 @@ def uniform(
             f"(D + 1)^{dim * length} knots"
         )
     width = box.high - box.low
-    if cells is None:
-        cells = _fewest(error, modulus, width, dim, length, most_knots)
+    cells = _fewest(error, modulus, width, dim, length, most_knots) if cells is None else int(cells)
     knots = (cells + 1) ** (dim * length)
     if knots > most_knots:
         fits = math.floor(most_knots ** (1 / (dim * length)) + 1e-9) - 1
@@ -60,7 +61,7 @@ def uniform(
     values = _values(function, cells)
     interpolation = Interpolation(torch.from_numpy(values), cells, dim * length)
     bound = None if modulus is None else _bound(modulus, width, cells, length)
-    model = Uniform(interpolation, dim, length, box.low, width, bound)
+    model = Uniform(interpolation, dim, length, box.low, box.high, bound)
     model.scalar = function.scalar
     if length == 3:
         unit, double = torch.arange(2**13 + 1) / 2.0**13, torch.arange(2**13 + 1) / 2.0**12
@@ -71,6 +72,34 @@ def uniform(
         )
         model.root = Bends(side.double() ** 2, side.double())
     return model if device is None else model.to(device)
+
+
+def measure_everywhere(model: Uniform, f: Any, points: int, seed: int = 1) -> Measured:
+    """The network against `f` on uniform points, and as many of those that are hard: equal tokens, and knots."""
+    box = Box(model.dim, model.length, model.low, model.high, False)
+    function = Function(f, box, model.interpolation.values.shape[1], model.interpolation.values.device)
+    random = np.random.default_rng([seed, 31])
+    X, hard = box.uniform(points, random), box.uniform(points, random)
+    hard[::2, 0] = hard[::2, 1]
+    share = (hard[1::4] - model.low) / model.width
+    hard[1::4] = (
+        model.low + np.round(share * model.interpolation.cells) / model.interpolation.cells * model.width
+    ).clip(model.low, model.high)
+    both = np.concatenate([X, hard])
+    began = time.perf_counter()
+    answer = model.predict(both).reshape(*both.shape[:2], -1)
+    seconds = time.perf_counter() - began
+    wanted = function(both)
+    error = np.abs(answer - wanted)
+    return Measured(
+        points=points,
+        sup=float(error.max()),
+        l1=float(error[:points].mean()),
+        l2=float(np.sqrt(np.square(error[:points]).mean())),
+        range=float(np.ptp(wanted)),
+        on_ramps=0,
+        seconds=seconds,
+    )
 
 
 def _values(function: Function, cells: int) -> Floats:

@@ -155,8 +155,8 @@ def limits(results: dict[str, Any]) -> str:
         "The error of rank 1 is enclosed at one pair of sequences a network; elsewhere it may be larger. The quarter "
         "for sorting is proved for all networks of rank 1, the other functions are only measured. The largest error "
         f"of rank (n − 1)d is that of {results['points']:,} points and the pairs; its bound is proved over the reals, "
-        "and the checker does not cover these networks. Up to three tokens of one coordinate and two of two: the "
-        "knots grow like D^(dn). Whether rank (n − 1)d is enough for three coordinates and more is not settled here."
+        "and `ml.certify` adds what rounding may. Up to three tokens of one coordinate and two of two: the knots grow "
+        "like D^(dn). Whether rank (n − 1)d is enough for three coordinates and more is not settled here."
     )
 
 

@@ -107,6 +107,8 @@ def _config(content: bytes) -> Config:
             f"this is a Hugging Face model ({config['model_type']}): load it with transformers; monolayer verify "
             "proves what it returns"
         )
+    if isinstance(config, dict) and config.get("format") == "monolayer-uniform":
+        raise ModelFileError("this is a network for the maximum norm: ml.Uniform.load reads it (docs/uniform.md)")
     try:
         check_config(config, config_digest(config))
     except RecursionError:

@@ -15,6 +15,8 @@ over the triangulation of a grid by the order of fractional parts (Kuhn, Freuden
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,9 +24,34 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from monolayer.errors import DataError
+from monolayer.data.folder import Kind
+from monolayer.errors import DataError, ModelFileError
 from monolayer.model.attention import RankOneAttention
+from monolayer.model.folded import Fields, read_folder, write_folder
 
+UNIFORM = Kind(
+    "network for the maximum norm",
+    "config.json",
+    "format",
+    "monolayer-uniform",
+    frozenset({"config.json", "model.safetensors", "certificate.json"}),
+)
+"""Its folder has a format of its own, so that no other reader takes it for a `Monolayer`."""
+
+
+def _number(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) <= 2.0**1000
+
+
+FIELDS: Fields = {
+    "dim": lambda value: type(value) is int and value in (1, 2),
+    "length": lambda value: type(value) is int and value in (2, 3),
+    "cells": lambda value: type(value) is int and 1 <= value < 2**24,
+    "low": _number,
+    "high": _number,
+    "error": lambda value: value is None or _number(value),
+    "scalar": lambda value: type(value) is bool,
+}
 _CELLS_AT_ONCE = 1 << 21
 """Points times knots held at a time by the dense readout."""
 
@@ -92,16 +119,15 @@ class Interpolation(nn.Module):
 class Uniform(nn.Module):
     """An approximator in the maximum norm (docs/uniform.md). `error`: what it is off by at most, everywhere; or None.
 
-    `square`, `total`, `root`: the bends of n = 3, None for n = 2. The checker does not cover it: `undecided` says so.
+    The domain of every coordinate is `[low, high]`. `square`, `total`, `root`: the bends of n = 3, None for n = 2.
     """
 
-    undecided = "the checker does not cover networks for the maximum norm: their bound is proved in docs/uniform.md"
-
     def __init__(
-        self, interpolation: Interpolation, dim: int, length: int, low: float, width: float, error: float | None
+        self, interpolation: Interpolation, dim: int, length: int, low: float, high: float, error: float | None
     ) -> None:
         super().__init__()
-        self.dim, self.length, self.low, self.width, self.error = dim, length, low, width, error
+        self.dim, self.length, self.low, self.high, self.error = dim, length, low, high, error
+        self.width = high - low
         self.scalar = False
         self.rank = (length - 1) * dim
         stream = dim + (length - 2) * dim + self.rank
@@ -129,6 +155,53 @@ class Uniform(nn.Module):
             raise DataError(f"X has shape {tuple(tokens.shape)}; this network takes (N, {self.length}, {self.dim})")
         found = self._answers(tokens, dense=False).cpu().numpy()
         return found[..., 0] if self.scalar else found
+
+    def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+        """Write the network as `folder`, all at once or not at all; `Uniform.load` reads it (docs/format.md)."""
+        if any(parameter.dtype != torch.float64 for parameter in self.parameters()):
+            raise DataError("a network for the maximum norm is saved in float64 only: its bound is about float64")
+        about = {
+            "dim": self.dim,
+            "length": self.length,
+            "cells": self.interpolation.cells,
+            "low": self.low,
+            "high": self.high,
+            "error": self.error,
+            "scalar": self.scalar,
+        }
+        return write_folder(folder, UNIFORM, about, dict(self.state_dict()), overwrite=overwrite)
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> Uniform:
+        """The network in `folder`; one that is damaged, changed or of another kind is a `ModelFileError`."""
+        about, tensors = read_folder(folder, UNIFORM, FIELDS)
+        if (about["dim"], about["length"]) == (2, 3) or not about["low"] < about["high"]:
+            raise ModelFileError(f"{folder}: no such network: 3 tokens have one coordinate, and low is below high")
+        dimensions, knots = about["dim"] * about["length"], (about["cells"] + 1) ** (about["dim"] * about["length"])
+        parts = ("square", "total", "root") if about["length"] == 3 else ()
+        bends = [f"{part}.{name}" for part in parts for name in ("knots", "values")]
+        heads = [f"attention.{name}" for name in ("W_Q", "W_K", "W_V", "W_O")]
+        if set(tensors) != {*heads, *bends, "interpolation.values"}:
+            raise ModelFileError(f"{folder}: the tensors are not those of {about['length']} tokens")
+        values = tensors["interpolation.values"]
+        model = cls(
+            Interpolation(values, about["cells"], dimensions),
+            about["dim"], about["length"], about["low"], about["high"], about["error"],
+        )  # fmt: skip
+        for part in parts:
+            given = tensors[f"{part}.knots"], tensors[f"{part}.values"]
+            rising = given[0].ndim == 1 and len(given[0]) > 1 and bool((given[0].diff() > 0).all())
+            if given[0].shape != given[1].shape or not rising:
+                raise ModelFileError(f"{folder}: {part} must have as many values as knots, which rise")
+            setattr(model, part, Bends(*given))
+        square = tuple(model.attention.W_Q.shape)
+        if values.ndim != 2 or len(values) != knots or any(tuple(tensors[name].shape) != square for name in heads):
+            raise ModelFileError(
+                f"{folder}: the tensors are not those of {knots:,} knots over {dimensions} coordinates"
+            )
+        model.load_state_dict(tensors)
+        model.scalar = about["scalar"]
+        return model
 
     def _answers(self, X: Tensor, dense: bool) -> Tensor:
         x = ((X - self.low) / self.width).clamp(0.0, 1.0)

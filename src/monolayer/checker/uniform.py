@@ -1,0 +1,293 @@
+"""Networks for the maximum norm, read from the file: how far any evaluation may be from the function, everywhere.
+
+Notation as in docs/uniform.md, whose Lemma U this file carries out: coordinates scaled to `[0, 1]`, `D` cells, `W` the
+width of the domain, `k = nd` coordinates of a sequence; `u` unit roundoff. Errors are absolute and generous.
+
+    x      5u                            the scaled coordinate
+    bends  b(·)                          a sum of K + 1 kinks, in any order
+    sums   n·(mean) − own                equal weights, exp wrong by g ulps
+    y      the other tokens              for n = 3 through square and root, whose steepest slope is 2^11
+    I      D Δ k (error of x, y)         Δ: largest difference of neighbouring knots
+
+The values at the knots are compared with the function, asked at every knot anew; so is its equivariance there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from decimal import ROUND_UP, Context
+from fractions import Fraction
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load
+
+from monolayer.checker.certificate import Certificate, Finding, Verdict
+from monolayer.checker.rounding import BINARY64, EXP_ULPS, UnhandledError
+from monolayer.data.regular import read_regular
+from monolayer.data.snapshot import read_together
+from monolayer.errors import DataError, ModelFileError
+
+Floats = NDArray[np.float64]
+
+FORMAT = "monolayer-uniform"
+SHAPES = {(1, 2): (), (1, 3): ("square", "total", "root"), (2, 2): ()}
+"""Coordinates and tokens of the networks that Lemma U covers, and their bends."""
+U = BINARY64.unit
+OTHERS = 2.0**-13
+"""`ε` for n = 3: how far the other tokens may be from what square and root say, over the reals."""
+ROOM = 2.0**-20
+"""How far beyond its knots a bend may be asked, by rounding."""
+PADDING = 1.0 + 2.0**-10
+"""Second-order terms and the rounding of these very sums: first-order ones are below 2^-20."""
+NAMED, AT_ONCE = 10, 1 << 14
+CLAIM = (
+    "everywhere on the domain, every evaluation is within ω({}) + {} of the function, ω its modulus of "
+    "continuity in the maximum norm"
+)
+ASSUMED = (
+    f"IEEE-754 {BINARY64.name}, round to nearest, unit roundoff {U:.3g}; no TF32, no reduced precision",
+    "sums in any order, or the look-up, by sums of few terms; a product may be fused with the sum it goes into",
+    f"exp within {EXP_ULPS} units in the last place; softmax as exp(score − m) over its sum",
+    "NumPy on the checking machine keeps to the same rules",
+    "the function is permutation equivariant and has the modulus ω, everywhere; it is asked at the knots only",
+)
+
+
+def is_uniform(folder: Path) -> bool:
+    """Whether a folder says that it holds a network for the maximum norm."""
+    try:
+        config = json.loads(str(read_regular(folder / "config.json"), "utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(config, dict) and config.get("format") == FORMAT
+
+
+@dataclass(frozen=True, eq=False)
+class Net:
+    """What the file says, once names, shapes and the parts that the lemma asks for have been checked."""
+
+    tensors: dict[str, Floats]
+    dim: int
+    length: int
+    cells: int
+    low: float
+    high: float
+    digest: str
+
+    @property
+    def width(self) -> float:
+        return self.high - self.low
+
+    @property
+    def values(self) -> Floats:
+        return self.tensors["interpolation.values"]
+
+    def axis(self) -> Floats:
+        """Where the function was asked, in a coordinate."""
+        return np.linspace(self.low, self.high, self.cells + 1)
+
+    def reach(self) -> float:
+        """`h`: how far a sequence may be from the knots whose values make its answer, in any coordinate."""
+        W = Fraction(self.width)
+        ideal = [Fraction(self.low) + W * j / self.cells for j in range(self.cells + 1)]
+        moved = max(abs(Fraction(place) - own) for place, own in zip(self.axis().tolist(), ideal, strict=True))
+        others = Fraction(OTHERS) if self.length == 3 else Fraction(0)
+        exact = W * (Fraction(1, self.cells) + others + 2 * Fraction(U)) + moved
+        return float(exact) * (1.0 + 2.0**-50)
+
+    def rounding(self) -> float:
+        """`ρ`: how far an evaluation may be from the network over the reals."""
+        n, k = self.length, self.length * self.dim
+        own = 5.0 * U
+        error = self._sums(own)
+        if n == 3:
+            square, total, root = (
+                (self.tensors[f"{part}.knots"], self.tensors[f"{part}.values"]) for part in SHAPES[1, 3]
+            )
+            squares = self._sums(_steepest(*square) * own + bend_error(*square))
+            apart = 2.0 * squares + _steepest(*total) * error + bend_error(*total) + 16.0 * U
+            error = (error + _steepest(*root) * apart + bend_error(*root)) / 2.0 + 4.0 * U
+            if apart > ROOM:
+                raise UnhandledError("rounding may leave the knots of the root")
+        grid = self.values.reshape(*[self.cells + 1] * k, -1)
+        steep = max(float(np.abs(np.diff(grid, axis=axis)).max()) for axis in range(k))
+        largest = float(np.abs(self.values).max())
+        bound: float = PADDING * (self.cells * steep * k * (max(own, error) + 2.0 * U) + (8 * 3**k + 20) * U * largest)
+        return bound
+
+    def _sums(self, error: float) -> float:
+        """The error of the sum over the other tokens of numbers in `[0, 1]`, each with that error."""
+        n = self.length
+        mean = (4 * EXP_ULPS + 2 * n + 6) * U + error
+        return PADDING * (n * mean + error + 2.0 * n * U)
+
+
+def bend_error(knots: Floats, values: Floats) -> float:
+    """`b`: how far any evaluation of `v_0 + Σ_j c_j relu(x − t_j)` is from the line through the knots."""
+    slope = np.abs(np.diff(values) / np.diff(knots))
+    both = np.append(slope, 0.0) + np.append(0.0, slope)  # |s_j| + |s_{j−1}| at every knot, at least |c_j|
+    reach = knots[-1] + ROOM - knots
+    kinks = float((both * reach).sum())
+    bend = np.abs(np.diff(np.concatenate([[0.0], np.diff(values) / np.diff(knots), [0.0]])))
+    terms = float((bend * reach).sum()) + float(np.abs(values).max())
+    return PADDING * U * (5.0 * kinks + (len(knots) + 6) * terms)
+
+
+def _steepest(knots: Floats, values: Floats) -> float:
+    return float(np.abs(np.diff(values) / np.diff(knots)).max())
+
+
+def judge_uniform(folder: Path, f: Any, tolerance: float | None) -> Certificate:
+    """Whether the stored network is as close to `f` as its grid says, in every evaluation, everywhere."""
+    if not callable(f):
+        raise DataError("a network for the maximum norm is compared with its function, not with labelled points")
+    net = read_net(folder)
+    claim = CLAIM.format("h", "ρ")
+    question = Certificate("undecided", claim, "", ASSUMED, len(net.values), len(net.values), net.digest, "", 1)
+    try:
+        _check_parts(net)
+        reach, rounding = net.reach(), net.rounding()
+    except UnhandledError as why:
+        return replace(question, reason=f"the proof does not cover these weights: {why}")
+    room = 0.0 if tolerance is None else float(tolerance)
+    wrong, findings, apart, asked = _compare(net, f, room)
+    slack = float(np.abs(net.values).max()) * 2.0**-40 + room
+    verdict: Verdict = "refuted" if wrong or apart > slack else "proved"
+    reason = "its knots hold the values of the function, and Lemma U (docs/uniform.md) covers what lies between"
+    if wrong:
+        reason = f"{wrong:,} of {len(net.values):,} knots hold another value than the function has there"
+    elif apart > slack:
+        reason = f"the function is not permutation equivariant: at a knot it is off by {apart:.3g} in another order"
+    return replace(
+        question,
+        verdict=verdict,
+        claim=CLAIM.format(_up(reach), _up(PADDING * (rounding + room + apart))),
+        reason=reason,
+        wrong=wrong,
+        unsure=0,
+        findings=findings,
+        data_digest=asked,
+    )
+
+
+def _up(value: float) -> str:
+    """Four digits, never less than was proved."""
+    return f"{float(Context(prec=4, rounding=ROUND_UP).create_decimal_from_float(value)):.4g}"
+
+
+def _compare(net: Net, f: Callable[[Any], Any], room: float) -> tuple[int, tuple[Finding, ...], float, str]:
+    """Knots at which the stored value is not that of `f` at token 0, the first of them, how far other tokens are
+    from what equivariance says, and the digest of what `f` answered."""
+    axis, shape = net.axis(), (net.cells + 1,) * (net.dim * net.length)
+    outputs, wrong, apart = net.values.shape[1], 0, 0.0
+    findings: list[Finding] = []
+    digest = sha256()
+    for start in range(0, len(net.values), AT_ONCE):
+        places = np.stack(np.unravel_index(np.arange(start, min(start + AT_ONCE, len(net.values))), shape), axis=1)
+        X = axis[places].reshape(-1, net.length, net.dim)
+        answer = _ask(f, X, outputs)
+        digest.update(np.ascontiguousarray(answer + 0.0, dtype="<f8").data)
+        away = np.abs(answer[:, 0] - net.values[start : start + len(X)]).max(axis=1)
+        bad = np.flatnonzero(~(away <= room))
+        wrong += len(bad)
+        for row in bad[: NAMED - len(findings)].tolist():
+            got, expected = net.values[start + row].tolist(), answer[row, 0].tolist()
+            findings.append(
+                Finding("wrong", start + row, 0, X[row].tolist(), expected, got, "a knot holds another value")
+            )
+        tokens = places.reshape(-1, net.length, net.dim)
+        for token in range(1, net.length):
+            order = [token, *(other for other in range(net.length) if other != token)]
+            there = np.ravel_multi_index(tuple(tokens[:, order].reshape(len(X), -1).T), shape)
+            apart = max(apart, float(np.abs(answer[:, token] - net.values[there]).max()))
+    return wrong, tuple(findings), apart, digest.hexdigest()
+
+
+def _ask(f: Callable[[Any], Any], X: Floats, outputs: int) -> Floats:
+    """`f` at sequences `(B, n, d)`, as `(B, n, m)`."""
+    try:
+        values = np.asarray(f(X.copy()), dtype=np.float64)
+    except Exception as error:
+        raise DataError(
+            f"the function failed on a batch of shape {X.shape}: {type(error).__name__}: {error}"
+        ) from error
+    if values.shape not in ((*X.shape[:2], outputs), X.shape[:2] if outputs == 1 else ()):
+        raise DataError(f"the function returned an array of shape {values.shape}: it must be {(*X.shape[:2], outputs)}")
+    if not np.isfinite(values).all():
+        raise DataError("the function is not finite at every knot")
+    return values.reshape(*X.shape[:2], outputs)
+
+
+# -- the file ------------------------------------------------------------------------------------------
+
+
+def read_net(folder: Path) -> Net:
+    """The network in `folder`, once every digest, name and shape agrees with docs/format.md."""
+    try:
+        return _read(folder)
+    except ModelFileError as error:
+        raise ModelFileError(f"{folder}: {error}") from None
+    except (OSError, ValueError) as error:
+        raise ModelFileError(f"{folder} cannot be read as a model: {error}") from None
+
+
+def _read(folder: Path) -> Net:
+    files = read_together(folder, "config.json", lambda _: ["model.safetensors"])
+    config = json.loads(str(files["config.json"], "utf-8"))
+    if not isinstance(config, dict):
+        raise ModelFileError("config.json does not hold a JSON object")
+    rest = {key: value for key, value in config.items() if key != "digest"}
+    if sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()).hexdigest() != config.get("digest"):
+        raise ModelFileError("config.json was changed after it was written: its digest does not match")
+    known = {"dim", "length", "cells", "low", "high", "error", "scalar", "format", "version", "files", "digest"}
+    if set(config) != known or config["version"] != 1:
+        raise ModelFileError("config.json has other fields, or another version, than docs/format.md says")
+    if config["files"] != {"model.safetensors": sha256(files["model.safetensors"]).hexdigest()}:
+        raise ModelFileError("model.safetensors was changed after it was written: its digest does not match")
+    dim, length, cells = (config[key] for key in ("dim", "length", "cells"))
+    whole = all(type(value) is int for value in (dim, length, cells)) and (dim, length) in SHAPES and cells >= 1
+    ends = [config[key] for key in ("low", "high")]
+    if not whole or not all(type(end) in (int, float) and abs(end) <= 2.0**500 for end in ends):
+        raise ModelFileError("config.json names no network that there is")
+    try:
+        tensors = load(files["model.safetensors"])
+    except (SafetensorError, KeyError, ValueError, TypeError) as error:
+        raise ModelFileError(f"model.safetensors cannot be read: {error!r}") from None
+    stream = dim + (length - 2) * dim + (length - 1) * dim
+    shapes: dict[str, tuple[int, ...]] = {f"attention.W_{name}": (stream, stream) for name in "QKVO"}
+    bends = [f"{part}.{name}" for part in SHAPES[dim, length] for name in ("knots", "values")]
+    values = tensors.get("interpolation.values")
+    fits = set(tensors) == {*shapes, *bends, "interpolation.values"} and values is not None and values.ndim == 2
+    fits = fits and all(tensors[name].shape == shape for name, shape in shapes.items())
+    if not fits or values is None or len(values) != (cells + 1) ** (dim * length):
+        raise ModelFileError("model.safetensors holds other tensors than docs/format.md says")
+    for name, tensor in tensors.items():
+        if tensor.dtype != np.float64 or not np.isfinite(tensor).all():
+            raise ModelFileError(f"{name} does not hold finite float64 numbers")
+    return Net(tensors, dim, length, cells, float(ends[0]), float(ends[1]), config["digest"])
+
+
+def _check_parts(net: Net) -> None:
+    """Everything that Lemma U asks of the weights."""
+    if not 2.0**-400 <= net.width <= 2.0**400:
+        raise UnhandledError(f"the domain is {net.width:g} wide")
+    rank, stream = (net.length - 1) * net.dim, len(net.tensors["attention.W_V"])
+    first = np.zeros((stream, stream))
+    first[range(rank), range(rank)] = 1.0
+    last = np.roll(first, stream - rank, axis=0)
+    for name, wanted in (("Q", 0.0 * first), ("K", 0.0 * first), ("V", first), ("O", last)):
+        if not np.array_equal(net.tensors[f"attention.W_{name}"], wanted):
+            raise UnhandledError(f"W_{name} does not average the powers of the tokens into their slots")
+    fine, coarse = np.arange(2**13 + 1) / 2.0**13, np.arange(2**11 + 1) / 2.0**11
+    bends = {"square": (fine, fine**2), "total": (2.0 * fine, 4.0 * fine**2), "root": (coarse**2, coarse)}
+    for part in SHAPES[net.dim, net.length]:
+        for name, wanted in zip(("knots", "values"), bends[part], strict=True):
+            if not np.array_equal(net.tensors[f"{part}.{name}"], wanted):
+                raise UnhandledError(f"{part} is not the one whose error docs/uniform.md bounds")
