@@ -52,7 +52,7 @@ class Plan:
 
 
 QUICK = Plan({3: (1, 2, 3)}, 16, (1e-2,), 1, 1.0, 4_000, 1_000, 128, 10, 32, 8)
-FULL = Plan({3: (1, 2, 3, 4), 4: (1, 2, 3, 4, 5)}, 64, (1e-3, 3e-3, 1e-2), 3, 20.0, 1 << 18, 20_000, 1024, 150, 256, 32)
+FULL = Plan({3: (1, 2, 3, 4), 4: (1, 2, 3, 4, 5)}, 64, (3e-3, 1e-2, 3e-2), 3, 20.0, 1 << 18, 20_000, 1024, 150, 256, 32)
 
 
 def run(setting: Setting, progress: Progress) -> Results:
@@ -184,19 +184,18 @@ def answer(results: Results) -> str:
     under = [row for row in below if min(row["found"]) < row["proved"]]
     words = []
     for length in _lengths(results):
-        rows = _of(results, length)
-        parts = ", ".join(f"{amount(min(row['found']), 2)} at rank {row['rank']}" for row in rows)
-        words.append(f"sorting {length} numbers the largest error found is {parts}")
-    text = f"{'; '.join(words).capitalize()} (the best of {results['seeds']} seeds). "
+        parts = ", ".join(f"{amount(min(row['found']), 2)} at rank {row['rank']}" for row in _of(results, length))
+        words.append(f"{length} numbers: {parts}")
+    text = f"The largest error found in sorting, the best of {results['seeds']} seeds. {'; '.join(words)}. "
     if under:
-        text += (
+        return text + (
             f"In {len(under)} of {len(below)} cases below rank n − 1 the search did not reach the error that is "
             "proved to be there."
         )
-    else:
-        text += "Below rank n − 1 every one is above what the theorem proves of all networks of that rank. "
-        text += "; ".join(_falls(results, length) for length in _lengths(results)).capitalize() + "."
-    return text
+    falls = "; ".join(_falls(results, length) for length in _lengths(results))
+    return (
+        f"{text}Below rank n − 1 all are above what is proved of every network of that rank. Where it falls: {falls}."
+    )
 
 
 def _falls(results: Results, length: int) -> str:

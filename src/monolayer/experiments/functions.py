@@ -65,7 +65,7 @@ class Plan:
 
 ALL = tuple(name for name, target in TARGETS.items() if target.equivariant)
 QUICK = Plan(ALL[:4], 8, ("1 layer, rank 1", "1 layer"), 16, (3e-3, 1e-2), 1.0, 4_000, 1_000, 128)
-FULL = Plan(ALL, 32, tuple(MODELS), 64, (3e-4, 1e-3, 3e-3, 1e-2), 15.0, 1 << 18, 20_000, 1024)
+FULL = Plan(ALL, 32, tuple(MODELS), 64, (1e-3, 3e-3, 1e-2, 3e-2), 15.0, 1 << 18, 20_000, 1024)
 
 
 def run(setting: Setting, progress: Progress) -> Results:
@@ -172,36 +172,34 @@ def _trained(results: Results, target: str) -> list[Results]:
     return [row for row in results["rows"] if row["target"] == target and row["model"] in MODELS]
 
 
-def _winners(results: Results, key: str) -> tuple[list[str], list[str]]:
-    """Targets at which some trained model has a smaller error than both constructions, and the others."""
-    won: list[str] = []
-    lost: list[str] = []
+def _ahead(results: Results, kind: str, key: str, models: tuple[str, ...]) -> list[str]:
+    """Functions at which one of the trained models has a smaller error than a construction."""
+    found = []
     for name in _names(results):
-        best = min(row[key] for row in _trained(results, name))
-        built = min(_row(results, name, kind)[key] for kind in BUILT)
-        (won if best < built else lost).append(name)
-    return won, lost
+        tried = [row[key] for row in _trained(results, name) if row["model"] in models]
+        if min(tried) < _row(results, name, kind)[key]:
+            found.append(name)
+    return found
 
 
 def answer(results: Results) -> str:
-    words = []
-    for key, what in (("rms", "root mean square"), ("sup", "largest")):
-        won, _ = _winners(results, key)
-        every = len(_names(results))
-        names = f" ({', '.join(won)})" if won else ""
-        words.append(f"in the {what} error on {len(won)} of {every} functions{names}")
-    text = (
-        f"With {results['cells']} cells, against {results['clock']:g} s of training: the best of the trained models "
-        f"beats both constructions {' and '.join(words)}."
+    names = _names(results)
+
+    def words(kind: str, models: tuple[str, ...]) -> str:
+        parts = []
+        for key, what in (("rms", "root mean square"), ("sup", "largest error")):
+            found = _ahead(results, kind, key, models)
+            listed = "" if len(found) in (0, len(names)) else f" ({', '.join(found)})"
+            parts.append(f"in {what} on {len(found)} of {len(names)} functions{listed}")
+        return " and ".join(parts)
+
+    every, low = tuple(MODELS), ("1 layer, rank 1",)
+    return (
+        f"Against the construction of rank 1 with {results['cells']} cells, the best model trained for "
+        f"{results['clock']:g} s is ahead {words('constructed, rank 1', every)}; against that of rank 2, "
+        f"{words('constructed, rank 2', every)}. One trained layer of rank 1 alone is ahead of the construction of "
+        f"rank 1 {words('constructed, rank 1', low)}.{_depth(results)}"
     )
-    low = [_row(results, name, kind) for name in _names(results) for kind in ("1 layer, rank 1",)]
-    built = [_row(results, name, "constructed, rank 1") for name in _names(results)]
-    ahead = sum(a["rms"] < b["rms"] for a, b in zip(low, built, strict=True))
-    text += (
-        f" At one layer and rank 1 the trained model is ahead of the construction of rank 1 in root mean square on "
-        f"{ahead} of {len(built)}."
-    )
-    return text + _depth(results)
 
 
 def _depth(results: Results) -> str:

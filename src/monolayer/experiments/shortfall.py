@@ -232,14 +232,14 @@ def answer(results: Results) -> str:
         f"{share(rank_1['any_readout']['float32'])} in float32 and {share(rank_1['any_readout']['bfloat16'])} in "
         f"bfloat16, and a constructed staircase returns {share(rank_1['staircase'])} in float64. A readout trained "
         f"alone reaches {share(given['trained'])} on the contexts of that model, {share(given['untrained'])} on those "
-        f"of an untrained head, {share(given['constructed'])} on those of the proof, and "
-        f"{share(given['constructed, 16 numbers'])} if the proof gives it 16 numbers in place of one."
+        f"of an untrained head, {share(given['constructed'])} on those of the proof; if the proof gives it 4 numbers "
+        f"in place of one, {share(given['constructed, 4 numbers'])}, 16, {share(given['constructed, 16 numbers'])}."
     )
     many, one = given["constructed, 16 numbers"], max(given["trained"], given["constructed"], rank_1["accuracy"])
     if worst > rank_1["accuracy"] and many > one and apart(many, one, rank_1["labels"]):
         text += (
-            " So it is the readout: the contexts are apart, but training does not read them from a single number, "
-            "whoever made it."
+            " So it is the readout: the contexts are apart, but within its clock training does not read them from a "
+            "single number, whoever made it."
         )
     elif worst <= rank_1["accuracy"]:
         text += " So in the shortest format it is the contexts: no readout could return more."
