@@ -172,7 +172,7 @@ def test_a_search_is_decided_by_a_lead_or_by_no_wrong_label():
 def test_reading_results_needs_no_torch():
     code = (
         "import sys\n"
-        "from monolayer.experiments import depth, projection, tagging\n"
+        "from monolayer.experiments import cliff, depth, functions, projection, shortfall, tagging\n"
         "assert 'torch' not in sys.modules, 'torch'\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

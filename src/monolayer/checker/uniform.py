@@ -229,7 +229,7 @@ def _ask(f: Callable[[Any], Any], X: Floats, outputs: int) -> Floats:
 
 
 def read_net(folder: Path) -> Net:
-    """The network in `folder`, once every digest, name and shape agrees with docs/format.md."""
+    """The network in `folder`, once every digest, name and shape agrees with docs/uniform.md."""
     try:
         return _read(folder)
     except ModelFileError as error:
@@ -248,7 +248,7 @@ def _read(folder: Path) -> Net:
         raise ModelFileError("config.json was changed after it was written: its digest does not match")
     known = {"dim", "length", "cells", "low", "high", "error", "scalar", "format", "version", "files", "digest"}
     if set(config) != known or config["version"] != 1:
-        raise ModelFileError("config.json has other fields, or another version, than docs/format.md says")
+        raise ModelFileError("config.json has other fields, or another version, than docs/uniform.md says")
     if config["files"] != {"model.safetensors": sha256(files["model.safetensors"]).hexdigest()}:
         raise ModelFileError("model.safetensors was changed after it was written: its digest does not match")
     dim, length, cells = (config[key] for key in ("dim", "length", "cells"))
@@ -267,7 +267,7 @@ def _read(folder: Path) -> Net:
     fits = set(tensors) == {*shapes, *bends, "interpolation.values"} and values is not None and values.ndim == 2
     fits = fits and all(tensors[name].shape == shape for name, shape in shapes.items())
     if not fits or values is None or len(values) != (cells + 1) ** (dim * length):
-        raise ModelFileError("model.safetensors holds other tensors than docs/format.md says")
+        raise ModelFileError("model.safetensors holds other tensors than docs/uniform.md says")
     for name, tensor in tensors.items():
         if tensor.dtype != np.float64 or not np.isfinite(tensor).all():
             raise ModelFileError(f"{name} does not hold finite float64 numbers")

@@ -65,7 +65,7 @@ class Plan:
 
 ALL = tuple(name for name, target in TARGETS.items() if target.equivariant)
 QUICK = Plan(ALL[:4], 8, ("1 layer, rank 1", "1 layer"), 16, (3e-3, 1e-2), 1.0, 4_000, 1_000, 128)
-FULL = Plan(ALL, 32, tuple(MODELS), 64, (1e-3, 3e-3, 1e-2, 3e-2), 15.0, 1 << 18, 20_000, 1024)
+FULL = Plan(ALL, 32, tuple(MODELS), 64, (3e-4, 1e-3, 3e-3, 1e-2), 15.0, 1 << 18, 20_000, 1024)
 
 
 def run(setting: Setting, progress: Progress) -> Results:
@@ -215,13 +215,11 @@ def _depth(results: Results) -> str:
 def figures(results: Results) -> list[Figure]:
     def drawn(key: str) -> dict[str, Any]:
         names = _names(results)
-        kinds = [kind for kind in COLOURS if any(row["model"] == kind for row in results["rows"])]
-        traces = [
-            bars(
-                kind, names, [_row(results, name, kind)[key] / results["range"][name] for name in names], COLOURS[kind]
-            )
-            for kind in kinds
-        ]
+        short = [name.replace("-", "-<br>") for name in names]
+        traces = []
+        for kind in (kind for kind in COLOURS if any(row["model"] == kind for row in results["rows"])):
+            values = [_row(results, name, kind)[key] / results["range"][name] for name in names]
+            traces.append(bars(kind, short, values, COLOURS[kind]))
         return chart(traces, "function", "error / range of the function", log_y=True)
 
     words = f"{results['held_out']:,} fresh points; {results['cells']} cells; {results['clock']:g} s of training."

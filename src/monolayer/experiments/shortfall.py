@@ -26,7 +26,7 @@ import monolayer as ml
 from monolayer.experiments.depth import described, edge, grids
 from monolayer.experiments.evidence import apart
 from monolayer.experiments.experiment import Experiment, Figure, Progress, Setting, Table
-from monolayer.experiments.look import BLUE, GOLD, GREEN, GREY, ORANGE, RED, VIOLET, amount, chart, line, share
+from monolayer.experiments.look import BLUE, GOLD, GREEN, GREY, ORANGE, RED, VIOLET, amount, bars, chart, line, share
 from monolayer.experiments.readout import construct_readout
 from monolayer.experiments.synthetic import without_repeats
 
@@ -252,15 +252,32 @@ def figures(results: Results) -> list[Figure]:
     def column(model: str, weights: str, key: str = "accuracy") -> list[float]:
         return [_row(results, count, model, weights)[key] for count in sizes]
 
+    last = sizes[-1]
+    rows = {
+        f"1 layer,<br>{rank}": _row(results, last, f"1 layer, {rank}", "trained") for rank in ("rank 1", "full rank")
+    }
+    for name in GIVEN:
+        rows["given:<br>" + name.replace(", ", ",<br>")] = _row(results, last, "readout alone", name)
+    some = [
+        bars("trained readout", list(rows), [row["accuracy"] for row in rows.values()], ORANGE),
+        bars("any readout, bfloat16", list(rows), [row["any_readout"]["bfloat16"] for row in rows.values()], GREY),
+        bars("any readout, float32", list(rows), [row["any_readout"]["float32"] for row in rows.values()], BLUE),
+    ]
     alone = [line(f"contexts {name}", sizes, column("readout alone", name), COLOURS[name]) for name in GIVEN]
     joint = line("trained together, rank 1", sizes, column("1 layer, rank 1", "trained"), RED, dash="dash")
     full = line("trained together, full rank", sizes, column("1 layer, full rank", "trained"), GOLD, dash="dash")
+    lines = [*alone, joint, full]
     return [
         Figure(
+            f"Labels right on {last:,} sequences, by contexts and readout",
+            chart(some, "contexts", "labels right", range_y=(0.0, 1.05)),
+            "Left: attention and readout trained together. Given: a readout trained alone on fixed contexts.",
+        ),
+        Figure(
             "Labels right by a trained readout, for contexts of every kind",
-            chart([*alone, joint, full], "sequences", "labels right", log_x=True, range_y=(0.0, 1.05), ticks_x=sizes),
+            chart(lines, "sequences", "labels right", log_x=True, range_y=(0.0, 1.05), ticks_x=sizes),
             "A staircase on the same contexts is in the table. Sizes have different clocks.",
-        )
+        ),
     ]
 
 

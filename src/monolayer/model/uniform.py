@@ -157,7 +157,7 @@ class Uniform(nn.Module):
         return found[..., 0] if self.scalar else found
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-        """Write the network as `folder`, all at once or not at all; `Uniform.load` reads it (docs/format.md)."""
+        """Write the network as `folder`, all at once or not at all; `Uniform.load` reads it (docs/uniform.md)."""
         if any(parameter.dtype != torch.float64 for parameter in self.parameters()):
             raise DataError("a network for the maximum norm is saved in float64 only: its bound is about float64")
         about = {
