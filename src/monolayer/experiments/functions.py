@@ -220,7 +220,7 @@ def figures(results: Results) -> list[Figure]:
         for kind in (kind for kind in COLOURS if any(row["model"] == kind for row in results["rows"])):
             values = [_row(results, name, kind)[key] / results["range"][name] for name in names]
             traces.append(bars(kind, short, values, COLOURS[kind]))
-        return chart(traces, "function", "error / range of the function", log_y=True)
+        return chart(traces, "function", "error / range", log_y=True)
 
     words = f"{results['held_out']:,} fresh points; {results['cells']} cells; {results['clock']:g} s of training."
     return [
