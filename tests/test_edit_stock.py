@@ -73,6 +73,11 @@ def test_an_edit_is_what_the_same_draw_makes_of_the_edited_data(folder: Path, ve
     assert same(tmp_path / "again", tmp_path / "new")
     assert same(tmp_path / "back", folder)
     assert (tmp_path / "back" / "config.json").read_bytes() == (folder / "config.json").read_bytes()
+    # The card says whose figures it shows; an edit made and taken back leaves it as it was.
+    assert "figures above are those of the edited model" in (tmp_path / "back" / "README.md").read_text("utf-8")
+    assert "figures above are those of before" in (tmp_path / "again" / "README.md").read_text("utf-8")
+    carry(loaded, tmp_path / "again", tmp_path / "there and back", undo=True)
+    assert (tmp_path / "there and back" / "README.md").read_bytes() == (folder / "README.md").read_bytes()
 
 
 def test_a_language_model_forgets_a_text(tmp_path: Path) -> None:

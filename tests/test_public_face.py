@@ -36,6 +36,7 @@ NAMES = {
     "Sequences",
     "Uniform",
     "__version__",
+    "export",
     "load",
     "memorize",
     "memorize_as",

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from monolayer.model.rank_one import attention as attention
     from monolayer.model.uniform import Uniform as Uniform
     from monolayer.stock.build import memorize_as as memorize_as
+    from monolayer.stock.export import export as export
     from monolayer.theory.contextual import contextual_mapping as contextual_mapping
     from monolayer.theory.hardmax import refute_hardmax as refute_hardmax
     from monolayer.theory.separation import separation as separation
@@ -46,6 +47,7 @@ _HOME = {
     "memorize": "monolayer.construct.memorize",
     "memorize_as": "monolayer.stock.build",
     "memorize_files": "monolayer.cluster.build",
+    "export": "monolayer.stock.export",
     "memorize_text": "monolayer.construct.recite",
     "approximate": "monolayer.construct.approximate",
     "audit": "monolayer.auditing",

@@ -17,6 +17,7 @@ from monolayer.cli import demo as _demo
 from monolayer.cli import editing as _editing
 from monolayer.cli import experiment as _experiment
 from monolayer.cli import explain as _explain
+from monolayer.cli import export as _export
 from monolayer.cli import inspect as _inspect
 from monolayer.cli import page as _page
 from monolayer.cli import predict as _predict
@@ -33,6 +34,7 @@ _COMMANDS = (
     _inspect,
     _explain,
     _page,
+    _export,
     _proof,
     _editing,
     _recite,

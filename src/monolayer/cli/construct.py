@@ -170,6 +170,8 @@ def memorize(
         no_use |= {"--neurons": neurons is not None}
         no_use |= {"--tokenizer": tokenizer is not None, "--window": window is not None}
         check_no_use(no_use, "the architecture settles that")
+        if not robust:
+            check_no_use({"--rank": rank is not None, "--dtype": dtype is not None}, "they go with --robust")
         options: dict[str, Any] = {"positions": positions, "seed": seed, "on_conflict": on_conflict.value}
         options |= {"robust": robust, "rank": _rank(rank), "dtype": None if dtype is None else dtype.value}
         options |= {} if activation is None else {"activation": activation}

@@ -12,6 +12,7 @@ from monolayer.errors import DataError
 
 if TYPE_CHECKING:
     from monolayer.data import Sequences
+    from monolayer.stock.folder import StockModel
 
 
 def check_stock(architecture: str, out: Path, overwrite: bool) -> None:
@@ -35,14 +36,20 @@ def write_stock(
     as_json: bool,
 ) -> None:
     """Build the model, write its folder, and what could be proved of it as `certificate.json` beside it."""
-    from monolayer.checker import certify
     from monolayer.stock.build import memorize_as
 
     model = memorize_as(architecture, sequences, progress=step, **options)
     step("writing", 0.9)
     model.save(out, overwrite=overwrite)
+    told(model, out, step, as_json)
+
+
+def told(model: StockModel, out: Path, step: Callable[[str, float], None], as_json: bool) -> None:
+    """Prove what lies in `out`, as far as that goes, keep the certificate beside it, and show both."""
+    from monolayer.checker import certify
+
     step("checking every label", 0.95)
-    certificate = certify(out, sequences)
+    certificate = certify(out, model.data)
     certificate.save(out)
     if as_json:
         print_json({"folder": str(out), **model.json(), "certificate": json.loads(certificate.to_json())})

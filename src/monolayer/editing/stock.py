@@ -30,6 +30,7 @@ from monolayer.stock.folder import STOCK, StockModel
 
 CLAIM = "the same neurons as memorizing {} with this draw; embedding, attention and head keep their bits"
 NOTE = "\nThis folder was edited after it was built; the figures above are those of before.\n"
+UNDONE = "\nAn edit of this folder was taken back; the figures above are those of the edited model.\n"
 
 
 def change(
@@ -89,8 +90,11 @@ def carry(record: Record, folder: Path, out: Path, *, undo: bool, overwrite: boo
         save_file({name: np.ascontiguousarray(t) for name, t in tensors.items()}, scratch / "model.safetensors",
                   metadata={"format": "pt"})  # fmt: skip
         (scratch / "config.json").write_text(json.dumps(config, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-        with (scratch / "README.md").open("a", encoding="utf-8") as file:
-            file.write(NOTE)
+        card = scratch / "README.md"
+        said = card.read_text(encoding="utf-8") if card.exists() else ""
+        back, note = (NOTE, UNDONE) if undo else (UNDONE, NOTE)
+        # What the last note says is taken back with the edit; else the figures are those of the other side of it.
+        card.write_text(said.removesuffix(back) if said.endswith(back) else said + note, encoding="utf-8")
 
 
 def _neurons(old: StockModel, new: StockModel) -> Iterable[Splice]:

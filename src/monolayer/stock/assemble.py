@@ -82,11 +82,12 @@ def stock_model(
         tensors=kind.tensors(frame),
         names=job.names,
         special=special,
-        cut=cut_of(job.names, special),
+        cut=cut_of(job.names, special, data),
         longest=frame.positions,
         task=job.kind,
         attention=kind.attention,
         dtype=dtype,
+        data=data,
         summary=StockSummary(
             sequences=len(data),
             vocabulary=len(data.vocabulary),

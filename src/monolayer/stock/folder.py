@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
+from monolayer.data import Sequences
 from monolayer.data.folder import Kind, new_folder
 from monolayer.stock.architecture import Task, Tensors
 from monolayer.stock.card import AUTO, StockSummary, model_card
@@ -47,6 +48,8 @@ class StockModel:
     task: Task
     attention: tuple[str, ...]
     dtype: str
+    data: Sequences
+    """What it holds; not written."""
     summary: StockSummary
 
     @property

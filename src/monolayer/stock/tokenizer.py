@@ -46,7 +46,7 @@ def token_names(vocabulary: Names, special: Mapping[str, str]) -> tuple[str, ...
 
 def check_texts(data: Sequences, names: tuple[str, ...], special: Mapping[str, str]) -> None:
     """A special token spelled out in a text would be read as one token: an error that names the sequence."""
-    cut = cut_of(names, special)
+    cut = cut_of(names, special, data)
     letters = set("".join(names[len(special) :]))
     for token in special.values():
         if cut == "given" or not set(token) <= letters:
@@ -61,14 +61,19 @@ def check_texts(data: Sequences, names: tuple[str, ...], special: Mapping[str, s
                 )
 
 
-def cut_of(names: tuple[str, ...], special: Mapping[str, str]) -> Cut:
-    """How text must be cut to give these names."""
+def cut_of(names: tuple[str, ...], special: Mapping[str, str], data: Sequences | None = None) -> Cut:
+    """How text must be cut to give these names, and the sequences of `data` again."""
     words = names[len(special) :]
     if all(len(word) == 1 for word in words):
         return "characters"
     if not any(re.search(r"\s", word) for word in words):
         return "words"
-    return "pieces" if all(re.fullmatch(PIECE, word) for word in words) else "given"
+    if not all(re.fullmatch(PIECE, word) for word in words):
+        return "given"
+    table = np.array(words, dtype=object)
+    rows = () if data is None else (table[row].tolist() for row in data.split(data.tokens))
+    # Spaces that are tokens of their own go to the word behind them when the text is cut again.
+    return "pieces" if all(re.findall(PIECE, "".join(row)) == row for row in rows) else "given"
 
 
 def tokenizer_json(names: tuple[str, ...], special: Mapping[str, str], begin: str, cut: Cut) -> dict[str, Any]:

@@ -1,0 +1,120 @@
+"""A model of ours in the clothes of a stock architecture: its own answers, memorized again.
+
+Weights hold thresholds of contexts, not the sequences that had them, so the sequences must be given. Labels need not
+be, for the model has them. A model that recites holds its text, and needs nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from monolayer.construct.construction import Progress
+from monolayer.construct.target import Target
+from monolayer.data import Sequences
+from monolayer.data.folder import check_output
+from monolayer.errors import DataError
+from monolayer.model.gates import Gates
+from monolayer.model.load import load
+from monolayer.model.monolayer import Monolayer
+from monolayer.stock.architecture import choose
+from monolayer.stock.build import ARCHITECTURES, memorize_as
+from monolayer.stock.folder import STOCK, StockModel
+from monolayer.stock.tokenizer import PIECE
+
+
+def export(
+    model: Monolayer | str | os.PathLike[str],
+    folder: str | os.PathLike[str],
+    to: str,
+    X: Any = None,
+    *,
+    lengths: Any = None,
+    robust: bool | None = None,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+    **options: Any,
+) -> StockModel:
+    """Write `folder`, a stock model `to` (bert, gpt2, …; docs/stock.md) that answers as `model` does on `X`.
+
+    `model`: a Monolayer of ids or strings and classes, or its folder. `X`: the sequences, as for `predict`; labels
+    among them are compared with the model's answers. A model that recites needs none: the text is recited into a
+    causal architecture. `robust`: by default whether the model is. `options`: those of `memorize_as`, such as
+    `activation`, `rank`, `dtype`, `seed`.
+    """
+    kind = choose(to, ARCHITECTURES)
+    check_output(Path(folder), overwrite=overwrite, kind=STOCK)
+    model = model if isinstance(model, Monolayer) else load(model)
+    if not isinstance(model, Monolayer) or model.card.kind != "memorizer" or model.card.vocabulary is None:
+        raise DataError("only a memorizer of ids or strings fits a stock architecture: its tokens are rows of a table")
+    if model.card.classes is None:
+        raise DataError("the answers of this model are real numbers: a stock architecture answers with classes")
+    if model.card.script is not None and X is None:
+        sees, data = True, _recited(model)
+        positions = False
+    else:
+        if X is None:
+            raise DataError(
+                "the weights hold thresholds of contexts, not the sequences that had them: give the sequences to be "
+                "answered (X, DATA). Their labels are not needed, for the model has them"
+            )
+        if model.card.script is not None:
+            raise DataError("a model that recites is exported with its text, which it holds: leave the data out")
+        sees, data, positions = model.card.causal, _answered(model, X, lengths), model.positions is not None
+    if sees != kind.causal:
+        able = [name for name, each in ARCHITECTURES.items() if each.causal == sees]
+        does = "only what came before" if sees else "all of its sequence"
+        raise DataError(f"a token of this model sees {does}, and one of {to} does not: take one of {', '.join(able)}")
+    if robust is None:
+        robust = isinstance(model.feed_forward, Gates)
+        own = str(model.bos.dtype).removeprefix("torch.")
+        if robust and options.get("dtype") is None and own != "float64":
+            options["dtype"] = own
+    built = memorize_as(to, data, positions=positions, robust=robust, progress=progress, **options)
+    built.save(folder, overwrite=overwrite)
+    return built
+
+
+def _answered(model: Monolayer, X: Any, lengths: Any) -> Sequences:
+    """The sequences with the labels that the model gives them; a label that came along and differs is an error."""
+    data = model.encode(X, lengths=lengths)
+    with torch.no_grad():
+        values = model.labels(data)
+    card = model.card
+    if card.next_token:
+        data = replace(data, labels=None)
+        target = Target.of(data, causal=True)
+        wrong = np.flatnonzero(values[target.place] != target.number)
+        if len(wrong):
+            place = int(np.arange(len(values))[target.place][wrong[0]])
+            raise DataError(
+                f"after {data.where(place)} the model says {card.decode(values[place : place + 1])[0]!r}, and the data "
+                f"go on otherwise; {len(wrong):,} such places in all. Give the sequences that it was built from"
+            )
+        return data
+    labels = card.labels(values)
+    if data.labels is not None:
+        if data.labels.per != card.per:
+            raise DataError(f"the model has one label a {card.per}, the data one a {data.labels.per}")
+        ours, theirs = labels.decode(values), data.labels.decode(data.labels.values)
+        wrong = np.flatnonzero([str(one) != str(two) for one, two in zip(ours, theirs, strict=True)])
+        if len(wrong):
+            where = f"sequence {wrong[0]}" if card.per == "sequence" else data.where(int(wrong[0]))
+            raise DataError(
+                f"at {where} the model says {ours[wrong[0]]!r} and the data {theirs[wrong[0]]!r}; {len(wrong):,} "
+                "labels differ in all. Leave the labels out to export what the model says, or memorize_as these data"
+            )
+    return replace(data, labels=labels)
+
+
+def _recited(model: Monolayer) -> Sequences:
+    """The text that a model recites, in the pieces that a stock tokenizer cuts it into."""
+    assert model.card.script is not None  # the caller asked
+    text = model.generate()
+    return Sequences.of([list(text) if model.card.script.unit == "characters" else re.findall(PIECE, text)])
