@@ -12,6 +12,7 @@ import torch
 import monolayer as ml
 
 CONSTRUCTIONS: dict[str, dict[str, Any]] = {"exact": {}, "paper": {"readout": "paper"}, "robust": {"robust": True}}
+CONSTRUCTIONS["float32"] = {"dtype": "float32"}
 """Wishes, as `memorize` takes them, that choose each construction."""
 RANDOM = np.random.default_rng(11)
 

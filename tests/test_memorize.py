@@ -293,10 +293,11 @@ def test_one_long_causal_sequence_is_told_to_take_positions() -> None:
     """What is seen of a long sequence hardly changes with one more token: points crowd, however few they are."""
     X = np.random.default_rng(0).integers(0, 50, (1, 100_000))
     with pytest.raises(ml.PrecisionError) as caught:
-        ml.memorize(X, causal=True)
+        ml.memorize(X, causal=True, rank=1)
     words = str(caught.value)
     assert "could be held, but these 99,999 crowd together" in words
     assert "of this kind can be held" not in words
     assert "Pass positions=True" in words
+    assert "rank=2" in words
     model = ml.memorize(X, causal=True, positions=True)
     assert np.array_equal(model.predict(X)[:, :-1], X[:, 1:])

@@ -201,8 +201,8 @@ def test_few_neurons_mean_linear_cells_and_too_few_are_refused_with_the_number_i
         ({"robust": True, "dtype": "int8"}, "integers need a scale a row"),
         ({"robust": True, "seed": -1}, "seed"),
         ({"robust": True, "readout": "paper"}, "belong to the line"),
-        ({"rank": 64}, "rank= goes with robust=True"),
-        ({"dtype": "float32"}, "dtype= goes with robust=True"),
+        ({"neurons": 64}, "neurons= goes with robust=True"),
+        ({"dtype": "bfloat16"}, "dtype of a line must be one of 'float64', 'float32'"),
     ],
 )
 def test_wishes_that_make_no_sense_are_named(wishes: dict[str, Any], words: str) -> None:

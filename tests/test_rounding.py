@@ -27,7 +27,12 @@ def points(case: Case, folder: Path) -> tuple[Any, Sequences, Any, Any]:
     stored = read(case.saved.write(folder))
     data = Sequences.of(case.X)
     rows = data.tokens if stored.vocabulary is not None else None
-    return stored, data, rows, read_codes(stored, data, read_stream(stored, data, rows), read_attention(stored), None)
+    return (
+        stored,
+        data,
+        rows,
+        read_codes(stored, data, read_stream(stored, data, rows), read_attention(stored)[0], None),
+    )
 
 
 def answering(case: Case, values: list[list[Any]]) -> list[Any]:
@@ -196,7 +201,7 @@ def test_each_prefix_of_a_causal_model_counts_its_own_terms(tmp_path: Path) -> N
         float(np.nanmax(np.abs(read_stream(stored, data, data.tokens).key))),
     )
     terms = np.array([2.0 + k for x in case.X for k in range(len(x))])
-    assert (codes.before == context_error(terms, read_attention(stored), S, 0.0, BINARY64)).all()
+    assert (codes.before == context_error(terms, read_attention(stored)[0], S, 0.0, BINARY64)).all()
     assert len(set(codes.before)) == max(map(len, case.X))
 
 
@@ -205,7 +210,7 @@ def test_true_codes_agree_with_the_reference(tmp_path: Path) -> None:
         case = random_case(seed)
         stored, data, rows, codes = points(case, tmp_path / str(seed))
         places = np.arange(len(codes.z))
-        stream, head = read_stream(stored, data, rows), read_attention(stored)
+        stream, head = read_stream(stored, data, rows), read_attention(stored)[0]
         low, high = true_codes(stored, data, stream, head, places, np.zeros(len(places)))
         for a, b, z in zip(low, high, answering(case, stored_models.true_codes(case.saved, case.X)), strict=True):
             assert a == b == float(z.mid())

@@ -2,7 +2,7 @@
 
     a token     →  key s, code t          read from the file                              codes.py
     its context →  z = t + o v B(q k; s)  and how far any evaluation may be from ours     codes.py, rounding.py
-    z           →  label coordinate       the plateau that holds all those evaluations    readout.py
+    z           →  label coordinate       the plateau that holds all those evaluations    stages.py, readout.py
     label       →  answer                 what the head makes of it, compared with the data
 
 O(T + M log M) for `T` tokens and `M` labelled points. What is claimed, assumed and proved: docs/certificate.md.
@@ -21,16 +21,17 @@ import numpy as np
 
 from monolayer.checker.cells import cell_function, read_cells
 from monolayer.checker.certificate import FILE, Certificate, Verdict
-from monolayer.checker.codes import Stream, read_attention, read_codes, read_stream, true_codes
+from monolayer.checker.codes import Stream, read_stream
 from monolayer.checker.compare import compare_classes, compare_reals, way_out
 from monolayer.checker.given import again, confirm
 from monolayer.checker.labelled import Labelled, data_digest, labelled
 from monolayer.checker.only import CLAIM as CLAIM_ONLY
 from monolayer.checker.only import leftover, remembered
-from monolayer.checker.readout import Bools, read_staircase
+from monolayer.checker.readout import Bools
 from monolayer.checker.robust import MOST_NOISE, check_gates
-from monolayer.checker.rounding import BINARY64, EXP_ULPS, UnhandledError
+from monolayer.checker.rounding import EXP_ULPS, UnhandledError
 from monolayer.checker.short import rounded
+from monolayer.checker.stages import evaluate
 from monolayer.checker.stock.check import judge_stock
 from monolayer.checker.stock.files import is_stock
 from monolayer.checker.stored import Stored, read
@@ -54,8 +55,6 @@ CELL_CLAIM = (
     "{:,} tokens of all sequences of cells"
 )
 """For an approximator and its function; `Orders.condition` says what of it holds in which order of the tokens."""
-CLOSE_CALLS = 1 << 17
-"""Keys of the points too close for binary64 up to which these are tried again in ball arithmetic."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +132,8 @@ def _asked(stored: Stored, wish: Wish) -> Stored:
         raise DataError(ONLY_ROBUST)
     if wish.only and stored.config["readout"] == "gates":
         raise DataError("only= asks what the steps of a line hold; no such claim is made of robust models")
+    if wish.only and stored.stages > 1:
+        raise DataError("only= asks what the steps of a line of rank 1 hold; no such claim is made of a cascade")
     return stored if dtype is None else rounded(stored, dtype)
 
 
@@ -250,26 +251,10 @@ def _assumptions(stored: Stored) -> tuple[str, ...]:
 
 
 def _check(stored: Stored, points: Labelled, tolerance: float | None, question: Certificate, only: bool) -> Certificate:
-    data, attention = points.data, read_attention(stored)
+    data = points.data
     stream = read_stream(stored, data, points.rows)
-    codes = read_codes(stored, data, stream, attention, points.places)
-    stairs = read_staircase(stored)
-
-    order = np.argsort(codes.z)  # NaN comes last; sorted queries make the binary search run through memory once
-    answering = order if points.places is None else points.places[order]
-    z, radius = codes.z[order], (codes.own + codes.other)[order]
-    number = np.isfinite(z)
-    passed, sure = stairs.passed(z - radius, z + radius)
-    margin = np.where(number, stairs.room(z, passed) / radius, np.inf)
-    close = np.flatnonzero(~sure & number)
-    if len(close) and _keys(points, answering[close]) <= CLOSE_CALLS:
-        where = order[close]
-        error = codes.before[where] + 2.0 * BINARY64.tiny if stored.format is BINARY64 else codes.other[where]
-        lowest, highest = true_codes(stored, data, stream, attention, answering[close], error)
-        passed[close], sure[close] = stairs.passed(lowest, highest)
-        radius[close] = np.maximum(highest - z[close], z[close] - lowest)
-
-    value, doubt = stairs.labels(z, radius, passed)
+    seen_by, stairs = evaluate(stored, points, stream)
+    order, answering, z, radius, passed, sure, number, margin, value, doubt = seen_by
     compare = compare_classes if stored.config["target"] == "classes" else compare_reals
     seen = compare(stored, points.wanted[order], value, doubt, tolerance)
     wrong = ~number | (seen.wrong & sure) | seen.lacking
@@ -317,12 +302,6 @@ def _all_numbers(points: Labelled, stream: Stream, answering: Ints) -> None:
     if len(beside):
         where = points.data.where(int(beside[0]))
         raise UnhandledError(f"{where} has no finite vector; it is masked, but 0 times NaN is NaN in a dense product")
-
-
-def _keys(points: Labelled, answering: Ints) -> int:
-    """Keys that the answers at these places look at, at most."""
-    rows = points.data.sequence[answering] if points.per_token else answering
-    return int(points.data.lengths[rows].sum()) + len(rows)
 
 
 def _first(found: Bools, order: Ints) -> list[int]:

@@ -62,27 +62,35 @@ class Codes:
     before: Floats
 
 
-def read_attention(stored: Stored) -> Attention:
-    """The four numbers of attention, if the matrices are as the proofs want them: one nonzero entry each.
+def read_attention(stored: Stored) -> list[Attention]:
+    """The four numbers of attention, if the matrices are as the proofs want them; one set a value.
 
-    `W_Q` may be 0 throughout: all scores are then exactly 0, `q = 0`, and the head averages.
+    `W_Q` and `W_K` have one nonzero entry each, `W_V` and `W_O` one a stage of the readout. `W_Q` may be 0 throughout:
+    all scores are then exactly 0, `q = 0`, and the head averages.
     """
-    entry: list[tuple[int | None, int, float]] = []
+    many = "one nonzero entry" if stored.stages == 1 else f"{stored.stages} nonzero entries"
+    entries: dict[str, dict[tuple[int, int], float]] = {}
     for letter in "QKVO":
         matrix = stored[f"attention.W_{letter}"]
         places = np.argwhere(matrix != 0)
-        if letter == "Q" and len(places) == 0:
-            entry.append((None, ONE, 0.0))
-            continue
-        if len(places) != 1 or not np.isfinite(matrix).all():
-            raise UnhandledError(f"attention.W_{letter} must have one nonzero entry, a number; it has {len(places)}")
-        if abs(matrix[tuple(places[0])]) < stored.format.tiny:
-            raise UnhandledError(f"the entry of attention.W_{letter} is subnormal: it may be flushed to zero")
-        entry.append((int(places[0, 0]), int(places[0, 1]), float(matrix[tuple(places[0])])))
-    (a, q_reads, q), (b, k_reads, k), (c, v_reads, v), (o_writes, d, o) = entry
-    if (q_reads, k_reads, v_reads, o_writes) != (ONE, KEY, KEY, CODE) or a not in (None, b) or c != d:
+        wanted = stored.stages if letter in "VO" else 1
+        if (len(places) != wanted and not (letter == "Q" and len(places) == 0)) or not np.isfinite(matrix).all():
+            words = many if letter in "VO" else "one nonzero entry"
+            raise UnhandledError(f"attention.W_{letter} must have {words}, numbers; it has {len(places)}")
+        entries[letter] = {(int(row), int(column)): float(matrix[row, column]) for row, column in places}
+        if any(abs(value) < stored.format.tiny for value in entries[letter].values()):
+            raise UnhandledError(f"an entry of attention.W_{letter} is subnormal: it may be flushed to zero")
+    ((b, k_reads), k) = next(iter(entries["K"].items()))
+    ((a, q_reads), q) = next(iter(entries["Q"].items()), ((b, ONE), 0.0))
+    found = []
+    for stage in range(1, stored.stages + 1):
+        value, code = (KEY, CODE) if stage == 1 else (stored.value(stage), stored.value(stage) + 1)
+        pairs = [(v, entries["O"].get((code, row))) for (row, reads), v in entries["V"].items() if reads == value]
+        found += [Attention(q, k, v, o) for v, o in pairs if o is not None]
+    rows = {row for row, _ in entries["V"]}
+    if (q_reads, k_reads, a) != (ONE, KEY, b) or len(found) != stored.stages or len(rows) != stored.stages:
         raise UnhandledError("attention must read `one` as query, `key` as key and as value, and write onto `code`")
-    return Attention(q, k, v, o)
+    return found
 
 
 def read_stream(stored: Stored, data: Sequences, rows: Ints | None) -> Stream:
@@ -130,10 +138,43 @@ def read_stream(stored: Stored, data: Sequences, rows: Ints | None) -> Stream:
 
 
 def _plain(stored: Stored, stream: NDArray[np.floating[Any]], one: float, name: str) -> None:
-    """Finite; `one` as it must be; nothing in the label slots, where the readout's sums start."""
-    labels = stream[:, LABEL : LABEL + stored.config["labels"]]
-    if not (np.isfinite(stream).all() and (stream[:, ONE] == one).all() and (labels == 0).all()):
-        raise UnhandledError(f"{name} must be finite, with {one:g} at `one` and 0 at every label slot")
+    """Finite; `one` as it must be; nothing in the label slots, where the readout's sums start, nor in later codes."""
+    empty = [*range(LABEL, LABEL + stored.config["labels"])]
+    empty += [stored.value(stage) + 1 for stage in range(2, stored.stages + 1)]
+    if not (np.isfinite(stream).all() and (stream[:, ONE] == one).all() and (stream[:, empty] == 0).all()):
+        raise UnhandledError(f"{name} must be finite, with {one:g} at `one` and 0 at every label slot and later code")
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """What a further stage averages: of all tokens `(T,)`, of the begin token; `size` and `terms` as in `Stream`."""
+
+    flat: Floats
+    bos: float
+    slot: int
+    size: float = 0.0
+    terms: int = 0
+
+
+def read_value(stored: Stored, data: Sequences, rows: Ints | None, slot: int) -> Value:
+    """Coordinate `slot` of every token, after `read_stream` has looked at all of the stream."""
+    bos, extra = float(stored["bos"][slot]), None
+    if stored.config["positions"]:
+        column = np.append(stored["positions.weight"][:, slot], stored["bos"].dtype.type(np.nan))
+        extra = column[np.minimum(data.position, len(column) - 1)]
+    if rows is not None:
+        table = np.append(stored["lift.weight"][:, slot], stored["bos"].dtype.type(np.nan))
+        flat = table[rows] if extra is None else table[rows] + extra
+        return Value(flat.astype(np.float64, copy=False), bos, slot)
+    weight, bias = stored["lift.weight"][slot].astype(np.float64), float(stored["lift.bias"][slot])
+    if ((weight != 0) & (np.abs(weight) < stored.format.tiny)).any():
+        raise UnhandledError("lift.weight holds a subnormal number: it may be flushed to zero")
+    tokens = data.tokens.astype(stored["lift.weight"].dtype).astype(np.float64)
+    flat, size = tokens @ weight + bias, np.abs(tokens) @ np.abs(weight) + abs(bias)
+    size = size + np.abs(weight).sum() * (stored.format.tiny / stored.format.unit)  # coordinates of tokens flushed
+    if extra is not None:
+        flat, size = flat + extra, size + np.abs(extra)
+    return Value(flat, bos, slot, _largest(size), len(weight) + 2)
 
 
 def _largest(values: Floats) -> float:
@@ -141,8 +182,19 @@ def _largest(values: Floats) -> float:
     return float(np.max(np.abs(values), where=~np.isnan(values), initial=0.0))
 
 
-def read_codes(stored: Stored, data: Sequences, stream: Stream, head: Attention, places: Ints | None) -> Codes:
-    """`z` at the labelled `places` `(M,)` (None: everywhere), by segment sums: O(T), since the query is constant."""
+def read_codes(
+    stored: Stored,
+    data: Sequences,
+    stream: Stream,
+    head: Attention,
+    places: Ints | None,
+    value: Value | None = None,
+    number: Floats | None = None,
+) -> Codes:
+    """`z` at the labelled `places` `(M,)` (None: everywhere), by segment sums: O(T), since the query is constant.
+
+    For a further stage: `value` in place of the keys, and `number` `(M,)`, exact, in place of the codes.
+    """
     (bos_key, bos_code), key = stream.bos, stream.key
     causal, per_token = stored.config["causal"], stored.config["per"] == "token"
     if not max(_largest(stream.code), *stream.size, abs(bos_code)) <= stored.format.largest:
@@ -151,31 +203,42 @@ def read_codes(stored: Stored, data: Sequences, stream: Stream, head: Attention,
     n: Ints = (2 + data.position if per_token else np.ones(len(data), np.int64)) if causal else 1 + data.lengths
     S = max(_largest(key), abs(bos_key), stream.reach)
     formats = (BINARY64, stored.format)
-    bounds = [_error_before(int(n.max()), stream, head, S, per_token, fmt) for fmt in formats]
+    bounds = [_error_before(int(n.max()), stream, head, S, per_token, value, fmt) for fmt in formats]
 
+    averaged, bos_averaged = (key, bos_key) if value is None else (value.flat, value.bos)
     weight, weight_0 = np.exp(head.q * (head.k * key)), np.exp(head.q * (head.k * bos_key))
     if causal and not per_token:
-        context = np.full(len(data), bos_key)
+        context = np.full(len(data), bos_averaged)
     else:
-        above = _sums(weight * key, weight_0 * bos_key, data, causal)
+        above = _sums(weight * averaged, weight_0 * bos_averaged, data, causal)
         context = above / _sums(weight, weight_0, data, causal)
     y = head.o * (head.v * context)
     if per_token and not causal:
         y, n = np.repeat(y, data.lengths), np.repeat(n, data.lengths)
-    z: Floats = stream.code + y if per_token else bos_code + y
-    if places is not None:
-        z, n = z[places], n[places]
+    if number is None:
+        z: Floats = stream.code + y if per_token else bos_code + y
+        z, n = (z, n) if places is None else (z[places], n[places])
+    else:
+        y, n = (y, n) if places is None else (y[places], n[places])
+        z = number + y
     before = [bound[n] for bound in bounds]
     own = code_error(z, before[0], BINARY64)
     return Codes(z, own, own if stored.format is BINARY64 else code_error(z, before[1], stored.format), before[1])
 
 
-def _error_before(longest: int, stream: Stream, head: Attention, S: float, per_token: bool, fmt: Format) -> Floats:
+def _error_before(
+    longest: int, stream: Stream, head: Attention, S: float, per_token: bool, value: Value | None, fmt: Format
+) -> Floats:
     """Bounds on the errors of `t` and `y` together, by the number of terms in the softmax `(1 + longest,)`."""
     ds, dt = (lift_error(size, stream.terms, fmt) for size in stream.size)
     n = np.maximum(np.arange(longest + 1.0), 1.0)
-    bound: Floats = context_error(n, head, S + 2.0 * ds, ds, fmt) + (dt if per_token else 0.0)
-    return bound
+    if value is None:
+        bound: Floats = context_error(n, head, S + 2.0 * ds, ds, fmt) + (dt if per_token else 0.0)
+        return bound
+    dv = lift_error(value.size, value.terms, fmt)
+    largest = max(_largest(value.flat), abs(value.bos)) + 2.0 * dv
+    further: Floats = context_error(n, head, S + 2.0 * ds, ds, fmt, (largest, dv))
+    return further
 
 
 def _sums(terms: Floats, first: float, data: Sequences, causal: bool) -> Floats:
@@ -199,11 +262,14 @@ def true_codes(
     points: Ints,
     error: Floats,
     bits: int = 192,
+    value: Value | None = None,
+    number: Floats | None = None,
 ) -> tuple[Floats, Floats]:
     """The least and the largest binary64 number that `t + y` rounds to, if it is within `error` of the true `z`.
 
     By ball arithmetic; rounding is monotone, so the ends of the interval rounded are the ends of what it rounds
     to. `points` `(P,)` are tokens, or sequences for a model with one label a sequence: few, so a loop will do.
+    `value` and `number` `(P,)`: as for `read_codes`.
     """
     causal, per_token = stored.config["causal"], stored.config["per"] == "token"
     low, high = np.empty(len(points)), np.empty(len(points))
@@ -217,18 +283,32 @@ def true_codes(
                 stop = point + 1 if per_token else start
             keys = [bos_key, *(_coordinate(stored, data, stream, token, KEY) for token in range(start, stop))]
             weights = [(scale * key).exp() for key in keys]
-            context = sum(w * key for w, key in zip(weights, keys, strict=True)) / sum(weights)
-            z = (_coordinate(stored, data, stream, point, CODE) if per_token else bos_code) + kappa * context
+            if value is None:
+                averaged = keys
+            else:
+                averaged = [arb(value.bos), *(_number(stored, data, value, token) for token in range(start, stop))]
+            context = sum(w * each for w, each in zip(weights, averaged, strict=True)) / sum(weights)
+            if number is not None:
+                code = arb(float(number[i]))
+            else:
+                code = _coordinate(stored, data, stream, point, CODE) if per_token else bos_code
+            z = code + kappa * context
             low[i], high[i] = float((z - arb(e)).lower()), float((z + arb(e)).upper())
     return low, high
 
 
 def _coordinate(stored: Stored, data: Sequences, stream: Stream, token: int, which: int) -> Any:
     """Key or code of one token as a ball."""
-    if stream.terms == 0:  # one float everywhere
-        return arb(float((stream.key if which == KEY else stream.code)[token]))
-    place = stored["positions.weight"][data.position[token], which] if stored.config["positions"] else None
-    row = stored["lift.weight"][which]
+    flat = stream.key if which == KEY else stream.code
+    return _number(stored, data, Value(flat, 0.0, which, terms=stream.terms), token)
+
+
+def _number(stored: Stored, data: Sequences, value: Value, token: int) -> Any:
+    """A coordinate of one token as a ball."""
+    if value.terms == 0:  # one float everywhere
+        return arb(float(value.flat[token]))
+    place = stored["positions.weight"][data.position[token], value.slot] if stored.config["positions"] else None
+    row = stored["lift.weight"][value.slot]
     pairs = zip(row.tolist(), data.tokens[token].astype(row.dtype).tolist(), strict=True)
-    start = arb(float(stored["lift.bias"][which])) + arb(0.0 if place is None else float(place))
+    start = arb(float(stored["lift.bias"][value.slot])) + arb(0.0 if place is None else float(place))
     return sum((arb(w) * arb(x) for w, x in pairs), start)

@@ -189,7 +189,7 @@ class Walk:
 
     def context(self, entries: Any) -> Ball:
         """What attention adds at token 0, `o v B(q k; s)`, for a sequence whose entries lie in intervals."""
-        head, keys = read_attention(self.stored), [_ball(key) for key in self.keys(entries)]
+        head, keys = read_attention(self.stored)[0], [_ball(key) for key in self.keys(entries)]
         scale = arb(head.q) * arb(head.k)
         weights = [(scale * key).exp() for key in keys]
         above = sum((w * key for w, key in zip(weights, keys, strict=True)), arb(0))

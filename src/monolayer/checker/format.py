@@ -18,7 +18,7 @@ from monolayer.errors import ModelFileError
 
 Tensors = dict[str, NDArray[Any]]
 
-READOUTS = {"exact": (1, 1, 0), "paper": (1, 2, 0), "runs": (2, 1, 1), "gates": (3, 1, 0)}
+READOUTS = {"exact": (1, 1, 0), "paper": (1, 2, 0), "runs": (2, 1, 1), "gates": (3, 1, 0), "cascade": (4, 1, 0)}
 """Kinds of readout: the version that has it, its neurons for each step, and how many columns `weight_2` has besides."""
 COVERED = 5
 """The version of gates that says how facts are covered; no proof depends on it."""
@@ -40,10 +40,10 @@ GRID_REALS = ("low", "high", "ramp", "error", "spread", "function_seconds")
 
 def examine_config(config: dict[str, Any]) -> None:
     """Every field is there, with a value that it may have, and they fit together."""
-    gated = config.get("readout") == "gates"
-    known = {*WORDS, *SWITCHES, *COUNTS, *OTHERS, *(["gates"] if gated else [])}
+    gated, staged = config.get("readout") == "gates", config.get("readout") == "cascade"
     covered = gated and config.get("version") == COVERED
-    known |= {"cover"} if covered else set()
+    own = ["gates"] * gated + ["cascade"] * staged + ["cover"] * covered
+    known = {*WORDS, *SWITCHES, *COUNTS, *OTHERS, *own}
     _demand(set(config) == known, f"fields {sorted(set(config) ^ known)} are missing or unknown")
     for key, words in WORDS.items():
         _demand(isinstance(config[key], str) and config[key] in words, f"{key} is not one of {', '.join(words)}")
@@ -76,7 +76,9 @@ def examine_config(config: dict[str, Any]) -> None:
     _demand(listed <= set(files) <= listed | optional, f"files must be {sorted(listed)}")
     if gated:
         _examine_gates(config)
-    elif names_classes:
+    if staged:
+        _examine_cascade(config)
+    if names_classes and not gated:
         _demand(config["labels"] == 1 and not config["scalar"], "classes have one label slot, and are no numbers")
     _demand(not config["scalar"] or config["labels"] == 1, "scalar answers have one label slot")
     _demand(not (config["causal"] and config["per"] == "sequence"), "a causal model has no answer for a sequence")
@@ -84,7 +86,7 @@ def examine_config(config: dict[str, Any]) -> None:
         _demand(config["causal"] and reads_ids and names_classes, "next tokens are classes of a causal model of ids")
     _demand((grid is not None) == (config["kind"] == "approximator"), "approximators, and only they, have a grid")
     if grid is None:
-        _demand(gated or config["width"] == 3 + config["labels"], "width is not 3 + labels")
+        _demand(gated or staged or config["width"] == 3 + config["labels"], "width is not 3 + labels")
     else:
         _examine_grid(config, grid)
 
@@ -104,6 +106,18 @@ def _examine_gates(config: dict[str, Any]) -> None:
         _demand(wide or _is_count(base, 2), "cover is no margin above 0, and no base from 2")
     fits = config["width"] == sum(parts.values()) + 2 + config["labels"]
     _demand(fits, "width is not token + place + rank + 2 + labels")
+
+
+def _examine_cascade(config: dict[str, Any]) -> None:
+    stages = config["cascade"]
+    listed = isinstance(stages, dict) and set(stages) == {"steps"} and isinstance(stages["steps"], list)
+    _demand(listed, "cascade has not the one field steps, a list")
+    steps = stages["steps"]
+    _demand(len(steps) > 1 and all(_is_count(each, 0) for each in steps), "a cascade has two or more stages of steps")
+    _demand(sum(steps) == config["steps"], "steps is not what the stages have together")
+    _demand(config["kind"] == "memorizer", "a cascade belongs to a memorizer")
+    fits = config["width"] == 1 + config["labels"] + 2 * len(steps)
+    _demand(fits, "width is not 3 + labels + 2 (stages − 1)")
 
 
 def _examine_grid(config: dict[str, Any], grid: Any) -> None:
@@ -158,7 +172,9 @@ def examine_names(config: dict[str, Any], lists: dict[str, Any]) -> dict[str, Na
 
 def examine_tensors(config: dict[str, Any], names: dict[str, Names | None], tensors: Tensors) -> None:
     """Sizes are read off the tensors first, then compared with what the config says, then all shapes with them."""
-    sizes = {"D": ("bos", 0), "m": ("feed_forward.bias_2", 0), "H": ("feed_forward.bias_1", 0), "C": ("head.bias", 0)}
+    staged = config["readout"] == "cascade"
+    last = f"feed_forward.stages.{len(config['cascade']['steps']) - 1}" if staged else "feed_forward"
+    sizes = {"D": ("bos", 0), "m": (f"{last}.bias_2", 0), "H": (f"{last}.bias_1", 0), "C": ("head.bias", 0)}
     sizes |= {"V": ("lift.weight", 0)} if config["tokens"] == "ids" else {"d": ("lift.weight", 1)}
     sizes |= {"L": ("positions.weight", 0)} if config["positions"] else {}
     sizes |= {"Q": ("quantizer.bias_1", 0)} if config["grid"] is not None else {}
@@ -170,7 +186,8 @@ def examine_tensors(config: dict[str, Any], names: dict[str, Names | None], tens
 
     vocabulary, classes, grid = names["vocabulary"], names["classes"], config["grid"]
     _, neurons, more = READOUTS[config["readout"]]
-    said = {"D": config["width"], "m": config["labels"], "H": neurons * config["steps"]}
+    steps = config["cascade"]["steps"][-1] if staged else config["steps"]
+    said = {"D": config["width"], "m": config["labels"], "H": neurons * steps}
     said["C"] = config["labels"] if classes is None else len(classes)
     said |= {} if vocabulary is None else {"V": len(vocabulary)}
     if grid is not None:
@@ -188,7 +205,17 @@ def examine_tensors(config: dict[str, Any], names: dict[str, Names | None], tens
         size |= {"k": config["gates"]["rank"], "R": sum(config["gates"].values())}
     wanted = {f"attention.W_{letter}": shape for letter, shape in heads.items()}
     wanted |= {"bos": "D", "head.weight": "CD", "head.bias": "C"}
-    wanted |= {f"feed_forward.{name}": letters for name, letters in readout.items()}
+    if staged:
+        # Every stage but the last writes the number of a stretch beside the label: n = m + 1; runs have one more label.
+        size["n"], more = size["m"] + 1, int(classes is None)
+        for stage, count in enumerate(config["cascade"]["steps"]):
+            writes = "m" if stage == len(config["cascade"]["steps"]) - 1 else "n"
+            own, wide = chr(0x100 + 2 * stage), chr(0x101 + 2 * stage)  # letters that nothing else has
+            size |= {own: count, wide: count + more}
+            block = {"weight_1": own, "bias_1": own, "weight_2": writes + wide, "bias_2": writes}
+            wanted |= {f"feed_forward.stages.{stage}.{name}": letters for name, letters in block.items()}
+    else:
+        wanted |= {f"feed_forward.{name}": letters for name, letters in readout.items()}
     wanted |= {"lift.weight": "VD"} if vocabulary is not None else {"lift.weight": "Dd", "lift.bias": "D"}
     wanted |= {"positions.weight": "LD"} if config["positions"] else {}
     if grid is not None:

@@ -64,12 +64,15 @@ class Staircase:
         return value, error
 
 
-def read_staircase(stored: Stored) -> Staircase:
-    """The stored readout."""
-    w, b, weight_2, bias_2 = (stored[f"feed_forward.{name}"] for name in ("weight_1", "bias_1", "weight_2", "bias_2"))
-    if stored.config["readout"] == "runs":
+def read_staircase(stored: Stored, stage: int = 1) -> Staircase:
+    """The stored readout, or one stage of a cascade, from 1."""
+    form, block = stored.config["readout"], "feed_forward"
+    if form == "cascade":
+        form, block = "exact" if stored.config["target"] == "classes" else "runs", f"feed_forward.stages.{stage - 1}"
+    w, b, weight_2, bias_2 = (stored[f"{block}.{name}"] for name in ("weight_1", "bias_1", "weight_2", "bias_2"))
+    if form == "runs":
         return _runs(w, b, weight_2, bias_2, stored.format)
-    return staircase(w, b, weight_2, bias_2, stored.format, stored.config["readout"] == "exact", "feed_forward")
+    return staircase(w, b, weight_2, bias_2, stored.format, form == "exact", block)
 
 
 def staircase(

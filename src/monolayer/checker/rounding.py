@@ -68,11 +68,17 @@ def lift_error(size: Any, terms: int, fmt: Format) -> Any:
     return PADDING * (fmt.gamma(terms) * size + (4 * terms + 3) * fmt.tiny)
 
 
-def context_error(n: Any, head: Attention, S: float, ds: float, fmt: Format) -> Any:
-    """Lemma 4: bound on `|ŷ − y|`, `y = o v B(q k; s)` what attention writes, for `n` keys known to within `ds`."""
+def context_error(
+    n: Any, head: Attention, S: float, ds: float, fmt: Format, values: tuple[float, float] | None = None
+) -> Any:
+    """Lemma 4: bound on `|ŷ − y|`, `y = o v B(q k; s)` what attention writes, for `n` keys known to within `ds`.
+
+    Lemma 13: `values` `(T, dt)` are averaged in place of the keys: at most `T` in size, known to within `dt`.
+    """
     q, k, v, o = abs(head.q), abs(head.k), abs(head.v), abs(head.o)
     R = PADDING * q * k * S
-    size = max(q, k, v, o, S, o * v, v * S, o * v * S)
+    T, dt = (S, ds) if values is None else values
+    size = max(q, k, v, o, S, T, o * v, v * T, o * v * T)
     if not (fmt.largest_score >= R and size <= fmt.largest and np.max(n) <= fmt.longest):
         raise UnhandledError(
             f"scores reach {R:.3g}, weights and their products {size:.3g}, and softmax has up to {np.max(n):,.0f} "
@@ -81,8 +87,9 @@ def context_error(n: Any, head: Attention, S: float, ds: float, fmt: Format) -> 
     # Roundings in one weight exp(q k s − m), as a number of factors 1 + δ: exponent, then exp itself.
     weight = R * 4.0 / (1.0 - 4.0 * fmt.unit) + 3.0 * (1.0 + q + k + S) * fmt.tiny / fmt.unit + 2.0 * EXP_ULPS
     above, below = fmt.gamma(n + 4.0 + weight), fmt.gamma(n - 1.0 + weight)
-    underflow = 64.0 * n * (1.0 + o) * (1.0 + v) * (1.0 + S) * np.exp(2.0 * R) * fmt.tiny
-    return PADDING * (o * v * (S * (above + below) / (1.0 - below) + (1.0 + 2.0 * R) * ds) + underflow)
+    underflow = 64.0 * n * (1.0 + o) * (1.0 + v) * (1.0 + max(S, T)) * np.exp(2.0 * R) * fmt.tiny
+    moved = (1.0 + 2.0 * R) * ds if values is None else dt + 2.0 * PADDING * q * k * T * ds
+    return PADDING * (o * v * (T * (above + below) / (1.0 - below) + moved) + underflow)
 
 
 def code_error(z: Floats, before: Any, fmt: Format) -> Floats:

@@ -48,6 +48,15 @@ class Stored:
         return self.tensors[name]
 
     @property
+    def stages(self) -> int:
+        """Stages of a cascade, its value rank; 1 for every other readout."""
+        return len(self.config["cascade"]["steps"]) if self.config["readout"] == "cascade" else 1
+
+    def value(self, stage: int) -> int:
+        """The coordinate of the stream that stage `stage`, from 2, averages; its code stands behind it."""
+        return LABEL + int(self.config["labels"]) + 2 * (stage - 2)
+
+    @property
     def raw(self) -> int:
         """Coordinates of the stream behind the label slots, where an approximator keeps the token itself."""
         return int(self.config["grid"]["dim"]) if self.config["kind"] == "approximator" else 0
@@ -134,8 +143,8 @@ def _config(content: bytes) -> dict[str, Any]:
     config = _object("config.json", content)
     if config.get("format") != "monolayer":
         raise ModelFileError("config.json does not describe a model written by monolayer")
-    if config.get("version") not in (1, 2, 3, 5):
-        raise ModelFileError(f"the format version is {config.get('version')!r}; this checker reads 1, 2, 3 and 5")
+    if config.get("version") not in (1, 2, 3, 4, 5):
+        raise ModelFileError(f"the format version is {config.get('version')!r}; this checker reads 1 to 5")
     rest = {key: value for key, value in config.items() if key != "digest"}
     try:
         canonical = json.dumps(rest, sort_keys=True, separators=(",", ":"))

@@ -88,10 +88,17 @@ def memorize(
         float | None, typer.Option(help="With --robust: the share of itself by which every weight may change.")
     ] = None,
     rank: Annotated[
-        str | None, typer.Option(help="With --robust: rank of the values, a number or auto, the least that does.")
+        str | None,
+        typer.Option(
+            help="Largest value rank, or auto, any: the least that holds the data is taken; 1 is the paper's. "
+            "With --robust: the rank itself, a number or auto, the least that does."
+        ),
     ] = None,
     neurons: Annotated[int | None, typer.Option(help="With --robust: how many neurons there may be.")] = None,
-    dtype: Annotated[DtypeChoice | None, typer.Option(help="With --robust: the format to store weights in.")] = None,
+    dtype: Annotated[
+        DtypeChoice | None,
+        typer.Option(help="Format of the weights: float64 or float32; with --robust also bfloat16 and float16."),
+    ] = None,
     on_conflict: Annotated[
         ConflictChoice, typer.Option(help="What to do where equal token and context have different labels.")
     ] = ConflictChoice.error,

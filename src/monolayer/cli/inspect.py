@@ -32,9 +32,15 @@ def describe(model: Monolayer) -> dict[str, Any]:
     """Facts computed from the weights themselves, not from what the builder wrote down."""
     import torch
 
+    from monolayer.model.cascade import Cascade, CascadeAttention
+
     card, attention = model.card, model.attention
-    steps = model.feed_forward.steps()
-    shortcut = attention.shortcut()
+    tables = [model.feed_forward.steps()]
+    shortcut: Any = attention.shortcut()
+    if isinstance(model.feed_forward, Cascade) and isinstance(attention, CascadeAttention):
+        tables = list(model.feed_forward.tables() or [None])
+        shortcut = attention.shortcuts(model.feed_forward.rank, model.feed_forward.labels)
+    slopes = [table.slope.double() for table in tables if table is not None]
     cells = None if model.quantizer is None else model.quantizer.steps()
     grid = {} if cells is None else {"cells": " × ".join(f"{len(each.slope) + 1}" for each in cells.coordinates)}
     return {
@@ -48,14 +54,21 @@ def describe(model: Monolayer) -> dict[str, Any]:
             for name in ("W_Q", "W_K", "W_V", "W_O")
         },
         "temperature": None if shortcut is None else shortcut[0],
-        "context_scale": None if shortcut is None else shortcut[1],
+        "context_scale": None if shortcut is None else _scale(shortcut[1]),
         "readout": model.feed_forward.readout,
-        "steps": None if steps is None else len(steps.slope),
-        "narrowest_ramp": None if steps is None or len(steps.slope) == 0 else float((1.0 / steps.slope.double()).min()),
+        "steps": _scale(tuple(map(len, slopes))) if slopes else None,
+        "narrowest_ramp": min((float((1.0 / slope).min()) for slope in slopes if len(slope)), default=None),
         "parameters": {name: value.numel() for name, value in model.named_parameters()},
         "parameters_in_all": sum(value.numel() for value in model.parameters()),
         "dtype": str(model.bos.dtype).removeprefix("torch."),
     }
+
+
+def _scale(values: Any) -> Any:
+    """One number as it is; those of several stages by their numbers."""
+    if not isinstance(values, tuple):
+        return values
+    return values[0] if len(values) == 1 else {f"stage {number}": value for number, value in enumerate(values, 1)}
 
 
 def _show(value: Any) -> str:

@@ -63,6 +63,7 @@ class Built:
                 ("gap of points", f"{number(summary.gap)} of the range; 1/M² = {number(summary.expected_gap)}"),
                 ("margin at label changes", _times(summary.margin, "the rounding error")),
                 ("label runs", number(summary.runs)),
+                *self._stages(),
             ]
         rows = [("neurons", f"{number(summary.runs)} half-spaces, values of rank {summary.rank}")]
         if summary.half_width is not None:
@@ -72,6 +73,16 @@ class Built:
         if summary.bears is not None:
             rows.append(("noise on every weight", f"about {number(summary.bears)} of itself; verify --noise proves it"))
         return [*rows, ("weights", str(self.model.bos.dtype).removeprefix("torch."))]
+
+    def _stages(self) -> list[tuple[str, str]]:
+        """Value rank and format, where they are not 1 and float64."""
+        summary, rows = self.summary, []
+        if summary.rank > 1:
+            left = ", then ".join(map(number, summary.contested or []))
+            rows.append(("value rank", f"{summary.rank}; stretches left to the next stage: {left}"))
+        if (dtype := str(self.model.bos.dtype).removeprefix("torch.")) != "float64":
+            rows.append(("weights", dtype))
+        return rows
 
     def _within(self) -> str:
         """What counts as right, where labels are real: equality, or the measured error of the `paper` readout."""

@@ -65,6 +65,25 @@ def equal_points(context: Context, target: Target) -> Ints:
     return group
 
 
+def contradicted(context: Context, target: Target, places: Ints) -> bool:
+    """Whether some of these labelled places `(Q,)` have equal token and context and different labels.
+
+    Looks at their own sequences alone.
+    """
+    data = context.data
+    flat = places if target.place is None else target.place[places]
+    row = flat if target.per == "sequence" else np.searchsorted(data.offsets, flat, side="right") - 1
+    chosen, which = np.unique(row, return_inverse=True)
+    part = data.select(chosen)
+    part_context = replace(context, data=part, rows=context.rows[data.flat(chosen)])
+    place = which if target.per == "sequence" else part.offsets[which] + flat - data.offsets[row]
+    number = target.number[places]
+    group = equal_points(part_context, replace(target, number=number, place=place))
+    first = np.full(int(group.max(initial=-1)) + 1, len(group), dtype=np.int64)
+    np.minimum.at(first, group, np.arange(len(group)))
+    return bool((number != number[first[group]]).any())
+
+
 def resolve(context: Context, target: Target, group: Ints, on_conflict: OnConflict) -> tuple[Target, int]:
     """The target without contradictions, and how many labels were overruled; or an error that shows one."""
     count = int(group.max()) + 1

@@ -59,16 +59,20 @@ def memorize(
     memorizes each next token. `readout`: `exact` or `paper`. `temperature`: the λ of the head, 0 for the mean of
     the keys; None: chosen by measurement. `on_conflict`: what to do where equal token and context have different
     labels. `fingerprint=True` keeps 8 bytes a point, so that `seen` and `predict(strict=True)` can tell what the model
-    was built from. On one platform the same seed gives the same bits. Float64; rank 1.
+    was built from. On one platform the same seed gives the same bits.
+
+    `rank`: the largest value rank allowed; the least that holds the data is taken, nearly always 1, the paper's
+    (`auto`, the default: any up to 8; docs/construction.md). `dtype`: `float64`, or `float32`, in which the model then
+    computes.
 
     `draw`: a model whose keys, codes, temperature and names are used again, with its `positions`, `causal` and
     `readout`; only the readout's weights then depend on the data (docs/editing.md). Such a model has no summary. Of a
     robust model: its codes, values, rank, format and margin; then only neurons and usual classes depend on the data.
 
     `robust=True` builds another network, which survives noise and short formats (docs/robust.md); a number is the share
-    of itself by which every weight may change. For it alone: `rank` of the values, a number (64) or `auto`, the least
-    that does; `neurons`: how many there may be; `dtype`: `float32`, `bfloat16`, `float16` or `float64`. `device`: also
-    where to build.
+    of itself by which every weight may change. Its `rank` is a number (64) or `auto`, the least that does; its `dtype`
+    `float32`, `bfloat16`, `float16` or `float64`. For it alone `neurons`: how many there may be. `device`: also where
+    to build.
 
     `device`: where the model goes. Ids and classes that are tensors on an accelerator become a line there, without
     coming back to the processor; its bits may differ from those of a model built here, its labels do not.
@@ -113,6 +117,8 @@ def memorize(
         else:
             if robust is not False:
                 raise DataError("the draw is that of a line, which has no robust readout: leave one of the two out")
+            if rank not in (None, 1, "auto") or dtype not in (None, "float64"):
+                raise DataError("draw= uses the keys of a line of rank 1 in float64 again: leave rank and dtype out")
             again, data = Reused.of(draw).adopt(data)
             positions, causal = again.rules(positions, causal, readout, temperature)
             construction = Again(again)
@@ -156,10 +162,10 @@ def _choose(
 ) -> Construction:
     """The construction that the wishes ask for."""
     if robust is False:
-        for name, value in (("rank", rank), ("neurons", neurons), ("dtype", dtype)):
-            if value is not None:
-                raise DataError(f"{name}= goes with robust=True; the line has rank 1, and float64")
-        return Line(readout, seed, temperature)
+        if neurons is not None:
+            raise DataError("neurons= goes with robust=True; the line has as many steps as there are label changes")
+        wish: Any = dtype or "float64"
+        return Line(readout, seed, temperature, "auto" if rank is None else rank, wish)
     if readout != "exact" or temperature is not None:
         raise DataError("readout and temperature belong to the line; a robust model has its own: leave them out")
     if not isinstance(robust, bool | int | float):

@@ -54,6 +54,8 @@ class Summary:
     """The same for the network of Corollary 1: its formula counts a shared direction once, a dense pass in each row."""
     rank: int = 1
     """Rank of `W_V`."""
+    contested: list[int] | None = None
+    """Stretches of the line that each stage of a cascade left to the next; None at rank 1 and for robust models."""
     half_width: float | None = None
     """Half-width of the narrowest slab between facts, contexts having length √rank; None on the line."""
     bears: float | None = None
@@ -78,6 +80,9 @@ class Summary:
 def _may_be(value: Any, annotation: str) -> bool:
     """Whether a JSON value has the type that a field of the summary is annotated with."""
     kinds = {"int": (int,), "float": (int, float), "str": (str,), "None": (type(None),)}
+    if type(value) is list:
+        return "list[int]" in annotation and all(type(each) is int for each in value)
+    kinds["list[int]"] = ()
     return any(type(value) in kinds[kind] for kind in annotation.split(" | "))
 
 

@@ -10,8 +10,7 @@ from monolayer.data import Sequences
 from monolayer.errors import DataError
 from monolayer.model.attention import contexts
 from monolayer.model.explanation import Explanation, Floats
-from monolayer.model.gates import Gates
-from monolayer.model.parts import Parts
+from monolayer.model.parts import Parts, staircase_of
 from monolayer.model.shortcut import Traced, plan, spread, traced
 from monolayer.model.staircase import Steps
 
@@ -19,8 +18,7 @@ from monolayer.model.staircase import Steps
 @torch.no_grad()
 def explain(model: Parts, data: Sequences) -> Explanation:
     """The numbers behind the answers to encoded `data`; weights that were changed have no such explanation."""
-    if isinstance(model.feed_forward, Gates):
-        raise DataError("an explanation follows keys and steps of the line; a robust model has half-spaces instead")
+    staircase_of(model)
     way = plan(model)
     if way is None or way.steps is None:
         raise DataError(

@@ -20,6 +20,7 @@ from monolayer.data.snapshot import read_together
 from monolayer.errors import ModelFileError
 from monolayer.model.attention import RankOneAttention
 from monolayer.model.card import Card, Cover, Grid, Summary
+from monolayer.model.cascade import Cascade, CascadeAttention
 from monolayer.model.device import check_device
 from monolayer.model.gates import Gates, Layout, RankAttention
 from monolayer.model.layers import embedding, linear
@@ -39,7 +40,7 @@ from monolayer.model.schema import (
 )
 from monolayer.model.sharded import INDEX, is_shard, join, whole
 from monolayer.model.sidecar import read_memory
-from monolayer.model.staircase import Staircase
+from monolayer.model.staircase import Readout, Staircase
 
 
 def load(folder: str | os.PathLike[str], *, device: torch.device | str | None = None) -> Monolayer:
@@ -142,11 +143,18 @@ def _build(config: dict[str, Any], names: dict[str, list[Any]], tensors: dict[st
     )
     four = (tensors[f"attention.{name}"] for name in ("W_Q", "W_K", "W_V", "W_O"))
     attention: RankOneAttention
-    feed_forward: Staircase | Gates
+    feed_forward: Staircase | Gates | Cascade
     if config["readout"] == "gates":
         layout = Layout(**config["gates"], label=config["labels"])
         attention = RankAttention(*four)
         feed_forward = Gates(*block("feed_forward"), layout, config["tokens"] == "vectors")
+    elif config["readout"] == "cascade":
+        attention = CascadeAttention(*four)
+        form: Readout = "exact" if config["target"] == "classes" else "runs"
+        stages = range(len(config["cascade"]["steps"]))
+        feed_forward = Cascade(
+            [Staircase(*block(f"feed_forward.stages.{number}"), form) for number in stages], config["labels"]
+        )
     else:
         attention, feed_forward = RankOneAttention(*four), Staircase(*block("feed_forward"), config["readout"])
     return Monolayer(

@@ -24,6 +24,7 @@ from monolayer.data import Sequences
 from monolayer.errors import DataError
 from monolayer.model.attention import RankOneAttention
 from monolayer.model.card import Card, Summary
+from monolayer.model.cascade import Cascade
 from monolayer.model.explain import explain
 from monolayer.model.explanation import Explanation
 from monolayer.model.gates import Gates
@@ -55,7 +56,7 @@ class Monolayer(nn.Module):
         positions: nn.Embedding | None,
         bos: Tensor,
         attention: RankOneAttention,
-        feed_forward: Staircase | Gates,
+        feed_forward: Staircase | Gates | Cascade,
         head: nn.Linear,
         card: Card,
         quantizer: Quantizer | None = None,
@@ -316,8 +317,11 @@ class Monolayer(nn.Module):
         multiplies by 1 and −1, but for the first, which has one neighbour.
         """
         stored = sum(parameter.numel() for parameter in self.parameters())
-        steps, cells = len(self.feed_forward.bias_1), 0 if self.quantizer is None else len(self.quantizer.bias_1)
-        later = {"paper": 0, "gates": 0, "exact": 2 * steps, "runs": 4 * steps + 1}[self.feed_forward.readout]
+        readout, cells = self.feed_forward, 0 if self.quantizer is None else len(self.quantizer.bias_1)
+        later = 0
+        for part in readout.stairs if isinstance(readout, Cascade) else [readout]:
+            steps = len(part.bias_1)
+            later += {"paper": 0, "gates": 0, "exact": 2 * steps, "runs": 4 * steps + 1}[part.readout]
         return {"parameters": stored, "dense_numbers": stored + later + 2 * cells}
 
     def extra_repr(self) -> str:

@@ -12,6 +12,7 @@ from torch import nn
 from monolayer.errors import DataError
 from monolayer.model.attention import RankOneAttention
 from monolayer.model.card import Card
+from monolayer.model.cascade import Cascade
 from monolayer.model.gates import Gates
 from monolayer.model.quantizer import Quantizer
 from monolayer.model.staircase import Staircase
@@ -25,7 +26,7 @@ class Parts(Protocol):
     bos: nn.Parameter
     quantizer: Quantizer | None
     attention: RankOneAttention
-    feed_forward: Staircase | Gates
+    feed_forward: Staircase | Gates | Cascade
     head: nn.Linear
     card: Card
 
@@ -38,4 +39,9 @@ def staircase_of(model: Parts) -> Staircase:
     """The readout of a line, for what works on steps alone."""
     if isinstance(model.feed_forward, Gates):
         raise DataError("this works on the steps of a line, and a robust model has half-spaces instead")
+    if isinstance(model.feed_forward, Cascade):
+        raise DataError(
+            f"this works on the one staircase of a line of rank 1, and this model has rank {model.feed_forward.rank}: "
+            "a staircase a stage. Memorize with rank=1 (--rank 1) if the data allow it"
+        )
     return model.feed_forward

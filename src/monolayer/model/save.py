@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from monolayer.data import Names
 from monolayer.data.folder import new_folder
 from monolayer.errors import DataError, ModelFileError
+from monolayer.model.cascade import Cascade
 from monolayer.model.gates import Gates
 from monolayer.model.parts import Parts
 from monolayer.model.schema import (
@@ -103,6 +104,8 @@ def _describe(model: Parts, names: dict[str, list[Any]]) -> Config:
     """The config without digests; lists of names go into `names`."""
     card, readout = model.card, model.feed_forward
     parts: Config = {"gates": readout.layout.to_json()} if isinstance(readout, Gates) else {}
+    if isinstance(readout, Cascade):
+        parts = {"cascade": {"steps": [stage.step_count for stage in readout.stairs]}}
     version = READOUTS[readout.readout].version
     if isinstance(readout, Gates) and card.cover is not None:
         parts["cover"], version = card.cover.to_json(), COVERED

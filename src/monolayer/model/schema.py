@@ -69,6 +69,12 @@ FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "files": (_digests, "an object of digests"),
     "digest": ((lambda value: type(value) is str), "a digest"),
 }
+CASCADE: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "steps": (
+        (lambda value: type(value) is list and len(value) > 1 and all(_whole(0)[0](steps) for steps in value)),
+        "a list of two or more whole numbers",
+    )
+}
 GATES: dict[str, tuple[Callable[[Any], bool], str]] = {"token": _whole(1), "place": _whole(0), "rank": _whole(1)}
 COVERED = 5
 """The version in which robust models say how their facts are covered."""
@@ -89,13 +95,19 @@ RULES: tuple[tuple[str, Callable[[Config], bool]], ...] = (
         lambda c: c["target"] == "classes" if _gated(c) else c["target"] == "reals" or c["labels"] == 1,
     ),
     ("gates belong to a memorizer", lambda c: not _gated(c) or c["kind"] == "memorizer"),
+    ("a cascade belongs to a memorizer", lambda c: not _stages(c) or c["kind"] == "memorizer"),
+    ("steps are those of all stages", lambda c: not _stages(c) or c["steps"] == sum(_stages(c))),
     ("scalar means reals with one label slot", lambda c: not c["scalar"] or (c["target"], c["labels"]) == ("reals", 1)),
     ("a causal model answers at tokens", lambda c: not c["causal"] or c["per"] == "token"),
     (
         "next_token means a causal model of ids that answers with classes",
         lambda c: not c["next_token"] or (c["causal"] and c["tokens"] == "ids" and c["target"] == "classes"),
     ),
-    ("width is 3 + labels + dim", lambda c: _gated(c) or c["width"] == 3 + c["labels"] + _dim(c)),
+    ("width is 3 + labels + dim", lambda c: _gated(c) or bool(_stages(c)) or c["width"] == 3 + c["labels"] + _dim(c)),
+    (
+        "width is 3 + labels + 2 (rank − 1) for a cascade",
+        lambda c: not _stages(c) or c["width"] == 3 + c["labels"] + 2 * (len(_stages(c)) - 1),
+    ),
     (
         "width is token + place + rank + 2 + labels for gates",
         lambda c: not _gated(c) or c["width"] == sum(c["gates"].values()) + 2 + c["labels"],
@@ -126,6 +138,11 @@ def _cover(value: Any) -> bool:
         return False
     margin = value.get("margin")
     return _whole(2)[0](value.get("base")) or (margin is not None and _NUMBER[0](margin) and margin > 0)
+
+
+def _stages(config: Config) -> list[int]:
+    """Steps of every stage of a cascade; none for other readouts."""
+    return list(config["cascade"]["steps"]) if config["readout"] == "cascade" else []
 
 
 def _dim(config: Config) -> int:
@@ -164,7 +181,9 @@ READOUTS: dict[str, Readout] = {
     ),
     "gates": Readout(3, lambda H: {"weight_1": (H, "reads"), "bias_1": (H,), "weight_2": ("m", H), "bias_2": ("m",)}),
     "runs": Readout(2, lambda R: {"weight_1": (R,), "bias_1": (R,), "weight_2": ("m", R + 1), "bias_2": ("m",)}),
+    "cascade": Readout(4, lambda R: {}),
 }
+"""A cascade has the tensors of its stages, `feed_forward.stages.…`."""
 
 
 def shapes(config: Config) -> dict[str, Shape]:
@@ -176,6 +195,12 @@ def shapes(config: Config) -> dict[str, Shape]:
     found |= {
         f"feed_forward.{name}": shape for name, shape in READOUTS[config["readout"]].tensors(config["steps"]).items()
     }
+    for number, steps in enumerate(_stages(config)):
+        more = config["target"] == "reals"
+        writes = "m" if number == len(_stages(config)) - 1 else "m + 1"  # the label, and the number of a stretch
+        stage: dict[str, Shape] = {"weight_1": (steps,), "bias_1": (steps,), "bias_2": (writes,)}
+        stage["weight_2"] = (writes, steps + more)
+        found |= {f"feed_forward.stages.{number}.{name}": shape for name, shape in stage.items()}
     found |= {"bos": ("D",), "head.weight": ("C", "D"), "head.bias": ("C",)}
     found |= (
         {"lift.weight": ("V", "D")} if config["tokens"] == "ids" else {"lift.weight": ("D", "d"), "lift.bias": ("D",)}
@@ -193,7 +218,7 @@ def check_tensors(config: Config, names: dict[str, list[Any]], tensors: dict[str
     wanted = shapes(config)
     if set(wanted) != set(tensors):
         raise ModelFileError(f"{WEIGHTS}: missing or unknown tensors {sorted(set(wanted) ^ set(tensors))}")
-    size = {"D": config["width"], "m": config["labels"], "C": config["labels"]}
+    size = {"D": config["width"], "m": config["labels"], "m + 1": config["labels"] + 1, "C": config["labels"]}
     if _gated(config):
         size |= {"k": config["gates"]["rank"], "reads": sum(config["gates"].values())}
     for letter, key in (("V", "vocabulary"), ("C", "classes")):
@@ -239,13 +264,15 @@ def check_config(config: Config, digest: str) -> None:
         )
     if config.get("digest") != digest:
         raise ModelFileError(f"{CONFIG} was changed after it was written: its digest does not match")
-    gated = config.get("readout") == "gates"
-    more = {"gates": _OBJECT_OR_NULL} if gated else {}
-    if gated and version == COVERED:
+    own = {"gates": GATES, "cascade": CASCADE}
+    kind = config.get("readout")
+    kind = kind if type(kind) is str and kind in own else None
+    more = {kind: _OBJECT_OR_NULL} if kind else {}
+    if kind == "gates" and version == COVERED:
         more["cover"] = _cover, '{"margin": positive number} or {"base": whole number from 2}'
     _check_fields(CONFIG, config, FIELDS | more)
-    if gated:
-        _check_fields(f"gates in {CONFIG}", config["gates"] or {}, GATES)
+    if kind:
+        _check_fields(f"{kind} in {CONFIG}", config[kind] or {}, own[kind])
     if config["grid"] is not None:
         _check_fields(f"grid in {CONFIG}", config["grid"], GRID)
     for rule, holds in RULES:

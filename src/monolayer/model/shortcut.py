@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from monolayer.data import Sequences
 from monolayer.model.attention import CODE, KEY, LABEL, ONE, RankOneAttention, contexts
+from monolayer.model.cascade import Cascade, CascadeAttention, value_slot
 from monolayer.model.gates import Gates
 from monolayer.model.live import live_classes
 from monolayer.model.memory import hooked, look_again, remembered
@@ -29,13 +30,15 @@ SCAN = 16
 class Plan:
     """What the shortcut needs to know of the weights: `λ`, `κ`, the cells of an approximator, and the steps.
 
-    `steps` is None if readout or head are not those of the construction: then only `z` can be had.
+    `steps` is None if readout or head are not those of the construction: then only `z` can be had. `further`: for each
+    stage of a cascade behind the first its `κ`, the coordinate of its value, and its steps.
     """
 
     temperature: float
     kappa: float
     cells: CellSteps | None
     steps: Steps | None
+    further: tuple[tuple[float, int, Steps], ...] = ()
 
 
 def plan(model: Parts) -> Plan | None:
@@ -49,6 +52,9 @@ def _replaced(model: Parts) -> bool:
     Not a subclass either: what it does in its forward pass is not in the weights.
     """
     parts: list[tuple[nn.Module, type]] = [(model.attention, RankOneAttention), (model.feed_forward, Staircase)]
+    if isinstance(model.feed_forward, Cascade):
+        parts = [(model.attention, CascadeAttention), (model.feed_forward, Cascade)]
+        parts += [(stage, Staircase) for stage in model.feed_forward.stages]
     parts += [(model.lift, nn.Linear if model.card.vocabulary is None else nn.Embedding), (model.head, nn.Linear)]
     parts += [] if model.positions is None else [(model.positions, nn.Embedding)]
     parts += [] if model.quantizer is None else [(model.quantizer, Quantizer)]
@@ -57,6 +63,8 @@ def _replaced(model: Parts) -> bool:
 
 @torch.no_grad()
 def _plan(model: Parts) -> Plan | None:
+    if isinstance(model.feed_forward, Cascade):
+        return _cascade_plan(model, model.feed_forward)
     shortcut = model.attention.shortcut()
     if shortcut is None or not _plain_stream(model):
         return None
@@ -66,6 +74,19 @@ def _plan(model: Parts) -> Plan | None:
         if cells is None:
             return None
     return Plan(*shortcut, cells, model.feed_forward.steps() if _plain_head(model) else None)
+
+
+def _cascade_plan(model: Parts, readout: Cascade) -> Plan | None:
+    assert isinstance(model.attention, CascadeAttention)  # nothing was replaced
+    shortcut = model.attention.shortcuts(readout.rank, readout.labels)
+    if shortcut is None or not _plain_stream(model):
+        return None
+    temperature, kappas = shortcut
+    tables = readout.tables() if _plain_head(model) else None
+    if tables is None:
+        return Plan(temperature, kappas[0], None, None)
+    slots = [value_slot(stage, readout.labels) for stage in range(2, readout.rank + 1)]
+    return Plan(temperature, kappas[0], None, tables[0], tuple(zip(kappas[1:], slots, tables[1:], strict=True)))
 
 
 @torch.no_grad()
@@ -78,13 +99,19 @@ def fast_labels(model: Parts, data: Sequences) -> Tensor | None:
         gates = model.feed_forward
         classes = None if hooked(model) else live_classes(model, gates, data)
         return None if classes is None else classes[:, None].double()
-    if SCAN * len(data.tokens) >= len(model.feed_forward.weight_1):
+    if SCAN * len(data.tokens) >= model.feed_forward.step_count:
         look_again(model)
     way = plan(model)
     if way is None or way.steps is None:
         return None
-    z = _codes(model, data, way)
+    met = traced(model, data, way)
+    z = met.code + way.kappa * met.context
     label = way.steps(z)
+    for kappa, slot, steps in way.further:
+        # What a stage wrote behind the label is the number of a stretch: the code of the next.
+        total, number = label[:, :-1], label[:, -1]
+        label = steps(number + kappa * _mean(model, data, met, slot))
+        label[:, : total.shape[1]] += total
     # A search for NaN ends somewhere all the same.
     return label.where(~z.isnan()[:, None], torch.nan) if bool(z.isnan().any()) else label
 
@@ -159,6 +186,23 @@ def traced(model: Parts, data: Sequences, way: Plan) -> Traced:
     return Traced(key, weights, rows, (float(bos_key), float(bos_terms[0])), code, context)
 
 
+def _mean(model: Parts, data: Sequences, met: Traced, slot: int) -> Tensor:
+    """The mean of another coordinate of the stream under the same softmax, at every answering place `(P,)`."""
+    device, bos = model.bos.device, model.bos[slot]
+    lengths = torch.from_numpy(data.lengths).to(device)
+    tokens = torch.from_numpy(data.tokens).to(device)
+    weight = met.weight if met.rows is None else met.weight.index_select(0, met.rows)
+    if isinstance(model.lift, nn.Embedding):
+        value = model.lift.weight[:, slot].index_select(0, tokens)
+    else:
+        value = tokens.to(bos) @ model.lift.weight[slot] + model.lift.bias[slot]
+    if model.positions is not None:
+        value = value + model.positions.weight[:, slot].index_select(0, torch.from_numpy(data.position).to(device))
+    begin = met.begin[1], float(bos * met.begin[1])
+    found = contexts(weight, value * weight, lengths, begin, model.card.causal)
+    return found if model.card.per == "sequence" or model.card.causal else spread(found, lengths)
+
+
 def boltzmann_terms(key: Tensor, temperature: float, top: float) -> tuple[Tensor, Tensor]:
     """`e^{λ s − top}` and `s e^{λ s − top}`: the weight and the moment of every key."""
     weight = torch.exp(temperature * key - top)
@@ -206,22 +250,29 @@ def _plain_stream(model: Parts) -> bool:
 
     For an approximator also: the lift copies the token behind the label slots and writes nothing else but `one`.
     """
-    end = LABEL + len(model.feed_forward.bias_2)
-    good = _constant(model.bos[None, :end], 1.0)
+    end, free = LABEL + len(model.feed_forward.bias_2), tuple[int, ...]()
+    if isinstance(model.feed_forward, Cascade):
+        if model.quantizer is not None:
+            return False
+        rank, labels = model.feed_forward.rank, model.feed_forward.labels
+        end, free = model.bos.numel(), tuple(value_slot(stage, labels) for stage in range(2, rank + 1))
+    good = _constant(model.bos[None, :end], 1.0, free)
     if isinstance(model.lift, nn.Embedding):
         weight = model.lift.weight
-        good = good and model.quantizer is None and _constant(weight[~weight[:, ONE].isnan()], 1.0)
+        good = good and model.quantizer is None and _constant(weight[~weight[:, ONE].isnan()], 1.0, free)
     else:
         weight, bias = model.lift.weight, model.lift.bias
-        good = good and _constant(weight.T[:, :end], 0.0) and _constant(bias[None], 1.0)
+        good = good and _constant(weight.T[:, :end], 0.0, free) and _constant(bias[None], 1.0, free)
         if model.quantizer is not None:
             copy = torch.eye(weight.shape[1], dtype=weight.dtype, device=weight.device)
             good = good and torch.equal(weight[end:], copy) and not bool(weight[:end].any() or bias[1:].any())
-    return good and (model.positions is None or _constant(model.positions.weight, 0.0))
+    return good and (model.positions is None or _constant(model.positions.weight, 0.0, free))
 
 
-def _constant(stream: Tensor, one: float) -> bool:
+def _constant(stream: Tensor, one: float, free: tuple[int, ...] = ()) -> bool:
+    """Whether `one` is as it must be, and whatever stands behind the code is 0 but for the coordinates `free`."""
     # A NaN that the shortcut would not look at makes NaN of the dense pass: 0 times NaN.
     if not bool(stream.isfinite().all()):
         return False
-    return bool((stream[:, ONE] == one).all()) and not bool(stream[:, LABEL:].any())
+    empty = [slot for slot in range(LABEL, stream.shape[1]) if slot not in free]
+    return bool((stream[:, ONE] == one).all()) and not bool(stream[:, empty].any() if free else stream[:, LABEL:].any())

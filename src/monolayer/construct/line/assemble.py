@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
+from monolayer.construct.line.cascade import KAPPA
 from monolayer.construct.line.draw import Draw
+from monolayer.construct.line.values import Value
 from monolayer.model.attention import CODE, KEY, LABEL, ONE, RankOneAttention
 from monolayer.model.card import Card
+from monolayer.model.cascade import Cascade, CascadeAttention, stream_width, value_slot
 from monolayer.model.layers import embedding, linear
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.quantizer import Quantizer
@@ -19,12 +24,16 @@ def assemble(
     draw: Draw,
     kappa: float,
     lift: nn.Embedding | nn.Linear,
-    feed_forward: Staircase,
+    feed_forward: Staircase | Cascade,
     card: Card,
     bos: Tensor | None = None,
     quantizer: Quantizer | None = None,
+    values: Sequence[Value] = (),
 ) -> Monolayer:
-    """The network around a lift. `bos` `(D,)` is what the begin token has besides its key; None: nothing."""
+    """The network around a lift. `bos` `(D,)` is what the begin token has besides its key; None: nothing.
+
+    `values`: what the further stages of a cascade average; the lift has those of the tokens already.
+    """
     labels = len(feed_forward.bias_2)
     width = lift.embedding_dim if isinstance(lift, nn.Embedding) else lift.out_features
     start = stream(torch.tensor([draw.bos_key], dtype=torch.float64), torch.zeros(1, dtype=torch.float64), width)[0]
@@ -32,9 +41,16 @@ def assemble(
     if draw.position_key is not None and draw.position_code is not None:
         place = stream(draw.position_key, draw.position_code, width)
         place[:, ONE] = 0.0
+        for stage, value in enumerate(values, 2):
+            if value.position is not None:
+                place[:, value_slot(stage, labels)] = value.position.double()
         positions = embedding(place)
+    for stage, value in enumerate(values, 2):
+        start[value_slot(stage, labels)] = value.bos
     head = linear(*plain_head(None if card.classes is None else len(card.classes), labels, width))
     attention = RankOneAttention.constant_query(width, draw.temperature, kappa)
+    if values:
+        attention = CascadeAttention.values(draw.temperature, [kappa] + [KAPPA] * len(values), labels)
     start = start if bos is None else start + bos
     return Monolayer(lift, positions, start, attention, feed_forward, head, card, quantizer)
 
@@ -46,13 +62,16 @@ def stream(key: Tensor, code: Tensor, width: int) -> Tensor:
     return weight
 
 
-def linear_lift(weight: Tensor, bias: Tensor, labels: int) -> nn.Linear:
-    """The lift of vectors: `weight` `(2, d)` and `bias` `(2,)` for key and code, and 1 onto `one`."""
-    width = LABEL + labels
+def linear_lift(weight: Tensor, bias: Tensor, labels: int, values: Sequence[Value] = ()) -> nn.Linear:
+    """The lift of vectors: `weight` `(2, d)` and `bias` `(2,)` for key and code, the values', and 1 onto `one`."""
+    width = stream_width(1 + len(values), labels)
     full = torch.zeros(width, weight.shape[1], dtype=torch.float64)
     full[KEY : CODE + 1] = weight
     add = torch.zeros(width, dtype=torch.float64)
     add[ONE], add[KEY : CODE + 1] = 1.0, bias
+    for stage, value in enumerate(values, 2):
+        if value.lift is not None:
+            full[value_slot(stage, labels)], add[value_slot(stage, labels)] = value.lift
     return linear(full, add)
 
 

@@ -2,79 +2,109 @@
 
 Distinct tokens get distinct keys; one softmax head with rank-1 weights turns the keys of a sequence into one number,
 different for different contexts (Theorem A); code and context together give every labelled place its own number `z`;
-a staircase over `z` returns the labels.
+a staircase over `z` returns the labels. Where floats put too many points too close together, the head returns further
+numbers, and further stages of the readout tell those points apart (`cascade.py`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Literal, get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from monolayer.construct.consistency import Context
 from monolayer.construct.construction import Progress
 from monolayer.construct.line.alphabet import Alphabet, Ids, Vectors
 from monolayer.construct.line.assemble import assemble, linear_lift, stream
-from monolayer.construct.line.draw import Draw, Tokens, averaging, check_seed, check_temperature
-from monolayer.construct.line.points import SLACK
-from monolayer.construct.line.separate import DRAWS, Separated, separate
+from monolayer.construct.line.cascade import Stage, cut, further, stage
+from monolayer.construct.line.draw import Draw, Tokens, check_seed, check_temperature
+from monolayer.construct.line.refusal import check_format, collision
+from monolayer.construct.line.separate import Separated, margins, separate
 from monolayer.construct.line.steps import Choice, dense_error, staircase
+from monolayer.construct.line.values import Value, averages, draw_value, most_rank
 from monolayer.construct.task import Task
 from monolayer.data.names import Ints
-from monolayer.errors import DataError, PrecisionError
-from monolayer.model.attention import LABEL
+from monolayer.errors import DataError
 from monolayer.model.card import Card, Summary
+from monolayer.model.cascade import Cascade, stream_width, value_slot
 from monolayer.model.layers import embedding
 from monolayer.model.monolayer import Monolayer
 from monolayer.theory.bounds import corollary1_counts
 
+Format = Literal["float64", "float32"]
+
 
 @dataclass(frozen=True)
 class Line:
-    """Rank 1 in float64. `readout`: `exact` or `paper`; on one platform the same seed gives the same bits.
+    """`readout`: `exact` or `paper`; on one platform the same seed gives the same bits.
 
-    `temperature`: λ, 0 for the mean; None: chosen by measurement.
+    `temperature`: λ, 0 for the mean; None: chosen by measurement. `rank`: the largest value rank allowed, of which the
+    least that holds the data is taken; `auto`: any. `dtype`: the format that the model is stored in and computes in.
     """
 
     readout: Choice = "exact"
     seed: int = 0
     temperature: float | None = None
+    rank: int | Literal["auto"] = "auto"
+    dtype: Format = "float64"
 
     def __post_init__(self) -> None:
         if self.readout not in ("exact", "paper"):
             raise DataError(f"readout must be one of 'exact', 'paper', not {self.readout!r}")
+        if self.rank != "auto" and not (type(self.rank) is int and self.rank >= 1):
+            raise DataError(f"rank must be a whole number from 1, or 'auto', not {self.rank!r}")
+        if self.dtype not in get_args(Format):
+            names = ", ".join(map(repr, get_args(Format)))
+            raise DataError(
+                f"dtype of a line must be one of {names}, not {self.dtype!r}: shorter formats hold too few steps; "
+                "robust=True is made for them"
+            )
+        if self.readout == "paper" and (self.rank not in ("auto", 1) or self.dtype != "float64"):
+            raise DataError("readout='paper' has rank 1 and float64; leave rank and dtype out, or take readout='exact'")
         check_seed(self.seed)
         check_temperature(self.temperature)
 
     def build(self, task: Task, report: Progress) -> Monolayer:
         """The model, a line a lemma."""
+        task = check_format(task, self.dtype)
         data, rows = task.data, task.context.rows
-        tokens = replace(_tokens(task), temperature=self.temperature)
+        tokens = replace(_tokens(task), temperature=self.temperature, dtype=getattr(torch, self.dtype))
 
         report("separating contexts", 0.1)
         found = separate(tokens, task.target, task.settle, self.seed)
-        if found.pair is not None:
-            raise _collision(found, found.pair, task.context)
         points, target = found.points, found.target
+        classes, labels = target.classes is not None, target.table.shape[1]
+        paper = self.readout == "paper"
 
         report("building the staircase", 0.7)
-        classes = target.classes is not None
-        feed_forward, stored_error = staircase(points, found.changes, found.level, classes, self.readout)
-        paper = self.readout == "paper"
-        readout_error = dense_error(feed_forward, points, target, stored_error) if paper else None
+        values: tuple[Value, ...] = ()
+        facts, readout_error = found.measure(), None
+        feed_forward: nn.Module
+        if found.pair is None:
+            feed_forward, stored_error = staircase(points, found.changes, found.level, classes, self.readout)
+            readout_error = dense_error(feed_forward, points, target, stored_error) if paper else None
+        else:
+            stages, values, left = _cascade(found, tokens, self.seed)
+            rank = None if left else len(stages)
+            allowed = 1 if paper else most_rank(tokens) if self.rank == "auto" else self.rank
+            if rank is None or rank > allowed:
+                raise collision(found, found.pair, task.context, rank, most_rank(tokens), paper)
+            feed_forward = Cascade([part.staircase(classes, points.unit) for part in stages], labels)
+            facts |= {"margin": min(part.margin for part in stages if part.margin is not None)}
+            facts |= {"runs": 1 + feed_forward.step_count, "rank": rank, "contested": [s.crowds for s in stages[:-1]]}
 
-        lift = _lift(found.draw, rows, target.table.shape[1])
+        lift = _lift(found.draw, rows, labels, values)
         card = Card(data.vocabulary, target.classes, target.per, target.scalar, task.context.causal, target.next_token)
-        model = assemble(found.draw, points.kappa, lift, feed_forward, card)
+        model = assemble(found.draw, points.kappa, lift, feed_forward, card, values=values)
         d = 1 if task.vectors is None else task.vectors.shape[1]  # ids may stand on a line
-        counted, multiplied = corollary1_counts(len(points.z), d, target.table.shape[1])
+        counted, multiplied = corollary1_counts(len(points.z), d, labels)
         summary = Summary(
             sequences=len(data),
             labelled=len(points.z),
-            **found.measure(),
+            **facts,
             vocabulary=int(np.count_nonzero(np.bincount(rows))),
             **model.counts(),
             corollary_1=counted,
@@ -83,39 +113,32 @@ class Line:
             corollary_1_dense=multiplied,
         )
         model.card = model.card.with_summary(summary)
-        return model
+        # Slopes are powers of two, so what rounds is the place of a step, by one rounding error of the eight or more
+        # in its gap; keys, codes and values are numbers of the format, and labels whole numbers that it holds.
+        return model if tokens.dtype == torch.float64 else model.to(tokens.dtype)
 
 
-def _collision(found: Separated, pair: tuple[int, int], context: Context) -> PrecisionError:
-    """The error for data that are consistent but that float64 with rank 1 cannot hold."""
-    count, points, target, data = found.collisions, found.points, found.target, context.data
-    one, two = pair if target.place is None else (int(target.place[pair[0]]), int(target.place[pair[1]]))
-    if data.vocabulary is None and target.per == "token":
-        distance = float(np.linalg.norm(data.tokens[one] - data.tokens[two]))
-        size = float(np.linalg.norm(data.tokens[one]))
-        if 0.0 < distance < 1e-6 * max(size, 1e-300):
-            return PrecisionError(
-                f"{data.where(one)} and {data.where(two)} have different labels and are closer than float64 can "
-                f"separate here: distance {distance:.3g} at norm {size:.3g}. Merge them, or move them apart"
-            )
-    reach = float(points.z[-1] - points.z[0])
-    holds = int(np.sqrt(reach / (SLACK * float(points.error(points.z).max()))))
-    why = f"with rank 1 in float64 about {holds:,} points of this kind can be held, and there are {len(points.z):,}"
-    if holds > len(points.z):
-        why = f"about {holds:,} points that lie at random could be held, but these {len(points.z):,} crowd together"
-    advice = "Split the data over several models, or try another seed if few pairs collide"
-    advice += averaging(found.draw.temperature)
-    if context.causal and not context.positions:
-        why += f". What is seen of {int(data.lengths.max()):,} tokens hardly changes with one more"
-        advice = (
-            "Pass positions=True, which gives every place in a sequence its own key and code. Otherwise: "
-            f"{advice[0].lower()}{advice[1:]}"
-        )
-    return PrecisionError(
-        f"{count:,} pair{'s' if count > 1 else ''} of points with different labels fell closer together than "
-        f"{SLACK:g} rounding errors in every one of {2 * DRAWS} draws, for example {data.labelled(pair[0])} and "
-        f"{data.labelled(pair[1])}. They are different points, not a contradiction: {why}. {advice}"
-    )
+def _cascade(found: Separated, tokens: Tokens, seed: int) -> tuple[list[Stage], tuple[Value, ...], int]:
+    """All stages, the values that they average, and how many points are left in crowds at the largest rank."""
+    points, target, whole = found.points, found.target, found.target.classes is not None
+    part = cut(points, found.changes)
+    held = points.order[part.held]
+    level = target.table.T.take(target.number[points.order[part.first]], axis=1)
+    if not whole:
+        level[:, part.plateau] = 0.0
+    written = np.repeat(level[:, part.plateau], part.end - part.begin, axis=1)
+    missing = target.table.T.take(target.number[held], axis=1) - written
+    first = stage(points, part, level, margins(points, part.steps)[0])
+    values: dict[int, Value] = {}
+
+    def context(number: int, which: Ints) -> NDArray[np.float64]:
+        values[number] = draw_value(tokens, seed, number)
+        return averages(values[number], found.draw, tokens, target, held[which])
+
+    ends = int(part.number[0]), int(part.number[-1])
+    error = found.draw.context_error(tokens)
+    stages, left = further(part.stretch, missing, ends, context, error, points.unit, whole, most_rank(tokens))
+    return [first, *stages], tuple(values.values()), len(left)
 
 
 # -- from arrays to modules ----------------------------------------------------------------------------
@@ -160,15 +183,17 @@ def _check_extent(vectors: NDArray[np.float64]) -> None:
         )
 
 
-def _lift(draw: Draw, rows: Ints, labels: int) -> nn.Embedding | nn.Linear:
+def _lift(draw: Draw, rows: Ints, labels: int, values: tuple[Value, ...]) -> nn.Embedding | nn.Linear:
     if draw.proposal.lift:
         weight, bias = draw.proposal.lift
-        return linear_lift(weight, bias, labels)
-    return table_lift(draw, np.bincount(rows, minlength=len(draw.proposal.key)), labels)
+        return linear_lift(weight, bias, labels, values)
+    return table_lift(draw, np.bincount(rows, minlength=len(draw.proposal.key)), labels, values)
 
 
-def table_lift(draw: Draw, count: Ints, labels: int) -> nn.Embedding:
+def table_lift(draw: Draw, count: Ints, labels: int, values: tuple[Value, ...] = ()) -> nn.Embedding:
     """The stream vectors of ids; one that never occurs, as `count` `(V,)` says, has none."""
-    table = stream(draw.proposal.key, draw.proposal.code, LABEL + labels)
+    table = stream(draw.proposal.key, draw.proposal.code, stream_width(1 + len(values), labels))
+    for number, value in enumerate(values, 2):
+        table[:, value_slot(number, labels)] = value.token.double()
     table[torch.from_numpy(count == 0)] = torch.nan
     return embedding(table)

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from monolayer.construct.line.alphabet import UNIT, Alphabet, Proposal
+from monolayer.construct.line.alphabet import UNIT, Alphabet, Proposal, Vectors, lift_error, lifted
 from monolayer.errors import DataError
 from monolayer.model.attention import contexts, pick
 from monolayer.model.shortcut import boltzmann_terms
@@ -37,7 +37,8 @@ class Tokens:
     """What the contexts are made of: `rows` `(T,)` of the alphabet, `lengths` `(N,)`, and the rules of the model.
 
     `position` `(T,)` is None without positions; `temperature` is the λ of every draw, or None: as it is drawn.
-    `most`: the longest of all sequences, where these are some of them.
+    `most`: the longest of all sequences, where these are some of them. `dtype`: the format of the weights, so that what
+    is drawn are numbers of that format.
     """
 
     rows: Tensor
@@ -47,6 +48,12 @@ class Tokens:
     causal: bool
     temperature: float | None = None
     most: int | None = None
+    dtype: torch.dtype = torch.float64
+
+    @property
+    def unit(self) -> float:
+        """`u`, the unit roundoff of the format."""
+        return float(torch.finfo(self.dtype).eps) / 2.0
 
     @property
     def longest(self) -> int:
@@ -65,6 +72,8 @@ class Draw:
     layout: Layout
     spaced: bool
     """Whether every token has a cell of its own in `z`: codes are whole numbers apart."""
+    unit: float = UNIT
+    """Unit roundoff of the format that the model computes in; here everything is computed in float64."""
 
     @property
     def whole_codes(self) -> bool:
@@ -74,21 +83,27 @@ class Draw:
     def contexts(self, tokens: Tokens) -> Tensor:
         """`B(λ; s)`: `(N,)`, or `(T,)` for a causal model."""
         if tokens.position is None or self.position_key is None:
-            weight, moment = boltzmann_terms(self.proposal.key, self.temperature, 0.0)
+            weight, moment = boltzmann_terms(self.proposal.key.double(), self.temperature, 0.0)
             weight, moment = pick(weight, tokens.rows), pick(moment, tokens.rows)
         else:
-            key = pick(self.proposal.key, tokens.rows).add_(pick(self.position_key, tokens.position))
-            weight, moment = boltzmann_terms(key, self.temperature, 0.0)
+            weight, moment = boltzmann_terms(self.keys(tokens.rows, tokens.position), self.temperature, 0.0)
         bos = torch.tensor(self.bos_key, dtype=torch.float64)
         bos_weight, bos_moment = boltzmann_terms(bos, self.temperature, 0.0)
         return contexts(weight, moment, tokens.lengths, (float(bos_weight), float(bos_moment)), tokens.causal)
+
+    def keys(self, rows: Tensor, position: Tensor | None) -> Tensor:
+        """`s` of tokens `(T,)`: the sum with that of its position is one rounded sum of the format, as in the model."""
+        key = pick(self.proposal.key, rows)
+        if position is not None and self.position_key is not None:
+            key = key.add_(pick(self.position_key, position))
+        return key.double()
 
     def codes(self, tokens: Tokens) -> Tensor:
         """`t` of every token `(T,)`."""
         code = pick(self.proposal.code, tokens.rows)
         if tokens.position is not None and self.position_code is not None:
             code.add_(pick(self.position_code, tokens.position))
-        return code
+        return code.double()
 
     def context_error(self, tokens: Tokens) -> float:
         """Bound on the rounding error of a context id in any order of summation (docs/certificate.md).
@@ -97,7 +112,7 @@ class Draw:
         by `η` moves the Boltzmann operator by at most `η (1 + 2R)`.
         """
         reach = abs(self.temperature)
-        own = 2.0 * UNIT * (tokens.longest + 1 + 4.0 * reach + 2.0 * EXP_ULPS + 2.0)
+        own = 2.0 * self.unit * (tokens.longest + 1 + 4.0 * reach + 2.0 * EXP_ULPS + 2.0)
         return own + self.proposal.lift_error * (1.0 + 2.0 * reach)
 
     def point_error(self, kappa: float, tokens: Tokens) -> float:
@@ -179,13 +194,14 @@ def candidates(tokens: Tokens, layout: Layout, count: int, seed: int) -> Iterato
     for number in range(count):
         random = np.random.default_rng([seed, ("cells", "mixed").index(layout), number])
         temperature = TEMPERATURES[number % len(TEMPERATURES)] if tokens.temperature is None else tokens.temperature
+        temperature = float(torch.tensor(temperature, dtype=tokens.dtype))
         # With positions the key is a sum of two parts: each gets half of [−1, 1].
         share = 1.0 if tokens.position is None else 0.5
         alphabet = tokens.alphabet
         spaced = alphabet.spaced and layout == "cells"
         # One cell a token, or one a (token, position) pair when positions get cells too.
         stride = tokens.longest if spaced and tokens.position is not None else 1
-        proposal = alphabet.propose(random, share, stride)
+        proposal = in_format(alphabet.propose(random, share, stride), tokens)
         position_key = position_code = None
         if tokens.position is not None:
             position_key = _multiples(random.uniform(-share, share, tokens.longest), alphabet.spacing)
@@ -193,8 +209,21 @@ def candidates(tokens: Tokens, layout: Layout, count: int, seed: int) -> Iterato
                 position_code = torch.arange(tokens.longest, dtype=torch.float64)
             else:
                 position_code = _multiples(random.uniform(0.0, 0.25, tokens.longest), 2.0**20 * alphabet.spacing)
-        bos_key = float(_multiples(random.uniform(-1.0, 1.0, 1), alphabet.spacing))
-        yield Draw(proposal, position_key, position_code, bos_key, temperature, layout, alphabet.spaced)
+        bos_key = float(_multiples(random.uniform(-1.0, 1.0, 1), alphabet.spacing).to(tokens.dtype))
+        if position_key is not None and position_code is not None:
+            position_key, position_code = position_key.to(tokens.dtype), position_code.to(tokens.dtype)
+        yield Draw(proposal, position_key, position_code, bos_key, temperature, layout, alphabet.spaced, tokens.unit)
+
+
+def in_format(proposal: Proposal, tokens: Tokens) -> Proposal:
+    """`proposal` in numbers of the format of `tokens`: rounded, and keys and codes of vectors computed from such."""
+    if tokens.dtype == torch.float64:
+        return proposal
+    if not isinstance(tokens.alphabet, Vectors):
+        return Proposal(proposal.key.to(tokens.dtype), proposal.code.to(tokens.dtype))
+    vectors, (weight, bias) = tokens.alphabet.vectors, (part.to(tokens.dtype).double() for part in proposal.lift)
+    error = lift_error(vectors, weight.numpy(), bias.numpy()) * (tokens.unit / UNIT)
+    return Proposal(*lifted(vectors, weight.numpy(), bias.numpy()), (weight, bias), error)
 
 
 def _multiples(values: NDArray[np.float64], spacing: float) -> Tensor:

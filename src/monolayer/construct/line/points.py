@@ -46,10 +46,11 @@ class Points:
     order: NDArray[Any]
     kappa: float
     fixed_error: float
+    unit: float = UNIT
 
     def error(self, z: Floats) -> Floats:
         """Bound on the rounding error of `z` itself, in any order of summation."""
-        error: Floats = self.fixed_error + UNIT * np.abs(z)
+        error: Floats = self.fixed_error + self.unit * np.abs(z)
         return error
 
     def gaps(self) -> Floats:
@@ -69,7 +70,7 @@ class Points:
         for start in range(0, max(1, len(self.z) - 1), BLOCK):
             part = slice(start, min(start + BLOCK, len(self.z) - 1))
             here = slice(start, part.stop + 1)
-            yield part, Points(self.z[here], self.order[here], self.kappa, self.fixed_error)
+            yield part, Points(self.z[here], self.order[here], self.kappa, self.fixed_error, self.unit)
 
 
 def contextual_points(draw: Draw, tokens: Tokens, target: Target, kappa: float | None = None) -> Points:
@@ -93,7 +94,7 @@ def contextual_points(draw: Draw, tokens: Tokens, target: Target, kappa: float |
             z = z.take(target.place)
     if order is None:
         order = np.argsort(z)
-    return Points(z.take(order), order, kappa, draw.point_error(kappa, tokens))
+    return Points(z.take(order), order, kappa, draw.point_error(kappa, tokens), draw.unit)
 
 
 def scale(room: float, reach: float) -> float:

@@ -7,7 +7,7 @@ tried until one keeps `SLACK` rounding errors between any two neighbours with di
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,14 @@ from monolayer.data.names import Ints
 DRAWS = 4
 """Draws of directions and temperature that are measured, for each layout."""
 
-Settle = Callable[[Target], tuple[Target, int]]
-"""The target without contradictions, and how many labels were overruled."""
+HOPELESS = 64
+"""Pairs of ids' points left too close, and expected of points at random, from which no other draw of a layout is tried.
+
+Where chance alone puts so many pairs together, draws are alike: one with none is then about as likely as e^−64.
+"""
+
+Settle = Callable[[Target, Ints], tuple[Target, int]]
+"""The target without contradictions, and how many labels were overruled; they are among these labelled places."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +97,8 @@ def separate(tokens: Tokens, target: Target, settle: Settle | None, seed: int, *
             changes, level = target.runs(points.order)
             margin, close = margins(points, changes)
             if len(close) and settle is not None:
-                target, conflicts = settle(target)
+                among = points.order[inside(*crowds(points, changes))]
+                target, conflicts = settle(target, among)
                 settle = None
                 changes, level = target.runs(points.order)
                 margin, close = margins(points, changes)
@@ -100,8 +107,17 @@ def separate(tokens: Tokens, target: Target, settle: Settle | None, seed: int, *
             if best is None or len(close) < best.collisions:
                 pair = int(points.order[close[0]]), int(points.order[close[0] + 1])
                 best = Separated(draw, points, target, changes, level, margin, conflicts, tried, len(close), pair)
+            if tokens.alphabet.spaced and min(len(close), _by_chance(points)) > HOPELESS:
+                break
     assert best is not None
-    return best
+    return replace(best, tried=tried)
+
+
+def _by_chance(points: Points) -> float:
+    """How many pairs of as many points, thrown at random onto as long a line, lie too close together."""
+    reach = float(points.z[-1] - points.z[0])
+    narrow = SLACK * float(points.error(points.z[[0, -1]]).max())
+    return len(points.z) ** 2 * narrow / reach if reach > 0 else 0.0
 
 
 def margins(points: Points, changes: Ints) -> tuple[float | None, Ints]:
@@ -117,3 +133,27 @@ def margins(points: Points, changes: Ints) -> tuple[float | None, Ints]:
             close.append(here[narrow])
         least = min(least, float(room.min()))
     return least if len(changes) else None, np.concatenate(close) if close else changes[:0]
+
+
+def crowds(points: Points, changes: Ints) -> tuple[Ints, Ints]:
+    """Where points with different labels are too close: the first of each crowd `(J,)`, and the one after its last.
+
+    A crowd is a longest stretch of neighbours none of which are far enough apart for a step; all its points have one
+    label, and it is no crowd, or some do not.
+    """
+    narrow = []
+    for part, block in points.blocks():
+        # `not (≥)` rather than `<`: a NaN is no gap either.
+        narrow.append(part.start + np.flatnonzero(~(block.gaps() >= SLACK * block.gap_errors())))
+    gap = np.concatenate(narrow)
+    first = np.flatnonzero(np.diff(gap, prepend=-2) > 1)
+    begin, end = gap[first], np.append(gap[first[1:] - 1], gap[-1:]) + 2
+    mixed = np.searchsorted(changes, begin) < np.searchsorted(changes, end - 1)
+    return begin[mixed], end[mixed]
+
+
+def inside(begin: Ints, end: Ints) -> Ints:
+    """The numbers from `begin` to before `end` of every stretch `(J,)`, one after the other."""
+    size = end - begin
+    numbers: Ints = np.arange(int(size.sum())) + np.repeat(begin - (np.cumsum(size) - size), size)
+    return numbers

@@ -35,19 +35,21 @@ def staircase(points: Points, changes: Ints, level: Floats, classes: bool, reado
     `changes` `(R,)`: the places `i` where point `i` and point `i + 1` have different labels; `level` `(m, R + 1)`:
     the labels of the runs between them; `classes`: they are class numbers.
     """
-    slope, start = map(torch.from_numpy, _ramps(points.z, changes))
+    slope, start = map(torch.from_numpy, ramps_at(points.z, changes))
     if readout == "exact" and not classes:
         return Staircase.from_runs(slope, start, torch.from_numpy(np.ascontiguousarray(level))), 0.0
     stored = level if classes else np.stack([_on_grid(given) for given in level])
     jump = np.diff(stored, axis=1)
-    if classes and _size(jump) + float(stored.max()) >= 2.0**53:
-        raise PrecisionError(f"{level.shape[1]:,} runs of {int(level.max()) + 1:,} classes add up past 2^53: use fewer")
+    if classes and (size_of_jumps(jump) + float(stored.max())) * points.unit >= 1.0:
+        bits = round(-np.log2(points.unit))
+        way = "use fewer" if bits == 53 else "use fewer, or dtype='float64'"
+        raise PrecisionError(f"{level.shape[1]:,} runs of {int(level.max()) + 1:,} classes add up past 2^{bits}: {way}")
     first, last = (torch.from_numpy(stored[:, end].copy()) for end in (0, -1))
     error = 0.0 if classes else float(np.abs(stored - level).max())
     return Staircase.from_steps(slope, start, torch.from_numpy(jump), first, last, readout), error
 
 
-def _ramps(z: Floats, changes: Ints) -> tuple[Floats, Floats]:
+def ramps_at(z: Floats, changes: Ints) -> tuple[Floats, Floats]:
     """Slopes and beginnings of the ramps `(R,)`, a stretch at a time."""
     slope, start = np.empty(len(changes)), np.empty(len(changes))
     for first in range(0, len(changes), BLOCK):
@@ -64,7 +66,7 @@ def ramps(left: Floats, right: Floats) -> tuple[Floats, Floats]:
     return 1.0 / width, left + (gap - width) / 2.0
 
 
-def _size(jump: Floats) -> float:
+def size_of_jumps(jump: Floats) -> float:
     """`Σ |Δ|`, a stretch at a time."""
     return sum(float(np.abs(jump[:, start : start + BLOCK]).sum()) for start in range(0, jump.shape[1], BLOCK))
 

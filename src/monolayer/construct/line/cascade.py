@@ -1,0 +1,164 @@
+"""Stages: where points with different labels are too close on one line, the next line tells them apart.
+
+    stage 1   z = t + κ c₁          ──●──●────●●○●──────○──●──       a crowd: no step fits between its points
+    stretches                          0      │ 1  │    2            its stretch has a number of its own …
+    stage 2   z = number + c₂/4     ──[0]──●────●──○────●──[2]──     … where another mean of the same softmax spreads it
+
+The first line is cut into stretches, each a crowd or whatever lies between two crowds, and they are numbered from left
+to right. A stage writes the label of every point outside crowds, and something in its place inside; the next stage
+reads `number + c/4`. As `|c| ≤ 1`, stretches stay apart there: in that of a crowd, steps add what is missing of the
+labels; in all others nothing is missing, and no step stands in `[number − 1/4, number + 1/4]`. What is still too close
+is a crowd again. Classes and numbers are whole, so all sums are exact; of real labels all but one stage write 0.
+
+Letters: `Q` points in crowds, `m` label coordinates, `R` steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from monolayer.construct.line.points import Points
+from monolayer.construct.line.separate import crowds, inside, margins
+from monolayer.construct.line.steps import ramps_at, size_of_jumps
+from monolayer.data.names import Ints
+from monolayer.errors import PrecisionError
+from monolayer.model.staircase import Staircase
+
+Floats = NDArray[np.float64]
+
+KAPPA = 0.25
+"""`κ` of every stage behind the first: means lie in [−1, 1], so stretches, whole numbers apart, stay 1/2 apart."""
+
+
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """A line in stretches. `steps` `(R,)`: gaps that get a step; `first` `(R + 1,)`: the first point of each plateau.
+
+    `number` `(R + 1,)`: the stretch of each plateau; `begin`, `end` `(J,)`: points of the crowds, and `plateau` `(J,)`,
+    those that they stand on.
+    """
+
+    steps: Ints
+    first: Ints
+    number: Ints
+    begin: Ints
+    end: Ints
+    plateau: Ints
+
+    @property
+    def held(self) -> Ints:
+        """Points in crowds `(Q,)`, places on the line."""
+        return inside(self.begin, self.end)
+
+    @property
+    def stretch(self) -> Ints:
+        """The number of the stretch of each of them `(Q,)`."""
+        return np.repeat(self.number[self.plateau], self.end - self.begin)
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """Ramps `(R,)`, and what is written between them `(m + 1, R + 1)`: labels and stretches; the last: `(m, R + 1)`.
+
+    `margin`: least gap that has a step, in rounding errors; `crowds`: how many stretches are left to the next stage.
+    """
+
+    slope: Floats
+    start: Floats
+    level: Floats
+    margin: float | None
+    crowds: int
+
+    def staircase(self, whole: bool, unit: float) -> Staircase:
+        """The stage as neurons; `whole`: labels are classes. `unit`: `u` of the format, whose sums must not round."""
+        slope, start = torch.from_numpy(self.slope), torch.from_numpy(self.start)
+        if not whole:
+            return Staircase.from_runs(slope, start, torch.from_numpy(self.level))
+        jump = np.diff(self.level, axis=1)
+        most = max(size_of_jumps(row[None]) for row in jump) + float(np.abs(self.level).max())
+        if most * unit >= 1.0:
+            raise PrecisionError(
+                f"{self.level.shape[1]:,} runs of labels add up to {most:,.0f}, and sums of whole numbers are exact "
+                f"only below {1.0 / unit:,.0f} in this format: use fewer classes, or dtype='float64'"
+            )
+        first, last = (torch.from_numpy(self.level[:, end].copy()) for end in (0, -1))
+        return Staircase.from_steps(slope, start, torch.from_numpy(jump), first, last, "exact")
+
+
+def cut(points: Points, changes: Ints) -> Cut:
+    """The line in stretches; `changes` `(R',)`: the places whose label differs from that of the next."""
+    begin, end = crowds(points, changes)
+    bounds = np.union1d(begin, end)
+    bounds = bounds[(bounds > 0) & (bounds < len(points.z))]
+    within = np.zeros(len(changes), dtype=bool)
+    if len(begin):
+        crowd = np.searchsorted(begin, changes, side="right") - 1
+        within = (crowd >= 0) & (changes + 1 < end[crowd])
+    kept = changes[~within]
+    more = np.setdiff1d(bounds - 1, kept)
+    steps = np.insert(kept, np.searchsorted(kept, more), more)
+    first = np.append(0, steps + 1)
+    # Half of the numbers are negative: the smaller they are, the less they round.
+    number = np.searchsorted(bounds, first, side="right") - (len(bounds) + 1) // 2
+    return Cut(steps, first, number, begin, end, np.searchsorted(first, begin))
+
+
+def stage(points: Points, part: Cut, level: Floats, margin: float | None) -> Stage:
+    """The stage of a line that is cut: `level` `(m, R + 1)` is what it writes onto the label."""
+    slope, start = ramps_at(points.z, part.steps)
+    if len(part.begin):
+        level = np.concatenate([level, part.number[None].astype(np.float64)])
+    return Stage(slope, start, level, margin, len(part.begin))
+
+
+def further(
+    stretch: Ints,
+    missing: Floats,
+    stretches: tuple[int, int],
+    context: Callable[[int, Ints], Floats],
+    error: float,
+    unit: float,
+    whole: bool,
+    most: int,
+) -> tuple[list[Stage], Ints]:
+    """The stages behind the first, from the points in its crowds alone; and which points `(…,)` are left in the end.
+
+    `stretch` `(Q,)` is the number of each point's crowd, `missing` `(m, Q)` what the stages before have not written of
+    its label, `stretches` the first and the last number that there are. `context(j, which)` gives `c_j` in [−1, 1] of
+    some of the points, wrong by at most `error` in a format with unit roundoff `unit`. `whole`: labels are classes.
+    `most`: the last stage that may be built. No points are left if they could all be told apart.
+    """
+    found: list[Stage] = []
+    which = np.arange(len(stretch))
+    for number in range(2, most + 1):
+        z = stretch + KAPPA * context(number, which)
+        # Whatever is no crowd may lie anywhere in its stretch, and nothing is missing there.
+        rest = np.setdiff1d(np.arange(stretches[0], stretches[1] + 1), stretch)
+        line = np.concatenate([z, rest - KAPPA, rest + KAPPA])
+        lacks = np.concatenate([missing, np.zeros((len(missing), 2 * len(rest)))], axis=1)
+        order = np.argsort(line, kind="stable")
+        points = Points(line[order], order, KAPPA, KAPPA * error, unit)
+        lacks = lacks[:, order]
+        changes = np.flatnonzero((lacks[:, 1:] != lacks[:, :-1]).any(axis=0))
+        part = cut(points, changes)
+        held = order[part.held]
+        if (held >= len(which)).any():
+            raise PrecisionError(
+                f"{stretches[1] - stretches[0] + 1:,} stretches of points that lie too close, and of those between "
+                f"them, are more than whole numbers of a format with unit roundoff {unit:.3g} keep apart"
+            )
+        level = lacks[:, part.first]
+        if not whole:
+            level[:, part.plateau] = 0.0
+        found.append(stage(points, part, level, margins(points, part.steps)[0]))
+        if len(held) == 0:
+            return found, held
+        written = np.repeat(level[:, part.plateau], part.end - part.begin, axis=1)
+        missing = missing[:, held] - written
+        which, stretch, stretches = which[held], part.stretch, (int(part.number[0]), int(part.number[-1]))
+    return found, which

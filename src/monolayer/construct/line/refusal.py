@@ -1,0 +1,101 @@
+"""Why data do not fit on a line: the format cannot hold them, or the rank that is allowed; and what would hold them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from monolayer.construct.consistency import Context
+from monolayer.construct.line.alphabet import UNIT
+from monolayer.construct.line.draw import averaging
+from monolayer.construct.line.points import SLACK
+from monolayer.construct.line.separate import Separated
+from monolayer.construct.task import Task
+from monolayer.errors import DataError, PrecisionError
+
+
+def check_format(task: Task, dtype: str) -> Task:
+    """The task in numbers of the format; classes, labels or vectors that it cannot hold are an error."""
+    if dtype == "float64":
+        return task
+    unit, target = float(torch.finfo(getattr(torch, dtype)).eps) / 2.0, task.target
+    # Lemma 10 of docs/certificate.md: the head 2 j y − j² tells classes apart in every evaluation if 32 u C² < 1.
+    most = int(np.sqrt(1.0 / (32.0 * unit)))
+    if target.classes is not None and 32.0 * unit * len(target.classes) ** 2 >= 1.0:
+        raise PrecisionError(
+            f"{len(target.classes):,} classes are more than a head in {dtype} tells apart always, {most:,} "
+            "at most. Use dtype='float64', or robust=True, whose classes are words of a code"
+        )
+    if target.classes is None:
+        odd = np.argwhere(_rounded(target.table, dtype) != target.table)
+        if len(odd):
+            value = float(target.table[tuple(odd[0])])
+            raise PrecisionError(
+                f"the label {value!r} is no number of {dtype}, so no model in that format returns it: round the labels "
+                f"(Y.astype('{dtype}')), or use dtype='float64'"
+            )
+    if task.vectors is None:
+        return task
+    vectors = _rounded(task.vectors, dtype)
+    if not np.isfinite(vectors).all():
+        raise DataError(f"coordinates of the vectors go beyond {dtype}: scale them, or use dtype='float64'")
+    return replace(task, vectors=vectors)
+
+
+def _rounded(values: Any, dtype: str) -> Any:
+    with np.errstate(over="ignore"):  # infinity is no number of the data, and the caller sees it
+        return values.astype(dtype).astype(np.float64)
+
+
+def collision(
+    found: Separated, pair: tuple[int, int], context: Context, rank: int | None, most: int, paper: bool
+) -> PrecisionError:
+    """The error for data that are consistent but that the format cannot hold at the rank that is allowed.
+
+    `rank`: the least that would hold them, None if that is none of those up to `most`.
+    """
+    count, points, target, data = found.collisions, found.points, found.target, context.data
+    name = "float64" if points.unit == UNIT else "float32"
+    one, two = pair if target.place is None else (int(target.place[pair[0]]), int(target.place[pair[1]]))
+    if data.vocabulary is None and target.per == "token":
+        distance = float(np.linalg.norm(data.tokens[one] - data.tokens[two]))
+        size = float(np.linalg.norm(data.tokens[one]))
+        if 0.0 < distance < 1e-6 * max(size, 1e-300):
+            return PrecisionError(
+                f"{data.where(one)} and {data.where(two)} have different labels and are closer than {name} can "
+                f"separate here: distance {distance:.3g} at norm {size:.3g}. Merge them, or move them apart"
+            )
+    reach = float(points.z[-1] - points.z[0])
+    holds = int(np.sqrt(reach / (SLACK * float(points.error(points.z).max()))))
+    why = f"with rank 1 in {name} about {holds:,} points of this kind can be held, and there are {len(points.z):,}"
+    if holds > len(points.z):
+        why = f"about {holds:,} points that lie at random could be held, but these {len(points.z):,} crowd together"
+    advice = "Split the data over several models, or try another seed if few pairs collide"
+    if name != "float64":
+        advice = f"Use dtype='float64'. Otherwise: {advice[0].lower()}{advice[1:]}"
+    if rank is not None:
+        readout = " and readout='exact'" if paper else ""
+        advice = f"Value rank {rank} holds them: rank={rank}{readout}, or leave rank out. Otherwise: {_lower(advice)}"
+    else:
+        why += (
+            f"; no value rank up to {most} tells them apart" if most > 1 else ", and vectors of one number have rank 1"
+        )
+    advice += averaging(found.draw.temperature)
+    if context.causal and not context.positions:
+        why += f". What is seen of {int(data.lengths.max()):,} tokens hardly changes with one more"
+        advice = (
+            "Pass positions=True, which gives every place in a sequence its own key and code. Otherwise: "
+            f"{_lower(advice)}"
+        )
+    return PrecisionError(
+        f"{count:,} pair{'s' if count > 1 else ''} of points with different labels fell closer together than "
+        f"{SLACK:g} rounding errors in every one of {found.tried} draws, for example {data.labelled(pair[0])} and "
+        f"{data.labelled(pair[1])}. They are different points, not a contradiction: {why}. {advice}"
+    )
+
+
+def _lower(sentence: str) -> str:
+    return sentence[0].lower() + sentence[1:]

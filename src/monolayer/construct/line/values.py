@@ -1,0 +1,81 @@
+"""What the further stages of a cascade average: one more random number for every token, place and begin token.
+
+Contexts that the keys put too close together are different multisets of tokens, so their shares of the softmax are
+different, and so are, with probability 1, their means of numbers drawn anew (Theorem A says so of the keys themselves).
+Values of vectors are linear in the vectors: with the key there are at most `d` of them that say something new.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from monolayer.construct.line.alphabet import Vectors
+from monolayer.construct.line.draw import Draw, Tokens, in_format
+from monolayer.construct.target import Target
+from monolayer.data.names import Ints
+from monolayer.model.attention import contexts, pick
+from monolayer.model.shortcut import boltzmann_terms
+
+MOST = 8
+"""Largest value rank that is built."""
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """Numbers in [−1, 1] of the tokens `(V,)`, those of positions `(L,)` added, and of the begin token.
+
+    `lift`: weight `(d,)` and bias for vectors, None for ids; `error`: how far the map of vectors may round.
+    """
+
+    token: Tensor
+    position: Tensor | None
+    bos: float
+    lift: tuple[Tensor, Tensor] | None
+    error: float
+
+
+def most_rank(tokens: Tokens) -> int:
+    """Largest value rank that can tell points of these tokens apart and is built."""
+    alphabet = tokens.alphabet
+    return min(MOST, alphabet.vectors.shape[1]) if isinstance(alphabet, Vectors) else MOST
+
+
+def draw_value(tokens: Tokens, seed: int, stage: int) -> Value:
+    """The values of stage `stage`, from 2; they depend on the seed and on nothing that came before."""
+    random = np.random.default_rng([seed, 2, stage])
+    share = 1.0 if tokens.position is None else 0.5
+    proposal = in_format(tokens.alphabet.propose(random, share, 1), tokens)
+    position = None
+    if tokens.position is not None:
+        position = torch.from_numpy(random.uniform(-share, share, tokens.longest)).to(tokens.dtype)
+    bos = float(torch.tensor(random.uniform(-1.0, 1.0), dtype=tokens.dtype))
+    lift = (proposal.lift[0][0], proposal.lift[1][0]) if proposal.lift else None
+    return Value(proposal.key, position, bos, lift, proposal.lift_error)
+
+
+def averages(value: Value, draw: Draw, tokens: Tokens, target: Target, places: Ints) -> NDArray[np.float64]:
+    """The mean of `value` under the softmax of `draw` at labelled places `(Q,)`, from their own sequences alone."""
+    lengths = tokens.lengths.numpy()
+    offsets = np.append(0, np.cumsum(lengths))
+    flat = places if target.place is None else target.place[places]
+    row = flat if target.per == "sequence" else np.searchsorted(offsets, flat, side="right") - 1
+    chosen, which = np.unique(row, return_inverse=True)
+    size = lengths[chosen]
+    start = np.cumsum(size) - size
+    token = torch.from_numpy(np.arange(int(size.sum())) + np.repeat(offsets[chosen] - start, size))
+    rows = tokens.rows[token]
+    position = None if tokens.position is None else tokens.position[token]
+    each = pick(value.token, rows)
+    if position is not None and value.position is not None:
+        each = each.add_(pick(value.position, position))
+    weight, _ = boltzmann_terms(draw.keys(rows, position), draw.temperature, 0.0)
+    first = float(np.exp(draw.temperature * draw.bos_key))
+    begin = first, first * value.bos
+    found = contexts(weight, weight * each.double(), torch.from_numpy(size), begin, tokens.causal).numpy()
+    at = start[which] + flat - offsets[row] if tokens.causal and target.per == "token" else which
+    return np.asarray(found[at], dtype=np.float64)
