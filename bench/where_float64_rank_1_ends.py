@@ -29,7 +29,7 @@ def main() -> None:
         sort = sort_seconds(X.size, repeats=1)
         began = time.perf_counter()
         try:
-            model = ml.memorize(X, Y)
+            model = ml.memorize(X, Y, rank=1)
         except ml.PrecisionError as end:
             print(f"{X.size:>12,} refused after {(time.perf_counter() - began) / sort:.1f} sorts: {end}")
             return

@@ -99,17 +99,32 @@ def evaluate(saved: Any, x: Any, how: Evil) -> tuple[np.ndarray, np.ndarray]:
         share = weights / total if how.softmax == 0 else weights * (1 / total).astype(dtype)
         written = how.times(V.T, how.normal(share))
     Z = how.normal(Z + how.times(t["attention.W_O"], how.normal(written)))
-    z = Z[:, CODE]
-    hidden = np.maximum(how.normal(how.normal(z[:, None] * t["feed_forward.weight_1"]) + t["feed_forward.bias_1"]), 0)
-    if saved.config["readout"] != "paper":
-        hidden = np.maximum(1 - hidden, 0)
-    if saved.config["readout"] == "runs":
-        ends = np.zeros((len(Z), 1), dtype), np.ones((len(Z), 1), dtype)
-        hidden = np.maximum(np.diff(np.concatenate([ends[0], hidden, ends[1]], axis=1), axis=1), 0)
-    terms = np.concatenate([hidden, np.ones((len(Z), 1), dtype)], axis=1)
-    last = np.concatenate([t["feed_forward.weight_2"], t["feed_forward.bias_2"][:, None]], axis=1)
-    Z = np.concatenate([Z[:, :LABEL], how.normal(Z[:, LABEL:] + how.times(last, terms))], axis=1)
+    z, m = Z[:, CODE], saved.config["labels"]
+    if saved.config["readout"] == "cascade":
+        form, code = "exact" if saved.config["target"] == "classes" else "runs", CODE
+        for stage in range(len(saved.config["cascade"]["steps"])):
+            written = _written(t, f"feed_forward.stages.{stage}", form, Z[:, code], how)
+            Z[:, LABEL : LABEL + m] = how.normal(Z[:, LABEL : LABEL + m] + written[:, :m])
+            code = LABEL + m + 2 * stage + 1
+            Z[:, code : code + written.shape[1] - m] += written[:, m:]
+    else:
+        written = _written(t, "feed_forward", saved.config["readout"], z, how)
+        Z = np.concatenate([Z[:, :LABEL], how.normal(Z[:, LABEL:] + written)], axis=1)
     return z, how.normal(how.times(t["head.weight"], Z) + t["head.bias"])
+
+
+def _written(t: dict[str, np.ndarray], block: str, form: str, z: np.ndarray, how: Evil) -> np.ndarray:
+    """What a staircase adds to the stream at each `z` `(n,)`."""
+    dtype = z.dtype
+    hidden = np.maximum(how.normal(how.normal(z[:, None] * t[f"{block}.weight_1"]) + t[f"{block}.bias_1"]), 0)
+    if form != "paper":
+        hidden = np.maximum(1 - hidden, 0)
+    if form == "runs":
+        ends = np.zeros((len(z), 1), dtype), np.ones((len(z), 1), dtype)
+        hidden = np.maximum(np.diff(np.concatenate([ends[0], hidden, ends[1]], axis=1), axis=1), 0)
+    terms = np.concatenate([hidden, np.ones((len(z), 1), dtype)], axis=1)
+    last = np.concatenate([t[f"{block}.weight_2"], t[f"{block}.bias_2"][:, None]], axis=1)
+    return how.times(last, terms)
 
 
 def errs(case: Case, how: Evil) -> bool:

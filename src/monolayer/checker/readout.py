@@ -220,5 +220,6 @@ def answers(stored: Stored, value: Floats, error: Floats) -> Ints:
 def copies(stored: Stored) -> bool:
     """Whether the head hands the label slots on as they are."""
     m = stored.config["labels"]
-    copy = np.concatenate([np.zeros((m, LABEL)), np.eye(m), np.zeros((m, stored.raw))], axis=1)
+    behind = stored.config["width"] - LABEL - m
+    copy = np.concatenate([np.zeros((m, LABEL)), np.eye(m), np.zeros((m, behind))], axis=1)
     return np.array_equal(stored["head.weight"], copy) and not stored["head.bias"].any()

@@ -1,0 +1,407 @@
+"""Value rank k: stages that tell apart what one line puts too close together, and lines in float32."""
+
+from __future__ import annotations
+
+import io
+import json
+import warnings
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+from flint import arb
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.numpy import load_file
+
+import monolayer as ml
+from monolayer.checker import stored as checker_stored
+from monolayer.construct.line.cascade import KAPPA, cut, further
+from monolayer.construct.line.points import SLACK, Points
+from monolayer.construct.line.separate import crowds
+from monolayer.model.cascade import Cascade, CascadeAttention
+from monolayer.model.load import load
+from monolayer.theory.balls import precision
+from tests.adversary import Evil, errs
+from tests.stored_models import CODE, KEY, LABEL, Case, Saved, _attended
+
+RANDOM = np.random.default_rng(12)
+
+
+def _data(kind: str) -> tuple[Any, Any, dict[str, Any]]:
+    X = RANDOM.integers(0, 40, (400, 8))
+    labels = RANDOM.integers(0, 9, (400, 8))
+    if kind == "tokens":
+        return X, labels, {"positions": True}
+    if kind == "sequences":
+        return RANDOM.integers(0, 40, (2000, 8)), RANDOM.integers(0, 9, 2000), {"positions": True}
+    if kind == "causal":
+        first = 40 + np.arange(100)[:, None]  # no two prefixes are equal
+        return np.concatenate([first, RANDOM.integers(0, 40, (100, 60))], axis=1), None, {"causal": True}
+    if kind == "vectors":
+        return RANDOM.standard_normal((300, 6, 4)), RANDOM.integers(0, 9, 300), {}
+    if kind == "ragged":
+        rows = [RANDOM.integers(0, 40, size).tolist() for size in RANDOM.integers(1, 9, 900)]
+        names = {}
+        return rows, [names.setdefault(tuple(sorted(row)), f"{len(names) % 7}") for row in rows], {}
+    return X, RANDOM.standard_normal((400, 8, 2)).astype(np.float32).astype(np.float64), {"positions": True}
+
+
+KINDS = ("tokens", "sequences", "causal", "vectors", "ragged", "reals")
+
+
+@cache
+def built(kind: str) -> tuple[ml.Monolayer, Any, Any]:
+    X, Y, rules = _data(kind)
+    return ml.memorize(X, Y, dtype="float32", **rules), X, Y
+
+
+def saved(model: ml.Monolayer, folder: Path) -> Saved:
+    model.save(folder, overwrite=True)
+    config = json.loads((folder / "config.json").read_text())
+    rest = {key: value for key, value in config.items() if key not in ("files", "digest")}
+    names = json.loads((folder / "names.json").read_text()) if (folder / "names.json").exists() else {}
+    return Saved(rest, load_file(folder / "model.safetensors"), names)
+
+
+# -- what it promises --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_crowded_line_gets_stages_and_every_label_is_proved(kind: str, tmp_path: Path) -> None:
+    model, X, Y = built(kind)
+    assert isinstance(model.feed_forward, Cascade)
+    assert model.bos.dtype == torch.float32
+    data = model.encode(X)
+    answers = model.labels(data, path="fast")
+    assert np.array_equal(answers, model.labels(data, path="dense"))
+    assert ml.certify(model, X, Y).verdict == "proved"
+    again = ml.load(model.save(tmp_path / "m"))
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True))
+    assert np.array_equal(again.labels(data), answers)
+    rank = model.summary.rank
+    assert rank == model.feed_forward.rank == len(model.summary.contested) + 1 >= 2
+    ranks = [int(torch.linalg.matrix_rank(matrix.double())) for matrix in model.attention.parameters()]
+    assert ranks == [1, 1, rank, rank]
+    assert model.summary.parameters == sum(parameter.numel() for parameter in model.parameters())
+
+
+def test_rank_1_stays_what_it_was_where_it_serves() -> None:
+    X, Y = RANDOM.integers(0, 30, (60, 5)), RANDOM.integers(0, 4, (60, 5))
+    ours, forced = ml.memorize(X, Y, positions=True), ml.memorize(X, Y, positions=True, rank=1)
+    more = ml.memorize(X, Y, positions=True, rank=5, dtype="float64")
+    for model in (forced, more):
+        assert all(torch.equal(a, b) for a, b in zip(ours.parameters(), model.parameters(), strict=True))
+    assert ours.summary.rank == 1
+    assert ours.summary.contested is None
+
+
+def test_float64_has_stages_too(demanding: Callable[[float], None]) -> None:
+    demanding(1e11)
+    X, Y = RANDOM.integers(0, 30, (300, 6)), RANDOM.integers(0, 5, (300, 6))
+    model = ml.memorize(X, Y, positions=True)
+    assert model.summary.rank >= 2
+    assert np.array_equal(model.predict(X), Y)
+    assert np.array_equal(model.predict(X, path="dense"), Y)
+    proof = ml.certify(model, X, Y)
+    assert proof.verdict == "proved"
+    assert proof.margin > 1e10
+    wrong = Y.copy()
+    wrong[7, 3] += 1
+    assert ml.certify(model, X, wrong).verdict == "refuted"
+
+
+def test_the_same_network_in_balls(tmp_path: Path) -> None:
+    """Every matrix in full and every neuron, as enclosures of exact numbers: the labels and nothing else."""
+    model, X, Y = built("tokens")
+    t = saved(model, tmp_path / "m")
+    steps = t.config["cascade"]["steps"]
+    with precision(160):
+        for row in RANDOM.permutation(len(X))[:6]:
+            for place, Z in enumerate(_attended(t, X[row])[1:]):
+                code = CODE
+                for stage in range(len(steps)):
+                    w, b, weight_2, bias_2 = (
+                        t.tensors[f"feed_forward.stages.{stage}.{name}"].astype(np.float64)
+                        for name in ("weight_1", "bias_1", "weight_2", "bias_2")
+                    )
+                    z = Z[code]
+                    hidden = np.array([_step(float(w[j]) * z + float(b[j])) for j in range(len(w))])
+                    found = weight_2 @ hidden + bias_2
+                    Z[LABEL] += float(found[0])
+                    code = LABEL + 1 + 2 * stage + 1
+                    if len(found) > 1:
+                        Z[code] += float(found[1])
+                assert Z[LABEL] == arb(int(Y[row, place]))
+
+
+def _step(x: Any) -> float:
+    """A step that is surely not on its ramp: 1 before it, 0 behind."""
+    assert x <= 0 or x >= 1
+    return 1.0 if x <= 0 else 0.0
+
+
+@pytest.mark.parametrize("kind", ["sequences", "causal", "reals"])
+def test_an_export_and_onnxruntime_answer_alike(kind: str) -> None:
+    model, X, _ = built(kind)
+    rows = torch.from_numpy(np.asarray(X))[:20]
+    program = torch.export.export(model, (rows,)).module()
+    assert torch.equal(program(rows), model(rows))
+    file = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        torch.onnx.export(model, (rows,), file, dynamo=False, input_names=["X"], output_names=["out"])
+    session = onnxruntime.InferenceSession(file.getvalue(), providers=["CPUExecutionProvider"])
+    out, wanted = torch.from_numpy(session.run(None, {"X": rows.numpy()})[0]), model(rows)
+    same = (out, wanted) if kind == "reals" else (out.argmax(-1), wanted.argmax(-1))
+    if kind == "causal":  # the last token has no next one, and no label that was stored
+        same = same[0][:, :-1], same[1][:, :-1]
+    assert torch.equal(*same)
+
+
+# -- planted faults ----------------------------------------------------------------------------------------
+
+
+def _fault(case: Case, rng: np.random.Generator) -> Case:
+    """One number of the model changed: of a stage, of attention, of a value."""
+    changed = case.saved.changed()
+    names = [name for name in changed.tensors if name not in ("head.weight", "head.bias")]
+    name = str(rng.choice(names))
+    tensor = changed.tensors[name]
+    places = np.argwhere(np.isfinite(tensor))
+    at = tuple(places[rng.integers(len(places))])
+    kind = rng.integers(4)
+    if kind == 0:
+        tensor[at] += tensor.dtype.type(rng.choice([-2, -1, 1, 2]))
+    elif kind == 1:
+        tensor[at] *= tensor.dtype.type(1 + rng.standard_normal() * 10.0 ** rng.integers(-7, 0))
+    elif kind == 2:
+        tensor[at] = -tensor[at]
+    else:
+        other = tuple(places[rng.integers(len(places))])
+        tensor[at], tensor[other] = tensor[other], tensor[at]
+    return Case(case.X, case.Y, changed)
+
+
+@pytest.fixture
+def demanding(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Small data crowd a line as only large data do in earnest, if steps ask for more room."""
+
+    def demand(slack: float) -> None:
+        for module in ("points", "separate"):
+            monkeypatch.setattr(f"monolayer.construct.line.{module}.SLACK", slack)
+
+    return demand
+
+
+@pytest.mark.parametrize("kind", ["classes", "reals"])
+def test_no_planted_fault_is_proved_against_an_evaluation(
+    kind: str, demanding: Callable[[float], None], tmp_path: Path
+) -> None:
+    demanding(4e3)
+    rng = np.random.default_rng(3)
+    X, Y = rng.integers(0, 6, (12, 4)), rng.integers(0, 5, (12, 4))
+    labels: Any = Y if kind == "classes" else Y * 0.25
+    model = ml.memorize(X, labels, positions=True, dtype="float32")
+    assert model.summary.rank >= 2
+    whole = Case(X.tolist(), labels.tolist(), saved(model, tmp_path / "m"))
+    assert not errs(whole, Evil.draw(rng))
+    verdicts = []
+    for number in range(150):
+        case = _fault(whole, rng)
+        folder = case.saved.write(tmp_path / str(number))
+        proof = ml.certify(folder, case.X, case.Y)
+        verdicts.append(proof.verdict)
+        wrong = [errs(case, Evil.draw(rng)) for _ in range(3)]
+        if proof.verdict == "proved":
+            assert not any(wrong)
+        if proof.verdict == "refuted":
+            assert all(wrong)
+    assert {"proved", "refuted", "undecided"} <= set(verdicts)
+
+
+def _changed(model: ml.Monolayer, folder: Path, name: str, at: tuple[int, ...], to: float) -> Path:
+    case = saved(model, folder / "whole").changed()
+    case.tensors[name][at] = to
+    return case.write(folder / "changed")
+
+
+def test_a_wrong_number_step_or_value_is_never_proved(tmp_path: Path) -> None:
+    model, X, Y = built("tokens")
+    part = "feed_forward.stages"
+    stage_1, stage_2 = model.feed_forward.stairs[:2]
+    numbered = int(torch.nonzero(stage_1.weight_2[1])[0])
+    shift, bias_1, slope, jump = (
+        part.tolist() for part in (stage_1.bias_2, stage_2.bias_1, stage_2.weight_1, stage_2.weight_2[0])
+    )
+    faults = [
+        (f"{part}.0.weight_2", (1, numbered), 0.0),  # a stretch that is not numbered
+        (f"{part}.0.bias_2", (1,), shift[1] + 1.0),  # all of them shifted
+        (f"{part}.1.bias_1", (3,), bias_1[3] - 0.5 * slope[3]),  # a step moved
+        (f"{part}.1.weight_2", (0, 5), jump[5] + 1.0),  # a label missed by one
+        ("attention.W_O", (model.bos.numel() - 1, model.bos.numel() - 2), 0.3),  # another scale
+    ]
+    for number, (name, at, to) in enumerate(faults):
+        assert ml.certify(_changed(model, tmp_path / str(number), name, at, to), X, Y).verdict != "proved"
+    column = saved(model, tmp_path / "v").changed()
+    column.tensors["lift.weight"][:, LABEL + 1] *= -1.0
+    assert ml.certify(column.write(tmp_path / "values"), X, Y).verdict == "refuted"
+    code = saved(model, tmp_path / "c").changed()
+    code.tensors["lift.weight"][0, LABEL + 2] = 1.0  # a later code that is not 0: no lemma covers it
+    assert ml.certify(code.write(tmp_path / "codes"), X, Y).verdict == "undecided"
+
+
+# -- the format --------------------------------------------------------------------------------------------
+
+
+def test_loader_and_checker_take_the_same_folders(tmp_path: Path) -> None:
+    model, _, _ = built("tokens")
+    whole = saved(model, tmp_path / "m")
+    assert whole.config["version"] == 4
+    steps = whole.config["cascade"]["steps"]
+    weird: list[Any] = [None, [], steps[:1], [*steps, 0], [steps[0] + 1, *steps[1:]], [*steps[:-1], -1], "x", 3, True]
+    changes: list[dict[str, Any]] = [{"cascade": {"steps": value}} for value in weird]
+    changes += [{"cascade": value} for value in (None, {}, [], {"steps": steps, "more": 1})]
+    changes += [{"readout": "exact"}, {"version": 3}, {"version": 5}, {"width": 9}, {"labels": 2}, {"target": "reals"}]
+    changes += [{"steps": sum(steps) + 1}, {"gates": {}}, {"kind": "approximator"}]
+    folders = [Saved(whole.config | change, whole.tensors, whole.names) for change in changes]
+    for name in ("feed_forward.stages.0.bias_2", "feed_forward.stages.1.weight_2", "attention.W_V"):
+        smaller = {**whole.tensors, name: whole.tensors[name][:-1]}
+        gone = {key: value for key, value in whole.tensors.items() if key != name}
+        folders += [Saved(whole.config, tensors, whole.names) for tensors in (smaller, gone)]
+    for number, folder in enumerate([whole, *folders]):
+        path = folder.write(tmp_path / str(number))
+        if number == 0:
+            assert isinstance(load(path).feed_forward, Cascade)
+            assert checker_stored.read(path).stages == len(steps)
+            continue
+        with pytest.raises(ml.ModelFileError):
+            load(path)
+        with pytest.raises(ml.ModelFileError):
+            checker_stored.read(path)
+
+
+# -- the lemmas of the construction ------------------------------------------------------------------------
+
+LINES = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 2)), min_size=1, max_size=40)
+
+
+@settings(deadline=None, max_examples=200)
+@given(LINES)
+def test_crowds_are_the_stretches_without_room_for_a_step(given: list[tuple[int, int]]) -> None:
+    given = sorted(given)
+    z = np.array([place / 10 for place, _ in given])
+    label = np.array([label for _, label in given])
+    points = Points(z, np.arange(len(z)), 1.0, 0.1 / SLACK, 0.0)  # a step needs a gap of 1/10
+    changes = np.flatnonzero(label[1:] != label[:-1])
+    begin, end = crowds(points, changes)
+    slow, start = [], 0
+    for i in range(len(z)):
+        if i + 1 == len(z) or z[i + 1] - z[i] >= SLACK * (0.1 / SLACK):
+            if len(set(label[start : i + 1])) > 1:
+                slow.append((start, i + 1))
+            start = i + 1
+    assert list(zip(begin.tolist(), end.tolist(), strict=True)) == slow
+    part = cut(points, changes)
+    plateau = np.searchsorted(part.steps + 1, np.arange(len(z)), side="right")
+    assert (np.diff(part.number) >= 0).all()
+    for i in range(len(z)):
+        inside = [crowd for crowd in slow if crowd[0] <= i < crowd[1]]
+        if not inside:  # the plateau has this label, and a stretch without any crowd
+            assert label[part.first[plateau[i]]] == label[i]
+            assert part.number[plateau[i]] not in part.stretch
+        else:  # a plateau for the crowd alone, with a number for it alone
+            assert part.first[plateau[i]] == inside[0][0]
+            assert (part.number == part.number[plateau[i]]).sum() == 1
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.integers(0, 10**6), st.booleans(), st.sampled_from([2.0**-24, 2.0**-12]))
+def test_stages_add_what_is_missing_and_nothing_elsewhere(seed: int, whole: bool, unit: float) -> None:
+    rng = np.random.default_rng(seed)
+    crowd = np.sort(rng.choice(np.arange(-20, 20), 12, replace=False))
+    stretch = np.repeat(crowd, rng.integers(2, 6, 12))
+    missing = rng.integers(-3, 4, (1, len(stretch))).astype(float)
+    means = {stage: rng.uniform(-1, 1, len(stretch)) for stage in range(2, 9)}
+    stages, left = further(stretch, missing, (-20, 19), lambda j, which: means[j][which], 2 * unit, unit, whole, 8)
+    assert len(left) == 0
+    number, total = stretch.astype(float), np.zeros(len(stretch))
+    for j, stage in enumerate(stages, 2):
+        z = number + KAPPA * means[j]
+        error = KAPPA * 2 * unit + unit * np.abs(z)
+        end = stage.start + 1.0 / stage.slope
+        passed = np.searchsorted(end, z, side="right")
+        # Two errors on either side of every point lie on its plateau: a certificate asks for no more.
+        assert (np.append(-np.inf, end)[passed] <= z - 2 * error).all()
+        assert (np.append(stage.start, np.inf)[passed] >= z + 2 * error).all()
+        total += stage.level[0, passed]
+        number = stage.level[-1, passed]
+        for other in set(range(-20, 20)) - set(stretch.tolist()) if j == 2 else ():
+            ends = np.searchsorted(end, [other - KAPPA, other + KAPPA], side="right")
+            assert ends[0] == ends[1]
+            assert stage.level[0, ends[0]] == 0
+    assert np.array_equal(total, missing[0])
+
+
+# -- what it refuses ---------------------------------------------------------------------------------------
+
+
+def test_rank_1_says_which_rank_would_do() -> None:
+    model, X, Y = built("tokens")
+    rank = model.summary.rank
+    with pytest.raises(ml.PrecisionError, match=rf"with rank 1 in float32 about [\d,]+ points.*rank={rank}"):
+        ml.memorize(X, Y, positions=True, dtype="float32", rank=1)
+    assert ml.memorize(X, Y, positions=True, dtype="float32", rank=rank).summary.rank == rank
+    assert ml.memorize(X, Y, positions=True).summary.rank == 1
+
+
+@pytest.mark.parametrize(
+    ("X", "Y", "wishes", "words"),
+    [
+        ([[0, 1]], [[0, 1]], {"rank": 0}, "rank must be a whole number from 1"),
+        ([[0, 1]], [[0, 1]], {"rank": "all"}, "rank must be a whole number from 1, or 'auto'"),
+        ([[0, 1]], [[0, 1]], {"rank": 2, "readout": "paper"}, "readout='paper' has rank 1"),
+        ([[0, 1]], [[0, 1]], {"dtype": "float32", "readout": "paper"}, "readout='paper' has rank 1 and float64"),
+        ([[0, 1]], [[0, 1]], {"dtype": "float16"}, "robust=True is made for them"),
+        (np.arange(1000)[None], np.arange(1000)[None], {"dtype": "float32"}, "1,000 classes are more than .* 724"),
+        ([[0, 1]], [[0.1, 0.5]], {"dtype": "float32"}, "0.1 is no number of float32"),
+        ([[[1e300], [0.0]]], [[0, 1]], {"dtype": "float32"}, "go beyond float32"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_named(X: Any, Y: Any, wishes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ml.MonolayerError, match=words):
+        ml.memorize(X, Y, **wishes)
+
+
+def test_what_works_on_one_staircase_says_so() -> None:
+    model, X, Y = built("tokens")
+    facts, labels = X[:1], Y[:1]
+    refusals = {
+        "rank": [lambda: ml.forget(model, facts), lambda: model.explain(facts), lambda: ml.memorize(X, Y, draw=model)],
+        "cascade": [lambda: ml.certify(model, X, Y, only=True)],
+    }
+    refusals["rank"].append(lambda: ml.edit(model, facts, labels))
+    for words, calls in refusals.items():
+        for call in calls:
+            with pytest.raises(ml.DataError, match=words):
+                call()
+
+
+def test_changed_weights_and_parts_fall_back_to_the_dense_network() -> None:
+    X, Y, rules = _data("sequences")
+    model = ml.memorize(X, Y, dtype="float32", **rules)
+    assert isinstance(model.attention, CascadeAttention)
+    with torch.no_grad():
+        model.attention.W_O[-1, KEY] = 0.5
+    with pytest.raises(ml.DataError, match="fast path"):
+        model.predict(X, path="fast")
+    with torch.no_grad():
+        model.attention.W_O[-1, KEY] = 0.0
+        model.feed_forward.stairs[1].weight_1[0] *= -1.0
+    with pytest.raises(ml.DataError, match="fast path"):
+        model.predict(X[:5], path="fast")
