@@ -15,6 +15,7 @@ def read(folder: Path) -> dict[str, Any]:
         "config": json.loads((folder / "config.json").read_text(encoding="utf-8")),
         "tensors": load_file(folder / "model.safetensors"),
         "tokenizer": (folder / "tokenizer.json").read_text(encoding="utf-8"),
+        "tokenizer_config": (folder / "tokenizer_config.json").read_text(encoding="utf-8"),
     }
 
 
@@ -24,6 +25,7 @@ def write(model: dict[str, Any], folder: Path) -> None:
     save_file(tensors, folder / "model.safetensors")
     (folder / "config.json").write_text(json.dumps(model["config"]), encoding="utf-8")
     (folder / "tokenizer.json").write_text(model["tokenizer"], encoding="utf-8")
+    (folder / "tokenizer_config.json").write_text(model["tokenizer_config"], encoding="utf-8")
 
 
 def logits(model: dict[str, Any], ids: Any, mask: Any) -> Any:

@@ -208,6 +208,8 @@ def test_the_id_of_padding_is_no_word(tmp_path: Path) -> None:
     names["3"], names[padding] = 0, here
     tokenizer["added_tokens"] = [token for token in tokenizer["added_tokens"] if token["id"] != 0]
     model["tokenizer"] = json.dumps(tokenizer)
+    config = json.loads(model["tokenizer_config"])
+    model["tokenizer_config"] = json.dumps({key: value for key, value in config.items() if key != "pad_token"})
     table = model["tensors"]["roberta.embeddings.word_embeddings.weight"]
     table[[0, here]] = table[[here, 0]]
     plain_stock.write(model, tmp_path / "broken")

@@ -19,6 +19,7 @@ from safetensors.numpy import load
 
 from monolayer.checker.rounding import Floats, UnhandledError
 from monolayer.checker.stock.names import FIXED, LAYERS, NEUTRAL, SIZES, TASKS, Task
+from monolayer.checker.stock.tokens import Cut, read_cut
 from monolayer.data.regular import read_regular
 from monolayer.errors import ModelFileError
 
@@ -64,6 +65,10 @@ class Network:
     begin: int
     end: int | None
     digest: str
+    cut: Cut
+    """How the tokenizer cuts text."""
+    added: tuple[str, ...]
+    """Names that it finds in a text before it is cut."""
 
     @property
     def width(self) -> int:
@@ -98,7 +103,7 @@ def read_stock(folder: Path) -> Network:
         tensors = load(content["model.safetensors"])
         task = TASKS[config["architectures"][0]]
         _check_config(config, kind, tensors)
-        return _network(config, tokenizer, tensors, kind, task, digest)
+        return _network(config, tokenizer, tensors, kind, task, digest, read_cut(folder, tokenizer))
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, SafetensorError) as error:
         if isinstance(error, ModelFileError):
             raise
@@ -136,6 +141,7 @@ def _network(
     kind: str,
     task: Task,
     digest: str,
+    cut: tuple[Cut, tuple[str, ...]],
 ) -> Network:
     layers, sizes = LAYERS[kind], SIZES[kind]
     rest = dict(tensors)
@@ -188,8 +194,8 @@ def _network(
     begins = tokenizer["post_processor"]["single"]
     if len(special) != 1 or [next(iter(part)) for part in begins] != ["SpecialToken", "Sequence"] or len(names) != V:
         raise UnhandledError("the tokenizer must put one begin token in front, and have a name for every row")
-    if tokenizer["post_processor"]["type"] != "TemplateProcessing" or tokenizer.get("truncation") is not None:
-        raise UnhandledError("the tokenizer cuts sequences short, or puts its begin token in some other way")
+    if tokenizer["post_processor"]["type"] != "TemplateProcessing":
+        raise UnhandledError("the tokenizer puts its begin token in some other way than the proofs assume")
     begin, end = next(iter(special.values()))["ids"], config.get("eos_token_id")
     if len(begin) != 1 or begin == [PAD]:
         raise UnhandledError("the begin token must be one id, and not that of padding")
@@ -224,6 +230,8 @@ def _network(
         begin=begin[0],
         end=end if task == "lm" else None,
         digest=digest,
+        cut=cut[0],
+        added=cut[1],
     )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from monolayer.checker.rounding import UnhandledError
 from monolayer.checker.stock.files import PAD, Network
 from monolayer.checker.stock.structure import Structure
+from monolayer.checker.stock.tokens import check_cut
 from monolayer.data import Names, Sequences
 from monolayer.data.names import Ints
 from monolayer.errors import DataError
@@ -52,6 +53,7 @@ def places_of(net: Network, data: Sequences) -> Places:
     """What the folder must answer, and where; data that it cannot be asked about are an error."""
     if data.vocabulary is None:
         raise DataError("the model takes ids or strings as tokens, and the data hold vectors")
+    check_cut(net.cut, net.added, data)
     longest = int(data.lengths.max())
     room = longest + 1 if net.places is None else len(net.places) - net.offset
     if longest + 1 > room:

@@ -1,0 +1,205 @@
+"""Certificates of stock folders, attacked where texts come in and go out: tokenizers, language models, padding.
+
+Every fault changes what a user gets; none may be proved. Where a fault can be seen in an answer, it is refuted.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+import monolayer as ml
+from tests import plain_stock
+
+TEXTS = ["abracadabra", "cab, a car"]
+WORDS = ["the cat", "the dog sat"]
+Model = dict[str, Any]
+
+
+def broken(folder: Path, out: Path, change: Callable[[Model], None]) -> Path:
+    """A copy of a folder with something changed in its files."""
+    shutil.copytree(folder, out)
+    model = plain_stock.read(folder)
+    model["tokenizer"], model["tokenizer_config"] = (
+        json.loads(model["tokenizer"]),
+        json.loads(model["tokenizer_config"]),
+    )
+    change(model)
+    model["tokenizer"], model["tokenizer_config"] = (
+        json.dumps(model["tokenizer"]),
+        json.dumps(model["tokenizer_config"]),
+    )
+    plain_stock.write(model, out)
+    return out
+
+
+def tokenizer(**values: Any) -> Callable[[Model], None]:
+    return lambda model: model["tokenizer"].update(values)
+
+
+def settings(**values: Any) -> Callable[[Model], None]:
+    return lambda model: model["tokenizer_config"].update(values)
+
+
+def added(**values: Any) -> Callable[[Model], None]:
+    token = {"id": 4, "content": "a", "special": False, "normalized": False}
+    token |= {"single_word": False, "lstrip": False, "rstrip": False}
+    return lambda model: model["tokenizer"]["added_tokens"].append({**token, **values})
+
+
+INPUT: list[tuple[str, Callable[[Model], None]]] = [
+    ("a normalizer", tokenizer(normalizer={"type": "Lowercase"})),
+    ("a cut at white space", tokenizer(pre_tokenizer={"type": "WhitespaceSplit"})),
+    ("a cut nobody knows", tokenizer(pre_tokenizer={"type": "ByteLevel", "add_prefix_space": False})),
+    ("truncation", tokenizer(truncation={"max_length": 2, "strategy": "LongestFirst", "stride": 0})),
+    ("padding by the tokenizer", tokenizer(padding={"strategy": {"Fixed": 9}, "pad_id": 5})),
+    ("more of a model", lambda model: model["tokenizer"]["model"].update(continuing_subword_prefix="#")),
+    ("an added token with another id", added(content="ab", id=99)),
+    ("an added token that eats spaces", added(content="b", id=0, lstrip=True)),
+    ("another class", settings(tokenizer_class="BertTokenizerFast")),
+    ("lower case", settings(do_lower_case=True)),
+    ("more tokens", settings(added_tokens_decoder={"50": {"content": "ab"}})),
+    ("a special token that is a word", settings(mask_token="a")),
+    ("another padding", settings(pad_token="<unk>")),
+]
+
+
+@pytest.mark.parametrize("fault", INPUT, ids=lambda fault: fault[0])
+def test_a_text_that_gets_other_ids_is_undecided(fault: tuple[str, Any], tmp_path: Path) -> None:
+    folder = ml.memorize_as("gpt2", TEXTS, positions=True).save(tmp_path / "whole")
+    assert ml.certify(folder, TEXTS).verdict == "proved"
+    proof = ml.certify(broken(folder, tmp_path / "broken", fault[1]), TEXTS)
+    assert proof.verdict == "undecided"
+    assert "tokenizer" in proof.reason
+
+
+def test_companions_of_the_tokenizer_are_read(tmp_path: Path) -> None:
+    folder = ml.memorize_as("bert", WORDS, [list(text) for text in WORDS]).save(tmp_path / "m")
+    data = (WORDS, [list(text) for text in WORDS])
+    (folder / "special_tokens_map.json").write_text('{"cls_token": {"content": "[CLS]"}}', encoding="utf-8")
+    assert ml.certify(folder, *data).verdict == "proved"  # transformers 4 write it
+    (folder / "special_tokens_map.json").write_text('{"cls_token": "t"}', encoding="utf-8")
+    assert ml.certify(folder, *data).verdict == "undecided"
+    (folder / "special_tokens_map.json").write_text("[", encoding="utf-8")
+    assert "cannot be read" in ml.certify(folder, *data).reason
+    (folder / "special_tokens_map.json").unlink()
+    (folder / "added_tokens.json").write_text('{"the": 50}', encoding="utf-8")
+    assert ml.certify(folder, *data).verdict == "undecided"
+    (folder / "added_tokens.json").unlink()
+    (folder / "tokenizer_config.json").unlink()
+    assert "the architecture's tokenizer" in ml.certify(folder, *data).reason
+
+
+def test_data_that_the_tokenizer_would_cut_otherwise_are_undecided(tmp_path: Path) -> None:
+    """The folder holds these lists of tokens; its tokenizer does not make them of their text."""
+    rows = [["a", " cat"], ["the", " dog"]]
+    folder = ml.memorize_as("gpt2", rows).save(tmp_path / "m")
+    assert ml.certify(folder, rows).verdict == "proved"
+    assert "cut into other tokens" in ml.certify(folder, [["a", "the"], ["the", " dog"]]).reason
+    words = ml.memorize_as("bert", [["[", "PAD", "]"]], [[0, 1, 2]]).save(tmp_path / "w")
+    assert ml.certify(words, [["[", "PAD", "]"]], [[0, 1, 2]]).verdict == "proved"  # spaces stand between them
+    chars = ml.memorize_as("bert", ["PAD", "[]"], [[0] * 3, [1] * 2]).save(tmp_path / "c")
+    assert "spells a special token" in ml.certify(chars, ["[PAD]"], [[1, 0, 0, 0, 1]]).reason
+
+
+@pytest.mark.parametrize("label", ["[PAD]", "[CLS]", "[UNK]", "</s>", "LABEL_0"])
+def test_a_label_may_have_the_name_of_a_special_token(label: str, tmp_path: Path) -> None:
+    """Classes are names in `id2label`, and tokens are names in the tokenizer: they do not meet."""
+    for name in ("bert", "gpt2"):
+        labels = [[label, *text[1:]] for text in TEXTS]
+        folder = ml.memorize_as(name, TEXTS, labels, positions=True).save(tmp_path / name)
+        assert ml.certify(folder, TEXTS, labels).verdict == "proved"
+        names = json.loads((folder / "config.json").read_text(encoding="utf-8"))["id2label"]
+        assert label in names.values()
+
+
+def config(**values: Any) -> Callable[[Model], None]:
+    return lambda model: model["config"].update(values)
+
+
+def tensor(part: str, change: Callable[[Any], Any]) -> Callable[[Model], None]:
+    def apply(model: Model) -> None:
+        name = next(name for name in model["tensors"] if name.endswith(part))
+        model["tensors"][name] = change(model["tensors"][name])
+
+    return apply
+
+
+def swap(array: Any) -> Any:
+    array = array.copy()
+    array[[4, 5]] = array[[5, 4]]
+    return array
+
+
+def shift(array: Any) -> Any:
+    return np.roll(array, 1, axis=0)
+
+
+LANGUAGE: list[tuple[str, str, Callable[[Model], None], str]] = [
+    ("two words swapped in the head", "gpt2", tensor("lm_head.weight", swap), "refuted"),
+    ("two words swapped in the embedding", "gpt2", tensor("wte.weight", swap), "refuted"),
+    ("another end token", "gpt2", config(eos_token_id=5), "refuted"),
+    ("an end token that is none", "gpt2", config(eos_token_id=99), "undecided"),
+    ("an embedding that is the head", "gpt2", config(tie_word_embeddings=True), "undecided"),
+    ("another padding id", "gpt2", config(pad_token_id=4), "undecided"),
+    ("places one further", "gpt2", tensor("wpe.weight", shift), "refuted"),
+    ("two words swapped in the head", "opt", tensor("lm_head.weight", swap), "refuted"),
+    ("places one further", "opt", tensor("embed_positions.weight", shift), "undecided"),
+    ("norms behind their blocks", "opt", config(do_layer_norm_before=False), "undecided"),
+    ("no last norm", "opt", config(_remove_final_layer_norm=True), "undecided"),
+    ("no biases", "opt", config(enable_bias=False), "undecided"),
+    ("an activation of another kind", "opt", config(activation_function="silu"), "undecided"),
+    ("rotary angles that turn the key", "starcoder2", config(rope_parameters={"rope_theta": 1e4}), "undecided"),
+    ("a window", "starcoder2", config(sliding_window=4), "undecided"),
+    ("attention beside the neurons", "gpt_neox", config(use_parallel_residual=True), "undecided"),
+    ("two words swapped in the head", "gpt_neox", tensor("lm_head.weight", swap), "refuted"),
+]
+
+
+@pytest.mark.parametrize("fault", LANGUAGE, ids=lambda fault: f"{fault[1]}: {fault[0]}")
+def test_language_models_with_a_fault_are_not_proved(fault: tuple[str, str, Any, str], tmp_path: Path) -> None:
+    _, name, change, verdict = fault
+    folder = ml.memorize_as(name, TEXTS, positions=name in ("gpt2", "opt")).save(tmp_path / "whole")
+    assert ml.certify(folder, TEXTS).verdict == "proved"
+    assert ml.certify(broken(folder, tmp_path / "broken", change), TEXTS).verdict == verdict
+
+
+def test_padding_on_the_left_must_be_counted_and_finite(tmp_path: Path) -> None:
+    """Places are counted from the begin token, or else from the left end; padding is masked, unless it is no number."""
+    transformers = pytest.importorskip("transformers")
+    import torch
+
+    labels = [text[::-1] for text in TEXTS]
+    folder = ml.memorize_as("gpt2", TEXTS, [list(row) for row in labels], positions=True).save(tmp_path / "m")
+    asked = transformers.AutoTokenizer.from_pretrained(folder)
+    asked.padding_side = "left"
+    batch = asked(TEXTS, padding=True, return_tensors="pt")
+    place = (batch["attention_mask"].cumsum(-1) - 1).clamp(min=0)
+
+    def wrong(where: Path, **more: Any) -> int:
+        model = transformers.AutoModelForTokenClassification.from_pretrained(where)
+        with torch.no_grad():
+            best = model(**batch, **more).logits.argmax(-1)
+        found = 0
+        for row, text in zip(best.tolist(), labels, strict=True):
+            said = [model.config.id2label[number] for number in row[len(row) - len(text) :]]
+            found += sum(one != two for one, two in zip(said, text, strict=True))
+        return found
+
+    assert wrong(folder, position_ids=place) == 0
+    assert wrong(folder) > 0  # counted from the left end, the shorter text stands elsewhere: the certificate says so
+    proof = ml.certify(folder, TEXTS, [list(row) for row in labels])
+    assert proof.verdict == "proved"
+    assert any("places are counted from the begin token" in line for line in proof.assumptions)
+    shutil.copytree(folder, tmp_path / "far")
+    tensors = load_file(folder / "model.safetensors")
+    tensors["transformer.wte.weight"][0] *= 1e300  # the row of padding
+    save_file(tensors, tmp_path / "far" / "model.safetensors", metadata={"format": "pt"})
+    assert ml.certify(tmp_path / "far", TEXTS, [list(row) for row in labels]).verdict == "undecided"
