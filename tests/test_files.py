@@ -14,11 +14,12 @@ import pytest
 
 import monolayer as ml
 from monolayer.cli import run
-from monolayer.cluster import build, encode, ranges, room
+from monolayer.cluster import build, crowds, encode, ranges, room
 from monolayer.cluster import executor as executors
 from monolayer.cluster.build import memorize_files
 from monolayer.cluster.executor import Processes, Threads
 from monolayer.cluster.room import Room
+from monolayer.construct.line import separate
 from monolayer.data import read
 from tests.dying import kill_once, small_files
 
@@ -95,6 +96,33 @@ def test_bits_of_files_are_bits_of_memory(
     same(out, tmp_path / "memory")
     assert ml.certify(out, data).verdict == "proved"
     assert not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "slack", "points"),
+    [
+        *[("ids", 1e9, 200), ("ids", 1e11, 100), ("ids", 1e11, 1 << 20), ("positions", 1e11, 300)],
+        *[("sequences", 1e11, 60), ("causal", 1e9, 200), ("next tokens", 1e11, 200)],
+    ],
+)
+def test_crowds_of_files_are_crowds_of_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, slack: float, points: int
+) -> None:
+    X, Y, options = example(kind)
+    pattern = write(tmp_path, X, Y, [100, 250])
+    small_pieces(monkeypatch, 1000, points)
+    for module in (separate, crowds):  # so wide that many points lie too close for one line, in crowds of any size
+        monkeypatch.setattr(module, "SLACK", slack)
+    data = read(pattern)
+    model = ml.memorize(data, **options)
+    model.save(tmp_path / "memory")
+    out = memorize_files(pattern, tmp_path / "files", engine="threads", workers=1, **options)
+    same(out, tmp_path / "memory")
+    assert ml.certify(out, data).verdict == "proved"
+    assert model.summary is not None
+    if kind == "sequences":
+        with pytest.raises(ml.PrecisionError, match=f"Rank={model.summary.rank} would hold them"):
+            memorize_files(pattern, tmp_path / "one", engine="threads", workers=1, rank=1, **options)
 
 
 # -- what may go wrong -----------------------------------------------------------------------------------

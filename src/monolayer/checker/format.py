@@ -62,8 +62,9 @@ def examine_config(config: dict[str, Any]) -> None:
     listed = {"model.safetensors"}
     if INDEX in files:
         listed = {INDEX, *numbered(list(files))}
-        plain = config["readout"] == "exact" and config["dtype"] == "float64"
-        _demand(len(listed) > 2 and plain, "weights in several files are the numbered files of an exact readout")
+        plain = config["readout"] in ("exact", "cascade") and config["target"] == "classes"
+        plain = plain and config["dtype"] == "float64" and len(listed) > 2
+        _demand(plain, "weights in several files are the numbered files of a staircase of classes in float64")
     for key, needed in (("vocabulary", reads_ids), ("classes", names_classes)):
         entry = config[key]
         _demand((entry is not None) == needed, f"{key} is given where the model has none, or missing")

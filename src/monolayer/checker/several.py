@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from monolayer.errors import ModelFileError
 
 INDEX = "model.safetensors.index.json"
-PARTED = ("feed_forward.weight_1", "feed_forward.bias_1", "feed_forward.weight_2")
+PARTED = ("weight_1", "bias_1", "weight_2")
 _NUMBERED = re.compile(r"model-([0-9]{5})-of-([0-9]{5})\.safetensors")
 
 Arrays = dict[str, NDArray[Any]]
@@ -52,8 +52,12 @@ def arrays(name: str, content: Any) -> Arrays:
     return found
 
 
-def parts(files: dict[str, Any], index: dict[str, Any]) -> tuple[Arrays, list[Arrays]]:
-    """What the first file holds, and part by part the steps, under the names that the whole would have."""
+def parts(files: dict[str, Any], index: dict[str, Any], cascade: bool) -> tuple[Arrays, list[Arrays]]:
+    """What the first file holds, and part by part the steps, under the names that the whole would have.
+
+    Of a cascade only the steps of the first stage are parted.
+    """
+    keys = [f"feed_forward.{'stages.0.' if cascade else ''}{key}" for key in PARTED]
     names = numbered(list(files))
     held = [arrays(name, files[name]) for name in names]
     where, total = {}, 0
@@ -67,15 +71,15 @@ def parts(files: dict[str, Any], index: dict[str, Any]) -> tuple[Arrays, list[Ar
         raise ModelFileError(f"{INDEX} says otherwise than the files of weights")
     steps = []
     for number, tensors in enumerate(held[1:], 1):
-        if set(tensors) != {f"{key}.{number}" for key in PARTED}:
+        if set(tensors) != {f"{key}.{number}" for key in keys}:
             raise ModelFileError(f"{names[number]} does not hold part {number} of the steps, or more than that")
-        steps.append({key: tensors[f"{key}.{number}"] for key in PARTED})
+        steps.append({key: tensors[f"{key}.{number}"] for key in keys})
     return held[0], steps
 
 
 def joined(first: Arrays, steps: list[Arrays]) -> Arrays:
     """All of them as one file would hold them."""
     try:
-        return first | {key: np.concatenate([part[key] for part in steps], axis=-1) for key in PARTED}
+        return first | {key: np.concatenate([part[key] for part in steps], axis=-1) for key in steps[0]}
     except ValueError as error:
         raise ModelFileError(f"the parts of the steps do not fit together: {error}") from None

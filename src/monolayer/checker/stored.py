@@ -89,7 +89,7 @@ def _read(folder: Path) -> Stored:
     fmt = FORMATS[config["dtype"]]
     try:
         if INDEX in files:
-            tensors = joined(*parts(files, _object(INDEX, files[INDEX])))
+            tensors = joined(*parts(files, _object(INDEX, files[INDEX]), config["readout"] == "cascade"))
         elif config["readout"] == "gates":
             fmt = BINARY64 if fmt is BINARY64 else BINARY32
             tensors = _tensors(files["model.safetensors"], config["dtype"])

@@ -9,18 +9,19 @@ finish      the small tensors, the index, the card              finish.py
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from monolayer.cluster import encode, measure, ranges
+from monolayer.cluster import crowds, encode, measure, ranges
 from monolayer.cluster.blocks import Block, Rules, blocks, sample
-from monolayer.cluster.contested import around, contradiction, crowded
+from monolayer.cluster.contested import contradiction, with_stages
 from monolayer.cluster.executor import Engine, Executor, executor
 from monolayer.cluster.finish import Found, finish
 from monolayer.cluster.room import Room
@@ -29,7 +30,8 @@ from monolayer.construct.construction import Progress
 from monolayer.construct.line.build import by_label
 from monolayer.construct.line.draw import Draw, Gaps, Layout, Tokens, candidates, check_seed, check_temperature
 from monolayer.construct.line.points import Floats, contextual_points, scale
-from monolayer.construct.line.separate import DRAWS
+from monolayer.construct.line.separate import DRAWS, hopeless
+from monolayer.construct.line.values import MOST
 from monolayer.data.folder import check_output
 from monolayer.data.labels import Per, check_per
 from monolayer.data.layout import Unit
@@ -55,6 +57,7 @@ def memorize_files(
     positions: bool = False,
     causal: bool = False,
     temperature: float | None = None,
+    rank: int | Literal["auto"] = "auto",
     seed: int = 0,
     format: str | None = None,
     tokens: str | None = None,
@@ -71,13 +74,16 @@ def memorize_files(
     lies beside `out` while it is built. `engine`: `processes` (as many as `workers`, by default one a processor),
     `threads`, or `dask`: the workers of the cluster whose `scheduler` is at this address, or of this client; they must
     see the files and the folder under the same paths. `resume=True` goes on with a build that was stopped.
-    `positions`, `causal`, `temperature`, `seed`: as for `memorize`; `format` to `per`: as for `monolayer.data.read`.
+    `positions`, `causal`, `temperature`, `rank`, `seed`: as for `memorize`; `format` to `per`: as for
+    `monolayer.data.read`.
     """
     began = time.perf_counter()
     names = _names(files)
     check_seed(seed)
     check_temperature(temperature)
     check_per(per)
+    if rank != "auto" and not (type(rank) is int and rank >= 1):
+        raise DataError(f"rank must be a whole number from 1, or 'auto', not {rank!r}")
     if engine not in ("processes", "threads", "dask"):
         raise DataError(f"engine must be one of 'processes', 'threads', 'dask', not {engine!r}")
     if workers is None:
@@ -88,7 +94,7 @@ def memorize_files(
     shards = [identity(name) for name in names]
     room = Room.of(memory, workers, engine == "processes", max(tokens_at_most(name, format) for name in names))
     reading = {"format": format, "tokens": tokens, "labels": labels, "sequence": sequence, "unit": unit, "per": per}
-    wishes = {"positions": positions, "causal": causal, "temperature": temperature, "seed": seed}
+    wishes = {"positions": positions, "causal": causal, "temperature": temperature, "rank": rank, "seed": seed}
     journal = {"shards": shards, **reading, **wishes, "memory": str(memory), "workers": workers}
     report = progress or (lambda stage, share: None)
     kept = False
@@ -96,7 +102,9 @@ def memorize_files(
         with executor(engine, workers, scheduler) as doing, opened(final, journal, resume) as spill:
             kept = True
             build = Build(spill, doing, room, shards, report)
-            found = build.line(encode.Reading(reading, causal), positions, temperature, seed)
+            found = build.line(
+                encode.Reading(reading, causal), positions, temperature, seed, MOST if rank == "auto" else rank
+            )
             for shard in shards:
                 if identity(shard["name"]) != shard:
                     raise DataError(f"{shard['name']} changed while the model was built: start anew")
@@ -145,30 +153,37 @@ class Build:
     shards: list[dict[str, Any]]
     report: Progress
 
-    def line(self, reading: encode.Reading, positions: bool, temperature: float | None, seed: int) -> Found:
-        """The line, stage by stage; contested points end it."""
+    def line(
+        self, reading: encode.Reading, positions: bool, temperature: float | None, seed: int, allowed: int
+    ) -> Found:
+        """The line, stage by stage, as `construct/line/build.py` has it."""
         found = self._read(reading, positions, temperature)
+        rules, labelled = found.rules, found.labelled
         pieces = [block for i in range(len(self.shards)) for block in blocks(self.spill, i, self.room.block)]
-        some = sample(self.spill, pieces, found.rules, SAMPLE)
-        tried = 0
+        some = sample(self.spill, pieces, rules, SAMPLE)
+        tried, best, fewest = 0, found, math.inf
         layouts: tuple[Layout, ...] = ("cells", "mixed")
-        best: Found | None = None
         for layout in layouts:
-            for number, draw, gaps in self._ranked(found.rules, pieces, some[0], layout, seed):
+            for number, draw, gaps in self._ranked(rules, pieces, some[0], layout, seed):
                 tried += 1
-                kappa = 1.0 if found.rules.per == "sequence" else scale(1.0, gaps.last - gaps.first)
-                name = f"{layout}-{number}"
-                at = measure.splitters(contextual_points(draw, *some, kappa).z, -(-found.labelled // self.room.range))
-                fixed = draw.point_error(kappa, some[0])
-                parts = self._parts(found.rules, pieces, name, draw, kappa, fixed, at)
-                attempt = found.with_draw(draw, kappa, fixed, tried, parts)
-                if not attempt.close.size:
+                kappa = 1.0 if rules.per == "sequence" else scale(1.0, gaps.last - gaps.first)
+                at = measure.splitters(contextual_points(draw, *some, kappa).z, -(-labelled // self.room.range))
+                fixed, name = draw.point_error(kappa, some[0]), f"{layout}-{number}"
+                attempt = replace(found, drawn=draw, kappa=kappa, fixed_error=fixed, tried=tried, name=name)
+                attempt = self._parts(attempt, pieces, at)
+                if attempt.crowds is None:
                     return attempt
                 if tried == 1:
-                    self._settle(attempt, pieces, name)
-                best = attempt if best is None or attempt.close.shape[1] < best.close.shape[1] else best
-        assert best is not None
-        raise crowded(best)
+                    self._settle(attempt, pieces)
+                count = len(attempt.crowds.low)
+                worse, best = (best, attempt) if count < fewest else (attempt, best)
+                fewest = min(fewest, count)
+                self._drop(worse, pieces)
+                if hopeless(count, labelled, attempt.errors, attempt.ends):
+                    if not positions:
+                        return self._cascade(replace(best, tried=tried), pieces, seed, allowed)
+                    break
+        return self._cascade(replace(best, tried=tried), pieces, seed, allowed)
 
     def _do(self, stage: str, share: tuple[float, float], function: Callable[..., None], tasks: dict[str, Any]) -> None:
         """Do the pieces `tasks`, by name, that are not finished yet."""
@@ -245,38 +260,85 @@ class Build:
             found.append((d, draw, measure.joined(gaps, error[d])))
         return sorted(found, key=lambda one: one[2].quality, reverse=True)
 
-    def _parts(
-        self, rules: Rules, pieces: list[Block], name: str, draw: Draw, kappa: float, fixed: float, at: Floats
-    ) -> list[dict[str, Any]]:
-        """The points of every block, cut into ranges; each range as a part of the staircase."""
+    def _parts(self, found: Found, pieces: list[Block], at: Floats) -> Found:
+        """The points of every block, cut into ranges; each range as a part of the staircase; and the crowds."""
+        rules, kappa, fixed, most = found.rules, found.kappa, found.fixed_error, self.room.range
         tasks: dict[str, Any] = {
-            f"points-{name}-{i:05}": (block, rules, draw, kappa, at) for i, block in enumerate(pieces)
+            _points(found, i): (block, rules, found.draw, kappa, at) for i, block in enumerate(pieces)
         }
-        parts = [f"part-{name}-{r:05}" for r in range(len(at) + 1)]
-        if not all(map(self.spill.finished, parts)):
-            self._do("cutting points into ranges", (0.45, 0.7), ranges.points, tasks)
-            bounds = {task: self.spill.facts(task)["bounds"].tolist() for task in tasks}
-            steps = {
-                part: (
-                    *(r, [(task, *found[r : r + 2], found[-1]) for task, found in bounds.items()]),
-                    *(rules, kappa, fixed, self.room.range),
-                )
-                for r, part in enumerate(parts)
-            }
-            self._do("building steps", (0.7, 1.0), ranges.part, steps)
-        for task in tasks:
-            self.spill.drop(task)
-        return [{"name": part, **self.spill.facts(part)} for part in parts]
+        names = [f"part-{found.name}-{r:05}" for r in range(len(at) + 1)]
+        crowded = [f"first-{found.name}-{r:05}" for r in range(len(at) + 1)]
+        if all(map(self.spill.finished, names)) and not self.spill.numbers(next(iter(tasks))).exists():
+            tasks = {}  # they were dropped, since nobody needed them any more
+        self._do("cutting points into ranges", (0.45, 0.7), ranges.points, tasks)
+        bounds = {task: self.spill.facts(task)["bounds"].tolist() for task in tasks}
+        own = {
+            r: (r, [(task, *cuts[r : r + 2], cuts[-1]) for task, cuts in bounds.items()], rules, kappa, fixed, most)
+            for r in range(len(names))
+        }
+        self._do("building steps", (0.7, 0.98), ranges.part, {name: own[r] for r, name in enumerate(names)})
+        parts: list[dict[str, Any]] = [{"name": name, **self.spill.facts(name)} for name in names]
+        filled = [r for r, part in enumerate(parts) if len(part["ends"])]
+        last = float(parts[filled[-1]]["last"][-1])
+        close = {i for i, r in enumerate(filled) if int(parts[r]["close"])}
+        if not close:
+            self._drop_points(found, pieces)
+            return replace(found, parts=tuple(parts), last=(last,))
+        # A crowd may reach into the next range, and its last step is the next one's.
+        again = [filled[i] for i in range(len(filled)) if {i - 1, i, i + 1} & close]
+        self._do("building steps", (0.98, 0.99), crowds.rebuilt, {crowded[r]: own[r] for r in again})
+        for r in again:
+            parts[r] |= {"name": crowded[r], **self.spill.facts(crowded[r])}
+        every = crowds.Crowds.of([parts[r]["crowds"] for r in again])
+        if filled[-1] in again:
+            last = float(parts[filled[-1]]["last"][-1])
+        ends = float(every.ends[1])
+        return replace(found, parts=tuple(parts), crowds=every, last=(last, ends))
 
-    def _settle(self, attempt: Found, pieces: list[Block], name: str) -> None:
+    def _drop_points(self, found: Found, pieces: list[Block]) -> None:
+        for i in range(len(pieces)):
+            self.spill.drop(_points(found, i))
+
+    def _drop(self, found: Found, pieces: list[Block]) -> None:
+        """What a draw left that is not used."""
+        self._drop_points(found, pieces)
+        for part in found.parts:
+            self.spill.drop(part["name"])
+
+    def _held(self, found: Found, pieces: list[Block]) -> list[tuple[str, Block]]:
+        """The points in crowds, block by block."""
+        assert found.crowds is not None
+        wanted = np.stack([found.crowds.low, found.crowds.high])
+        tasks = {f"held-{found.name}-{i:05}": block for i, block in enumerate(pieces)}
+        rules, draw, kappa = found.rules, found.draw, found.kappa
+        self._do(
+            "looking at crowds",
+            (0.99, 0.995),
+            crowds.held,
+            {name: (block, rules, draw, kappa, wanted) for name, block in tasks.items()},
+        )
+        return list(tasks.items())
+
+    def _settle(self, found: Found, pieces: list[Block]) -> None:
         """Raise an error if points that are too close contradict each other."""
-        wanted = around(attempt)
-        tasks = {
-            f"places-{name}-{i:05}": (block, attempt.rules, attempt.draw, attempt.kappa, wanted)
-            for i, block in enumerate(pieces)
-        }
-        self._do("comparing contexts", (0.99, 1.0), ranges.places, tasks)
-        contradiction(self.spill, attempt, list(zip(tasks, pieces, strict=True)))
+        contradiction(self.spill, found, self._held(found, pieces))
+
+    def _cascade(self, found: Found, pieces: list[Block], seed: int, allowed: int) -> Found:
+        """Further stages for the points in crowds; the parts as those of a first stage."""
+        found = with_stages(self.spill, found, [name for name, _ in self._held(found, pieces)], seed, allowed)
+        self._drop_points(found, pieces)
+        flat = {r: part for r, part in enumerate(found.parts) if part["name"].startswith("part-")}
+        tasks = {f"wide-{found.name}-{r:05}": (part["name"], r, int(part["steps"])) for r, part in flat.items()}
+        self._do("writing the first stage", (0.995, 1.0), crowds.widened, tasks)
+        parts = [
+            part | (self.spill.facts(f"wide-{found.name}-{r:05}") if r in flat else {})
+            for r, part in enumerate(found.parts)
+        ]
+        return replace(found, parts=tuple(parts))
+
+
+def _points(found: Found, block: int) -> str:
+    return f"points-{found.name}-{block:05}"
 
 
 def _contexts(block: Block, rules: Rules) -> int:

@@ -1,35 +1,27 @@
-"""Neighbours with different labels that are too close: a contradiction of the data, or a collision of this draw.
+"""The points in crowds, with their sequences: a contradiction of the data, or a matter for further stages.
 
-They are few, so what stands around them is looked at exactly: token by token, and named by file and row.
+They are few, so they are looked at exactly, token by token, and named by file and row.
 """
 
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import replace
 
-from monolayer.cluster.blocks import Block, load
+import numpy as np
+from numpy.typing import NDArray
+
+from monolayer.cluster.blocks import Block
 from monolayer.cluster.finish import Found
 from monolayer.cluster.spill import Spill
-from monolayer.construct.line.points import SLACK, Floats
-from monolayer.construct.line.separate import DRAWS
+from monolayer.construct.line.alphabet import UNIT
+from monolayer.construct.line.cascade import further
+from monolayer.construct.line.draw import Tokens
+from monolayer.construct.line.points import SLACK
+from monolayer.construct.line.values import Value, averages, draw_value, most_rank
+from monolayer.construct.target import Target
+from monolayer.data import Names, Sequences
+from monolayer.data.names import Ints
 from monolayer.errors import ContradictionError, PrecisionError
-
-
-def around(found: Found) -> Floats:
-    """Stretches `(2, K)`, in order and apart, around all neighbours that are too close.
-
-    Equal points lie within two rounding errors of each other: if one of them is beside a narrow gap, the stretch holds
-    all of them.
-    """
-    left, right = found.close
-    reach = SLACK * found.errors(np.maximum(np.abs(left), np.abs(right)))
-    low, high = left - reach, right + reach
-    order = np.argsort(low)
-    low, high = low[order], np.maximum.accumulate(high[order])
-    new = np.ones(len(low), dtype=bool)
-    new[1:] = low[1:] > high[:-1]
-    last = np.append(new[1:], True)
-    return np.stack([low[new], high[last]])
 
 
 def contradiction(spill: Spill, found: Found, pieces: list[tuple[str, Block]]) -> None:
@@ -37,18 +29,17 @@ def contradiction(spill: Spill, found: Found, pieces: list[tuple[str, Block]]) -
     rules, seen = found.rules, dict[tuple[object, ...], tuple[int, str]]()
     for name, block in pieces:
         facts = spill.facts(name)
-        if len(facts["there"]) == 0:
-            continue
-        data, target = load(spill, block, rules)
-        for place, label in zip(facts["there"].tolist(), facts["number"].tolist(), strict=True):
-            flat = place if target.place is None else int(target.place[place])
-            row, position = (flat, None) if rules.per == "sequence" else data.place(flat)
-            end = flat + 1 if rules.causal else int(data.offsets[row + 1])
-            window = data.tokens[int(data.offsets[row]) : end]
+        starts = np.cumsum(facts["lengths"]) - facts["lengths"]
+        for i, (label, row, position) in enumerate(
+            zip(*(facts[k].tolist() for k in ("number", "row", "position")), strict=True)
+        ):
+            start = int(starts[i])
+            end = start + (position + 1 if rules.causal else int(facts["lengths"][i]))
+            window = facts["tokens"][start:end]
             context = (window if rules.positions else np.sort(window)).tobytes()
-            own = None if position is None else int(data.tokens[flat])
+            own = None if rules.per == "sequence" else int(facts["tokens"][start + position])
             key = (own, position if rules.positions else None, context)
-            what = f"sequence {block.first + row} of {found.shards[block.shard]['name']}"
+            what = f"sequence {row} of {found.shards[block.shard]['name']}"
             if own is not None:
                 what = f"token {position} ({found.vocabulary.names[own]!r}) of {what}"
             first = seen.setdefault(key, (label, what))
@@ -63,15 +54,44 @@ def contradiction(spill: Spill, found: Found, pieces: list[tuple[str, Block]]) -
                 )
 
 
-def crowded(found: Found) -> PrecisionError:
-    """The error for data that are consistent but that float64 with rank 1 cannot hold."""
+def with_stages(spill: Spill, found: Found, pieces: list[str], seed: int, allowed: int) -> Found:
+    """The stages behind the first, from the points in its crowds; an error if these cannot be told apart."""
+    rules, crowds = found.rules, found.crowds
+    assert crowds is not None  # asked only where there are some
+    facts = [spill.facts(name) for name in pieces]
+    z, number, position, lengths, flat = (
+        np.concatenate([fact[key] for fact in facts]) for key in ("z", "number", "position", "lengths", "tokens")
+    )
+    data = Sequences(flat, lengths, Names(range(rules.vocabulary)))
+    place = None if rules.per == "sequence" else data.offsets[:-1] + position
+    target = Target(number, np.zeros((0, 1)), rules.per, None, False, place)
+    tokens: Tokens = rules.tokens(data)
+    order = np.argsort(z, kind="stable")
+    which = crowds.which(z[order])
+    missing = (number[order] - crowds.level[which])[None].astype(np.float64)
+    values: dict[int, Value] = {}
+
+    def context(stage: int, some: Ints) -> NDArray[np.float64]:
+        values[stage] = draw_value(tokens, seed, stage)
+        return averages(values[stage], found.draw, tokens, target, order[some])
+
+    most, error = most_rank(tokens), found.draw.context_error(tokens)
+    stages, left = further(crowds.stretch[which], missing, crowds.ends, context, error, UNIT, True, most)
+    if len(left) or 1 + len(stages) > allowed:
+        raise _crowded(found, None if len(left) else 1 + len(stages), most)
+    return replace(found, stages=tuple(stages), values=tuple(values.values()))
+
+
+def _crowded(found: Found, rank: int | None, most: int) -> PrecisionError:
+    """The error for data that are consistent but that float64 cannot hold at the rank that is allowed."""
     low, high = found.ends
-    error = float(found.errors(np.array([max(abs(low), abs(high))]))[0])
-    holds = int(np.sqrt((high - low) / (SLACK * error)))
-    count = found.close.shape[1]
+    holds = int(np.sqrt((high - low) / (SLACK * float(found.errors.error(np.array([low, high])).max()))))
+    assert found.crowds is not None
+    way = f"no value rank up to {most} tells them apart: split the data over several models, or try another seed"
+    if rank is not None:
+        way = f"rank={rank} would hold them, or rank='auto'"
     return PrecisionError(
-        f"{count:,} pair{'s' if count > 1 else ''} of points with different labels fell closer together than "
-        f"{SLACK:g} rounding errors in every one of {2 * DRAWS} draws. They are different points, not a contradiction: "
-        f"with rank 1 in float64 about {holds:,} points of this kind can be held, and there are {found.labelled:,}. "
-        "Split the data over several models, or try another seed if few pairs collide"
+        f"points with different labels fell closer together than {SLACK:g} rounding errors in "
+        f"{len(found.crowds.low):,} places. They are different points, not a contradiction: with rank 1 in float64 "
+        f"about {holds:,} points of this kind can be held, and there are {found.labelled:,}. {way[0].upper()}{way[1:]}"
     )

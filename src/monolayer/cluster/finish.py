@@ -11,17 +11,22 @@ import numpy as np
 import torch
 
 from monolayer.cluster.blocks import Rules
+from monolayer.cluster.crowds import Crowds
 from monolayer.cluster.spill import Spill
+from monolayer.construct.line.alphabet import UNIT
 from monolayer.construct.line.assemble import assemble
 from monolayer.construct.line.build import table_lift
+from monolayer.construct.line.cascade import Stage
 from monolayer.construct.line.draw import Draw
-from monolayer.construct.line.points import Floats, Points
+from monolayer.construct.line.points import Points
 from monolayer.construct.line.separate import spacing
+from monolayer.construct.line.values import Value
 from monolayer.construct.target import entropy_bits
 from monolayer.data import Names
 from monolayer.data.names import Ints
 from monolayer.errors import PrecisionError
 from monolayer.model.card import Card, Summary
+from monolayer.model.cascade import Cascade
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.save import save_parts
 from monolayer.model.staircase import Staircase
@@ -30,7 +35,10 @@ from monolayer.theory.bounds import corollary1_counts
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """Names and counts of all files; then a draw and, range by range, the facts about its parts."""
+    """Names and counts of all files; then a draw and, range by range, the facts about its parts; then further stages.
+
+    `first`: the label and the number that the first stage of a cascade ends with; `stages`, `values`: those behind it.
+    """
 
     shards: list[dict[str, Any]]
     rules: Rules
@@ -43,10 +51,12 @@ class Found:
     kappa: float = 1.0
     fixed_error: float = 0.0
     tried: int = 0
+    name: str = ""
     parts: tuple[dict[str, Any], ...] = ()
-
-    def with_draw(self, draw: Draw, kappa: float, fixed_error: float, tried: int, parts: list[dict[str, Any]]) -> Found:
-        return replace(self, drawn=draw, kappa=kappa, fixed_error=fixed_error, tried=tried, parts=tuple(parts))
+    crowds: Crowds | None = None
+    last: tuple[float, ...] = ()
+    stages: tuple[Stage, ...] = ()
+    values: tuple[Value, ...] = ()
 
     @property
     def draw(self) -> Draw:
@@ -58,19 +68,15 @@ class Found:
         return int(self.label_count.sum())
 
     @property
-    def close(self) -> Floats:
-        """Neighbours `(2, K)` with different labels that are too close."""
-        return np.concatenate([part["close"] for part in self.parts], axis=1)
-
-    @property
     def ends(self) -> tuple[float, float]:
         """The least and the largest `z`."""
         found = [part["ends"] for part in self.parts if len(part["ends"])]
         return float(found[0][0]), float(found[-1][1])
 
-    def errors(self, z: Floats) -> Floats:
-        """Rounding errors of `z`, as the construction counts them."""
-        return Points(z, np.zeros(0, np.int64), self.kappa, self.fixed_error).error(z)
+    @property
+    def errors(self) -> Points:
+        """Points that have the rounding errors of these, and are none."""
+        return Points(np.zeros(0), np.zeros(0, np.int64), self.kappa, self.fixed_error)
 
 
 def finish(spill: Spill, found: Found, out: Path, overwrite: bool, began: float) -> Path:
@@ -83,22 +89,25 @@ def finish(spill: Spill, found: Found, out: Path, overwrite: bool, began: float)
 
 
 def _model(found: Found) -> Monolayer:
-    """The network, with a readout that has the right sizes and no numbers."""
+    """The network, with a readout that has the right sizes, and no numbers where these lie in files."""
     rules, draw = found.rules, found.draw
     steps = sum(int(part["steps"]) for part in found.parts)
-    last = float(next(part["last"][-1] for part in reversed(found.parts) if len(part["last"])))
     if sum(float(part["size"]) for part in found.parts) + len(found.classes) >= 2.0**53:
         raise PrecisionError(f"{steps + 1:,} runs of {len(found.classes):,} classes add up past 2^53: use fewer")
     nothing = torch.zeros(1, dtype=torch.float64)
-    readout = Staircase(
-        nothing.expand(steps),
-        nothing.expand(steps),
-        nothing.expand(1, steps),
-        torch.tensor([last], dtype=torch.float64),
-        "exact",
-    )
+    last = torch.tensor(found.last, dtype=torch.float64)
+    first = Staircase(nothing.expand(steps), nothing.expand(steps), nothing.expand(len(last), steps), last, "exact")
     card = Card(found.vocabulary, found.classes, rules.per, False, rules.causal, rules.next_token)
-    model = assemble(draw, found.kappa, table_lift(draw, found.token_count, 1), readout, card)
+    readout: Staircase | Cascade = first
+    margin = [float(part["margin"]) for part in found.parts if int(part["steps"])]
+    more: dict[str, Any] = {"runs": steps + 1}
+    if found.stages and found.crowds is not None:
+        readout = Cascade([first, *(stage.staircase(True, UNIT) for stage in found.stages)], 1)
+        margin += [stage.margin for stage in found.stages if stage.margin is not None]
+        contested = [len(found.crowds.low), *(stage.crowds for stage in found.stages[:-1])]
+        more = {"runs": 1 + readout.step_count, "rank": readout.rank, "contested": contested}
+    lift = table_lift(draw, found.token_count, 1, found.values)
+    model = assemble(draw, found.kappa, lift, readout, card, values=found.values)
     count, least = sum(int(part["count"]) for part in found.parts), min(float(part["least"]) for part in found.parts)
     low, high = found.ends
     counted, multiplied = corollary1_counts(found.labelled, 1, 1)
@@ -106,11 +115,11 @@ def _model(found: Found) -> Monolayer:
         sequences=found.sequences,
         labelled=found.labelled,
         **spacing(count, least, high - low),
-        margin=min(float(part["margin"]) for part in found.parts) if steps else None,
+        margin=min(margin) if margin else None,
         temperature=draw.temperature,
         layout=draw.layout,
         draws=found.tried,
-        runs=steps + 1,
+        **more,
         conflicts=0,
         vocabulary=int(np.count_nonzero(found.token_count)),
         **model.counts(),

@@ -17,11 +17,10 @@ from monolayer.cluster.blocks import Block, Rules, load
 from monolayer.cluster.measure import cut
 from monolayer.cluster.spill import Spill
 from monolayer.construct.line.draw import Draw
-from monolayer.construct.line.points import Floats, Points, contextual_points, numbers
+from monolayer.construct.line.points import Floats, Points, contextual_points
 from monolayer.construct.line.separate import apart, margins
 from monolayer.construct.line.steps import staircase
-from monolayer.data.names import Ints
-from monolayer.model.sharded import part_header
+from monolayer.model.sharded import LINE, part_header
 
 Numbers = NDArray[np.unsignedinteger[Any]]
 
@@ -64,7 +63,7 @@ def part(
     with np.errstate(all="ignore"):  # what is too close is not built
         stairs, _ = staircase(here, changes, level, True, "exact")
     weights = [parameter.detach().numpy() for parameter in (stairs.weight_1, stairs.bias_1, stairs.weight_2)]
-    blocks = [np.frombuffer(part_header(number + 1, len(changes)), dtype=np.uint8), *weights]
+    blocks = [np.frombuffer(part_header(number + 1, len(changes), LINE, 1), dtype=np.uint8), *weights]
     digest = hashlib.sha256()
     for block in blocks:
         digest.update(np.ascontiguousarray(block).data)
@@ -79,7 +78,7 @@ def part(
         ends=z[[0, -1]] if len(z) else np.zeros(0),
         last=label[-1:],
         size=float(np.abs(weights[2]).sum()),
-        close=np.stack([z[close], z[close + 1]]),
+        close=len(close),
     )
 
 
@@ -88,7 +87,7 @@ def gather(spill: Spill, slices: Slices, rules: Rules, most: int) -> tuple[Float
     held: list[tuple[Floats, Numbers]] = [(np.zeros(0), np.zeros(0, label_type(rules)))]
     count = 0
     for name, begin, end, total in slices:
-        held.append(_slice(spill, name, total, begin, end, rules))
+        held.append(piece(spill, name, total, begin, end, rules))
         count += end - begin
         if count > most:
             held = [_once(*in_order(held, rules))]
@@ -96,7 +95,8 @@ def gather(spill: Spill, slices: Slices, rules: Rules, most: int) -> tuple[Float
     return in_order(held, rules)
 
 
-def _slice(spill: Spill, name: str, total: int, begin: int, end: int, rules: Rules) -> tuple[Floats, Numbers]:
+def piece(spill: Spill, name: str, total: int, begin: int, end: int, rules: Rules) -> tuple[Floats, Numbers]:
+    """Points `begin` to `end` of a piece that has `total`."""
     kind, file = label_type(rules), spill.numbers(name)
     z = np.fromfile(file, np.float64, end - begin, offset=8 * begin)
     label = np.fromfile(file, kind, end - begin, offset=8 * total + kind.itemsize * begin)
@@ -110,7 +110,7 @@ def _last_before(spill: Spill, slices: Slices, rules: Rules) -> tuple[float, int
     found = []
     for name, begin, _, total in slices:
         if begin > 0:
-            z, label = _slice(spill, name, total, begin - 1, begin, rules)
+            z, label = piece(spill, name, total, begin - 1, begin, rules)
             found.append((float(z[0]), int(label[0])))
     return max(found) if found else None
 
@@ -146,13 +146,3 @@ def _once(z: Floats, label: Numbers) -> tuple[Floats, Numbers]:
     new = np.ones(len(z), dtype=bool)
     new[1:] = (z[1:] != z[:-1]) | (label[1:] != label[:-1])
     return z[new], label[new]
-
-
-def places(spill: Spill, name: str, block: Block, rules: Rules, draw: Draw, kappa: float, wanted: Floats) -> None:
-    """Which labelled places of a block have a number in one of the stretches `wanted` `(2, K)`, in order and apart."""
-    data, target = load(spill, block, rules)
-    z = numbers(draw, kappa, rules.tokens(data), target)
-    low, high = wanted
-    at: Ints = np.searchsorted(low, z, side="right") - 1
-    there = np.flatnonzero((at >= 0) & (z <= high.take(np.maximum(at, 0))))
-    spill.write(name, [], there=there, z=z[there], number=target.number[there])

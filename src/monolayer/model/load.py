@@ -38,7 +38,7 @@ from monolayer.model.schema import (
     check_tensors,
     parse,
 )
-from monolayer.model.sharded import INDEX, is_shard, join, whole
+from monolayer.model.sharded import INDEX, is_shard, join, split_block, whole
 from monolayer.model.sidecar import read_memory
 from monolayer.model.staircase import Readout, Staircase
 
@@ -67,7 +67,7 @@ def _read(folder: Path) -> Monolayer:
             raise ModelFileError(f"{name} is truncated or was changed after it was written: its digest does not match")
     names = parse(NAMES, files[NAMES]) if NAMES in files else {}
     check_names(config, names)
-    tensors = _tensors(files)
+    tensors = _tensors(files, config)
     found = {name: (tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")) for name, tensor in tensors.items()}
     check_tensors(config, names, found)
     model = _build(config, names, tensors)
@@ -76,9 +76,10 @@ def _read(folder: Path) -> Monolayer:
     return model
 
 
-def _tensors(files: dict[str, Any]) -> dict[str, Tensor]:
+def _tensors(files: dict[str, Any], config: Config) -> dict[str, Tensor]:
     if INDEX in files:
-        held = whole(*join(parse(INDEX, files[INDEX]), {name: files[name] for name in files if is_shard(name)}))
+        shards = {name: files[name] for name in files if is_shard(name)}
+        held = whole(*join(parse(INDEX, files[INDEX]), shards, split_block(config["readout"])))
         return {name: torch.from_numpy(value) for name, value in held.items()}
     try:
         return load_tensors(files[WEIGHTS])

@@ -33,7 +33,7 @@ from monolayer.model.schema import (
     check_config,
     check_tensors,
 )
-from monolayer.model.sharded import INDEX, SPLIT, index_json, shard_names
+from monolayer.model.sharded import INDEX, SPLIT, index_json, shard_names, split_block
 from monolayer.model.sidecar import write_memory
 
 
@@ -61,7 +61,8 @@ def save_parts(
     Of the readout of `model` only its sizes and `bias_2` are looked at.
     """
     state = model.state_dict()
-    split = {f"feed_forward.{name}" for name in SPLIT}
+    block = split_block(model.feed_forward.readout)
+    split = {f"{block}.{name}" for name in SPLIT}
     first = {name: value.detach().cpu().contiguous() for name, value in state.items() if name not in split}
     shards = shard_names(len(parts) + 1)
     names: dict[str, list[Any]] = {}
@@ -79,7 +80,7 @@ def save_parts(
                 shutil.copyfile(path, scratch / name)
             digests[name] = digest
         size = sum(value.numel() * value.element_size() for value in state.values())
-        (scratch / INDEX).write_text(index_json(list(first), len(parts), size), encoding="utf-8")
+        (scratch / INDEX).write_text(index_json(list(first), len(parts), size, block), encoding="utf-8")
         _complete(scratch, config, names, state, digests)
     return Path(folder)
 

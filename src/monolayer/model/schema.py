@@ -158,7 +158,8 @@ def _files(config: Config) -> set[str]:
     weights = {WEIGHTS}
     if INDEX in config["files"]:  # in several files: then they are numbered, and hold a staircase of classes
         count = sum(name.startswith("model-") for name in config["files"])
-        whole = (config["readout"], config["dtype"]) == ("exact", "float64") and count > 1
+        plain = config["readout"] in ("exact", "cascade") and config["target"] == "classes"
+        whole = plain and config["dtype"] == "float64" and count > 1
         weights = {INDEX, *shard_names(count)} if whole else set()
     return weights | ({NAMES} if named else set())
 

@@ -1,8 +1,8 @@
 """Weights in several files: `model-00001-of-00004.safetensors` and so on, and the index that says what lies where.
 
-The first file holds all but the steps of the readout. Each other holds some of these, in order: the tensor
-`feed_forward.weight_1` is its parts `feed_forward.weight_1.1`, `.2`, … one after the other, and so are `bias_1` and
-`weight_2`. The index is the one that Hugging Face uses (docs/format.md).
+The first file holds all but the steps of the readout, of a cascade those of its first stage. Each other holds some of
+these, in order: the tensor `feed_forward.weight_1` is its parts `feed_forward.weight_1.1`, `.2`, … one after the other,
+and so are `bias_1` and `weight_2`. The index is the one that Hugging Face uses (docs/format.md).
 """
 
 from __future__ import annotations
@@ -17,6 +17,10 @@ from monolayer.errors import ModelFileError
 
 INDEX = "model.safetensors.index.json"
 SPLIT = ("weight_1", "bias_1", "weight_2")
+LINE, FIRST_STAGE = "feed_forward", "feed_forward.stages.0"
+"""The block whose steps are split: the readout of a line, or the first stage of a cascade."""
+_HEADER = 504
+"""Bytes of a header of a part."""
 _TYPES: dict[str, np.dtype[Any]] = {"F64": np.dtype("<f8"), "F32": np.dtype("<f4"), "F16": np.dtype("<f2")}
 
 Tensors = dict[str, NDArray[Any]]
@@ -31,33 +35,40 @@ def shard_names(count: int) -> list[str]:
     return [shard_name(number, count) for number in range(1, count + 1)]
 
 
+def split_block(readout: str) -> str:
+    """The block whose steps lie in several files."""
+    return FIRST_STAGE if readout == "cascade" else LINE
+
+
 def is_shard(name: str) -> bool:
     """Whether a file holds weights, one of several."""
     return name.startswith("model-")
 
 
-def part_header(number: int, steps: int) -> bytes:
-    """The beginning of a safetensors file with part `number` of a readout of classes; its three tensors follow it."""
+def part_header(number: int, steps: int, block: str, rows: int) -> bytes:
+    """The beginning of a safetensors file with part `number` of the steps of a block; its three tensors follow it.
+
+    `rows`: those of `weight_2`. Of one length for all of them, so that a header can be replaced.
+    """
     header, end = {}, 0
     for name in SPLIT:
-        shape = [1, steps] if name == "weight_2" else [steps]
-        header[f"feed_forward.{name}.{number}"] = {
+        size = rows if name == "weight_2" else 1
+        header[f"{block}.{name}.{number}"] = {
             "dtype": "F64",
-            "shape": shape,
-            "data_offsets": [end, end + 8 * steps],
+            "shape": [rows, steps] if name == "weight_2" else [steps],
+            "data_offsets": [end, end + 8 * steps * size],
         }
-        end += 8 * steps
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
+        end += 8 * steps * size
+    text = json.dumps(header, separators=(",", ":")).encode().ljust(_HEADER)
     return len(text).to_bytes(8, "little") + text
 
 
-def index_json(first: list[str], parts: int, size: int) -> str:
-    """The index of a model whose first file holds the tensors `first`, with `size` bytes in all."""
+def index_json(first: list[str], parts: int, size: int, block: str) -> str:
+    """The index of a model whose first file holds the tensors `first`, the others parts; `size` bytes in all."""
     names = shard_names(parts + 1)
     where = dict.fromkeys(first, names[0])
     for number in range(1, parts + 1):
-        where |= {f"feed_forward.{name}.{number}": names[number] for name in SPLIT}
+        where |= {f"{block}.{name}.{number}": names[number] for name in SPLIT}
     return json.dumps({"metadata": {"total_size": size}, "weight_map": where}, indent=1, sort_keys=True) + "\n"
 
 
@@ -81,7 +92,7 @@ def views(content: Any, file: str) -> Tensors:
     return found
 
 
-def join(index: dict[str, Any], files: dict[str, Any]) -> tuple[Tensors, list[Tensors]]:
+def join(index: dict[str, Any], files: dict[str, Any], block: str) -> tuple[Tensors, list[Tensors]]:
     """The tensors of the first file, and the parts of the readout in order, each under the names of the whole.
 
     `files`: contents by name, all of those that the index names.
@@ -96,7 +107,7 @@ def join(index: dict[str, Any], files: dict[str, Any]) -> tuple[Tensors, list[Te
         raise ModelFileError(f"{INDEX} does not say what {names[0]} and the others hold")
     parts = []
     for number, name in enumerate(names[1:], 1):
-        keys = {f"feed_forward.{key}.{number}": f"feed_forward.{key}" for key in SPLIT}
+        keys = {f"{block}.{key}.{number}": f"{block}.{key}" for key in SPLIT}
         if set(held[name]) != set(keys):
             raise ModelFileError(f"{name} must hold {', '.join(keys)} and nothing else")
         parts.append({keys[key]: tensor for key, tensor in held[name].items()})

@@ -132,7 +132,8 @@ class Staircase(nn.Module):
         """
         bias = start.mul_(slope).neg_()
         if readout == "exact":
-            return cls(slope, bias, jump.neg_(), last, readout)
+            # 0 − Δ rather than −Δ: of a step that does not change a coordinate, 0 and not −0.
+            return cls(slope, bias, torch.sub(torch.zeros((), dtype=jump.dtype), jump, out=jump), last, readout)
         # The two kinks of a step stay neighbours: their large terms cancel before others are added.
         weight_2 = torch.stack([jump, -jump], dim=2).flatten(1)
         bias_1 = torch.stack([bias, bias - 1.0], dim=1).flatten()

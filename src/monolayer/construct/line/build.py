@@ -19,7 +19,7 @@ from torch import nn
 from monolayer.construct.construction import Progress
 from monolayer.construct.line.alphabet import Alphabet, Ids, Vectors
 from monolayer.construct.line.assemble import assemble, linear_lift, stream
-from monolayer.construct.line.cascade import Stage, cut, further, stage
+from monolayer.construct.line.cascade import Stage, cut, further, least_label, stage
 from monolayer.construct.line.draw import Draw, Tokens, check_seed, check_temperature
 from monolayer.construct.line.refusal import check_format, collision
 from monolayer.construct.line.separate import Separated, margins, separate
@@ -124,8 +124,7 @@ def _cascade(found: Separated, tokens: Tokens, seed: int) -> tuple[list[Stage], 
     part = cut(points, found.changes)
     held = points.order[part.held]
     level = target.table.T.take(target.number[points.order[part.first]], axis=1)
-    if not whole:
-        level[:, part.plateau] = 0.0
+    level[:, part.plateau] = least_label(part, target.number[points.order]) if whole else 0.0
     written = np.repeat(level[:, part.plateau], part.end - part.begin, axis=1)
     missing = target.table.T.take(target.number[held], axis=1) - written
     first = stage(points, part, level, margins(points, part.steps)[0])

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -108,6 +109,13 @@ def cut(points: Points, changes: Ints) -> Cut:
     return Cut(steps, first, number, begin, end, np.searchsorted(first, begin))
 
 
+def least_label(part: Cut, label: NDArray[Any]) -> NDArray[Any]:
+    """The least label of each crowd `(…, J)`, of labels `(…, P)`: it does not depend on the order of equal points."""
+    size = part.end - part.begin
+    least: NDArray[Any] = np.minimum.reduceat(label[..., part.held], np.cumsum(size) - size, axis=-1)
+    return least if len(size) else label[..., :0]
+
+
 def stage(points: Points, part: Cut, level: Floats, margin: float | None) -> Stage:
     """The stage of a line that is cut: `level` `(m, R + 1)` is what it writes onto the label."""
     slope, start = ramps_at(points.z, part.steps)
@@ -153,8 +161,7 @@ def further(
                 f"them, are more than whole numbers of a format with unit roundoff {unit:.3g} keep apart"
             )
         level = lacks[:, part.first]
-        if not whole:
-            level[:, part.plateau] = 0.0
+        level[:, part.plateau] = least_label(part, lacks) if whole else 0.0
         found.append(stage(points, part, level, margins(points, part.steps)[0]))
         if len(held) == 0:
             return found, held

@@ -21,10 +21,10 @@ from monolayer.data.names import Ints
 DRAWS = 4
 """Draws of directions and temperature that are measured, for each layout."""
 
-HOPELESS = 64
-"""Pairs of ids' points left too close, and expected of points at random, from which no other draw of a layout is tried.
+HOPELESS = 8
+"""Crowds of ids' points, and pairs expected of points at random, from which no other draw of a layout is tried.
 
-Where chance alone puts so many pairs together, draws are alike: one with none is then about as likely as e^−64.
+Where chance alone puts so many pairs together, draws are alike: one with none is then about as likely as e^−8.
 """
 
 Settle = Callable[[Target, Ints], tuple[Target, int]]
@@ -36,8 +36,8 @@ class Separated:
     """A draw, its points in order of `z`, and the places `changes` `(R,)` where neighbours have different labels.
 
     `level` `(m, R + 1)`: the labels of the runs between them; `margin`: the least gap between two runs, in rounding
-    errors, None with one run. `collisions` counts neighbours that this draw, the
-    best of all `tried`, left too close; `pair` is one of them.
+    errors, None with one run. `collisions` counts neighbours that this draw, the best of all `tried`, left too close,
+    in so many `crowds`; `pair` is one of them.
     """
 
     draw: Draw
@@ -50,6 +50,7 @@ class Separated:
     tried: int
     collisions: int = 0
     pair: tuple[int, int] | None = None
+    crowds: int = 0
 
     def measure(self) -> dict[str, Any]:
         """Numbers for the summary: different points, the smallest gap, and the margin at label changes."""
@@ -104,20 +105,29 @@ def separate(tokens: Tokens, target: Target, settle: Settle | None, seed: int, *
                 margin, close = margins(points, changes)
             if not len(close):
                 return Separated(draw, points, target, changes, level, margin, conflicts, tried)
-            if best is None or len(close) < best.collisions:
+            count = len(crowds(points, changes)[0])
+            if best is None or count < best.crowds:
                 pair = int(points.order[close[0]]), int(points.order[close[0] + 1])
-                best = Separated(draw, points, target, changes, level, margin, conflicts, tried, len(close), pair)
-            if tokens.alphabet.spaced and min(len(close), _by_chance(points)) > HOPELESS:
+                best = Separated(
+                    draw, points, target, changes, level, margin, conflicts, tried, len(close), pair, count
+                )
+            if tokens.alphabet.spaced and hopeless(count, len(points.z), points, (points.z[0], points.z[-1])):
+                if tokens.position is None:  # then the other layout is no other: codes of ids are whole numbers in both
+                    return replace(best, tried=tried)
                 break
     assert best is not None
     return replace(best, tried=tried)
 
 
-def _by_chance(points: Points) -> float:
-    """How many pairs of as many points, thrown at random onto as long a line, lie too close together."""
-    reach = float(points.z[-1] - points.z[0])
-    narrow = SLACK * float(points.error(points.z[[0, -1]]).max())
-    return len(points.z) ** 2 * narrow / reach if reach > 0 else 0.0
+def hopeless(crowds: int, count: int, points: Points, ends: tuple[float, float]) -> bool:
+    """Whether no draw of this kind will do for `count` ids' points, of which one puts this many crowds on a line.
+
+    Only the errors of `points` are looked at; `ends` are the least and the largest `z`.
+    """
+    reach = float(ends[1] - ends[0])
+    narrow = SLACK * float(points.error(np.array(ends)).max())
+    by_chance = count**2 * narrow / reach if reach > 0 else 0.0
+    return min(crowds, by_chance) > HOPELESS
 
 
 def margins(points: Points, changes: Ints) -> tuple[float | None, Ints]:
