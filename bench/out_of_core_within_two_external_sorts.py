@@ -1,14 +1,16 @@
 """Claim: points that do not fit into memory become a model within 2 GB, in two external sorts of as many keys.
 
 Sequences of 16 tokens, 1,000 words, 16 random classes, in npz files of about 3 million labels. The yardstick, in the
-same run and with as many processes: a range-bucket external sort of as many float64 keys written with NumPy (keys from
-files, cut by sampled splitters into ranges, spilled; each range read, sorted and written). Resident memory is that of
-all processes together, shared pages counted once in each, sampled while they run. Sizes by argument: 2, 20, 200 M.
+same run: a range-bucket external sort of as many float64 keys written with NumPy, by one process (keys from files, cut
+by sampled splitters into ranges, spilled; each range read, sorted and written); beside it the same sort by as many
+processes as the build has. Resident memory is that of all processes together, what they share counted in each of them,
+sampled while they run. Sizes by argument: 2, 20, 200 M.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import tempfile
@@ -21,6 +23,7 @@ from pathlib import Path
 import numpy as np
 
 import monolayer as ml
+from monolayer.cluster.room import size
 from workload import sequences
 
 SHARD = 200_000
@@ -99,9 +102,17 @@ def external_sort(folder: Path, labels: int, workers: int) -> float:
     began = time.perf_counter()
     sample = np.concatenate([np.memmap(folder / f"keys-{number:05}", np.float64)[::256] for number in range(files)])
     splitters = np.quantile(sample, np.arange(1, files) / files)
-    with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
-        list(pool.map(cut, [str(folder)] * files, range(files), [splitters] * files))
-        list(pool.map(join, [str(folder)] * files, range(files), [files] * files))
+    both = (
+        (cut, [str(folder)] * files, range(files), [splitters] * files),
+        (*(join, [str(folder)] * files, range(files), [files] * files),),
+    )
+    if workers == 1:
+        for stage in both:
+            list(map(*stage))
+    else:
+        with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
+            for stage in both:
+                list(pool.map(*stage))
     return time.perf_counter() - began
 
 
@@ -111,14 +122,14 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--memory", default="2GB")
     parser.add_argument("--folder", help="where to put files; they are removed in the end")
-    parser.add_argument("--check", action="store_true", help="also compare a tenth of the answers with the labels")
     options = parser.parse_args()
-    print(f"{'labels':>12} {'sort':>8} {'build':>8} {'sorts':>6} {'ns a label':>11} {'peak':>8}  margin")
+    head = f"{'labels':>12} {'sort':>8} {'of two':>8} {'build':>8} {'sorts':>6} {'ns a label':>11} {'peak':>8}  margin, rank"
+    print(head.replace("of two", f"by {options.workers}"))
     for labels in options.labels:
         folder = Path(tempfile.mkdtemp(dir=options.folder))
         try:
             total = write(folder, int(labels) // 16)
-            sort = external_sort(folder, total, options.workers)
+            sort, shared = (external_sort(folder, total, workers) for workers in (1, options.workers))
             for path in folder.iterdir():
                 if path.suffix != ".npz":
                     path.unlink()
@@ -129,13 +140,13 @@ def main() -> None:
                     progress=print if os.environ.get("VERBOSE") else None,
                 )  # fmt: skip
             build = time.perf_counter() - began
-            summary = ml.load(out).summary if total <= 20_000_000 else None
-            margin = "" if summary is None or summary.margin is None else f"{summary.margin:.1f}"
+            summary = json.loads((out / "config.json").read_text())["summary"]
             print(
-                f"{total:>12,} {sort:>7.1f}s {build:>7.1f}s {build / sort:>6.2f} {1e9 * build / total:>11.0f} "
-                f"{peak.bytes / 1e9:>6.2f}GB  {margin}",
+                f"{total:>12,} {sort:>7.1f}s {shared:>7.1f}s {build:>7.1f}s {build / sort:>6.2f} "
+                f"{1e9 * build / total:>11.0f} {peak.bytes / 1e9:>6.2f}GB  {summary['margin']:.1f}, {summary['rank']}",
                 flush=True,
             )
+            assert peak.bytes <= size(options.memory)
         finally:
             shutil.rmtree(folder)
 
