@@ -93,3 +93,163 @@ def test_loader_and_checker_refuse_a_cover_that_is_none(cover: Any, tmp_path: Pa
     folder = Saved(before, tensors, names).write(tmp_path / "before")
     assert stored.read(folder).config["version"] == 3
     assert ml.load(folder).card.cover is None
+
+
+# -- with the data -----------------------------------------------------------------------------------------
+
+
+def check(model: ml.Monolayer, new: ml.Monolayer, record: ml.Record, data: ml.Sequences, folder: Path) -> None:
+    """The edited model is that of the edited data, proved; its record goes both ways, through a file too."""
+    assert same_bits(new, ml.memorize(data, draw=model))
+    assert ml.certify(new, data).verdict == "proved"
+    record.save(folder / "record.json")
+    loaded = ml.Record.load(folder / "record.json")
+    assert same_bits(loaded.apply(model), new)
+    assert same_bits(loaded.undo(new), model)
+    assert loaded.explain() == record.explain()
+
+
+def test_forgetting_is_memorizing_the_rest(built: Any, tmp_path: Path) -> None:
+    model, data = built
+    new, record = model.forget([1, 3], data)
+    rest = data.select(np.array([row for row in range(len(data)) if row not in (1, 3)]))
+    check(model, new, record, rest, tmp_path)
+    by_sequence, _ = model.forget(data.select(np.array([1, 3])), data)
+    assert same_bits(by_sequence, new)
+    again, _ = ml.forget(ml.RobustFacts.of(new, rest), [0])
+    assert same_bits(again.model, ml.memorize(rest.select(np.arange(1, len(rest))), draw=new))
+
+
+def test_inserting_is_memorizing_all(built: Any, tmp_path: Path) -> None:
+    model, data = built
+    first, later = data.select(np.arange(len(data) - 2)), data.select(np.array([len(data) - 2, len(data) - 1]))
+    part = ml.memorize(first, draw=model)
+    new, record = part.insert(later, None, first)
+    check(part, new, record, data, tmp_path)
+
+
+@pytest.mark.parametrize("name", [name for name in KINDS if name != "next token"])
+def test_editing_is_memorizing_the_edited_data(name: str, tmp_path: Path) -> None:
+    model, data = build(name)
+    assert data.labels is not None
+    classes = len(model.card.classes or ())
+    values = data.labels.values.copy()
+    place = np.array([2]) if data.labels.per == "sequence" else data.flat(np.array([2]))
+    values[place] = (values[place] + 1) % classes
+    edited = replace(data, labels=replace(data.labels, values=values))
+    if name == "causal":  # what other rows teach changes with it
+        with pytest.raises(ml.DataError, match="insert is meant"):
+            model.edit([[29, 29, 29, 29, 29]], [[0, 0, 0, 0, 0]], data)
+    new, record = model.edit(edited.select(np.array([2])), None, data)
+    check(model, new, record, edited, tmp_path)
+    assert [change.after for change in record.changes] == model.card.decode(values[place]).tolist()
+    nothing, record = new.edit(edited.select(np.array([2])), None, edited)
+    assert same_bits(nothing, new)
+    assert record.splices == ()
+
+
+@pytest.mark.parametrize("name", ["positions", "bfloat16", "linear cells", "causal"])
+def test_only_the_tokens_that_are_touched_are_covered_anew(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from monolayer.construct.robust import build as robust
+    from monolayer.editing.gated import cells_of
+
+    model, data = build(name)
+    seen: list[int] = []
+    for stage in ("cover", "solve"):
+        own = getattr(robust, stage)
+        monkeypatch.setattr(robust, stage, lambda cells, *a, own=own: [seen.append(len(cells.base)), own(cells, *a)][1])
+    assert data.labels is not None
+    values = data.labels.values.copy()
+    values[0] = (values[0] + 1) % 4
+    edited = replace(data, labels=replace(data.labels, values=values))
+    new, record = model.edit(edited.select(np.array([0])), None, data)
+    assert seen == [1, 1]  # one token, once as it was and once as it shall be
+    token = int(data.tokens[0])
+    cells = cells_of(model)
+    for splice in record.splices:
+        if splice.tensor.startswith("feed_forward"):
+            assert all(
+                (cells[at : at + taken] == token).all() for at, taken in zip(splice.at, splice.taken, strict=True)
+            )
+        else:
+            assert splice.at.tolist() == [token]
+    found = ml.compare(model, new, data)
+    assert 0 < found.only_one <= record.neurons[0]
+    assert {neuron.token for side in found.neurons for neuron in side} == {token}
+    assert {int(data.tokens[data.offsets[a.sequence] + a.position]) for a in found.differing} == {token}
+
+
+def test_new_tokens_and_classes_get_the_next_words_of_their_codes(tmp_path: Path) -> None:
+    model, data = build("words")
+    new, record = model.insert(["快跑"], [["k", "pao"]], data)
+    whole = ml.Sequences.of([*KINDS["words"][0], "快跑"], [*KINDS["words"][1], ["k", "pao"]])
+    check(model, new, record, whole, tmp_path)
+    assert [change.after for change in record.changes] == ["k", "pao"]
+    gone, record = new.forget("跑", whole)
+    assert record.changes[0].refused
+    assert same_bits(gone, ml.memorize(data, draw=new))
+    tokens = [[f"t{i}", "快"] for i in range(31)]
+    with pytest.raises(ml.DataError, match="no word left for more tokens"):
+        model.insert(tokens, [["k", "k"]] * 31, data)
+    with pytest.raises(ml.DataError, match="no word left for more classes"):
+        model.insert([["快", "快"] * (i + 1) for i in range(31)], [[f"c{i}"] * (2 * i + 2) for i in range(31)], data)
+
+
+def test_fingerprints_and_shared_facts_follow() -> None:
+    tokens, labels = [[1, 2, 3], [1, 2, 3], [2, 3, 1], [3, 3, 2]], [[0, 1, 0], [0, 1, 0], [1, 1, 1], [0, 0, 1]]
+    model = ml.memorize(tokens, labels, robust=True, rank=16, positions=True, fingerprint=True)
+    new, record = model.forget([0, 3], (tokens, labels))
+    assert record.shared == 3
+    assert np.array(new.seen([tokens[1], tokens[3]])).tolist() == [[True] * 3, [False] * 3]
+
+
+def test_bad_edits_are_refused_with_the_reason() -> None:
+    model, data = build("positions")
+    other = np.array(Y[:1])
+    other[0, 0] = (other[0, 0] + 1) % 4
+    with pytest.raises(ml.DataError, match="not in the data"):
+        model.forget([[29, 29, 29, 29, 29]], data)
+    with pytest.raises(ml.DataError, match="insert is meant"):
+        model.edit([[29, 29, 29, 29, 29]], [[0, 0, 0, 0, 0]], data)
+    with pytest.raises(ml.ContradictionError, match="contradict each other"):
+        model.edit(X[[0, 0]], np.concatenate([Y[:1], other]), data)
+    with pytest.raises(ml.ContradictionError, match=r"as token 0 of sequence 0, .*edit is meant"):
+        model.insert(X[:1], other, data)
+    with pytest.raises(ml.DataError, match="model of nothing"):
+        model.forget(np.ones(len(X), dtype=bool), data)
+    with pytest.raises(ml.DataError, match="longer one needs another draw"):
+        model.insert([[1, 2, 3, 4, 5, 6]], [[0] * 6], data)
+    with pytest.raises(ml.DataError, match="which the data lack"):
+        model.forget([0], (X[:3], Y[:3]))
+    with pytest.raises(ml.DataError, match=r"answers 1 of \d+ labels otherwise, the first of them token 0 of"):
+        model.edit(X[:1], (other + 1) % 4, (X, np.concatenate([other, Y[1:]])))
+    with pytest.raises(ml.DataError, match="other data besides"):
+        model.forget(int(X[0, 0]), (X[1:], Y[1:]))
+    with pytest.raises(ml.DataError, match="RobustFacts"):
+        ml.Facts.of(model, X, Y)
+    with pytest.raises(ml.DataError, match="no robust model"):
+        ml.RobustFacts.of(ml.memorize(X, Y, positions=True), X, Y)
+    record = model.edit(X[:1], other, data)[1]
+    with pytest.raises(ml.DataError, match="not as this record found it"):
+        record.apply(build("linear cells")[0])
+
+
+def test_an_edit_that_leaves_no_room_names_two_facts() -> None:
+    """Long runs of one token: contexts that differ in one of two thousand are too close for a half-space."""
+    model = ml.memorize([[0] * 9 + [1], [1] * 2], [[0] * 9 + [1], [1] * 2], robust=True, rank=16)
+    data = [[0] * 9 + [1], [1] * 2], [[0] * 9 + [1], [1] * 2]
+    long = [[0] * 4000, [0] * 4001]
+    with pytest.raises(ml.PrecisionError, match=r"of sequence 3 and .* of sequence 2 have different labels"):
+        model.insert(long, [[0] * 4000, [1] * 4001], data)
+
+
+def test_a_planted_fault_in_an_edited_model_is_refuted() -> None:
+    model, data = build("positions")
+    new, record = model.forget([0], data)
+    rest = data.select(np.arange(1, len(data)))
+    assert record.neurons[1] > 0
+    at = int(record.splices[0].at[0])
+    new.feed_forward.weight_2.data[:, at] *= -1.0
+    assert ml.certify(new, rest).verdict == "refuted"
+    with pytest.raises(ml.DataError, match="not the data that the model holds"):
+        new.forget(int(data.tokens[0]), rest)

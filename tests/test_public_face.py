@@ -18,6 +18,7 @@ NAMES = {
     "contextual_mapping",
     "edit",
     "Facts",
+    "RobustFacts",
     "forget",
     "insert",
     "Record",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from monolayer.construct.memorize import memorize as memorize
     from monolayer.construct.recite import memorize_text as memorize_text
     from monolayer.data.sequences import Sequences as Sequences
+    from monolayer.editing.cells import RobustFacts as RobustFacts
     from monolayer.editing.compare import compare as compare
     from monolayer.editing.facts import Facts as Facts
     from monolayer.editing.record import Record as Record
@@ -56,6 +57,7 @@ _HOME = {
     "insert": "monolayer.editing.verbs",
     "compare": "monolayer.editing.compare",
     "Facts": "monolayer.editing.facts",
+    "RobustFacts": "monolayer.editing.cells",
     "Record": "monolayer.editing.record",
     "certify": "monolayer.checker.check",
     "verify": "monolayer.checker.check",

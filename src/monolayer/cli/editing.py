@@ -24,7 +24,6 @@ from monolayer.errors import DataError
 
 if TYPE_CHECKING:
     from monolayer.editing.record import Record
-    from monolayer.model.monolayer import Monolayer
 
 Model = Annotated[Path, typer.Argument(help="A saved model.")]
 FactsFile = Annotated[str, typer.Argument(help="A data file with the facts (docs/data.md says which formats), or -.")]
@@ -186,8 +185,8 @@ def _run(
     from monolayer.checker.stock.files import is_stock
     from monolayer.data.folder import check_output
     from monolayer.editing import verbs
-    from monolayer.editing.facts import Facts
     from monolayer.model.load import load
+    from monolayer.model.monolayer import Monolayer
 
     if record is not None:
         check_file(record, overwrite)
@@ -199,16 +198,16 @@ def _run(
     proof = None
     with progress(as_json) as step:
         if data is not None:
-            subject = Facts.of(subject, read_data(data, step, *columns))
+            subject = verbs.held(subject, read_data(data, step, *columns))
         asked = chosen if facts is None else read_data(facts, step, *columns)
         step("editing", 0.5)
         new, found = verbs.forget(subject, asked) if verb == "forget" else getattr(verbs, verb)(subject, asked, None)
-        model: Monolayer = new.model if isinstance(new, Facts) else new
+        model = new if isinstance(new, Monolayer) else new.model
         step("writing", 0.7)
         model.save(out, overwrite=overwrite)
-        if isinstance(new, Facts):
+        if not isinstance(new, Monolayer):
             step("proving", 0.8)
-            proof = certify(out, new.data, only=model.feed_forward.readout != "paper")
+            proof = certify(out, new.data, only=model.feed_forward.readout not in ("paper", "gates"))
         if record is not None:
             found.save(record)
     _show(out, found, proof, as_json)

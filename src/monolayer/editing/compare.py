@@ -1,4 +1,4 @@
-"""Where two models differ: in weights, in steps of the readout, and in answers."""
+"""Where two models differ: in weights, in steps or neurons of the readout, and in answers."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import numpy as np
 import torch
 
 from monolayer.data import Sequences
+from monolayer.editing.gated import Neuron, described, only_in
 from monolayer.editing.readout import Floats
 from monolayer.editing.words import label_name
 from monolayer.errors import DataError
+from monolayer.model.gates import Gates
 from monolayer.model.monolayer import Monolayer
 
 SHOWN = 100
@@ -42,7 +44,8 @@ class Answer:
 class Comparison:
     """`weights`: tensors that differ, with how many of their numbers do (None: another shape).
 
-    `only_one`, `only_two`: how many steps only one of the models has; None where a readout is no staircase.
+    `only_one`, `only_two`: how many steps, or neurons of robust models, only one of the models has; None where the
+    readouts are of different kinds, or no staircase.
     `answers`: how many of `asked` answers differ; None without data. `names`: whether both number tokens and classes
     alike. The first few steps and answers are listed.
     """
@@ -52,6 +55,7 @@ class Comparison:
     only_one: int | None
     only_two: int | None
     steps: tuple[list[Step], list[Step]]
+    neurons: tuple[list[Neuron], list[Neuron]]
     asked: int | None
     answers: int | None
     differing: list[Answer]
@@ -68,9 +72,12 @@ class Comparison:
         if not self.names:
             rows.append(("names", "tokens or classes are not numbered alike"))
         if self.only_one is not None and self.only_two is not None:
-            rows.append(("steps", f"{self.only_one:,} only in the first, {self.only_two:,} only in the second"))
+            what = "neurons" if any(self.neurons) else "steps"
+            rows.append((what, f"{self.only_one:,} only in the first, {self.only_two:,} only in the second"))
         for which, steps in zip(("first", "second"), self.steps, strict=True):
             rows += [(f"only in the {which}", f"{s.left!r} → {s.right!r} at {s.start:.17g}") for s in steps[:5]]
+        for which, neurons in zip(("first", "second"), self.neurons, strict=True):
+            rows += [(f"only in the {which}", str(neuron)) for neuron in neurons[:5]]
         if self.asked is not None:
             rows.append(("answers", f"{self.answers:,} of {self.asked:,} differ"))
         for answer in self.differing[:10]:
@@ -84,11 +91,16 @@ class Comparison:
 
 
 def compare(one: Monolayer, two: Monolayer, X: Any = None, *, lengths: Any = None) -> Comparison:
-    """Where two models differ: in weights, in steps, and, with `X`, in answers."""
+    """Where two models differ: in weights, in steps or neurons, and, with `X`, in answers."""
     weights = _weights(one, two)
     first, second = _steps(one), _steps(two)
     only: list[int | None] = [None, None]
     listed: list[list[Step]] = [[], []]
+    neurons: list[list[Neuron]] = [[], []]
+    if isinstance(one.feed_forward, Gates) and isinstance(two.feed_forward, Gates):
+        for which, (model, other) in enumerate(((one, two), (two, one))):
+            extra = only_in(model, other)
+            only[which], neurons[which] = len(extra), described(model, extra[:SHOWN])
     if first is not None and second is not None:
         for which, (model, mine, theirs) in enumerate(((one, first, second), (two, second, first))):
             extra = _missing(mine, theirs)
@@ -99,7 +111,8 @@ def compare(one: Monolayer, two: Monolayer, X: Any = None, *, lengths: Any = Non
     if X is not None:
         asked, answers, differing = _answers(one, two, X, lengths)
     names = one.card.vocabulary == two.card.vocabulary and one.card.classes == two.card.classes
-    return Comparison(weights, names, only[0], only[1], (listed[0], listed[1]), asked, answers, differing)
+    lists = (listed[0], listed[1]), (neurons[0], neurons[1])
+    return Comparison(weights, names, only[0], only[1], *lists, asked, answers, differing)
 
 
 def _weights(one: Monolayer, two: Monolayer) -> dict[str, int | None]:
@@ -176,7 +189,7 @@ def _known(model: Monolayer, asked: Sequences) -> Any:
     names, known = model.card.vocabulary, np.ones(len(asked), dtype=bool)
     if names is None or asked.vocabulary is None:
         return known
-    table = model.lift.weight.detach().cpu().numpy()
+    table = model.lift.weight.detach().cpu().double().numpy()
     row = names.find(asked.vocabulary)[asked.tokens]
     good = (row >= 0) & ~np.isnan(table[np.maximum(row, 0), 0])
     known[asked.sequence[~good]] = False

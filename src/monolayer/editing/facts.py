@@ -27,6 +27,7 @@ from monolayer.data import Labels, Names, Sequences
 from monolayer.data.names import Ints
 from monolayer.editing.readout import Bools, Floats
 from monolayer.errors import DataError
+from monolayer.model.gates import Gates
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.staircase import Staircase
 
@@ -53,6 +54,8 @@ class Facts:
     @classmethod
     def of(cls, model: Monolayer, X: Any, Y: Any = None, *, lengths: Any = None) -> Facts:
         """The data that `model` holds, all of them and no others; its readout must be the one that they determine."""
+        if isinstance(model.feed_forward, Gates):
+            raise DataError("this model is robust: RobustFacts.of(model, X, Y) holds its facts")
         draw = Reused.of(model)
         own = draw.card.vocabulary, draw.card.classes
         adopted, data = draw.adopt(Sequences.of(X, Y, lengths=lengths))

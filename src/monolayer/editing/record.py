@@ -14,12 +14,12 @@ import torch
 
 from monolayer.data import Names
 from monolayer.data.aside import new_file
-from monolayer.editing.splice import Array, Splice
+from monolayer.editing.splice import Array, Splice, array_of, tensor_of
 from monolayer.errors import DataError, ModelFileError
 from monolayer.model.card import Card, Summary
+from monolayer.model.gates import Gates
 from monolayer.model.layers import embedding, linear
 from monolayer.model.monolayer import Monolayer
-from monolayer.model.parts import staircase_of
 from monolayer.model.staircase import Staircase
 
 Kind = Literal["forget", "edit", "insert"]
@@ -275,20 +275,26 @@ def _with(model: Monolayer, splices: Iterable[Splice], card: Card, known: bool =
         if splice.tensor not in tensors:
             raise DataError(f"the model has no {splice.tensor}, which this record changes: it belongs to another model")
         old = changed.get(splice.tensor, tensors[splice.tensor])
-        changed[splice.tensor] = torch.from_numpy(splice.apply(old.cpu().numpy(), known=known))
+        changed[splice.tensor] = tensor_of(splice.apply(array_of(old), known=known), old.dtype)
 
     def part(name: str) -> torch.Tensor:
         # By NumPy: it copies a million numbers in a millisecond, where PyTorch first wakes its threads.
-        return changed[name] if name in changed else torch.from_numpy(tensors[name].cpu().numpy().copy())
+        own = tensors[name]
+        return changed[name] if name in changed else tensor_of(array_of(own).copy(), own.dtype)
 
-    block = [part(f"feed_forward.{name}") for name in ("weight_1", "bias_1", "weight_2", "bias_2")]
+    one, two, three, four = (part(f"feed_forward.{name}") for name in ("weight_1", "bias_1", "weight_2", "bias_2"))
     lift = linear(part("lift.weight"), part("lift.bias")) if "lift.bias" in tensors else embedding(part("lift.weight"))
+    readout: Staircase | Gates
+    if isinstance(model.feed_forward, Gates):
+        readout = Gates(one, two, three, four, model.feed_forward.layout, model.feed_forward.even)
+    else:
+        readout = Staircase(one, two, three, four, model.feed_forward.readout)
     new = Monolayer(
         lift,
         None if model.positions is None else embedding(part("positions.weight")),
         part("bos"),
         type(model.attention)(*(part(f"attention.{name}") for name in ("W_Q", "W_K", "W_V", "W_O"))),
-        Staircase(block[0], block[1], block[2], block[3], staircase_of(model).readout),
+        readout,
         linear(part("head.weight"), part("head.bias")),
         card,
     )

@@ -10,6 +10,7 @@ import numpy as np
 from monolayer.data import Sequences
 from monolayer.data.columns import array_like, plain_array
 from monolayer.data.names import Ints
+from monolayer.editing.cells import RobustFacts
 from monolayer.editing.facts import Facts
 from monolayer.errors import DataError
 
@@ -24,10 +25,11 @@ def names_rows(X: Any) -> bool:
     )
 
 
-def chosen_rows(facts: Facts, X: Any, lengths: Any = None) -> Ints:
+def chosen_rows(facts: Facts | RobustFacts, X: Any, lengths: Any = None) -> Ints:
     """Rows `(K,)` in rising order, at least one, none of them forgotten before."""
     if isinstance(X, Sequences) or not names_rows(X):
-        return _equal_rows(facts, facts.model.encode(X, lengths=lengths))
+        asked = facts.model.encode(X, lengths=lengths)
+        return _equal_rows(facts, asked) if isinstance(facts, Facts) else facts.equal_rows(asked)
     X = array_like(X)
     if callable(X):
         rows = _where(facts, X)
@@ -38,7 +40,7 @@ def chosen_rows(facts: Facts, X: Any, lengths: Any = None) -> Ints:
     return rows
 
 
-def _numbered(facts: Facts, X: Any) -> Ints:
+def _numbered(facts: Facts | RobustFacts, X: Any) -> Ints:
     size = len(facts.gone)
     if X.dtype == bool:
         if X.shape != (size,):
@@ -55,7 +57,7 @@ def _numbered(facts: Facts, X: Any) -> Ints:
     return rows
 
 
-def _where(facts: Facts, predicate: Callable[[Any, Any], Any]) -> Ints:
+def _where(facts: Facts | RobustFacts, predicate: Callable[[Any, Any], Any]) -> Ints:
     """Rows for which `predicate(tokens, labels)` is true; both by the names that users know."""
     data, kept = facts.data, np.flatnonzero(~facts.gone)
     names = data.tokens if data.vocabulary is None else data.vocabulary.decode(data.tokens)
@@ -70,7 +72,7 @@ def _where(facts: Facts, predicate: Callable[[Any, Any], Any]) -> Ints:
     return rows
 
 
-def _containing(facts: Facts, token: str | int) -> Ints:
+def _containing(facts: Facts | RobustFacts, token: str | int) -> Ints:
     """Rows that contain a token."""
     names = facts.draw.card.vocabulary
     if names is None:

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from monolayer.data.names import Ints
 from monolayer.errors import DataError
@@ -18,6 +20,18 @@ from monolayer.errors import DataError
 Array = NDArray[Any]
 
 _FEW = 1024
+
+
+def array_of(tensor: Tensor) -> Array:
+    """The numbers of a tensor as an array; of bfloat16, which NumPy lacks, the bits."""
+    tensor = tensor.detach().cpu()
+    return tensor.view(torch.int16).numpy() if tensor.dtype == torch.bfloat16 else tensor.numpy()
+
+
+def tensor_of(array: Array, dtype: torch.dtype) -> Tensor:
+    """The tensor that `array_of` made an array of."""
+    tensor = torch.from_numpy(array)
+    return tensor.view(torch.bfloat16) if dtype == torch.bfloat16 else tensor
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,14 +8,16 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from monolayer.data import Sequences
-from monolayer.editing import blind, informed
+from monolayer.editing import blind, informed, robust
+from monolayer.editing.cells import RobustFacts
 from monolayer.editing.facts import Facts
 from monolayer.editing.record import Record
-from monolayer.editing.select import names_rows
+from monolayer.editing.select import chosen_rows, names_rows
 from monolayer.errors import DataError
+from monolayer.model.gates import Gates
 from monolayer.model.monolayer import Monolayer
 
-Subject = TypeVar("Subject", Monolayer, Facts)
+Subject = TypeVar("Subject", Monolayer, Facts, RobustFacts)
 
 
 def forget(model: Subject, X: Any, data: Any = None, *, lengths: Any = None) -> tuple[Subject, Record]:
@@ -25,12 +27,16 @@ def forget(model: Subject, X: Any, data: Any = None, *, lengths: Any = None) -> 
     known, row numbers, a mask of rows, a token (every row that contains it), or a predicate of tokens and labels.
     `data`: all that the model holds, as `Sequences` or a pair `(X, Y)`. With them the result is the same bits as
     memorizing the rest with the same draw; without them an interval of a few rounding errors around each point gets the
-    label of the plateau beside it.
+    label of the plateau beside it, or, in a robust model, a small cap of contexts around it the usual class of its
+    token. A robust model has `RobustFacts` in place of `Facts`.
     """
     if isinstance(model, Facts):
         return informed.forget(model, X, lengths=lengths)
+    if isinstance(model, RobustFacts):
+        return robust.forget(model, chosen_rows(model, X, lengths))
     if data is not None:
-        new, record = informed.forget(_facts(model, data), X, lengths=lengths)
+        facts: Any = held(model, data)
+        new, record = forget(facts, X, lengths=lengths)
         return new.model, record
     if names_rows(X):
         raise DataError("rows, a token or a predicate choose from the data: give data=, or the sequences to forget")
@@ -45,8 +51,11 @@ def edit(model: Subject, X: Any, Y: Any, data: Any = None, *, lengths: Any = Non
     """
     if isinstance(model, Facts):
         return informed.edit(model, X, Y, lengths=lengths)
+    if isinstance(model, RobustFacts):
+        return robust.edit(model, X, Y, lengths=lengths)
     if data is not None:
-        new, record = informed.edit(_facts(model, data), X, Y, lengths=lengths)
+        facts: Any = held(model, data)
+        new, record = edit(facts, X, Y, lengths=lengths)
         return new.model, record
     return blind.edit(model, X, Y, "edit", lengths=lengths)
 
@@ -58,15 +67,18 @@ def insert(model: Subject, X: Any, Y: Any = None, data: Any = None, *, lengths: 
     """
     if isinstance(model, Facts):
         return informed.insert(model, X, Y, lengths=lengths)
+    if isinstance(model, RobustFacts):
+        return robust.insert(model, X, Y, lengths=lengths)
     if data is not None:
-        new, record = informed.insert(_facts(model, data), X, Y, lengths=lengths)
+        facts: Any = held(model, data)
+        new, record = insert(facts, X, Y, lengths=lengths)
         return new.model, record
     return blind.edit(model, X, Y, "insert", lengths=lengths)
 
 
-def _facts(model: Monolayer, data: Any) -> Facts:
-    if isinstance(data, Sequences):
-        return Facts.of(model, data)
-    if isinstance(data, tuple) and len(data) == 2:
-        return Facts.of(model, data[0], data[1])
-    raise DataError("data must be Sequences with labels, or a pair (X, Y)")
+def held(model: Monolayer, data: Any) -> Facts | RobustFacts:
+    """What a model holds: `data` are `Sequences` with labels, or a pair `(X, Y)`."""
+    if not isinstance(data, Sequences) and not (isinstance(data, tuple) and len(data) == 2):
+        raise DataError("data must be Sequences with labels, or a pair (X, Y)")
+    kind = RobustFacts if isinstance(model.feed_forward, Gates) else Facts
+    return kind.of(model, data) if isinstance(data, Sequences) else kind.of(model, data[0], data[1])

@@ -59,7 +59,7 @@ class RobustDraw:
             raise DataError("the draw of a model on another device is used again after .cpu()")
         table = model.lift.weight.detach().double().numpy() if isinstance(model.lift, nn.Embedding) else None
         draw = cls(model, replace(card, summary=None, fingerprint=None), table)
-        label = draw._classes(len(card.classes))[0]
+        label = draw.classes(len(card.classes))[0]
         same = np.array_equal(model.head.weight.detach()[:, -gates.layout.label :].double().numpy(), label)
         if table is not None and card.per == "token":
             known, code = ~np.isnan(table[:, 0]), words(len(table))
@@ -145,7 +145,7 @@ class RobustDraw:
             table[row, layout.context] = signs(np.random.default_rng([*_NEW_VALUES, row]), 1, layout.rank)[0]
         return table
 
-    def _classes(self, count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def classes(self, count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Codes of the classes `(C, m)` and the bias of the head `(C,)`."""
         if self.cover.base is not None:
             return class_codes(count, self.cover.base)
@@ -157,7 +157,7 @@ class RobustDraw:
         """The stream for adopted data: all as it was, but for the usual classes, and the tokens that occur."""
         model, layout, target = self.model, self.layout, task.target
         assert target.classes is not None
-        label, bias = self._classes(len(target.classes))
+        label, bias = self.classes(len(target.classes))
         bos = model.bos.detach().double().clone()
         start = _gates(model).bias_2.detach().double().numpy().copy()
         lift: nn.Embedding | nn.Linear

@@ -1,0 +1,333 @@
+"""What a robust model holds, and what an edit makes of it: the neurons of the tokens that are touched, found anew.
+
+With a draw fixed, the neurons of a token and the usual class in its embedding are a function of the facts of that token
+(`construct/robust/again.py`). So an edit finds them once from the old data, to see that the model has them, and once
+from the new data; all other neurons keep their bits. Two kinds of models are built anew as a whole: those of vectors,
+whose gates depend on each other, and those that answer at the begin token, which has all facts.
+
+A *cell* is a token row; a *fact* is a token in a context, with its label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from monolayer.construct.robust.again import RobustDraw
+from monolayer.construct.robust.build import Attempt
+from monolayer.construct.target import Target
+from monolayer.construct.task import Task
+from monolayer.data import Sequences
+from monolayer.data.distinct import distinct_rows, distinct_runs
+from monolayer.data.names import Ints
+from monolayer.editing.gated import cells_of
+from monolayer.editing.names import fingerprint_splices, words_of
+from monolayer.editing.record import SHOWN, Change, Kind, Record, Renamed
+from monolayer.editing.splice import Array, Splice, array_of
+from monolayer.errors import DataError, PrecisionError
+from monolayer.model.monolayer import Monolayer
+
+CELLS = (
+    "the neurons of {} tokens are the same bits that memorizing {} with this draw gives them; those of all other "
+    "tokens are as they were, and cannot wake at these"
+)
+WHOLE = "the same bits as memorizing {} with this draw"
+PARTS = ("weight_1", "bias_1", "weight_2")
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class RobustFacts:
+    """A robust model and what it holds: `data` with labels, in the numbers of the model."""
+
+    draw: RobustDraw
+    data: Sequences
+
+    @classmethod
+    def of(cls, model: Monolayer, X: Any, Y: Any = None, *, lengths: Any = None) -> RobustFacts:
+        """The data that `model` holds, all of them and no others; that they are is checked where an edit touches it."""
+        draw = RobustDraw.of(model)
+        adopted, data = draw.adopt(Sequences.of(X, Y, lengths=lengths))
+        own = draw.card.vocabulary, draw.card.classes
+        if (adopted.card.vocabulary, adopted.card.classes) != own or adopted.table is not draw.table:
+            raise DataError(
+                "the data hold a token or a label that the model has never seen, so they are not the data it holds: "
+                "give those, and insert the new ones"
+            )
+        if draw.table is not None and draw.card.vocabulary is not None:
+            strange = ~np.isnan(draw.table[:, 0])
+            strange[data.tokens] = False
+            if strange.any():
+                name = draw.card.vocabulary.names[int(np.flatnonzero(strange)[0])]
+                raise DataError(
+                    f"the model holds the token {name!r}, which the data lack ({int(strange.sum()):,} such in all): "
+                    "give all of its data"
+                )
+        return cls(draw, data)
+
+    @property
+    def model(self) -> Monolayer:
+        return self.draw.model
+
+    @property
+    def parts(self) -> tuple[Sequences]:
+        """The data, as `select` looks through them."""
+        return (self.data,)
+
+    @property
+    def gone(self) -> NDArray[np.bool_]:
+        """No row is: after an edit rows are counted anew."""
+        return np.zeros(len(self.data), dtype=bool)
+
+    @cached_property
+    def rules(self) -> dict[str, bool]:
+        return {"positions": self.model.positions is not None, "causal": self.draw.card.causal}
+
+    @property
+    def by_cell(self) -> bool:
+        """Whether tokens have neurons of their own."""
+        return self.draw.table is not None and self.draw.card.per == "token"
+
+    def equal_rows(self, asked: Sequences) -> Ints:
+        """Rows of the data that are one of these sequences; where order does not count, in any order."""
+        ordered = self.rules["positions"] or self.rules["causal"]
+        runs = _runs([asked, self.data], ordered)
+        found = np.isin(runs[len(asked) :], runs[: len(asked)])
+        missing = np.flatnonzero(~np.isin(runs[: len(asked)], runs[len(asked) :]))
+        if len(missing):
+            raise DataError(
+                f"sequence {missing[0]} of what is to be forgotten is not in the data ({len(missing):,} such in all)"
+            )
+        return np.flatnonzero(found)
+
+
+@dataclass(frozen=True, eq=False)
+class Edit:
+    """From `old` to `data` with the draw `draw`; `before` `(Q,)`: old labels of the places of `asked`, −1 for none.
+
+    `touched`: tokens whose facts change, in order; None where tokens have no neurons of their own.
+    """
+
+    old: RobustFacts
+    draw: RobustDraw
+    data: Sequences
+    asked: Sequences
+    before: Ints
+    touched: Ints | None
+
+    def carry_out(self, kind: Kind, what: str, shared: int) -> tuple[RobustFacts, Record]:
+        model, card = self.old.model, self.draw.card
+        if self.old.by_cell and self.touched is not None:
+            splices, claim = list(self._cells(self.touched)), CELLS.format(f"{len(self.touched):,}", what)
+        else:
+            splices, claim = list(self._whole()), WHOLE.format(what)
+        keeps = model.card.fingerprint is not None and kind != "edit"
+        splices += fingerprint_splices(model, words_of(model, self.data) if keeps else None)
+        record = Record(
+            kind=kind,
+            informed=True,
+            claim=claim,
+            facts=len(self.before),
+            shared=shared,
+            changes=(),
+            splices=tuple(splices),
+            vocabulary=Renamed.of(model.card.vocabulary, card.vocabulary),
+            classes=Renamed.of(model.card.classes, card.classes),
+            summary=model.card.summary_json(),
+        )
+        edited = record.apply(model, known=True)
+        table = edited.lift.weight.detach().double().numpy() if isinstance(edited.lift, nn.Embedding) else None
+        draw = replace(self.draw, model=edited, card=replace(edited.card, fingerprint=None), table=table)
+        changes = tuple(changes_of(edited, self.asked, self.before))
+        return RobustFacts(draw, self.data), record.with_changes(changes)
+
+    def _cells(self, touched: Ints) -> Iterable[Splice]:
+        """Neurons and rows of the tokens that are touched, and rows of those that come or go."""
+        model, cell = self.old.model, cells_of(self.old.model)
+        gates = model.feed_forward
+        held, wanted = _cover(self.old.draw, self.old.data, touched), _cover(self.draw, self.data, touched)
+        at, end = np.searchsorted(cell, touched, side="left"), np.searchsorted(cell, touched, side="right")
+        mine = np.flatnonzero(np.isin(cell, touched))
+        lift = array_of(model.lift.weight)
+        here = touched[touched < len(lift)]
+        same = _equal(lift[here], _lift(held, self.old.draw, lift, here))
+        for name in PARTS:
+            rows = array_of(getattr(gates, name)).swapaxes(0, -1 if name == "weight_2" else 0)[mine]
+            same = same and _equal(rows, _part(held, name, self.draw.dtype))
+        if not same:
+            self._not_held(touched)
+        put = np.zeros(len(touched), np.int64)
+        if wanted is not None:
+            put = np.bincount(np.searchsorted(touched, wanted.cell), minlength=len(touched))
+        for name in PARTS:
+            old = array_of(getattr(gates, name))
+            new = _part(wanted, name, self.draw.dtype, like=old)
+            axis = 1 if name == "weight_2" else 0
+            found = Splice.of(f"feed_forward.{name}", axis, old, at, end - at, put, new)
+            if found is not None:
+                yield found
+        blank = array_of(torch.full((), torch.nan, dtype=self.draw.dtype)).item()
+        assert self.draw.table is not None
+        table = np.full((len(self.draw.table), lift.shape[1]), blank, dtype=lift.dtype)
+        table[: len(lift)] = lift
+        table[touched] = _lift(wanted, self.draw, table, touched)
+        table[np.bincount(self.data.tokens, minlength=len(table)) == 0] = blank
+        yield from _rows("lift.weight", lift, table)
+        yield from self._head()
+
+    def _head(self) -> Iterable[Splice]:
+        """Rows for new classes."""
+        model, layout = self.old.model, self.draw.layout
+        old = array_of(model.head.weight)
+        assert self.draw.card.classes is not None
+        if len(self.draw.card.classes) > len(old):
+            label, bias = self.draw.classes(len(self.draw.card.classes))
+            weight = torch.zeros(len(label), layout.width, dtype=torch.float64)
+            weight[:, -layout.label :] = torch.from_numpy(label)
+            yield from _rows("head.weight", old, array_of(weight.to(self.draw.dtype)))
+            yield from _rows(
+                "head.bias", array_of(model.head.bias), array_of(torch.from_numpy(bias).to(self.draw.dtype))
+            )
+
+    def _whole(self) -> Iterable[Splice]:
+        """All that differs, where the readout is built anew."""
+        model = self.old.model
+        held = _attempt(self.old.draw, self.old.data, None).assemble(model.card, self.draw.dtype).state_dict()
+        if not all(_equal(array_of(held[name]), array_of(part)) for name, part in model.state_dict().items()):
+            self._not_held(None)
+        wanted = _attempt(self.draw, self.data, None).assemble(self.draw.card, self.draw.dtype).state_dict()
+        for name, part in model.state_dict().items():
+            old, new = array_of(part), array_of(wanted[name])
+            if name.startswith("lift.") or name.startswith("head."):
+                yield from _rows(name, old, new)
+            else:
+                found = Splice.between(name, 1 if name.endswith("weight_2") else 0, old, new)
+                if found is not None:
+                    yield found
+
+    def _not_held(self, touched: Ints | None) -> None:
+        """The error where neurons are not those that the old data determine."""
+        data, model = self.old.data, self.old.model
+        if touched is not None:
+            data = data.select(np.unique(data.sequence[np.isin(data.tokens, touched)]))
+        target = Target.of(data, self.draw.card.causal)
+        got = model.labels(data)
+        wrong = np.flatnonzero((got if target.place is None else got[target.place]) != target.number)
+        if len(wrong):
+            place = int(wrong[0]) if target.place is None else int(target.place[wrong[0]])
+            some = "" if touched is None else " with a token of the edit"
+            raise DataError(
+                f"these are not the data that the model holds: of their rows{some} it answers {len(wrong):,} of "
+                f"{len(target.number):,} labels otherwise, the first of them {data.labelled(place)}"
+            )
+        raise DataError(
+            "the model returns these labels, but its neurons are not the ones that they determine: it holds other data "
+            "besides, or was edited without its data, or built on another machine. If these are all it shall hold, "
+            "memorize(data, draw=model) makes it so; otherwise give all of its data"
+        )
+
+
+def _cover(draw: RobustDraw, data: Sequences, touched: Ints) -> Attempt | None:
+    """What covers the facts of these tokens; None where they do not occur. Only rows with one of them are looked at."""
+    rows = np.unique(data.sequence[np.isin(data.tokens, touched)])
+    if len(rows) == 0:
+        return None
+    assert draw.table is not None
+    only = np.zeros(len(draw.table), dtype=bool)
+    only[touched[touched < len(only)]] = True
+    near = data.select(rows)
+    if draw.card.next_token and int(near.lengths.max()) < 2:
+        near = data  # these tokens have no next one, and no label: any data show that
+    try:
+        return _attempt(draw, near, only)
+    except PrecisionError:
+        return _attempt(draw, data, only)  # the same error, with the rows by their own numbers
+
+
+def _attempt(draw: RobustDraw, data: Sequences, only: NDArray[np.bool_] | None) -> Attempt:
+    positions = draw.model.positions is not None
+    task = Task.of(data, positions=positions, causal=draw.card.causal, on_conflict="error")
+    return draw.attempt(task.settled()[0], lambda stage, share: None, only)
+
+
+def _part(found: Attempt | None, name: str, dtype: torch.dtype, like: Array | None = None) -> Array:
+    """A tensor of the readout, neurons in front; of no neurons, in the shape of `like`."""
+    if found is None:
+        rest = () if like is None else like.shape[1:] if name != "weight_2" else like.shape[:1]
+        return np.zeros((0, *rest), dtype=array_of(torch.zeros(0, dtype=dtype)).dtype)
+    part = array_of(getattr(found.gates, name).detach().to(dtype))
+    return part.T.copy() if name == "weight_2" else part
+
+
+def _lift(found: Attempt | None, draw: RobustDraw, table: Array, rows: Ints) -> Array:
+    """Rows of tokens as they should be; of tokens that do not occur, as they are."""
+    if found is None:
+        return table[rows]
+    return array_of(found.stream.lift.weight.detach()[torch.from_numpy(rows)].to(draw.dtype))
+
+
+def _rows(name: str, old: Array, new: Array) -> Iterable[Splice]:
+    """Rows that changed in place, and those that came behind."""
+    changed = np.flatnonzero(~_same_rows(old, new[: len(old)]))
+    one = np.ones(len(changed), np.int64)
+    at, taken, put = np.append(changed, len(old)), np.append(one, 0), np.append(one, len(new) - len(old))
+    found = Splice.of(name, 0, old, at, taken, put, np.concatenate([new[changed], new[len(old) :]]))
+    if found is not None:
+        yield found
+
+
+def _same_rows(a: Array, b: Array) -> NDArray[np.bool_]:
+    same = (a == b) | ((a != a) & (b != b))
+    return np.asarray(same.reshape(len(a), -1).all(axis=1))
+
+
+def _equal(a: Array, b: Array) -> bool:
+    """Whether two arrays are the same bits; of no rows, whatever their width."""
+    return a.size == b.size == 0 or (a.shape == b.shape and bool(_same_rows(a, b).all()))
+
+
+def changes_of(model: Monolayer, asked: Sequences, before: Ints) -> Iterable[Change]:
+    """The first facts in words, with what the model answers there now; `before` `(Q,)`: class numbers, −1 for none."""
+    card = model.card
+    assert card.classes is not None
+    names = asked.tokens if asked.vocabulary is None else asked.vocabulary.decode(asked.tokens)
+    blank = None if asked.vocabulary is None else model.lift.weight.detach()[:, 0].isnan().numpy()
+    place = np.arange(len(before))
+    if card.next_token:
+        place = np.flatnonzero(asked.position < np.repeat(asked.lengths, asked.lengths) - 1)
+    place = place[:SHOWN]
+    row = place if card.per == "sequence" else asked.sequence[place]
+    refused = np.zeros(len(asked), dtype=bool)
+    if blank is not None:
+        refused[asked.sequence[blank[asked.tokens]]] = True
+    rows = np.unique(row[~refused[row]])
+    after = np.full(len(asked) if card.per == "sequence" else len(asked.tokens), -1)
+    if len(rows):
+        some = replace(asked.select(rows), vocabulary=card.vocabulary, labels=None)
+        # The network itself: for a few rows, finding out which neurons matter at which token would take longer.
+        full = model.bos.dtype in (torch.float32, torch.float64)
+        after[rows if card.per == "sequence" else asked.flat(rows)] = model.labels(
+            some, path="dense" if full else "auto"
+        )
+    for i, flat in enumerate(place.tolist()):
+        here = slice(int(asked.offsets[row[i]]), int(asked.offsets[row[i] + 1]))
+        position = None if card.per == "sequence" else asked.place(flat)[1]
+        old, new = (None if number < 0 else card.classes.names[int(number)] for number in (before[i], after[flat]))
+        yield Change(names[here].tolist(), position, 0.0, old, new, None, bool(refused[row[i]]))
+
+
+def _runs(parts: list[Sequences], ordered: bool) -> Ints:
+    """Numbers of all sequences, equal iff these are; without order, as multisets."""
+    tokens = np.concatenate([part.tokens for part in parts])
+    tokens = tokens if tokens.ndim == 1 else distinct_rows(tokens)[1]
+    lengths = np.concatenate([part.lengths for part in parts])
+    if not ordered:
+        tokens = tokens[np.lexsort((tokens, np.repeat(np.arange(len(lengths)), lengths)))]
+    return distinct_runs(tokens, lengths)
