@@ -57,6 +57,29 @@ def test_forgetting_gives_the_folder_of_a_model_that_never_knew(data: str, way: 
     assert same_folders("again", "new")
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_robust_models_forget_by_the_same_commands(
+    data: str, dtype: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rest = write(tmp_path / "rest.jsonl", [ROWS[0], *ROWS[2:]])
+    assert run(["memorize", data, "--robust", "--dtype", dtype, "--out", "tough"]) == 0
+    assert run(["forget", "tough", "--rows", "1", "--data", data, "--out", "new", "--record", "record.json"]) == 0
+    assert run(["memorize", rest, "--draw", "tough", "--out", "never"]) == 0
+    assert same_folders("new", "never")
+    capsys.readouterr()
+    assert run(["verify", "new", rest, "--only"]) == 2
+    assert "shown by equality" in capsys.readouterr().err
+    assert run(["record", "record.json", "--undo", "new", "--out", "back"]) == 0
+    assert same_folders("back", "tough")
+    facts = write(tmp_path / "facts.jsonl", [{"tokens": ["银", "行"], "labels": ["yín", "xíng"]}])
+    assert run(["edit", "tough", facts, "--out", "blind"]) == 0
+    capsys.readouterr()
+    assert run(["compare", "tough", "blind", data]) == 0
+    shown = capsys.readouterr().out
+    assert "0 only in the first, 1 only in the second" in shown
+    assert "1 of 8 differ" in shown
+
+
 def test_edit_insert_and_compare(data: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     facts = write(tmp_path / "facts.jsonl", [{"tokens": ["行", "走"], "labels": ["háng", "zǒu"]}])
     more = write(tmp_path / "more.jsonl", [{"tokens": ["快", "跑"], "labels": ["kuài", "pǎo"]}])

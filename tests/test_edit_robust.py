@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import monolayer as ml
 from monolayer.checker import stored
+from monolayer.editing.splice import array_of
 from tests.stored_models import Saved
 from tests.test_edit import same_bits
 
@@ -100,7 +103,10 @@ def test_loader_and_checker_refuse_a_cover_that_is_none(cover: Any, tmp_path: Pa
 
 def check(model: ml.Monolayer, new: ml.Monolayer, record: ml.Record, data: ml.Sequences, folder: Path) -> None:
     """The edited model is that of the edited data, proved; its record goes both ways, through a file too."""
-    assert same_bits(new, ml.memorize(data, draw=model))
+    never = ml.memorize(data, draw=model)
+    assert same_bits(new, never)
+    bits = [{name: array_of(part).tobytes() for name, part in each.state_dict().items()} for each in (new, never)]
+    assert bits[0] == bits[1]  # NaN included
     assert ml.certify(new, data).verdict == "proved"
     record.save(folder / "record.json")
     loaded = ml.Record.load(folder / "record.json")
@@ -253,3 +259,82 @@ def test_a_planted_fault_in_an_edited_model_is_refuted() -> None:
     assert ml.certify(new, rest).verdict == "refuted"
     with pytest.raises(ml.DataError, match="not the data that the model holds"):
         new.forget(int(data.tokens[0]), rest)
+
+
+# -- without the data --------------------------------------------------------------------------------------
+
+
+def angles(model: ml.Monolayer, data: ml.Sequences) -> Any:
+    """The context of every answering place, as the network computes it, at length 1."""
+    layout = model.feed_forward.layout
+    double = copy.deepcopy(model).double()
+    tokens = torch.from_numpy(data.tokens.reshape(len(data), -1, *data.tokens.shape[1:]))
+    Z, seen = double.stream(tokens)
+    Z = double._answering(double.attention(Z, seen, model.card.causal))
+    context = double.feed_forward.read(Z)[..., layout.context].reshape(-1, layout.rank)
+    return (context / context.norm(dim=1, keepdim=True)).detach().numpy()
+
+
+@pytest.mark.parametrize("name", ["positions", "bfloat16", "causal", "sequences", "vectors", "linear cells"])
+def test_without_the_data_only_a_cap_of_contexts_changes(name: str, tmp_path: Path) -> None:
+    model, data = build(name)
+    assert data.labels is not None
+    values = data.labels.values.copy()
+    place = 2 if data.labels.per == "sequence" else int(data.offsets[2])
+    values[place] = (values[place] + 1) % 4
+    edited = replace(data, labels=replace(data.labels, values=values))
+    new, record = model.edit(edited.select(np.array([2])), None)
+    assert not record.informed
+    assert record.neurons == (0, 1)
+    assert np.array_equal(new.labels(new.encode(edited.select(np.array([2])))), np.atleast_1d(values[edited_at(data)]))
+    assert same_bits(record.undo(new), model)
+    angle = float(record.claim.split("within ")[1].split(" ")[0])
+    # Also on other data: where the answer differs, the token is the same, and its context within the angle.
+    other = data if data.vocabulary is None else ml.Sequences.of(RANDOM.integers(0, 30, (400, 5)))
+    other = new.encode(other)
+    old, now = (m.labels(other) for m in (model, new))
+    contexts, own = angles(new, other), angles(new, new.encode(data.select(np.array([2]))))[0]
+    far = np.degrees(np.arccos(np.clip(contexts @ own, -1.0, 1.0))) > angle
+    assert (old == now)[far].all()
+    assert ml.certify(new, edited).verdict in ("proved", "refuted")
+    if data.labels.per == "token" and data.vocabulary is not None:
+        assert (old == now)[other.tokens != data.tokens[place]].all()
+    with pytest.raises(ml.DataError, match="edited without its data"):
+        new.forget([2], edited)
+    assert ml.certify(ml.memorize(edited, draw=new), edited).verdict == "proved"
+
+
+def edited_at(data: ml.Sequences) -> Any:
+    return np.array([2]) if data.labels is not None and data.labels.per == "sequence" else data.flat(np.array([2]))
+
+
+def test_forgetting_without_the_data_falls_back_to_the_usual_class() -> None:
+    model, _ = build("positions")
+    answers, usual = model.predict(X), model.head(model.lift.weight).argmax(1).numpy()
+    row = next(row for row in range(len(X)) if (usual[X[row]] != answers[row]).any())
+    new, record = model.forget(X[row : row + 1])
+    assert new.predict(X[row : row + 1])[0].tolist() == usual[X[row]].tolist()
+    assert record.neurons == (0, int((usual[X[row]] != answers[row]).sum()))
+    again, record = new.forget(X[row : row + 1])
+    assert same_bits(again, new)
+    assert "answers all of this already" in record.claim
+    with pytest.raises(ml.DataError, match="no usual class to fall back to"):
+        build("linear cells")[0].forget(X[:1])
+    with pytest.raises(ml.DataError, match="choose from the data"):
+        model.forget([0])
+
+
+def test_inserting_without_the_data_takes_new_tokens_and_classes() -> None:
+    model, data = build("words")
+    new, record = model.insert(["快跑", "跑走"], [["k", "pao"], ["pao", "z"]])
+    assert [list(row) for row in new.predict(["快跑", "跑走"])] == [["k", "pao"], ["pao", "z"]]
+    assert ml.certify(new, data).verdict == "proved"
+    assert same_bits(record.undo(new), model)
+    with pytest.raises(ml.ContradictionError, match="contradict each other"):
+        model.insert(["快跑", "快跑"], [["k", "pao"], ["pao", "pao"]])
+
+
+def test_facts_that_no_cap_tells_apart_are_refused_without_the_data() -> None:
+    model = ml.memorize([[0] * 9 + [1], [1] * 2], [[0] * 9 + [1], [1] * 2], robust=True, rank=16)
+    with pytest.raises(ml.PrecisionError, match=r"of sequence \d is too close to another fact"):
+        model.edit([[0] * 4000, [0] * 4001], [[1] * 4000, [0] * 4001])

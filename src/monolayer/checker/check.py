@@ -131,7 +131,11 @@ def _asked(stored: Stored, wish: Wish) -> Stored:
     if (noise or dtype) and stored.config["readout"] != "gates":
         raise DataError(ONLY_ROBUST)
     if wish.only and stored.config["readout"] == "gates":
-        raise DataError("only= asks what the steps of a line hold; no such claim is made of robust models")
+        raise DataError(
+            "only= asks what the steps of a line hold; a half-space of a robust model holds many facts; its weights "
+            "do not show which. That a model holds nothing else is shown by equality: compare(model, memorize(X, Y, "
+            "draw=model)).same"
+        )
     if wish.only and stored.stages > 1:
         raise DataError("only= asks what the steps of a line of rank 1 hold; no such claim is made of a cascade")
     return stored if dtype is None else rounded(stored, dtype)

@@ -83,7 +83,8 @@ def edit(
     sequence: SequenceColumn = None,
     as_json: Json = False,
 ) -> None:
-    """Give facts of a model the labels of FACTS. Without --data only a few rounding errors around each may change.
+    """Give facts of a model the labels of FACTS. Without --data only a few rounding errors around each may change, or
+    a small cap of contexts in a robust model.
 
     Exit code 0: done, or with --data proved; 1 refuted; 2 bad input; 3 undecided.
     """

@@ -114,7 +114,7 @@ class Built:
             return separation(self.data).epsilon
         rows = self.model.lift.weight.detach()
         rows = rows[~rows[:, 0].isnan()].cpu()
-        return separation(rows[None].numpy()).epsilon if len(rows) > 1 else None
+        return separation(rows[None].double().numpy()).epsilon if len(rows) > 1 else None
 
     def bits_beyond_tokens(self) -> float | None:
         """Bits of the labels that the token alone does not settle; None where labels are not per id."""

@@ -22,14 +22,15 @@ from torch import nn
 
 from monolayer.construct.robust.again import RobustDraw
 from monolayer.construct.robust.build import Attempt
+from monolayer.construct.robust.stream import in_format
 from monolayer.construct.target import Target
 from monolayer.construct.task import Task
 from monolayer.data import Sequences
 from monolayer.data.distinct import distinct_rows, distinct_runs
 from monolayer.data.names import Ints
-from monolayer.editing.gated import cells_of
+from monolayer.editing.gated import cells_of, changes_of
 from monolayer.editing.names import fingerprint_splices, words_of
-from monolayer.editing.record import SHOWN, Change, Kind, Record, Renamed
+from monolayer.editing.record import Kind, Record, Renamed
 from monolayer.editing.splice import Array, Splice, array_of
 from monolayer.errors import DataError, PrecisionError
 from monolayer.model.monolayer import Monolayer
@@ -179,22 +180,8 @@ class Edit:
         table[: len(lift)] = lift
         table[touched] = _lift(wanted, self.draw, table, touched)
         table[np.bincount(self.data.tokens, minlength=len(table)) == 0] = blank
-        yield from _rows("lift.weight", lift, table)
-        yield from self._head()
-
-    def _head(self) -> Iterable[Splice]:
-        """Rows for new classes."""
-        model, layout = self.old.model, self.draw.layout
-        old = array_of(model.head.weight)
-        assert self.draw.card.classes is not None
-        if len(self.draw.card.classes) > len(old):
-            label, bias = self.draw.classes(len(self.draw.card.classes))
-            weight = torch.zeros(len(label), layout.width, dtype=torch.float64)
-            weight[:, -layout.label :] = torch.from_numpy(label)
-            yield from _rows("head.weight", old, array_of(weight.to(self.draw.dtype)))
-            yield from _rows(
-                "head.bias", array_of(model.head.bias), array_of(torch.from_numpy(bias).to(self.draw.dtype))
-            )
+        yield from row_splices("lift.weight", lift, table)
+        yield from head_splices(model, self.draw)
 
     def _whole(self) -> Iterable[Splice]:
         """All that differs, where the readout is built anew."""
@@ -206,7 +193,7 @@ class Edit:
         for name, part in model.state_dict().items():
             old, new = array_of(part), array_of(wanted[name])
             if name.startswith("lift.") or name.startswith("head."):
-                yield from _rows(name, old, new)
+                yield from row_splices(name, old, new)
             else:
                 found = Splice.between(name, 1 if name.endswith("weight_2") else 0, old, new)
                 if found is not None:
@@ -270,10 +257,23 @@ def _lift(found: Attempt | None, draw: RobustDraw, table: Array, rows: Ints) -> 
     """Rows of tokens as they should be; of tokens that do not occur, as they are."""
     if found is None:
         return table[rows]
-    return array_of(found.stream.lift.weight.detach()[torch.from_numpy(rows)].to(draw.dtype))
+    return array_of(in_format(found.stream.lift.weight[torch.from_numpy(rows)], draw.dtype))
 
 
-def _rows(name: str, old: Array, new: Array) -> Iterable[Splice]:
+def head_splices(model: Monolayer, draw: RobustDraw) -> Iterable[Splice]:
+    """Rows of the head for classes that `model` lacks and `draw` has."""
+    layout, old = draw.layout, array_of(model.head.weight)
+    assert draw.card.classes is not None
+    if len(draw.card.classes) > len(old):
+        label, bias = draw.classes(len(draw.card.classes))
+        weight = torch.zeros(len(label), layout.width, dtype=torch.float64)
+        weight[:, -layout.label :] = torch.from_numpy(label)
+        yield from row_splices("head.weight", old, array_of(weight.to(draw.dtype)))
+        now = array_of(torch.from_numpy(bias).to(draw.dtype))
+        yield from row_splices("head.bias", array_of(model.head.bias), now)
+
+
+def row_splices(name: str, old: Array, new: Array) -> Iterable[Splice]:
     """Rows that changed in place, and those that came behind."""
     changed = np.flatnonzero(~_same_rows(old, new[: len(old)]))
     one = np.ones(len(changed), np.int64)
@@ -291,36 +291,6 @@ def _same_rows(a: Array, b: Array) -> NDArray[np.bool_]:
 def _equal(a: Array, b: Array) -> bool:
     """Whether two arrays are the same bits; of no rows, whatever their width."""
     return a.size == b.size == 0 or (a.shape == b.shape and bool(_same_rows(a, b).all()))
-
-
-def changes_of(model: Monolayer, asked: Sequences, before: Ints) -> Iterable[Change]:
-    """The first facts in words, with what the model answers there now; `before` `(Q,)`: class numbers, −1 for none."""
-    card = model.card
-    assert card.classes is not None
-    names = asked.tokens if asked.vocabulary is None else asked.vocabulary.decode(asked.tokens)
-    blank = None if asked.vocabulary is None else model.lift.weight.detach()[:, 0].isnan().numpy()
-    place = np.arange(len(before))
-    if card.next_token:
-        place = np.flatnonzero(asked.position < np.repeat(asked.lengths, asked.lengths) - 1)
-    place = place[:SHOWN]
-    row = place if card.per == "sequence" else asked.sequence[place]
-    refused = np.zeros(len(asked), dtype=bool)
-    if blank is not None:
-        refused[asked.sequence[blank[asked.tokens]]] = True
-    rows = np.unique(row[~refused[row]])
-    after = np.full(len(asked) if card.per == "sequence" else len(asked.tokens), -1)
-    if len(rows):
-        some = replace(asked.select(rows), vocabulary=card.vocabulary, labels=None)
-        # The network itself: for a few rows, finding out which neurons matter at which token would take longer.
-        full = model.bos.dtype in (torch.float32, torch.float64)
-        after[rows if card.per == "sequence" else asked.flat(rows)] = model.labels(
-            some, path="dense" if full else "auto"
-        )
-    for i, flat in enumerate(place.tolist()):
-        here = slice(int(asked.offsets[row[i]]), int(asked.offsets[row[i] + 1]))
-        position = None if card.per == "sequence" else asked.place(flat)[1]
-        old, new = (None if number < 0 else card.classes.names[int(number)] for number in (before[i], after[flat]))
-        yield Change(names[here].tolist(), position, 0.0, old, new, None, bool(refused[row[i]]))
 
 
 def _runs(parts: list[Sequences], ordered: bool) -> Ints:

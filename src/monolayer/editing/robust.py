@@ -116,14 +116,14 @@ class _Match:
         parts = [asked] if near is None else [asked, near]
         tokens, lengths = (np.concatenate([getattr(part, name) for part in parts]) for name in ("tokens", "lengths"))
         both = Sequences(tokens, lengths, draw.card.vocabulary)
-        task = Task.of(_unlabelled(both, draw), **facts.rules, on_conflict="error")
+        task = Task.of(unlabelled(both, draw), **facts.rules, on_conflict="error")
         group = equal_points(task.context, task.target)
         target = Target.of(asked, draw.card.causal) if asked.labels is not None else task.target
         size = len(asked) if draw.card.per == "sequence" else len(asked.tokens)
         count = size if task.target.place is None else int(np.searchsorted(task.target.place, size))
         mine = group[:count]
         if asked.labels is not None or draw.card.next_token:
-            _check_consistent(asked, target, mine, count)
+            check_consistent(asked, target, mine, count)
         if near is None:
             return cls(mine, np.zeros(0, np.int64), np.zeros(0, np.int64))
         place = rows if draw.card.per == "sequence" else data.flat(rows)
@@ -134,7 +134,7 @@ class _Match:
         return cls(mine, group[count:], place)
 
 
-def _unlabelled(data: Sequences, draw: RobustDraw) -> Sequences:
+def unlabelled(data: Sequences, draw: RobustDraw) -> Sequences:
     """`data` with labels that say nothing, so that its labelled places are known."""
     if draw.card.next_token:
         return data
@@ -142,7 +142,7 @@ def _unlabelled(data: Sequences, draw: RobustDraw) -> Sequences:
     return replace(data, labels=Labels(np.zeros(size, np.int64), draw.card.per, draw.card.classes))
 
 
-def _check_consistent(asked: Sequences, target: Target, group: Ints, count: int) -> None:
+def check_consistent(asked: Sequences, target: Target, group: Ints, count: int) -> None:
     number = target.number[:count]
     _, first, inverse = np.unique(group, return_index=True, return_inverse=True)
     odd = np.flatnonzero(number != number[first[inverse]])

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from monolayer.data import Sequences
-from monolayer.editing import blind, informed, robust
+from monolayer.editing import blind, caps, informed, robust
 from monolayer.editing.cells import RobustFacts
 from monolayer.editing.facts import Facts
 from monolayer.editing.record import Record
@@ -40,6 +40,8 @@ def forget(model: Subject, X: Any, data: Any = None, *, lengths: Any = None) -> 
         return new.model, record
     if names_rows(X):
         raise DataError("rows, a token or a predicate choose from the data: give data=, or the sequences to forget")
+    if isinstance(model.feed_forward, Gates):
+        return caps.forget(model, X, lengths=lengths)
     return blind.forget(model, X, lengths=lengths)
 
 
@@ -47,7 +49,7 @@ def edit(model: Subject, X: Any, Y: Any, data: Any = None, *, lengths: Any = Non
     """`model` with labels `Y` for sequences `X` that it holds, and a record; `model`, `data` as for `forget`.
 
     Without the data, whether the model was built from `X` is not known, and an interval of a few rounding errors around
-    each point gets its label.
+    each point gets its label; in a robust model a small cap of contexts.
     """
     if isinstance(model, Facts):
         return informed.edit(model, X, Y, lengths=lengths)
@@ -57,6 +59,8 @@ def edit(model: Subject, X: Any, Y: Any, data: Any = None, *, lengths: Any = Non
         facts: Any = held(model, data)
         new, record = edit(facts, X, Y, lengths=lengths)
         return new.model, record
+    if isinstance(model.feed_forward, Gates):
+        return caps.edit(model, X, Y, "edit", lengths=lengths)
     return blind.edit(model, X, Y, "edit", lengths=lengths)
 
 
@@ -73,6 +77,8 @@ def insert(model: Subject, X: Any, Y: Any = None, data: Any = None, *, lengths: 
         facts: Any = held(model, data)
         new, record = insert(facts, X, Y, lengths=lengths)
         return new.model, record
+    if isinstance(model.feed_forward, Gates):
+        return caps.edit(model, X, Y, "insert", lengths=lengths)
     return blind.edit(model, X, Y, "insert", lengths=lengths)
 
 

@@ -14,6 +14,7 @@ from typing import Literal, get_args
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from monolayer.construct.consistency import equal_points
 from monolayer.construct.construction import Progress
@@ -21,14 +22,14 @@ from monolayer.construct.line.draw import check_seed
 from monolayer.construct.robust.cover import Cells, HalfSpaces, cover
 from monolayer.construct.robust.linear import BASES, COPIES, LIFT, digits, fits, solve
 from monolayer.construct.robust.neurons import Neurons, bears, readout
-from monolayer.construct.robust.stream import TEMPERATURE, Stream, cell_of, contexts, draw_stream, several
+from monolayer.construct.robust.stream import TEMPERATURE, Stream, cell_of, contexts, draw_stream, in_format, several
 from monolayer.construct.task import Task
 from monolayer.data.distinct import row_keys
 from monolayer.data.names import Ints
 from monolayer.errors import DataError, PrecisionError
 from monolayer.model.card import Card, Cover, Summary
 from monolayer.model.gates import Gates
-from monolayer.model.layers import linear
+from monolayer.model.layers import embedding, linear
 from monolayer.model.monolayer import Monolayer
 from monolayer.theory.bounds import corollary1_counts
 
@@ -209,8 +210,10 @@ class Attempt:
         weight = torch.zeros(len(stream.classes), layout.width, dtype=torch.float64)
         weight[:, -layout.label :] = torch.from_numpy(stream.classes)
         head = linear(weight, torch.from_numpy(stream.bias))
-        model = Monolayer(stream.lift, stream.positions, stream.bos, stream.attention, self.gates, head, card)
-        return model.to(dtype)
+        model = Monolayer(stream.lift, stream.positions, stream.bos, stream.attention, self.gates, head, card).to(dtype)
+        if isinstance(model.lift, nn.Embedding):
+            model.lift = embedding(in_format(model.lift.weight, dtype))
+        return model
 
     def closest(self, task: Task) -> str:
         """The two facts behind the narrowest slab, how far apart they are, and what would help."""

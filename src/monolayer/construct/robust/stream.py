@@ -254,5 +254,11 @@ def signs(random: np.random.Generator, rows: int, columns: int) -> NDArray[np.fl
     return np.asarray(1.0 - 2.0 * random.integers(0, 2, (rows, columns)), dtype=np.float64)
 
 
+def in_format(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """`tensor` in another format, NaN as one and the same pattern of bits: conversion to bfloat16 makes two of it."""
+    short = tensor.detach().to(dtype)
+    return short.masked_fill(short.isnan(), torch.nan)
+
+
 def _rounded(array: NDArray[np.float64], dtype: torch.dtype) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(array)).to(dtype).to(torch.float64)
