@@ -195,6 +195,7 @@ class _Caps:
 
     def _readout(self, gates: Gates) -> list[Splice]:
         own = self.model.feed_forward
+        assert isinstance(own, Gates)
         at, count = np.array([len(own.bias_1)]), np.array([len(gates.bias_1)])
         if self.draw.table is not None and self.draw.card.per == "token":
             rows, count = np.unique(self.cell[self.change], return_counts=True)

@@ -20,6 +20,7 @@ from monolayer.model.card import Card, Summary
 from monolayer.model.gates import Gates
 from monolayer.model.layers import embedding, linear
 from monolayer.model.monolayer import Monolayer
+from monolayer.model.parts import staircase_of
 from monolayer.model.staircase import Staircase
 
 Kind = Literal["forget", "edit", "insert"]
@@ -288,7 +289,7 @@ def _with(model: Monolayer, splices: Iterable[Splice], card: Card, known: bool =
     if isinstance(model.feed_forward, Gates):
         readout = Gates(one, two, three, four, model.feed_forward.layout, model.feed_forward.even)
     else:
-        readout = Staircase(one, two, three, four, model.feed_forward.readout)
+        readout = Staircase(one, two, three, four, staircase_of(model).readout)
     new = Monolayer(
         lift,
         None if model.positions is None else embedding(part("positions.weight")),
