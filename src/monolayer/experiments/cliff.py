@@ -52,7 +52,7 @@ class Plan:
 
 
 QUICK = Plan({3: (1, 2, 3)}, 16, (1e-2,), 1, 1.0, 4_000, 1_000, 128, 10, 32, 8)
-FULL = Plan({3: (1, 2, 3, 4), 4: (1, 2, 3, 4, 5)}, 64, (1e-3, 3e-3, 1e-2), 3, 20.0, 1 << 18, 20_000, 1024, 150, 256, 32)
+FULL = Plan({3: (1, 2, 3, 4), 4: (1, 2, 3, 4, 5)}, 64, (3e-3, 1e-2, 3e-2), 3, 20.0, 1 << 18, 20_000, 1024, 150, 256, 32)
 
 
 def run(setting: Setting, progress: Progress) -> Results:
@@ -200,10 +200,11 @@ def answer(results: Results) -> str:
 
 def _falls(results: Results, length: int) -> str:
     rows = {row["rank"]: min(row["found"]) for row in _of(results, length)}
-    drop, after = rows[length - 2] / rows[length - 1], rows[length - 1] / rows[max(rows)]
+    after = [found for rank, found in rows.items() if rank >= length - 1]
+    low, high = amount(min(after), 2), amount(max(after), 2)
     return (
-        f"for {length} numbers the step to rank n − 1 = {length - 1} divides it by {amount(drop, 2)}, all further rank "
-        f"by {amount(after, 2)}"
+        f"for {length} numbers the step to rank n − 1 = {length - 1} divides it by "
+        f"{amount(rows[length - 2] / rows[length - 1], 2)}, and from there on it is between {low} and {high}"
     )
 
 

@@ -65,7 +65,7 @@ class Plan:
 
 ALL = tuple(name for name, target in TARGETS.items() if target.equivariant)
 QUICK = Plan(ALL[:4], 8, ("1 layer, rank 1", "1 layer"), 16, (3e-3, 1e-2), 1.0, 4_000, 1_000, 128)
-FULL = Plan(ALL, 32, tuple(MODELS), 64, (3e-4, 1e-3, 3e-3, 1e-2), 15.0, 1 << 18, 20_000, 1024)
+FULL = Plan(ALL, 32, tuple(MODELS), 64, (1e-3, 3e-3, 1e-2, 3e-2), 15.0, 1 << 18, 20_000, 1024)
 
 
 def run(setting: Setting, progress: Progress) -> Results:
