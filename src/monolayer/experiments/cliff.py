@@ -200,11 +200,13 @@ def answer(results: Results) -> str:
 
 def _falls(results: Results, length: int) -> str:
     rows = {row["rank"]: min(row["found"]) for row in _of(results, length)}
+    rms = ", ".join(amount(min(row["rms"]), 2) for row in _of(results, length))
     after = [found for rank, found in rows.items() if rank >= length - 1]
     low, high = amount(min(after), 2), amount(max(after), 2)
     return (
         f"for {length} numbers the step to rank n − 1 = {length - 1} divides it by "
-        f"{amount(rows[length - 2] / rows[length - 1], 2)}, and from there on it is between {low} and {high}"
+        f"{amount(rows[length - 2] / rows[length - 1], 2)}, and from there on it is between {low} and {high} (root mean square "
+        f"by rank: {rms})"
     )
 
 
