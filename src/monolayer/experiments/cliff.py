@@ -205,8 +205,8 @@ def _falls(results: Results, length: int) -> str:
     low, high = amount(min(after), 2), amount(max(after), 2)
     return (
         f"for {length} numbers the step to rank n − 1 = {length - 1} divides it by "
-        f"{amount(rows[length - 2] / rows[length - 1], 2)}, and from there on it is between {low} and {high} (root mean square "
-        f"by rank: {rms})"
+        f"{amount(rows[length - 2] / rows[length - 1], 2)}, and from there on it is between {low} and {high} (root "
+        f"mean square by rank: {rms})"
     )
 
 
