@@ -68,7 +68,7 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
     device: torch.device | str | None = None,
     progress: Callable[[str, float], None] | None = None,
 ) -> Monolayer | Uniform:
-    """A `Monolayer` whose answer is within `error` of `f`, except on ramps that fill about a millionth of the domain.
+    """A `Monolayer` whose answer is within `error` of `f`, except on ramps, `d n` millionths of the domain or less.
 
     `f` maps batches `(B, n, d)` to `(B, n, m)` or `(B, n)`, NumPy or PyTorch; `dim` is `d`, `length` is `n`, and
     `domain` the range of every coordinate. Give `cells`, the number `D` of cells a coordinate, or `error`: then

@@ -244,8 +244,8 @@ def limits(results: Results) -> str:
     clocks = sorted({row["clock"] for row in results["trained"]})
     words = f"{clocks[0]:g}" if len(clocks) == 1 else f"{clocks[0]:g} to {clocks[-1]:g}"
     return (
-        f"A model had {words} s, one width and one batch size; with a longer clock trained models get further, and a "
-        f"better recipe (compiled steps, another optimizer) gets there sooner. {edge(_searched(results))} Labels are "
+        f"A model had {words} s, one width and one batch size; with a longer clock trained models may get further, and "
+        f"with a better recipe (compiled steps, another optimizer) sooner. {edge(_searched(results))} Labels are "
         f"random, so nothing is said about new sequences. {DEVICES} The construction stores its weights in float64, "
         "twice the bits of a trained one."
     )

@@ -277,10 +277,10 @@ def limits(results: dict[str, Any]) -> str:
     most = max(results["reach"], key=lambda row: row["knots"])
     return (
         "Errors are the largest on random points, so the true largest may be a little higher; the bound is proved. "
-        "Points on ramps, about one coordinate in a million, are left out: there the bound does not hold. The count "
-        f"of stored points grows like D^(dn): {most['knots']:,} for {most['length']} tokens of dimension "
-        f"{most['dim']} with {most['cells']} cells was the most built here. Many tokens or many coordinates are out "
-        "of reach, whatever the hardware."
+        "Points within 2^-18 of a cell from its edge are left out: ramps lie there, and on them the bound does not "
+        f"hold. The count of stored points grows like D^(dn): {most['knots']:,} for {most['length']} tokens of "
+        f"dimension {most['dim']} with {most['cells']} cells was the most built here. Many tokens or many coordinates "
+        "are out of reach, whatever the hardware."
     )
 
 

@@ -267,14 +267,15 @@ def limits(results: Results) -> str:
     )
     untuned = sum(not row["tuned"] for row in trained)
     return (
-        f"One shape, {results['length']} tokens of one coordinate, where a grid is small: with more tokens or "
-        "coordinates the constructions are soon out of reach, and training is not. One width "
-        f"({results['width']}), one seed, one recipe, mean square as the loss; a longer clock takes training further, "
-        "more cells the constructions. A fleet trains all functions and rates at once, so a model alone would make "
+        f"One shape, {results['length']} tokens of one coordinate, where a grid is small; with more tokens or "
+        "coordinates the constructions are soon out of reach, and training was not tried. One width "
+        f"({results['width']}), one seed, one recipe, mean square as the loss; a longer clock may take training "
+        "further, as more cells take the constructions. A fleet trains all functions and rates at once; a model alone may make "
         f"more steps in its clock. Of the learning rates the best was {edge} of {len(trained)} runs; no other was "
-        f"tried. {untuned} of {len(trained)} runs are untuned: no rate beat the best constant. The largest errors are "
-        "those of uniform points; `cliff` searches for worse ones. Points on ramps, about one in a million, are left "
-        "out for all. A construction calls the function at centres of its choice, training sees random points."
+        f"tried. Where no rate beats the best constant a run is marked untuned: {untuned} of {len(trained)}. The "
+        "largest errors are those of uniform points; `cliff` searches for worse ones. Points within 2^-18 of a cell from its "
+        "edge, where ramps lie, are left out for all. A construction calls the function at centres of its choice, "
+        "training sees random points."
     )
 
 

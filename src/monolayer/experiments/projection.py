@@ -273,7 +273,7 @@ def limits(results: Results) -> str:
     return (
         f"One size of random data ({results['sequences']:,} sequences of {results['length']} tokens), one width "
         f"({results['width']}), one shape of trained readout (two hidden layers of {results['hidden']} neurons) and a "
-        f"clock of {results['clock']:g} s: longer training gets further. {edge(_searched(results))} A "
+        f"clock of {results['clock']:g} s: longer training may get further. {edge(_searched(results))} A "
         "constructed readout costs a step for nearly every label and says nothing about new sequences. Its margin on "
         "random and trained attention is measured against one other order of summation, not proved against all; only "
         "the model from the proof can be certified. With the attention from the proof a readout is trained on three "

@@ -104,9 +104,9 @@ def answer(results: dict[str, Any]) -> str:
     return (
         f"Not with rank 1. Sorting three numbers, one rank-1 head with a quantizer of {sort[-1]['cells']} cells is off"
         f" by {amount(sort[-1]['rank_1'], 3)} at two sequences that it confuses, with {sort[0]['cells']} cells by "
-        f"{amount(sort[0]['rank_1'], 3)}; no network of rank 1 does better than 1/4, by proof. At value rank (n − 1)d "
-        f"= {sort[-1]['rank']}, without a quantizer, the largest error seen is {amount(sort[-1]['sup'], 2)}. It falls "
-        f"with the cells {falls}."
+        f"{amount(sort[0]['rank_1'], 3)}; no network with one attention layer of value rank 1 does better than 1/4, by "
+        f"proof. At value rank (n − 1)d = {sort[-1]['rank']}, without a quantizer, the largest error seen is "
+        f"{amount(sort[-1]['sup'], 2)}. It falls with the cells {falls}."
     )
 
 
