@@ -191,7 +191,8 @@ def limits(results: dict[str, Any]) -> str:
         f"of rank 1, {results['length']} scalar tokens, in a stream where the readout sees the token itself beside "
         "what attention adds; in the paper's narrower stream it sees only their sum. With many heads, or a higher "
         "rank, the readout sees more numbers: in the maximum norm, for answers of that many coordinates and d ≤ 2, "
-        "value rank (n − 1)d is the threshold, and at it no quantizer is needed, by proof (docs/uniform.md). A floor is "
+        "value rank (n − 1)d is the threshold, and at it no quantizer is needed, by proof (docs/uniform.md). A floor "
+        "is "
         "about the mean square over uniform tokens; it "
         "says nothing about data that lie on a finite set, which one head memorizes."
     )

@@ -344,7 +344,8 @@ def limits(results: Results) -> str:
     return (
         f"Random labels, one seed, one width ({results['width']}), clocks of {clocks[0]:g} to {clocks[-1]:g} s; with a "
         f"longer clock the trained numbers may rise. {edge(searched)} What any readout could return counts vectors "
-        "that are equal in a format; a readout in that format would also have to compute in it. The stream after attention "
+        "that are equal in a format; a readout in that format would also have to compute in it. The stream after "
+        "attention "
         f"holds a context in all of its {results['width']} coordinates, each rounded by itself. Bits of δ are those of "
         f"the first {AUDITED:,} points at most. A readout alone trains its own token embedding with the contexts "
         "fixed, in float32 with TF32 products on a GPU; models of full rank train in bfloat16 there."
