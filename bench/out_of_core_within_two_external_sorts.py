@@ -1,10 +1,10 @@
 """Claim: points that do not fit into memory become a model within 2 GB, in two external sorts of as many keys.
 
-Sequences of 16 different tokens, 1,008 words, 16 random classes, in npz files of about 3 million labels. The yardstick, in the
-same run: a range-bucket external sort of as many float64 keys written with NumPy, by one process (keys from files, cut
-by sampled splitters into ranges, spilled; each range read, sorted and written); beside it the same sort by as many
-processes as the build has. Resident memory is that of all processes together, what they share counted in each of them,
-sampled while they run. Sizes by argument: 2, 20, 200 M.
+Sequences of 16 different tokens, 1,008 words, 16 random classes, in npz files of about 3 million labels. The
+yardstick, in the same run: a range-bucket external sort of as many float64 keys written with NumPy, by one process:
+keys from files, cut by sampled splitters into ranges, spilled; each range read, sorted and written. Beside it the same
+sort by as many processes as the build has. Resident memory is that of all processes together, what they share counted
+in each of them, sampled while they run. Sizes by argument: 2, 20, 200 M.
 """
 
 from __future__ import annotations

@@ -149,7 +149,11 @@ def _check_tolerance(tolerance: Any) -> None:
 
 def verify(folder: str | os.PathLike[str], X: Any, Y: Any = None, **options: Any) -> Certificate:
     """`certify`, with a note on what has changed since the certificate in the folder was written."""
-    new = certify(folder, X, Y, **options)
+    return compared_with_old(folder, certify(folder, X, Y, **options))
+
+
+def compared_with_old(folder: str | os.PathLike[str], new: Certificate) -> Certificate:
+    """A certificate with a note on the one in the folder."""
     try:
         old = Certificate.read(folder)
     except ModelFileError as error:
@@ -171,7 +175,7 @@ def _judge(
         verdict="undecided",
         claim=(CELL_CLAIM if callable(X) else LABEL_CLAIM).replace("each of the {:,}", "each of the"),
         reason="",
-        assumptions=_assumptions(stored),
+        assumptions=assumed(stored),
         points=0,
         unsure=0,
         weights_digest=stored.config["digest"],
@@ -231,7 +235,8 @@ def _cells(stored: Stored, f: Callable[[Any], Any]) -> tuple[Sequences, tuple[st
     return data, (note,), orders.condition()
 
 
-def _assumptions(stored: Stored) -> tuple[str, ...]:
+def assumed(stored: Stored) -> tuple[str, ...]:
+    """What an evaluation is, in words."""
     fmt, gated = stored.format, stored.config["readout"] == "gates"
     short = stored.config["dtype"] not in ("float64", "float32")
     return (
@@ -262,8 +267,9 @@ def _check(stored: Stored, points: Labelled, tolerance: float | None, question: 
     compare = compare_classes if stored.config["target"] == "classes" else compare_reals
     seen = compare(stored, points.wanted[order], value, doubt, tolerance)
     wrong = ~number | (seen.wrong & sure) | seen.lacking
-    if not wrong.any():
-        _all_numbers(points, stream, answering)
+    blank = None if wrong.any() else without_number(points, stream, answering)
+    if blank is not None:
+        raise UnhandledError(blank)
     unsure = ~wrong & ~(seen.right & sure)
 
     verdict: Verdict = "refuted" if wrong.any() else "undecided" if unsure.any() else "proved"
@@ -274,7 +280,7 @@ def _check(stored: Stored, points: Labelled, tolerance: float | None, question: 
             verdict, reason = "refuted", f"every label comes back, but the model holds more than the data: {extra}"
     tightest = int(np.argmin(margin))
     stepped = bool(np.isfinite(margin[tightest]))
-    named = [("wrong", i) for i in _first(wrong, order)] + [("unsure", i) for i in _first(unsure, order)]
+    named = [("wrong", i) for i in first_few(wrong, order)] + [("unsure", i) for i in first_few(unsure, order)]
     return replace(
         question,
         verdict=verdict,
@@ -298,17 +304,24 @@ def _check(stored: Stored, points: Labelled, tolerance: float | None, question: 
     )
 
 
-def _all_numbers(points: Labelled, stream: Stream, answering: Ints) -> None:
-    """No answer stands beside a masked token without a vector: in a dense product 0 times NaN is NaN."""
+def without_number(points: Labelled, stream: Stream, answering: Ints, offset: int = 0) -> str | None:
+    """An answer beside a masked token without a vector, in words: in a dense product 0 times NaN is NaN.
+
+    `offset`: sequences of the data before these.
+    """
     blank = np.flatnonzero(np.isnan(stream.key))
+    if len(blank) == 0:
+        return None
     rows = points.data.sequence[answering] if points.per_token else answering
     beside = blank[np.isin(points.data.sequence[blank], rows)]
-    if len(beside):
-        where = points.data.where(int(beside[0]))
-        raise UnhandledError(f"{where} has no finite vector; it is masked, but 0 times NaN is NaN in a dense product")
+    if len(beside) == 0:
+        return None
+    row, position = points.data.place(int(beside[0]))
+    where = f"token {position} of sequence {row + offset}"
+    return f"{where} has no finite vector; it is masked, but 0 times NaN is NaN in a dense product"
 
 
-def _first(found: Bools, order: Ints) -> list[int]:
+def first_few(found: Bools, order: Ints) -> list[int]:
     """The first few points found, in the order of the data."""
     places = np.flatnonzero(found)
     some: list[int] = places[np.argsort(order[places])[:NAMED]].tolist()

@@ -177,6 +177,11 @@ def read_value(stored: Stored, data: Sequences, rows: Ints | None, slot: int) ->
     return Value(flat, bos, slot, _largest(size), len(weight) + 2)
 
 
+def largest_key(stored: Stored, data: Sequences, rows: Ints) -> float:
+    """The largest key of any token of the data."""
+    return _largest(read_stream(stored, data, rows).key)
+
+
 def _largest(values: Floats) -> float:
     """Largest absolute value, unknown tokens (NaN) left out."""
     return float(np.max(np.abs(values), where=~np.isnan(values), initial=0.0))

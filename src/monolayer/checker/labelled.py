@@ -126,17 +126,21 @@ def data_digest(data: Sequences) -> str:
     labels = data.labels
     token_names, tokens = _used(data.vocabulary, data.tokens)
     label_names, values = (None, None) if labels is None else _used(labels.classes, labels.values)
-    head = {
-        "tokens": token_names,
-        "dimension": None if data.vocabulary is not None else int(data.tokens.shape[1]),
-        "labels": None if labels is None else {"per": labels.per, "classes": label_names, "scalar": labels.scalar},
-    }
-    digest = hashlib.sha256(json.dumps(head, sort_keys=True, separators=(",", ":")).encode() + b"\n")
+    dimension = None if data.vocabulary is not None else int(data.tokens.shape[1])
+    per, scalar = (None, False) if labels is None else (labels.per, labels.scalar)
+    digest = hashlib.sha256(digest_head(token_names, dimension, per, label_names, scalar))
     for array in (data.lengths, tokens, values):
         if array is not None:
             # Adding 0 turns −0.0 into 0.0; little-endian whatever the machine.
             digest.update(np.ascontiguousarray(array + 0, dtype=array.dtype.newbyteorder("<")).data)
     return digest.hexdigest()
+
+
+def digest_head(tokens: Any, dimension: int | None, per: str | None, classes: Any, scalar: bool) -> bytes:
+    """What the digest begins with: names and kinds; no `per`: no labels."""
+    labels = None if per is None else {"per": per, "classes": classes, "scalar": scalar}
+    head = {"tokens": tokens, "dimension": dimension, "labels": labels}
+    return json.dumps(head, sort_keys=True, separators=(",", ":")).encode() + b"\n"
 
 
 def _used(names: Names | None, rows: Any) -> tuple[list[Any] | None, Any]:

@@ -12,6 +12,7 @@ other way round if `w_j < 0`), for any weights (Lemma 6). Between two sorted thr
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -47,12 +48,22 @@ class Staircase:
     def passed(self, lowest: Floats, highest: Floats) -> tuple[Ints, Bools]:
         """How many neurons lie left of `[lowest, highest]` `(M,)`, and whether none switches inside (Lemma 7)."""
         i = np.searchsorted(self.low, highest, side="left")
-        return i, np.append(-np.inf, self.high)[i] <= lowest
+        return i, self._before(i) <= lowest
 
     def room(self, z: Floats, i: Ints) -> Floats:
         """Distance from `z` to the nearest threshold on either side."""
-        distance: Floats = np.minimum(np.append(self.low, np.inf)[i] - z, z - np.append(-np.inf, self.high)[i])
+        behind = np.full(len(z), np.inf)
+        some = i < len(self.low)
+        behind[some] = self.low[i[some]]
+        distance: Floats = np.minimum(behind - z, z - self._before(i))
         return distance
+
+    def _before(self, i: Ints) -> Floats:
+        """Where the last of the first `i` neurons has switched, `(M,)`; −∞ for none. The whole is never copied."""
+        found = np.full(len(i), -np.inf)
+        some = i > 0
+        found[some] = self.high[i[some] - 1]
+        return found
 
     def labels(self, z: Floats, radius: Floats, i: Ints) -> tuple[Floats, Floats]:
         """Coordinates `(m, M)` and how far those of another evaluation may be, `|ẑ − z| ≤ radius`."""
@@ -102,6 +113,61 @@ def staircase(
     return Staircase(low, high, level, None, _sum_error(weight_2, bias_2, fmt), None)
 
 
+def mapped_staircase(stored: Stored, scratch: Path) -> Staircase | None:
+    """The first stage of a readout whose steps lie apart, with its tables in files of the folder `scratch`.
+
+    None where steps do not rise one after the other, or sums may round: then they must be looked at together.
+    """
+    assert stored.apart is not None
+    block = "feed_forward.stages.0" if stored.config["readout"] == "cascade" else "feed_forward"
+    bias_2, fmt = stored[f"{block}.bias_2"].astype(np.float64)[:, None], stored.format
+    m, total = len(bias_2), sum(len(part[f"{block}.bias_1"]) for part in stored.apart)
+    low, high, level = (_scratch(scratch / name, shape) for name, shape in _tables(m, total))
+    size, bit, start = np.abs(bias_2), _lowest_bit(bias_2), bias_2.copy()
+    _check_sizes(bias_2, False, fmt, f"{block}.bias_2")
+    for part in stored.apart:
+        for name in ("weight_1", "bias_1", "weight_2"):
+            _check_sizes(part[f"{block}.{name}"], name == "weight_1", fmt, f"{block}.{name}")
+        weight_2 = part[f"{block}.weight_2"]
+        start += weight_2.sum(axis=1, keepdims=True)
+        size += np.abs(weight_2).sum(axis=1, keepdims=True)
+        bit = np.minimum(bit, _lowest_bit(weight_2))
+    if not (PADDING * size * fmt.unit < bit).all():
+        return None
+    at, level[:, :1] = 0, start
+    for part in stored.apart:
+        w, b = part[f"{block}.weight_1"], part[f"{block}.bias_1"]
+        here, ends = slice(at, at + len(w)), _thresholds(w, b, True)
+        low[here], high[here] = ends
+        rises = (w > 0).all() and all((np.diff(end) >= 0).all() for end in ends)
+        if at and len(w):
+            rises = rises and low[at] >= low[at - 1] and high[at] >= high[at - 1]
+        if not rises:
+            return None
+        level[:, at + 1 : at + 1 + len(w)] = level[:, at : at + 1] - np.cumsum(part[f"{block}.weight_2"], axis=1)
+        at += len(w)
+    return Staircase(low, high, level, None, np.zeros((m, 1)), None)
+
+
+def _tables(m: int, total: int) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    return ("low", (total,)), ("high", (total,)), ("level", (m, total + 1))
+
+
+def _scratch(path: Path, shape: tuple[int, ...]) -> Floats:
+    """Numbers that lie in a file; NumPy maps no file that is empty."""
+    return np.asarray(np.memmap(path, np.float64, "w+", shape=shape)) if 0 not in shape else np.zeros(shape)
+
+
+def _lowest_bit(numbers: Floats) -> Floats:
+    """The last bit that is set in any of the numbers of each row `(m, 1)`."""
+    mantissa, exponent = np.frexp(np.where(numbers == 0, 2.0**900, numbers))
+    whole = (mantissa * 2.0**53).astype(np.int64)
+    lowest: Floats = np.ldexp((whole & -whole).astype(np.float64), exponent - 53).min(
+        axis=1, keepdims=True, initial=2.0**900
+    )
+    return lowest
+
+
 def _check_sizes(values: NDArray[Any], nonzero: bool, fmt: Format, name: str) -> None:
     """Lemma 6 asks for numbers that neither overflow nor are flushed to zero."""
     size = np.abs(values)
@@ -146,10 +212,7 @@ def _sum_error(weight_2: Floats, bias_2: Floats, fmt: Format) -> Floats:
     """Lemma 8: `(m, 1)` bounds on the difference of two sums of any of these numbers; 0 where no sum can round."""
     numbers = np.concatenate([weight_2, bias_2], axis=1)
     total = PADDING * np.abs(numbers).sum(axis=1, keepdims=True)
-    mantissa, exponent = np.frexp(np.where(numbers == 0, 2.0**900, numbers))
-    whole = (mantissa * 2.0**53).astype(np.int64)
-    lowest_bit = np.ldexp((whole & -whole).astype(np.float64), exponent - 53).min(axis=1, keepdims=True)
-    whole_sums = total * fmt.unit < lowest_bit
+    whole_sums = total * fmt.unit < _lowest_bit(numbers)
     if whole_sums.all():
         return np.zeros_like(total)
     terms = float(numbers.shape[1])

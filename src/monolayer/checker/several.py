@@ -83,3 +83,14 @@ def joined(first: Arrays, steps: list[Arrays]) -> Arrays:
         return first | {key: np.concatenate([part[key] for part in steps], axis=-1) for key in steps[0]}
     except ValueError as error:
         raise ModelFileError(f"the parts of the steps do not fit together: {error}") from None
+
+
+def outlines(steps: list[Arrays]) -> Arrays:
+    """Arrays of the shapes that the parts would have together, and without their numbers."""
+    found = {}
+    for key, values in steps[0].items():
+        if any(part[key].shape[:-1] != values.shape[:-1] for part in steps):
+            raise ModelFileError(f"the parts of {key} do not fit together")
+        shape = *values.shape[:-1], sum(part[key].shape[-1] for part in steps)
+        found[key] = np.broadcast_to(np.float64(0.0), shape)
+    return found

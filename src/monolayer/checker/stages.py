@@ -44,23 +44,37 @@ class Evaluated(NamedTuple):
     doubt: Floats
 
 
-def evaluate(stored: Stored, points: Labelled, stream: Stream) -> tuple[Evaluated, Staircase]:
-    """Every point through every stage; and the staircase of the first."""
+def evaluate(
+    stored: Stored,
+    points: Labelled,
+    stream: Stream,
+    given: list[Staircase] | None = None,
+    limits: list[int] | None = None,
+    asked: list[int] | None = None,
+) -> tuple[Evaluated, Staircase]:
+    """Every point through every stage; and the staircase of the first.
+
+    `given`: the staircases, where they were read before. `limits`: for each stage, `CLOSE_CALLS` or less; `asked` gets
+    the keys of its points that are too close for binary64.
+    """
     data, heads = points.data, read_attention(stored)
+    each = given or [read_staircase(stored, stage) for stage in range(1, stored.stages + 1)]
+    most, keys = limits or [CLOSE_CALLS] * stored.stages, [] if asked is None else asked
     codes = read_codes(stored, data, stream, heads[0], points.places)
     order = np.argsort(codes.z)  # NaN comes last; sorted queries make the binary search run through memory once
     answering = order if points.places is None else points.places[order]
-    first = stairs = read_staircase(stored)
-    found = _stage(stored, points, stream, heads[0], stairs, _in_order(codes, order), answering, None, None)
+    first = stairs = each[0]
+    close = most[0], keys
+    found = _stage(stored, points, stream, heads[0], stairs, _in_order(codes, order), answering, None, None, close)
     for stage in range(2, stored.stages + 1):
         value, number = _handed_on(stairs, found)
-        stairs = read_staircase(stored, stage)
+        stairs, close = each[stage - 1], (most[stage - 1], keys)
         means = read_value(stored, data, points.rows, stored.value(stage))
         back = np.empty_like(number)
         back[order] = number
         codes = read_codes(stored, data, stream, heads[stage - 1], points.places, means, back)
         own = _stage(
-            stored, points, stream, heads[stage - 1], stairs, _in_order(codes, order), answering, means, number
+            stored, points, stream, heads[stage - 1], stairs, _in_order(codes, order), answering, means, number, close
         )
         found = _together(stored, found, value, own)
     return found._replace(order=order), first
@@ -80,6 +94,7 @@ def _stage(
     answering: Ints,
     means: Value | None,
     number: Floats | None,
+    calls: tuple[int, list[int]],
 ) -> Evaluated:
     """One stage by itself, points in order."""
     z, radius = codes.z, codes.own + codes.other
@@ -87,7 +102,9 @@ def _stage(
     passed, sure = stairs.passed(z - radius, z + radius)
     margin = np.where(finite, stairs.room(z, passed) / radius, np.inf)
     close = np.flatnonzero(~sure & finite)
-    if len(close) and _keys(points, answering[close]) <= CLOSE_CALLS:
+    most, asked = calls
+    asked.append(_keys(points, answering[close]))
+    if len(close) and asked[-1] <= most:
         error = codes.before[close] + 2.0 * BINARY64.tiny if stored.format is BINARY64 else codes.other[close]
         code = None if number is None else number[close]
         lowest, highest = true_codes(

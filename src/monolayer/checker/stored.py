@@ -19,7 +19,7 @@ from safetensors.numpy import load
 
 from monolayer.checker.format import examine_config, examine_memory, examine_names, examine_tensors
 from monolayer.checker.rounding import BFLOAT16, BINARY16, BINARY32, BINARY64, Format
-from monolayer.checker.several import INDEX, joined, parts
+from monolayer.checker.several import INDEX, joined, outlines, parts
 from monolayer.data import Names
 from monolayer.data.snapshot import read_together
 from monolayer.errors import ModelFileError
@@ -27,6 +27,7 @@ from monolayer.errors import ModelFileError
 FORMATS = {"float64": BINARY64, "float32": BINARY32, "float16": BINARY16, "bfloat16": BFLOAT16}
 """The arithmetic that a claim is about, but for robust models: their short formats are formats of weights only."""
 ONE, KEY, CODE, LABEL = 0, 1, 2, 3
+NDArrays = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +44,8 @@ class Stored:
     format: Format
     memory: NDArray[Any] | None = None
     """Fingerprints `(M,)`, where the model keeps any."""
+    apart: list[NDArrays] | None = None
+    """The steps of the readout part by part, where they lie in several files and were not put together."""
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self.tensors[name]
@@ -64,9 +67,17 @@ class Stored:
 
 def read(folder: str | os.PathLike[str]) -> Stored:
     """The model in `folder`, once every digest, name, shape and type agrees with the format."""
-    folder = Path(folder)
+    return _named(Path(folder), apart=False)
+
+
+def read_apart(folder: str | os.PathLike[str]) -> Stored:
+    """The same, but steps that lie in several files stay there, as `apart`, and are no tensors."""
+    return _named(Path(folder), apart=True)
+
+
+def _named(folder: Path, apart: bool) -> Stored:
     try:
-        return _read(folder)
+        return _read(folder, apart)
     except ModelFileError as error:
         raise ModelFileError(f"{folder}: {error}") from None
     except OSError as error:
@@ -76,7 +87,7 @@ def read(folder: str | os.PathLike[str]) -> Stored:
         raise ModelFileError(f"{str(folder)!r} is no name of a folder: {error}") from None
 
 
-def _read(folder: Path) -> Stored:
+def _read(folder: Path, apart: bool) -> Stored:
     files = read_together(
         folder, "config.json", lambda content: _config(content)["files"], lambda name: name.startswith("model-")
     )
@@ -87,9 +98,11 @@ def _read(folder: Path) -> Stored:
     lists = _object("names.json", files["names.json"]) if "names.json" in files else {}
     names = examine_names(config, lists)
     fmt = FORMATS[config["dtype"]]
+    steps = None
     try:
         if INDEX in files:
-            tensors = joined(*parts(files, _object(INDEX, files[INDEX]), config["readout"] == "cascade"))
+            first, steps = parts(files, _object(INDEX, files[INDEX]), config["readout"] == "cascade")
+            tensors = first | outlines(steps) if apart else joined(first, steps)
         elif config["readout"] == "gates":
             fmt = BINARY64 if fmt is BINARY64 else BINARY32
             tensors = _tensors(files["model.safetensors"], config["dtype"])
@@ -99,7 +112,10 @@ def _read(folder: Path) -> Stored:
         raise ModelFileError(f"model.safetensors cannot be read: {error!r}") from None
     examine_tensors(config, names, tensors)
     memory = _memory(files["memory.safetensors"]) if "memory.safetensors" in files else None
-    return Stored(tensors if fmt.longest else {}, config, names["vocabulary"], names["classes"], fmt, memory)
+    if apart and steps is not None:
+        tensors = first
+    kept = steps if apart else None
+    return Stored(tensors if fmt.longest else {}, config, names["vocabulary"], names["classes"], fmt, memory, kept)
 
 
 class _Shape(NamedTuple):

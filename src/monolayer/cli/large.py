@@ -1,12 +1,17 @@
-"""What the commands do with data that do not fit into memory: `monolayer memorize --memory`."""
+"""What the commands do with data that do not fit into memory: `memorize --memory`, and `verify` of many files."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from monolayer.cli.console import complain, number, print_json, progress, table
+from monolayer.cli.console import Belongs, complain, number, print_json, progress, table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from monolayer.checker.certificate import Certificate
 
 
 def memorize_out_of_core(data: str, out: Path, memory: str, options: dict[str, Any], as_json: bool) -> None:
@@ -37,3 +42,36 @@ def memorize_out_of_core(data: str, out: Path, memory: str, options: dict[str, A
         ("seconds", f"{summary['seconds']:.2f} to build; `monolayer verify` proves every label"),
     ]
     table(str(out), rows)
+
+
+def verify_a_file_at_a_time(
+    folder: Path,
+    data: str,
+    step: Callable[[str, float], None],
+    format: str | None,
+    tokens: str | None,
+    labels: str | None,
+    sequence: str | None,
+    *,
+    characters: bool | None,
+    per: Belongs | None,
+) -> Certificate | None:
+    """The certificate of data in several files, none of which need fit into memory with another; else None."""
+    from monolayer.data.shards import files
+
+    names = files(data)
+    if len(names) < 2:
+        return None
+    from monolayer.checker.files import verify_files
+
+    return verify_files(
+        folder,
+        names,
+        progress=step,
+        format=format,
+        tokens=tokens,
+        labels=labels,
+        sequence=sequence,
+        unit=None if characters is None else "characters" if characters else "words",
+        per=None if per is None else per.value,
+    )

@@ -27,6 +27,7 @@ from monolayer.cli.console import (
     visible,
 )
 from monolayer.cli.construct import read_data
+from monolayer.cli.large import verify_a_file_at_a_time
 from monolayer.cli.recite import book
 
 EXIT = {"proved": 0, "refuted": 1, "undecided": 3}
@@ -72,12 +73,18 @@ def verify(
 
     with progress(as_json) as step:
         wanted: Any = load_function(data) if is_function(data) else None
+        certificate = None
         if wanted is None:
-            wanted = book(folder, data) or read_data(
-                data, step, format, tokens, labels, sequence, characters=characters, per=per
-            )
-        step("checking", 0.5)
-        certificate = check(folder, wanted, tolerance=tolerance, only=only, noise=noise, dtype=dtype)
+            wanted = book(folder, data)
+        if wanted is None:
+            columns = format, tokens, labels, sequence
+            if tolerance is None and not only and noise is None and dtype is None:
+                certificate = verify_a_file_at_a_time(folder, data, step, *columns, characters=characters, per=per)
+            if certificate is None:
+                wanted = read_data(data, step, *columns, characters=characters, per=per)
+        if certificate is None:
+            step("checking", 0.5)
+            certificate = check(folder, wanted, tolerance=tolerance, only=only, noise=noise, dtype=dtype)
     if save:
         certificate.save(folder)
     if as_json:

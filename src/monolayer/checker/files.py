@@ -1,0 +1,302 @@
+"""The certificate of data in many files, of which no more than one is held at a time: the same verdict, the same words.
+
+Files are read once, and kept as numbers in a scratch folder. A point is judged by itself, given the staircase, so files
+are judged one after the other; what a certificate says of all points together is joined in the end. A readout whose
+weights lie in several files is not put together: what is needed of it lies in the scratch folder, mapped into memory.
+
+Ids and classes alone, and a head as it was built; `verify_files` is `verify` on all files at once wherever that is not
+enough.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monolayer.checker.certificate import Certificate, Finding, Verdict
+from monolayer.checker.check import (
+    LABEL_CLAIM,
+    NAMED,
+    REASONS,
+    assumed,
+    compared_with_old,
+    first_few,
+    without_number,
+)
+from monolayer.checker.codes import largest_key, read_stream
+from monolayer.checker.compare import compare_classes
+from monolayer.checker.labelled import digest_head, labelled
+from monolayer.checker.readout import Staircase, mapped_staircase, read_staircase
+from monolayer.checker.rounding import UnhandledError
+from monolayer.checker.stages import CLOSE_CALLS, evaluate
+from monolayer.checker.stock.files import is_stock
+from monolayer.checker.stored import LABEL, Stored, read_apart
+from monolayer.data import Labels, Names, Sequences
+from monolayer.data import read as read_data
+from monolayer.data.names import Ints
+from monolayer.data.shards import kinds, strangers
+
+Progress = Callable[[str, float], None]
+
+
+def verify_files(
+    folder: str | os.PathLike[str], files: list[str], *, progress: Progress | None = None, **options: Any
+) -> Certificate | None:
+    """`verify` of a saved model and the labelled data in `files`, read with `options`, a file at a time.
+
+    None where that cannot be: then all of the data must be held at once.
+    """
+    report = progress or (lambda stage, share: None)
+    if is_stock(Path(folder)):
+        return None
+    with tempfile.TemporaryDirectory() as scratch:
+        stored = read_apart(folder)
+        if not _plain(stored):
+            return None
+        kept = _keep(files, Path(scratch), report, options)
+        if kept is None:
+            return None
+        found = _judge(stored, kept, Path(scratch), report)
+    return None if found is None else compared_with_old(folder, found)
+
+
+def _plain(stored: Stored) -> bool:
+    """Whether points can be judged one by one: ids, classes, and a head that answers with the nearest number."""
+    config = stored.config
+    if config["readout"] not in ("exact", "cascade") or config["tokens"] != "ids" or config["target"] != "classes":
+        return False
+    number = np.arange(float(len(stored["head.bias"])))
+    weight = stored["head.weight"].astype(np.float64)
+    plain = np.array_equal(weight[:, LABEL], 2.0 * number) and not np.delete(weight, LABEL, 1).any()
+    return plain and np.array_equal(stored["head.bias"].astype(np.float64), -number * number)
+
+
+# -- the data ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A file as numbers: its arrays lie in the scratch folder, its names are those that occur in it."""
+
+    path: str
+    tokens: Names
+    classes: Names | None
+    per: str | None
+    sequences: int
+
+    def load(self) -> Sequences:
+        with np.load(self.path, allow_pickle=False) as stored:
+            labels = None
+            if self.per is not None:
+                labels = Labels(stored["values"].astype(np.int64), self.per, self.classes)  # type: ignore[arg-type]
+            return Sequences(stored["tokens"].astype(np.int64), stored["lengths"], self.tokens, labels)
+
+
+def _keep(files: list[str], scratch: Path, report: Progress, options: dict[str, Any]) -> list[Kept] | None:
+    kept: list[Kept] = []
+    kind = ""
+    for i, name in enumerate(files):
+        report("reading", 0.4 * i / len(files))
+        data = read_data(name, **options)
+        own, kind = kinds(data), kind or kinds(data)
+        if own != kind:
+            raise strangers(files[0], kind, name, own)
+        labels = data.labels
+        if data.vocabulary is None or (labels is not None and labels.classes is None):
+            return None
+        if labels is None and data.lengths.max() == 1:  # without a next token here: the others may have some
+            return None
+        names, tokens = _occurring(data.vocabulary, data.tokens)
+        path, arrays, classes = str(scratch / f"{i:05}.npz"), {"tokens": tokens, "lengths": data.lengths}, None
+        if labels is not None and labels.classes is not None:
+            classes, arrays["values"] = _occurring(labels.classes, labels.values)
+        with Path(path).open("wb") as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
+        kept.append(Kept(path, names, classes, None if labels is None else labels.per, len(data)))
+    return kept
+
+
+def _occurring(names: Names, rows: Ints) -> tuple[Names, NDArray[Any]]:
+    """The names that occur, in order, and the place of each row among them, in few bytes."""
+    there = np.flatnonzero(np.bincount(rows, minlength=len(names)))
+    place = np.zeros(len(names), dtype=np.min_scalar_type(max(1, len(there))))
+    place[there] = np.arange(len(there))
+    return Names(tuple(names.decode(there).tolist())), place[rows]
+
+
+def _digest(kept: list[Kept]) -> str:
+    """`data_digest` of all files as one: names first, then lengths, tokens and labels of file after file."""
+    tokens, token_place = _all_names([one.tokens for one in kept])
+    classes, class_place = None, None
+    if kept[0].classes is not None:
+        classes, class_place = _all_names([one.classes for one in kept if one.classes is not None])
+    digest = hashlib.sha256(digest_head(tokens, None, kept[0].per, classes, False))
+    for key, places in (("lengths", None), ("tokens", token_place), ("values", class_place)):
+        for i, one in enumerate(kept):
+            with np.load(one.path, allow_pickle=False) as stored:
+                if key in stored:
+                    array = stored[key] if places is None else places[i][stored[key]]
+                    digest.update(np.ascontiguousarray(array, dtype="<i8").data)
+    return digest.hexdigest()
+
+
+def _all_names(tables: list[Names]) -> tuple[list[Any], list[Ints]]:
+    every = sorted({name for table in tables for name in table.names}, key=lambda name: (isinstance(name, str), name))
+    place = {name: i for i, name in enumerate(every)}
+    return every, [np.array([place[name] for name in table.names], dtype=np.int64) for table in tables]
+
+
+# -- the verdict -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """What was found in one file. `asked`: keys of points too close for binary64, stage by stage."""
+
+    points: int
+    wrong: int
+    unsure: int
+    findings: dict[str, list[Finding]]
+    margin: tuple[float, float, str]
+    distance: float
+    claim: str
+    blank: str | None
+    asked: list[int]
+
+
+def _judge(stored: Stored, kept: list[Kept], scratch: Path, report: Progress) -> Certificate | None:
+    question = Certificate(
+        verdict="undecided",
+        claim=LABEL_CLAIM.replace("each of the {:,}", "each of the"),
+        reason="",
+        assumptions=assumed(stored),
+        points=0,
+        unsure=0,
+        weights_digest=stored.config["digest"],
+        data_digest="",
+        format_version=stored.config["version"],
+    )
+    try:
+        with np.errstate(all="ignore"):  # NaN and overflow are looked for, not warned of
+            points = sum(len(labelled(stored, one.load())) for one in kept)
+            question = replace(
+                question,
+                claim=LABEL_CLAIM.format(points),
+                points=points,
+                unsure=points,
+                data_digest=_digest(kept),
+            )
+            stairs = _stairs(stored, scratch)
+            if stairs is None:
+                return None
+            reach = 0.0
+            if stored.config["positions"]:
+                reach = max(largest_key(stored, *_rows(stored, one)) for one in kept)
+            parts = list(_parts(stored, kept, stairs, reach, report, [CLOSE_CALLS] * stored.stages))
+            asked = [sum(counts) for counts in zip(*(part.asked for part in parts), strict=True)]
+            if any(total > CLOSE_CALLS for total in asked):  # too many for ball arithmetic: then for none of them
+                limits = [0 if total > CLOSE_CALLS else CLOSE_CALLS for total in asked]
+                parts = list(_parts(stored, kept, stairs, reach, report, limits))
+            return _joined(question, parts)
+    except UnhandledError as why:
+        return replace(question, reason=f"the proof does not cover these weights: {why}")
+
+
+def _stairs(stored: Stored, scratch: Path) -> list[Staircase] | None:
+    """The staircase of every stage; None where the parts of the first cannot be looked at one by one."""
+    first = read_staircase(stored) if stored.apart is None else mapped_staircase(stored, scratch)
+    return None if first is None else [first, *(read_staircase(stored, stage) for stage in range(2, stored.stages + 1))]
+
+
+def _rows(stored: Stored, one: Kept) -> tuple[Sequences, Ints]:
+    data = one.load()
+    rows = labelled(stored, data).rows
+    assert rows is not None  # ids
+    return data, rows
+
+
+def _parts(
+    stored: Stored, kept: list[Kept], stairs: list[Staircase], reach: float, report: Progress, limits: list[int]
+) -> Iterator[Part]:
+    offset = 0
+    for i, one in enumerate(kept):
+        report("checking", 0.5 + 0.5 * i / len(kept))
+        yield _part(stored, one.load(), offset, stairs, reach, limits)
+        offset += one.sequences
+
+
+def _part(
+    stored: Stored, data: Sequences, offset: int, stairs: list[Staircase], reach: float, limits: list[int]
+) -> Part:
+    points = labelled(stored, data)
+    stream = read_stream(stored, data, points.rows)
+    stream = replace(stream, reach=max(stream.reach, reach))
+    asked: list[int] = []
+    found, _ = evaluate(stored, points, stream, stairs, limits, asked)
+    seen = compare_classes(stored, points.wanted[found.order], found.value, found.doubt, None)
+    wrong = ~found.number | (seen.wrong & found.sure) | seen.lacking
+    unsure = ~wrong & ~(seen.right & found.sure)
+    blank = without_number(points, stream, found.answering, offset)
+    named: dict[str, list[Finding]] = {}
+    for kind, which in (("wrong", wrong), ("unsure", unsure)):
+        named[kind] = [
+            points.finding(
+                kind,
+                int(found.order[i]),
+                int(found.answering[i]),
+                seen.got(i) if found.number[i] else None,
+                seen.why(i) if found.sure[i] else None,
+            )
+            for i in first_few(which, found.order)
+        ]
+        named[kind] = [replace(finding, sequence=finding.sequence + offset) for finding in named[kind]]
+    tightest = int(np.argmin(found.margin))
+    at = int(found.answering[tightest])
+    row, position = data.place(at) if points.per_token else (at, None)
+    where = f"sequence {row + offset}" if position is None else f"token {position} of sequence {row + offset}"
+    return Part(
+        points=len(points),
+        wrong=int(wrong.sum()),
+        unsure=int(unsure.sum()),
+        findings=named,
+        margin=(float(found.margin[tightest]), float(found.z[tightest]), where),
+        distance=float(seen.distance.max()),
+        claim=seen.claim,
+        blank=blank,
+        asked=asked,
+    )
+
+
+def _joined(question: Certificate, parts: list[Part]) -> Certificate:
+    wrong, unsure = (sum(getattr(part, kind) for part in parts) for kind in ("wrong", "unsure"))
+    blank = next((part.blank for part in parts if part.blank is not None), None)
+    if not wrong and blank is not None:
+        raise UnhandledError(blank)
+    verdict: Verdict = "refuted" if wrong else "undecided" if unsure else "proved"
+    named = [finding for kind in ("wrong", "unsure") for finding in _some(parts, kind)]
+    margin, _, where = min((part.margin for part in parts), key=lambda one: one[:2])
+    stepped = bool(np.isfinite(margin))
+    return replace(
+        question,
+        verdict=verdict,
+        claim=question.claim + parts[0].claim,
+        reason=REASONS[verdict],
+        wrong=wrong,
+        unsure=unsure,
+        findings=tuple(named[:NAMED]),
+        margin=margin if stepped else None,
+        margin_at=where if stepped else None,
+        label_error=max(part.distance for part in parts) if verdict == "proved" else None,
+    )
+
+
+def _some(parts: list[Part], kind: str) -> list[Finding]:
+    return [finding for part in parts for finding in part.findings[kind]][:NAMED]

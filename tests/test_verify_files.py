@@ -1,0 +1,128 @@
+"""Data in many files get the certificate that they get as one, word for word, a file at a time."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import monolayer as ml
+from monolayer.checker import files as many
+from monolayer.checker import readout, stages
+from monolayer.checker.files import verify_files
+from monolayer.cli import run
+from monolayer.cluster import crowds
+from monolayer.cluster.build import memorize_files
+from monolayer.construct.line import separate
+from monolayer.data import read
+from monolayer.model.parts import staircase_of
+from monolayer.model.shortcut import codes
+from tests.test_files import example, small_pieces, write
+
+PARTS = ["s0.jsonl", "s1.jsonl", "s2.jsonl"]
+
+
+def built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, slack: float | None = None
+) -> tuple[Path, str, Any, Any]:
+    """A model in several files, the pattern of its data, and the data themselves."""
+    X, Y, options = example(kind)
+    pattern = write(tmp_path / "data", X, Y, [100, 250])
+    with monkeypatch.context() as patch:
+        small_pieces(patch, 500, 300)
+        if slack is not None:
+            patch.setattr(separate, "SLACK", slack)
+            patch.setattr(crowds, "SLACK", slack)
+        return memorize_files(pattern, tmp_path / "model", engine="threads", workers=1, **options), pattern, X, Y
+
+
+def both(model: Path, pattern: str) -> ml.Certificate:
+    """The certificate, after both ways gave the same one."""
+    folder = Path(pattern).parent
+    one = ml.verify(model, read(pattern))
+    two = verify_files(model, [str(folder / name) for name in PARTS])
+    assert two is not None
+    assert two.to_json() == one.to_json()
+    return two
+
+
+@pytest.mark.parametrize(
+    ("kind", "slack"),
+    [
+        *[("ids", None), ("positions", None), ("sequences", None), ("causal", None), ("next tokens", None)],
+        ("ids", 1e10),
+    ],
+)
+def test_the_same_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, slack: float | None) -> None:
+    model, pattern, X, Y = built(tmp_path, monkeypatch, kind, slack)
+    assert both(model, pattern).verdict == "proved"
+    ml.load(model).save(tmp_path / "one")  # in one file
+    assert both(tmp_path / "one", pattern).verdict == "proved"
+    if Y is None:
+        return
+    classes = sorted({label for row in Y for label in row}) if isinstance(Y[0], list) else sorted(set(Y))
+    for row in (3, 120, 121, 299):
+        wrong = (
+            [classes[(classes.index(Y[row][0]) + 1) % len(classes)], *Y[row][1:]] if isinstance(Y[row], list) else "?"
+        )
+        Y[row] = wrong
+    X[260] = ["never seen" if isinstance(X[0][0], str) else 999, *X[260][1:]]
+    write(tmp_path / "data", X, Y, [100, 250])
+    found = both(model, pattern)
+    assert found.verdict == "refuted"
+    assert found.wrong >= 4
+    assert [finding.sequence for finding in found.findings][:3] == [3, 120, 121]
+
+
+def test_points_too_close_for_binary64(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps moved onto points: ball arithmetic settles some of them, or, if they are too many in all files, none."""
+    model, pattern, _, _ = built(tmp_path, monkeypatch, "ids")
+    moved = ml.load(model)
+    stairs = staircase_of(moved)
+    found = codes(moved, moved.encode(read(pattern)))
+    assert found is not None
+    z = found.sort().values
+    start = -stairs.bias_1.detach() / stairs.weight_1.detach()
+    some = torch.arange(0, len(start), 40)
+    with torch.no_grad():
+        stairs.bias_1[some] = -(stairs.weight_1[some] * z[torch.searchsorted(z, start[some]) - 1])
+    moved.save(tmp_path / "moved")
+    unsure = []
+    for limit in (1 << 17, 200):  # fewer than 200 keys in each file, and more in all
+        monkeypatch.setattr(stages, "CLOSE_CALLS", limit)
+        monkeypatch.setattr(many, "CLOSE_CALLS", limit)
+        unsure.append(both(tmp_path / "moved", pattern).unsure)
+    assert 0 < unsure[0] < unsure[1]
+
+
+def test_steps_that_do_not_rise_are_looked_at_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, pattern, _, _ = built(tmp_path, monkeypatch, "ids")
+    names = [str(Path(pattern).parent / name) for name in PARTS]
+    monkeypatch.setattr(readout, "_thresholds", lambda w, b, exact: (-b / w, -np.sort(-(1 - b) / w)))
+    assert verify_files(model, names) is None
+
+
+def test_on_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, pattern, X, Y = built(tmp_path, monkeypatch, "ids")
+    monkeypatch.setattr("monolayer.cli.proof.read_data", lambda *_, **__: pytest.fail("all files at once"))
+    assert run(["verify", str(model), pattern, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["points"] == 2400
+    Y[0][0] = (Y[0][0] + 1) % 5
+    write(tmp_path / "data", X, Y, [100, 250])
+    assert run(["verify", str(model), pattern]) == 1
+    (tmp_path / "data" / "s1.jsonl").write_text('{"tokens": ["a"], "labels": [1]}\n')
+    assert run(["verify", str(model), pattern]) == 2
+    assert "do not go together" in capsys.readouterr().err
+
+
+def test_vectors_and_reals_are_held_at_once(tmp_path: Path) -> None:
+    pattern = write(tmp_path / "data", [[1, 2], [3, 4]], [[0.5, 1.0], [2.0, 3.0]], [1])
+    ml.memorize(read(pattern)).save(tmp_path / "model")
+    names = [str(tmp_path / "data" / f"s{i}.jsonl") for i in range(2)]
+    assert verify_files(tmp_path / "model", names) is None
