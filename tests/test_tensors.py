@@ -13,6 +13,7 @@ import torch
 
 import monolayer as ml
 from monolayer.construct.line import tensors
+from monolayer.construct.line.tensors import LUCK
 from monolayer.model import on_device, staircase
 
 RANDOM = np.random.default_rng(12)
@@ -42,6 +43,25 @@ def test_every_label_is_proved_and_the_summary_is_that_of_the_ordinary_way(kind:
     assert found.label_bits == pytest.approx(usual.label_bits)
     assert found.gap == pytest.approx(usual.gap, rel=0.5)
     assert found.parameters == sum(parameter.numel() for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("kind", ["tokens", "sequences"])
+def test_points_too_close_for_a_step_get_a_second_stage(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tensors, "SLACK", 1e11 if kind == "tokens" else 2e10)
+    X, Y = _data(kind)
+    model = tensors.build(torch.from_numpy(X), torch.from_numpy(Y), 0, None)
+    assert model is not None
+    assert model.summary is not None
+    assert model.summary.rank == 2
+    assert model.summary.contested
+    assert model.summary.contested[0] > LUCK
+    assert np.array_equal(model.predict(X), Y)
+    assert np.array_equal(model.predict(X, path="dense"), Y)
+    assert torch.equal(on_device.answers(model, torch.from_numpy(X)), torch.from_numpy(Y))
+    assert ml.certify(model, X, Y).verdict == "proved"
+    with torch.no_grad():
+        model.lift.weight[:, -2] = 0.0  # what the second stage averages
+    assert ml.certify(model, X, Y).verdict == "refuted"
 
 
 def test_the_weights_are_those_of_the_ordinary_way_to_the_bit_where_the_codes_are() -> None:
@@ -125,7 +145,7 @@ def test_look_ups_that_are_not_plain_go_the_ordinary_way() -> None:
     assert on_device.answers(model, ids[0]) is None
     assert on_device.answers(ml.memorize(X[:, ::-1] * 1000, Y), ids) is None  # ids that are not their row numbers
     for options in ({"positions": True}, {"causal": True}, {"robust": True}):
-        assert on_device.answers(ml.memorize(X[:20], Y[:20], **options), ids[:20]) is None
+        assert on_device.answers(ml.memorize(X[:20], X[:20] % 5, **options), ids[:20]) is None
     model.head.register_forward_hook(lambda *_: None)
     assert on_device.answers(model, ids) is None
 

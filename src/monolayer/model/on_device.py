@@ -72,6 +72,17 @@ def labels_there(model: Parts, X: Tensor) -> Tensor | None:
     weight, moment = boltzmann_terms(key, way.temperature, top)
     first = tuple(float(part) for part in boltzmann_terms(begin, way.temperature, top))
     lengths = torch.full((len(X),), X.shape[1], device=X.device)
-    z = contexts(pick(weight, rows), pick(moment, rows), lengths, (first[0], first[1]), False).mul_(way.kappa)
+    weights = pick(weight, rows)
+    z = contexts(weights, pick(moment, rows), lengths, (first[0], first[1]), False).mul_(way.kappa)
     z = z.add_(model.bos[CODE]) if card.per == "sequence" else spread(z, lengths).add_(pick(code, rows))
-    return None if bool(z.isnan().any()) else way.steps(z)
+    if bool(z.isnan().any()):
+        return None
+    label = way.steps(z)
+    del z
+    for kappa, slot, steps in way.further:
+        total, number = label[:, :-1], label[:, -1]
+        value = pick((weight * lift.weight[:, slot]).contiguous(), rows)
+        mean = contexts(weights, value, lengths, (first[0], first[0] * float(model.bos[slot])), False).mul_(kappa)
+        label = steps((mean if card.per == "sequence" else spread(mean, lengths)).add_(number))
+        label[:, : total.shape[1]] += total
+    return label

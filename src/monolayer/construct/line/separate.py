@@ -155,11 +155,15 @@ def crowds(points: Points, changes: Ints) -> tuple[Ints, Ints]:
     for part, block in points.blocks():
         # `not (≥)` rather than `<`: a NaN is no gap either.
         narrow.append(part.start + np.flatnonzero(~(block.gaps() >= SLACK * block.gap_errors())))
-    gap = np.concatenate(narrow)
-    first = np.flatnonzero(np.diff(gap, prepend=-2) > 1)
-    begin, end = gap[first], np.append(gap[first[1:] - 1], gap[-1:]) + 2
+    begin, end = stretches(np.concatenate(narrow))
     mixed = np.searchsorted(changes, begin) < np.searchsorted(changes, end - 1)
     return begin[mixed], end[mixed]
+
+
+def stretches(gap: Ints) -> tuple[Ints, Ints]:
+    """Narrow gaps, each the place before it, as stretches: the first place of each, and the one after its last."""
+    first = np.flatnonzero(np.diff(gap, prepend=-2) > 1)
+    return gap[first], np.append(gap[first[1:] - 1], gap[-1:]) + 2
 
 
 def inside(begin: Ints, end: Ints) -> Ints:

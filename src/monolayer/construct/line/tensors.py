@@ -1,37 +1,50 @@
 """The line where the data already are: ids and classes that lie on an accelerator become weights there.
 
-The draws, their contexts and codes, the margin and the ramps are those of the other files; only the sort and the runs
-are taken from PyTorch, since NumPy cannot reach the device. The plain case alone: ids `(N, n)`, a class for each token
-or each sequence, order of no account. Whatever is not plain, contradictions and collisions included, is None here and
-goes the ordinary way, which knows what to say about it.
+The draws, their contexts and codes, the margin, the ramps and the stages behind the first are those of the other files;
+only the sort and the runs are taken from PyTorch, since NumPy cannot reach the device. The plain case alone: ids
+`(N, n)`, a class for each token or each sequence, order of no account. Whatever is not plain, contradictions included,
+is None here and goes the ordinary way, which knows what to say about it.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from monolayer.construct.line.alphabet import UNIT, Ids
 from monolayer.construct.line.assemble import assemble, stream
+from monolayer.construct.line.cascade import Stage, further
 from monolayer.construct.line.draw import Draw, Tokens, draws
 from monolayer.construct.line.points import SLACK, power_of_two
-from monolayer.construct.line.separate import DRAWS
+from monolayer.construct.line.separate import DRAWS, inside, stretches
 from monolayer.construct.line.steps import EXPONENT
+from monolayer.construct.line.values import MOST, Value, draw_value
 from monolayer.data import Names
+from monolayer.data.names import Ints
 from monolayer.errors import OutOfMemoryError
-from monolayer.model.attention import LABEL, pick
+from monolayer.model.attention import contexts, pick
 from monolayer.model.card import Card, Summary
+from monolayer.model.cascade import Cascade, stream_width, value_slot
 from monolayer.model.layers import embedding
 from monolayer.model.monolayer import Monolayer
+from monolayer.model.shortcut import boltzmann_terms
 from monolayer.model.staircase import Staircase
 from monolayer.theory.bounds import corollary1_counts
 
-SEEN = 1 << 20
 GAPLESS = 4
 """Ids and classes are their own row numbers if they are below this many times the values that occur, or below 1,024."""
+SEEN = 1 << 20
+"""Labels that are looked at to put tokens with like labels next to each other."""
+LUCK = 3
+"""Pairs left too close up to which another draw is tried; with more it is likely to do no better."""
+CROWDED = 1 << 20
+"""Neighbours too close for a step up to which the processor is asked to tell them apart."""
 
 
 @torch.no_grad()
@@ -58,64 +71,55 @@ def _whole(values: Any) -> bool:
 
 def _build(X: Tensor, Y: Tensor, seed: int, temperature: float | None) -> Monolayer | None:
     N, n = X.shape
-    rows, label = X.reshape(-1), Y.reshape(-1)
+    rows, label, per_token = X.reshape(-1), Y.reshape(-1), Y.ndim == 2
     counts, classes = _counts(rows), _counts(label)
     if counts is None or classes is None:
         return None
-    per_token = Y.ndim == 2
     order = None
     if per_token:
-        # Tokens with one largest label next to each other: fewer label changes between cells. A million will do to see.
+        # Tokens with one largest label next to each other: fewer label changes between cells.
         some = torch.zeros(len(counts), dtype=torch.int64, device=X.device)
         some.scatter_reduce_(0, rows[:SEEN], label[:SEEN], "amax")
         order = some.argsort(stable=True).argsort().cpu().numpy()
-    lengths = torch.full((N,), n, device=X.device)
-    tokens = Tokens(rows, lengths, Ids(len(counts), order), None, False, temperature=temperature)
+    tokens = Tokens(rows, torch.full((N,), n, device=X.device), Ids(len(counts), order), None, False, temperature)
     label = label.to(torch.uint8 if len(classes) <= 2**8 else torch.int32)
     for tried, draw in enumerate(draws(tokens, "cells", DRAWS, seed), 1):
-        z, number, kappa = _sorted(draw, tokens, label, per_token)
-        changes = torch.nonzero(number[1:] != number[:-1]).flatten()
-        fixed = draw.point_error(kappa, tokens)
-        left, right = z[changes], z[changes + 1]
-        room = torch.maximum(left.abs(), right.abs()).mul_(UNIT).add_(fixed)
-        room = torch.sub(right, left).div_(room)
-        least = float(room.min()) if len(room) else math.inf
-        if least >= SLACK:  # a NaN is no gap either
-            del room
-            level = number[torch.cat([changes, changes.new_tensor([len(number) - 1])])].to(torch.float64)
-            del changes, number
-            facts = _measure(z, fixed) | {"margin": least if len(level) > 1 else None, "draws": tried}
-            facts["runs"] = len(level)
-            return _assemble(draw, kappa, left, right, level, counts, classes, per_token, (N, len(label)), facts)
+        line = _sorted(draw, tokens, label, per_token)
+        steps = line.steps()
+        cut: _Crowds | None = None
+        if steps.close:
+            cut = None if steps.close <= LUCK and tried < DRAWS else _crowds(line, tokens, seed)
+            if cut is None:
+                continue
+            steps = line.steps(cut)
+        feed_forward = _readout(line, steps, cut)
+        if feed_forward is None:
+            return None
+        model = _assemble(line, feed_forward, () if cut is None else cut.values, counts, classes, per_token)
+        facts = _measure(line) | {"margin": steps.least, "draws": tried, "runs": 1 + feed_forward.step_count}
+        if cut is not None:
+            margins = [steps.least, *(stage.margin for stage in cut.stages)]
+            facts |= {"margin": min(margin for margin in margins if margin is not None), "rank": 1 + len(cut.stages)}
+            facts["contested"] = [len(cut.begin), *(stage.crowds for stage in cut.stages[:-1])]
+        share = (classes[classes > 0].double() / len(label)).cpu()
+        counted, multiplied = corollary1_counts(len(label), 1, 1)
+        summary = Summary(
+            sequences=N,
+            labelled=len(label),
+            **facts,
+            vocabulary=int(torch.count_nonzero(counts)),
+            temperature=draw.temperature,
+            layout=draw.layout,
+            conflicts=0,
+            **model.counts(),
+            corollary_1=counted,
+            label_bits=len(label) * -float((share * share.log()).sum()) / math.log(2.0),
+            readout_error=None,
+            corollary_1_dense=multiplied,
+        )
+        model.card = model.card.with_summary(summary)
+        return model
     return None
-
-
-def _sorted(draw: Draw, tokens: Tokens, label: Tensor, per_token: bool) -> tuple[Tensor, Tensor, float]:
-    """`z` of all labelled places in order `(P,)`, their labels in that order, and κ.
-
-    Codes are whole numbers and `κ c` moves them by less than 1/2 against each other (`points._token_major`): contexts
-    are sorted as floats, one a sequence, and places only by code, as short integers, which keeps equal codes in order.
-    """
-    context, by_context = draw.contexts(tokens).sort()
-    if not per_token:
-        return context, label[by_context], 1.0
-    reach = float(context[-1] - context[0])
-    kappa = power_of_two(0.5 / reach) if reach > 0 else 1.0
-    N, code = len(context), draw.proposal.code
-    low = code.min()
-    digits = (code - low).to(torch.int16 if len(code) < 2**15 else torch.int32)
-    digit, order = _rows(pick(digits, tokens.rows).view(N, -1), by_context).flatten().sort(stable=True)
-    z = digit.to(torch.float64).add_(float(low))
-    z.add_(context[torch.div(order, len(order) // N, rounding_mode="floor")], alpha=kappa)
-    return z, _rows(label.view(N, -1), by_context).flatten()[order], kappa
-
-
-def _rows(table: Tensor, order: Tensor) -> Tensor:
-    """`table[order]` for short rows `(N, n)`, as few long words as they are: several times faster on a device."""
-    if table.shape[1] * table.element_size() % 16:
-        return table[order]
-    words = table.view(torch.complex128)
-    return torch.stack([word.contiguous()[order] for word in words.unbind(1)], dim=1).view(table.dtype)
 
 
 def _counts(values: Tensor) -> Tensor | None:
@@ -127,57 +131,182 @@ def _counts(values: Tensor) -> Tensor | None:
     return counts if high < 1024 or high < GAPLESS * int(torch.count_nonzero(counts)) + 1024 else None
 
 
-def _measure(z: Tensor, fixed: float) -> dict[str, Any]:
+@dataclass(frozen=True, eq=False)
+class _Steps:
+    """The gaps that get a step, as the places before them, with both ends `(R,)`; how many of them are too narrow."""
+
+    place: Tensor
+    left: Tensor
+    right: Tensor
+    least: float | None
+    close: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Crowds:
+    """Stretches of `line` whose points are left to further stages: `begin` and `end` `(J,)`, and what tells them apart.
+
+    `bounds`: where stretches begin, those between crowds too.
+    """
+
+    begin: Ints
+    end: Ints
+    bounds: Ints
+    stages: list[Stage]
+    values: tuple[Value, ...]
+
+    def number(self, first: Tensor) -> Tensor:
+        """The number of the stretch that begins at or before each place (`cascade.cut`)."""
+        bounds = torch.from_numpy(self.bounds).to(first.device)
+        return torch.searchsorted(bounds, first, right=True) - (len(bounds) + 1) // 2
+
+
+@dataclass(frozen=True, eq=False)
+class _Line:
+    """`z` of all labelled places in order `(P,)` and their labels; `sequence` and `order` say which places they are."""
+
+    draw: Draw
+    z: Tensor
+    number: Tensor
+    kappa: float
+    fixed: float
+    sequence: Tensor
+    order: Tensor | None
+
+    def error(self, size: Tensor) -> Tensor:
+        """Rounding errors of numbers of this `size`, which is overwritten."""
+        return size.mul_(UNIT).add_(self.fixed)
+
+    def steps(self, cut: _Crowds | None = None) -> _Steps:
+        """A step wherever labels change, but for crowds: those get one on either side and none inside."""
+        here = self.number[1:] != self.number[:-1]
+        if cut is not None:
+            here[torch.from_numpy(inside(cut.begin, cut.end - 1)).to(here.device)] = False
+            here[torch.from_numpy(cut.bounds - 1).to(here.device)] = True
+        place = torch.nonzero(here).flatten()
+        left, right = self.z[place], self.z[place + 1]
+        room = torch.sub(right, left).div_(self.error(torch.maximum(left.abs(), right.abs())))
+        close = int(torch.count_nonzero(~(room >= SLACK)))  # a NaN is no gap either
+        return _Steps(place, left, right, float(room.min()) if len(room) else None, close)
+
+    def sequences(self, places: Ints) -> Tensor:
+        """Which sequences these places of the line belong to."""
+        which = torch.from_numpy(places).to(self.z.device)
+        if self.order is None:
+            return self.sequence[which]
+        return self.sequence[self.order[which] // (len(self.order) // len(self.sequence))]
+
+
+def _sorted(draw: Draw, tokens: Tokens, label: Tensor, per_token: bool) -> _Line:
+    """The line of a draw.
+
+    Codes are whole numbers and `κ c` moves them by less than 1/2 against each other (`points._token_major`): contexts
+    are sorted as floats, one a sequence, and places only by code, as short integers, which keeps equal codes in order.
+    """
+    context, sequence = draw.contexts(tokens).sort()
+    if not per_token:
+        return _Line(draw, context, label[sequence], 1.0, draw.point_error(1.0, tokens), sequence, None)
+    reach = float(context[-1] - context[0])
+    kappa = power_of_two(0.5 / reach) if reach > 0 else 1.0
+    N, code = len(context), draw.proposal.code
+    low = code.min()
+    digits = (code - low).to(torch.int16 if len(code) < 2**15 else torch.int32)
+    digit, order = _rows(pick(digits, tokens.rows).view(N, -1), sequence).flatten().sort(stable=True)
+    z = digit.to(torch.float64).add_(float(low))
+    z.add_(context[torch.div(order, len(order) // N, rounding_mode="floor")], alpha=kappa)
+    number = _rows(label.view(N, -1), sequence).flatten()[order]
+    return _Line(draw, z, number, kappa, draw.point_error(kappa, tokens), sequence, order)
+
+
+def _rows(table: Tensor, order: Tensor) -> Tensor:
+    """`table[order]` for short rows `(N, n)`, in as few long words as they are: several times faster on a device."""
+    if table.shape[1] * table.element_size() % 16:
+        return table[order]
+    words = table.view(torch.complex128)
+    return torch.stack([word.contiguous()[order] for word in words.unbind(1)], dim=1).view(table.dtype)
+
+
+def _crowds(line: _Line, tokens: Tokens, seed: int) -> _Crowds | None:
+    """Points too close on the line, told apart by further stages on the processor; None if they cannot be."""
+    size, gap = line.z.abs(), line.z.diff()
+    near = torch.nonzero(~(gap >= line.error(torch.maximum(size[1:], size[:-1])).mul_(SLACK))).flatten()
+    if len(near) > CROWDED:
+        return None
+    begin, end = stretches(near.cpu().numpy())
+    label = line.number[torch.from_numpy(inside(begin, end)).to(near.device)].cpu().numpy().astype(np.float64)
+    start = np.cumsum(end - begin) - (end - begin)
+    mixed = np.maximum.reduceat(label, start) > np.minimum.reduceat(label, start)
+    label, begin, end = label[np.repeat(mixed, end - begin)], begin[mixed], end[mixed]
+    bounds = np.union1d(begin, end)
+    cut = _Crowds(begin, end, bounds[(bounds > 0) & (bounds < len(line.z))], [], ())
+    count = end - begin
+    missing = label - np.repeat(label[np.cumsum(count) - count], count)
+    numbers = cut.number(torch.from_numpy(begin)).numpy()
+    rows = tokens.rows.view(len(tokens.lengths), -1)[line.sequences(inside(begin, end))].cpu()
+    values: list[Value] = []
+
+    def context(stage: int, which: Ints) -> Any:
+        values.append(draw_value(tokens, seed, stage))
+        return _means(values[-1], line.draw, rows[torch.from_numpy(which)])
+
+    ends = cut.number(torch.tensor([0, len(line.z)])).tolist()
+    error = line.draw.context_error(tokens)
+    stages, left = further(
+        np.repeat(numbers, count), missing[None], (ends[0], ends[1]), context, error, UNIT, True, MOST
+    )
+    return None if len(left) else _Crowds(begin, end, cut.bounds, stages, tuple(values))
+
+
+def _means(value: Value, draw: Draw, rows: Tensor) -> Any:
+    """The mean of `value` under the softmax of `draw`, for the sequences `rows` `(Q, n)`."""
+    weight, _ = boltzmann_terms(pick(draw.proposal.key, rows.flatten()), draw.temperature, 0.0)
+    first = math.exp(draw.temperature * draw.bos_key)
+    lengths = torch.full((len(rows),), rows.shape[1])
+    return contexts(
+        weight, weight * pick(value.token, rows.flatten()), lengths, (first, first * value.bos), False
+    ).numpy()
+
+
+def _readout(line: _Line, steps: _Steps, cut: _Crowds | None) -> Staircase | Cascade | None:
+    """Ramps in the gaps (`steps.py`), and the stages behind; None if labels add up past 2^53."""
+    first = torch.cat([steps.place.new_zeros(1), steps.place + 1])
+    level = line.number[first].to(torch.float64)[None]
+    if cut is not None:
+        level = torch.cat([level, cut.number(first).to(torch.float64)[None]])
+    gap = steps.right - steps.left
+    width = (gap.view(torch.int64) & int(EXPONENT)).view(torch.float64).div_(4.0)
+    start = gap.sub_(width).div_(2.0).add_(steps.left)
+    jump = level.diff(dim=1)
+    if float(jump.abs().sum(dim=1).max()) + float(level.abs().max()) >= 2.0**53:
+        return None
+    low, high = level[:, 0].clone(), level[:, -1].clone()
+    stage = Staircase.from_steps(width.reciprocal_(), start, jump, low, high, "exact")
+    return stage if cut is None else Cascade([stage, *(more.staircase(True, UNIT) for more in cut.stages)], 1)
+
+
+def _measure(line: _Line) -> dict[str, Any]:
     """What `Separated.measure` says of the points."""
-    gap, size = z.diff(), z.abs()
-    apart = gap > torch.maximum(size[1:], size[:-1]).mul_(UNIT).add_(fixed).mul_(2.0)
+    gap, size = line.z.diff(), line.z.abs()
+    apart = gap > line.error(torch.maximum(size[1:], size[:-1])).mul_(2.0)
     count = int(torch.count_nonzero(apart)) + 1
-    smallest = float(gap.masked_fill_(~apart, math.inf).min()) / float(z[-1] - z[0]) if count > 1 else 1.0
+    reach = float(line.z[-1] - line.z[0])
+    smallest = float(gap.masked_fill_(~apart, math.inf).min()) / reach if count > 1 else 1.0
     return {"points": count, "gap": smallest, "expected_gap": 1.0 / count**2}
 
 
 def _assemble(
-    draw: Draw,
-    kappa: float,
-    left: Tensor,
-    right: Tensor,
-    level: Tensor,
+    line: _Line,
+    feed_forward: Staircase | Cascade,
+    values: Sequence[Value],
     counts: Tensor,
     classes: Tensor,
     per_token: bool,
-    sizes: tuple[int, int],
-    facts: dict[str, Any],
-) -> Monolayer | None:
-    """Ramps in the gaps (`steps.py`), and the modules around them."""
-    gap = right - left
-    width = (gap.view(torch.int64) & int(EXPONENT)).view(torch.float64) / 4.0
-    jump = level.diff()
-    if float(jump.abs().sum()) + float(level.max()) >= 2.0**53:
-        return None
-    start = left + (gap - width) / 2.0
-    parts = 1.0 / width, start, jump[None], level[:1].clone(), level[-1:].clone()
-    feed_forward = Staircase.from_steps(*parts, "exact")
-    table = stream(draw.proposal.key, draw.proposal.code, LABEL + 1)
+) -> Monolayer:
+    """The modules around a readout."""
+    proposal = line.draw.proposal
+    table = stream(proposal.key, proposal.code, stream_width(1 + len(values), 1))
+    for number, value in enumerate(values, 2):
+        table[:, value_slot(number, 1)] = value.token
     table[(counts == 0).cpu()] = torch.nan
-    names = Names(range(len(counts))), Names(range(len(classes)))
-    card = Card(*names, "token" if per_token else "sequence")
-    model = assemble(draw, kappa, embedding(table), feed_forward, card).to(level.device)
-    N, labelled = sizes
-    share = (classes[classes > 0].double() / labelled).cpu()
-    counted, multiplied = corollary1_counts(labelled, 1, 1)
-    summary = Summary(
-        sequences=N,
-        labelled=labelled,
-        **facts,
-        vocabulary=int(torch.count_nonzero(counts)),
-        temperature=draw.temperature,
-        layout=draw.layout,
-        conflicts=0,
-        **model.counts(),
-        corollary_1=counted,
-        label_bits=labelled * -float((share * share.log()).sum()) / math.log(2.0),
-        readout_error=None,
-        corollary_1_dense=multiplied,
-    )
-    model.card = model.card.with_summary(summary)
-    return model
+    card = Card(Names(range(len(counts))), Names(range(len(classes))), "token" if per_token else "sequence")
+    return assemble(line.draw, line.kappa, embedding(table), feed_forward, card, values=values).to(counts.device)
