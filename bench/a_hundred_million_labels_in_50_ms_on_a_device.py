@@ -1,9 +1,8 @@
-"""Claim: ids on an accelerator become weights there in at most ten sorts of as many float64 keys.
+"""Claim: on an H200, ids that lie there become weights in under 50 ms for 10⁸ labels, and are answered in as much.
 
-1.5 million sequences of 16 ids, 1,000 words, 16 random classes: 24 million labels, drawn on the device, where they
-stay; rank 1 in float64 holds some 46 million. The yardstick is `torch.sort` of as many float64 keys, in the same run.
-100,000 of the sequences are then answered and compared, and a smaller model, of 100,000 sequences, is certified on the
-processor. Needs CUDA; elsewhere it says so.
+6.25 million sequences of 16 ids, 1,000 words, 16 random classes, drawn on the device, where they stay. The yardstick is
+`torch.sort` of as many float64 keys, in the same run. Every label is then asked for and compared, and a smaller model,
+of 100,000 sequences, is certified on the processor. Needs CUDA; elsewhere it says so.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ DEVICE = "cuda"
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sequences", type=int, default=1_500_000)
+    parser.add_argument("--sequences", type=int, default=6_250_000)
     count = parser.parse_args().sequences
     if not torch.cuda.is_available():
         print("skipped: there is no CUDA device here")
@@ -32,17 +31,16 @@ def main() -> None:
 
     sort = sort_seconds(X.numel())
     build, model = seconds(lambda: done(lambda: ml.memorize(X, Y)), 5)
-    print(f"labels            {X.numel():,}, {model.summary.runs:,} runs, margin {model.summary.margin:.1f}")
+    summary = model.summary
+    print(f"labels            {X.numel():,}, {summary.runs:,} runs, rank {summary.rank}, margin {summary.margin:.1f}")
     print(f"torch.sort        {1e3 * sort:,.1f} ms")
-    print(f"memorize          {1e3 * build:,.1f} ms = {build / sort:.1f} sorts (claim: ≤ 10)")
+    print(f"memorize          {1e3 * build:,.1f} ms = {build / sort:.1f} sorts (claim for 10⁸ labels: ≤ 50 ms)")
     assert model.bos.device.type == DEVICE
-    some = slice(0, 100_000)
-    answer, labels = seconds(lambda: model.predict(X[some].cpu()), 2)
-    wrong = int((torch.from_numpy(labels) != Y[some].cpu()).sum())
-    print(
-        f"predict           {1e3 * answer:,.1f} ms for {labels.size:,} labels of arrays on the processor, {wrong} wrong"
-    )
+    answer, labels = seconds(lambda: done(lambda: model.predict(X)), 5)
+    wrong = int((labels != Y).sum())
+    print(f"predict           {1e3 * answer:,.1f} ms = {answer / sort:.1f} sorts (claim: ≤ 50 ms), {wrong} wrong")
     assert wrong == 0
+    some = slice(0, 100_000)
     few = ml.memorize(X[some], Y[some])
     verdict = ml.certify(few, X[some].cpu(), Y[some].cpu()).verdict
     print(f"certify           {verdict}: the model of the first 100,000 sequences")
