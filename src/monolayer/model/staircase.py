@@ -71,7 +71,8 @@ class Steps:
 
     def _search(self, z: Tensor) -> Tensor:
         step = torch.searchsorted(self.end, z, right=True)
-        label = self.level[step]
+        # Coordinate by coordinate: a device takes numbers much faster than short rows.
+        label = torch.stack([level[step] for level in self.level.unbind(1)], dim=1)
         if len(self.start):
             # `step` ramps lie wholly left of z; z may still be on the next one.
             ramp = torch.nonzero(z > self.start[step.clamp(max=len(self.start) - 1)]).flatten()
@@ -191,19 +192,19 @@ class Staircase(nn.Module):
     def steps(self) -> Steps | None:
         """The same function as a table for binary search, or None if the weights are no staircase (any more)."""
         slope, bias = self.weight_1.detach(), self.bias_1.detach()
-        weight_2, bias_2 = self.weight_2.detach().T, self.bias_2.detach()
+        weight_2, bias_2 = self.weight_2.detach(), self.bias_2.detach()[:, None]
         if self.readout == "runs":
             level = weight_2 + bias_2
         elif self.readout == "exact":
-            first = bias_2 + weight_2.sum(0)
-            level = torch.cat([first[None], first - weight_2.cumsum(0)])
+            first = bias_2 + weight_2.sum(1, keepdim=True)
+            level = torch.cat([first, first - weight_2.cumsum(1)], dim=1)
         else:
-            jump, paired = weight_2[::2], torch.equal(slope[::2], slope[1::2])
-            if not (paired and torch.equal(jump, -weight_2[1::2]) and torch.equal(bias[::2] - 1.0, bias[1::2])):
+            jump, paired = weight_2[:, ::2], torch.equal(slope[::2], slope[1::2])
+            if not (paired and torch.equal(jump, -weight_2[:, 1::2]) and torch.equal(bias[::2] - 1.0, bias[1::2])):
                 return None
             slope, bias = slope[::2], bias[::2]
-            level = torch.cat([bias_2[None], bias_2 + jump.cumsum(0)])
-        return Steps(slope, bias, level) if rising(slope, bias) else None
+            level = torch.cat([bias_2, bias_2 + jump.cumsum(1)], dim=1)
+        return Steps(slope, bias, level.T) if rising(slope, bias) else None
 
     @property
     def step_count(self) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -85,21 +86,25 @@ def _build(X: Tensor, Y: Tensor, seed: int, temperature: float | None) -> Monola
     label = label.to(torch.uint8 if len(classes) <= 2**8 else torch.int32)
     for tried, draw in enumerate(draws(tokens, "cells", DRAWS, seed), 1):
         line = _sorted(draw, tokens, label, per_token)
-        steps = line.steps()
-        cut: _Crowds | None = None
-        if steps.close:
-            cut = None if steps.close <= LUCK and tried < DRAWS else _crowds(line, tokens, seed)
+        step, cut = line.number[1:] != line.number[:-1], None
+        near = torch.nonzero(~(line.room >= SLACK)).flatten()  # a NaN is no gap either
+        close = int(torch.count_nonzero(step[near]))
+        if close:
+            cut = None if close <= LUCK and tried < DRAWS else _crowds(line, near, tokens, seed)
             if cut is None:
                 continue
-            steps = line.steps(cut)
-        feed_forward = _readout(line, steps, cut)
+            step[torch.from_numpy(inside(cut.begin, cut.end - 1)).to(step.device)] = False
+            step[torch.from_numpy(cut.bounds - 1).to(step.device)] = True
+        feed_forward = _readout(line, step, cut)
         if feed_forward is None:
             return None
         model = _assemble(line, feed_forward, () if cut is None else cut.values, counts, classes, per_token)
-        facts = _measure(line) | {"margin": steps.least, "draws": tried, "runs": 1 + feed_forward.step_count}
+        margins = [] if cut is None else [stage.margin for stage in cut.stages if stage.margin is not None]
+        facts = line.measure() | {"draws": tried, "runs": 1 + feed_forward.step_count, "margin": None}
+        if feed_forward.step_count:
+            facts["margin"] = min(float(line.room.masked_fill_(~step, math.inf).min()), *margins, math.inf)
         if cut is not None:
-            margins = [steps.least, *(stage.margin for stage in cut.stages)]
-            facts |= {"margin": min(margin for margin in margins if margin is not None), "rank": 1 + len(cut.stages)}
+            facts |= {"rank": 1 + len(cut.stages)}
             facts["contested"] = [len(cut.begin), *(stage.crowds for stage in cut.stages[:-1])]
         share = (classes[classes > 0].double() / len(label)).cpu()
         counted, multiplied = corollary1_counts(len(label), 1, 1)
@@ -129,17 +134,6 @@ def _counts(values: Tensor) -> Tensor | None:
         return None
     counts = torch.bincount(values)
     return counts if high < 1024 or high < GAPLESS * int(torch.count_nonzero(counts)) + 1024 else None
-
-
-@dataclass(frozen=True, eq=False)
-class _Steps:
-    """The gaps that get a step, as the places before them, with both ends `(R,)`; how many of them are too narrow."""
-
-    place: Tensor
-    left: Tensor
-    right: Tensor
-    least: float | None
-    close: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,21 +167,20 @@ class _Line:
     sequence: Tensor
     order: Tensor | None
 
-    def error(self, size: Tensor) -> Tensor:
-        """Rounding errors of numbers of this `size`, which is overwritten."""
-        return size.mul_(UNIT).add_(self.fixed)
+    @cached_property
+    def room(self) -> Tensor:
+        """Gaps between neighbours in rounding errors `(P − 1,)`."""
+        left, right = self.z[:-1], self.z[1:]
+        error = torch.maximum(right, left.neg()).mul_(UNIT).add_(self.fixed)  # of the larger of |left| and |right|
+        return torch.div(right - left, error, out=error)
 
-    def steps(self, cut: _Crowds | None = None) -> _Steps:
-        """A step wherever labels change, but for crowds: those get one on either side and none inside."""
-        here = self.number[1:] != self.number[:-1]
-        if cut is not None:
-            here[torch.from_numpy(inside(cut.begin, cut.end - 1)).to(here.device)] = False
-            here[torch.from_numpy(cut.bounds - 1).to(here.device)] = True
-        place = torch.nonzero(here).flatten()
-        left, right = self.z[place], self.z[place + 1]
-        room = torch.sub(right, left).div_(self.error(torch.maximum(left.abs(), right.abs())))
-        close = int(torch.count_nonzero(~(room >= SLACK)))  # a NaN is no gap either
-        return _Steps(place, left, right, float(room.min()) if len(room) else None, close)
+    def measure(self) -> dict[str, Any]:
+        """What `Separated.measure` says of the points."""
+        apart = self.room > 2.0
+        count = int(torch.count_nonzero(apart)) + 1
+        reach = float(self.z[-1] - self.z[0])
+        smallest = float(self.z.diff().masked_fill_(~apart, math.inf).min()) / reach if count > 1 else 1.0
+        return {"points": count, "gap": smallest, "expected_gap": 1.0 / count**2}
 
     def sequences(self, places: Ints) -> Tensor:
         """Which sequences these places of the line belong to."""
@@ -226,10 +219,11 @@ def _rows(table: Tensor, order: Tensor) -> Tensor:
     return torch.stack([word.contiguous()[order] for word in words.unbind(1)], dim=1).view(table.dtype)
 
 
-def _crowds(line: _Line, tokens: Tokens, seed: int) -> _Crowds | None:
-    """Points too close on the line, told apart by further stages on the processor; None if they cannot be."""
-    size, gap = line.z.abs(), line.z.diff()
-    near = torch.nonzero(~(gap >= line.error(torch.maximum(size[1:], size[:-1])).mul_(SLACK))).flatten()
+def _crowds(line: _Line, near: Tensor, tokens: Tokens, seed: int) -> _Crowds | None:
+    """Points too close on the line, told apart by further stages on the processor; None if they cannot be.
+
+    `near`: the gaps that are too narrow for a step, whatever the labels beside them.
+    """
     if len(near) > CROWDED:
         return None
     begin, end = stretches(near.cpu().numpy())
@@ -267,31 +261,24 @@ def _means(value: Value, draw: Draw, rows: Tensor) -> Any:
     ).numpy()
 
 
-def _readout(line: _Line, steps: _Steps, cut: _Crowds | None) -> Staircase | Cascade | None:
-    """Ramps in the gaps (`steps.py`), and the stages behind; None if labels add up past 2^53."""
-    first = torch.cat([steps.place.new_zeros(1), steps.place + 1])
+def _readout(line: _Line, step: Tensor, cut: _Crowds | None) -> Staircase | Cascade | None:
+    """Ramps in the gaps that are a `step` (`steps.py`), and the stages behind; None if labels may add up past 2^53."""
+    place = torch.nonzero(step).flatten()
+    first = torch.cat([place.new_zeros(1), place + 1])
     level = line.number[first].to(torch.float64)[None]
+    largest = float(level.max())
     if cut is not None:
         level = torch.cat([level, cut.number(first).to(torch.float64)[None]])
-    gap = steps.right - steps.left
-    width = (gap.view(torch.int64) & int(EXPONENT)).view(torch.float64).div_(4.0)
-    start = gap.sub_(width).div_(2.0).add_(steps.left)
-    jump = level.diff(dim=1)
-    if float(jump.abs().sum(dim=1).max()) + float(level.abs().max()) >= 2.0**53:
+        largest = max(largest, float(len(cut.bounds)))
+    if (2.0 * len(place) + 1.0) * largest >= 2.0**53:
         return None
+    left, gap = line.z[place], line.z[first[1:]]
+    gap.sub_(left)
+    width = (gap.view(torch.int64) & int(EXPONENT)).view(torch.float64).div_(4.0)
+    start = gap.sub_(width).div_(2.0).add_(left)
     low, high = level[:, 0].clone(), level[:, -1].clone()
-    stage = Staircase.from_steps(width.reciprocal_(), start, jump, low, high, "exact")
+    stage = Staircase.from_steps(width.reciprocal_(), start, level.diff(dim=1), low, high, "exact")
     return stage if cut is None else Cascade([stage, *(more.staircase(True, UNIT) for more in cut.stages)], 1)
-
-
-def _measure(line: _Line) -> dict[str, Any]:
-    """What `Separated.measure` says of the points."""
-    gap, size = line.z.diff(), line.z.abs()
-    apart = gap > line.error(torch.maximum(size[1:], size[:-1])).mul_(2.0)
-    count = int(torch.count_nonzero(apart)) + 1
-    reach = float(line.z[-1] - line.z[0])
-    smallest = float(gap.masked_fill_(~apart, math.inf).min()) / reach if count > 1 else 1.0
-    return {"points": count, "gap": smallest, "expected_gap": 1.0 / count**2}
 
 
 def _assemble(
