@@ -91,6 +91,11 @@ def rising(slope: Tensor, bias: Tensor) -> bool:
     return bool((slope > 0).all() and (start < end).all() and (end[:-1] <= start[1:]).all())
 
 
+def _running(jumps: Tensor) -> Tensor:
+    """Sums of the first 1, 2, … columns of `(m, R)`, a row at a time: a device adds up few long rows one after the other."""
+    return torch.stack([row.cumsum(0) for row in jumps.unbind()])
+
+
 def _rough_order(z: Tensor) -> Tensor:
     """An order of `z` `(P,)` up to 1/65,536 of its range: a radix sort of 16 bits, much cheaper than a sort."""
     return torch.from_numpy(np.argsort(_share(z).to(torch.int32).numpy().astype(np.uint16), kind="stable"))
@@ -197,13 +202,13 @@ class Staircase(nn.Module):
             level = weight_2 + bias_2
         elif self.readout == "exact":
             first = bias_2 + weight_2.sum(1, keepdim=True)
-            level = torch.cat([first, first - weight_2.cumsum(1)], dim=1)
+            level = torch.cat([first, first - _running(weight_2)], dim=1)
         else:
             jump, paired = weight_2[:, ::2], torch.equal(slope[::2], slope[1::2])
             if not (paired and torch.equal(jump, -weight_2[:, 1::2]) and torch.equal(bias[::2] - 1.0, bias[1::2])):
                 return None
             slope, bias = slope[::2], bias[::2]
-            level = torch.cat([bias_2, bias_2 + jump.cumsum(1)], dim=1)
+            level = torch.cat([bias_2, bias_2 + _running(jump)], dim=1)
         return Steps(slope, bias, level.T) if rising(slope, bias) else None
 
     @property
