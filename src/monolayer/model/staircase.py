@@ -92,7 +92,7 @@ def rising(slope: Tensor, bias: Tensor) -> bool:
 
 
 def _running(jumps: Tensor) -> Tensor:
-    """Sums of the first 1, 2, … columns of `(m, R)`, a row at a time: a device adds up few long rows one after the other."""
+    """Sums of the first 1, 2, … columns of `(m, R)`, a row at a time: few long rows keep no device busy."""
     return torch.stack([row.cumsum(0) for row in jumps.unbind()])
 
 
