@@ -134,7 +134,7 @@ def test_a_better_draw_is_chosen_by_measurement() -> None:
 
     rows = torch.from_numpy(RANDOM.integers(0, 100, 4000))
     tokens = Tokens(rows, torch.full((500,), 8), Ids(100), None, False)
-    quality = [_quality(draw, tokens) for draw in draws(tokens, "cells", 4, 0)]
+    quality = [_quality(draw, tokens, draw.contexts(tokens)) for draw in draws(tokens, "cells", 4, 0)]
     assert quality == sorted(quality, reverse=True)
     assert quality[0] > quality[-1]
 
@@ -198,7 +198,7 @@ def test_a_bad_draw_leads_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
     from monolayer.construct.line import draw, separate
 
     monkeypatch.setattr(draw, "TEMPERATURES", (300.0, 1.0))
-    monkeypatch.setattr(draw, "_quality", lambda draw, tokens: draw.temperature)
+    monkeypatch.setattr(draw, "_quality", lambda draw, tokens, context: draw.temperature)
     X, Y = RANDOM.integers(0, 20, (300, 8)), np.arange(300) % 7
     model = ml.memorize(X, Y)
     assert model.summary is not None

@@ -264,20 +264,24 @@ def _means(value: Value, draw: Draw, rows: Tensor) -> Any:
 def _readout(line: _Line, step: Tensor, cut: _Crowds | None) -> Staircase | Cascade | None:
     """Ramps in the gaps that are a `step` (`steps.py`), and the stages behind; None if labels may add up past 2^53."""
     place = torch.nonzero(step).flatten()
-    first = torch.cat([place.new_zeros(1), place + 1])
-    level = line.number[first].to(torch.float64)[None]
-    largest = float(level.max())
-    if cut is not None:
-        level = torch.cat([level, cut.number(first).to(torch.float64)[None]])
-        largest = max(largest, float(len(cut.bounds)))
-    if (2.0 * len(place) + 1.0) * largest >= 2.0**53:
+    after = place + 1
+    level = line.number[torch.cat([place.new_zeros(1), after])].to(torch.float64)
+    bounds = torch.zeros(0, dtype=torch.int64) if cut is None else torch.from_numpy(cut.bounds)
+    if (2.0 * len(place) + 1.0) * max(float(level.max()), len(bounds)) >= 2.0**53:
         return None
-    left, gap = line.z[place], line.z[first[1:]]
+    jump = level.new_zeros(1 if cut is None else 2, len(place))
+    torch.sub(level[1:], level[:-1], out=jump[0])
+    low, high = level[:1], level[-1:]
+    if cut is not None:
+        # The number of the stretch rises by 1 at each bound, and nowhere else.
+        jump[1, torch.searchsorted(place, bounds.to(place.device) - 1)] = 1.0
+        ends = cut.number(torch.tensor([0, len(line.z)])).to(level)
+        low, high = torch.cat([low, ends[:1]]), torch.cat([high, ends[1:]])
+    left, gap = line.z[place], line.z[after]
     gap.sub_(left)
     width = (gap.view(torch.int64) & int(EXPONENT)).view(torch.float64).div_(4.0)
     start = gap.sub_(width).div_(2.0).add_(left)
-    low, high = level[:, 0].clone(), level[:, -1].clone()
-    stage = Staircase.from_steps(width.reciprocal_(), start, level.diff(dim=1), low, high, "exact")
+    stage = Staircase.from_steps(width.reciprocal_(), start, jump, low.clone(), high.clone(), "exact")
     return stage if cut is None else Cascade([stage, *(more.staircase(True, UNIT) for more in cut.stages)], 1)
 
 
