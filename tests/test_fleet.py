@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from monolayer.experiments import cliff, find, functions, shortfall
+from monolayer.experiments import cliff, contexts, find, functions, shortfall
 from monolayer.experiments.experiment import Setting
 from monolayer.experiments.fleet import Fleet, Shape, _Adam, sail
 
@@ -203,4 +203,4 @@ def test_the_best_share_is_that_of_the_best_table(kinds, seed):
     rows, Y = random.integers(0, kinds, 30), random.integers(0, 3, (10, 3))
     features = random.normal(size=(kinds, 4))[rows].reshape(10, 3, 4)
     best = sum(np.bincount(Y.ravel()[rows == kind], minlength=3).max() for kind in range(kinds))
-    assert shortfall.best_share(features, Y) == best / 30
+    assert contexts.best_share(features, Y) == best / 30

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from monolayer.data import Labels, Names, Sequences, words
 from monolayer.experiments import depth, find, projection, tagging
-from monolayer.experiments.evidence import above, apart, decided
+from monolayer.experiments.evidence import above, apart, decided, kept_rate
 from monolayer.experiments.experiment import Setting
 from monolayer.experiments.readout import construct_readout
 
@@ -167,6 +167,14 @@ def test_a_search_is_decided_by_a_lead_or_by_no_wrong_label():
     assert decided({"a": 0.5}, 1000, 0.0625)
     assert not decided({"a": 0.5, "b": 0.49}, 1000, 0.0625)
     assert not decided({"a": 0.06, "b": 0.0575}, 800, 0.0625)
+
+
+def test_a_rate_that_nothing_chose_is_marked():
+    rates = (3e-3, 1e-2)
+    assert kept_rate({"rate": 1e-2, "accuracy": 0.3}, rates) == "0.01"
+    assert kept_rate({"rate": 3e-3, "accuracy": 1.0}, rates) == "0.003"
+    assert kept_rate({"rate": 3e-3, "accuracy": 0.9}, rates) == "0.003, untuned"
+    assert kept_rate({"rate": 1e-3, "accuracy": 1.0}, (1e-3,)) == "0.001, untuned"
 
 
 def test_reading_results_needs_no_torch():

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import monolayer as ml
+from monolayer.experiments.evidence import kept_rate
 from monolayer.experiments.experiment import Experiment, Figure, Progress, Setting, Table
 from monolayer.experiments.look import BLUE, GREEN, ORANGE, RED, amount, chart, line, power, share
 from monolayer.experiments.synthetic import labels, near_copies, with_repeats, without_repeats
@@ -267,6 +268,19 @@ def tables(results: dict[str, Any]) -> list[Table]:
             "Close tokens",
             ["ε", *columns],
             [[amount(row["epsilon"]), *cells(row)] for row in results["closeness"]],
+        ),
+        Table(
+            "Trained on repeated tokens",
+            ["share repeated", "sequences", "labels right", "learning rate"],
+            [
+                [
+                    f"{row['share']:.0%}".replace("%", " %"),
+                    amount(row["sequences"]),
+                    share(row["accuracy"]),
+                    kept_rate(row, results["trained"]["rates"]),
+                ]
+                for row in results["trained"]["rows"]
+            ],
         ),
     ]
 

@@ -22,6 +22,7 @@ from flint import arb
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
+from monolayer.experiments.evidence import kept_rate
 from monolayer.experiments.experiment import Experiment, Figure, Progress, Setting, Table
 from monolayer.experiments.look import BLUE, GREEN, ORANGE, PALETTE, RED, VIOLET, amount, chart, line, scatter, share
 from monolayer.experiments.synthetic import without_repeats
@@ -240,7 +241,12 @@ def tables(results: dict[str, Any]) -> list[Table]:
         cells = [f"10^{end['log10_points']:.1f}{'' if end['seen'] else ' (law)'}" for end in results["ends"][name]]
         rows.append([name, amount(error), *cells])
     trained = [
-        [amount(row["rank"]), share(row["accuracy"]), amount(row["parameters"]), amount(row["rate"])]
+        [
+            amount(row["rank"]),
+            share(row["accuracy"]),
+            amount(row["parameters"]),
+            kept_rate(row, results["trained"]["rates"]),
+        ]
         for row in results["trained"]["rows"]
     ]
     constants = [[name, *(amount(constant(results, name, k), 2) for k in ranks)] for name in results["errors"]]

@@ -23,6 +23,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 import monolayer as ml
+from monolayer.experiments.contexts import (
+    FORMATS,
+    after_attention,
+    any_readout,
+    constructed,
+    of_first_head,
+    readout_alone,
+    untrained,
+)
 from monolayer.experiments.depth import described, edge, grids
 from monolayer.experiments.evidence import apart
 from monolayer.experiments.experiment import Experiment, Figure, Progress, Setting, Table
@@ -31,18 +40,14 @@ from monolayer.experiments.readout import construct_readout
 from monolayer.experiments.synthetic import without_repeats
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from monolayer.experiments.transformer import Tagger
 
 Results = dict[str, Any]
-Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 MODELS = {"1 layer, rank 1": (1, 1), "2 layers, rank 1": (2, 1), "1 layer, full rank": (1, None)}
 GIVEN = {"trained": 1, "untrained": 1, "constructed": 1, "constructed, 4 numbers": 4, "constructed, 16 numbers": 16}
 """Contexts that a readout alone is trained on, and how many numbers they are."""
-FORMATS = ("float32", "float16", "bfloat16")
 AUDITED = 1 << 13
 """Points of the audit at most: it compares all of them."""
 COLOURS = dict(zip(GIVEN, (ORANGE, GREY, BLUE, GREEN, VIOLET), strict=True))
@@ -68,32 +73,38 @@ def run(setting: Setting, progress: Progress) -> Results:
 
     plan = FULL if setting.full else QUICK
     whole, done, rows = sum(plan.sizes.values()), 0.0, []
+
+    def fresh(layers: int, rank: int | None) -> Tagger:
+        return untrained(plan.vocabulary, plan.classes, layers, rank, plan.width, setting.seed)
+
     for count, seconds in plan.sizes.items():
         X, Y = without_repeats(count, plan.length, plan.vocabulary, plan.classes, setting.seed)
         options: dict[str, Any] = {"seconds": seconds, "seed": setting.seed, "device": setting.device}
         labels = {"sequences": count, "labels": Y.size, "chance": 1.0 / plan.classes, "clock": seconds}
-        contexts = {name: _constructed(plan, X, k, setting.seed) for name, k in GIVEN.items() if "const" in name}
-        contexts["untrained"] = _contexts(_untrained(plan, 1, 1, setting.seed), X)
+        contexts = {
+            name: constructed(X, plan.vocabulary, k, setting.seed) for name, k in GIVEN.items() if "const" in name
+        }
+        contexts["untrained"] = of_first_head(fresh(1, 1), X)
         for number, (name, (layers, rank)) in enumerate(MODELS.items()):
             progress(f"{count:,} sequences, {name}", (done + seconds * number / 8) / whole)
             found = train(X, Y, layers=layers, rank=rank, width=plan.width, **options)
             model: Tagger = found.model.cpu()  # type: ignore[assignment]
             if number == 0:
-                contexts["trained"] = _contexts(model, X)
-            for weights, each in (("trained", model), ("untrained", _untrained(plan, layers, rank, setting.seed))):
-                row = {**labels, "model": name, "weights": weights, **_stream(plan, each, X, Y, setting.seed)}
+                contexts["trained"] = of_first_head(model, X)
+            for weights, each in (("trained", model), ("untrained", fresh(layers, rank))):
+                row = {**labels, "model": name, "weights": weights, **_stream(each, X, Y, setting.seed)}
                 rows.append(row | (described(found, curve=False) if weights == "trained" else {}))
         for number, name in enumerate(GIVEN):
             progress(f"{count:,} sequences, contexts {name}", (done + seconds * (3 + number) / 8) / whole)
             c = contexts[name]
             given = np.concatenate([X[..., None], (c - c.mean((0, 1))) / c.std((0, 1))], axis=-1)
             found = fit(
-                lambda k=c.shape[-1]: _given(plan, k),  # type: ignore[misc]
+                lambda k=c.shape[-1]: readout_alone(plan.vocabulary, plan.classes, plan.width, k),  # type: ignore[misc]
                 given.astype(np.float32),
                 Y,
                 **options,
             )
-            row = {**labels, "model": "readout alone", "weights": name, "any_readout": _any(given, Y)}
+            row = {**labels, "model": "readout alone", "weights": name, "any_readout": any_readout(given, Y)}
             rows.append({**row, **described(found, curve=False)})
         built = ml.memorize(X, Y, seed=setting.seed)
         right = float((built.predict(X) == Y).mean())
@@ -103,107 +114,20 @@ def run(setting: Setting, progress: Progress) -> Results:
     return {**sizes, "rows": rows}
 
 
-def _untrained(plan: Plan, layers: int, rank: int | None, seed: int) -> Tagger:
-    import torch
-
-    from monolayer.experiments.transformer import Tagger
-
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return Tagger(plan.vocabulary, plan.classes, layers, rank, plan.width, 0)
-
-
-def _constructed(plan: Plan, X: Ints, k: int, seed: int) -> Floats:
-    """`c` `(N, n, k)` of one head with a constant query: random keys, the key as the first value, random others."""
-    table = np.random.default_rng([seed, 3]).uniform(-1.0, 1.0, (k, plan.vocabulary))
-    weights = np.exp(table[0][X])
-    c = (table[:, X] * weights).sum(-1) / weights.sum(-1)
-    return np.repeat(c.T[:, None], X.shape[1], axis=1)
-
-
-def _contexts(model: Tagger, X: Ints) -> Floats:
-    """What the rank-1 head of the first layer adds to each token, along its one direction, `(N, n, 1)`."""
-    import torch
-
-    with torch.no_grad():
-        layer: Any = model.double().layers[0]
-        Z = layer.norm_1(model.stream(torch.from_numpy(X)))
-        W_Q, W_K, _ = layer.attention.matrices()
-        weights = ((Z @ W_Q.T) @ (Z @ W_K.T).mT / W_Q.shape[0] ** 0.5).softmax(-1)
-        found: Floats = (weights @ (Z @ layer.attention.right[2].T)).numpy()
-        model.float()
-    return found
-
-
-def _stream(plan: Plan, model: Tagger, X: Ints, Y: Ints, seed: int) -> Results:
+def _stream(model: Tagger, X: Ints, Y: Ints, seed: int) -> Results:
     """What the last readout sees: (r, δ) in bits, the share that any readout could return, and a staircase on it."""
-    features = _after_attention(model.double(), X)
-    backwards = _after_attention(model, np.ascontiguousarray(X[:, ::-1]))[:, ::-1]
+    features = after_attention(model.double(), X)
+    backwards = after_attention(model, np.ascontiguousarray(X[:, ::-1]))[:, ::-1]
     built = construct_readout(features, backwards, Y, seed)
-    seen = _after_attention(model.float(), X)
+    seen = after_attention(model.float(), X)
     part = f"layers.{len(model.layers) - 1}.norm_2"
     audited = ml.audit(model, X[: AUDITED // X.shape[1]], parts=[part])[part]
     return {
         "staircase": built["accuracy"],
-        "any_readout": _any(seen, Y),
+        "any_readout": any_readout(seen, Y),
         "bits": audited.bits if np.isfinite(audited.bits) else None,
         "confused": audited.confused,
     }
-
-
-def _any(features: Floats, Y: Ints) -> dict[str, float]:
-    """What the best of all readouts could return from features in each format; whole numbers are ids, and kept."""
-    import torch
-
-    seen, whole = torch.from_numpy(features), features == np.round(features)
-    rounded = {name: seen.to(getattr(torch, name)).double().numpy() for name in FORMATS}
-    return {name: best_share(np.where(whole, features, values), Y) for name, values in rounded.items()}
-
-
-def _after_attention(model: Tagger, X: Ints) -> Floats:
-    """The stream after the last attention `(N, n, D)`."""
-    import torch
-
-    with torch.no_grad():
-        Z = model.stream(torch.from_numpy(X))
-        layers: list[Any] = list(model.layers)
-        for layer in layers[:-1]:
-            Z = layer(Z, None)
-        found: Floats = layers[-1].attend(Z, None).numpy()
-    return found
-
-
-def best_share(features: Floats, Y: Ints) -> float:
-    """The share of labels that the best of all readouts returns: for equal vectors the commonest label."""
-    flat = np.ascontiguousarray(features.reshape(Y.size, -1)) + 0.0  # one zero, not two
-    _, rows = np.unique(flat.view(f"V{flat.itemsize * flat.shape[1]}").ravel(), return_inverse=True)
-    classes = int(Y.max()) + 1
-    pairs, counts = np.unique(rows.astype(np.int64) * classes + Y.ravel(), return_counts=True)
-    most = np.zeros(int(rows.max()) + 1, dtype=np.int64)
-    np.maximum.at(most, pairs // classes, counts)
-    return float(most.sum() / Y.size)
-
-
-def _given(plan: Plan, k: int) -> nn.Module:
-    """The readout of the trained model with its token embedding: `embed(x) + W c`, feed-forward block, head."""
-    from torch import Tensor, nn
-
-    class Given(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            D = plan.width
-            self.embed, self.context = nn.Embedding(plan.vocabulary, D), nn.Linear(k, D)
-            nn.init.normal_(self.context.weight)
-            self.norm_1, self.norm_2 = nn.LayerNorm(D), nn.LayerNorm(D)
-            self.feed_forward = nn.Sequential(nn.Linear(D, 4 * D), nn.GELU(), nn.Linear(4 * D, D))
-            self.head = nn.Linear(D, plan.classes)
-
-        def forward(self, X: Tensor, inside: Tensor | None = None) -> Tensor:
-            Z = self.embed(X[..., 0].long()) + self.context(X[..., 1:])
-            logits: Tensor = self.head(self.norm_2(Z + self.feed_forward(self.norm_1(Z))))
-            return logits
-
-    return Given()
 
 
 # -- what the numbers say ------------------------------------------------------------------------------

@@ -1,0 +1,110 @@
+"""Contexts that a readout may be given, the stream that it sees, and what the best of all readouts could return.
+
+Notation: `N` sequences of `n` tokens; a context is `k` numbers a token, `(N, n, k)`; `D` the width of the stream;
+`transformer.py` has the model whose heads and streams are looked at.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from monolayer.experiments.transformer import Tagger
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+FORMATS = ("float32", "float16", "bfloat16")
+
+
+def untrained(vocabulary: int, classes: int, layers: int, rank: int | None, width: int, seed: int) -> Tagger:
+    """The model as it is before training from that seed."""
+    import torch
+
+    from monolayer.experiments.transformer import Tagger
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return Tagger(vocabulary, classes, layers, rank, width, 0)
+
+
+def constructed(X: Ints, vocabulary: int, k: int, seed: int) -> Floats:
+    """`c` `(N, n, k)` of one head with a constant query: random keys, the key as the first value, random others."""
+    table = np.random.default_rng([seed, 3]).uniform(-1.0, 1.0, (k, vocabulary))
+    weights = np.exp(table[0][X])
+    c = (table[:, X] * weights).sum(-1) / weights.sum(-1)
+    return np.repeat(c.T[:, None], X.shape[1], axis=1)
+
+
+def of_first_head(model: Tagger, X: Ints) -> Floats:
+    """What the rank-1 head of the first layer adds to each token, along its one direction, `(N, n, 1)`."""
+    import torch
+
+    with torch.no_grad():
+        layer: Any = model.double().layers[0]
+        Z = layer.norm_1(model.stream(torch.from_numpy(X)))
+        W_Q, W_K, _ = layer.attention.matrices()
+        weights = ((Z @ W_Q.T) @ (Z @ W_K.T).mT / W_Q.shape[0] ** 0.5).softmax(-1)
+        found: Floats = (weights @ (Z @ layer.attention.right[2].T)).numpy()
+        model.float()
+    return found
+
+
+def any_readout(features: Floats, Y: Ints) -> dict[str, float]:
+    """What the best of all readouts could return from features in each format; whole numbers are ids, and kept."""
+    import torch
+
+    seen, whole = torch.from_numpy(features), features == np.round(features)
+    rounded = {name: seen.to(getattr(torch, name)).double().numpy() for name in FORMATS}
+    return {name: best_share(np.where(whole, features, values), Y) for name, values in rounded.items()}
+
+
+def after_attention(model: Tagger, X: Ints) -> Floats:
+    """The stream after the last attention `(N, n, D)`."""
+    import torch
+
+    with torch.no_grad():
+        Z = model.stream(torch.from_numpy(X))
+        layers: list[Any] = list(model.layers)
+        for layer in layers[:-1]:
+            Z = layer(Z, None)
+        found: Floats = layers[-1].attend(Z, None).numpy()
+    return found
+
+
+def best_share(features: Floats, Y: Ints) -> float:
+    """The share of labels that the best of all readouts returns: for equal vectors the commonest label."""
+    flat = np.ascontiguousarray(features.reshape(Y.size, -1)) + 0.0  # one zero, not two
+    _, rows = np.unique(flat.view(f"V{flat.itemsize * flat.shape[1]}").ravel(), return_inverse=True)
+    classes = int(Y.max()) + 1
+    pairs, counts = np.unique(rows.astype(np.int64) * classes + Y.ravel(), return_counts=True)
+    most = np.zeros(int(rows.max()) + 1, dtype=np.int64)
+    np.maximum.at(most, pairs // classes, counts)
+    return float(most.sum() / Y.size)
+
+
+def readout_alone(vocabulary: int, classes: int, width: int, k: int) -> nn.Module:
+    """The readout of the trained model with its token embedding: `embed(x) + W c`, feed-forward block, head."""
+    from torch import Tensor, nn
+
+    class Given(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            D = width
+            self.embed, self.context = nn.Embedding(vocabulary, D), nn.Linear(k, D)
+            nn.init.normal_(self.context.weight)
+            self.norm_1, self.norm_2 = nn.LayerNorm(D), nn.LayerNorm(D)
+            self.feed_forward = nn.Sequential(nn.Linear(D, 4 * D), nn.GELU(), nn.Linear(4 * D, D))
+            self.head = nn.Linear(D, classes)
+
+        def forward(self, X: Tensor, inside: Tensor | None = None) -> Tensor:
+            Z = self.embed(X[..., 0].long()) + self.context(X[..., 1:])
+            logits: Tensor = self.head(self.norm_2(Z + self.feed_forward(self.norm_1(Z))))
+            return logits
+
+    return Given()
