@@ -100,7 +100,9 @@ def evaluate(saved: Any, x: Any, how: Evil) -> tuple[np.ndarray, np.ndarray]:
         written = how.times(V.T, how.normal(share))
     Z = how.normal(Z + how.times(t["attention.W_O"], how.normal(written)))
     z, m = Z[:, CODE], saved.config["labels"]
-    if saved.config["readout"] == "cascade":
+    if saved.config["readout"] == "apart":
+        Z[:, LABEL : LABEL + 1] = how.normal(Z[:, LABEL : LABEL + 1] + _gated(t, z, Z[:, LABEL + 1], how))
+    elif saved.config["readout"] == "cascade":
         form, code = "exact" if saved.config["target"] == "classes" else "runs", CODE
         for stage in range(len(saved.config["cascade"]["steps"])):
             written = _written(t, f"feed_forward.stages.{stage}", form, Z[:, code], how)
@@ -111,6 +113,19 @@ def evaluate(saved: Any, x: Any, how: Evil) -> tuple[np.ndarray, np.ndarray]:
         written = _written(t, "feed_forward", saved.config["readout"], z, how)
         Z = np.concatenate([Z[:, :LABEL], how.normal(Z[:, LABEL:] + written)], axis=1)
     return z, how.normal(how.times(t["head.weight"], Z) + t["head.bias"])
+
+
+def _gated(t: dict[str, np.ndarray], code: np.ndarray, context: np.ndarray, how: Evil) -> np.ndarray:
+    """What steps behind gates add to the label, for codes and contexts `(n,)`."""
+    gate, count = t["feed_forward.gate"], t["feed_forward.count"].astype(np.int64)
+    sides = np.maximum(code[:, None] - gate, 0), np.maximum(gate - code[:, None], 0)
+    gates = np.maximum(1 - how.normal(how.normal(sides[0]) + how.normal(sides[1])), 0)
+    steep = how.normal(context[:, None] * t["feed_forward.weight_1"]) + t["feed_forward.bias_1"]
+    before = np.maximum(1 - np.maximum(how.normal(steep), 0), 0)
+    inside = np.maximum(gates[:, np.repeat(np.arange(len(gate)), count)] - before, 0)
+    terms = np.concatenate([inside, gates, np.ones((len(code), 1), code.dtype)], axis=1)
+    last = [t["feed_forward.weight_2"], t["feed_forward.base"][None], t["feed_forward.bias_2"][:, None]]
+    return how.times(np.concatenate(last, axis=1), terms)
 
 
 def _written(t: dict[str, np.ndarray], block: str, form: str, z: np.ndarray, how: Evil) -> np.ndarray:

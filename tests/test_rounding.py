@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monolayer.checker.codes import read_attention, read_codes, read_stream, true_codes
-from monolayer.checker.readout import _sum_error, _thresholds
+from monolayer.checker.readout import _sum_error, thresholds
 from monolayer.checker.rounding import BINARY32, BINARY64, EXP_ULPS, Attention, Format, UnhandledError, context_error
 from monolayer.checker.stored import read
 from monolayer.data import Sequences
@@ -233,7 +233,7 @@ def step(w: float, b: float, z: float, fused: bool) -> float:
 def test_a_step_is_exact_outside_its_thresholds(w: float, b: float, falls: bool, data: st.DataObject) -> None:
     """Lemma 6, for any slope, with fused products and without."""
     w = -w if falls else w
-    (low,), (high,) = _thresholds(np.array([w]), np.array([b]), True)
+    (low,), (high,) = thresholds(np.array([w]), np.array([b]), True)
     left, right = (0.0, 1.0) if falls else (1.0, 0.0)
     further = data.draw(st.floats(0, 1e6))
     for fused in (False, True):
@@ -247,7 +247,7 @@ def test_thresholds_hold_in_binary32() -> None:
     rng = np.random.default_rng(1)
     w = rng.uniform(0.1, 1e5, 2000).astype(np.float32)
     b = (-w * rng.uniform(-50, 50, 2000)).astype(np.float32)
-    low, high = _thresholds(w, b, True)
+    low, high = thresholds(w, b, True)
     # The floats of the format nearest to the thresholds on their outer sides.
     z_low, z_high = low.astype(np.float32), high.astype(np.float32)
     z_low = np.where(z_low > low, np.nextafter(z_low, np.float32(-np.inf)), z_low)

@@ -138,6 +138,8 @@ def _asked(stored: Stored, wish: Wish) -> Stored:
         )
     if wish.only and stored.stages > 1:
         raise DataError("only= asks what the steps of a line of rank 1 hold; no such claim is made of a cascade")
+    if wish.only and stored.config["readout"] == "apart":
+        raise DataError("only= asks what one staircase holds; no such claim is made where every cell has its own")
     return stored if dtype is None else rounded(stored, dtype)
 
 
@@ -274,7 +276,7 @@ def _check(stored: Stored, points: Labelled, tolerance: float | None, question: 
 
     verdict: Verdict = "refuted" if wrong.any() else "undecided" if unsure.any() else "proved"
     reason, more = REASONS[verdict] + way_out(seen, verdict, sure & number), CLAIM_ONLY if only else ""
-    if only and verdict == "proved":
+    if only and verdict == "proved" and stairs is not None:
         extra = leftover(stored, stairs, z, radius, passed, points.rows) or remembered(stored, data, points.rows)
         if extra is not None:
             verdict, reason = "refuted", f"every label comes back, but the model holds more than the data: {extra}"

@@ -98,10 +98,10 @@ def staircase(
     """Neurons that read one number, `w`, `b` `(H,)`, sorted by their thresholds; `block` is what they belong to."""
     weight_2, bias_2 = weight_2.astype(np.float64), bias_2.astype(np.float64)[:, None]
     for name, values in (("weight_1", w), ("bias_1", b), ("weight_2", weight_2), ("bias_2", bias_2)):
-        _check_sizes(values, name == "weight_1", fmt, f"{block}.{name}")
+        check_sizes(values, name == "weight_1", fmt, f"{block}.{name}")
     if not exact and (w < 0).any():
         raise UnhandledError("a neuron of the paper readout falls: weight_1 must be positive")
-    low, high = _thresholds(w, b, exact)
+    low, high = thresholds(w, b, exact)
     order = slice(None) if (low[1:] >= low[:-1]).all() else np.argsort(low, kind="stable")
     w, b = w.astype(np.float64)[order], b.astype(np.float64)[order]
     low, weight_2 = low[order], weight_2[:, order]
@@ -124,10 +124,10 @@ def mapped_staircase(stored: Stored, scratch: Path) -> Staircase | None:
     m, total = len(bias_2), sum(len(part[f"{block}.bias_1"]) for part in stored.apart)
     low, high, level = (_scratch(scratch / name, shape) for name, shape in _tables(m, total))
     size, bit, start = np.abs(bias_2), _lowest_bit(bias_2), bias_2.copy()
-    _check_sizes(bias_2, False, fmt, f"{block}.bias_2")
+    check_sizes(bias_2, False, fmt, f"{block}.bias_2")
     for part in stored.apart:
         for name in ("weight_1", "bias_1", "weight_2"):
-            _check_sizes(part[f"{block}.{name}"], name == "weight_1", fmt, f"{block}.{name}")
+            check_sizes(part[f"{block}.{name}"], name == "weight_1", fmt, f"{block}.{name}")
         weight_2 = part[f"{block}.weight_2"]
         start += weight_2.sum(axis=1, keepdims=True)
         size += np.abs(weight_2).sum(axis=1, keepdims=True)
@@ -137,7 +137,7 @@ def mapped_staircase(stored: Stored, scratch: Path) -> Staircase | None:
     at, level[:, :1] = 0, start
     for part in stored.apart:
         w, b = part[f"{block}.weight_1"], part[f"{block}.bias_1"]
-        here, ends = slice(at, at + len(w)), _thresholds(w, b, True)
+        here, ends = slice(at, at + len(w)), thresholds(w, b, True)
         low[here], high[here] = ends
         rises = (w > 0).all() and all((np.diff(end) >= 0).all() for end in ends)
         if at and len(w):
@@ -168,14 +168,14 @@ def _lowest_bit(numbers: Floats) -> Floats:
     return lowest
 
 
-def _check_sizes(values: NDArray[Any], nonzero: bool, fmt: Format, name: str) -> None:
+def check_sizes(values: NDArray[Any], nonzero: bool, fmt: Format, name: str) -> None:
     """Lemma 6 asks for numbers that neither overflow nor are flushed to zero."""
     size = np.abs(values)
     if not ((size >= fmt.smallest) & (size <= fmt.largest) | (size == 0) & (not nonzero)).all():
         raise UnhandledError(f"{name} goes outside ±[{fmt.smallest:.3g}, {fmt.largest:.3g}]")
 
 
-def _thresholds(w: NDArray[Any], b: NDArray[Any], exact: bool) -> tuple[Floats, Floats]:
+def thresholds(w: NDArray[Any], b: NDArray[Any], exact: bool) -> tuple[Floats, Floats]:
     """Lemma 6: left and right of `[low, high]`, neuron `j` is at rest in every evaluation."""
     rounded = (np.abs(np.frexp(w)[0]) != 0.5) | (
         not exact
@@ -225,9 +225,9 @@ def _runs(w: NDArray[Any], b: NDArray[Any], labels: NDArray[Any], bias: NDArray[
 
     Nothing is asked of the labels `(m, H + 1)` but that they are finite: no two of them are ever added.
     """
-    _check_sizes(w, True, fmt, "feed_forward.weight_1")
-    _check_sizes(b, False, fmt, "feed_forward.bias_1")
-    low, high = _thresholds(w, b, True)
+    check_sizes(w, True, fmt, "feed_forward.weight_1")
+    check_sizes(b, False, fmt, "feed_forward.bias_1")
+    low, high = thresholds(w, b, True)
     if not ((w > 0).all() and (low[1:] >= low[:-1]).all()):
         raise UnhandledError("the steps of the readout must rise, and stand in the order of the runs between them")
     level = labels + bias[:, None]  # in the stored format: the one sum of two numbers that are not zero

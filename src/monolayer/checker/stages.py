@@ -9,10 +9,12 @@ of them, so the label is one float. Where one is not, nothing is claimed of the 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
+from monolayer.checker.apart import CellStairs, read_cells_apart
 from monolayer.checker.codes import Codes, Stream, Value, read_attention, read_codes, read_value, true_codes
 from monolayer.checker.labelled import Labelled
 from monolayer.checker.readout import Bools, Staircase, read_staircase
@@ -51,12 +53,14 @@ def evaluate(
     given: list[Staircase] | None = None,
     limits: list[int] | None = None,
     asked: list[int] | None = None,
-) -> tuple[Evaluated, Staircase]:
-    """Every point through every stage; and the staircase of the first.
+) -> tuple[Evaluated, Staircase | None]:
+    """Every point through every stage; and the staircase of the first, None where every cell has its own.
 
     `given`: the staircases, where they were read before. `limits`: for each stage, `CLOSE_CALLS` or less; `asked` gets
     the keys of its points that are too close for binary64.
     """
+    if stored.config["readout"] == "apart":
+        return _apart(stored, points, stream), None
     data, heads = points.data, read_attention(stored)
     each = given or [read_staircase(stored, stage) for stage in range(1, stored.stages + 1)]
     most, keys = limits or [CLOSE_CALLS] * stored.stages, [] if asked is None else asked
@@ -80,6 +84,23 @@ def evaluate(
     return found._replace(order=order), first
 
 
+def _apart(stored: Stored, points: Labelled, stream: Stream) -> Evaluated:
+    """Code and context apart (Lemma 15): `z` is the context, and its cell has the steps."""
+    head, stairs = read_attention(stored)[0], read_cells_apart(stored)
+    none = np.zeros(len(points))
+    codes = read_codes(stored, points.data, stream, head, points.places, None, none)
+    code = stream.code if points.places is None else stream.code[points.places]
+    cell = stairs.cell(code)
+    order = np.lexsort((codes.z, cell))
+    answering = order if points.places is None else points.places[order]
+    inside = replace(stairs, own=cell[order])
+    found = _stage(
+        stored, points, stream, head, inside, _in_order(codes, order), answering, None, none, (CLOSE_CALLS, [])
+    )
+    known = ~np.isnan(code[order])
+    return found._replace(order=order, number=found.number & known)
+
+
 def _in_order(codes: Codes, order: Ints) -> Codes:
     return Codes(codes.z[order], codes.own[order], codes.other[order], codes.before[order])
 
@@ -89,7 +110,7 @@ def _stage(
     points: Labelled,
     stream: Stream,
     head: Attention,
-    stairs: Staircase,
+    stairs: Staircase | CellStairs,
     codes: Codes,
     answering: Ints,
     means: Value | None,
@@ -110,7 +131,8 @@ def _stage(
         lowest, highest = true_codes(
             stored, points.data, stream, head, answering[close], error, value=means, number=code
         )
-        passed[close], sure[close] = stairs.passed(lowest, highest)
+        some = replace(stairs, own=stairs.own[close]) if isinstance(stairs, CellStairs) else stairs
+        passed[close], sure[close] = some.passed(lowest, highest)
         radius[close] = np.maximum(highest - z[close], z[close] - lowest)
     value, doubt = stairs.labels(z, radius, passed)
     return Evaluated(answering, answering, z, radius, passed, sure, finite, margin, value, doubt)

@@ -159,8 +159,8 @@ def _config(content: bytes) -> dict[str, Any]:
     config = _object("config.json", content)
     if config.get("format") != "monolayer":
         raise ModelFileError("config.json does not describe a model written by monolayer")
-    if config.get("version") not in (1, 2, 3, 4, 5):
-        raise ModelFileError(f"the format version is {config.get('version')!r}; this checker reads 1 to 5")
+    if config.get("version") not in (1, 2, 3, 4, 5, 6):
+        raise ModelFileError(f"the format version is {config.get('version')!r}; this checker reads 1 to 6")
     rest = {key: value for key, value in config.items() if key != "digest"}
     try:
         canonical = json.dumps(rest, sort_keys=True, separators=(",", ":"))

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from monolayer.model.attention import RankOneAttention
+from monolayer.model.attention import CODE, RankOneAttention
 
 EPSILON = 2.0**-20
 """Added to the mean square before its root, as usual; far below any context that is built."""
@@ -76,7 +76,7 @@ class RankAttention(RankOneAttention):
         W_V[:, layout.context] = torch.eye(layout.rank, dtype=torch.float64)
         return cls(W_Q.clone(), W_K.clone(), W_V, gain * W_V.T.clone())
 
-    def shortcut(self) -> tuple[float, float] | None:
+    def shortcut(self, onto: int = CODE) -> tuple[float, float] | None:
         """None: this attention does not make one number of a sequence."""
         return None
 

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from monolayer.data import Names
 from monolayer.data.snapshot import read_together
 from monolayer.errors import ModelFileError
+from monolayer.model.apart import Apart
 from monolayer.model.attention import RankOneAttention
 from monolayer.model.card import Card, Cover, Grid, Summary
 from monolayer.model.cascade import Cascade, CascadeAttention
@@ -144,11 +145,16 @@ def _build(config: dict[str, Any], names: dict[str, list[Any]], tensors: dict[st
     )
     four = (tensors[f"attention.{name}"] for name in ("W_Q", "W_K", "W_V", "W_O"))
     attention: RankOneAttention
-    feed_forward: Staircase | Gates | Cascade
+    feed_forward: Staircase | Gates | Cascade | Apart
     if config["readout"] == "gates":
         layout = Layout(**config["gates"], label=config["labels"])
         attention = RankAttention(*four)
         feed_forward = Gates(*block("feed_forward"), layout, config["tokens"] == "vectors")
+    elif config["readout"] == "apart":
+        attention = RankOneAttention(*four)
+        _check_counts(tensors["feed_forward.count"], config["steps"])
+        gate, base, count = (tensors[f"feed_forward.{name}"] for name in ("gate", "base", "count"))
+        feed_forward = Apart(*block("feed_forward"), gate, base, count)
     elif config["readout"] == "cascade":
         attention = CascadeAttention(*four)
         form: Readout = "exact" if config["target"] == "classes" else "runs"
@@ -168,6 +174,13 @@ def _build(config: dict[str, Any], names: dict[str, list[Any]], tensors: dict[st
         card,
         None if grid is None else Quantizer(*block("quantizer")),
     )
+
+
+def _check_counts(count: Tensor, steps: int) -> None:
+    """Steps a cell are whole numbers, and add up to those there are."""
+    whole = bool((count.isfinite() & (count >= 0) & (count == count.round()) & (count < 2.0**48)).all())
+    if not whole or int(count.long().sum()) != steps:
+        raise ModelFileError(f"{WEIGHTS}: feed_forward.count must hold whole numbers that add up to {steps:,} steps")
 
 
 def _names(entry: dict[str, Any] | None, lists: dict[str, list[Any]]) -> Names | None:

@@ -95,6 +95,16 @@ RULES: tuple[tuple[str, Callable[[Config], bool]], ...] = (
         lambda c: c["target"] == "classes" if _gated(c) else c["target"] == "reals" or c["labels"] == 1,
     ),
     ("gates belong to a memorizer", lambda c: not _gated(c) or c["kind"] == "memorizer"),
+    (
+        "code and context apart: a memorizer of ids that answers at tokens with classes",
+        lambda c: (
+            not _apart(c) or (c["kind"], c["tokens"], c["per"], c["target"]) == ("memorizer", "ids", "token", "classes")
+        ),
+    ),
+    (
+        "code and context apart: float64 or float32",
+        lambda c: not _apart(c) or c["dtype"] in ("float64", "float32"),
+    ),
     ("a cascade belongs to a memorizer", lambda c: not _stages(c) or c["kind"] == "memorizer"),
     ("steps are those of all stages", lambda c: not _stages(c) or c["steps"] == sum(_stages(c))),
     ("scalar means reals with one label slot", lambda c: not c["scalar"] or (c["target"], c["labels"]) == ("reals", 1)),
@@ -103,7 +113,10 @@ RULES: tuple[tuple[str, Callable[[Config], bool]], ...] = (
         "next_token means a causal model of ids that answers with classes",
         lambda c: not c["next_token"] or (c["causal"] and c["tokens"] == "ids" and c["target"] == "classes"),
     ),
-    ("width is 3 + labels + dim", lambda c: _gated(c) or bool(_stages(c)) or c["width"] == 3 + c["labels"] + _dim(c)),
+    (
+        "width is 3 + labels + dim",
+        lambda c: _gated(c) or bool(_stages(c)) or c["width"] == 3 + c["labels"] + _dim(c) + _apart(c),
+    ),
     (
         "width is 3 + labels + 2 (rank − 1) for a cascade",
         lambda c: not _stages(c) or c["width"] == 3 + c["labels"] + 2 * (len(_stages(c)) - 1),
@@ -138,6 +151,11 @@ def _cover(value: Any) -> bool:
         return False
     margin = value.get("margin")
     return _whole(2)[0](value.get("base")) or (margin is not None and _NUMBER[0](margin) and margin > 0)
+
+
+def _apart(config: Config) -> bool:
+    """Whether the stream has one more coordinate, for the context."""
+    return bool(config["readout"] == "apart")
 
 
 def _stages(config: Config) -> list[int]:
@@ -183,6 +201,13 @@ READOUTS: dict[str, Readout] = {
     "gates": Readout(3, lambda H: {"weight_1": (H, "reads"), "bias_1": (H,), "weight_2": ("m", H), "bias_2": ("m",)}),
     "runs": Readout(2, lambda R: {"weight_1": (R,), "bias_1": (R,), "weight_2": ("m", R + 1), "bias_2": ("m",)}),
     "cascade": Readout(4, lambda R: {}),
+    "apart": Readout(
+        6,
+        lambda R: {
+            **{"weight_1": (R,), "bias_1": (R,), "weight_2": ("m", R), "bias_2": ("m",)},
+            **dict.fromkeys(("gate", "base", "count"), ("A",)),
+        },
+    ),
 }
 """A cascade has the tensors of its stages, `feed_forward.stages.…`."""
 
@@ -234,7 +259,7 @@ def check_tensors(config: Config, names: dict[str, list[Any]], tensors: dict[str
         fits = len(found) == len(shape) and dtype == config["dtype"]
         for wished, number in zip(shape, found, strict=False):
             fits = fits and number == (size.setdefault(wished, number) if isinstance(wished, str) else wished)
-        if not fits or (name in ("lift.weight", "positions.weight") and 0 in found):
+        if not fits or (name in ("lift.weight", "positions.weight", "feed_forward.gate") and 0 in found):
             meant = tuple(size.get(wished, wished) if isinstance(wished, str) else wished for wished in shape)
             raise ModelFileError(f"{WEIGHTS}: {name} is {dtype} {found}; the config asks for {config['dtype']} {meant}")
 
