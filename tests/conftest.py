@@ -1,4 +1,4 @@
-"""One setting for all property tests: the same examples in every run, and no clock.
+"""One setting for all property tests: the same examples in every run, and no clock; and a line that is soon crowded.
 
 `HYPOTHESIS_PROFILE=explore make test` draws new examples instead.
 """
@@ -6,9 +6,22 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("steady", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
+
+
+@pytest.fixture
+def demanding(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Small data crowd a line as only large data do in earnest, if steps ask for more room."""
+
+    def demand(slack: float) -> None:
+        for module in ("points", "separate"):
+            monkeypatch.setattr(f"monolayer.construct.line.{module}.SLACK", slack)
+
+    return demand

@@ -21,9 +21,8 @@ from monolayer.model.apart import Apart
 from monolayer.model.load import load
 from tests.adversary import Evil, errs
 from tests.stored_models import LABEL, Case, Saved
-from tests.test_cascade import _fault, demanding, saved
+from tests.test_cascade import _fault, saved
 
-__all__ = ["demanding"]
 RANDOM = np.random.default_rng(5)
 RULES: dict[str, dict[str, Any]] = {
     "order": {"positions": True},

@@ -188,17 +188,6 @@ def _fault(case: Case, rng: np.random.Generator) -> Case:
     return Case(case.X, case.Y, changed)
 
 
-@pytest.fixture
-def demanding(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Small data crowd a line as only large data do in earnest, if steps ask for more room."""
-
-    def demand(slack: float) -> None:
-        for module in ("points", "separate"):
-            monkeypatch.setattr(f"monolayer.construct.line.{module}.SLACK", slack)
-
-    return demand
-
-
 @pytest.mark.parametrize("kind", ["classes", "reals"])
 def test_no_planted_fault_is_proved_against_an_evaluation(
     kind: str, demanding: Callable[[float], None], tmp_path: Path
@@ -352,7 +341,7 @@ def test_stages_add_what_is_missing_and_nothing_elsewhere(seed: int, whole: bool
 
 
 def test_rank_1_says_which_rank_would_do() -> None:
-    model, X, Y = built("tokens")
+    model, X, Y = built("sequences")
     rank = model.summary.rank
     with pytest.raises(ml.PrecisionError, match=rf"with rank 1 in float32 about [\d,]+ points.*rank={rank}"):
         ml.memorize(X, Y, positions=True, dtype="float32", rank=1)
