@@ -272,6 +272,22 @@ def test_planted_faults_are_found(name: str, place: Any, verdict: str, words: st
         assert ml.certify(folder, SORT, tolerance=1e-9).verdict == "proved"
 
 
+@pytest.mark.parametrize("change", [
+    {"version": 2}, {"dim": 3}, {"dim": True}, {"length": 3, "dim": 2}, {"length": 4}, {"cells": "4"}, {"cells": 5},
+    {"cells": 0}, {"low": math.nan}, {"low": 2.0}, {"high": "1"}, {"error": "small"}, {"scalar": 1}, {"more": 1},
+    {"files": {}}, {"files": {"model.safetensors": "0", "other": "1"}}, {"scalar": None},
+], ids=str)  # fmt: skip
+def test_loader_and_checker_refuse_the_same_folders(change: dict[str, Any], tmp_path: Path) -> None:
+    folder = ml.approximate(SORT, 1, 3, cells=2, norm="sup").save(tmp_path / "m")
+    config = json.loads((folder / "config.json").read_text()) | change
+    rest = {key: value for key, value in config.items() if key != "digest"}
+    config["digest"] = hashlib.sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    (folder / "config.json").write_text(json.dumps(config))
+    for call in (lambda: ml.Uniform.load(folder), lambda: read_net(folder)):
+        with pytest.raises(ModelFileError):
+            call()
+
+
 def test_what_the_checker_refuses(tmp_path: Path) -> None:
     folder = ml.approximate(SORT, 1, 3, cells=3, norm="sup").save(tmp_path / "m")
     places = TARGETS["sort-in-place"].function

@@ -247,14 +247,18 @@ def _read(folder: Path) -> Net:
     if sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()).hexdigest() != config.get("digest"):
         raise ModelFileError("config.json was changed after it was written: its digest does not match")
     known = {"dim", "length", "cells", "low", "high", "error", "scalar", "format", "version", "files", "digest"}
-    if set(config) != known or config["version"] != 1:
+    if set(config) != known or config["version"] != 1 or config["format"] != FORMAT:
         raise ModelFileError("config.json has other fields, or another version, than docs/uniform.md says")
     if config["files"] != {"model.safetensors": sha256(files["model.safetensors"]).hexdigest()}:
         raise ModelFileError("model.safetensors was changed after it was written: its digest does not match")
     dim, length, cells = (config[key] for key in ("dim", "length", "cells"))
     whole = all(type(value) is int for value in (dim, length, cells)) and (dim, length) in SHAPES and cells >= 1
     ends = [config[key] for key in ("low", "high")]
-    if not whole or not all(type(end) in (int, float) and abs(end) <= 2.0**500 for end in ends):
+    plain = all(type(end) in (int, float) and abs(end) <= 2.0**1000 for end in ends) and type(config["scalar"]) is bool
+    known_error = config["error"] is None or (
+        type(config["error"]) in (int, float) and abs(config["error"]) <= 2.0**1000
+    )
+    if not (whole and plain and known_error and ends[0] < ends[1]):
         raise ModelFileError("config.json names no network that there is")
     try:
         tensors = load(files["model.safetensors"])
