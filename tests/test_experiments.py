@@ -78,6 +78,7 @@ def uniform_holds(found: Results) -> None:
     for row in found["rows"]:
         assert row["sup"] <= row["bound"]
         assert row["rank_1"] >= row["forced"]
+        assert row["verdict"] == "proved"
     sort = [row for row in found["rows"] if row["target"] == "sort"]
     assert all(row["rank_1"] > 0.2499 for row in sort)
     assert all(row["sup"] < 1e-3 for row in sort)

@@ -6,7 +6,7 @@ largest error, whatever the network. Measured on functions with at least two out
 - rank 1, the quantizer and one head: the error at two sequences that this very network confuses, enclosed in balls from
   its saved weights (`ml.confuse`), what no common answer avoids there, and the root mean square error off the ramps;
 - rank (n − 1)d, no quantizer (`norm="sup"`): the largest error on random points, on points with equal and nearly equal
-  tokens, and on the pairs that confuse rank 1, beside the proved bound.
+  tokens, and on the pairs that confuse rank 1, beside the proved bound; and what `ml.certify` says of it.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ def _measure(name: str, dim: int, length: int, cells: int, setting: Setting) -> 
         "rank": high.rank,
         "sup": float(max(_errors(high, target, X).max(), _errors(high, target, both).max())),
         "bound": high.error,
+        "verdict": ml.certify(high, target.function).verdict,
         "range": float(np.ptp(target(X))),
     }
 
@@ -106,7 +107,8 @@ def answer(results: dict[str, Any]) -> str:
         f" by {amount(sort[-1]['rank_1'], 3)} at two sequences that it confuses, with {sort[0]['cells']} cells by "
         f"{amount(sort[0]['rank_1'], 3)}; no network with one attention layer of value rank 1 does better than 1/4, by "
         f"proof. At value rank (n − 1)d = {sort[-1]['rank']}, without a quantizer, the largest error seen is "
-        f"{amount(sort[-1]['sup'], 2)}. It falls with the cells {falls}."
+        f"{amount(sort[-1]['sup'], 2)}. It falls with the cells {falls}. Certificates, for all points of the domain: "
+        f"{sum(row['verdict'] == 'proved' for row in results['rows'])} of {len(results['rows'])} proved."
     )
 
 
@@ -137,13 +139,25 @@ def figures(results: dict[str, Any]) -> list[Figure]:
 
 
 def tables(results: dict[str, Any]) -> list[Table]:
-    columns = ["function", "d, n", "cells", "rank 1, confused", "forced", "rank 1, rms", "rank", "largest", "bound"]
+    columns = [
+        "function",
+        "d, n",
+        "cells",
+        "rank 1, confused",
+        "forced",
+        "rank 1, rms",
+        "rank",
+        "largest",
+        "bound",
+        "certificate",
+    ]
     rows = [
         [
             row["target"],
             f"{row['dim']}, {row['length']}",
             amount(row["cells"]),
             *(amount(row[key]) for key in ("rank_1", "forced", "rank_1_rms", "rank", "sup", "bound")),
+            row["verdict"],
         ]
         for row in results["rows"]
     ]
