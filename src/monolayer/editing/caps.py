@@ -182,7 +182,7 @@ class _Caps:
         code = torch.from_numpy(self.stream.classes[self.wanted[self.change]])
         target = LOUD * code if self.draw.cover.base is None else code / 2.0
         write, offset = target - self.label[change], 1.0 - length[change] / thick
-        return readout(Neurons(self.cell[self.change], weight, offset, write, 1.0), self.stream)
+        return readout(Neurons(self.cell[self.change], weight, offset, write, torch.ones_like(offset)), self.stream)
 
     def _angle(self, gates: Gates) -> float:
         """Degrees from its middle to the border of the widest cap, by the weights as they are stored."""

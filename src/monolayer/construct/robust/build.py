@@ -14,7 +14,7 @@ from typing import Literal, get_args
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from monolayer.construct.consistency import equal_points
 from monolayer.construct.construction import Progress
@@ -180,7 +180,7 @@ class Attempt:
     gates: Gates
     cell: Ints
     """The cell of every neuron."""
-    room: float
+    room: Tensor
     points: Cells
     number: Ints
     """Label numbers of the points."""

@@ -3,13 +3,19 @@
 A *cell* is a token; its *base* is its most frequent label, which the embedding carries; the other facts are
 *exceptional*. One group of facts a label is tried first. Where its slab is too narrow, the facts that are inside at the
 wished width stay if they are at least half, and the others are tried again; else the group is split along its leading
-direction, at the widest gap. A group of one fact is the end: it gets the widest slab there is.
+direction, at the widest gap. A group of one fact is the end: it gets the widest slab there is (`hull.py`).
+
+Or a wider one, with a few facts *let in* that have other labels. Those are covered once more, by half-spaces that hold
+no fact with another label than theirs, and whose neurons are louder than what they overrule: a neuron at `h` or less is
+overruled by one at `4 (1 + h)` or more. So at every fact, what speaks for other labels is outvoted one by one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -18,14 +24,20 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from monolayer.construct.robust.halfspaces import Slabs, padded, widest
+from monolayer.construct.robust.hull import MOST_IN, widest_slab
+from monolayer.construct.robust.pool import at_once, one_thread_each
 from monolayer.data.names import Ints
 
-AT_ONCE = 1 << 20
-"""Numbers in a batch of points: 4 MiB, which stays in the cache through the iterations."""
 COLUMNS = 64
 """Problems of one cell in a batch."""
-PATIENCE = 20
-"""How much longer a single fact is tried before its slab is taken as the widest."""
+DEPTH = 3
+"""How often what overrules may let in others itself."""
+WORTH = 1.25
+"""How much wider a slab must become for letting facts in."""
+LOUDER = 4.0
+"""A neuron that overrules one at `h` is at `LOUDER (1 + h)`; `5/3 h + 1/8` would do, cosines of classes being ≤ 1/4."""
+LOUDEST = 2.0**10
+"""Loudness from which a narrow slab is taken instead: weights shall fit into float16."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,17 +70,24 @@ class HalfSpaces:
     half_width: NDArray[np.float64]
     facts: Ints
     """Facts that each was made for `(H,)`."""
+    loud: NDArray[np.float64]
+    """1, or more for those that overrule others `(H,)`: what their neurons are at their facts."""
     worst: int | None
     """A point of the half-space with the narrowest slab; None without half-spaces."""
 
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Facts of one label in one cell, by their places in the cell."""
+    """Facts of one label in one cell, by their places in the cell; `loud` as in `HalfSpaces`."""
 
     cell: int
     label: int
     facts: Ints
+    loud: float = 1.0
+    kept: tuple[int, ...] = ()
+    """Facts that let these in: these half-spaces never hold them."""
+    overrules: int = -1
+    """Which of the single facts at hand let these in."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,41 +99,89 @@ class Found:
     low: float
     high: float
 
+    @property
+    def half_width(self) -> float:
+        return (self.high - self.low) / 2.0
 
-def cover(cells: Cells, enough: float, progress: Callable[[float], None] | None = None) -> HalfSpaces:
+
+def cover(
+    cells: Cells, enough: float, progress: Callable[[float], None] | None = None, overrule: bool = True
+) -> HalfSpaces:
     """Half-spaces that hold every exceptional fact, with slabs of half-width `enough` where that can be.
 
-    On one thread: the batches are small, and threads that wait for one another at every product cost more than they do.
+    Without `overrule` no half-space holds a fact with another label, and all are equally loud.
     """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        return _cover(cells, enough, progress)
-    finally:
-        torch.set_num_threads(threads)
+    with one_thread_each(cells.feature) as pool:
+        found, single = _settled(cells, list(_first_groups(cells)), enough, pool, progress)
+        bundles = _singles(cells, single, enough, pool, 0 if overrule else DEPTH)
+    return _pack(cells, found + [each for bundle in bundles for each in bundle])
 
 
-def _cover(cells: Cells, enough: float, progress: Callable[[float], None] | None) -> HalfSpaces:
-    open_groups = list(_first_groups(cells))
+def _settled(
+    cells: Cells,
+    open_groups: list[Group],
+    enough: float,
+    pool: ThreadPoolExecutor,
+    progress: Callable[[float], None] | None = None,
+) -> tuple[list[Found], list[Group]]:
+    """Half-spaces of groups that could be had at the wished width, and the single facts that could not."""
     total = sum(len(group.facts) for group in open_groups)
     found: list[Found] = []
-    hard: list[Group] = []
+    single: list[Group] = []
     while open_groups:
         later: list[Group] = []
-        for part in _batches(cells, open_groups):
-            slabs = _solve(cells, part, enough, 1)
+        for part, slabs in pool.map(partial(_solve, cells, enough), _batches(cells, open_groups)):
             for row, groups in enumerate(part):
                 for column, group in enumerate(groups):
-                    _settle(cells, group, _Slab(slabs, row, column), enough, found, later, hard)
+                    _settle(cells, group, _Slab(slabs, row, column), enough, found, later, single)
         open_groups = later
         if progress is not None and total:
             progress(1.0 - sum(len(group.facts) for group in open_groups) / total)
-    for part in _batches(cells, hard):
-        slabs = _solve(cells, part, enough, PATIENCE)
-        for row, groups in enumerate(part):
-            for column, group in enumerate(groups):
-                _settle(cells, group, _Slab(slabs, row, column), -np.inf, found, [], [])
-    return _pack(cells, found)
+    return found, single
+
+
+def _singles(
+    cells: Cells, single: list[Group], enough: float, pool: ThreadPoolExecutor, depth: int = 0
+) -> list[list[Found]]:
+    """For each single fact its half-space, the widest; or a wider one, and those that overrule what it lets in."""
+    ends = [[_alone(cells, group, enough, 0)[0]] for group in single]
+    narrow = [number for number, end in enumerate(ends) if end[0].half_width < enough]
+    if depth == DEPTH or not narrow:
+        return ends
+    wide: dict[int, list[Found]] = {}
+    inside: list[Group] = []
+    for number in narrow:
+        found, groups = _alone(cells, single[number], enough, MOST_IN)
+        wide[number] = [found]
+        inside += [replace(group, overrules=number) for group in groups]
+    settled, left = _settled(cells, inside, enough, pool)
+    bundles = [[found] for found in settled] + _singles(cells, left, enough, pool, depth + 1)
+    for bundle in bundles:
+        wide[bundle[0].group.overrules] += bundle
+    for number, bundle in wide.items():
+        wider = min(found.half_width for found in bundle) > WORTH * ends[number][0].half_width
+        if wider and max(found.group.loud for found in bundle) <= LOUDEST:
+            ends[number] = bundle
+    return ends
+
+
+def _alone(cells: Cells, group: Group, enough: float, most_in: int) -> tuple[Found, list[Group]]:
+    """The half-space of a single fact, and the facts that it lets in, by their labels."""
+    own = slice(int(cells.start[group.cell]), int(cells.start[group.cell + 1]))
+    points, label = cells.feature[own].cpu().double().numpy(), cells.label[own]
+    fact, others = points[group.facts[0]], np.flatnonzero(label != group.label)
+    slab = widest_slab(fact - points[others], enough, most_in, np.flatnonzero(np.isin(others, group.kept)))
+    high = float(fact @ slab.normal)
+    found = Found(group, torch.from_numpy(slab.normal).float(), high - 2.0 * slab.half_width, high)
+    inside = others[slab.inside]
+    if len(inside) == 0:
+        return found, []
+    top = float((points[inside] @ slab.normal).max())
+    loud = LOUDER * (1.0 + max(0.0, (top - high) / slab.half_width + 1.0)) * group.loud
+    kept = (*group.kept, int(group.facts[0]))
+    return found, [
+        Group(group.cell, int(name), inside[label[inside] == name], loud, kept) for name in np.unique(label[inside])
+    ]
 
 
 def _first_groups(cells: Cells) -> Iterator[Group]:
@@ -141,12 +208,12 @@ def _batches(cells: Cells, groups: list[Group]) -> Iterator[list[list[Group]]]:
             piece = every[i : i + COLUMNS]
             alike.setdefault((padded(cells.size(cell)), padded(len(piece))), []).append(piece)
     for (rows, columns), pieces in sorted(alike.items()):
-        step = max(1, AT_ONCE // (rows * max(cells.feature.shape[1], 2 * columns)))
+        step = max(1, at_once(cells.feature) // (rows * max(cells.feature.shape[1], 2 * columns)))
         for i in range(0, len(pieces), step):
             yield pieces[i : i + step]
 
 
-def _solve(cells: Cells, part: list[list[Group]], enough: float, patience: int) -> Slabs:
+def _solve(cells: Cells, enough: float, part: list[list[Group]]) -> tuple[list[list[Group]], Slabs]:
     device = cells.feature.device
     sizes = [cells.size(groups[0].cell) for groups in part]
     rows, columns = padded(sizes[0]), padded(len(part[0]))  # the same for all of them
@@ -165,7 +232,7 @@ def _solve(cells: Cells, part: list[list[Group]], enough: float, patience: int) 
             sign[i, group.facts, column] = 1.0
     real = torch.from_numpy(index >= 0).to(device)
     Z = cells.feature[torch.from_numpy(index.clip(0)).to(device)] * real[:, :, None]
-    return _on_host(widest(Z, torch.from_numpy(sign).to(Z), enough, patience))
+    return part, _on_host(widest(Z, torch.from_numpy(sign).to(Z), enough))
 
 
 def _on_host(slabs: Slabs) -> Slabs:
@@ -194,20 +261,20 @@ class _Slab:
 
 
 def _settle(
-    cells: Cells, group: Group, slab: _Slab, enough: float, found: list[Found], later: list[Group], hard: list[Group]
+    cells: Cells, group: Group, slab: _Slab, enough: float, found: list[Found], later: list[Group], single: list[Group]
 ) -> None:
-    """Keep the half-space of a group, or part of it, or split the group; a single fact may be too hard for now."""
+    """Keep the half-space of a group, or part of it, or split the group; a single fact may be too hard."""
     facts = group.facts
     inside = slab.height(facts) >= slab.low + 2.0 * enough
     if inside.all():
         found.append(slab.found(group))
     elif len(facts) == 1:
-        hard.append(group)
+        single.append(group)
     elif 2 * inside.sum() >= len(facts):
-        found.append(slab.found(Group(group.cell, group.label, facts[inside])))
-        later.append(Group(group.cell, group.label, facts[~inside]))
+        found.append(slab.found(replace(group, facts=facts[inside])))
+        later.append(replace(group, facts=facts[~inside]))
     else:
-        later += [Group(group.cell, group.label, part) for part in _halves(cells, group.cell, facts)]
+        later += [replace(group, facts=part) for part in _halves(cells, group.cell, facts)]
 
 
 def _halves(cells: Cells, cell: int, facts: Ints) -> list[Ints]:
@@ -226,7 +293,7 @@ def _halves(cells: Cells, cell: int, facts: Ints) -> list[Ints]:
 
 
 def _pack(cells: Cells, found: list[Found]) -> HalfSpaces:
-    found.sort(key=lambda each: (each.group.cell, each.group.label, int(each.group.facts[0])))
+    found.sort(key=lambda each: (each.group.cell, each.group.label, int(each.group.facts[0]), each.group.loud))
     low, high = np.array([each.low for each in found]), np.array([each.high for each in found])
     worst = None
     if found:
@@ -240,5 +307,6 @@ def _pack(cells: Cells, found: list[Found]) -> HalfSpaces:
         centre=(high + low) / 2.0,
         half_width=(high - low) / 2.0,
         facts=np.array([len(each.group.facts) for each in found], dtype=np.int64),
+        loud=np.array([each.group.loud for each in found]),
         worst=worst,
     )

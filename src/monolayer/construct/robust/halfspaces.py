@@ -27,7 +27,7 @@ INTERCEPT = 3.0
 """The constant feature that stands for `b` in the iteration, which shrinks `b / 3` a little; the slab does not."""
 RELAX = 1.6
 """Over-relaxation of the iteration, in (1, 2)."""
-LOOKS = (12, 24, 48)
+LOOKS = (12, 24, 48, 96)
 """Iterations after which the batch is looked at: it stops when every column is wide enough or known to be hopeless."""
 ROWS = 384
 """Points of a cell that an iteration works on: the hardest ones. The rest are looked at between the iterations."""
@@ -62,12 +62,11 @@ class Slabs:
         return Slabs(*(own.index_copy(0, cells, new) for own, new in parts))
 
 
-def widest(Z: Tensor, T: Tensor, enough: float, patience: int = 1) -> Slabs:
+def widest(Z: Tensor, T: Tensor, enough: float) -> Slabs:
     """Slabs for points `Z` `(B, N, p)` with signs `T` `(B, N, G)`, as wide as they come, or at least `enough`.
 
-    Rows of padding are zero in `Z` and `T`; so are columns without a problem. With `patience` above 1 there are
-    that many times the iterations, and none is cut short because `enough` cannot be had. What comes out for a cell
-    depends on the cell alone, not on the others of the batch.
+    Rows of padding are zero in `Z` and `T`; so are columns without a problem. What comes out for a cell depends on the
+    cell alone, not on the others of the batch.
     """
     # The start: a least squares fit of the signs, every kind with the same weight.
     weight = T.abs() / (T > 0).sum(1, keepdim=True).clamp_min(1) * (T > 0) + (T < 0) / (T < 0).sum(
@@ -93,7 +92,7 @@ def widest(Z: Tensor, T: Tensor, enough: float, patience: int = 1) -> Slabs:
             index = column[:, None].expand(-1, Z.shape[2], -1)
             signs = Tr[some].gather(2, column[:, None].expand(-1, Tr.shape[1], -1))
             signs = signs * unsettled[some].gather(1, column)[:, None]
-            w, hopeless = _iterate(Zr[some], signs, normal[some].gather(2, index), enough, patience)
+            w, hopeless = _iterate(Zr[some], signs, normal[some].gather(2, index), enough)
             normal[some] = normal[some].scatter(2, index, w)
             unsettled[some] = unsettled[some] & ~torch.zeros_like(unsettled[some]).scatter(1, column, hopeless)
         found = _look(Z, T, normal)
@@ -156,7 +155,7 @@ def _hardest(T: Tensor, found: Slabs, settled: Tensor, chosen: Tensor, rows: int
     return hardest
 
 
-def _iterate(Z: Tensor, T: Tensor, start: Tensor, enough: float, patience: int) -> tuple[Tensor, Tensor]:
+def _iterate(Z: Tensor, T: Tensor, start: Tensor, enough: float) -> tuple[Tensor, Tensor]:
     """`w` `(B, p, G)`, and which columns `(B, G)` cannot be as wide as `enough`."""
     one = torch.full_like(Z[..., :1], INTERCEPT) * T.any(2, keepdim=True)
     Za = torch.cat([Z, one], dim=2)
@@ -173,18 +172,18 @@ def _iterate(Z: Tensor, T: Tensor, start: Tensor, enough: float, patience: int) 
     cell, done = torch.arange(len(Z), device=Z.device), 0
     found, lost = start.clone(), torch.zeros_like(T[:, 0], dtype=torch.bool)
     for look in LOOKS:
-        for _ in range(look * patience - done):
+        for _ in range(look - done):
             aim = q.abs().add_(1.0).mul_(T)
             w = factor @ (aim if free is None else aim.addcmul_(free, height))
             height = Za @ w
             q.add_(torch.sub(T * height, q.relu()).sub_(1.0), alpha=RELAX)
-        done = look * patience
+        done = look
         pull = [
             side / side.sum(1, keepdim=True).clamp_min(1e-9) for side in ((-q).relu() * (T > 0), (-q).relu() * (T < 0))
         ]
         sure = torch.minimum(pull[0].sum(1), pull[1].sum(1)) > 0.5
         apart = (Za[..., :-1].transpose(1, 2) @ (pull[0] - pull[1])).norm(dim=1)
-        hopeless = sure & (patience == 1) & (apart < 2.0 * enough)
+        hopeless = sure & (apart < 2.0 * enough)
         low = torch.where(T < 0, height, -torch.inf).amax(1)
         high = torch.where(T > 0, height, torch.inf).amin(1)
         wide = high - low >= 2.0 * enough * w[:, :-1].norm(dim=1)

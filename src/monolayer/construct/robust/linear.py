@@ -11,14 +11,16 @@ Fewer neurons with larger `L`, and less noise: half a unit of a digit is what is
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from monolayer.construct.robust.cover import AT_ONCE, Cells
+from monolayer.construct.robust.cover import Cells
 from monolayer.construct.robust.halfspaces import INTERCEPT, padded
+from monolayer.construct.robust.pool import at_once, one_thread_each
 from monolayer.data.names import Ints
 
 BASES = (2, 4, 16, 256)
@@ -29,6 +31,10 @@ LIFT = 0.5
 """What digit 0 is written as: above 0, so that relu changes nothing."""
 EXACT = 0.01
 """Largest error of a digit at a fact that is taken."""
+CLOSE = 1e-5
+"""Error of a digit from which a factor in float64 is made: one in float32 serves where facts are not too close."""
+REFINED = 3
+"""Times that what is left of the equations is solved once more."""
 RIDGE = 1e-9
 """Keeps equations apart that are equal up to rounding: repeated facts, which have one label."""
 
@@ -58,30 +64,58 @@ def solve(cells: Cells, value: NDArray[np.float64]) -> tuple[Tensor, Tensor] | N
     width, count = cells.feature.shape[1], value.shape[1]
     weight = torch.zeros(len(cells.base), count, width, dtype=torch.float64)
     offset = torch.zeros(len(cells.base), count, dtype=torch.float64)
-    size = np.array([padded(rows) for rows in np.diff(cells.start).tolist()], dtype=np.int64)
-    for rows in np.unique(size).tolist():
-        alike, step = np.flatnonzero(size == rows), max(1, AT_ONCE // (rows * width))
-        for part in np.split(alike, range(step, len(alike), step)):
-            weight[part], offset[part], residual = _batch(cells, part, rows, value)
+    parts = _parts(cells)
+    with one_thread_each(cells.feature) as pool:
+        for part, (found, constant, residual) in zip(
+            parts, pool.map(partial(_batch, cells, value), parts), strict=True
+        ):
+            weight[part], offset[part] = found, constant
             if residual > EXACT:
                 return None
     return weight, offset
 
 
-def _batch(cells: Cells, part: Ints, rows: int, value: NDArray[np.float64]) -> tuple[Tensor, Tensor, float]:
-    """Cells padded to `rows` facts: what comes out for one depends on it alone."""
-    place = cells.start[:-1][part][:, None] + np.arange(rows)
+def _parts(cells: Cells) -> list[Ints]:
+    """Cells that are padded to one size together, so many that a batch fits."""
+    size = np.array([padded(rows) for rows in np.diff(cells.start).tolist()], dtype=np.int64)
+    parts = []
+    for rows in np.unique(size).tolist():
+        alike, step = np.flatnonzero(size == rows), max(1, at_once(cells.feature) // (rows * cells.feature.shape[1]))
+        parts += np.split(alike, range(step, len(alike), step))
+    return parts
+
+
+def _batch(cells: Cells, value: NDArray[np.float64], part: Ints) -> tuple[Tensor, Tensor, float]:
+    """Cells padded to one number of facts: what comes out for one depends on it alone."""
+    device = cells.feature.device
+    place = cells.start[:-1][part][:, None] + np.arange(padded(int(np.diff(cells.start)[part[0]])))
     real = place < cells.start[1:][part][:, None]
     place = np.where(real, place, 0)
-    there = torch.from_numpy(real)[..., None].double()
-    Z = cells.feature[torch.from_numpy(place).to(cells.feature.device)].cpu().double()
+    there = torch.from_numpy(real).to(device)[..., None]
+    Z = cells.feature[torch.from_numpy(place).to(device)]
     Z = torch.cat([Z, torch.full_like(Z[..., :1], INTERCEPT)], dim=2) * there
-    target = torch.from_numpy(value[cells.label[place]]) * there
+    target = torch.from_numpy(value[cells.label[place]]).to(device) * there
     digits = target.shape[2]
     if digits == 1:  # a product with one column has other bits alone than in a batch
         target = torch.cat([target, torch.zeros_like(target)], dim=2)
+    w, residual = _least_norm(Z, target, there, torch.float32)
+    poor = torch.nonzero(~(residual <= CLOSE))[:, 0]
+    if len(poor):
+        w[poor], residual[poor] = _least_norm(Z[poor], target[poor], there[poor], torch.float64)
+    w = w.cpu()
+    return w[:, :-1, :digits].transpose(1, 2), w[:, -1, :digits] * INTERCEPT, float(residual.max())
+
+
+def _least_norm(Z: Tensor, target: Tensor, there: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """`w` `(B, w, D)` with `Z w = target`, float64, and its largest errors `(B,)`; one factor in `dtype`, refined."""
+    some = Z.to(dtype)
     # Rows of padding: 0 = 0, with a 1 on the diagonal.
-    gram = Z @ Z.transpose(1, 2) + torch.diag_embed(1.0 - there[..., 0] + RIDGE * Z.shape[2])
-    w = Z.transpose(1, 2) @ torch.linalg.solve(gram, target)
-    residual = float((Z @ w - target).abs().max())
-    return w[:, :-1, :digits].transpose(1, 2), w[:, -1, :digits] * INTERCEPT, residual
+    gram = some @ some.transpose(1, 2) + torch.diag_embed((~there[..., 0]).to(dtype) + RIDGE * Z.shape[2])
+    factor, failed = torch.linalg.cholesky_ex(gram)
+    wide = Z.double()
+    w = Z.new_zeros(len(Z), Z.shape[2], target.shape[2], dtype=torch.float64)
+    left = target
+    for _ in range(REFINED):
+        w += wide.transpose(1, 2) @ torch.cholesky_solve(left.to(dtype), factor).double()
+        left = target - wide @ w
+    return w, torch.where(failed == 0, left.abs().amax((1, 2)), torch.inf)

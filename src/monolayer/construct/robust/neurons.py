@@ -9,7 +9,8 @@ most `−A (1 − cos)`, and `w · z ≤ |w_context| √k + max over places`, so
 
     A (1 − cos) = (|w_context| √k + max_place w_place · place − c) / κ + 1
 
-it is at most −1 there as well, whatever the context, one of the data or not.
+it is at most −1 there as well, whatever the context, one of the data or not. A neuron that overrules others is all that
+times its loudness.
 """
 
 from __future__ import annotations
@@ -35,19 +36,19 @@ LOUD = 8.0
 class Neurons:
     """The cell of every neuron `(H,)`, what it reads of place and context `(H, p + k)`, its offset, what it writes.
 
-    `write` `(H, m)`; `room`: how far every neuron may be off.
+    `write` `(H, m)`; `room` `(H,)`: how far every neuron may be off.
     """
 
     cell: Ints
     weight: Tensor
     offset: Tensor
     write: Tensor
-    room: float
+    room: Tensor
 
     @classmethod
     def of(cls, found: HalfSpaces, cells: Ints, plain: Ints, label: Ints, classes: Tensor) -> Neurons:
         """Neurons of half-spaces in the cells `cells`, and for each of the cells `plain` one that is always on."""
-        width = torch.from_numpy(found.half_width)
+        width, loud = torch.from_numpy(found.half_width / found.loud), torch.from_numpy(found.loud)
         weight = found.normal.double() / width[:, None]
         always = torch.zeros(len(plain), weight.shape[1], dtype=torch.float64)
         return cls(
@@ -55,7 +56,7 @@ class Neurons:
             torch.cat([weight, always]),
             torch.cat([-torch.from_numpy(found.centre) / width, torch.ones(len(plain), dtype=torch.float64)]),
             LOUD * classes[np.concatenate([found.label, label])],
-            1.0,
+            torch.cat([loud, torch.ones(len(plain), dtype=torch.float64)]),
         )
 
     @classmethod
@@ -64,10 +65,12 @@ class Neurons:
         count = weight.shape[1]
         write = torch.eye(count, dtype=torch.float64).repeat_interleave(copies, dim=1)
         shape = (-1, weight.shape[2])
-        return cls(np.repeat(cells, count), weight.reshape(shape), offset.reshape(-1), write.repeat(len(cells), 1), 0.5)
+        room = torch.full((len(cells) * count,), 0.5, dtype=torch.float64)
+        flat = weight.reshape(shape), offset.reshape(-1), write.repeat(len(cells), 1)
+        return cls(np.repeat(cells, count), *flat, room)
 
 
-def bears(gates: Gates, stream: Stream, room: float) -> float:
+def bears(gates: Gates, stream: Stream, room: Tensor) -> float:
     """An estimate, to first order and for contexts of usual length, of the noise that all neurons bear; ∞ without any.
 
     A neuron may be off by `room`, so it bears that over the sum of its terms, each as often as it passes a weight.
@@ -85,7 +88,7 @@ def bears(gates: Gates, stream: Stream, room: float) -> float:
     terms = terms + (0.8 + 3.0 * heard) * context.sum(1) + 4.0 * scores * 0.8 * heard * length
     if stream.even:
         terms = terms + 4.0 * token.norm(dim=1) * layout.token**0.5
-    return float(room / terms.max()) / CAUTION
+    return float((room / terms).min()) / CAUTION
 
 
 def readout(neurons: Neurons, stream: Stream) -> Gates:
@@ -104,7 +107,7 @@ def readout(neurons: Neurons, stream: Stream) -> Gates:
     # The begin token, or one vector alone, has nothing to be told from.
     if len(stream.token) > 1 if stream.even else layout.token > ONES:
         apart = 1.0 - torch.from_numpy(stream.cosine(neurons.cell))
-        gate = ((reach + 1.0) / apart).clamp_min(0.0)
+        gate = ((reach + neurons.room.clamp_min(1.0)) / apart).clamp_min(0.0)
 
     code = torch.from_numpy(stream.token[neurons.cell])
     weight = torch.zeros(len(neurons.cell), layout.reads, dtype=torch.float64)

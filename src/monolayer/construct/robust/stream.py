@@ -26,8 +26,9 @@ from monolayer.model.layers import embedding, linear
 from monolayer.model.live import read_places
 from monolayer.model.places import mixtures
 
-ONES = 16
-"""Coordinates that hold the constant 1: noise on sixteen weights averages out, noise on one bias does not."""
+ONES = 32
+"""Coordinates that hold the constant 1: noise on many weights averages out, noise on one bias does not. With 16 a gate
+would have its largest weights here, and they set the scale of its row in int8."""
 GAIN = 8.0
 """How much louder than its own value a token hears what attention returns."""
 TEMPERATURE = 2.5
