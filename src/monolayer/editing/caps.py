@@ -39,6 +39,7 @@ from monolayer.editing.record import Kind, Record, Renamed
 from monolayer.editing.robust import check_consistent, unlabelled
 from monolayer.editing.splice import Splice, array_of
 from monolayer.errors import DataError, PrecisionError
+from monolayer.model.device import one_thread
 from monolayer.model.gates import Gates
 from monolayer.model.monolayer import Monolayer
 
@@ -48,6 +49,7 @@ SLACK = 0.01
 """What the roundings of one evaluation may add to a neuron: the angle that is claimed is taken that much wider."""
 
 
+@one_thread()
 def forget(model: Monolayer, X: Any, *, lengths: Any = None) -> tuple[Monolayer, Record]:
     """The facts get the usual class of their token."""
     draw, data = RobustDraw.of(model), model.encode(X, lengths=lengths)
@@ -61,6 +63,7 @@ def forget(model: Monolayer, X: Any, *, lengths: Any = None) -> tuple[Monolayer,
     return _Caps.of(model, draw, data, None).carry_out("forget")
 
 
+@one_thread()
 def edit(model: Monolayer, X: Any, Y: Any, kind: Kind = "edit", *, lengths: Any = None) -> tuple[Monolayer, Record]:
     """The facts get these labels; whether the model was built from them is not known."""
     draw, data = RobustDraw.of(model).adopt(Sequences.of(X, Y, lengths=lengths))

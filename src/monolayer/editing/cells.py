@@ -33,6 +33,7 @@ from monolayer.editing.names import fingerprint_splices, words_of
 from monolayer.editing.record import Kind, Record, Renamed
 from monolayer.editing.splice import Array, Splice, array_of
 from monolayer.errors import DataError, PrecisionError
+from monolayer.model.device import one_thread
 from monolayer.model.monolayer import Monolayer
 
 CELLS = (
@@ -123,6 +124,7 @@ class Edit:
     before: Ints
     touched: Ints | None
 
+    @one_thread()
     def carry_out(self, kind: Kind, what: str, shared: int) -> tuple[RobustFacts, Record]:
         model, card = self.old.model, self.draw.card
         if self.old.by_cell and self.touched is not None:

@@ -28,6 +28,7 @@ from monolayer.data.distinct import row_keys
 from monolayer.data.names import Ints
 from monolayer.errors import DataError, PrecisionError
 from monolayer.model.card import Card, Cover, Summary
+from monolayer.model.device import one_thread
 from monolayer.model.gates import Gates
 from monolayer.model.layers import embedding, linear
 from monolayer.model.monolayer import Monolayer
@@ -246,7 +247,8 @@ def points_of(
     device = torch.device(device or "cpu")
     cell, wanted = cell_of(task), several(task, len(stream.base))
     wanted = (wanted if only is None else wanted & only)[cell]
-    point, feature = contexts(task, stream, _one_each(task) & wanted, device)
+    with one_thread():
+        point, feature = contexts(task, stream, _one_each(task) & wanted, device)
     host = feature.cpu().numpy()
     order = np.lexsort((row_keys(host), cell[point]))
     cells, start = np.unique(cell[point][order], return_index=True)
@@ -292,7 +294,8 @@ def half_spaces(
 
 def linear_cells(stream: Stream, cells: Ints, points: Cells, number: Ints, base: int) -> Attempt | None:
     """Digits in one base; None where the equations cannot be fulfilled."""
-    solved = solve(points, digits(len(stream.classes), base) + LIFT)
+    with one_thread():
+        solved = solve(points, digits(len(stream.classes), base) + LIFT)
     if solved is None:
         return None
     neurons = Neurons.linear(cells, *solved, COPIES)
