@@ -1,4 +1,5 @@
-"""Claim: one edit of a robust model of 1,029,973 labels takes less than a tenth of its construction.
+"""Claim: to edit or forget a phrase of a robust model of 1,029,973 labels takes, in the median, a tenth of its construction
+or less.
 
 The dictionary: characters of Chinese phrases and their readings, values of rank 64. With the data an edit covers the
 facts of the tokens that it touches, twice: as they were, to see that the model holds them, and as they shall be. So it
