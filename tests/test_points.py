@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import monolayer as ml
 from monolayer.construct.line import points
-from monolayer.construct.line.points import _token_major
+from monolayer.construct.line.points import token_major
 
 
 @settings(max_examples=80, deadline=None)
@@ -28,7 +28,7 @@ def test_contexts_then_codes_is_the_order_of_z(
     context = random.random(sequences)
     z = code + 0.5 * np.repeat(context, length)
     place = np.flatnonzero(random.random(len(z)) < 0.6) if partly else None
-    order = _token_major(code, context, place)
+    order = token_major(code, context, place)
     assert order is not None
     chosen = z if place is None else z[place]
     assert sorted(order.tolist()) == list(range(len(chosen)))
@@ -36,7 +36,7 @@ def test_contexts_then_codes_is_the_order_of_z(
 
 
 def test_codes_too_far_apart_for_a_radix_sort_are_left_to_another() -> None:
-    assert _token_major(np.array([0.0, 2.0**33]), np.array([0.1, 0.2]), None) is None
+    assert token_major(np.array([0.0, 2.0**33]), np.array([0.1, 0.2]), None) is None
 
 
 def test_both_orders_build_the_same_model(monkeypatch: pytest.MonkeyPatch) -> None:

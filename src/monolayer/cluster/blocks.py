@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from monolayer.cluster.spill import Spill
-from monolayer.construct.line.alphabet import Ids
-from monolayer.construct.line.draw import Tokens
 from monolayer.construct.target import Target
 from monolayer.data import Names, Sequences
 from monolayer.data.labels import Per
 from monolayer.data.names import Ints
+
+if TYPE_CHECKING:
+    from monolayer.construct.line.draw import Tokens
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +38,12 @@ class Rules:
     """The rank of each token among the codes (`construct/line/build.py`)."""
 
     def tokens(self, data: Sequences) -> Tokens:
+        """The sequences as PyTorch sees them."""
+        import torch
+
+        from monolayer.construct.line.alphabet import Ids
+        from monolayer.construct.line.draw import Tokens
+
         position = torch.from_numpy(data.position) if self.positions else None
         return Tokens(
             torch.from_numpy(data.tokens),

@@ -24,11 +24,13 @@ from monolayer.cluster.blocks import Block, Rules, blocks, sample
 from monolayer.cluster.contested import contradiction, with_stages
 from monolayer.cluster.executor import Engine, Executor, executor
 from monolayer.cluster.finish import Found, finish
-from monolayer.cluster.room import Room
+from monolayer.cluster.room import HOUSE, HUT, Room
 from monolayer.cluster.spill import PausedError, Spill, identity, is_full, opened
+from monolayer.cluster.tables import for_workers
 from monolayer.construct.construction import Progress
 from monolayer.construct.line.build import by_label
-from monolayer.construct.line.draw import Draw, Gaps, Layout, Tokens, candidates, check_seed, check_temperature
+from monolayer.construct.line.draw import Draw, Layout, Tokens, candidates, check_seed, check_temperature
+from monolayer.construct.line.gaps import Gaps
 from monolayer.construct.line.points import Floats, contextual_points, scale
 from monolayer.construct.line.separate import DRAWS, hopeless
 from monolayer.construct.line.values import MOST
@@ -92,7 +94,8 @@ def memorize_files(
         raise DataError(f"workers must be a whole number from 1 on, not {workers!r}")
     final = check_output(out, overwrite=overwrite)
     shards = [identity(name) for name in names]
-    room = Room.of(memory, workers, engine == "processes", max(tokens_at_most(name, format) for name in names))
+    house = 0 if engine != "processes" else HOUSE if positions or causal else HUT
+    room = Room.of(memory, workers, house, max(tokens_at_most(name, format) for name in names))
     reading = {"format": format, "tokens": tokens, "labels": labels, "sequence": sequence, "unit": unit, "per": per}
     wishes = {"positions": positions, "causal": causal, "temperature": temperature, "rank": rank, "seed": seed}
     journal = {"shards": shards, **reading, **wishes, "memory": str(memory), "workers": workers}
@@ -237,10 +240,11 @@ class Build:
     ) -> list[tuple[int, Draw, Gaps]]:
         """The draws of a layout, the most promising first, each with its number and the gaps of its contexts."""
         drawn = list(candidates(some, layout, DRAWS, seed))
+        seen = [for_workers(draw, rules) for draw in drawn]
         count = -(-sum(_contexts(block, rules) for block in pieces) // self.room.range)
         at = [measure.splitters(draw.contexts(some).numpy(), count) for draw in drawn]
         tasks: dict[str, Any] = {
-            f"contexts-{layout}-{i:05}": (block, rules, drawn, at) for i, block in enumerate(pieces)
+            f"contexts-{layout}-{i:05}": (block, rules, seen, at) for i, block in enumerate(pieces)
         }
         ranges_of = {f"gaps-{layout}-{d}-{r:05}": (d, r) for d in range(DRAWS) for r in range(count)}
         error = [draw.context_error(some) for draw in drawn]
@@ -263,9 +267,8 @@ class Build:
     def _parts(self, found: Found, pieces: list[Block], at: Floats) -> Found:
         """The points of every block, cut into ranges; each range as a part of the staircase; and the crowds."""
         rules, kappa, fixed, most = found.rules, found.kappa, found.fixed_error, self.room.range
-        tasks: dict[str, Any] = {
-            _points(found, i): (block, rules, found.draw, kappa, at) for i, block in enumerate(pieces)
-        }
+        draw = for_workers(found.draw, rules)
+        tasks: dict[str, Any] = {_points(found, i): (block, rules, draw, kappa, at) for i, block in enumerate(pieces)}
         names = [f"part-{found.name}-{r:05}" for r in range(len(at) + 1)]
         crowded = [f"first-{found.name}-{r:05}" for r in range(len(at) + 1)]
         if all(map(self.spill.finished, names)) and not self.spill.numbers(next(iter(tasks))).exists():
@@ -286,7 +289,7 @@ class Build:
             return replace(found, parts=tuple(parts), last=(last,))
         # A crowd may reach into the next range, and its last step is the next one's.
         again = [filled[i] for i in range(len(filled)) if {i - 1, i, i + 1} & close]
-        self._do("building steps", (0.98, 0.99), crowds.rebuilt, {crowded[r]: own[r] for r in again})
+        self._do("rebuilding ranges with crowds", (0.98, 0.99), crowds.rebuilt, {crowded[r]: own[r] for r in again})
         for r in again:
             parts[r] |= {"name": crowded[r], **self.spill.facts(crowded[r])}
         every = crowds.Crowds.of([parts[r]["crowds"] for r in again])
@@ -310,7 +313,8 @@ class Build:
         assert found.crowds is not None
         wanted = np.stack([found.crowds.low, found.crowds.high])
         tasks = {f"held-{found.name}-{i:05}": block for i, block in enumerate(pieces)}
-        rules, draw, kappa = found.rules, found.draw, found.kappa
+        rules, kappa = found.rules, found.kappa
+        draw = for_workers(found.draw, rules)
         self._do(
             "looking at crowds",
             (0.99, 0.995),

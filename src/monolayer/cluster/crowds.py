@@ -13,19 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
+from numpy.typing import NDArray
 
+from monolayer.cluster import tables
 from monolayer.cluster.blocks import Block, Rules, load
 from monolayer.cluster.ranges import Numbers, Slices, gather, in_order, piece
 from monolayer.cluster.spill import Spill
 from monolayer.construct.line.cascade import cut, least_label
-from monolayer.construct.line.draw import Draw
-from monolayer.construct.line.points import SLACK, Floats, Points, numbers
+from monolayer.construct.line.points import SLACK, Floats, Points
+from monolayer.construct.line.ramps import ramps_at, weights
 from monolayer.construct.line.separate import margins
-from monolayer.construct.line.steps import ramps_at
 from monolayer.data.names import Ints
 from monolayer.model.sharded import FIRST_STAGE, part_header
-from monolayer.model.staircase import Staircase
 
 SOME = 64
 """Points of each slice beside a range that are looked at first; more where a crowd reaches further."""
@@ -43,12 +42,12 @@ def rebuilt(
     level[part.plateau] = least_label(part, label.astype(np.int64))
     own = np.flatnonzero((part.steps + 1 >= begin) & (part.steps + 1 < end))
     steps = part.steps[own]
-    slope, start = map(torch.from_numpy, ramps_at(z, steps))
     jump = np.stack([level[own + 1] - level[own], (part.number[own + 1] - part.number[own]).astype(np.float64)])
-    nothing = torch.zeros(2, dtype=torch.float64)
-    stairs = Staircase.from_steps(slope, start, torch.from_numpy(jump), nothing, nothing, "exact")
-    weights = [parameter.detach().numpy() for parameter in (stairs.weight_1, stairs.bias_1, stairs.weight_2)]
-    blocks = [np.frombuffer(part_header(number + 1, len(steps), FIRST_STAGE, 2), dtype=np.uint8), *weights]
+    tensors = weights(*ramps_at(z, steps), jump)
+    blocks: list[NDArray[Any]] = [
+        np.frombuffer(part_header(number + 1, len(steps), FIRST_STAGE, 2), dtype=np.uint8),
+        *tensors,
+    ]
     digest = hashlib.sha256()
     for block in blocks:
         digest.update(np.ascontiguousarray(block).data)
@@ -60,8 +59,8 @@ def rebuilt(
         digest=np.array([digest.hexdigest()]),
         steps=len(steps),
         margin=np.inf if len(steps) == 0 else margins(here, steps)[0] or np.inf,
-        size=float(np.abs(weights[2]).sum(axis=1).max(initial=0.0)),
-        bounds=int(-weights[2][1].sum()),
+        size=float(np.abs(tensors[2]).sum(axis=1).max(initial=0.0)),
+        bounds=int(-tensors[2][1].sum()),
         last=level[-1:],
         crowds=np.stack(
             [
@@ -144,10 +143,10 @@ def _digest(file: Path) -> str:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
-def held(spill: Spill, name: str, block: Block, rules: Rules, draw: Draw, kappa: float, wanted: Floats) -> None:
+def held(spill: Spill, name: str, block: Block, rules: Rules, draw: Any, kappa: float, wanted: Floats) -> None:
     """The labelled places of a block whose number lies in one of the crowds `wanted` `(2, J)`, with their sequences."""
     data, target = load(spill, block, rules)
-    z = numbers(draw, kappa, rules.tokens(data), target)
+    z = tables.numbers(draw, data, target, rules, kappa)
     low, high = wanted
     at: Ints = np.searchsorted(low, z, side="right") - 1
     there = np.flatnonzero((at >= 0) & (z <= high.take(np.maximum(at, 0))))

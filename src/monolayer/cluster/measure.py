@@ -6,20 +6,22 @@ ranges begin.
 
 from __future__ import annotations
 
-import numpy as np
-import torch
+from typing import Any
 
+import numpy as np
+
+from monolayer.cluster import tables
 from monolayer.cluster.blocks import Block, Rules, load
 from monolayer.cluster.spill import Spill
-from monolayer.construct.line.draw import Draw, Gaps
+from monolayer.construct.line.gaps import Gaps
 from monolayer.construct.line.points import Floats
 from monolayer.data.names import Ints
 
 
-def contexts(spill: Spill, name: str, block: Block, rules: Rules, draws: list[Draw], splitters: list[Floats]) -> None:
+def contexts(spill: Spill, name: str, block: Block, rules: Rules, draws: list[Any], splitters: list[Floats]) -> None:
     """The contexts of a block under each draw, in order."""
-    tokens = rules.tokens(load(spill, block, rules)[0])
-    ordered = [np.sort(draw.contexts(tokens).numpy()) for draw in draws]
+    data = load(spill, block, rules)[0]
+    ordered = [np.sort(tables.contexts(draw, data, rules)) for draw in draws]
     bounds = [cut(values, at) + i * len(values) for i, (values, at) in enumerate(zip(ordered, splitters, strict=True))]
     spill.write(name, [*ordered], bounds=np.stack(bounds))
 
@@ -31,7 +33,7 @@ def gaps(spill: Spill, name: str, slices: list[tuple[str, int, int]], error: flo
     if len(values) == 0:
         spill.write(name, [], gaps=np.zeros(0))
         return
-    seen = Gaps.of(torch.from_numpy(values), error)
+    seen = Gaps.of(values, error)
     spill.write(name, [], gaps=np.array([seen.first, seen.last, seen.count, seen.least]))
 
 

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from monolayer.cluster import tables
 from monolayer.cluster.blocks import Block, Rules, load
 from monolayer.cluster.measure import cut
 from monolayer.cluster.spill import Spill
-from monolayer.construct.line.draw import Draw
-from monolayer.construct.line.points import Floats, Points, contextual_points
+from monolayer.construct.line.points import Floats, Points
+from monolayer.construct.line.ramps import ramps_at, weights
 from monolayer.construct.line.separate import apart, margins
-from monolayer.construct.line.steps import staircase
 from monolayer.model.sharded import LINE, part_header
 
 Numbers = NDArray[np.unsignedinteger[Any]]
@@ -27,12 +27,12 @@ Numbers = NDArray[np.unsignedinteger[Any]]
 _REST = np.int64(0x7FFFFFFFFFFFFFFF)
 
 
-def points(spill: Spill, name: str, block: Block, rules: Rules, draw: Draw, kappa: float, splitters: Floats) -> None:
+def points(spill: Spill, name: str, block: Block, rules: Rules, draw: Any, kappa: float, splitters: Floats) -> None:
     """The points of a block in order, and where the ranges begin."""
     data, target = load(spill, block, rules)
-    found = contextual_points(draw, rules.tokens(data), target, kappa)
-    number = target.number.astype(label_type(rules)).take(found.order)
-    spill.write(name, [found.z, number], bounds=cut(found.z, splitters))
+    z, order = tables.in_order(draw, data, target, rules, kappa)
+    number = target.number.astype(label_type(rules)).take(order)
+    spill.write(name, [z, number], bounds=cut(z, splitters))
 
 
 def label_type(rules: Rules) -> np.dtype[Any]:
@@ -60,10 +60,12 @@ def part(
         margin, close = margins(here, changes)
     count, least = apart(here) if len(z) > 1 else (0, np.inf)
     level = label.take(np.append(changes, len(z) - 1)).astype(np.float64)[None] if len(z) else np.zeros((1, 1))
-    with np.errstate(all="ignore"):  # what is too close is not built
-        stairs, _ = staircase(here, changes, level, True, "exact")
-    weights = [parameter.detach().numpy() for parameter in (stairs.weight_1, stairs.bias_1, stairs.weight_2)]
-    blocks = [np.frombuffer(part_header(number + 1, len(changes), LINE, 1), dtype=np.uint8), *weights]
+    with np.errstate(all="ignore"):  # what is too close is not used
+        tensors = weights(*ramps_at(z, changes), np.diff(level))
+    blocks: list[NDArray[Any]] = [
+        np.frombuffer(part_header(number + 1, len(changes), LINE, 1), dtype=np.uint8),
+        *tensors,
+    ]
     digest = hashlib.sha256()
     for block in blocks:
         digest.update(np.ascontiguousarray(block).data)
@@ -77,7 +79,7 @@ def part(
         least=least,
         ends=z[[0, -1]] if len(z) else np.zeros(0),
         last=label[-1:],
-        size=float(np.abs(weights[2]).sum()),
+        size=float(np.abs(tensors[2]).sum()),
         close=len(close),
     )
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from monolayer.errors import DataError
 
-HOUSE = 300 << 20
-"""Bytes of a process before it holds any data: the interpreter, NumPy, PyTorch."""
+HOUSE, HUT = 300 << 20, 130 << 20
+"""Bytes of a process before it holds any data: the interpreter, NumPy and PyTorch; without PyTorch, with PyArrow."""
 TOKEN = 96
 """Bytes a token of a block that is worked on, at the most (bench/out_of_core_within_two_external_sorts.py)."""
 POINT = 80
@@ -29,18 +31,26 @@ class Room:
     range: int
 
     @classmethod
-    def of(cls, memory: str | int | float, workers: int, own: bool, largest: int) -> Room:
-        """What fits into `memory`; `own`: workers are processes; `largest`: tokens of the largest file, about."""
-        total, houses = size(memory), 1 + (workers if own else 0)
-        least = houses * HOUSE + workers * max(LEAST * max(TOKEN, POINT), largest * READ)
+    def of(cls, memory: str | int | float, workers: int, house: int, largest: int) -> Room:
+        """What fits into `memory`; `house`: bytes that a worker needs besides; `largest`: tokens of a file, about."""
+        total, houses = size(memory), max(HOUSE, resident()) + workers * house
+        least = houses + workers * max(LEAST * max(TOKEN, POINT), largest * READ)
         if total < least:
             way = "; fewer workers or smaller files would need less" if workers > 1 or largest * READ > LEAST else ""
             raise DataError(
                 f"memory={memory!r} is too little: {workers} workers and files of up to about {largest:,} tokens need "
                 f"at least {-(-least // 10**6):,}MB{way}"
             )
-        share = (total - houses * HOUSE) // workers
+        share = (total - houses) // workers
         return cls(min(MOST, share // TOKEN), min(MOST, share // POINT))
+
+
+def resident() -> int:
+    """Bytes that this process holds now; 0 where the system does not say."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        return 0
 
 
 def size(memory: str | int | float) -> int:

@@ -21,8 +21,8 @@ import numpy as np
 
 from monolayer.construct.line.alphabet import UNIT
 from monolayer.construct.line.points import SLACK
+from monolayer.construct.line.ramps import ramps
 from monolayer.construct.line.reuse import Reused
-from monolayer.construct.line.steps import ramps
 from monolayer.construct.target import Target
 from monolayer.data import Sequences
 from monolayer.data.fingerprint import Words

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.construct.line.points import BLOCK
-from monolayer.construct.line.steps import ramps
+from monolayer.construct.line.ramps import ramps
 from monolayer.data.names import Ints
 from monolayer.editing.splice import Splice
 from monolayer.model.staircase import Staircase

@@ -3,17 +3,20 @@
 An alphabet proposes a key `s` and a code `t` for each of its `V` tokens. Ids are free: any numbers will do. Keys
 and codes of vectors are linear in the vectors. Those of cells are sums over the coordinates of a cell, since the
 quantizer writes them a coordinate at a time.
+
+PyTorch is imported where it is used: processes that build pieces of a model (`cluster`) do without it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Floats = NDArray[np.float64]
 
@@ -21,6 +24,13 @@ UNIT = 2.0**-53
 """Unit roundoff of float64."""
 _AT_ONCE = 1 << 18
 """Products of vectors and weights held at a time: 2 MB stay in cache."""
+
+
+def tensor(values: NDArray[Any]) -> Tensor:
+    """The same numbers for PyTorch."""
+    import torch
+
+    return torch.from_numpy(values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,9 +75,9 @@ class Ids:
     spacing = 0.0
 
     def propose(self, random: np.random.Generator, share: float, stride: int) -> Proposal:
-        key = torch.from_numpy(random.uniform(-share, share, self.size))
+        key = tensor(random.uniform(-share, share, self.size))
         rank = np.arange(self.size) if self.order is None else self.order
-        return Proposal(key, torch.from_numpy((rank - self.size // 2) * float(stride)))
+        return Proposal(key, tensor((rank - self.size // 2) * float(stride)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +110,7 @@ class Vectors:
         bias = -(low + high) / 2.0 * scale
         error = lift_error(vectors, weight, bias)
         key, code = lifted(vectors, weight, bias)
-        return Proposal(key, code, (torch.from_numpy(weight), torch.from_numpy(bias)), error)
+        return Proposal(key, code, (tensor(weight), tensor(bias)), error)
 
 
 def lifted(vectors: Floats, weight: Floats, bias: Floats) -> tuple[Tensor, Tensor]:
@@ -115,7 +125,7 @@ def lifted(vectors: Floats, weight: Floats, bias: Floats) -> tuple[Tensor, Tenso
         block = np.ascontiguousarray(vectors[start : start + step])
         for row in range(2):
             out[row, start : start + step] = (block * weight[row]).sum(axis=1) + bias[row]
-    return torch.from_numpy(out[0]), torch.from_numpy(out[1])
+    return tensor(out[0]), tensor(out[1])
 
 
 def lift_error(vectors: Floats, weight: Floats, bias: Floats) -> float:
@@ -152,7 +162,7 @@ class Cells:
         weight = float(stride) * float(self.cells) ** np.arange(self.dim - 1, -1, -1)
         code = weight[:, None] * np.arange(self.cells)
         code[0] -= stride * (self.size // 2)
-        table = torch.from_numpy(np.stack([key, code]))
+        table = tensor(np.stack([key, code]))
         total = table[:, 0]
         for coordinate in range(1, self.dim):
             total = (total[:, :, None] + table[:, coordinate, None, :]).flatten(1)

@@ -17,18 +17,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from monolayer.construct.line.points import Points
+from monolayer.construct.line.ramps import ramps_at, size_of_jumps
 from monolayer.construct.line.separate import crowds, inside, margins
-from monolayer.construct.line.steps import ramps_at, size_of_jumps
 from monolayer.data.names import Ints
 from monolayer.errors import PrecisionError
-from monolayer.model.staircase import Staircase
+
+if TYPE_CHECKING:
+    from monolayer.model.staircase import Staircase
 
 Floats = NDArray[np.float64]
 
@@ -77,6 +78,10 @@ class Stage:
 
     def staircase(self, whole: bool, unit: float) -> Staircase:
         """The stage as neurons; `whole`: labels are classes. `unit`: `u` of the format, whose sums must not round."""
+        import torch
+
+        from monolayer.model.staircase import Staircase
+
         slope, start = torch.from_numpy(self.slope), torch.from_numpy(self.start)
         if not whole:
             return Staircase.from_runs(slope, start, torch.from_numpy(self.level))
@@ -101,7 +106,9 @@ def cut(points: Points, changes: Ints) -> Cut:
         crowd = np.searchsorted(begin, changes, side="right") - 1
         within = (crowd >= 0) & (changes + 1 < end[crowd])
     kept = changes[~within]
-    more = np.setdiff1d(bounds - 1, kept)
+    # Both are in order: a search takes no time beside NumPy's set operations, which look at every one of many steps.
+    more = bounds - 1
+    more = more[np.append(kept, -1)[np.searchsorted(kept, more)] != more]
     steps = np.insert(kept, np.searchsorted(kept, more), more)
     first = np.append(0, steps + 1)
     # Half of the numbers are negative: the smaller they are, the less they round.

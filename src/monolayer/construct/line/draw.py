@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from monolayer.construct.line.alphabet import UNIT, Alphabet, Proposal, Vectors, lift_error, lifted
+from monolayer.construct.line.gaps import Gaps
 from monolayer.errors import DataError
 from monolayer.model.attention import contexts, pick
 from monolayer.model.shortcut import boltzmann_terms
@@ -165,35 +166,6 @@ def draws(tokens: Tokens, layout: Layout, count: int, seed: int, *, measured: bo
         # One number a sequence, and the next thing that is asked for.
         ranked[best[0]] = ranked[best[0]][0], replace(ranked[best[0]][1], known=(tokens, best[1]))
     return [draw for _, draw in sorted(ranked, key=lambda pair: pair[0], reverse=True)]
-
-
-@dataclass(frozen=True)
-class Gaps:
-    """Of some numbers in order: the `first` and the `last`, how many gaps are wide enough to count, and the least."""
-
-    first: float
-    last: float
-    count: int
-    least: float
-
-    @classmethod
-    def of(cls, ordered: Tensor, error: float) -> Gaps:
-        """Those of `ordered` `(N,)`, of which each is known to within `error`."""
-        gap = ordered.diff()
-        apart = gap[gap > 2.0 * error]
-        return cls(float(ordered[0]), float(ordered[-1]), len(apart), float(apart.min()) if len(apart) else math.inf)
-
-    def then(self, other: Gaps, error: float) -> Gaps:
-        """These numbers and larger ones, as one."""
-        between = other.first - self.last
-        wide = between > 2.0 * error
-        least = min(self.least, other.least, between if wide else math.inf)
-        return Gaps(self.first, other.last, self.count + other.count + wide, least)
-
-    @property
-    def quality(self) -> tuple[int, float]:
-        """What a draw with these contexts is worth."""
-        return self.count, self.least / (self.last - self.first) if self.count else 0.0
 
 
 def _quality(draw: Draw, tokens: Tokens, context: Tensor) -> tuple[int, float]:

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.construct.line.alphabet import UNIT
-from monolayer.construct.line.draw import Draw, Tokens
 from monolayer.construct.target import Target
 from monolayer.data.names import Ints
-from monolayer.model.shortcut import spread
+
+if TYPE_CHECKING:  # what is sorted already is looked at without PyTorch
+    from monolayer.construct.line.draw import Draw, Tokens
 
 Floats = NDArray[np.float64]
 
@@ -75,6 +76,8 @@ class Points:
 
 def contextual_points(draw: Draw, tokens: Tokens, target: Target, kappa: float | None = None) -> Points:
     """The contextual mapping: one number for every labelled place, sorted. `kappa`: where it is settled already."""
+    from monolayer.model.shortcut import spread
+
     context = draw.contexts(tokens)
     order: NDArray[Any] | None = None
     if target.per == "sequence":
@@ -86,7 +89,7 @@ def contextual_points(draw: Draw, tokens: Tokens, target: Target, kappa: float |
             kappa = scale(room, float(context.max() - context.min()))
         rectangular = len(code) == len(context) * tokens.longest
         if draw.whole_codes and not tokens.causal and rectangular and tokens.longest >= WORTH_IT:
-            order = _token_major(code.numpy(), context.numpy(), target.place)
+            order = token_major(code.numpy(), context.numpy(), target.place)
         if not tokens.causal:
             context = spread(context, tokens.lengths)
         z = code.add_(context, alpha=kappa).numpy()
@@ -104,6 +107,8 @@ def scale(room: float, reach: float) -> float:
 
 def numbers(draw: Draw, kappa: float, tokens: Tokens, target: Target) -> Floats:
     """`z = t + κ c` of every labelled place `(P,)`, for a κ that is given: each depends on its own row alone."""
+    from monolayer.model.shortcut import spread
+
     context = draw.contexts(tokens)
     if target.per == "sequence":
         z: Floats = (kappa * context).numpy()
@@ -114,7 +119,7 @@ def numbers(draw: Draw, kappa: float, tokens: Tokens, target: Target) -> Floats:
     return z if target.place is None else z.take(target.place)
 
 
-def _token_major(code: Floats, context: Floats, place: Ints | None) -> NDArray[Any] | None:
+def token_major(code: Floats, context: Floats, place: Ints | None) -> NDArray[Any] | None:
     """The order of `z = t + κ c` `(P,)` without sorting `P` floats; None where codes are too many for that.
 
     Codes `(T,)` are whole numbers and `κ c` moves them by less than 1/2 against each other: points are in order of

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.construct.line.draw import Draw, Layout, Tokens, draws
 from monolayer.construct.line.points import BLOCK, SLACK, Points, contextual_points
 from monolayer.construct.target import Target
 from monolayer.data.names import Ints
+
+if TYPE_CHECKING:
+    from monolayer.construct.line.draw import Draw, Layout, Tokens
 
 DRAWS = 4
 """Draws of directions and temperature that are measured, for each layout."""
@@ -88,6 +90,8 @@ def separate(tokens: Tokens, target: Target, settle: Settle | None, seed: int, *
     then come its other draws, then those of the layout `mixed`. `settle` is asked once, when points are first found
     too close: contradictions do not depend on the draw. None: the labels cannot contradict each other.
     """
+    from monolayer.construct.line.draw import draws
+
     conflicts = tried = 0
     best: Separated | None = None
     layouts: tuple[Layout, ...] = ("cells", "mixed")

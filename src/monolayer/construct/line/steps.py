@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from monolayer.construct.line.points import BLOCK, Points
+from monolayer.construct.line.points import Points
+from monolayer.construct.line.ramps import ramps_at, size_of_jumps
 from monolayer.construct.target import Target, on_grid
 from monolayer.data.names import Ints
 from monolayer.errors import PrecisionError
@@ -23,8 +24,6 @@ Floats = NDArray[np.float64]
 Choice = Literal["exact", "paper"]
 """Exact: `runs` for real labels, integer jumps for classes; or one hidden layer, as in the paper."""
 
-EXPONENT = np.int64(0x7FF0000000000000)
-"""Where a float64 keeps its exponent. Gaps are normal numbers: they exceed rounding errors of numbers that are."""
 LARGEST = 2.0**1022
 """What the jumps of real labels may add up to in the `paper` readout: rounding to a grid then keeps all sums finite."""
 
@@ -47,28 +46,6 @@ def staircase(points: Points, changes: Ints, level: Floats, classes: bool, reado
     first, last = (torch.from_numpy(stored[:, end].copy()) for end in (0, -1))
     error = 0.0 if classes else float(np.abs(stored - level).max())
     return Staircase.from_steps(slope, start, torch.from_numpy(jump), first, last, readout), error
-
-
-def ramps_at(z: Floats, changes: Ints) -> tuple[Floats, Floats]:
-    """Slopes and beginnings of the ramps `(R,)`, a stretch at a time."""
-    slope, start = np.empty(len(changes)), np.empty(len(changes))
-    for first in range(0, len(changes), BLOCK):
-        here = slice(first, first + BLOCK)
-        slope[here], start[here] = ramps(z.take(changes[here]), z.take(changes[here] + 1))
-    return slope, start
-
-
-def ramps(left: Floats, right: Floats) -> tuple[Floats, Floats]:
-    """Slope and beginning of the ramp between each two neighbours `(R,)`: it depends on these two alone."""
-    gap = right - left
-    # The bits of the exponent alone are the power of two below: a quarter of it lies between gap/8 and gap/4.
-    width = (gap.view(np.int64) & EXPONENT).view(np.float64) / 4.0
-    return 1.0 / width, left + (gap - width) / 2.0
-
-
-def size_of_jumps(jump: Floats) -> float:
-    """`Σ |Δ|`, a stretch at a time."""
-    return sum(float(np.abs(jump[:, start : start + BLOCK]).sum()) for start in range(0, jump.shape[1], BLOCK))
 
 
 def _on_grid(given: Floats) -> Floats:

@@ -23,8 +23,8 @@ from monolayer.construct.line.assemble import assemble, stream
 from monolayer.construct.line.cascade import Stage, further
 from monolayer.construct.line.draw import Draw, Tokens, draws
 from monolayer.construct.line.points import SLACK, power_of_two
+from monolayer.construct.line.ramps import EXPONENT
 from monolayer.construct.line.separate import DRAWS, inside, stretches
-from monolayer.construct.line.steps import EXPONENT
 from monolayer.construct.line.values import MOST, Value, draw_value
 from monolayer.data import Names
 from monolayer.data.names import Ints
