@@ -102,7 +102,7 @@ def test_points_too_close_for_binary64(tmp_path: Path, monkeypatch: pytest.Monke
 def test_steps_that_do_not_rise_are_looked_at_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model, pattern, _, _ = built(tmp_path, monkeypatch, "ids")
     names = [str(Path(pattern).parent / name) for name in PARTS]
-    monkeypatch.setattr(readout, "_thresholds", lambda w, b, exact: (-b / w, -np.sort(-(1 - b) / w)))
+    monkeypatch.setattr(readout, "thresholds", lambda w, b, exact: (-b / w, -np.sort(-(1 - b) / w)))
     assert verify_files(model, names) is None
 
 

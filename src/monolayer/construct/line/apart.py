@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from monolayer.construct.line.draw import Draw, Tokens, draws
 from monolayer.construct.line.points import SLACK
+from monolayer.construct.line.ramps import ramps, size_of_jumps
 from monolayer.construct.line.separate import DRAWS, HOPELESS
-from monolayer.construct.line.steps import ramps, size_of_jumps
 from monolayer.construct.target import Target
 from monolayer.model.apart import Apart
 from monolayer.model.shortcut import spread
