@@ -219,6 +219,80 @@ def test_rounding_stays_within_what_the_checker_says(
     assert net.rounding() < 1e-5
 
 
+class Rough:
+    """Arithmetic with unit roundoff `u`: every result is off by the whole of it, up, down, or one of them at random."""
+
+    def __init__(self, u: float, ways: tuple[float, ...]) -> None:
+        self.u, self.ways, self.random = u, ways, np.random.default_rng(0)
+
+    def __call__(self, exact: np.ndarray) -> np.ndarray:
+        return exact * (1.0 + self.u * self.random.choice(self.ways, np.shape(exact)))
+
+    def sum(self, terms: np.ndarray) -> np.ndarray:
+        """Over the last axis, in random order, rounded at every step."""
+        total = np.zeros(terms.shape[:-1])
+        for j in self.random.permutation(terms.shape[-1]):
+            total = self(total + terms[..., j])
+        return total
+
+    def bend(self, part: Bends, x: np.ndarray) -> np.ndarray:
+        t, v = part.knots.detach().numpy(), part.values.detach().numpy()
+        slope = self(self(np.diff(v)) / self(np.diff(t)))
+        kink = np.concatenate([slope[:1], self(np.diff(slope)), -slope[-1:]])
+        return self.sum(
+            np.append(self(np.maximum(self(x[..., None] - t), 0.0) * kink), np.full((*x.shape, 1), v[0]), -1)
+        )
+
+    def others(self, z: np.ndarray) -> np.ndarray:
+        """Sums over all tokens but the first, `(P, n)` to `(P,)`, by a head whose exp is wrong by 4 ulps."""
+        weight = 1.0 + 8.0 * self.u * self.random.choice(self.ways, z.shape)
+        mean = self.sum(self(self(weight / self.sum(weight)[:, None]) * z))
+        return self(self(z.shape[1] * mean) - z[:, 0])
+
+    def network(self, model: ml.Uniform, X: np.ndarray) -> np.ndarray:
+        """Token 0 of every sequence, `(P, m)`."""
+        x = self(self(X - model.low) / model.width).clip(0.0, 1.0)
+        y = np.stack([self.others(x[:, :, i]) for i in range(model.dim)], axis=1)
+        if model.length == 3:
+            e, q = y[:, 0], self.others(np.stack([self.bend(model.square, x[:, k, 0]) for k in range(3)], axis=1))
+            other = Rough(self.u, tuple(-way for way in self.ways))  # what is taken away errs the other way
+            apart = self.bend(model.root, np.maximum(self(2.0 * q - other.bend(model.total, e)), 0.0))
+            y = np.stack([self(e - apart), self(e + apart)], axis=1) / 2.0
+        D = model.interpolation.cells
+        place = self(np.concatenate([x[:, 0], y], axis=1).clip(0.0, 1.0) * D).clip(0.0, D)
+        knots, corners = model.interpolation.values.detach().numpy(), []
+        for step in product((0, 1), repeat=place.shape[1]):
+            corner = (np.floor(place) + step).clip(0, D)
+            repeated = (np.floor(place) + step > D).any(axis=1)
+            away = self(place - corner)
+            hat = self(self(1.0 + np.minimum(away.min(1), 0.0)) - np.maximum(away.max(1), 0.0))
+            hat = np.where(repeated, 0.0, np.maximum(hat, 0.0))
+            row = np.ravel_multi_index(tuple(corner.astype(int).T), (D + 1,) * place.shape[1])
+            corners.append(self(hat[:, None] * knots[row]))
+        return self.sum(np.stack(corners, axis=-1))
+
+
+@pytest.mark.parametrize(("name", "dim", "length", "cells", "u"), [
+    ("force", 1, 3, 5, 2.0**-44), ("force", 2, 2, 3, 2.0**-20), ("max", 1, 2, 6, 2.0**-20),
+])  # fmt: skip
+def test_rounding_that_is_always_at_its_worst_stays_within_the_bound(
+    name: str, dim: int, length: int, cells: int, u: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A coarse unit roundoff, so that terms of it can be told from those of float64, which evaluates it."""
+    model = ml.approximate(TARGETS[name].function, dim, length, cells=cells, norm="sup")
+    net = read_net(model.save(tmp_path / "m"))
+    X = np.random.default_rng(8).random((30, length, dim))
+    X[:15, -1] = X[:15, 1]
+    X[:5] = np.round(X[:5] * cells) / cells
+    exact = np.array([[float(value) for value in row] for row in exactly(model, X)])
+    ways = ((1.0,), (-1.0,), (-1.0, 1.0))
+    worst = max(float(np.abs(Rough(u, each).network(model, X) - exact).max()) for each in ways)
+    monkeypatch.setattr("monolayer.checker.uniform.U", u)
+    assert worst <= net.rounding()
+    monkeypatch.setattr("monolayer.checker.uniform.U", u / 256)
+    assert worst > net.rounding()  # a 256th of the bound would be broken: the test can fail
+
+
 def test_saved_and_loaded_it_is_the_same_network(tmp_path: Path) -> None:
     for name, dim, length in (("sort", 1, 3), ("nearest", 2, 2), ("max", 1, 2)):
         model = ml.approximate(TARGETS[name].function, dim, length, cells=4, norm="sup", lipschitz=2.0, domain=(-1, 1))
