@@ -47,7 +47,7 @@ def _norm(x: Any, tensors: dict[str, Any], name: str, epsilon: float) -> Any:
 
 
 def _attend(q: Any, k: Any, v: Any, seen: Any) -> Any:
-    scores = np.where(seen, q @ k.swapaxes(1, 2) / np.sqrt(q.shape[-1]), -np.inf)
+    scores = np.where(seen, q @ k.swapaxes(1, 2) / float(np.sqrt(q.shape[-1])), -np.inf)
     weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
     return (weights / weights.sum(axis=-1, keepdims=True)) @ v
 

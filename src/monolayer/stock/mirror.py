@@ -114,6 +114,7 @@ def lay_out(kind: Architecture, job: Work, usual: Ints, rank: int, seed: int, ro
     omega = 2.0 * math.pi / period(longest)
     angle = omega * np.arange(longest + 1)
     key = rounded(np.stack([np.cos(angle), np.sin(angle)], axis=1))
+    key[np.abs(key) < 2.0**-30] = 0.0  # a cosine of π/2 is 0, not a rounding error
     if table:
         there = np.zeros((longest + 1, half))
         there[:, parts[2]], there[:, parts[3]] = place, key

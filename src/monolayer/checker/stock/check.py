@@ -19,6 +19,9 @@ from monolayer.checker.labelled import data_digest
 from monolayer.checker.rounding import EXP_ULPS, Floats, UnhandledError
 from monolayer.checker.stock.bounds import BLOCK, MEAN, VARIANCE, Bounds, bounds
 from monolayer.checker.stock.files import Network, read_stock
+from monolayer.checker.stock.halves import judge_halves
+from monolayer.checker.stock.mirror import EXP_ULPS as SHORT_EXP
+from monolayer.checker.stock.mirror import MOMENTS as SHORT_MOMENTS
 from monolayer.checker.stock.places import Places, places_of
 from monolayer.checker.stock.readout import answers, read_steps
 from monolayer.checker.stock.structure import Structure, read_structure
@@ -32,6 +35,10 @@ REASONS: dict[Verdict, str] = {
     "refuted": "points get another answer than their label in every evaluation",
     "undecided": "for some points the error bound leaves room for more than one answer",
 }
+
+ROBUST = (
+    "at every point the neurons that may wake there leave the right class the largest logit, whatever rounding does"
+)
 
 
 def judge_stock(folder: Path, X: Any, Y: Any, lengths: Any) -> Certificate:
@@ -55,6 +62,9 @@ def judge_stock(folder: Path, X: Any, Y: Any, lengths: Any) -> Certificate:
             places = places_of(net, data)
             count = len(places.wanted)
             question = replace(question, points=count, unsure=count, claim=CLAIM.format(count))
+            if net.dtype != "float64":
+                claim = f"{question.claim}, weights in {net.dtype} and arithmetic in float32"
+                return _check_robust(net, data, places, replace(question, claim=claim))
             return _check(net, data, places, question)
     except UnhandledError as why:
         return replace(question, reason=f"the proof does not cover this folder: {why}")
@@ -62,19 +72,29 @@ def judge_stock(folder: Path, X: Any, Y: Any, lengths: Any) -> Certificate:
 
 def _assumptions(net: Network) -> tuple[str, ...]:
     float32 = f"attention in float64 throughout: sdpa does so, the eager one of {net.kind} takes softmax in float32"
+    exact = net.dtype == "float64"
+    long = (
+        "IEEE-754 binary64, round to nearest; subnormal numbers may be flushed to zero; logits may be cast to float32"
+    )
+    short = (
+        "IEEE-754 binary32 throughout (no TF32), round to nearest: load with dtype=torch.float32. Subnormal numbers "
+        "may be flushed to zero; arithmetic in a shorter format is not covered"
+    )
+    moments = f"{MEAN:g} D u X and a variance within {VARIANCE:g} D u X²" if exact else SHORT_MOMENTS
+    exp = f"exp within {EXP_ULPS if exact else SHORT_EXP} units in the last place"
     return (
         "the architecture computes what transformers 5.22 does, in evaluation mode",
         "padding has its attention mask, and stands on the right or places are counted from the begin token",
         "tokens enter as the ids that tokenizer.json gives them, behind the begin token",
-        "IEEE-754 binary64, round to nearest; subnormal numbers may be flushed to zero; logits may be cast to float32",
+        long if exact else short,
         "sums in any order; a product may be fused with the sum it goes into",
-        f"exp within {EXP_ULPS} units in the last place; erf and tanh are exactly ±1 from 8 and from 20 on",
+        exp + ("; erf and tanh are exactly ±1 from 8 and from 20 on" if exact else ""),
         f"softmax in one piece, or (fused kernels) in blocks of at least {BLOCK} keys, sums being rescaled on the way",
         (
-            f"LayerNorm with a mean within {MEAN:g} D u X and a variance within {VARIANCE:g} D u X² of the true ones, "
-            "D the width and X the largest coordinate: two-pass, textbook and Welford's sums do"
+            f"LayerNorm with a mean within {moments} of the true ones, D the width and X the largest coordinate: "
+            "two-pass, textbook and Welford's sums do"
         ),
-        *(() if net.kind in ("bert", "roberta", "distilbert", "gpt2") else (float32,)),
+        *(() if net.kind in ("bert", "roberta", "distilbert", "gpt2") or not exact else (float32,)),
         "NumPy on the checking machine keeps to the same rules",
     )
 
@@ -112,6 +132,26 @@ def _check(net: Network, data: Sequences, places: Places, question: Certificate)
         )[:NAMED],
         margin=float(margin[tightest]) if stepped else None,
         margin_at=places.where(data, tightest) if stepped else None,
+    )
+
+
+def _check_robust(net: Network, data: Sequences, places: Places, question: Certificate) -> Certificate:
+    """Half-spaces: no steps on a line, so no margin in errors; the claim is for the weights as stored."""
+    seen = judge_halves(net, data, places)
+    wrong = seen.wrong | (places.wanted < 0)
+    unsure = ~seen.right & ~wrong
+    verdict: Verdict = "refuted" if wrong.any() else "undecided" if unsure.any() else "proved"
+    return replace(
+        question,
+        verdict=verdict,
+        reason=REASONS[verdict] if verdict != "proved" else ROBUST,
+        wrong=int(wrong.sum()),
+        unsure=int(unsure.sum()),
+        findings=tuple(
+            _finding(net, data, places, kind, int(i), int(seen.got[i]))
+            for kind, which in (("wrong", wrong), ("unsure", unsure))
+            for i in np.flatnonzero(which)[:NAMED]
+        )[:NAMED],
     )
 
 

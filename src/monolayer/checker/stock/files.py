@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load
+from safetensors import SafetensorError, deserialize
 
 from monolayer.checker.rounding import Floats, UnhandledError
 from monolayer.checker.stock.names import FIXED, LAYERS, NEUTRAL, SIZES, TASKS, Task
@@ -25,7 +24,8 @@ from monolayer.errors import ModelFileError
 
 PAD = 0
 """The id of padding, whatever the tokenizer calls it: RoBERTa does not count its places."""
-SHORT = ("float32", "bfloat16", "float16")
+STORED = {"float64": "F64", "float32": "F32", "bfloat16": "BF16", "float16": "F16"}
+"""Types that `config.json` may name, as safetensors call them."""
 Pool = Literal["none", "tanh", "relu"]
 
 
@@ -34,6 +34,8 @@ class Network:
     """Tables `(V, D)` and `(L, D)`, matrices `(out, in)`, in the order of evaluation."""
 
     kind: str
+    dtype: str
+    """The type that the weights are stored in; here they are float64."""
     task: Task
     post_norm: bool
     causal: bool
@@ -94,13 +96,8 @@ def read_stock(folder: Path) -> Network:
         raise UnhandledError(f"the architecture {kind!r} is not one of {', '.join(LAYERS)}")
     if (folder / "adapter_config.json").exists():
         raise UnhandledError("an adapter lies beside the weights, and transformers would load it")
-    if config.get("dtype") in SHORT:
-        raise UnhandledError(
-            f"its weights are {config['dtype']}: the lemmas are about steps in float64. Answers of a robust folder are "
-            "measured (bench/stock_answers_in_bfloat16.py), not proved"
-        )
     try:
-        tensors = load(content["model.safetensors"])
+        tensors = _tensors(content["model.safetensors"], config.get("dtype"))
         task = TASKS[config["architectures"][0]]
         _check_config(config, kind, tensors)
         return _network(config, tokenizer, tensors, kind, task, digest, read_cut(folder, tokenizer))
@@ -128,8 +125,6 @@ def _check_config(config: dict[str, Any], kind: str, tensors: Mapping[str, Any])
     if missing:
         raise UnhandledError(f"config.json does not say {missing[0]}, whose default is not what the proofs assume")
     for name, tensor in tensors.items():
-        if tensor.dtype != np.float64:
-            raise UnhandledError(f"{name} is {tensor.dtype}: the bounds are for weights in float64")
         if not np.isfinite(tensor).all():
             raise UnhandledError(f"{name} holds a number that is not finite")
 
@@ -176,6 +171,8 @@ def _network(
     weight, bias = take(f"{head}.weight"), take(f"{head}.bias", optional=True)
     if rest:
         raise ModelFileError(f"tensors unknown to {kind}: {', '.join(sorted(rest)[:3])}")
+    if config.get("word_embed_proj_dim", D) != D:
+        raise UnhandledError("embeddings are projected to another width")
     names = _names(tokenizer)
     classes = names if task == "lm" else _classes(config["id2label"])
     C = len(classes)
@@ -203,6 +200,7 @@ def _network(
         raise UnhandledError("the begin token or the end token is no id of the model")
     return Network(
         kind=kind,
+        dtype=config["dtype"],
         task=task,
         post_norm=layers.post_norm,
         causal=layers.causal,
@@ -233,6 +231,27 @@ def _network(
         cut=cut[0],
         added=cut[1],
     )
+
+
+def _tensors(content: bytes, dtype: Any) -> dict[str, Floats]:
+    """All tensors, widened to float64; each must have the type that `config.json` names."""
+    if dtype not in STORED:
+        raise UnhandledError(f"config.json says dtype = {dtype!r}; the proofs know {', '.join(STORED)}")
+    found = {}
+    for name, tensor in deserialize(content):  # type: ignore[no-untyped-call]
+        if tensor["dtype"] != STORED[dtype]:
+            raise UnhandledError(f"{name} is {_plain_name(tensor['dtype'])}, and config.json says {dtype}")
+        raw = np.frombuffer(
+            tensor["data"], dtype={"BF16": "<u2", "F16": "<f2", "F32": "<f4"}.get(tensor["dtype"], "<f8")
+        )
+        if tensor["dtype"] == "BF16":
+            raw = (raw.astype(np.uint32) << 16).view(np.float32)
+        found[name] = raw.astype(np.float64).reshape(tensor["shape"])
+    return found
+
+
+def _plain_name(code: str) -> str:
+    return next((name for name, stored in STORED.items() if stored == code), code)
 
 
 def _names(tokenizer: dict[str, Any]) -> tuple[str, ...]:

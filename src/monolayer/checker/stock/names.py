@@ -176,7 +176,12 @@ SIZES: dict[str, dict[str, str]] = {
         "epsilon": "layer_norm_epsilon",
         "activation": "activation_function",
     },
-    "opt": {**_COMMON, "neurons": "ffn_dim", "activation": "activation_function"},
+    "opt": {
+        **_COMMON,
+        "neurons": "ffn_dim",
+        "activation": "activation_function",
+        "projected": "word_embed_proj_dim",
+    },
     "gpt_neox": _BERT,
     "starcoder2": {**_BERT, "epsilon": "norm_epsilon"},
 }
@@ -195,7 +200,7 @@ NEUTRAL = {
 
 FIXED: dict[str, dict[str, tuple[Any, ...]]] = {
     "all": {
-        "dtype": ("float64",),
+        "dtype": ("float64", "float32", "bfloat16", "float16"),
         "tie_word_embeddings": (False,),
         "pad_token_id": (0,),
         "is_decoder": (False, None),
@@ -214,7 +219,6 @@ FIXED: dict[str, dict[str, tuple[Any, ...]]] = {
     "opt": {
         "num_hidden_layers": (1,),
         "num_attention_heads": (1,),
-        "word_embed_proj_dim": (16, 64, 256, 1024, 4096),
         "do_layer_norm_before": (True, None),
         "enable_bias": (True, None),
         "layer_norm_elementwise_affine": (True, None),
