@@ -53,7 +53,6 @@ def places_of(net: Network, data: Sequences) -> Places:
     """What the folder must answer, and where; data that it cannot be asked about are an error."""
     if data.vocabulary is None:
         raise DataError("the model takes ids or strings as tokens, and the data hold vectors")
-    check_cut(net.cut, net.added, data)
     longest = int(data.lengths.max())
     room = longest + 1 if net.places is None else len(net.places) - net.offset
     if longest + 1 > room:
@@ -66,6 +65,7 @@ def places_of(net: Network, data: Sequences) -> Places:
     if strange.any():
         where = data.where(int(np.flatnonzero(strange)[0]))
         raise DataError(f"{where} is a special token of this folder, which no text may contain: rename it in the data")
+    check_cut(net.cut, net.added, data)
     begins = False
     if net.task == "lm":
         if data.labels is not None:
