@@ -22,9 +22,12 @@ from safetensors.numpy import load_file
 import monolayer as ml
 from monolayer.checker import stored as checker_stored
 from monolayer.cli import run
+from monolayer.construct.consistency import contradicted, equal_points
 from monolayer.construct.line.cascade import KAPPA, cut, further
 from monolayer.construct.line.points import SLACK, Points
 from monolayer.construct.line.separate import crowds
+from monolayer.construct.task import Task
+from monolayer.data import Sequences
 from monolayer.model.cascade import Cascade, CascadeAttention
 from monolayer.model.load import load
 from monolayer.theory.balls import precision
@@ -334,6 +337,21 @@ def test_stages_add_what_is_missing_and_nothing_elsewhere(seed: int, whole: bool
             assert ends[0] == ends[1]
             assert stage.level[0, ends[0]] == 0
     assert np.array_equal(total, missing[0])
+
+
+@settings(deadline=None, max_examples=80)
+@given(st.integers(0, 10**6), st.booleans(), st.booleans(), st.booleans())
+def test_contradictions_are_found_in_their_own_sequences(seed: int, positions: bool, causal: bool, whole: bool) -> None:
+    """Looking at some places says what looking at all of the data says of them."""
+    rng = np.random.default_rng(seed)
+    X = [rng.integers(0, 2, size).tolist() for size in rng.integers(1, 4, 9)]
+    Y: Any = rng.integers(0, 3, 9).tolist() if whole else [rng.integers(0, 2, len(row)).tolist() for row in X]
+    data = Sequences.of(X, Y, per="sequence" if whole else "token")
+    task = Task.of(data, positions=positions, causal=causal and not whole, on_conflict="error")
+    places = np.sort(rng.permutation(len(task.target.number))[:6])
+    group, number = equal_points(task.context, task.target)[places], task.target.number[places]
+    slow = any(group[i] == group[j] and number[i] != number[j] for i in range(6) for j in range(i))
+    assert contradicted(task.context, task.target, places) == slow
 
 
 # -- what it refuses ---------------------------------------------------------------------------------------
