@@ -1,7 +1,8 @@
 """Claim: a line in float32 holds 100,000 points, proved in float32; with rank 1 it ends at a few thousand.
 
 Sequences of 16 tokens, 16 random classes, two vocabularies. For each: the largest number of points that rank 1 holds
-(gates included, found by halving), the value rank that `auto` takes for all of them, what each stage left to the next, and the verdict.
+(gates included, found by halving), the value rank that `auto` takes for all of them, what each stage left to the next,
+and the verdict.
 """
 
 from __future__ import annotations
