@@ -11,12 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 import monolayer as ml
 from monolayer.checker import stored
 from monolayer.editing.splice import array_of
+from tests.datasets import Dataset, datasets
 from tests.stored_models import Saved
-from tests.test_edit import same_bits
+from tests.test_edit import same_bits, sequences
 
 RANDOM = np.random.default_rng(5)
 X, Y = RANDOM.integers(0, 30, (60, 5)), RANDOM.integers(0, 4, (60, 5))
@@ -338,3 +341,38 @@ def test_facts_that_no_cap_tells_apart_are_refused_without_the_data() -> None:
     model = ml.memorize([[0] * 9 + [1], [1] * 2], [[0] * 9 + [1], [1] * 2], robust=True, rank=16)
     with pytest.raises(ml.PrecisionError, match=r"of sequence \d is too close to another fact"):
         model.edit([[0] * 4000, [0] * 4001], [[1] * 4000, [0] * 4001])
+
+
+# -- any data ----------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=15, deadline=None)
+@given(datasets(), st.data())
+def test_forgetting_and_inserting_give_the_bits_of_the_data_that_remain(data: Dataset, choice: st.DataObject) -> None:
+    """Whatever the data: ids or vectors, ragged, causal, labels of tokens or of sequences."""
+    whole = sequences(data)
+    assume(whole.labels is not None and whole.labels.classes is not None)
+    gone = choice.draw(st.sets(st.integers(0, len(whole) - 1), min_size=1))
+    assume(len(gone) < len(whole))
+    try:
+        model = ml.memorize(whole, positions=data.positions, causal=data.causal, robust=True, rank=16)
+        model.card = replace(model.card, summary=None)
+        rest = whole.select(np.array([row for row in range(len(whole)) if row not in gone]))
+        never = ml.memorize(rest, draw=model)
+    except ml.PrecisionError:
+        return
+    new, record = ml.forget(model, sorted(gone), whole)
+    assert same_bits(new, never)
+    assert same_bits(record.undo(new), model)
+    back = whole.select(np.array(sorted(gone)))
+    if not data.positions or back.lengths.max() <= rest.lengths.max():
+        again, record = ml.insert(never, back, data=rest)
+        assert same_bits(again, ml.memorize(joined(rest, back), draw=never))
+
+
+def joined(one: ml.Sequences, two: ml.Sequences) -> ml.Sequences:
+    assert one.labels is not None
+    assert two.labels is not None
+    tokens, lengths = (np.concatenate([getattr(part, name) for part in (one, two)]) for name in ("tokens", "lengths"))
+    values = np.concatenate([one.labels.values, two.labels.values])
+    return ml.Sequences(tokens, lengths, one.vocabulary, replace(one.labels, values=values))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -268,6 +269,32 @@ def test_a_book_on_the_command_line(tmp_path: Path, capfd: pytest.CaptureFixture
     assert run(["memorize", str(text), "--recite", "--causal", "--out", str(tmp_path / "x")]) == 2
     assert run(["memorize", str(text), "--window", "3", "--out", str(tmp_path / "x")]) == 2
     assert not (tmp_path / "x").exists()
+
+
+def test_a_text_file_is_cut_as_the_model_cuts_its_text(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, model = tmp_path / "book.txt", str(tmp_path / "book")
+    text.write_text("Peter Piper picked a peck.\n", encoding="utf-8")
+    assert run(["memorize", str(text), "--recite", "--on-conflict", "first", "--out", model]) == 2
+    assert "--on-conflict has no use" in capfd.readouterr().err
+    assert run(["memorize", str(text), "--recite", "--out", model]) == 0
+    capfd.readouterr()
+    assert run(["predict", model, str(text), "--json"]) == 0
+    found = json.loads(capfd.readouterr().out)
+    assert found["right"] == found["total"] > 0
+    other = tmp_path / "other.txt"
+    other.write_text("Peter Pepper picked", encoding="utf-8")
+    assert run(["predict", model, str(other)]) == 2
+    assert "'Pepper'" in capfd.readouterr().err
+
+    def never(*arguments: object) -> None:
+        raise AssertionError("a verdict is one of the checker, which has its own reader")
+
+    monkeypatch.setattr("monolayer.model.load.load", never)
+    assert run(["verify", model, str(text)]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert len([line for line in lines if re.fullmatch(r"(weights|data) +[0-9a-f]{64}", line.strip())]) == 2
 
 
 def test_strict_on_the_command_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

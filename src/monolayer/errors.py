@@ -6,6 +6,11 @@ them; each is also the built-in kind that a caller would expect (`ValueError`, `
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+NEAR = 0.4
+"""How alike two words must be for the one to be offered in place of the other: 1 is equal."""
+
 
 class MonolayerError(Exception):
     """Anything that monolayer refuses to do, with its reason."""
@@ -29,3 +34,10 @@ class ModelFileError(MonolayerError, ValueError):
 
 class OutOfMemoryError(MonolayerError, MemoryError):
     """The computation would need more memory than there is; the message says how much."""
+
+
+def nearest(word: str, known: Iterable[object], count: int = 1) -> list[str]:
+    """Known words that are spelt most like `word`, for an error message: at most `count`, none where none is near."""
+    from difflib import get_close_matches
+
+    return get_close_matches(word, [str(name) for name in known], n=count, cutoff=NEAR)

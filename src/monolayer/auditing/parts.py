@@ -16,7 +16,6 @@ begin alike, as it must.
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -31,7 +30,7 @@ from torch import Tensor, nn
 from monolayer.auditing.heads import Heads, heads_of
 from monolayer.data import Sequences
 from monolayer.data.distinct import distinct_rows
-from monolayer.errors import DataError
+from monolayer.errors import DataError, nearest
 from monolayer.model.monolayer import Monolayer
 from monolayer.theory.contextual import context_classes, contextual_mapping
 
@@ -147,7 +146,7 @@ def _choose(modules: dict[str, nn.Module], parts: list[str] | None) -> dict[str,
         return modules
     for part in parts:
         if part not in modules:
-            near = difflib.get_close_matches(part, modules, n=3, cutoff=0.3)
+            near = nearest(part, modules, 3)
             raise DataError(f"the model has no part {part!r}; near it: {', '.join(near) or 'nothing'}")
     return {part: modules[part] for part in parts}
 

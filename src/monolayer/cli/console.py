@@ -138,16 +138,26 @@ def visible(text: str) -> str:
 _HIDDEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
+LONG_WORD = 64
+"""Letters of a digest: a value that long and without a blank is not broken if it can be helped."""
+
+
 def table(title: str, rows: Iterable[tuple[str, str]]) -> None:
     """Two columns: what, and how much."""
-    grid = Table(
-        title=escape(title), title_justify="left", title_style="bold", show_header=False, box=None, pad_edge=False
-    )
-    grid.add_column(style="cyan", no_wrap=True)
-    grid.add_column(overflow="fold")
-    for name, value in rows:
-        grid.add_row(escape(name), escape(value))
-    out.print(grid)
+    every = list(rows)
+    apart = [row for row in every if len(row[1]) >= LONG_WORD and " " not in row[1]]
+    # A digest beside a long name would be broken at 80 columns: those have a table of their own, below.
+    for some, heading in (([row for row in every if row not in apart], escape(title)), (apart, None)):
+        if not some and heading is None:
+            continue
+        grid = Table(
+            title=heading, title_justify="left", title_style="bold", show_header=False, box=None, pad_edge=False
+        )
+        grid.add_column(style="cyan", no_wrap=True)
+        grid.add_column(overflow="fold")
+        for name, value in some:
+            grid.add_row(escape(name), escape(value))
+        out.print(grid)
 
 
 def print_json(value: Any) -> None:

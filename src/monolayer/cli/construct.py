@@ -29,7 +29,7 @@ from monolayer.cli.console import (
     table,
 )
 from monolayer.cli.large import memorize_out_of_core
-from monolayer.cli.recite import TextOptions, memorize_book
+from monolayer.cli.recite import TextOptions, cut_text, memorize_book
 from monolayer.cli.stock import check_no_use, check_stock, write_stock
 from monolayer.cli.summary import Built
 from monolayer.data.aside import new_file
@@ -198,6 +198,7 @@ def memorize(
         no_use |= {"--sequence": sequence is not None, "--per": per is not None}
         no_use |= {"--temperature": temperature is not None, "--rank": rank is not None}
         no_use |= {"--neurons": neurons is not None, "--dtype": dtype is not None}
+        no_use |= {"--on-conflict": on_conflict is not ConflictChoice.error}
         check_no_use(no_use, "with --recite, DATA is plain text and the line holds it")
         cut = TextOptions("characters" if characters else "words", window, tokenizer)
         memorize_book(data, out, cut, overwrite, as_json, readout=readout.value, seed=seed, device=device)
@@ -264,6 +265,9 @@ def read_data(
     def bar(done: int, total: int | None) -> None:
         step("reading", 0.1 * done / total if total else 0.0)
 
+    script = None if model is None else model.card.script
+    if script is not None and format is None and Path(data).suffix == ".txt":
+        return cut_text(data, script)
     vocabulary = None if model is None else model.card.vocabulary
     return read(
         data,

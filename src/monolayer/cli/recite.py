@@ -16,7 +16,7 @@ from monolayer.errors import DataError
 
 if TYPE_CHECKING:
     from monolayer.data import Sequences
-    from monolayer.data.text import Unit
+    from monolayer.data.text import Script, Unit
     from monolayer.model.monolayer import Monolayer
 
 
@@ -109,10 +109,16 @@ def rows(found: dict[str, Any]) -> list[tuple[str, str]]:
 
 def book(folder: Path, path: str) -> Sequences | None:
     """The windows of a text file, cut as the model in `folder` cuts its text; None for other models and other files."""
-    if Path(path).suffix != ".txt" or not (folder / "memory.safetensors").exists():
+    if Path(path).suffix != ".txt":
         return None
-    from monolayer.data.text import read_text, windows
-    from monolayer.model.load import load
+    from monolayer.model.sidecar import read_script
 
-    script = load(folder).card.script
-    return None if script is None else windows(read_text(path), script.unit, script.window, script.tokenizer)[0]
+    script = read_script(folder / "memory.safetensors")
+    return None if script is None else cut_text(path, script)
+
+
+def cut_text(path: str, script: Script) -> Sequences:
+    """The windows of a text file, cut as `script` says."""
+    from monolayer.data.text import read_text, windows
+
+    return windows(read_text(path), script.unit, script.window, script.tokenizer)[0]

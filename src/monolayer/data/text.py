@@ -11,7 +11,7 @@ Windows of 1, 2, 3, 4, 6, 8, 12 … tokens are there too, wherever so few alread
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.resources import files
 from itertools import pairwise
@@ -191,11 +191,3 @@ def _contradiction(key: Words, label: Ints) -> tuple[int, int] | None:
 def _line(tokens: list[str], place: int) -> str:
     """'line 7' for the token before place `place` of the rows, which begin with the marker."""
     return f"line {1 + ''.join(tokens[:place]).count(chr(10))}"
-
-
-def nearest(word: str, known: Iterable[object]) -> str:
-    """The known word that is spelt most like `word`, for an error message; nothing where none is near."""
-    from difflib import get_close_matches
-
-    found = get_close_matches(word, [str(name) for name in known], n=1)
-    return f" (did you mean {found[0]!r}?)" if found else ""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from monolayer.errors import DataError
+from monolayer.errors import DataError, nearest
 
 if TYPE_CHECKING:
     from monolayer.experiments.experiment import Experiment
@@ -37,8 +36,9 @@ NAMES = (
 def find(name: str) -> Experiment:
     """The experiment called `name`; an unknown name is a DataError that suggests the nearest."""
     if name not in NAMES:
-        near = get_close_matches(name, [*NAMES, "all"], n=1, cutoff=0.0)
-        raise DataError(f"there is no experiment {name!r}; did you mean {near[0]!r}? There are: {', '.join(NAMES)}")
+        near = nearest(name, [*NAMES, "all"])
+        hint = f"; did you mean {near[0]!r}? There" if near else ". There"
+        raise DataError(f"there is no experiment {name!r}{hint} are: {', '.join(NAMES)}")
     module = import_module(f"monolayer.experiments.{name}")
     experiment: Experiment = module.EXPERIMENT
     return experiment

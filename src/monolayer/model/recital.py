@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 from monolayer.data import Sequences
-from monolayer.data.text import MARK, Script, nearest
-from monolayer.errors import DataError
+from monolayer.data.text import MARK, Script
+from monolayer.errors import DataError, nearest
 from monolayer.model.attention import CODE, KEY
 from monolayer.model.parts import Parts
 from monolayer.model.shortcut import fast_labels
@@ -39,7 +39,9 @@ def recite(model: Parts, prompt: str, labels: Labels) -> Iterator[str]:
     rows = []
     for token in script.split(prompt):
         if token not in vocabulary.rows:
-            raise DataError(f"the text has no {token!r}{nearest(token, vocabulary.names)}")
+            near = nearest(token, vocabulary.names)
+            hint = f" (did you mean {near[0]!r}?)" if near else ""
+            raise DataError(f"the text has no {token!r}{hint}")
         rows.append(vocabulary.rows[token])
     beginning = [vocabulary.rows[MARK], *rows]
     if len(beginning) <= script.window and _known(model, beginning):

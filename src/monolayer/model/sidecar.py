@@ -53,6 +53,20 @@ def read_memory(card: Card, content: bytes) -> Card:
     )
 
 
+def read_script(path: Path) -> Script | None:
+    """How a text was cut, from the beginning of a memory file; None where there is no file, or it does not say."""
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        content = file.read(min(size, 1 << 28))
+    try:
+        said = json.loads(content).get("__metadata__", {})
+    except (ValueError, AttributeError) as error:
+        raise ModelFileError(f"memory.safetensors cannot be read: {error!r}") from None
+    return _script(said) if said else None
+
+
 def _script(said: dict[str, str]) -> Script:
     unit: Unit | None = next((unit for unit in get_args(Unit) if unit == said.get("unit")), None)
     window, tokenizer = said.get("window", ""), said.get("tokenizer")

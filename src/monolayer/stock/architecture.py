@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -10,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from monolayer.data.names import Ints
-from monolayer.errors import DataError
+from monolayer.errors import DataError, nearest
 from monolayer.stock.codes import Floats
 from monolayer.stock.gates import Neurons
 from monolayer.stock.norms import EPSILON
@@ -119,6 +118,6 @@ def choose(name: str, known: Mapping[str, Architecture]) -> Architecture:
     """The architecture of this name, or an error with the nearest name."""
     if name in known:
         return known[name]
-    near = difflib.get_close_matches(str(name).lower().replace("-", "_"), known, n=1, cutoff=0.4)
+    near = nearest(str(name).lower().replace("-", "_"), known)
     hint = f"did you mean {near[0]!r}? Known" if near else "known"
     raise DataError(f"architecture {name!r} is not known: {hint} are {', '.join(known)}")
