@@ -37,6 +37,7 @@ from monolayer.errors import DataError
 
 if TYPE_CHECKING:
     from monolayer.data import Sequences
+    from monolayer.model.mapped import Mapped
     from monolayer.model.monolayer import Monolayer
 
 
@@ -254,7 +255,7 @@ def read_data(
     tokens: str | None,
     labels: str | None,
     sequence: str | None,
-    model: Monolayer | None = None,
+    model: Monolayer | Mapped | None = None,
     *,
     characters: bool | None = None,
     per: Belongs | None = None,
@@ -289,7 +290,7 @@ def check(model: Monolayer, sequences: Sequences) -> tuple[int, int, float]:
     return right, total, time.perf_counter() - began
 
 
-def agreement(model: Monolayer, sequences: Sequences, values: Any) -> tuple[int, int]:
+def agreement(model: Monolayer | Mapped, sequences: Sequences, values: Any) -> tuple[int, int]:
     """Labels of the data that the answers `values` agree with: classes by name, reals to within `room`."""
     import numpy as np
 
@@ -307,7 +308,7 @@ def agreement(model: Monolayer, sequences: Sequences, values: Any) -> tuple[int,
     return int(good.sum()), len(good)
 
 
-def room(model: Monolayer) -> float:
+def room(model: Monolayer | Mapped) -> float:
     """How far a real answer may be from its label to count as right: 0 but for the `paper` readout and a grid."""
     summary, grid = model.summary, model.card.grid
     return (0.0 if summary is None else summary.readout_error or 0.0) + (0.0 if grid is None else grid.error)

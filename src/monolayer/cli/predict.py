@@ -28,6 +28,7 @@ from monolayer.cli.construct import agreement, check_device, check_file, output,
 
 if TYPE_CHECKING:
     from monolayer.data import Labels, Sequences
+    from monolayer.model.mapped import Mapped
     from monolayer.model.monolayer import Monolayer
 
 
@@ -56,11 +57,13 @@ def predict(
     """
     from monolayer.data.shards import files
     from monolayer.model.load import load
+    from monolayer.model.mapped import load_mapped
 
     check_device(device)
     if out is not None:
         check_file(out, overwrite)
-    model = load(folder, device=device)
+    # A readout in several files stays there: it may be larger than memory.
+    model = (None if dense or device is not None else load_mapped(folder)) or load(folder, device=device)
     facts: dict[str, Any] = {"folder": str(folder), "sequences": 0}
     answers: list[dict[str, Any]] = []
     compared: list[tuple[int, int] | str | None] = []
@@ -98,7 +101,9 @@ def predict(
         print_json(facts)
 
 
-def _answers(model: Monolayer, sequences: Sequences, encoded: Sequences, values: Any) -> Iterator[dict[str, Any]]:
+def _answers(
+    model: Monolayer | Mapped, sequences: Sequences, encoded: Sequences, values: Any
+) -> Iterator[dict[str, Any]]:
     """Tokens and answers of every sequence."""
     names = model.card.decode(values)
     shown = sequences.tokens if sequences.vocabulary is None else sequences.vocabulary.decode(sequences.tokens)
@@ -108,7 +113,7 @@ def _answers(model: Monolayer, sequences: Sequences, encoded: Sequences, values:
         yield {"tokens": words.tolist(), key: answer.tolist() if hasattr(answer, "tolist") else answer}
 
 
-def _compared(model: Monolayer, sequences: Sequences, values: Any) -> tuple[int, int] | str | None:
+def _compared(model: Monolayer | Mapped, sequences: Sequences, values: Any) -> tuple[int, int] | str | None:
     """How many labels of the data are right, of how many; why they are not compared; None if there are none."""
     if sequences.labels is None:
         return None

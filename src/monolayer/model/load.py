@@ -40,8 +40,11 @@ from monolayer.model.schema import (
     parse,
 )
 from monolayer.model.sharded import INDEX, is_shard, join, split_block, whole
+from monolayer.model.sharded import Tensors as Arrays
 from monolayer.model.sidecar import read_memory
 from monolayer.model.staircase import Readout, Staircase
+
+_OWN = (CONFIG, WEIGHTS, NAMES, MEMORY, INDEX)
 
 
 def load(folder: str | os.PathLike[str], *, device: torch.device | str | None = None) -> Monolayer:
@@ -55,7 +58,35 @@ def load(folder: str | os.PathLike[str], *, device: torch.device | str | None = 
     return model if device is None else model.to(device)
 
 
+def parts_of(folder: Path) -> tuple[Monolayer, list[Arrays], Tensor] | None:
+    """Of a model whose readout lies in several files: the model with the first part of it alone, all parts, and the
+    `bias_2` behind them; None for other models."""
+    try:
+        config, names, files = _open(folder)
+        if INDEX not in files:
+            return None
+        block = split_block(config["readout"])
+        first, parts = join(parse(INDEX, files[INDEX]), _shards(files), block)
+        found = {name: (tuple(value.shape), str(value.dtype)) for name, value in (first | parts[0]).items()}
+        for key, value in parts[0].items():
+            found[key] = (*value.shape[:-1], sum(part[key].shape[-1] for part in parts)), str(value.dtype)
+        check_tensors(config, names, found)
+        held = {name: torch.from_numpy(value.copy()) for name, value in (first | parts[0]).items()}
+        return _finish(config, names, held, files), parts, held[f"{block}.bias_2"]
+    except ModelFileError as error:
+        raise ModelFileError(f"{folder}: {error}") from None
+
+
 def _read(folder: Path) -> Monolayer:
+    config, names, files = _open(folder)
+    tensors = _tensors(files, config)
+    found = {name: (tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")) for name, tensor in tensors.items()}
+    check_tensors(config, names, found)
+    return _finish(config, names, tensors, files)
+
+
+def _open(folder: Path) -> tuple[Config, dict[str, list[Any]], dict[str, Any]]:
+    """Config and names of a folder and its files, once all digests agree."""
     try:
         files = read_together(folder, CONFIG, lambda content: _config(content)["files"], is_shard)
     except (OSError, ValueError) as error:
@@ -68,9 +99,12 @@ def _read(folder: Path) -> Monolayer:
             raise ModelFileError(f"{name} is truncated or was changed after it was written: its digest does not match")
     names = parse(NAMES, files[NAMES]) if NAMES in files else {}
     check_names(config, names)
-    tensors = _tensors(files, config)
-    found = {name: (tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")) for name, tensor in tensors.items()}
-    check_tensors(config, names, found)
+    return config, names, files
+
+
+def _finish(
+    config: Config, names: dict[str, list[Any]], tensors: dict[str, Tensor], files: dict[str, Any]
+) -> Monolayer:
     model = _build(config, names, tensors)
     if MEMORY in files:
         model.card = read_memory(model.card, files[MEMORY])
@@ -79,8 +113,7 @@ def _read(folder: Path) -> Monolayer:
 
 def _tensors(files: dict[str, Any], config: Config) -> dict[str, Tensor]:
     if INDEX in files:
-        shards = {name: files[name] for name in files if is_shard(name)}
-        held = whole(*join(parse(INDEX, files[INDEX]), shards, split_block(config["readout"])))
+        held = whole(*join(parse(INDEX, files[INDEX]), _shards(files), split_block(config["readout"])))
         return {name: torch.from_numpy(value) for name, value in held.items()}
     try:
         return load_tensors(files[WEIGHTS])
@@ -88,12 +121,16 @@ def _tensors(files: dict[str, Any], config: Config) -> dict[str, Tensor]:
         raise ModelFileError(f"{WEIGHTS} cannot be read as safetensors: {error}") from None
 
 
+def _shards(files: dict[str, Any]) -> dict[str, Any]:
+    return {name: files[name] for name in files if is_shard(name)}
+
+
 def _why(folder: Path, error: Exception) -> str:
     """Why files cannot be read, in words."""
     if not isinstance(error, OSError):  # NUL or half of a surrogate pair in a path
         return f"this is no name of a folder: {error}"
     name = Path(error.filename or folder).name
-    if isinstance(error, FileNotFoundError) and name in (CONFIG, WEIGHTS, NAMES, MEMORY):
+    if isinstance(error, FileNotFoundError) and (name in _OWN or is_shard(name)):
         return f"this is no saved model: it has no {CONFIG}" if name == CONFIG else f"{name} is missing"
     if isinstance(error, FileNotFoundError):
         return "this folder does not exist"

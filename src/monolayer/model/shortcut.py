@@ -7,6 +7,7 @@ dense form.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -114,14 +115,20 @@ def fast_labels(model: Parts, data: Sequences) -> Tensor | None:
     way = plan(model)
     if way is None or (way.steps is None and way.apart is None):
         return None
-    met = traced(model, data, way)
     if way.apart is not None:
+        met = traced(model, data, way)
         label = way.apart(met.code, way.kappa * met.context)
         lacking = met.code.isnan() | met.context.isnan()
         return label.where(~lacking[:, None], torch.nan)
     assert way.steps is not None
+    return labels_by(model, data, way, way.steps)
+
+
+def labels_by(model: Parts, data: Sequences, way: Plan, first: Callable[[Tensor], Tensor]) -> Tensor:
+    """Label coordinates `(P, m)`, the first stage, or the only one, being evaluated by `first`."""
+    met = traced(model, data, way)
     z = met.code + way.kappa * met.context
-    label = way.steps(z)
+    label = first(z)
     for kappa, slot, steps in way.further:
         # What a stage wrote behind the label is the number of a stretch: the code of the next.
         total, number = label[:, :-1], label[:, -1]
