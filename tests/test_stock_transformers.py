@@ -136,5 +136,6 @@ def test_the_plain_evaluator_of_the_tests_is_transformers(told: dict[str, Any], 
 def test_the_certificate_agrees(told: dict[str, Any], name: str) -> None:
     job = told["jobs"][name]
     proof = ml.certify(job["folder"], sequences(job), job["labels"])
-    robust = "robust" in job["build"][1]
-    assert proof.verdict == ("undecided" if robust else "proved"), proof.reason
+    name, options = job["build"]
+    open_yet = "robust" in options and ARCHITECTURES[name].own_activation != "relu"  # gelu and silu are not proved
+    assert proof.verdict == ("undecided" if open_yet else "proved"), proof.reason
