@@ -287,9 +287,17 @@ class Build:
         if not close:
             self._drop_points(found, pieces)
             return replace(found, parts=tuple(parts), last=(last,))
-        # A crowd may reach into the next range, and its last step is the next one's.
-        again = [filled[i] for i in range(len(filled)) if {i - 1, i, i + 1} & close]
-        self._do("rebuilding ranges with crowds", (0.98, 0.99), crowds.rebuilt, {crowded[r]: own[r] for r in again})
+        again: list[int] = []
+        while close:
+            rebuild = {crowded[filled[i]]: own[filled[i]] for i in sorted(close)}
+            self._do("rebuilding ranges with crowds", (0.98, 0.99), crowds.rebuilt, rebuild)
+            again += [filled[i] for i in close]
+            more = set()
+            for i in close:
+                left, right = self.spill.facts(crowded[filled[i]])["reaches"].tolist()
+                more |= ({i - 1} if left else set()) | ({i + 1} if right else set())
+            close = {i for i in more if 0 <= i < len(filled) and filled[i] not in again}
+        again.sort()
         for r in again:
             parts[r] |= {"name": crowded[r], **self.spill.facts(crowded[r])}
         every = crowds.Crowds.of([parts[r]["crowds"] for r in again])

@@ -52,6 +52,8 @@ def rebuilt(
     for block in blocks:
         digest.update(np.ascontiguousarray(block).data)
     mine = (part.begin >= begin) & (part.begin < end)
+    # A crowd that reaches out of the range, or up to its end: its first or its last step is a neighbour's.
+    reaches = ((part.begin < begin) & (part.end > begin)).any(), ((part.begin < end) & (part.end >= end)).any()
     first, after = part.begin[mine], part.end[mine]
     spill.write(
         name,
@@ -62,6 +64,7 @@ def rebuilt(
         size=float(np.abs(tensors[2]).sum(axis=1).max(initial=0.0)),
         bounds=int(-tensors[2][1].sum()),
         last=level[-1:],
+        reaches=np.array(reaches),
         crowds=np.stack(
             [
                 z[first],

@@ -12,7 +12,7 @@ from monolayer.errors import DataError
 HOUSE, HUT = 300 << 20, 130 << 20
 """Bytes of a process before it holds any data: the interpreter, NumPy and PyTorch; without PyTorch, with PyArrow."""
 TOKEN = 96
-"""Bytes a token of a block that is worked on, at the most (bench/out_of_core_within_two_external_sorts.py)."""
+"""Bytes a token of a block that is worked on, at the most (bench/out_of_core_within_two_gigabytes.py)."""
 POINT = 80
 """Bytes a point of a range that is sorted and turned into steps, at the most."""
 READ = 64
