@@ -1,9 +1,9 @@
-"""Claim: in float64, value rank 2 holds 200 million points, where rank 1 ends at 46 million.
+"""Claim: in float64, value rank 2 holds 64 million points, where one line ends at about 46 million.
 
 Sequences of 16 tokens, 1,000 words, 16 random classes. One line a size: the value rank that `auto` takes, how many
 crowds the first stage left to the second, construction in sorts of as many float64 keys, memory, and the labels that
-come back wrong, all of them looked up. By default 64 million points; `--points 200000000` for the claim's own size,
-`--certify` to prove the result as well.
+come back wrong, all of them looked up. `--points` sets other sizes (200 million were built on an accelerator,
+docs/construction.md); `--certify` proves the result as well.
 """
 
 from __future__ import annotations
