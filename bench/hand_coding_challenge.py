@@ -4,7 +4,8 @@ The hand-coding challenge of July 2026 (Linsefors, Bushnaq): weights by hand for
 third; the version with attention. Published for the version without: 63,488 facts at ≥ 90 % recall, 3.0 bits a
 parameter, d_model = 128. Here: causal, the answer at the second token, linear cells; the fewer neurons, the more a
 neuron holds and the less noise it bears. Bits: facts times log₂ V, over the numbers of the readout, and of the file.
-Noise: the largest of a grid of four a decade, normal on every weight, at which 100, 99 and 90 % come back.
+Noise: the largest of a grid of four a decade, normal on every weight, at which 100, 99 and 90 % of 4,096 of the facts
+come back.
 
 With d_model = 128 exactly (`--width 128`) a token has as many facts as fit beside its code; the table says how many.
 For 90 % recall a ninth more may be asked for than are held: the column says how many, and what came back of them.
@@ -47,6 +48,8 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=256)
     parser.add_argument("--rank", type=int, help="of the values; by default enough for all pairs")
     parser.add_argument("--width", type=int, help="d_model; the rank and the facts of a token follow from it")
+    parser.add_argument("--digits", type=int, help="only with so many neurons a token")
+    parser.add_argument("--proof", action="store_true", help="also the noise that is proved: takes minutes")
     options = parser.parse_args()
     V = options.tokens
     probe = ml.memorize(*facts(V, 2), positions=True, causal=True, robust=True, rank=16)
@@ -56,7 +59,7 @@ def main() -> None:
         "     90 %   proved  asked at 90 %"
     )
     digits = [max(1, math.ceil(math.log(V, base) - 1e-9)) for base in (2, 4, 16, 256)]
-    for count in dict.fromkeys(digits):
+    for count in [options.digits] if options.digits else dict.fromkeys(digits):
         rank, each = options.rank or V, V
         if options.width is not None:
             rank = options.width - (probe.bos.numel() - 16 - probe.feed_forward.layout.label) - 4 * count
@@ -69,8 +72,9 @@ def main() -> None:
             continue
         bits, gates = len(X) * math.log2(V), model.feed_forward
         readout = sum(p.numel() for p in gates.parameters())
-        bears = [f"{largest(model, X, Y, share):.2g}" for share in (1.0, 0.99, 0.90)]
-        proof = ml.certify(model, X, Y)
+        few = np.random.default_rng(0).permutation(len(X))[:4096]
+        bears = [f"{largest(model, X[few], Y[few], share):.2g}" for share in (1.0, 0.99, 0.90)]
+        proof = ml.certify(model, X, Y) if options.proof else None
         more = facts(V, min(V, math.floor(each / 0.9)), seed=0)
         known = set(map(tuple, X.tolist()))
         new = np.array([pair not in known for pair in map(tuple, more[0].tolist())])
@@ -79,7 +83,7 @@ def main() -> None:
             f"{len(gates.weight_1):>7}  {model.bos.numel():>7}  {len(X):>7,}  {recall(model, X, Y):>14.4%}  "
             f"{recall(model, X, Y, dtype='bfloat16'):>8.2%}  {bits / readout:>12.2f}  "
             f"{bits / model.summary.parameters:>9.2f}  {bears[0]:>15}  {bears[1]:>7}  {bears[2]:>7}  "
-            f"{proof.verdict if proof.noise is None else f'{proof.noise:.2g}':>7}  "
+            f"{'—' if proof is None else proof.verdict if proof.noise is None else f'{proof.noise:.2g}':>7}  "
             f"{len(asked[0]):,}: {recall(model, *asked):.2%}",
             flush=True,
         )

@@ -27,7 +27,7 @@ INTERCEPT = 3.0
 """The constant feature that stands for `b` in the iteration, which shrinks `b / 3` a little; the slab does not."""
 RELAX = 1.6
 """Over-relaxation of the iteration, in (1, 2)."""
-LOOKS = (12, 24, 48, 96)
+LOOKS = (12, 24, 64)
 """Iterations after which the batch is looked at: it stops when every column is wide enough or known to be hopeless."""
 ROWS = 384
 """Points of a cell that an iteration works on: the hardest ones. The rest are looked at between the iterations."""
