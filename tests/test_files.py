@@ -320,7 +320,8 @@ def test_equal_points_are_kept_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     same(out, expected(tmp_path, pattern))
 
 
-def test_bad_input(tmp_path: Path) -> None:
+def test_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executors, "PATIENCE", 0.2)
     pattern, out = write(tmp_path / "good", [[1, 2]], [[0, 1]], []), tmp_path / "files"
     strings = write(tmp_path / "good", [["a", "b"]], [[0, 1]], [], name="t")
     reals = write(tmp_path / "reals", [[1, 2]], [[0.5, 1.0]], [])

@@ -198,8 +198,3 @@ class Crowds:
         """The crowd of each point."""
         found: Ints = np.searchsorted(self.low, z, side="right") - 1
         return found
-
-
-def facts(spill: Spill, names: list[str]) -> list[dict[str, Any]]:
-    """Facts of finished pieces, with their names."""
-    return [{"name": name, **spill.facts(name)} for name in names]

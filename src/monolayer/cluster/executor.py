@@ -25,6 +25,10 @@ TRIES = 3
 """How often the worker of one piece may die before it is taken for the fault of the piece."""
 
 
+PATIENCE = 5.0
+"""Seconds to wait for a scheduler to answer."""
+
+
 class Executor(Protocol):
     """`run(f, tasks)` calls `f(*task)` for every task, in any order, and yields after each that is done."""
 
@@ -175,7 +179,7 @@ def _dask(scheduler: Any) -> Iterator[Any]:
     if scheduler is None:
         raise DataError("engine='dask' needs the address of a scheduler: scheduler='tcp://…' (--scheduler)")
     try:
-        client = Client(scheduler, timeout=5)  # type: ignore[no-untyped-call]
+        client = Client(scheduler, timeout=PATIENCE)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:
         raise DataError(
             f"there is no Dask scheduler at {scheduler!r}: {error}. Start one with `dask scheduler`"

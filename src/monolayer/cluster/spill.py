@@ -76,11 +76,6 @@ class Spill:
         """The numbers of a piece that nobody needs any more. Its facts stay: it is finished all the same."""
         self.numbers(name).unlink(missing_ok=True)
 
-    def forget(self, name: str) -> None:
-        """A piece that is to be made again."""
-        (self.path / f"{name}.npz").unlink(missing_ok=True)
-        self.drop(name)
-
     @contextmanager
     def _aside(self, final: Path) -> Iterator[BinaryIO]:
         scratch = final.with_name(f".{final.name}.{secrets.token_hex(4)}")
