@@ -149,6 +149,18 @@ def test_a_gate_a_base_or_a_step_of_another_cell_is_never_proved(tmp_path: Path)
         assert ml.certify(case.write(tmp_path / str(number)), X, Y).verdict != "proved"
 
 
+def test_labels_whose_logits_overflow_are_never_proved(tmp_path: Path) -> None:
+    """2^127 is nearest to the last class, but two of its logits are infinite: every one after the first."""
+    model, X, Y = built("order")
+    case = saved(model, tmp_path / "m").changed()
+    case.tensors["feed_forward.base"][:] = 2.0**127
+    case.tensors["feed_forward.weight_2"][:] = 0.0
+    folder = case.write(tmp_path / "changed")
+    last = np.full_like(Y, len(case.tensors["head.bias"]) - 1)
+    assert (ml.load(folder).predict(X, path="dense") != last).all()
+    assert ml.certify(folder, X, last).verdict == "undecided"
+
+
 def test_loader_and_checker_take_the_same_folders(tmp_path: Path) -> None:
     model, _, _ = built("order")
     whole = saved(model, tmp_path / "m")

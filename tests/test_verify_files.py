@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from monolayer.cluster import crowds
 from monolayer.cluster.build import memorize_files
 from monolayer.construct.line import separate
 from monolayer.data import read
+from monolayer.model.attention import LABEL
 from monolayer.model.parts import staircase_of
 from monolayer.model.shortcut import codes
 from tests.test_files import example, small_pieces, write
@@ -119,6 +121,40 @@ def test_on_the_command_line(
     (tmp_path / "data" / "s1.jsonl").write_text('{"tokens": ["a"], "labels": [1]}\n')
     assert run(["verify", str(model), pattern]) == 2
     assert "do not go together" in capsys.readouterr().err
+
+
+def test_copies_of_a_sequence_in_several_files(tmp_path: Path) -> None:
+    """The point with the least margin stands in each of them: the first in the data is named."""
+    random = np.random.default_rng(0)
+    X, Y = np.tile(random.integers(0, 30, (80, 6)), (4, 1)), np.tile(random.integers(0, 4, 80), 4)
+    ml.memorize(X, Y, positions=True).save(tmp_path / "model")
+    for _ in range(3):
+        order = random.permutation(len(X))
+        pattern = write(tmp_path / "data", X[order].tolist(), Y[order].tolist(), [50, 200])
+        assert both(tmp_path / "model", pattern).verdict == "proved"
+
+
+def test_the_largest_value_of_a_later_stage_in_another_file(tmp_path: Path, demanding: Callable[[float], None]) -> None:
+    demanding(1e11)
+    random = np.random.default_rng(0)
+    X, Y = random.integers(0, 30, (200, 6)), random.integers(0, 5, (200, 6))
+    model = ml.memorize(X, Y, positions=True)
+    order = np.argsort((X == 7).any(axis=1), kind="stable")
+    pattern = write(tmp_path / "data", X[order].tolist(), Y[order].tolist(), [20, 100])
+    with torch.no_grad():
+        model.lift.weight[7, LABEL + 1] = 2.0**100  # every other point errs by its share at most
+    model.save(tmp_path / "model")
+    found = both(tmp_path / "model", pattern)
+    assert found.unsure > 0
+    assert found.verdict != "proved"
+
+
+def test_a_format_that_no_proof_covers(tmp_path: Path) -> None:
+    X, Y = [[1, 2], [3, 4]], [[0, 1], [1, 0]]
+    pattern = write(tmp_path / "data", X, Y, [1])
+    ml.memorize(X, Y).half().save(tmp_path / "model")
+    assert verify_files(tmp_path / "model", [str(tmp_path / "data" / f"s{i}.jsonl") for i in range(2)]) is None
+    assert run(["verify", str(tmp_path / "model"), pattern]) == 3
 
 
 def test_vectors_and_reals_are_held_at_once(tmp_path: Path) -> None:

@@ -90,7 +90,8 @@ def read_cells_apart(stored: Stored) -> CellStairs:
     if not ((np.abs(code) <= largest / 2) & (code % 1.0 == 0.0) | np.isnan(code)).all():
         raise UnhandledError(f"codes of tokens and positions must be whole numbers up to {largest / 2:,.0f}")
     check_sizes(w, True, stored.format, "feed_forward.weight_1")
-    check_sizes(b, False, stored.format, "feed_forward.bias_1")
+    for name, values in (("bias_1", b), ("weight_2", weight_2), ("bias_2", bias_2), ("base", base)):
+        check_sizes(values, False, stored.format, f"feed_forward.{name}")
     offset = np.append(0, np.cumsum(count.astype(np.int64)))
     cell = np.repeat(np.arange(len(gate)), np.diff(offset))
     low, high = thresholds(w, b, True)
@@ -98,8 +99,7 @@ def read_cells_apart(stored: Stored) -> CellStairs:
     if not ((w > 0).all() and (low[1:] >= low[:-1])[same].all() and (high[1:] >= high[:-1])[same].all()):
         raise UnhandledError("the steps of a cell must rise, and stand in order")
     numbers = np.concatenate([weight_2, bias_2[:, None], base[None]], axis=1).astype(np.float64)
-    finite = bool(np.isfinite(numbers).all())
-    if not finite or not whole_sums(numbers[:, :-1], numbers[:, -1:], stored.format):
+    if not whole_sums(numbers[:, :-1], numbers[:, -1:], stored.format):
         raise UnhandledError("labels and their jumps must add up without rounding")
     # Before the jumps of a cell stands its base, relative to where the last cell ended.
     jumps = np.zeros(len(w) + len(gate))

@@ -29,7 +29,7 @@ from monolayer.checker.only import CLAIM as CLAIM_ONLY
 from monolayer.checker.only import leftover, remembered
 from monolayer.checker.readout import Bools
 from monolayer.checker.robust import MOST_NOISE, check_gates
-from monolayer.checker.rounding import EXP_ULPS, UnhandledError
+from monolayer.checker.rounding import EXP_ULPS, Floats, UnhandledError
 from monolayer.checker.short import rounded
 from monolayer.checker.stages import evaluate
 from monolayer.checker.stock.check import judge_stock
@@ -280,7 +280,7 @@ def _check(stored: Stored, points: Labelled, tolerance: float | None, question: 
         extra = leftover(stored, stairs, z, radius, passed, points.rows) or remembered(stored, data, points.rows)
         if extra is not None:
             verdict, reason = "refuted", f"every label comes back, but the model holds more than the data: {extra}"
-    tightest = int(np.argmin(margin))
+    tightest = least(margin, order)
     stepped = bool(np.isfinite(margin[tightest]))
     named = [("wrong", i) for i in first_few(wrong, order)] + [("unsure", i) for i in first_few(unsure, order)]
     return replace(
@@ -321,6 +321,12 @@ def without_number(points: Labelled, stream: Stream, answering: Ints, offset: in
     row, position = points.data.place(int(beside[0]))
     where = f"token {position} of sequence {row + offset}"
     return f"{where} has no finite vector; it is masked, but 0 times NaN is NaN in a dense product"
+
+
+def least(margin: Floats, order: Ints) -> int:
+    """The point with the least margin; of several that have it, such as copies of one, the first in the data."""
+    places = np.flatnonzero(margin <= margin.min())
+    return int(places[np.argmin(order[places])])
 
 
 def first_few(found: Bools, order: Ints) -> list[int]:

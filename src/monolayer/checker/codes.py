@@ -39,6 +39,7 @@ class Stream:
     an approximator likewise, since their sums do not round.
     A token that the model has no finite vector for has key and code NaN. `bos`: key and code of the begin token.
     `reach`: largest key in the vocabulary, also of ids that the data lack: a softmax by table may shift by its score.
+    `values`: for each further stage the largest number that it averages, where these tokens are a part of the data.
     """
 
     key: Floats
@@ -47,6 +48,7 @@ class Stream:
     size: tuple[float, float] = (0.0, 0.0)
     terms: int = 0
     reach: float = 0.0
+    values: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +90,8 @@ def read_attention(stored: Stored) -> list[Attention]:
         if stage > 1:
             value, code = stored.value(stage), stored.value(stage) + 1
         pairs = [(v, entries["O"].get((code, row))) for (row, reads), v in entries["V"].items() if reads == value]
-        found += [Attention(q, k, v, o) for v, o in pairs if o is not None]
+        # One a stage: two that read the same coordinate would add up on one code and leave another without a value.
+        found += [Attention(q, k, v, o) for v, o in pairs if o is not None and len(pairs) == 1]
     rows = {row for row, _ in entries["V"]}
     if (q_reads, k_reads, a) != (ONE, KEY, b) or len(found) != stored.stages or len(rows) != stored.stages:
         raise UnhandledError("attention must read `one` as query, `key` as key and as value, and write onto `code`")
@@ -150,13 +153,22 @@ def _plain(stored: Stored, stream: NDArray[np.floating[Any]], one: float, name: 
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """What a further stage averages: of all tokens `(T,)`, of the begin token; `size` and `terms` as in `Stream`."""
+    """What a further stage averages: of all tokens `(T,)`, of the begin token; `size` and `terms` as in `Stream`.
+
+    `reach`: the largest in all of the data, where these tokens are a part of them.
+    """
 
     flat: Floats
     bos: float
     slot: int
     size: float = 0.0
     terms: int = 0
+    reach: float = 0.0
+
+    @property
+    def largest(self) -> float:
+        """`T` of Lemma 13, before rounding."""
+        return max(_largest(self.flat), abs(self.bos), self.reach)
 
 
 def read_value(stored: Stored, data: Sequences, rows: Ints | None, slot: int) -> Value:
@@ -180,9 +192,11 @@ def read_value(stored: Stored, data: Sequences, rows: Ints | None, slot: int) ->
     return Value(flat, bos, slot, _largest(size), len(weight) + 2)
 
 
-def largest_key(stored: Stored, data: Sequences, rows: Ints) -> float:
-    """The largest key of any token of the data."""
-    return _largest(read_stream(stored, data, rows).key)
+def largest_numbers(stored: Stored, data: Sequences, rows: Ints) -> tuple[float, ...]:
+    """The largest key of any token of the data, and of what each further stage averages."""
+    slots = [stored.value(stage) for stage in range(2, stored.stages + 1)]
+    key = _largest(read_stream(stored, data, rows).key)
+    return (key, *(read_value(stored, data, rows, slot).largest for slot in slots))
 
 
 def _largest(values: Floats) -> float:
@@ -244,8 +258,7 @@ def _error_before(
         bound: Floats = context_error(n, head, S + 2.0 * ds, ds, fmt) + (dt if per_token else 0.0)
         return bound
     dv = lift_error(value.size, value.terms, fmt)
-    largest = max(_largest(value.flat), abs(value.bos)) + 2.0 * dv
-    further: Floats = context_error(n, head, S + 2.0 * ds, ds, fmt, (largest, dv))
+    further: Floats = context_error(n, head, S + 2.0 * ds, ds, fmt, (value.largest + 2.0 * dv, dv))
     return further
 
 

@@ -29,9 +29,10 @@ from monolayer.checker.check import (
     assumed,
     compared_with_old,
     first_few,
+    least,
     without_number,
 )
-from monolayer.checker.codes import largest_key, read_stream
+from monolayer.checker.codes import largest_numbers, read_attention, read_stream
 from monolayer.checker.compare import compare_classes
 from monolayer.checker.labelled import digest_head, labelled
 from monolayer.checker.readout import Staircase, mapped_staircase, read_staircase
@@ -72,6 +73,8 @@ def _plain(stored: Stored) -> bool:
     """Whether points can be judged one by one: ids, classes, and a head that answers with the nearest number."""
     config = stored.config
     if config["readout"] not in ("exact", "cascade") or config["tokens"] != "ids" or config["target"] != "classes":
+        return False
+    if not stored.tensors:  # in a format that no proof covers
         return False
     number = np.arange(float(len(stored["head.bias"])))
     weight = stored["head.weight"].astype(np.float64)
@@ -165,7 +168,7 @@ class Part:
     wrong: int
     unsure: int
     findings: dict[str, list[Finding]]
-    margin: tuple[float, float, str]
+    margin: tuple[float, str]
     distance: float
     claim: str
     blank: str | None
@@ -194,18 +197,22 @@ def _judge(stored: Stored, kept: list[Kept], scratch: Path, report: Progress) ->
                 unsure=points,
                 data_digest=_digest(kept),
             )
+            # In the order in which one pass over all of the data finds fault.
+            some = kept if stored.config["positions"] or stored.stages > 1 else kept[:1]
+            reach = tuple(map(max, zip(*(largest_numbers(stored, *_rows(stored, one)) for one in some), strict=True)))
+            read_attention(stored)
             stairs = _stairs(stored, scratch)
             if stairs is None:
                 return None
-            reach = 0.0
-            if stored.config["positions"]:
-                reach = max(largest_key(stored, *_rows(stored, one)) for one in kept)
-            parts = list(_parts(stored, kept, stairs, reach, report, [CLOSE_CALLS] * stored.stages))
-            asked = [sum(counts) for counts in zip(*(part.asked for part in parts), strict=True)]
-            if any(total > CLOSE_CALLS for total in asked):  # too many for ball arithmetic: then for none of them
-                limits = [0 if total > CLOSE_CALLS else CLOSE_CALLS for total in asked]
+            limits = [CLOSE_CALLS] * stored.stages
+            while True:
                 parts = list(_parts(stored, kept, stairs, reach, report, limits))
-            return _joined(question, parts)
+                asked = [sum(counts) for counts in zip(*(part.asked for part in parts), strict=True)]
+                crowded = [i for i, total in enumerate(asked) if total > CLOSE_CALLS and limits[i]]
+                if not crowded:
+                    return _joined(question, parts)
+                # Too many for ball arithmetic: then for none of them. What later stages ask may depend on it.
+                limits[crowded[0]] = 0
     except UnhandledError as why:
         return replace(question, reason=f"the proof does not cover these weights: {why}")
 
@@ -224,7 +231,12 @@ def _rows(stored: Stored, one: Kept) -> tuple[Sequences, Ints]:
 
 
 def _parts(
-    stored: Stored, kept: list[Kept], stairs: list[Staircase], reach: float, report: Progress, limits: list[int]
+    stored: Stored,
+    kept: list[Kept],
+    stairs: list[Staircase],
+    reach: tuple[float, ...],
+    report: Progress,
+    limits: list[int],
 ) -> Iterator[Part]:
     offset = 0
     for i, one in enumerate(kept):
@@ -234,11 +246,11 @@ def _parts(
 
 
 def _part(
-    stored: Stored, data: Sequences, offset: int, stairs: list[Staircase], reach: float, limits: list[int]
+    stored: Stored, data: Sequences, offset: int, stairs: list[Staircase], reach: tuple[float, ...], limits: list[int]
 ) -> Part:
     points = labelled(stored, data)
     stream = read_stream(stored, data, points.rows)
-    stream = replace(stream, reach=max(stream.reach, reach))
+    stream = replace(stream, reach=max(stream.reach, reach[0]), values=reach[1:])
     asked: list[int] = []
     found, _ = evaluate(stored, points, stream, stairs, limits, asked)
     seen = compare_classes(stored, points.wanted[found.order], found.value, found.doubt, None)
@@ -258,7 +270,7 @@ def _part(
             for i in first_few(which, found.order)
         ]
         named[kind] = [replace(finding, sequence=finding.sequence + offset) for finding in named[kind]]
-    tightest = int(np.argmin(found.margin))
+    tightest = least(found.margin, found.order)
     at = int(found.answering[tightest])
     row, position = data.place(at) if points.per_token else (at, None)
     where = f"sequence {row + offset}" if position is None else f"token {position} of sequence {row + offset}"
@@ -267,7 +279,7 @@ def _part(
         wrong=int(wrong.sum()),
         unsure=int(unsure.sum()),
         findings=named,
-        margin=(float(found.margin[tightest]), float(found.z[tightest]), where),
+        margin=(float(found.margin[tightest]), where),
         distance=float(seen.distance.max()),
         claim=seen.claim,
         blank=blank,
@@ -282,7 +294,7 @@ def _joined(question: Certificate, parts: list[Part]) -> Certificate:
         raise UnhandledError(blank)
     verdict: Verdict = "refuted" if wrong else "undecided" if unsure else "proved"
     named = [finding for kind in ("wrong", "unsure") for finding in _some(parts, kind)]
-    margin, _, where = min((part.margin for part in parts), key=lambda one: one[:2])
+    margin, where = min((part.margin for part in parts), key=lambda one: one[0])
     stepped = bool(np.isfinite(margin))
     return replace(
         question,

@@ -124,7 +124,6 @@ def mapped_staircase(stored: Stored, scratch: Path) -> Staircase | None:
     m, total = len(bias_2), sum(len(part[f"{block}.bias_1"]) for part in stored.apart)
     low, high, level = (_scratch(scratch / name, shape) for name, shape in _tables(m, total))
     size, bit, start = np.abs(bias_2), _lowest_bit(bias_2), bias_2.copy()
-    check_sizes(bias_2, False, fmt, f"{block}.bias_2")
     for part in stored.apart:
         for name in ("weight_1", "bias_1", "weight_2"):
             check_sizes(part[f"{block}.{name}"], name == "weight_1", fmt, f"{block}.{name}")
@@ -132,6 +131,7 @@ def mapped_staircase(stored: Stored, scratch: Path) -> Staircase | None:
         start += weight_2.sum(axis=1, keepdims=True)
         size += np.abs(weight_2).sum(axis=1, keepdims=True)
         bit = np.minimum(bit, _lowest_bit(weight_2))
+    check_sizes(bias_2, False, fmt, f"{block}.bias_2")
     if not (PADDING * size * fmt.unit < bit).all():
         return None
     at, level[:, :1] = 0, start

@@ -74,6 +74,7 @@ def evaluate(
         value, number = _handed_on(stairs, found)
         stairs, close = each[stage - 1], (most[stage - 1], keys)
         means = read_value(stored, data, points.rows, stored.value(stage))
+        means = replace(means, reach=stream.values[stage - 2] if stream.values else 0.0)
         back = np.empty_like(number)
         back[order] = number
         codes = read_codes(stored, data, stream, heads[stage - 1], points.places, means, back)
