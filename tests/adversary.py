@@ -8,31 +8,40 @@ all of them. Run at length by bench/no_false_proof_in_100000_faults.py, shortly 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
+import monolayer as ml
 from monolayer.checker import certify
-from monolayer.errors import DataError
-from tests.stored_models import CODE, KEY, LABEL, Case, random_case, relabelled
+from monolayer.errors import DataError, ModelFileError, MonolayerError
+from tests.stored_models import CODE, KEY, LABEL, Case, Saved, random_case, relabelled
 
 TOLERANCE = 1e-5
 ULPS = 4
+LINE = "monolayer.construct.line"
 EVALUATIONS = 6
 Random = np.random.Generator
 
 
 @dataclass
 class Evil:
-    """How one evaluation goes: the order of sums, which way `exp` errs, whether subnormal numbers become 0."""
+    """How one evaluation goes: the order of sums, which way `exp` errs, whether subnormal numbers become 0.
+
+    `met`: what the steps of every stage read in the last evaluation, `(1 + n,)` each.
+    """
 
     rng: Random
     order: str
     push: str
     flush: bool
     softmax: int
+    met: list[np.ndarray] = field(default_factory=list)
 
     @classmethod
     def draw(cls, rng: Random) -> Evil:
@@ -100,15 +109,19 @@ def evaluate(saved: Any, x: Any, how: Evil) -> tuple[np.ndarray, np.ndarray]:
         written = how.times(V.T, how.normal(share))
     Z = how.normal(Z + how.times(t["attention.W_O"], how.normal(written)))
     z, m = Z[:, CODE], saved.config["labels"]
+    how.met = [z]
     if saved.config["readout"] == "apart":
+        how.met = [Z[:, LABEL + 1]]
         Z[:, LABEL : LABEL + 1] = how.normal(Z[:, LABEL : LABEL + 1] + _gated(t, z, Z[:, LABEL + 1], how))
     elif saved.config["readout"] == "cascade":
         form, code = "exact" if saved.config["target"] == "classes" else "runs", CODE
         for stage in range(len(saved.config["cascade"]["steps"])):
+            how.met += [Z[:, code]] * (stage > 0)
             written = _written(t, f"feed_forward.stages.{stage}", form, Z[:, code], how)
             Z[:, LABEL : LABEL + m] = how.normal(Z[:, LABEL : LABEL + m] + written[:, :m])
             code = LABEL + m + 2 * stage + 1
-            Z[:, code : code + written.shape[1] - m] += written[:, m:]
+            later = slice(code, code + written.shape[1] - m)
+            Z[:, later] = how.normal(Z[:, later] + written[:, m:])
     else:
         written = _written(t, "feed_forward", saved.config["readout"], z, how)
         Z = np.concatenate([Z[:, :LABEL], how.normal(Z[:, LABEL:] + written)], axis=1)
@@ -194,14 +207,53 @@ def value(case: Case, rng: Random) -> Case:
         return _tensor(case, rng, change)
 
 
+def _blocks(case: Case) -> list[str]:
+    """The blocks of the readout, one a stage."""
+    stages = len(case.saved.config.get("cascade", {}).get("steps", []))
+    return [f"feed_forward.stages.{stage}" for stage in range(stages)] or ["feed_forward"]
+
+
 def swapped_neurons(case: Case, rng: Random) -> Case:
     t = case.saved.tensors
-    name = str(rng.choice(["weight_1", "bias_1", "weight_2"]))
-    tensor = t[f"feed_forward.{name}"].copy()
+    name = f"{rng.choice(_blocks(case))}.{rng.choice(['weight_1', 'bias_1', 'weight_2'])}"
+    tensor = t[name].copy()
     if tensor.shape[-1] > 1:
         i, j = rng.integers(tensor.shape[-1], size=2)
         tensor[..., [i, j]] = tensor[..., [j, i]]
-    return Case(case.X, case.Y, case.saved.changed(**{f"feed_forward__{name}": tensor}))
+    return Case(case.X, case.Y, case.saved.changed(**{name.replace(".", "__"): tensor}))
+
+
+def rewired(case: Case, rng: Random) -> Case:
+    """Every value averages some coordinate of the stream and goes onto some other, not always its own."""
+    V, O = (case.saved.tensors[f"attention.W_{letter}"] for letter in "VO")
+    values, writes = np.zeros_like(V), np.zeros_like(O)
+    reads, onto = np.nonzero(V)[1], np.nonzero(O)[0]
+    for row in np.unique(np.nonzero(V)[0]):
+        values[row, rng.choice(reads)] = V[row][V[row] != 0][0]
+        writes[rng.choice(onto), row] = O[:, row][O[:, row] != 0][0]
+    return Case(case.X, case.Y, case.saved.changed(attention__W_V=values, attention__W_O=writes))
+
+
+def crossed(case: Case, rng: Random) -> Case:
+    """Two stages, two coordinates of the stream, or two cells have changed places."""
+    saved = case.saved.changed()
+    t, blocks = saved.tensors, _blocks(case)
+    kind = rng.integers(3)
+    if kind == 0 and len(blocks) > 1:
+        one, two = rng.permutation(blocks)[:2]
+        part = str(rng.choice(["weight_1", "bias_1", "weight_2", "bias_2"]))
+        if t[f"{one}.{part}"].shape == t[f"{two}.{part}"].shape:
+            t[f"{one}.{part}"], t[f"{two}.{part}"] = t[f"{two}.{part}"], t[f"{one}.{part}"]
+    elif kind == 1 and "feed_forward.gate" in t:
+        tensor = t[f"feed_forward.{rng.choice(['gate', 'base', 'count'])}"]
+        i, j = rng.integers(len(tensor), size=2)
+        tensor[[i, j]] = tensor[[j, i]]
+    else:
+        i, j = rng.integers(len(t["bos"]), size=2)
+        name = str(rng.choice([name for name in ("bos", "lift.weight", "positions.weight") if name in t]))
+        table = t[name].T if name == "lift.weight" and saved.config["tokens"] == "vectors" else t[name]
+        table[..., [i, j]] = table[..., [j, i]]
+    return Case(case.X, case.Y, saved)
 
 
 def another_token(case: Case, rng: Random) -> Case:
@@ -213,19 +265,24 @@ def another_token(case: Case, rng: Random) -> Case:
 
 def threshold(case: Case, rng: Random) -> Case:
     """A step that begins or ends within a few floats of a point; labels as one evaluation gives them."""
-    t = case.saved.tensors
-    H = len(t["feed_forward.weight_1"])
+    t, blocks = case.saved.tensors, _blocks(case)
+    stage = int(rng.integers(len(blocks)))
+    block = blocks[stage]
+    H = len(t[f"{block}.weight_1"])
     if H == 0:
         return case
-    x = case.X[rng.integers(len(case.X))]
-    z = evaluate(case.saved, x, Evil(rng, "random", "none", False, 0))[0]
+    x, how = case.X[rng.integers(len(case.X))], Evil(rng, "random", "none", False, 0)
+    evaluate(case.saved, x, how)
+    z = how.met[stage]
     z = z[0] if case.saved.config["per"] == "sequence" else z[1 + rng.integers(len(x))]
-    j, w, b = rng.integers(H), t["feed_forward.weight_1"].copy(), t["feed_forward.bias_1"].copy()
+    w, b = t[f"{block}.weight_1"].copy(), t[f"{block}.bias_1"].copy()
+    j = int(np.argmin(np.abs(-b / w - z))) if rng.integers(2) else rng.integers(H)  # steps in order stay in order
     edge = z + float(rng.integers(-8, 9)) * np.spacing(np.abs(z))
     if rng.integers(2):
         w[j] = 2.0 ** np.floor(np.log2(1 / np.spacing(np.abs(z)))) * rng.choice([1.0, 0.5, 0.75])
     b[j] = (-w[j] * edge) if rng.integers(2) else 1 - w[j] * edge
-    close = Case(case.X, case.Y, case.saved.changed(feed_forward__weight_1=w, feed_forward__bias_1=b))
+    name = block.replace(".", "__")
+    close = Case(case.X, case.Y, case.saved.changed(**{f"{name}__weight_1": w, f"{name}__bias_1": b}))
     return _as_answered(close, rng)
 
 
@@ -247,26 +304,58 @@ def scale(case: Case, rng: Random) -> Case:
     wide = 300 if case.saved.config["dtype"] == "float64" else 40
     a, b = (2.0 ** float(rng.integers(-wide, wide + 1)) if rng.integers(4) else 1.0 for _ in range(2))
     saved = case.saved.changed()
-    t = saved.tensors
+    t, apart = saved.tensors, saved.config["readout"] == "apart"
+    scaled_key, scaled_code = a, 1.0 if apart else b  # codes of cells are whole numbers; their contexts may be scaled
     with np.errstate(all="ignore"):
         for name in ("bos", "lift.weight", "lift.bias", "positions.weight"):
             if name in t:
                 table = t[name].T if name == "lift.weight" and saved.config["tokens"] == "vectors" else t[name]
-                table[..., KEY] *= a
-                table[..., CODE] *= b
-        for name, factor in (("W_Q", 1 / a), ("W_V", 1 / a), ("W_O", b)):
-            t[f"attention.{name}"] *= factor
-        t["feed_forward.weight_1"] /= b
+                table[..., KEY] *= scaled_key
+                table[..., CODE] *= scaled_code
+        t["attention.W_Q"] *= 1 / a
+        t["attention.W_V"][:, KEY] *= 1 / a
+        t["attention.W_O"][LABEL + 1 if apart else CODE] *= b
+        for stage, block in enumerate(_blocks(case)):
+            t[f"{block}.weight_1"] /= b if stage == 0 else 1.0
     scaled = Case(case.X, case.Y, saved)
     return FAULTS[rng.integers(len(FAULTS))](scaled, rng) if rng.integers(2) else scaled
 
 
-FAULTS = [bit, share, value, swapped_neurons, another_token, relabelled]
+FAULTS = [bit, share, value, swapped_neurons, another_token, relabelled, rewired, crossed]
 FAMILIES: dict[str, Callable[[Case, Random], Case]] = {
     "planted faults": lambda case, rng: FAULTS[rng.integers(len(FAULTS))](case, rng),
     "thresholds at a point": threshold,
     "extreme scales": scale,
 }
+
+
+@cache
+def crowded_case(seed: int, dtype: str) -> Case:
+    """A cascade, or code and context apart, of small data for which one line is said to be too narrow."""
+    for attempt in range(50):
+        rng = np.random.default_rng([seed, attempt])
+        apart, reals = bool(rng.integers(3) == 0), bool(rng.integers(3) == 0)
+        vectors, sequences = (bool(rng.integers(4) == 0) and not apart for _ in range(2))
+        reals = reals and not apart
+        X = rng.integers(0, 5, (int(rng.integers(3, 12)), int(rng.integers(2, 5))))
+        X.flat[:5] = range(5)
+        Y = rng.integers(0, 4, len(X) if sequences else X.shape)
+        Y.flat[:4] = range(4)
+        given = rng.standard_normal((5, 3)).astype(dtype).astype(float)[X] if vectors else X
+        rules = {"positions": bool(rng.integers(2)), "causal": bool(rng.integers(2)) and not sequences}
+        labels: Any = Y * 0.25 if reals else Y
+        slack = 10.0 ** rng.uniform(3, 4.5) * (1.0 if dtype == "float32" else 2.0**29)
+        try:
+            with patch(f"{LINE}.points.SLACK", slack), patch(f"{LINE}.separate.SLACK", slack):
+                rank: Any = 1 if apart else "auto"
+                model = ml.memorize(given, labels, dtype=dtype, rank=rank, on_conflict="first", seed=attempt, **rules)
+        except MonolayerError:
+            continue
+        with TemporaryDirectory() as scratch:
+            case = Case(given.tolist(), labels.tolist(), Saved.read(model.save(Path(scratch) / "model")))
+        if case.saved.config["readout"] == ("apart" if apart else "cascade") and not case.saved.names:
+            return _as_answered(case, rng)
+    raise AssertionError(f"no crowded data of seed {seed}")
 
 
 def attack(family: str, seed: int, folder: Path, cases: dict[int, Case]) -> tuple[str, bool]:
@@ -275,12 +364,14 @@ def attack(family: str, seed: int, folder: Path, cases: dict[int, Case]) -> tupl
     kind = seed // 50  # a model is slow to build, so it serves fifty times
     if kind not in cases:
         cases.clear()
-        cases[kind] = random_case(kind, dtype="float32" if kind % 3 == 0 else "float64")
+        dtype = "float32" if kind % 3 == 0 else "float64"
+        crowded = kind % 5 == 4
+        cases[kind] = crowded_case(kind, dtype) if crowded else random_case(kind, dtype=dtype)
     with np.errstate(all="ignore"):
         case = FAMILIES[family](cases[kind], rng)
         try:
             verdict = certify(case.saved.write(folder), case.X, case.Y, tolerance=TOLERANCE).verdict
-        except DataError:
+        except (DataError, ModelFileError):
             return "no question", False
         if verdict == "undecided":
             return verdict, False

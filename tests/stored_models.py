@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 from flint import arb, ctx
-from safetensors.numpy import save
+from safetensors.numpy import load_file, save
 
 ONE, KEY, CODE, LABEL = 0, 1, 2, 3
 
@@ -41,6 +41,14 @@ class Saved:
         for name, text in (files | {"config.json": json.dumps(config).encode()}).items():
             (folder / name).write_bytes(text)
         return folder
+
+    @classmethod
+    def read(cls, folder: Path) -> Saved:
+        """What lies in a folder with one file of weights."""
+        config = json.loads((folder / "config.json").read_text())
+        rest = {key: value for key, value in config.items() if key not in ("files", "digest")}
+        names = json.loads((folder / "names.json").read_text()) if (folder / "names.json").exists() else {}
+        return cls(rest, load_file(folder / "model.safetensors"), names)
 
     def changed(self, **tensors: np.ndarray) -> Saved:
         """A copy with other tensors, `a__b` standing for `a.b`."""

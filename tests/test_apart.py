@@ -75,6 +75,18 @@ def test_search_and_network_are_one_function(demanding: Any) -> None:
         assert torch.equal(table(code, context), readout.dense(code, context))
 
 
+def test_jumps_of_other_cells_cost_a_cell_nothing() -> None:
+    """2^24 in one cell and 1 in the next: no float32 holds their sum, and no point has both."""
+    parts = [[4.0, 4.0], [-2.0, -2.0], [[2.0**24, 1.0]], [0.0], [0.0, 1.0], [0.0, 3.0], [1.0, 1.0]]
+    readout = Apart(*(torch.tensor(part) for part in parts))
+    code, context = torch.tensor([0.0, 0.0, 1.0, 1.0]), torch.tensor([0.0, 1.0, 0.0, 1.0])
+    table = readout.table()
+    assert table is not None
+    with torch.no_grad():
+        assert table(code, context)[:, 0].tolist() == [0.0, 2.0**24, 3.0, 4.0]
+        assert torch.equal(table(code, context), readout.dense(code, context))
+
+
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 10**6))
 def test_the_slow_reference_agrees(seed: int) -> None:

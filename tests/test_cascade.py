@@ -17,7 +17,6 @@ import torch
 from flint import arb
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from safetensors.numpy import load_file
 
 import monolayer as ml
 from monolayer.checker import stored as checker_stored
@@ -67,10 +66,7 @@ def built(kind: str) -> tuple[ml.Monolayer, Any, Any]:
 
 def saved(model: ml.Monolayer, folder: Path) -> Saved:
     model.save(folder, overwrite=True)
-    config = json.loads((folder / "config.json").read_text())
-    rest = {key: value for key, value in config.items() if key not in ("files", "digest")}
-    names = json.loads((folder / "names.json").read_text()) if (folder / "names.json").exists() else {}
-    return Saved(rest, load_file(folder / "model.safetensors"), names)
+    return Saved.read(folder)
 
 
 # -- what it promises --------------------------------------------------------------------------------------

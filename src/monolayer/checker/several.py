@@ -74,6 +74,8 @@ def parts(files: dict[str, Any], index: dict[str, Any], cascade: bool) -> tuple[
         if set(tensors) != {f"{key}.{number}" for key in keys}:
             raise ModelFileError(f"{names[number]} does not hold part {number} of the steps, or more than that")
         steps.append({key: tensors[f"{key}.{number}"] for key in keys})
+    if any(key in held[0] for key in keys):
+        raise ModelFileError(f"{names[0]} holds steps, and so do the others: which of them count is not said")
     return held[0], steps
 
 

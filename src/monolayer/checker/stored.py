@@ -108,6 +108,8 @@ def _read(folder: Path, apart: bool) -> Stored:
             tensors = _tensors(files["model.safetensors"], config["dtype"])
         else:
             tensors = _shapes(files["model.safetensors"]) if fmt is BFLOAT16 else load(files["model.safetensors"])
+    except ModelFileError:
+        raise
     except (SafetensorError, KeyError, ValueError, TypeError) as error:
         raise ModelFileError(f"model.safetensors cannot be read: {error!r}") from None
     examine_tensors(config, names, tensors)

@@ -177,11 +177,12 @@ class Apart(nn.Module):
             return None
         # One more number a cell than steps: its base, then its jumps.
         first = offset[:-1] + torch.arange(len(gate), device=gate.device)
-        jump = torch.zeros(len(slope) + len(gate), dtype=slope.dtype, device=slope.device)
-        jump[torch.arange(len(slope), device=slope.device) + cell + 1] = self.weight_2.detach()[0]
+        # In float64: what the cells before have added up must not cost a cell its own last bits.
+        jump = torch.zeros(len(slope) + len(gate), dtype=torch.float64, device=slope.device)
+        jump[torch.arange(len(slope), device=slope.device) + cell + 1] = self.weight_2.detach()[0].double()
         total = jump.cumsum(0)
         own = torch.arange(len(gate), device=gate.device).repeat_interleave(whole + 1)
-        level = total - total[first][own] + self.base.detach()[own] + self.bias_2.detach()
+        level = (total - total[first][own] + self.base.detach()[own] + self.bias_2.detach()).to(slope.dtype)
         return Cells(gate, offset, slope, bias, level, float(self.bias_2.detach()[0]))
 
     def extra_repr(self) -> str:

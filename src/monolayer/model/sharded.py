@@ -83,6 +83,8 @@ def views(content: Any, file: str) -> Tensors:
             kind, shape, (begin, end) = _TYPES[entry["dtype"]], entry["shape"], entry["data_offsets"]
             if begin != reached or any(type(number) is not int or number < 0 for number in shape):
                 raise ValueError("holes")
+            if len(entry) != 3:
+                raise ValueError(f"more than type, shape and place of {name}")
             raw = np.frombuffer(buffer[8 + size + begin : 8 + size + end], dtype=kind)
             found[name], reached = raw.reshape(shape), end
         if 8 + size + reached != len(buffer):
@@ -111,6 +113,9 @@ def join(index: dict[str, Any], files: dict[str, Any], block: str) -> tuple[Tens
         if set(held[name]) != set(keys):
             raise ModelFileError(f"{name} must hold {', '.join(keys)} and nothing else")
         parts.append({keys[key]: tensor for key, tensor in held[name].items()})
+    twice = set(held[names[0]]) & {f"{block}.{key}" for key in SPLIT}
+    if twice:
+        raise ModelFileError(f"{names[0]} holds {', '.join(sorted(twice))}, whose parts are in the other files")
     return held[names[0]], parts
 
 

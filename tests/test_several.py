@@ -1,0 +1,164 @@
+"""Weights in several files: loader and checker, whole or part by part, take the same folders."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import monolayer as ml
+from monolayer.checker import stored
+from monolayer.cluster import crowds
+from monolayer.cluster.build import memorize_files
+from monolayer.construct.line import separate
+from tests.test_files import example, small_pieces, write
+
+INDEX = "model.safetensors.index.json"
+Files = dict[str, bytes]
+
+
+@pytest.fixture(scope="module", params=["line", "cascade"])
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    X, Y, _ = example("ids")
+    place = tmp_path_factory.mktemp(request.param)
+    with pytest.MonkeyPatch.context() as patch:
+        small_pieces(patch, 1000, 900)
+        for module in (separate, crowds):
+            patch.setattr(module, "SLACK", 1e10 if request.param == "cascade" else module.SLACK)
+        return memorize_files(write(place, X, Y, [100]), place / "model", engine="threads", workers=1)
+
+
+def shards(files: Files) -> list[str]:
+    return sorted(name for name in files if name.startswith("model-"))
+
+
+def opened(content: bytes) -> tuple[dict[str, Any], bytes]:
+    size = int.from_bytes(content[:8], "little")
+    return json.loads(content[8 : 8 + size]), content[8 + size :]
+
+
+def closed(header: Any, body: bytes) -> bytes:
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + body
+
+
+def indexed(files: Files) -> None:
+    """An index that tells the truth."""
+    parts = {name: opened(files[name]) for name in shards(files)}
+    where = {key: name for name, (header, _) in parts.items() for key in header}
+    index = {"metadata": {"total_size": sum(len(body) for _, body in parts.values())}, "weight_map": where}
+    files[INDEX] = json.dumps(index).encode()
+
+
+def sealed(files: Files, folder: Path) -> Path:
+    """Written with digests that fit."""
+    config = json.loads(files["config.json"])
+    config["files"] = {name: hashlib.sha256(files.get(name, b"")).hexdigest() for name in config["files"]}
+    del config["digest"]
+    config["digest"] = hashlib.sha256(json.dumps(config, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    folder.mkdir()
+    for name, content in (files | {"config.json": json.dumps(config).encode()}).items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def entry(change: dict[str, Any]) -> Callable[[Files], None]:
+    """The first tensor of the second file, described otherwise."""
+
+    def fault(files: Files) -> None:
+        header, body = opened(files[shards(files)[1]])
+        header[next(iter(header))] |= change
+        files[shards(files)[1]] = closed(header, body)
+
+    return fault
+
+
+def index(change: Callable[[dict[str, Any]], Any]) -> Callable[[Files], None]:
+    def fault(files: Files) -> None:
+        said = json.loads(files[INDEX])
+        change(said)
+        files[INDEX] = json.dumps(said).encode()
+
+    return fault
+
+
+def first_also(tensor: str) -> Callable[[Files], None]:
+    """One more tensor in the first file; the index says so."""
+
+    def fault(files: Files) -> None:
+        header, body = opened(files[shards(files)[0]])
+        block = "feed_forward.stages.0" if any("stages" in name for name in header) else "feed_forward"
+        header[f"{block}.{tensor}"] = {"dtype": "F64", "shape": [1], "data_offsets": [len(body), len(body) + 8]}
+        files[shards(files)[0]] = closed(header, body + bytes(8))
+        indexed(files)
+
+    return fault
+
+
+def renamed(files: Files, of: int, to: int) -> bytes:
+    header, body = opened(files[shards(files)[of]])
+    return closed({f"{name.rsplit('.', 1)[0]}.{to}": told for name, told in header.items()}, body)
+
+
+def part_twice(files: Files) -> None:
+    files[shards(files)[2]] = renamed(files, 1, 2)
+    indexed(files)
+
+
+def a_file(content: bytes) -> Callable[[Files], None]:
+    return lambda files: files.__setitem__(shards(files)[1], content)
+
+
+FAULTS: dict[str, Callable[[Files], Any]] = {
+    "one more field of a tensor": entry({"more": 1}),
+    "another type": entry({"dtype": "F32"}),
+    "negative shape": entry({"shape": [-1]}),
+    "shape beyond all memory": entry({"shape": [2**70]}),
+    "no places": entry({"data_offsets": None}),
+    "places that are no whole numbers": entry({"data_offsets": [0.0, 8.0]}),
+    "a hole": entry({"data_offsets": [8, 16]}),
+    "steps in the first file too": first_also("weight_1"),
+    "a part in the first file too": first_also("weight_1.1"),
+    "a tensor that nobody knows": first_also("more"),
+    "a part twice": part_twice,
+    "parts in each other's files": lambda files: files.update(
+        {shards(files)[1]: files[shards(files)[2]], shards(files)[2]: files[shards(files)[1]]}
+    ),
+    "a file missing": lambda files: files.pop(shards(files)[-1]),
+    "an empty file": a_file(b""),
+    "a header without end": a_file((2**63).to_bytes(8, "little") + b"{}"),
+    "a header that is a list": a_file(closed([], b"")),
+    "a header nested deeply": a_file((10**5 + 4).to_bytes(8, "little") + b'{"a":' + b"[" * 10**5),
+    "another size": index(lambda said: said["metadata"].update(total_size=8)),
+    "more in the index": index(lambda said: said.update(more=1)),
+    "a tensor said to lie elsewhere": index(lambda said: said["weight_map"].update({"head.bias": "../a.safetensors"})),
+    "a tensor left out": index(lambda said: said["weight_map"].pop("head.bias")),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_faulty_folder_is_refused_by_all(folder: Path, fault: str, tmp_path: Path) -> None:
+    files = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert len(shards(files)) > 3
+    FAULTS[fault](files)
+    broken = sealed(files, tmp_path / "broken")
+    for reader in (ml.load, stored.read, stored.read_apart):
+        with pytest.raises(ml.ModelFileError):
+            reader(broken)
+
+
+def test_parts_may_stand_in_any_order(folder: Path, tmp_path: Path) -> None:
+    """Steps that do not rise one after the other: no search, the same answers, and a proof."""
+    files = {path.name: path.read_bytes() for path in folder.iterdir()}
+    one, two = renamed(files, 2, 1), renamed(files, 1, 2)
+    files[shards(files)[1]], files[shards(files)[2]] = one, two
+    indexed(files)
+    other = sealed(files, tmp_path / "other")
+    X, Y, _ = example("ids")
+    assert np.array_equal(ml.load(other).predict(X), Y)
+    assert ml.certify(other, X, Y).verdict == "proved"
