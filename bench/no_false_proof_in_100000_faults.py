@@ -6,8 +6,9 @@
 Faults of three families in small models of all kinds (ids and vectors, positions, causal, labels by token and by
 sequence, classes and reals, three readouts, cascades, code and context apart, binary64 and binary32): numbers, bits,
 neurons, tokens and labels changed, values wired to other stages, stages, coordinates and cells exchanged; thresholds
-within eight floats of a point; keys and codes scaled by powers of two up to 2^300. What is proved is evaluated six times
-in adversarial order, with exp pushed by its bound and subnormal numbers flushed (tests/adversary.py). The counts grow in the file of --resume, so that the attack can be stopped and go on.
+within eight floats of a point; keys and codes scaled by powers of two up to 2^300. What is proved is evaluated six
+times in adversarial order, with exp pushed by its bound and subnormal numbers flushed (tests/adversary.py). The counts
+grow in the file of --resume, so that the attack can be stopped and go on.
 """
 
 from __future__ import annotations

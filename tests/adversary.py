@@ -225,12 +225,12 @@ def swapped_neurons(case: Case, rng: Random) -> Case:
 
 def rewired(case: Case, rng: Random) -> Case:
     """Every value averages some coordinate of the stream and goes onto some other, not always its own."""
-    V, O = (case.saved.tensors[f"attention.W_{letter}"] for letter in "VO")
-    values, writes = np.zeros_like(V), np.zeros_like(O)
-    reads, onto = np.nonzero(V)[1], np.nonzero(O)[0]
-    for row in np.unique(np.nonzero(V)[0]):
-        values[row, rng.choice(reads)] = V[row][V[row] != 0][0]
-        writes[rng.choice(onto), row] = O[:, row][O[:, row] != 0][0]
+    value, write = (case.saved.tensors[f"attention.W_{letter}"] for letter in "VO")
+    values, writes = np.zeros_like(value), np.zeros_like(write)
+    reads, onto = np.nonzero(value)[1], np.nonzero(write)[0]
+    for row in np.unique(np.nonzero(value)[0]):
+        values[row, rng.choice(reads)] = value[row][value[row] != 0][0]
+        writes[rng.choice(onto), row] = write[:, row][write[:, row] != 0][0]
     return Case(case.X, case.Y, case.saved.changed(attention__W_V=values, attention__W_O=writes))
 
 
@@ -332,7 +332,7 @@ FAMILIES: dict[str, Callable[[Case, Random], Case]] = {
 @cache
 def crowded_case(seed: int, dtype: str) -> Case:
     """A cascade, or code and context apart, of small data for which one line is said to be too narrow."""
-    for attempt in range(50):
+    for attempt in range(1000):
         rng = np.random.default_rng([seed, attempt])
         apart, reals = bool(rng.integers(3) == 0), bool(rng.integers(3) == 0)
         vectors, sequences = (bool(rng.integers(4) == 0) and not apart for _ in range(2))
