@@ -67,6 +67,8 @@ INPUT: list[tuple[str, Callable[[Model], None]]] = [
     ("more tokens", settings(added_tokens_decoder={"50": {"content": "ab"}})),
     ("a special token that is a word", settings(mask_token="a")),
     ("another padding", settings(pad_token="<unk>")),
+    ("no attention mask", settings(model_input_names=["input_ids"])),
+    ("token types, which GPT-2 adds", settings(model_input_names=["input_ids", "token_type_ids", "attention_mask"])),
 ]
 
 
@@ -106,6 +108,28 @@ def test_data_that_the_tokenizer_would_cut_otherwise_are_undecided(tmp_path: Pat
     assert ml.certify(words, [["[", "PAD", "]"]], [[0, 1, 2]]).verdict == "proved"  # spaces stand between them
     chars = ml.memorize_as("bert", ["PAD", "[]"], [[0] * 3, [1] * 2]).save(tmp_path / "c")
     assert "spells a special token" in ml.certify(chars, ["[PAD]"], [[1, 0, 0, 0, 1]]).reason
+
+
+def test_special_tokens_inside_given_tokens_are_found(tmp_path: Path) -> None:
+    """Lists of tokens are not glued together, but each of them is searched: `a[PAD]b` becomes three ids."""
+    rows, labels = [["New York", "a[PA]b", "c d"], ["c d", "New York"]], [[0, 1, 2], [1, 0]]
+    folder = ml.memorize_as("bert", rows, labels).save(tmp_path / "m")
+    assert ml.certify(folder, rows, labels).verdict == "proved"
+    named = tmp_path / "m" / "tokenizer.json"
+    named.write_text(named.read_text(encoding="utf-8").replace("a[PA]b", "a[PAD]b"), encoding="utf-8")
+    rows[0][1] = "a[PAD]b"
+    proof = ml.certify(folder, rows, labels)
+    assert proof.verdict == "undecided"
+    assert "holds '[PAD]'" in proof.reason
+    with pytest.raises(ml.errors.DataError, match=r"'a\[PAD\]b' holds '\[PAD\]'"):
+        ml.memorize_as("bert", rows, labels)
+
+
+def test_a_table_of_token_types_of_another_size_does_not_load_and_is_not_proved(tmp_path: Path) -> None:
+    labels = [list(text) for text in TEXTS]
+    folder = ml.memorize_as("bert", TEXTS, labels).save(tmp_path / "m")
+    with pytest.raises(ml.errors.ModelFileError, match="has shape"):
+        ml.certify(broken(folder, tmp_path / "broken", config(type_vocab_size=5)), TEXTS, labels)
 
 
 @pytest.mark.parametrize("label", ["[PAD]", "[CLS]", "[UNK]", "</s>", "LABEL_0"])

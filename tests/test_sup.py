@@ -349,7 +349,7 @@ def test_planted_faults_are_found(name: str, place: Any, verdict: str, words: st
 @pytest.mark.parametrize("change", [
     {"version": 2}, {"dim": 3}, {"dim": True}, {"length": 3, "dim": 2}, {"length": 4}, {"cells": "4"}, {"cells": 5},
     {"cells": 0}, {"low": math.nan}, {"low": 2.0}, {"high": "1"}, {"error": "small"}, {"scalar": 1}, {"more": 1},
-    {"files": {}}, {"files": {"model.safetensors": "0", "other": "1"}}, {"scalar": None},
+    {"files": {}}, {"files": {"model.safetensors": "0", "other": "1"}}, {"scalar": None}, {"scalar": True},
 ], ids=str)  # fmt: skip
 def test_loader_and_checker_refuse_the_same_folders(change: dict[str, Any], tmp_path: Path) -> None:
     folder = ml.approximate(SORT, 1, 3, cells=2, norm="sup").save(tmp_path / "m")
@@ -360,6 +360,44 @@ def test_loader_and_checker_refuse_the_same_folders(change: dict[str, Any], tmp_
     for call in (lambda: ml.Uniform.load(folder), lambda: read_net(folder)):
         with pytest.raises(ModelFileError):
             call()
+
+
+def resized(folder: Path, values: np.ndarray, **change: Any) -> Path:
+    """The saved network with other values at its knots and other fields, every digest put right."""
+    tensors = load_file(folder / "model.safetensors") | {"interpolation.values": values}
+    save_file(tensors, folder / "model.safetensors")
+    config = json.loads((folder / "config.json").read_text()) | change
+    (folder / "config.json").write_text(json.dumps(config))
+    return tampered(folder, "attention.W_Q", lambda _: None)
+
+
+def test_ends_that_no_float_has_are_rounded_alike_by_loader_and_checker(tmp_path: Path) -> None:
+    """Whole numbers in JSON have no bounds: 2^53 + 1 and 2^53 + 3 are 2 apart, and their floats are 4 apart."""
+
+    def f(X: np.ndarray) -> np.ndarray:
+        return X - 2.0**53
+
+    folder = ml.approximate(f, 1, 2, cells=2, norm="sup").save(tmp_path / "m")
+    values = np.repeat([0.0, 2.0, 4.0], 3)[:, None]
+    resized(folder, values, low=2**53 + 1, high=2**53 + 3)
+    assert ml.certify(folder, f).verdict == "proved"
+    X = 2.0**53 + np.array([[[0.0], [2.0]], [[4.0], [2.0]]])
+    assert np.array_equal(ml.Uniform.load(folder).predict(X), f(X))
+
+
+def test_values_that_overflow_or_underflow(tmp_path: Path) -> None:
+    for number, (size, verdict) in enumerate([(1.7e308, "undecided"), (1e300, "proved"), (5e-324, "proved")]):
+        f = lambda X, size=size: np.where(X > 0.4, size, 0.0)  # noqa: E731
+        proof = ml.certify(ml.approximate(f, 1, 2, cells=4, norm="sup").save(tmp_path / str(number)), f)
+        assert proof.verdict == verdict
+    assert "+ 0 of" not in proof.claim  # half of 5e-324 is rounded
+    folder = ml.approximate(SORT, 1, 2, cells=2, norm="sup").save(tmp_path / "m")
+    resized(folder, np.zeros((9, 0)))
+    for call in (lambda: ml.Uniform.load(folder), lambda: ml.certify(folder, SORT)):
+        with pytest.raises(ModelFileError):
+            call()
+    with pytest.raises(DataError, match="not finite"):
+        ml.approximate(SORT, 1, 2, cells=2, norm="sup").predict(np.full((1, 2, 1), np.nan))
 
 
 def test_what_the_checker_refuses(tmp_path: Path) -> None:

@@ -46,6 +46,10 @@ ROOM = 2.0**-20
 """How far beyond its knots a bend may be asked, by rounding."""
 PADDING = 1.0 + 2.0**-10
 """Second-order terms and the rounding of these very sums: first-order ones are below 2^-20."""
+LARGEST = 2.0**1000
+"""Values up to this: no sum or difference of theirs overflows."""
+UNDERFLOW = 2.0**-1000
+"""More than all that numbers flushed to zero can do: fewer than 2^20 products of values and numbers in `[0, 1]`."""
 NAMED, AT_ONCE = 10, 1 << 14
 CLAIM = (
     "everywhere on the domain, every evaluation is within ω({}) + {} of the function, ω its modulus of "
@@ -119,7 +123,9 @@ class Net:
         grid = self.values.reshape(*[self.cells + 1] * k, -1)
         steep = max(float(np.abs(np.diff(grid, axis=axis)).max()) for axis in range(k))
         largest = float(np.abs(self.values).max())
-        bound: float = PADDING * (self.cells * steep * k * (max(own, error) + 2.0 * U) + (8 * 3**k + 20) * U * largest)
+        if largest > LARGEST:
+            raise UnhandledError(f"knots hold {largest:.3g}: sums of such values may overflow")
+        bound: float = UNDERFLOW + PADDING * (self.cells * steep * k * (max(own, error) + 2.0 * U) + (8 * 3**k + 20) * U * largest)
         return bound
 
     def _sums(self, error: float) -> float:
@@ -270,6 +276,7 @@ def _read(folder: Path) -> Net:
     values = tensors.get("interpolation.values")
     fits = set(tensors) == {*shapes, *bends, "interpolation.values"} and values is not None and values.ndim == 2
     fits = fits and all(tensors[name].shape == shape for name, shape in shapes.items())
+    fits = fits and values is not None and (values.shape[1] == 1 if config["scalar"] else values.shape[1] > 0)
     if not fits or values is None or len(values) != (cells + 1) ** (dim * length):
         raise ModelFileError("model.safetensors holds other tensors than docs/uniform.md says")
     for name, tensor in tensors.items():

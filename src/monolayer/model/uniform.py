@@ -153,6 +153,8 @@ class Uniform(nn.Module):
         tokens = torch.as_tensor(np.asarray(X, dtype=np.float64), device=device)
         if tokens.ndim != 3 or tokens.shape[1:] != (self.length, self.dim):
             raise DataError(f"X has shape {tuple(tokens.shape)}; this network takes (N, {self.length}, {self.dim})")
+        if not bool(tokens.isfinite().all()):
+            raise DataError("X holds a number that is not finite")
         found = self._answers(tokens, dense=False).cpu().numpy()
         return found[..., 0] if self.scalar else found
 
@@ -186,7 +188,7 @@ class Uniform(nn.Module):
         values = tensors["interpolation.values"]
         model = cls(
             Interpolation(values, about["cells"], dimensions),
-            about["dim"], about["length"], about["low"], about["high"], about["error"],
+            about["dim"], about["length"], float(about["low"]), float(about["high"]), about["error"],
         )  # fmt: skip
         for part in parts:
             given = tensors[f"{part}.knots"], tensors[f"{part}.values"]
@@ -199,6 +201,8 @@ class Uniform(nn.Module):
             raise ModelFileError(
                 f"{folder}: the tensors are not those of {knots:,} knots over {dimensions} coordinates"
             )
+        if not (values.shape[1] == 1 if about["scalar"] else values.shape[1] > 0):
+            raise ModelFileError(f"{folder}: config.json says scalar = {about['scalar']}; knots hold {values.shape[1]}")
         model.load_state_dict(tensors)
         model.scalar = about["scalar"]
         return model

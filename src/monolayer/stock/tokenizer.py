@@ -49,7 +49,15 @@ def check_texts(data: Sequences, names: tuple[str, ...], special: Mapping[str, s
     cut = cut_of(names, special, data)
     letters = set("".join(names[len(special) :]))
     for token in special.values():
-        if cut == "given" or not set(token) <= letters:
+        if not set(token) <= letters:
+            continue
+        if cut == "given":  # in lists of tokens, too, special ones are looked for inside each
+            holds = [name for name in names[len(special) :] if token in name]
+            if holds:
+                raise DataError(
+                    f"the token {holds[0]!r} holds {token!r}, which a tokenizer of this architecture takes for its "
+                    "special token: rename it in the data"
+                )
             continue
         glue = " " if cut == "words" else ""
         words = np.array(names[len(special) :], dtype=object)

@@ -181,6 +181,8 @@ def _network(
     shapes = [(tokens, (V, D)), (W_1, (H, D)), (b_1, (H,)), (W_2, (D, H)), (b_2, (D,)), (weight, (C, D))]
     shapes += [(attention[f"W_{letter}"], (D, D)) for letter in "QKVO"]
     shapes += [(attention[f"b_{letter}"], (D,)) for letter in "QKVO"] + [(norm, (D,)) for norm in norms]
+    kinds = config.get("type_vocab_size", 2)
+    shapes += [(zero, (kinds, D)) for zero in zeros]
     shapes += [] if places is None else [(places, (L + layers.hidden_rows, D))]
     shapes += [] if W_P is None else [(W_P, (D, D)), (b_P, (D,))]
     shapes += [] if bias is None else [(bias, (C,))]

@@ -69,6 +69,8 @@ def _config(folder: Path, added: tuple[str, ...], table: dict[str, int]) -> None
         raise UnhandledError("tokenizer_config.json is missing: transformers would take the architecture's tokenizer")
     if config.get("tokenizer_class") not in CLASSES:
         raise UnhandledError(f"tokenizer_config.json names the class {config.get('tokenizer_class')!r}")
+    if config.get("model_input_names") != ["input_ids", "attention_mask"]:  # GPT-2 adds embeddings of token types
+        raise UnhandledError("the tokenizer must return ids and the attention mask: padding is seen without it")
     for key, value in (*config.items(), *(_object(folder / "special_tokens_map.json") or {}).items()):
         if key in NEUTRAL or key == "tokenizer_class":
             continue
@@ -84,7 +86,13 @@ def check_cut(cut: Cut, added: tuple[str, ...], data: Sequences) -> None:
     assert data.vocabulary is not None  # the caller saw to it
     words = np.array([str(name) for name in data.vocabulary.names], dtype=object)
     used = words[np.unique(data.tokens)].tolist()
+    if "" in used:
+        raise UnhandledError("the data have an empty token, which no tokenizer produces")
     if cut == "given":
+        # Lists are not glued together, but special tokens are looked for inside each of their tokens.
+        held = [(name, word) for word in used for name in added if name in word and name != word]
+        if held:
+            raise UnhandledError(f"the token {held[0][1]!r} holds {held[0][0]!r}, which the tokenizer would find in it")
         return
     if cut == "characters" and any(len(word) != 1 for word in used):
         raise UnhandledError("the tokenizer cuts text into characters, and the data have longer tokens")
