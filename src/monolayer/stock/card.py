@@ -74,7 +74,8 @@ def model_card(
         f"Compute in float64, as stored, with {which}. Rounded to float32 or less, the weights lose what they hold."
     )
     if found.rank is not None:
-        advice = f"Compute in {dtype}, as stored, or in float32: facts lie away from the borders by the margin above."
+        which = "float32" if dtype == "float32" else f"{dtype}, as stored, or in float32"
+        advice = f"Compute in {which}: facts lie away from the borders by the margin above. Proofs are for float32."
     return f"""---
 library_name: transformers
 pipeline_tag: {_PIPELINE[task]}
