@@ -125,7 +125,9 @@ class Net:
         largest = float(np.abs(self.values).max())
         if largest > LARGEST:
             raise UnhandledError(f"knots hold {largest:.3g}: sums of such values may overflow")
-        bound: float = UNDERFLOW + PADDING * (self.cells * steep * k * (max(own, error) + 2.0 * U) + (8 * 3**k + 20) * U * largest)
+        bound: float = UNDERFLOW + PADDING * (
+            self.cells * steep * k * (max(own, error) + 2.0 * U) + (8 * 3**k + 20) * U * largest
+        )
         return bound
 
     def _sums(self, error: float) -> float:
