@@ -37,7 +37,7 @@ REASONS: dict[Verdict, str] = {
 }
 
 ROBUST = (
-    "at every point the neurons that may wake there leave the right class the largest logit, whatever rounding does"
+    "at every point the neurons that may wake there leave the right class the largest logit, however float32 rounds"
 )
 
 
