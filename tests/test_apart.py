@@ -212,7 +212,10 @@ def test_an_export_and_onnxruntime_answer_alike() -> None:
 
 def test_what_works_on_one_staircase_says_so() -> None:
     model, X, Y = built("order")
-    for call in (lambda: ml.forget(model, X[:1]), lambda: model.explain(X[:1]), lambda: ml.memorize(X, Y, draw=model)):
+    again, less = ml.memorize(X, Y, draw=model), ml.memorize(X[1:], Y[1:], draw=model)
+    assert torch.equal(again.feed_forward.bias_1, model.feed_forward.bias_1)
+    assert ml.certify(less, X[1:], Y[1:]).verdict == "proved"
+    for call in (lambda: ml.forget(model, X[:1]), lambda: model.explain(X[:1])):
         with pytest.raises(ml.DataError, match="apart"):
             call()
     with pytest.raises(ml.DataError, match="every cell has its own"):

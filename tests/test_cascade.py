@@ -91,6 +91,20 @@ def test_a_crowded_line_gets_stages_and_every_label_is_proved(kind: str, tmp_pat
     assert model.summary.parameters == sum(parameter.numel() for parameter in model.parameters())
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_draw_of_a_cascade_is_used_again(kind: str) -> None:
+    """Its data give it back bit for bit; parts of them, with fewer stages or as many, are proved."""
+    model, X, Y = built(kind)
+    again = ml.memorize(X, Y, draw=model)
+    pairs = zip(model.state_dict().items(), again.state_dict().items(), strict=True)
+    assert all(a == b and torch.equal(x.nan_to_num(9.0), y.nan_to_num(9.0)) for (a, x), (b, y) in pairs)
+    for size in (10, len(X) // 2):
+        part = X[:size], None if Y is None else Y[:size]
+        less = ml.memorize(*part, draw=model)
+        assert ml.certify(less, *part).verdict == "proved"
+    assert not isinstance(ml.memorize(X[:3], None if Y is None else Y[:3], draw=model).feed_forward, Cascade)
+
+
 def test_rank_1_stays_what_it_was_where_it_serves() -> None:
     X, Y = RANDOM.integers(0, 30, (60, 5)), RANDOM.integers(0, 4, (60, 5))
     ours, forced = ml.memorize(X, Y, positions=True), ml.memorize(X, Y, positions=True, rank=1)
@@ -399,7 +413,7 @@ def test_what_works_on_one_staircase_says_so() -> None:
     model, X, Y = built("tokens")
     facts, labels = X[:1], Y[:1]
     refusals = {
-        "rank": [lambda: ml.forget(model, facts), lambda: model.explain(facts), lambda: ml.memorize(X, Y, draw=model)],
+        "rank": [lambda: ml.forget(model, facts), lambda: model.explain(facts)],
         "cascade": [lambda: ml.certify(model, X, Y, only=True)],
     }
     refusals["rank"].append(lambda: ml.edit(model, facts, labels))

@@ -14,8 +14,9 @@ import torch
 from monolayer.construct.consistency import OnConflict
 from monolayer.construct.construction import Construction, Progress
 from monolayer.construct.line import tensors
+from monolayer.construct.line.again import Again
 from monolayer.construct.line.build import Line
-from monolayer.construct.line.reuse import Again, Reused
+from monolayer.construct.line.reuse import Reused
 from monolayer.construct.line.steps import Choice
 from monolayer.construct.robust.again import RobustAgain, RobustDraw
 from monolayer.construct.robust.build import RANK, Dtype, Robust
@@ -117,9 +118,11 @@ def memorize(
         else:
             if robust is not False:
                 raise DataError("the draw is that of a line, which has no robust readout: leave one of the two out")
-            if rank not in (None, 1, "auto") or dtype not in (None, "float64"):
-                raise DataError("draw= uses the keys of a line of rank 1 in float64 again: leave rank and dtype out")
-            again, data = Reused.of(draw).adopt(data)
+            reused = Reused.of(draw)
+            if (rank not in (None, "auto") and not rank == 1 == reused.rank) or dtype not in (None, reused.format):
+                has = f"rank {reused.rank} and {reused.format}"
+                raise DataError(f"draw= decides rank and format, here {has}: leave rank and dtype out")
+            again, data = reused.adopt(data)
             positions, causal = again.rules(positions, causal, readout, temperature)
             construction = Again(again)
     task = Task.of(data, positions=positions, causal=causal, on_conflict=on_conflict)

@@ -45,7 +45,7 @@ FREE = 3.0
 
 def forget(model: Monolayer, X: Any, *, lengths: Any = None) -> tuple[Monolayer, Record]:
     """The points get the label of the nearer neighbouring plateau."""
-    draw, data = Reused.of(model), model.encode(X, lengths=lengths)
+    draw, data = Reused.of_line(model), model.encode(X, lengths=lengths)
     card = draw.card
     size = len(data) if card.per == "sequence" else len(data.tokens)
     target = Target(np.zeros(size, np.int64), np.zeros((1, 1)), card.per, None, False)
@@ -56,7 +56,7 @@ def forget(model: Monolayer, X: Any, *, lengths: Any = None) -> tuple[Monolayer,
 
 def edit(model: Monolayer, X: Any, Y: Any, kind: Kind = "edit", *, lengths: Any = None) -> tuple[Monolayer, Record]:
     """The points get these labels; whether the model was built from them is not known."""
-    draw, data = Reused.of(model).adopt(Sequences.of(X, Y, lengths=lengths))
+    draw, data = Reused.of_line(model).adopt(Sequences.of(X, Y, lengths=lengths))
     return _Blind.of(model, draw, data, Target.of(data, draw.card.causal)).carry_out(kind)
 
 

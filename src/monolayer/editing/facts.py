@@ -56,7 +56,7 @@ class Facts:
         """The data that `model` holds, all of them and no others; its readout must be the one that they determine."""
         if isinstance(model.feed_forward, Gates):
             raise DataError("this model is robust: RobustFacts.of(model, X, Y) holds its facts")
-        draw = Reused.of(model)
+        draw = Reused.of_line(model)
         own = draw.card.vocabulary, draw.card.classes
         adopted, data = draw.adopt(Sequences.of(X, Y, lengths=lengths))
         if (adopted.card.vocabulary, adopted.card.classes) != own or adopted.table is not draw.table:

@@ -43,7 +43,7 @@ def separate_apart(tokens: Tokens, target: Target, seed: int) -> Found | None:
     if target.per != "token" or target.classes is None or not tokens.alphabet.spaced:
         return None
     for tried, draw in enumerate(draws(tokens, "cells", DRAWS, seed), 1):
-        found = _cells(draw, tokens, target)
+        found = cells(draw, tokens, target)
         if isinstance(found, int):
             if found > HOPELESS:
                 return None
@@ -52,7 +52,7 @@ def separate_apart(tokens: Tokens, target: Target, seed: int) -> Found | None:
     return None
 
 
-def _cells(draw: Draw, tokens: Tokens, target: Target) -> tuple[Apart, float | None] | int:
+def cells(draw: Draw, tokens: Tokens, target: Target) -> tuple[Apart, float | None] | int:
     """The readout and its margin; or how many neighbours with different labels are too close."""
     context = draw.contexts(tokens)
     context = context if tokens.causal else spread(context, tokens.lengths)

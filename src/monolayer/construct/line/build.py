@@ -9,6 +9,7 @@ numbers, and further stages of the readout tell those points apart (`cascade.py`
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal, get_args
 
 import numpy as np
@@ -20,12 +21,12 @@ from monolayer.construct.construction import Progress
 from monolayer.construct.line.alphabet import Alphabet, Ids, Vectors
 from monolayer.construct.line.apart import separate_apart
 from monolayer.construct.line.assemble import assemble, linear_lift, stream
-from monolayer.construct.line.cascade import Stage, cut, further, least_label, stage
 from monolayer.construct.line.draw import Draw, Tokens, check_seed, check_temperature
 from monolayer.construct.line.refusal import check_format, collision
-from monolayer.construct.line.separate import Separated, margins, separate
+from monolayer.construct.line.separate import separate
+from monolayer.construct.line.stages import stages_of
 from monolayer.construct.line.steps import Choice, dense_error, staircase
-from monolayer.construct.line.values import Value, averages, draw_value, most_rank
+from monolayer.construct.line.values import Value, draw_value, most_rank
 from monolayer.construct.task import Task
 from monolayer.data.names import Ints
 from monolayer.errors import DataError
@@ -98,7 +99,9 @@ class Line:
             feed_forward, stored_error = staircase(points, found.changes, found.level, classes, self.readout)
             readout_error = dense_error(feed_forward, points, target, stored_error) if paper else None
         else:
-            stages, values, left = _cascade(found, tokens, self.seed)
+            stages, values, left = stages_of(
+                points, found.changes, target, draw, tokens, partial(draw_value, tokens, self.seed)
+            )
             rank = None if left else len(stages)
             allowed = 1 if paper else most_rank(tokens) if self.rank == "auto" else self.rank
             if rank is None or rank > allowed:
@@ -108,7 +111,7 @@ class Line:
             facts |= {"margin": min(part.margin for part in stages if part.margin is not None)}
             facts |= {"runs": 1 + feed_forward.step_count, "rank": rank, "contested": [s.crowds for s in stages[:-1]]}
 
-        lift = _lift(draw, rows, labels, width, values)
+        lift = lift_of(draw, rows, labels, width, values)
         card = Card(data.vocabulary, target.classes, target.per, target.scalar, task.context.causal, target.next_token)
         model = assemble(draw, kappa, lift, feed_forward, card, values=values)
         d = 1 if task.vectors is None else task.vectors.shape[1]  # ids may stand on a line
@@ -128,28 +131,6 @@ class Line:
         # Slopes are powers of two, so what rounds is the place of a step, by one rounding error of the eight or more
         # in its gap; keys, codes and values are numbers of the format, and labels whole numbers that it holds.
         return model if tokens.dtype == torch.float64 else model.to(tokens.dtype)
-
-
-def _cascade(found: Separated, tokens: Tokens, seed: int) -> tuple[list[Stage], tuple[Value, ...], int]:
-    """All stages, the values that they average, and how many points are left in crowds at the largest rank."""
-    points, target, whole = found.points, found.target, found.target.classes is not None
-    part = cut(points, found.changes)
-    held = points.order[part.held]
-    level = target.table.T.take(target.number[points.order[part.first]], axis=1)
-    level[:, part.plateau] = least_label(part, target.number[points.order]) if whole else 0.0
-    written = np.repeat(level[:, part.plateau], part.end - part.begin, axis=1)
-    missing = target.table.T.take(target.number[held], axis=1) - written
-    first = stage(points, part, level, margins(points, part.steps)[0])
-    values: dict[int, Value] = {}
-
-    def context(number: int, which: Ints) -> NDArray[np.float64]:
-        values[number] = draw_value(tokens, seed, number)
-        return averages(values[number], found.draw, tokens, target, held[which])
-
-    ends = int(part.number[0]), int(part.number[-1])
-    error = found.draw.context_error(tokens)
-    stages, left = further(part.stretch, missing, ends, context, error, points.unit, whole, most_rank(tokens))
-    return [first, *stages], tuple(values.values()), len(left)
 
 
 # -- from arrays to modules ----------------------------------------------------------------------------
@@ -194,7 +175,7 @@ def _check_extent(vectors: NDArray[np.float64]) -> None:
         )
 
 
-def _lift(draw: Draw, rows: Ints, labels: int, width: int, values: tuple[Value, ...]) -> nn.Embedding | nn.Linear:
+def lift_of(draw: Draw, rows: Ints, labels: int, width: int, values: tuple[Value, ...]) -> nn.Embedding | nn.Linear:
     if draw.proposal.lift:
         weight, bias = draw.proposal.lift
         return linear_lift(weight, bias, labels, values)

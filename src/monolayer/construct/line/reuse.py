@@ -1,12 +1,12 @@
 """The draw of a model, used again for other data: then only the readout depends on them.
 
 A *draw* is all of a model but its readout: names of tokens and classes with their numbers, keys and codes, positions,
-the begin token, temperature and κ. With it fixed, every point has its number `z` before any label is known, and the
-readout is a function of the set of pairs (z, label) alone (docs/editing.md). So two models with one draw can be
-compared neuron by neuron, and an edit is a change of a few of them.
+the begin token, temperature and κ; of a cascade also what its further stages average. With it fixed, every point has
+its number `z` before any label is known, and the readout is a function of the set of pairs (z, label) alone
+(docs/editing.md). So two models with one draw can be compared neuron by neuron, and an edit is a change of a few.
 
-Tokens that the draw lacks get the next free codes and keys of their own, a function of their row number; a token that
-the data lack loses its row, as in every model.
+Tokens that the draw lacks get the next free codes and keys and values of their own, a function of their row number; a
+token that the data lack loses its row, as in every model. What is built with a draw is `again.py`.
 """
 
 from __future__ import annotations
@@ -20,21 +20,22 @@ from torch import Tensor, nn
 
 from monolayer.construct.adopt import adopted
 from monolayer.construct.consistency import Context
-from monolayer.construct.construction import Progress
-from monolayer.construct.line.alphabet import Ids, Proposal, lift_error, lifted
+from monolayer.construct.line.alphabet import UNIT, Alphabet, Ids, Proposal, Vectors, lift_error, lifted
 from monolayer.construct.line.assemble import stream
-from monolayer.construct.line.draw import Draw, Tokens
-from monolayer.construct.line.points import SLACK, Points, numbers
-from monolayer.construct.line.separate import margins
-from monolayer.construct.line.steps import Choice, dense_error, staircase
+from monolayer.construct.line.cascade import KAPPA
+from monolayer.construct.line.draw import Draw, Tokens, in_format
+from monolayer.construct.line.points import numbers
+from monolayer.construct.line.values import Value
 from monolayer.construct.target import Target
-from monolayer.construct.task import Task
 from monolayer.data import Sequences
 from monolayer.data.distinct import distinct_rows
 from monolayer.data.names import Ints
-from monolayer.errors import DataError, PrecisionError
+from monolayer.errors import DataError
+from monolayer.model.apart import CONTEXT, Apart
 from monolayer.model.attention import CODE, KEY, ONE
 from monolayer.model.card import Card
+from monolayer.model.cascade import Cascade, CascadeAttention, value_slot
+from monolayer.model.gates import Gates
 from monolayer.model.layers import embedding, linear
 from monolayer.model.memory import remembered
 from monolayer.model.monolayer import Monolayer
@@ -43,7 +44,7 @@ from monolayer.model.shortcut import as_built, plain_head
 from monolayer.model.staircase import Staircase
 
 _NEW_KEYS = (2307, 14023)
-"""With the row number of a new token, the seed of its key."""
+"""With the row number of a new token, the seed of its key; with the number of a stage, that of new values."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,19 +62,31 @@ class Reused:
         """The draw of `model`, if its weights are such as a construction on the line gives."""
         if model.quantizer is not None:
             raise DataError("an approximator stores a function, not facts: it has no draw to use again")
-        staircase_of(model)  # or the error that says that there is none
-        why = "its weights are not such as memorize gives them (changed, trained, or in another format than float64)"
-        if model.bos.dtype != torch.float64 or model.bos.device.type != "cpu":
+        if isinstance(model.feed_forward, Gates):
+            staircase_of(model)  # the error that says that there is none
+        why = "its weights are not such as memorize gives them (changed, trained, or in another format)"
+        if model.bos.dtype not in (torch.float64, torch.float32) or model.bos.device.type != "cpu":
             raise DataError(f"this model has no draw to use again: {why}; a model on another device is moved by .cpu()")
-        shortcut = model.attention.shortcut()
+        shortcut = _shortcut(model)
         if (
             shortcut is None
             or not remembered(model, "as built", lambda: as_built(model))
             or float(model.bos.detach()[CODE]) != 0.0
         ):
             raise DataError(f"this model has no draw to use again: {why}")
-        table = model.lift.weight.detach().numpy() if isinstance(model.lift, nn.Embedding) else None
+        table = model.lift.weight.detach().double().numpy() if isinstance(model.lift, nn.Embedding) else None
         return cls(model, replace(model.card, summary=None, fingerprint=None), table, *shortcut)
+
+    @classmethod
+    def of_line(cls, model: Monolayer) -> Reused:
+        """The draw of a line of rank 1 in float64, whose readout is a local function of the points."""
+        if isinstance(model.feed_forward, Cascade | Apart) or model.bos.dtype == torch.float32:
+            draw, readout = cls.of(model), model.feed_forward.readout
+            raise DataError(
+                f"this model has the readout {readout!r}, of rank {draw.rank}, in {draw.format}, and only one of rank 1 "
+                "in float64 is edited step by step: memorize the edited data with its draw, memorize(X, Y, draw=model)"
+            )
+        return cls.of(model)
 
     def rules(self, positions: bool, causal: bool, readout: str, temperature: float | None) -> tuple[bool, bool]:
         """Whether positions and order in time count in this draw; wishes other than the defaults must agree."""
@@ -109,8 +122,7 @@ class Reused:
             return self.table
         table = np.full((size, self.table.shape[1]), np.nan)
         table[: len(known)] = self.table
-        places = self.model.positions
-        share = 1.0 if places is None else 0.5
+        places, share = self.model.positions, self._share
         # One cell a token, or one a (token, position) pair where positions have cells too.
         stride = 1.0
         if places is not None and float(places.weight.detach()[:, CODE].max()) >= 1.0:
@@ -118,7 +130,12 @@ class Reused:
         last = float(self.table[known, CODE].max()) if known.any() else -stride
         key = [np.random.default_rng([*_NEW_KEYS, row]).uniform(-share, share) for row in new.tolist()]
         code = last + stride * (1.0 + np.arange(len(new)))
-        table[new] = stream(torch.tensor(key, dtype=torch.float64), torch.from_numpy(code), table.shape[1]).numpy()
+        rounded = torch.tensor(key, dtype=torch.float64).to(self.dtype)
+        table[new] = stream(rounded, torch.from_numpy(code), table.shape[1]).numpy()
+        block = self.model.feed_forward
+        for stage in range(2, self.rank + 1):
+            values = torch.from_numpy(new_values(stage, size, share)[new]).to(self.dtype)
+            table[new, value_slot(stage, len(block.bias_2))] = values.double().numpy()
         return table
 
     def context(self, data: Sequences) -> Context:
@@ -126,33 +143,103 @@ class Reused:
         rows = data.tokens if data.vocabulary is not None else distinct_rows(data.tokens)[1]
         return Context(data, rows, self.model.positions is not None, self.card.causal)
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """The format that the model computes in."""
+        return self.model.bos.dtype
+
+    @property
+    def format(self) -> str:
+        """Its name."""
+        return str(self.dtype).removeprefix("torch.")
+
+    @property
+    def rank(self) -> int:
+        """`k`, the value rank."""
+        block = self.model.feed_forward
+        return block.rank if isinstance(block, Cascade) else 1
+
     # -- numbers ---------------------------------------------------------------------------------------
 
     def place(self, data: Sequences, target: Target) -> tuple[NDArray[np.float64], float]:
         """`z` of every labelled place of adopted `data` `(P,)`, and the bound on its error but for `u |z|`."""
+        draw, tokens = self.drawn(data)
+        return numbers(draw, self.kappa, tokens, target), draw.point_error(self.kappa, tokens)
+
+    def drawn(self, data: Sequences) -> tuple[Draw, Tokens]:
+        """Keys and codes as constructions know them, and what the contexts of adopted `data` are made of."""
         model = self.model
         positions: list[Tensor | None] = [None, None]
         if model.positions is not None:
             weight = model.positions.weight.detach()
             positions = [weight[:, KEY].contiguous(), weight[:, CODE].contiguous()]
-        proposal, rows = self._proposal(data)
         place = None if model.positions is None else torch.from_numpy(data.position)
-        alphabet = Ids(len(proposal.key))
-        tokens = Tokens(rows, torch.from_numpy(data.lengths), alphabet, place, self.card.causal)
-        bos_key = float(model.bos.detach()[KEY])
-        draw = Draw(proposal, positions[0], positions[1], bos_key, self.temperature, "mixed", False)
-        return numbers(draw, self.kappa, tokens, target), draw.point_error(self.kappa, tokens)
-
-    def _proposal(self, data: Sequences) -> tuple[Proposal, Tensor]:
+        alphabet: Alphabet
         if self.table is not None:
-            key, code = (torch.from_numpy(self.table[:, slot].copy()) for slot in (KEY, CODE))
-            return Proposal(key, code), torch.from_numpy(data.tokens)
+            alphabet, rows = Ids(len(self.table)), torch.from_numpy(data.tokens)
+        else:
+            alphabet, rows = Vectors(self._vectors(data)), torch.arange(len(data.tokens))
+        tokens = Tokens(rows, torch.from_numpy(data.lengths), alphabet, place, self.card.causal, dtype=self.dtype)
+        bos_key = float(model.bos.detach()[KEY])
+        proposal = self._proposal(tokens)
+        draw = Draw(proposal, positions[0], positions[1], bos_key, self.temperature, "mixed", False, tokens.unit)
+        return draw, tokens
+
+    def _vectors(self, data: Sequences) -> NDArray[np.float64]:
+        """Vectors `(T, d)` in numbers of the format."""
+        vectors = np.asarray(data.tokens, dtype=np.float64)
+        return vectors if self.dtype == torch.float64 else vectors.astype(np.float32).astype(np.float64)
+
+    def _proposal(self, tokens: Tokens) -> Proposal:
+        if self.table is not None:
+            key, code = (torch.from_numpy(self.table[:, slot].copy()).to(self.dtype) for slot in (KEY, CODE))
+            return Proposal(key, code)
+        assert isinstance(tokens.alphabet, Vectors)
+        weight, bias = self._lift(slice(KEY, CODE + 1))
+        vectors = tokens.alphabet.vectors
+        error = lift_error(vectors, weight.numpy(), bias.numpy()) * (tokens.unit / UNIT)
+        return Proposal(*lifted(vectors, weight.numpy(), bias.numpy()), (weight, bias), error)
+
+    def _lift(self, slots: slice) -> tuple[Tensor, Tensor]:
+        """Weights and biases of vectors for some coordinates of the stream."""
         lift = self.model.lift
         assert isinstance(lift, nn.Linear)
-        weight, bias = (part.detach()[KEY : CODE + 1].numpy() for part in (lift.weight, lift.bias))
-        vectors = np.asarray(data.tokens, dtype=np.float64)
-        key, code = lifted(vectors, weight, bias)
-        return Proposal(key, code, (), lift_error(vectors, weight, bias)), torch.arange(len(vectors))
+        return lift.weight.detach()[slots].double(), lift.bias.detach()[slots].double()
+
+    def value(self, tokens: Tokens, stage: int) -> Value:
+        """What stage `stage`, from 2, averages: as the model has it; where it has no such stage, drawn anew.
+
+        Then values of ids, places and begin token are a function of the stage and the row alone; those of vectors are
+        scaled to the data.
+        """
+        block, places, share = self.model.feed_forward, self.model.positions, self._share
+        known = stage <= self.rank
+        slot = value_slot(stage, len(block.bias_2))
+        if known:
+            position = None if places is None else places.weight.detach()[:, slot].contiguous()
+            bos = float(self.model.bos.detach()[slot])
+        else:
+            place, begin = (np.random.default_rng([*_NEW_KEYS, stage, part]) for part in (1, 2))
+            size = 0 if places is None else places.num_embeddings
+            position = None if places is None else torch.from_numpy(place.uniform(-share, share, size)).to(self.dtype)
+            bos = float(torch.tensor(begin.uniform(-1.0, 1.0), dtype=self.dtype))
+        if self.table is not None:
+            column = self.table[:, slot] if known else new_values(stage, len(self.table), share)
+            return Value(torch.from_numpy(column.copy()).to(self.dtype), position, bos, None, 0.0)
+        assert isinstance(tokens.alphabet, Vectors)
+        if not known:
+            random = np.random.default_rng([*_NEW_KEYS, stage, 0])
+            proposal = in_format(tokens.alphabet.propose(random, share, 1), tokens)
+            return Value(proposal.key, position, bos, (proposal.lift[0][0], proposal.lift[1][0]), proposal.lift_error)
+        weight, bias = self._lift(slice(slot, slot + 1))
+        both = np.repeat(weight.numpy(), 2, axis=0), np.repeat(bias.numpy(), 2)
+        token = lifted(tokens.alphabet.vectors, *both)[0]
+        return Value(token, position, bos, (weight[0], bias[0]), 0.0)
+
+    @property
+    def _share(self) -> float:
+        """With positions, keys and values are sums of two parts: each has half of [−1, 1]."""
+        return 1.0 if self.model.positions is None else 0.5
 
     # -- the model -------------------------------------------------------------------------------------
 
@@ -176,42 +263,20 @@ class Reused:
         return Monolayer(lift, places, copies[0], attention, feed_forward, head, self.card)
 
 
+def new_values(stage: int, size: int, share: float) -> NDArray[np.float64]:
+    """Values of ids `(V,)` for a stage; that of a row does not depend on how many rows there are."""
+    return np.random.default_rng([*_NEW_KEYS, stage, 0]).uniform(-share, share, size)
+
+
+def _shortcut(model: Monolayer) -> tuple[float, float] | None:
+    """`λ` and `κ` of the first stage, if attention is that of a construction with this readout."""
+    block, attention = model.feed_forward, model.attention
+    if isinstance(block, Cascade):
+        found = attention.shortcuts(block.rank, block.labels) if isinstance(attention, CascadeAttention) else None
+        return None if found is None or set(found[1][1:]) != {KAPPA} else (found[0], found[1][0])
+    return attention.shortcut(CONTEXT) if isinstance(block, Apart) else attention.shortcut()
+
+
 def _parts(model: Monolayer) -> list[Tensor | None]:
     places = None if model.positions is None else model.positions.weight
     return [model.bos, places, *(getattr(model.attention, name) for name in ("W_Q", "W_K", "W_V", "W_O"))]
-
-
-@dataclass(frozen=True)
-class Again:
-    """The line with a draw that is given: the construction behind `memorize(..., draw=model)`."""
-
-    draw: Reused
-
-    def build(self, task: Task, report: Progress) -> Monolayer:
-        """The model of these data with that draw. It has no summary: two ways to one model must give one file."""
-        report("placing every label", 0.1)
-        target = task.target
-        z, error = self.draw.place(task.data, target)
-        order = np.argsort(z)
-        points = Points(z.take(order), order, self.draw.kappa, error)
-        changes, level = target.runs(points.order)
-        close = margins(points, changes)[1]
-        if len(close):
-            target, _ = task.settle(target)
-            changes, level = target.runs(points.order)
-            close = margins(points, changes)[1]
-        if len(close):
-            place = int(close[0])
-            one, two = (task.data.labelled(int(points.order[place + i])) for i in range(2))
-            room = (points.z[place + 1] - points.z[place]) / float(points.error(points.z[place]))
-            raise PrecisionError(
-                f"with this draw {one} and {two} have different labels and lie {room:.2g} rounding errors apart; "
-                f"{SLACK:g} are needed. They are different points, not a contradiction: another draw (memorize without "
-                "draw=) will tell them apart"
-            )
-        report("building the staircase", 0.7)
-        wish: Choice = "paper" if self.draw.model.feed_forward.readout == "paper" else "exact"
-        feed_forward, label_error = staircase(points, changes, level, target.classes is not None, wish)
-        if wish == "paper":
-            dense_error(feed_forward, points, target, label_error)
-        return self.draw.around(feed_forward, None if task.vectors is not None else np.unique(task.context.rows))

@@ -1,0 +1,130 @@
+"""The line with a draw that is given: the construction behind `memorize(..., draw=model)`.
+
+A line of rank 1 stays one. A cascade gets as many stages as its points need: those that it had average what they did,
+further ones values of their own. Where code and context are apart, they stay apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from monolayer.construct.construction import Progress
+from monolayer.construct.line.apart import cells
+from monolayer.construct.line.assemble import assemble
+from monolayer.construct.line.build import lift_of
+from monolayer.construct.line.draw import Draw, Tokens
+from monolayer.construct.line.points import SLACK, Points, numbers
+from monolayer.construct.line.refusal import check_format
+from monolayer.construct.line.reuse import Reused
+from monolayer.construct.line.separate import margins
+from monolayer.construct.line.stages import stages_of
+from monolayer.construct.line.steps import Choice, dense_error, staircase
+from monolayer.construct.line.values import Value, most_rank
+from monolayer.construct.task import Task
+from monolayer.errors import DataError, PrecisionError
+from monolayer.model.apart import CONTEXT, Apart
+from monolayer.model.cascade import Cascade, stream_width
+from monolayer.model.monolayer import Monolayer
+from monolayer.model.staircase import Staircase
+
+OUTSIDE = 1.001
+"""Keys and values lie in [−1, 1], but for rounding: the bounds on errors, and the distance of stretches, need it."""
+
+
+@dataclass(frozen=True)
+class Again:
+    """`draw`: for data that are adopted by it."""
+
+    draw: Reused
+
+    def build(self, task: Task, report: Progress) -> Monolayer:
+        """The model of these data with that draw. It has no summary: two ways to one model must give one file."""
+        report("placing every label", 0.1)
+        task = check_format(task, self.draw.format)
+        draw, tokens = self.draw.drawn(task.data)
+        if isinstance(self.draw.model.feed_forward, Apart):
+            model = self._apart(task, draw, tokens)
+        else:
+            model = self._line(task, draw, tokens, report)
+        return model.to(self.draw.dtype)
+
+    def _line(self, task: Task, draw: Draw, tokens: Tokens, report: Progress) -> Monolayer:
+        target, kappa, own = task.target, self.draw.kappa, self.draw.model.feed_forward
+        z = numbers(draw, kappa, tokens, target)
+        order = np.argsort(z)
+        points = Points(z.take(order), order, kappa, draw.point_error(kappa, tokens), draw.unit)
+        changes, level = target.runs(points.order)
+        close = margins(points, changes)[1]
+        if len(close):
+            target, _ = task.settle(target)
+            changes, level = target.runs(points.order)
+            close = margins(points, changes)[1]
+        report("building the staircase", 0.7)
+        whole = target.classes is not None
+        if isinstance(own, Cascade) and len(close):
+            self._check_range(task, draw, tokens)
+            stages, values, left = stages_of(points, changes, target, draw, tokens, partial(self._value, task, tokens))
+            if left:
+                most = most_rank(tokens)
+                raise self._too_close(task, points, int(close[0]), f"no value rank up to {most} tells them apart")
+            readout = Cascade([part.staircase(whole, points.unit) for part in stages], own.labels)
+            return self._around(task, draw, readout, values)
+        if len(close):
+            raise self._too_close(task, points, int(close[0]), f"{SLACK:g} are needed")
+        wish: Choice = "paper" if own.readout == "paper" else "exact"
+        feed_forward, label_error = staircase(points, changes, level, whole, wish)
+        if wish == "paper":
+            dense_error(feed_forward, points, target, label_error)
+        if isinstance(own, Cascade):
+            return self._around(task, draw, feed_forward, ())
+        return self.draw.around(feed_forward, None if task.vectors is not None else np.unique(task.context.rows))
+
+    def _apart(self, task: Task, draw: Draw, tokens: Tokens) -> Monolayer:
+        task, _ = task.settled()
+        found = cells(draw, tokens, task.target)
+        if isinstance(found, int):
+            raise PrecisionError(
+                f"with this draw {found:,} pairs of facts with one token and different labels lie fewer than {SLACK:g} "
+                "rounding errors apart, or labels add up to more than the format holds. They are different facts, not "
+                "a contradiction: another draw (memorize without draw=) will tell them apart"
+            )
+        return self._around(task, draw, found[0], ())
+
+    def _around(
+        self, task: Task, draw: Draw, feed_forward: Staircase | Cascade | Apart, values: tuple[Value, ...]
+    ) -> Monolayer:
+        """The network of the draw with another readout, of another rank perhaps."""
+        labels = len(feed_forward.bias_2)
+        width = CONTEXT + 1 if isinstance(feed_forward, Apart) else stream_width(1 + len(values), labels)
+        lift = lift_of(draw, task.context.rows, labels, width, values)
+        return assemble(draw, self.draw.kappa, lift, feed_forward, self.draw.card, values=values)
+
+    def _value(self, task: Task, tokens: Tokens, stage: int) -> Value:
+        value = self.draw.value(tokens, stage)
+        self._within(task, value.token[tokens.rows].double().numpy(), tokens)
+        return value
+
+    def _check_range(self, task: Task, draw: Draw, tokens: Tokens) -> None:
+        self._within(task, draw.proposal.key[tokens.rows].double().numpy(), tokens)
+
+    @staticmethod
+    def _within(task: Task, each: np.ndarray[tuple[int], np.dtype[np.float64]], tokens: Tokens) -> None:
+        share = 1.0 if tokens.position is None else 0.5
+        far = np.flatnonzero(~(np.abs(each) <= OUTSIDE * share))
+        if len(far):
+            raise DataError(
+                f"{task.data.where(int(far[0]))} lies outside the data that this draw was made for, where its bounds "
+                "on rounding do not hold: memorize all the data anew, without draw="
+            )
+
+    @staticmethod
+    def _too_close(task: Task, points: Points, place: int, why: str) -> PrecisionError:
+        one, two = (task.data.labelled(int(points.order[place + i])) for i in range(2))
+        room = (points.z[place + 1] - points.z[place]) / float(points.error(points.z[place]))
+        return PrecisionError(
+            f"with this draw {one} and {two} have different labels and lie {room:.2g} rounding errors apart; {why}. "
+            "They are different points, not a contradiction: another draw (memorize without draw=) will tell them apart"
+        )
