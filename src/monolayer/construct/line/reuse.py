@@ -83,7 +83,7 @@ class Reused:
         if isinstance(model.feed_forward, Cascade | Apart) or model.bos.dtype == torch.float32:
             draw, readout = cls.of(model), model.feed_forward.readout
             raise DataError(
-                f"this model has the readout {readout!r}, of rank {draw.rank}, in {draw.format}, and only one of rank 1 "
+                f"this model has the readout {readout!r}, rank {draw.rank}, in {draw.format}, and only one of rank 1 "
                 "in float64 is edited step by step: memorize the edited data with its draw, memorize(X, Y, draw=model)"
             )
         return cls.of(model)
