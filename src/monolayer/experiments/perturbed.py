@@ -1,0 +1,66 @@
+"""Networks with every weight changed: by noise, or by the rounding of a format; and what they still answer."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import monolayer as ml
+from monolayer.experiments.packed import Packed
+
+ENOUGH = 0.99
+"""Share of labels right that counts as bearing a noise."""
+
+
+@torch.no_grad()
+def recall(model: nn.Module, X: Any, Y: Any) -> float:
+    if isinstance(model, (ml.Monolayer, Packed)):
+        try:
+            return float((model.predict(X) == Y).mean())
+        except ml.DataError:  # weights that overflow a short format give no number
+            return 0.0
+    answers = [model(part).argmax(-1) for part in torch.split(torch.from_numpy(X), 512)]
+    return float((torch.cat(answers).numpy() == Y).mean())
+
+
+def changed(model: nn.Module, change: Callable[[Tensor], Tensor]) -> nn.Module:
+    other = copy.deepcopy(model)
+    with torch.no_grad():
+        for weight in other.parameters():
+            weight.copy_(change(weight))
+    return other
+
+
+def tolerance(model: nn.Module, X: Any, Y: Any, seed: int) -> float | None:
+    """The largest σ with enough labels right, to a tenth of a decade, by bisection; None: below 10^−15."""
+
+    def holds(sigma: float) -> bool:
+        generator = torch.Generator().manual_seed(seed)
+        noisy = changed(model, lambda w: w * (1.0 + sigma * torch.randn(w.shape, generator=generator, dtype=w.dtype)))
+        return recall(noisy, X, Y) >= ENOUGH
+
+    low, high = -15.0, 0.0
+    if not holds(10.0**low):
+        return None
+    while high - low > 0.1:
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if holds(10.0**middle) else (low, middle)
+    return float(10.0**low)
+
+
+def in_format(model: nn.Module, name: str) -> nn.Module:
+    if not name.startswith("int"):
+        return changed(model, lambda w: w.to(getattr(torch, name)).to(w.dtype))
+    top = 2 ** (int(name[3:]) - 1) - 1
+
+    def whole(weight: Tensor) -> Tensor:
+        largest = weight.nan_to_num().abs().amax(-1, keepdim=True) if weight.ndim > 1 else weight.abs().max()
+        scale = (largest / top).clamp_min(torch.finfo(weight.dtype).tiny)
+        rounded: Tensor = (weight / scale).round().clamp(-top, top) * scale
+        return rounded
+
+    return changed(model, whole)
