@@ -24,7 +24,7 @@ COLOURS = {"float32": BLUE, "bfloat16": GREEN, "int8": ORANGE, "int6": RED}
 
 def run(setting: Setting, progress: Progress) -> list[dict[str, Any]]:
     """One row a rank and number of facts: labels lost in each format, neurons, narrowest slab."""
-    ranks, first, last, words = ((4, 8, 16, 32, 64), 250, 2000, 1000) if setting.full else ((4, 16), 40, 80, 60)
+    ranks, first, last, words = ((4, 8, 16, 32, 64), 250, 1000, 1000) if setting.full else ((4, 16), 40, 80, 60)
     rows: list[dict[str, Any]] = []
     for done, rank in enumerate(ranks):
         progress(f"capacity of rank {rank}", done / len(ranks))
