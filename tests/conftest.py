@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable
 
 import pytest
@@ -14,6 +15,10 @@ from hypothesis import settings
 settings.register_profile("steady", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell has what it runs in the background ignore Ctrl-C, which some tests send.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
