@@ -168,14 +168,11 @@ def compared_with_old(folder: str | os.PathLike[str], new: Certificate) -> Certi
     return replace(new, notes=new.notes + notes)
 
 
-def _judge(
-    stored: Stored, X: Any, Y: Any, lengths: Any, per: Per | None, tolerance: float | None, wish: Wish
-) -> Certificate:
-    if wish.only and stored.raw:
-        raise DataError("only= asks whether a memorizer holds nothing but its data; this model is an approximator")
-    open_question = Certificate(
+def open_question(stored: Stored, claim: str) -> Certificate:
+    """The certificate before anything is known of the points: undecided."""
+    return Certificate(
         verdict="undecided",
-        claim=(CELL_CLAIM if callable(X) else LABEL_CLAIM).replace("each of the {:,}", "each of the"),
+        claim=claim.replace("each of the {:,}", "each of the"),
         reason="",
         assumptions=assumed(stored),
         points=0,
@@ -184,6 +181,14 @@ def _judge(
         data_digest="",
         format_version=stored.config["version"],
     )
+
+
+def _judge(
+    stored: Stored, X: Any, Y: Any, lengths: Any, per: Per | None, tolerance: float | None, wish: Wish
+) -> Certificate:
+    if wish.only and stored.raw:
+        raise DataError("only= asks whether a memorizer holds nothing but its data; this model is an approximator")
+    question = open_question(stored, CELL_CLAIM if callable(X) else LABEL_CLAIM)
     try:
         if not stored.tensors:
             raise UnhandledError(
@@ -192,8 +197,8 @@ def _judge(
         with np.errstate(all="ignore"):  # NaN and overflow are looked for, not warned of
             data, notes, condition = _cells(stored, X) if callable(X) else (_read(X, Y, lengths, per), (), "")
             points = labelled(stored, data)
-            open_question = replace(
-                open_question,
+            question = replace(
+                question,
                 claim=(CELL_CLAIM if callable(X) else LABEL_CLAIM).format(len(points)),
                 points=len(points),
                 unsure=len(points),
@@ -201,12 +206,12 @@ def _judge(
                 notes=notes,
             )
             if stored.config["readout"] == "gates":
-                found = check_gates(stored, points, wish.noise, open_question)
+                found = check_gates(stored, points, wish.noise, question)
             else:
-                found = _check(stored, points, tolerance, open_question, wish.only)
+                found = _check(stored, points, tolerance, question, wish.only)
             return replace(found, claim=found.claim + condition)
     except UnhandledError as why:
-        return replace(open_question, reason=f"the proof does not cover these weights: {why}")
+        return replace(question, reason=f"the proof does not cover these weights: {why}")
 
 
 def _read(X: Any, Y: Any, lengths: Any, per: Per | None) -> Sequences:

@@ -26,10 +26,10 @@ from monolayer.checker.check import (
     LABEL_CLAIM,
     NAMED,
     REASONS,
-    assumed,
     compared_with_old,
     first_few,
     least,
+    open_question,
     without_number,
 )
 from monolayer.checker.codes import largest_numbers, read_attention, read_stream
@@ -176,17 +176,7 @@ class Part:
 
 
 def _judge(stored: Stored, kept: list[Kept], scratch: Path, report: Progress) -> Certificate | None:
-    question = Certificate(
-        verdict="undecided",
-        claim=LABEL_CLAIM.replace("each of the {:,}", "each of the"),
-        reason="",
-        assumptions=assumed(stored),
-        points=0,
-        unsure=0,
-        weights_digest=stored.config["digest"],
-        data_digest="",
-        format_version=stored.config["version"],
-    )
+    question = open_question(stored, LABEL_CLAIM)
     try:
         with np.errstate(all="ignore"):  # NaN and overflow are looked for, not warned of
             points = sum(len(labelled(stored, one.load())) for one in kept)
