@@ -14,10 +14,10 @@ import pytest
 
 import monolayer as ml
 from monolayer.cli import run
-from monolayer.cluster import build, crowds, encode, ranges, room
+from monolayer.cluster import crowds, encode, memorize, ranges, room
 from monolayer.cluster import executor as executors
-from monolayer.cluster.build import memorize_files
 from monolayer.cluster.executor import Processes, Threads
+from monolayer.cluster.memorize import memorize_files
 from monolayer.cluster.room import Room
 from monolayer.construct.line import separate
 from monolayer.data import read
@@ -36,7 +36,7 @@ def write(folder: Path, X: Any, Y: Any, cuts: list[int], name: str = "s") -> str
 
 def small_pieces(monkeypatch: pytest.MonkeyPatch, block: int, points: int) -> None:
     """Pieces so small that there are several, whatever the memory."""
-    monkeypatch.setattr(build, "Room", type("Small", (), {"of": staticmethod(lambda *_: Room(block, points))}))
+    monkeypatch.setattr(memorize, "Room", type("Small", (), {"of": staticmethod(lambda *_: Room(block, points))}))
 
 
 def same(files: Path, memory: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 import monolayer as ml
 from monolayer.checker import stored
 from monolayer.cluster import crowds
-from monolayer.cluster.build import memorize_files
+from monolayer.cluster.memorize import memorize_files
 from monolayer.construct.line import separate
 from tests.test_files import example, small_pieces, write
 

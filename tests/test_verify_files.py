@@ -17,7 +17,7 @@ from monolayer.checker import readout, stages
 from monolayer.checker.files import verify_files
 from monolayer.cli import run
 from monolayer.cluster import crowds
-from monolayer.cluster.build import memorize_files
+from monolayer.cluster.memorize import memorize_files
 from monolayer.construct.line import separate
 from monolayer.data import read
 from monolayer.model.attention import LABEL

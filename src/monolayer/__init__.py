@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from monolayer.checker.check import certify as certify
     from monolayer.checker.check import verify as verify
     from monolayer.checker.confuse import confuse as confuse
-    from monolayer.cluster.build import memorize_files as memorize_files
+    from monolayer.cluster.memorize import memorize_files as memorize_files
     from monolayer.construct.approximate import approximate as approximate
     from monolayer.construct.memorize import memorize as memorize
     from monolayer.construct.recite import memorize_text as memorize_text
@@ -47,7 +47,7 @@ __version__ = "0.1.0"
 _HOME = {
     "memorize": "monolayer.construct.memorize",
     "memorize_as": "monolayer.stock.build",
-    "memorize_files": "monolayer.cluster.build",
+    "memorize_files": "monolayer.cluster.memorize",
     "export": "monolayer.stock.export",
     "memorize_text": "monolayer.construct.recite",
     "approximate": "monolayer.construct.approximate",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def memorize_out_of_core(data: str, out: Path, memory: str, options: dict[str, Any], as_json: bool) -> None:
     """`memorize_files` with a bar, and the table after it; `options` are its keywords."""
-    from monolayer.cluster.build import memorize_files
+    from monolayer.cluster.memorize import memorize_files
 
     try:
         with progress(as_json) as step:

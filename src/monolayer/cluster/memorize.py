@@ -1,0 +1,127 @@
+"""`memorize_files`: from files to a folder, the bits that `memorize` gives: what is asked for, and what is wrong.
+
+`build.py` does the work; this is what people call.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any, Literal
+
+from monolayer.cluster import encode
+from monolayer.cluster.build import Build
+from monolayer.cluster.executor import Engine, executor
+from monolayer.cluster.finish import finish
+from monolayer.cluster.room import HOUSE, HUT, Room
+from monolayer.cluster.spill import PausedError, identity, is_full, opened
+from monolayer.construct.construction import Progress
+from monolayer.construct.line.draw import check_seed, check_temperature
+from monolayer.construct.line.values import MOST
+from monolayer.data.folder import check_output
+from monolayer.data.labels import Per, check_per
+from monolayer.data.layout import Unit
+from monolayer.data.shards import files as matching
+from monolayer.data.size import tokens_at_most
+from monolayer.errors import DataError
+
+
+def memorize_files(
+    files: str | os.PathLike[str] | list[str],
+    out: str | os.PathLike[str],
+    *,
+    memory: str | int | float = "2GB",
+    workers: int | None = None,
+    engine: Engine = "processes",
+    scheduler: Any = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    positions: bool = False,
+    causal: bool = False,
+    temperature: float | None = None,
+    rank: int | Literal["auto"] = "auto",
+    seed: int = 0,
+    format: str | None = None,
+    tokens: str | None = None,
+    labels: str | None = None,
+    sequence: str | None = None,
+    unit: Unit | None = None,
+    per: Per | None = None,
+    progress: Progress | None = None,
+) -> Path:
+    """The model that `memorize` would build from all these files together, bit for bit, in a folder; its path.
+
+    `files`: a pattern such as `shards/*.parquet`, or a list of files; ids or strings, with classes as labels, or causal
+    without labels. At most `memory` is held at one time by all processes of this machine together; what does not fit
+    lies beside `out` while it is built. `engine`: `processes` (as many as `workers`, by default one a processor),
+    `threads`, or `dask`: the workers of the cluster whose `scheduler` is at this address, or of this client; they must
+    see the files and the folder under the same paths. `resume=True` goes on with a build that was stopped.
+    `positions`, `causal`, `temperature`, `rank`, `seed`: as for `memorize`, but that `rank=1` never turns to gates;
+    `format` to `per`: as for `monolayer.data.read`.
+    """
+    began = time.perf_counter()
+    names = _names(files)
+    check_seed(seed)
+    check_temperature(temperature)
+    check_per(per)
+    if rank != "auto" and not (type(rank) is int and rank >= 1):
+        raise DataError(f"rank must be a whole number from 1, or 'auto', not {rank!r}")
+    if engine not in ("processes", "threads", "dask"):
+        raise DataError(f"engine must be one of 'processes', 'threads', 'dask', not {engine!r}")
+    if workers is None:
+        workers = os.cpu_count() or 1
+    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
+        raise DataError(f"workers must be a whole number from 1 on, not {workers!r}")
+    final = check_output(out, overwrite=overwrite)
+    shards = [identity(name) for name in names]
+    house = 0 if engine != "processes" else HOUSE if positions or causal else HUT
+    room = Room.of(memory, workers, house, max(tokens_at_most(name, format) for name in names))
+    reading = {"format": format, "tokens": tokens, "labels": labels, "sequence": sequence, "unit": unit, "per": per}
+    wishes = {"positions": positions, "causal": causal, "temperature": temperature, "rank": rank, "seed": seed}
+    journal = {"shards": shards, **reading, **wishes, "memory": str(memory), "workers": workers}
+    report = progress or (lambda stage, share: None)
+    kept = False
+    try:
+        with executor(engine, workers, scheduler) as doing, opened(final, journal, resume) as spill:
+            kept = True
+            build = Build(spill, doing, room, shards, report)
+            found = build.line(
+                encode.Reading(reading, causal), positions, temperature, seed, MOST if rank == "auto" else rank
+            )
+            for shard in shards:
+                if identity(shard["name"]) != shard:
+                    raise DataError(f"{shard['name']} changed while the model was built: start anew")
+            report("writing", 1.0)
+            return finish(spill, found, final, overwrite, began)
+    except OSError as error:
+        if not is_full(error):
+            raise
+        raise OSError(
+            error.errno, f"the disk of {final.absolute().parent} is full. Make room there, then {_again(final)}"
+        ) from None
+    except PausedError as error:
+        raise DataError(f"{error}. When it is mended, {_again(final)}") from None
+    except KeyboardInterrupt as stop:
+        if kept:
+            stop.add_note(f"interrupted; {_again(final)}")
+        raise
+
+
+def _again(out: Path) -> str:
+    return f"go on from what is done with resume=True (--resume), or delete {out.with_name(f'.{out.name}.building')}"
+
+
+def _names(files: Any) -> list[str]:
+    if isinstance(files, str | os.PathLike):
+        found = matching(os.fspath(files))
+    else:
+        found = [name for each in files for name in matching(os.fspath(each))]
+        if not found:
+            raise DataError("the list of files is empty: give at least one")
+    if "-" in found:
+        raise DataError("standard input can be read only once: give files")
+    twice = next((name for name in found if found.count(name) > 1), None)
+    if twice is not None:
+        raise DataError(f"{twice} is given twice: its rows would stand in the data twice")
+    return found
