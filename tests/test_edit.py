@@ -467,6 +467,20 @@ def test_bad_input_is_named(words: ml.Monolayer, act: Any, error: type[Exception
         act(words, (WORDS, READINGS))
 
 
+def test_a_record_tells_what_changes_and_counts_what_stays(words: ml.Monolayer) -> None:
+    _, record = words.edit(["行走"], [["háng", "zǒu"]], (WORDS, READINGS))
+    told = record.explain()
+    assert "'行' in '行走': 'xíng' → 'háng'" in told
+    assert "'走' in '行走'" not in told
+    assert "answered so before: 1 of the first 2 facts" in told
+    model = ml.memorize([[1, 2], [3, 1], [4, 5]], [[0, 0], [0, 0], [1, 1]])
+    _, record = model.forget([1], ([[1, 2], [3, 1], [4, 5]], [[0, 0], [0, 0], [1, 1]]))
+    assert "1 in [3, 1]: 0 → refused" in record.explain()
+    model = ml.memorize([[1, 2], [2, 1, 1], [4, 5]], [[0, 0], [0, 0, 0], [1, 1]])
+    _, record = model.forget([1], ([[1, 2], [2, 1, 1], [4, 5]], [[0, 0], [0, 0, 0], [1, 1]]))
+    assert "2 in [2, 1, 1]: 0 → still 0" in record.explain()  # what is forgotten and answered all the same is told
+
+
 def test_a_model_without_its_draw_says_so() -> None:
     model = ml.memorize([[1, 2]], [[0, 1]])
     with torch.no_grad():

@@ -27,10 +27,11 @@ from monolayer.construct.target import Target
 from monolayer.data import Sequences
 from monolayer.data.fingerprint import Words
 from monolayer.data.names import Ints
+from monolayer.editing.carry import carried_out
 from monolayer.editing.informed import consistent, labelled
-from monolayer.editing.names import fingerprint_splices, name_splices, words_of
+from monolayer.editing.names import name_splices, words_of
 from monolayer.editing.readout import Floats, Local, Table
-from monolayer.editing.record import SHOWN, Kind, Record, Renamed
+from monolayer.editing.record import SHOWN, Kind, Record
 from monolayer.editing.words import label_name, words
 from monolayer.errors import DataError, PrecisionError
 from monolayer.model.memory import remembered
@@ -106,24 +107,11 @@ class _Blind:
                 f"only points whose number lies in one of {len(intervals):,} intervals, {widest:.2g} wide or less "
                 f"({errors:.0f} rounding errors), can have changed; what else lies there is not known without the data"
             )
-        record = Record(
-            kind=kind,
-            informed=False,
-            claim=claim,
-            facts=len(self.z),
-            shared=0,
-            changes=(),
-            splices=(
-                *(() if local is None else local.splices(self.table)),
-                *name_splices(self.model, self.draw, used),
-                *fingerprint_splices(self.model, self._words(kind)),
-            ),
-            intervals=tuple(intervals),
-            vocabulary=Renamed.of(old.vocabulary, new.vocabulary),
-            classes=Renamed.of(old.classes, new.classes),
-            summary=old.summary_json(),
+        splices = [] if local is None else list(local.splices(self.table))
+        splices += name_splices(self.model, self.draw, used)
+        edited, record = carried_out(
+            self.model, new, kind, claim, len(self.z), splices, self._words(kind), informed=False, intervals=intervals
         )
-        edited = record.apply(self.model, known=True)
         some = self.z[:SHOWN]
         before = [label_name(old, level) for level in here[np.searchsorted(self.touched, some)]]
         changes = tuple(words(edited, self.data, self.target.place, some, before))

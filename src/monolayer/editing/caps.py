@@ -32,10 +32,11 @@ from monolayer.construct.task import Task
 from monolayer.data import Sequences
 from monolayer.data.fingerprint import Words
 from monolayer.data.names import Ints
+from monolayer.editing.carry import carried_out
 from monolayer.editing.cells import head_splices, row_splices
 from monolayer.editing.gated import cells_of, changes_of
-from monolayer.editing.names import fingerprint_splices, words_of
-from monolayer.editing.record import Kind, Record, Renamed
+from monolayer.editing.names import words_of
+from monolayer.editing.record import Kind, Record
 from monolayer.editing.robust import check_consistent, unlabelled
 from monolayer.editing.splice import Splice, array_of
 from monolayer.errors import DataError, PrecisionError
@@ -130,7 +131,6 @@ class _Caps:
             rows[: len(table)][known] = table[known]
             splices += row_splices("lift.weight", table, rows) if layout.width else []
         splices += head_splices(model, self.draw)
-        splices += fingerprint_splices(model, self._words(kind))
         claim = "nothing changes in the readout: the model answers all of this already"
         if gates is not None:
             claim = (
@@ -138,19 +138,9 @@ class _Caps:
                 f"of these facts ({len(self.change):,} caps) can an answer have changed; what else lies there is not "
                 "known without the data"
             )
-        record = Record(
-            kind=kind,
-            informed=False,
-            claim=claim,
-            facts=len(self.before),
-            shared=0,
-            changes=(),
-            splices=tuple(splices),
-            vocabulary=Renamed.of(model.card.vocabulary, card.vocabulary),
-            classes=Renamed.of(model.card.classes, card.classes),
-            summary=model.card.summary_json(),
+        edited, record = carried_out(
+            model, card, kind, claim, len(self.before), splices, self._words(kind), informed=False
         )
-        edited = record.apply(model, known=True)
         after = _Caps.of(edited, RobustDraw.of(edited), self.data, None)
         wrong = np.flatnonzero(_answers(after.stream, after.label) != self.wanted)
         if len(wrong):

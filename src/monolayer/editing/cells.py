@@ -28,9 +28,10 @@ from monolayer.construct.task import Task
 from monolayer.data import Sequences
 from monolayer.data.distinct import distinct_rows, distinct_runs
 from monolayer.data.names import Ints
+from monolayer.editing.carry import carried_out
 from monolayer.editing.gated import cells_of, changes_of
-from monolayer.editing.names import fingerprint_splices, words_of
-from monolayer.editing.record import Kind, Record, Renamed
+from monolayer.editing.names import words_of
+from monolayer.editing.record import Kind, Record
 from monolayer.editing.splice import Array, Splice, array_of
 from monolayer.errors import DataError, PrecisionError
 from monolayer.model.device import one_thread
@@ -132,20 +133,8 @@ class Edit:
         else:
             splices, claim = list(self._whole()), WHOLE.format(what)
         keeps = model.card.fingerprint is not None and kind != "edit"
-        splices += fingerprint_splices(model, words_of(model, self.data) if keeps else None)
-        record = Record(
-            kind=kind,
-            informed=True,
-            claim=claim,
-            facts=len(self.before),
-            shared=shared,
-            changes=(),
-            splices=tuple(splices),
-            vocabulary=Renamed.of(model.card.vocabulary, card.vocabulary),
-            classes=Renamed.of(model.card.classes, card.classes),
-            summary=model.card.summary_json(),
-        )
-        edited = record.apply(model, known=True)
+        words = words_of(model, self.data) if keeps else None
+        edited, record = carried_out(model, card, kind, claim, len(self.before), splices, words, shared=shared)
         table = edited.lift.weight.detach().double().numpy() if isinstance(edited.lift, nn.Embedding) else None
         draw = replace(self.draw, model=edited, card=replace(edited.card, fingerprint=None), table=table)
         changes = tuple(changes_of(edited, self.asked, self.before))

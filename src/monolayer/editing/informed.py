@@ -21,10 +21,11 @@ from monolayer.construct.line.reuse import Reused
 from monolayer.construct.target import Target
 from monolayer.data import Sequences
 from monolayer.data.names import Ints
+from monolayer.editing.carry import carried_out
 from monolayer.editing.facts import Facts, join
-from monolayer.editing.names import fingerprint_splices, name_splices, words_of
+from monolayer.editing.names import name_splices, words_of
 from monolayer.editing.readout import Floats, Local, Table
-from monolayer.editing.record import SHOWN, Change, Kind, Record, Renamed
+from monolayer.editing.record import SHOWN, Change, Kind, Record
 from monolayer.editing.select import chosen_rows
 from monolayer.editing.splice import Splice, with_more, without
 from monolayer.editing.words import label_name, words
@@ -241,20 +242,7 @@ class _Change:
         keeps = model.card.fingerprint is not None and self.new.gone is not self.old.gone
         words_left = words_of(model, self.new.kept()) if keeps else None
         splices = [*self._readout(), *name_splices(model, self.new.draw, used)]
-        splices += fingerprint_splices(model, words_left)
-        bare = Record(
-            kind=kind,
-            informed=True,
-            claim=claim,
-            facts=len(self.asked.z),
-            shared=shared,
-            changes=(),
-            splices=tuple(splices),
-            vocabulary=Renamed.of(model.card.vocabulary, card.vocabulary),
-            classes=Renamed.of(model.card.classes, card.classes),
-            summary=model.card.summary_json(),
-        )
-        edited = bare.apply(model, known=True)
+        edited, bare = carried_out(model, card, kind, claim, len(self.asked.z), splices, words_left, shared=shared)
         table = edited.lift.weight.detach().numpy() if isinstance(edited.lift, nn.Embedding) else None
         draw: Reused = replace(self.new.draw, model=edited, card=edited.card, table=table)
         facts = replace(self.new, draw=draw)

@@ -11,7 +11,7 @@ from monolayer.construct.line.reuse import Reused
 from monolayer.data import Sequences
 from monolayer.data.fingerprint import Words
 from monolayer.editing.readout import Bools
-from monolayer.editing.record import FINGERPRINTS
+from monolayer.editing.rebuilt import FINGERPRINTS
 from monolayer.editing.splice import Splice
 from monolayer.model.card import Fingerprint
 from monolayer.model.monolayer import Monolayer

@@ -4,29 +4,24 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import torch
 
 from monolayer.data import Names
 from monolayer.data.aside import new_file
-from monolayer.editing.splice import Array, Splice, array_of, tensor_of
+from monolayer.editing.rebuilt import rebuilt
+from monolayer.editing.splice import Array, Splice
+from monolayer.editing.swap import Swap
 from monolayer.errors import DataError, ModelFileError
-from monolayer.model.card import Card, Summary
-from monolayer.model.gates import Gates
-from monolayer.model.layers import embedding, linear
+from monolayer.model.card import Summary
 from monolayer.model.monolayer import Monolayer
-from monolayer.model.parts import staircase_of
-from monolayer.model.staircase import Staircase
 
 Kind = Literal["forget", "edit", "insert"]
-FORMAT, VERSION = "monolayer-edit", 1
-FINGERPRINTS = "fingerprints"
-"""Stands for the tensor of what a model was built from, which is no weight."""
+FORMAT, VERSION = "monolayer-edit", 2
+"""Version 2 has tensors that change their shape; a record without any is written as version 1, which all read."""
 SHOWN = 100
 """Facts that a record names; the rest it counts."""
 
@@ -48,11 +43,16 @@ class Change:
     ramp: list[Any] | None = None
     refused: bool = False
 
+    @property
+    def stays(self) -> bool:
+        """Whether the answer is the one of before."""
+        return self.ramp is None and not self.refused and self.before is not None and self.before == self.after
+
     def __str__(self) -> str:
         tokens = "".join(self.tokens) if all(isinstance(t, str) and len(t) == 1 for t in self.tokens) else self.tokens
         place = f"{tokens!r}" if self.position is None else f"{self.tokens[self.position]!r} in {tokens!r}"
         after = repr(self.after) if self.ramp is None else f"on the ramp from {self.ramp[0]!r} to {self.ramp[1]!r}"
-        after = "refused: a token is gone" if self.refused else after
+        after = "refused: a token is gone" if self.refused else f"still {after}" if self.stays else after
         return f"{place}: {self.before!r} → {after}"
 
 
@@ -86,7 +86,7 @@ class Renamed:
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """An edit: what it claims, what it changed (`splices`, names), and the facts it was asked for.
+    """An edit: what it claims, what it changed (`splices`, `swaps`, names), and the facts it was asked for.
 
     `informed`: the data were given. `changes`: the first facts, `facts`: how many there were; `shared`: of those to be
     forgotten, how many stay because other rows teach them too.
@@ -99,6 +99,7 @@ class Record:
     shared: int
     changes: tuple[Change, ...]
     splices: tuple[Splice, ...]
+    swaps: tuple[Swap, ...] = ()
     intervals: tuple[tuple[float, float], ...] = ()
     """Without the data: where points may have changed, by their numbers `z`."""
     vocabulary: Renamed | None = None
@@ -119,7 +120,7 @@ class Record:
             classes=model.card.classes if self.classes is None else self.classes.apply(model.card.classes),
             summary=None,
         )
-        return _with(model, self.splices, card, known)
+        return rebuilt(model, card, self.splices, self.swaps, known)
 
     def undo(self, model: Monolayer) -> Monolayer:
         """The model as it was, bit for bit, from the edited one."""
@@ -132,7 +133,8 @@ class Record:
             classes=model.card.classes if self.classes is None else self.classes.undo(model.card.classes),
             summary=None if self.summary is None else Summary(**self.summary),
         )
-        return _with(model, [splice.inverse() for splice in self.splices], card)
+        swaps = [swap.inverse() for swap in self.swaps]
+        return rebuilt(model, card, [splice.inverse() for splice in self.splices], swaps)
 
     def _check_kind(self) -> None:
         if self.config is not None:
@@ -142,12 +144,27 @@ class Record:
         return replace(self, changes=changes)
 
     @property
+    def stages(self) -> dict[str, tuple[int, int]]:
+        """Of each part of the readout: neurons that were taken out or changed, and those that took their place."""
+        count: dict[str, tuple[int, int]] = {}
+        parts: list[Splice | Swap] = [*self.splices, *self.swaps]
+        for part in parts:
+            name, _, last = part.tensor.rpartition(".")
+            if last == "gate":
+                name = part.tensor
+            elif last not in ("weight_1", "weight_2") and self.config is None:
+                continue
+            name = "feed_forward" if self.config is not None else name
+            out, put = _sizes(part, -1 if last == "weight_2" else 0)
+            before = count.get(name, (0, 0))
+            count[name] = max(before[0], out), max(before[1], put)
+        return dict(sorted(count.items()))
+
+    @property
     def neurons(self) -> tuple[int, int]:
-        """Neurons of the readout that were taken out or changed, and those that took their place."""
-        weights = ("feed_forward.weight_1", "feed_forward.weight_2")
-        touched = [splice for splice in self.splices if self.config is not None or splice.tensor in weights]
-        old = max((int(splice.taken.sum()) for splice in touched), default=0)
-        return old, max((int(splice.put.sum()) for splice in touched), default=0)
+        """The same of the whole readout, but for gates."""
+        found = [sizes for name, sizes in self.stages.items() if not name.endswith(".gate")]
+        return sum(out for out, _ in found), sum(put for _, put in found)
 
     # -- words -----------------------------------------------------------------------------------------
 
@@ -155,15 +172,24 @@ class Record:
         """What a table shows."""
         old, new = self.neurons
         rows = [("edit", self.kind), ("facts", f"{self.facts:,}"), ("claim", self.claim)]
-        rows.append(("neurons of the readout", f"{old:,} out or changed, {new:,} in their place"))
+        rows.append(("neurons of the readout", _exchanged(old, new)))
+        rows += [(_part(name), _exchanged(*sizes)) for name, sizes in self.stages.items() if name != "feed_forward"]
         ours = self.config is None
         other = sorted({s.tensor for s in self.splices if ours and not s.tensor.startswith("feed_forward.")})
         if other:
             counts = [f"{name} ({sum(int(s.put.sum()) for s in self.splices if s.tensor == name):,})" for name in other]
             rows.append(("rows elsewhere", ", ".join(counts)))
+        shapes = sorted(s.tensor for s in self.swaps if not s.tensor.startswith("feed_forward."))
+        if shapes:
+            rows.append(("another shape", ", ".join(shapes)))
         if self.shared:
             rows.append(("still taught by other rows", f"{self.shared:,} of the facts to be forgotten"))
-        rows += [("fact", str(change)) for change in self.changes[:10]]
+        # What is forgotten and still answered is worth a line; a label that is given once more is not.
+        told = [change for change in self.changes if self.kind == "forget" or not change.stays]
+        rows += [("fact", str(change)) for change in told[:10]]
+        if len(told) < len(self.changes):
+            same = len(self.changes) - len(told)
+            rows.append(("answered so before", f"{same:,} of the first {len(self.changes):,} facts"))
         if self.facts > 10:
             rows.append(("", f"… {self.facts:,} in all"))
         return rows
@@ -184,6 +210,7 @@ class Record:
             "facts": self.facts,
             "shared": self.shared,
             "neurons": list(self.neurons),
+            "stages": {name: list(sizes) for name, sizes in self.stages.items()},
             "intervals": [list(interval) for interval in self.intervals],
             "changes": [asdict(change) for change in self.changes],
         }
@@ -195,7 +222,7 @@ class Record:
         parts = ("at", "taken", "put", "before", "after")
         content = {
             "format": FORMAT,
-            "version": VERSION,
+            "version": VERSION if self.swaps else 1,
             **self.to_json(),
             "splices": [
                 {
@@ -205,6 +232,10 @@ class Record:
                     **{name: _to_json(getattr(splice, name)) for name in parts},
                 }
                 for splice in self.splices
+            ],
+            "swaps": [
+                {name: _to_json(getattr(swap, name)) for name in ("before", "after")} | {"tensor": swap.tensor}
+                for swap in self.swaps
             ],
             "vocabulary": None if self.vocabulary is None else asdict(self.vocabulary),
             "classes": None if self.classes is None else asdict(self.classes),
@@ -222,7 +253,7 @@ class Record:
         """The record in a file that `save` wrote."""
         try:
             known = json.loads(Path(path).read_text(encoding="utf-8"))
-            if known["format"] != FORMAT or known["version"] != VERSION:
+            if known["format"] != FORMAT or known["version"] not in (1, VERSION):
                 raise ModelFileError(f"{path} has version {known['version']!r}; this monolayer reads {VERSION}")
             parts = ("at", "taken", "put", "before", "after")
             return cls(
@@ -242,6 +273,10 @@ class Record:
                     )
                     for entry in known["splices"]
                 ),
+                swaps=tuple(
+                    Swap(entry["tensor"], _from_json(entry["before"]), _from_json(entry["after"]))
+                    for entry in known.get("swaps", ())
+                ),
                 vocabulary=None if known["vocabulary"] is None else Renamed(**known["vocabulary"]),
                 classes=None if known["classes"] is None else Renamed(**known["classes"]),
                 config=known["config"],
@@ -253,50 +288,35 @@ class Record:
             raise ModelFileError(f"{path} is no record of an edit: {error}") from None
 
 
-def _to_json(array: Array) -> dict[str, Any]:
+def _sizes(part: Splice | Swap, axis: int) -> tuple[int, int]:
+    """How many rows along `axis` a change takes out, and how many it puts in."""
+    if isinstance(part, Splice):
+        return int(part.taken.sum()), int(part.put.sum())
+    before, after = (0 if whole is None else whole.shape[axis] for whole in (part.before, part.after))
+    return before, after
+
+
+def _exchanged(old: int, new: int) -> str:
+    return f"{old:,} out or changed, {new:,} in their place"
+
+
+def _part(name: str) -> str:
+    """A part of the readout in words."""
+    if name.endswith(".gate"):
+        return "gates"
+    return f"stage {int(name.rpartition('.')[2]) + 1}"
+
+
+def _to_json(array: Array | None) -> dict[str, Any] | None:
     """An array in numbers that people can read and floats survive; NaN, which JSON lacks, as null."""
+    if array is None:
+        return None
     flat = array.reshape(-1).tolist()
     return {"dtype": str(array.dtype), "shape": list(array.shape), "values": [None if x != x else x for x in flat]}
 
 
-def _from_json(entry: dict[str, Any]) -> Array:
+def _from_json(entry: dict[str, Any] | None) -> Any:
+    if entry is None:
+        return None
     flat = [np.nan if x is None else x for x in entry["values"]]
     return np.array(flat, dtype=entry["dtype"]).reshape(entry["shape"])
-
-
-def _with(model: Monolayer, splices: Iterable[Splice], card: Card, known: bool = False) -> Monolayer:
-    """A copy of `model` with other tensors where `splices` say so."""
-    tensors = {name: value.detach() for name, value in model.state_dict().items()}
-    changed: dict[str, torch.Tensor] = {}
-    for splice in splices:
-        if splice.tensor == FINGERPRINTS and card.fingerprint is not None:
-            words = splice.apply(card.fingerprint.words, known=known)
-            card = replace(card, fingerprint=replace(card.fingerprint, words=words))
-            continue
-        if splice.tensor not in tensors:
-            raise DataError(f"the model has no {splice.tensor}, which this record changes: it belongs to another model")
-        old = changed.get(splice.tensor, tensors[splice.tensor])
-        changed[splice.tensor] = tensor_of(splice.apply(array_of(old), known=known), old.dtype)
-
-    def part(name: str) -> torch.Tensor:
-        # By NumPy: it copies a million numbers in a millisecond, where PyTorch first wakes its threads.
-        own = tensors[name]
-        return changed[name] if name in changed else tensor_of(array_of(own).copy(), own.dtype)
-
-    one, two, three, four = (part(f"feed_forward.{name}") for name in ("weight_1", "bias_1", "weight_2", "bias_2"))
-    lift = linear(part("lift.weight"), part("lift.bias")) if "lift.bias" in tensors else embedding(part("lift.weight"))
-    readout: Staircase | Gates
-    if isinstance(model.feed_forward, Gates):
-        readout = Gates(one, two, three, four, model.feed_forward.layout, model.feed_forward.even)
-    else:
-        readout = Staircase(one, two, three, four, staircase_of(model).readout)
-    new = Monolayer(
-        lift,
-        None if model.positions is None else embedding(part("positions.weight")),
-        part("bos"),
-        type(model.attention)(*(part(f"attention.{name}") for name in ("W_Q", "W_K", "W_V", "W_O"))),
-        readout,
-        linear(part("head.weight"), part("head.bias")),
-        card,
-    )
-    return new.to(model.bos.device)
