@@ -19,7 +19,7 @@ import monolayer as ml
 from monolayer.checker import stored as checker_stored
 from monolayer.model.apart import Apart
 from monolayer.model.load import load
-from tests.adversary import Evil, errs
+from tests.evil import Evil, errs
 from tests.stored_models import LABEL, Case, Saved
 from tests.test_cascade import _fault, saved
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests import adversary
-from tests.adversary import EVALUATIONS, FAMILIES, Evil, attack, errs
+from tests import evil
+from tests.adversary import EACH, EVALUATIONS, FAMILIES, attack
+from tests.evil import Evil, errs
 from tests.stored_models import random_case
 
-SEEDS = [50 * kind + number for kind in range(40) for number in range(7)]
-"""Seven faults in each of forty models."""
+SEEDS = [EACH * kind + number for kind in range(40) for number in range(6)]
+"""Six faults in each of forty models."""
 
 
 @pytest.mark.parametrize("family", list(FAMILIES))
@@ -40,6 +42,21 @@ def test_the_attack_finds_a_checker_that_forgets_a_rounding(tmp_path: Path, monk
     assert any(attack("thresholds at a point", seed, tmp_path, cases) == ("proved", True) for seed in range(3000))
 
 
+def test_the_attack_finds_a_checker_that_promises_too_much_noise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With shares twenty times too small, some robust model that is proved errs within the noise it is said to bear."""
+    from monolayer.checker.noise import Shares
+
+    honest = Shares.of
+    weak = staticmethod(lambda *given: Shares(*(share / 20.0 for share in astuple(honest(*given)))))
+    monkeypatch.setattr(Shares, "of", weak)
+    cases: dict[int, Any] = {}
+    seeds = range(2 * EACH, 3 * EACH)
+    assert any(attack("planted faults", seed, tmp_path, cases) == ("proved", True) for seed in seeds)
+    assert cases[2].saved.config["readout"] == "gates"
+
+
 def test_evaluations_are_unkind_in_every_way_that_is_assumed() -> None:
     rng = np.random.default_rng(0)
     drawn = [Evil.draw(rng) for _ in range(200)]
@@ -50,4 +67,4 @@ def test_evaluations_are_unkind_in_every_way_that_is_assumed() -> None:
     pushed = Evil(rng, "random", "up", True, 0).exp(np.array([0.0, -3.0]))
     assert (pushed > np.exp([0.0, -3.0])).all()
     assert (pushed <= np.exp([0.0, -3.0]) + 4 * np.spacing(np.exp([0.0, -3.0]))).all()
-    assert adversary.ULPS == 4
+    assert evil.ULPS == 4

@@ -30,7 +30,7 @@ from monolayer.data import Sequences
 from monolayer.model.cascade import Cascade, CascadeAttention
 from monolayer.model.load import load
 from monolayer.theory.balls import precision
-from tests.adversary import Evil, errs
+from tests.evil import Evil, errs
 from tests.stored_models import CODE, KEY, LABEL, Case, Saved, _attended
 
 RANDOM = np.random.default_rng(12)
