@@ -6,7 +6,7 @@ Every pass but the first goes over blocks of at most some number of tokens, what
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,6 +36,8 @@ class Rules:
     temperature: float | None
     order: Ints | None
     """The rank of each token among the codes (`construct/line/build.py`)."""
+    mended: bool = False
+    """Whether labels that contradicted others are overruled (`settle.py`)."""
 
     def tokens(self, data: Sequences) -> Tokens:
         """The sequences as PyTorch sees them."""
@@ -96,7 +98,18 @@ def load(spill: Spill, block: Block, rules: Rules) -> tuple[Sequences, Target]:
         begin, end = (block.start, block.stop) if rules.per == "token" else (block.first, block.last)
         offset = total * types[0].itemsize + begin * types[1].itemsize
         number = table["label"].take(np.fromfile(file, types[1], end - begin, offset=offset))
-    return data, _target(data, rules, number)
+    target = _target(data, rules, number)
+    if rules.mended:
+        now = spill.facts(mended_name(block))
+        number = target.number.copy()
+        number[now["place"]] = now["label"]
+        target = replace(target, number=number)
+    return data, target
+
+
+def mended_name(block: Block) -> str:
+    """The piece with the labels of a block that are overruled."""
+    return f"mended-{block.shard:05}-{block.first}"
 
 
 def _target(data: Sequences, rules: Rules, number: Ints | None) -> Target:

@@ -10,27 +10,25 @@ finish      the small tensors, the index, the card              finish.py
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from monolayer.cluster import crowds, encode, measure, ranges
 from monolayer.cluster.blocks import Block, Rules, blocks, sample
-from monolayer.cluster.contested import contradiction, with_stages
-from monolayer.cluster.executor import Executor
+from monolayer.cluster.contested import with_stages
 from monolayer.cluster.finish import Found
-from monolayer.cluster.room import Room
-from monolayer.cluster.spill import Spill
+from monolayer.cluster.settle import settle
 from monolayer.cluster.tables import for_workers
-from monolayer.construct.construction import Progress
+from monolayer.cluster.work import Work
+from monolayer.construct.consistency import OnConflict
 from monolayer.construct.line.build import by_label
 from monolayer.construct.line.draw import Draw, Layout, Tokens, candidates
 from monolayer.construct.line.gaps import Gaps
 from monolayer.construct.line.points import Floats, contextual_points, scale
 from monolayer.construct.line.separate import DRAWS, hopeless
+from monolayer.construct.line.values import MOST
 from monolayer.data.labels import Per
 from monolayer.data.shards import strangers
 from monolayer.errors import DataError
@@ -39,66 +37,62 @@ SAMPLE = 1 << 20
 """Tokens, about, that splitters are taken from."""
 
 
-@dataclass(frozen=True, eq=False)
-class Build:
-    """A build under way."""
+@dataclass(frozen=True)
+class Wishes:
+    """What kind of model: keywords of `memorize`."""
 
-    spill: Spill
-    doing: Executor
-    room: Room
-    shards: list[dict[str, Any]]
-    report: Progress
+    positions: bool
+    causal: bool
+    temperature: float | None
+    rank: int | Literal["auto"]
+    seed: int
+    on_conflict: OnConflict
 
-    def line(
-        self, reading: encode.Reading, positions: bool, temperature: float | None, seed: int, allowed: int
-    ) -> Found:
-        """The line, stage by stage, as `construct/line/build.py` has it."""
-        found = self._read(reading, positions, temperature)
+
+class Build(Work):
+    """The line, stage by stage."""
+
+    def line(self, reading: encode.Reading, wishes: Wishes) -> Found:
+        """The line, as `construct/line/build.py` has it."""
+        found = self._read(reading, wishes)
         rules, labelled = found.rules, found.labelled
         pieces = [block for i in range(len(self.shards)) for block in blocks(self.spill, i, self.room.block)]
         some = sample(self.spill, pieces, rules, SAMPLE)
         tried, best, fewest = 0, found, math.inf
         layouts: tuple[Layout, ...] = ("cells", "mixed")
         for layout in layouts:
-            for number, draw, gaps in self._ranked(rules, pieces, some[0], layout, seed):
+            for number, draw, gaps in self._ranked(rules, pieces, some[0], layout, wishes.seed):
                 tried += 1
                 kappa = 1.0 if rules.per == "sequence" else scale(1.0, gaps.last - gaps.first)
                 at = measure.splitters(contextual_points(draw, *some, kappa).z, -(-labelled // self.room.range))
                 fixed, name = draw.point_error(kappa, some[0]), f"{layout}-{number}"
                 attempt = replace(found, drawn=draw, kappa=kappa, fixed_error=fixed, tried=tried, name=name)
                 attempt = self._parts(attempt, pieces, at)
+                if tried == 1 and attempt.close:
+                    settled = settle(self, attempt, pieces, wishes.on_conflict)
+                    if settled.conflicts:
+                        self._drop(attempt, pieces)
+                        attempt = self._parts(replace(settled, name=f"{name}-mended"), pieces, at)
+                        found = replace(found, label_count=settled.label_count, conflicts=settled.conflicts)
+                        found = replace(found, rules=settled.rules)
+                attempt = self._crowds(attempt, pieces)
                 if attempt.crowds is None:
                     return attempt
-                if tried == 1:
-                    self._settle(attempt, pieces)
                 count = len(attempt.crowds.low)
                 worse, best = (best, attempt) if count < fewest else (attempt, best)
                 fewest = min(fewest, count)
                 self._drop(worse, pieces)
                 if hopeless(count, labelled, attempt.errors, attempt.ends):
-                    if not positions:
-                        return self._cascade(replace(best, tried=tried), pieces, seed, allowed)
+                    if not wishes.positions:
+                        return self._cascade(replace(best, tried=tried), pieces, wishes)
                     break
-        return self._cascade(replace(best, tried=tried), pieces, seed, allowed)
+        return self._cascade(replace(best, tried=tried), pieces, wishes)
 
-    def _do(self, stage: str, share: tuple[float, float], function: Callable[..., None], tasks: dict[str, Any]) -> None:
-        """Do the pieces `tasks`, by name, that are not finished yet."""
-        left = [(self.spill, name, *task) for name, task in tasks.items() if not self.spill.finished(name)]
-        begin, end = share
-        done, began = len(tasks) - len(left), time.perf_counter()
-        self.report(stage, begin)
-        for count, _ in enumerate(self.doing.run(function, left), 1):
-            rate = count / max(time.perf_counter() - began, 1e-9)
-            self.report(
-                f"{stage}: {done + count:,} of {len(tasks):,}, {rate:.3g} a second",
-                begin + (end - begin) * (done + count) / len(tasks),
-            )
-
-    def _read(self, reading: encode.Reading, positions: bool, temperature: float | None) -> Found:
+    def _read(self, reading: encode.Reading, wishes: Wishes) -> Found:
         """Every file to numbers; names and counts of all of them together."""
         spill, count = self.spill, len(self.shards)
         tasks = {f"encoded-{i:05}": (self.shards[i], reading) for i in range(count)}
-        self._do("reading files", (0.0, 0.2), encode.encode, tasks)
+        self.do("reading files", (0.0, 0.2), encode.encode, tasks)
         facts = [spill.facts(f"encoded-{i:05}") for i in range(count)]
         for shard, fact in zip(self.shards, facts, strict=True):
             one, two = str(facts[0]["kinds"][0]), str(fact["kinds"][0])
@@ -120,7 +114,15 @@ class Build:
             order = by_label(some)
         longest = max(int(fact["longest"]) for fact in facts)
         rules = Rules(
-            per, positions, reading.causal, next_token, longest, len(token.names), len(label.names), temperature, order
+            per,
+            wishes.positions,
+            wishes.causal,
+            next_token,
+            longest,
+            len(token.names),
+            len(label.names),
+            wishes.temperature,
+            order,
         )
         for i in range(count):
             spill.write(f"table-{i:05}", [], token=token.rows[i], label=label.rows[i])
@@ -142,13 +144,13 @@ class Build:
         ranges_of = {f"gaps-{layout}-{d}-{r:05}": (d, r) for d in range(DRAWS) for r in range(count)}
         error = [draw.context_error(some) for draw in drawn]
         if not all(map(self.spill.finished, ranges_of)):
-            self._do("measuring draws", (0.2, 0.4), measure.contexts, tasks)
+            self.do("measuring draws", (0.2, 0.4), measure.contexts, tasks)
             bounds = {task: self.spill.facts(task)["bounds"].tolist() for task in tasks}
             parts = {
                 name: ([(task, *found[d][r : r + 2]) for task, found in bounds.items()], error[d])
                 for name, (d, r) in ranges_of.items()
             }
-            self._do("measuring draws", (0.4, 0.45), measure.gaps, parts)
+            self.do("measuring draws", (0.4, 0.45), measure.gaps, parts)
         for name in tasks:
             self.spill.drop(name)
         found = []
@@ -158,32 +160,37 @@ class Build:
         return sorted(found, key=lambda one: one[2].quality, reverse=True)
 
     def _parts(self, found: Found, pieces: list[Block], at: Floats) -> Found:
-        """The points of every block, cut into ranges; each range as a part of the staircase; and the crowds."""
+        """The points of every block, cut into ranges; each range as a part of the staircase."""
         rules, kappa, fixed, most = found.rules, found.kappa, found.fixed_error, self.room.range
         draw = for_workers(found.draw, rules)
         tasks: dict[str, Any] = {_points(found, i): (block, rules, draw, kappa, at) for i, block in enumerate(pieces)}
         names = [f"part-{found.name}-{r:05}" for r in range(len(at) + 1)]
-        crowded = [f"first-{found.name}-{r:05}" for r in range(len(at) + 1)]
         if all(map(self.spill.finished, names)) and not self.spill.numbers(next(iter(tasks))).exists():
             tasks = {}  # they were dropped, since nobody needed them any more
-        self._do("cutting points into ranges", (0.45, 0.7), ranges.points, tasks)
+        self.do("cutting points into ranges", (0.45, 0.7), ranges.points, tasks)
         bounds = {task: self.spill.facts(task)["bounds"].tolist() for task in tasks}
         own = {
             r: (r, [(task, *cuts[r : r + 2], cuts[-1]) for task, cuts in bounds.items()], rules, kappa, fixed, most)
             for r in range(len(names))
         }
-        self._do("building steps", (0.7, 0.98), ranges.part, {name: own[r] for r, name in enumerate(names)})
+        self.do("building steps", (0.7, 0.98), ranges.part, {name: own[r] for r, name in enumerate(names)})
         parts: list[dict[str, Any]] = [{"name": name, **self.spill.facts(name)} for name in names]
+        return replace(found, parts=tuple(parts), ranges=tuple(own.values()))
+
+    def _crowds(self, found: Found, pieces: list[Block]) -> Found:
+        """The crowds, if there are any; and the ranges that hold them, built again as parts of a first stage."""
+        parts = list(found.parts)
         filled = [r for r, part in enumerate(parts) if len(part["ends"])]
         last = float(parts[filled[-1]]["last"][-1])
         close = {i for i, r in enumerate(filled) if int(parts[r]["close"])}
         if not close:
             self._drop_points(found, pieces)
-            return replace(found, parts=tuple(parts), last=(last,))
+            return replace(found, last=(last,))
+        crowded = [f"first-{found.name}-{r:05}" for r in range(len(parts))]
         again: list[int] = []
         while close:
-            rebuild = {crowded[filled[i]]: own[filled[i]] for i in sorted(close)}
-            self._do("rebuilding ranges with crowds", (0.98, 0.99), crowds.rebuilt, rebuild)
+            rebuild = {crowded[filled[i]]: found.ranges[filled[i]] for i in sorted(close)}
+            self.do("rebuilding ranges with crowds", (0.98, 0.99), crowds.rebuilt, rebuild)
             again += [filled[i] for i in close]
             more = set()
             for i in close:
@@ -209,32 +216,29 @@ class Build:
         for part in found.parts:
             self.spill.drop(part["name"])
 
-    def _held(self, found: Found, pieces: list[Block]) -> list[tuple[str, Block]]:
+    def _held(self, found: Found, pieces: list[Block]) -> list[str]:
         """The points in crowds, block by block."""
         assert found.crowds is not None
         wanted = np.stack([found.crowds.low, found.crowds.high])
         tasks = {f"held-{found.name}-{i:05}": block for i, block in enumerate(pieces)}
         rules, kappa = found.rules, found.kappa
         draw = for_workers(found.draw, rules)
-        self._do(
+        self.do(
             "looking at crowds",
             (0.99, 0.995),
             crowds.held,
             {name: (block, rules, draw, kappa, wanted) for name, block in tasks.items()},
         )
-        return list(tasks.items())
+        return list(tasks)
 
-    def _settle(self, found: Found, pieces: list[Block]) -> None:
-        """Raise an error if points that are too close contradict each other."""
-        contradiction(self.spill, found, self._held(found, pieces))
-
-    def _cascade(self, found: Found, pieces: list[Block], seed: int, allowed: int) -> Found:
+    def _cascade(self, found: Found, pieces: list[Block], wishes: Wishes) -> Found:
         """Further stages for the points in crowds; the parts as those of a first stage."""
-        found = with_stages(self.spill, found, [name for name, _ in self._held(found, pieces)], seed, allowed)
+        allowed = MOST if wishes.rank == "auto" else wishes.rank
+        found = with_stages(self.spill, found, self._held(found, pieces), wishes.seed, allowed)
         self._drop_points(found, pieces)
         flat = {r: part for r, part in enumerate(found.parts) if part["name"].startswith("part-")}
         tasks = {f"wide-{found.name}-{r:05}": (part["name"], r, int(part["steps"])) for r, part in flat.items()}
-        self._do("writing the first stage", (0.995, 1.0), crowds.widened, tasks)
+        self.do("writing the first stage", (0.995, 1.0), crowds.widened, tasks)
         parts = [
             part | (self.spill.facts(f"wide-{found.name}-{r:05}") if r in flat else {})
             for r, part in enumerate(found.parts)

@@ -1,7 +1,4 @@
-"""The points in crowds, with their sequences: a contradiction of the data, or a matter for further stages.
-
-They are few, so they are looked at exactly, token by token, and named by file and row.
-"""
+"""The points in crowds, with their sequences: a matter for further stages, or for an error. They are few."""
 
 from __future__ import annotations
 
@@ -10,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.cluster.blocks import Block
 from monolayer.cluster.finish import Found
 from monolayer.cluster.spill import Spill
 from monolayer.construct.line.alphabet import UNIT
@@ -21,37 +17,7 @@ from monolayer.construct.line.values import Value, averages, draw_value, most_ra
 from monolayer.construct.target import Target
 from monolayer.data import Names, Sequences
 from monolayer.data.names import Ints
-from monolayer.errors import ContradictionError, PrecisionError
-
-
-def contradiction(spill: Spill, found: Found, pieces: list[tuple[str, Block]]) -> None:
-    """Raise an error if two places with equal token and context have different labels; `pieces` hold the places."""
-    rules, seen = found.rules, dict[tuple[object, ...], tuple[int, str]]()
-    for name, block in pieces:
-        facts = spill.facts(name)
-        starts = np.cumsum(facts["lengths"]) - facts["lengths"]
-        for i, (label, row, position) in enumerate(
-            zip(*(facts[k].tolist() for k in ("number", "row", "position")), strict=True)
-        ):
-            start = int(starts[i])
-            end = start + (position + 1 if rules.causal else int(facts["lengths"][i]))
-            window = facts["tokens"][start:end]
-            context = (window if rules.positions else np.sort(window)).tobytes()
-            own = None if rules.per == "sequence" else int(facts["tokens"][start + position])
-            key = (own, position if rules.positions else None, context)
-            what = f"sequence {row} of {found.shards[block.shard]['name']}"
-            if own is not None:
-                what = f"token {position} ({found.vocabulary.names[own]!r}) of {what}"
-            first = seen.setdefault(key, (label, what))
-            if first[0] != label:
-                advice = "Mend the data, or memorize them in memory, where on_conflict says which label wins."
-                if not rules.positions:
-                    advice = "If the order of tokens matters, pass positions=True. Otherwise: m" + advice[1:]
-                raise ContradictionError(
-                    f"the data contradict themselves: {first[1]} has label {found.classes.names[first[0]]!r}, but "
-                    f"{what} has label {found.classes.names[label]!r}, and both see the same tokens"
-                    f"{' in the same places' if rules.positions else ''}, so no such model can answer both. {advice}"
-                )
+from monolayer.errors import PrecisionError
 
 
 def with_stages(spill: Spill, found: Found, pieces: list[str], seed: int, allowed: int) -> Found:

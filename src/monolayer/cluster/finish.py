@@ -37,7 +37,8 @@ from monolayer.theory.bounds import corollary1_counts
 class Found:
     """Names and counts of all files; then a draw and, range by range, the facts about its parts; then further stages.
 
-    `first`: the label and the number that the first stage of a cascade ends with; `stages`, `values`: those behind it.
+    `ranges`: what each part was made from; `last`: the label, and the number, that a first stage ends with; `stages`,
+    `values`: those behind it. `conflicts`: labels that were overruled.
     """
 
     shards: list[dict[str, Any]]
@@ -47,12 +48,14 @@ class Found:
     sequences: int
     token_count: Ints
     label_count: Ints
+    conflicts: int = 0
     drawn: Draw | None = None
     kappa: float = 1.0
     fixed_error: float = 0.0
     tried: int = 0
     name: str = ""
     parts: tuple[dict[str, Any], ...] = ()
+    ranges: tuple[Any, ...] = ()
     crowds: Crowds | None = None
     last: tuple[float, ...] = ()
     stages: tuple[Stage, ...] = ()
@@ -66,6 +69,11 @@ class Found:
     @property
     def labelled(self) -> int:
         return int(self.label_count.sum())
+
+    @property
+    def close(self) -> bool:
+        """Whether some points with different labels are too close for a step."""
+        return any(int(part["close"]) for part in self.parts)
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -120,7 +128,7 @@ def _model(found: Found) -> Monolayer:
         layout=draw.layout,
         draws=found.tried,
         **more,
-        conflicts=0,
+        conflicts=found.conflicts,
         vocabulary=int(np.count_nonzero(found.token_count)),
         **model.counts(),
         corollary_1=counted,

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
 from monolayer.cluster import encode
-from monolayer.cluster.build import Build
+from monolayer.cluster.build import Build, Wishes
 from monolayer.cluster.executor import Engine, executor
 from monolayer.cluster.finish import finish
 from monolayer.cluster.room import HOUSE, HUT, Room
 from monolayer.cluster.spill import PausedError, identity, is_full, opened
+from monolayer.construct.consistency import OnConflict, check_conflict
 from monolayer.construct.construction import Progress
 from monolayer.construct.line.draw import check_seed, check_temperature
-from monolayer.construct.line.values import MOST
 from monolayer.data.folder import check_output
 from monolayer.data.labels import Per, check_per
 from monolayer.data.layout import Unit
@@ -42,6 +43,7 @@ def memorize_files(
     temperature: float | None = None,
     rank: int | Literal["auto"] = "auto",
     seed: int = 0,
+    on_conflict: OnConflict = "error",
     format: str | None = None,
     tokens: str | None = None,
     labels: str | None = None,
@@ -57,8 +59,8 @@ def memorize_files(
     lies beside `out` while it is built. `engine`: `processes` (as many as `workers`, by default one a processor),
     `threads`, or `dask`: the workers of the cluster whose `scheduler` is at this address, or of this client; they must
     see the files and the folder under the same paths. `resume=True` goes on with a build that was stopped.
-    `positions`, `causal`, `temperature`, `rank`, `seed`: as for `memorize`, but that `rank=1` never turns to gates;
-    `format` to `per`: as for `monolayer.data.read`.
+    `positions`, `causal`, `temperature`, `rank`, `seed`, `on_conflict`: as for `memorize`, but that `rank=1` never
+    turns to gates; `format` to `per`: as for `monolayer.data.read`.
     """
     began = time.perf_counter()
     names = _names(files)
@@ -67,6 +69,7 @@ def memorize_files(
     check_per(per)
     if rank != "auto" and not (type(rank) is int and rank >= 1):
         raise DataError(f"rank must be a whole number from 1, or 'auto', not {rank!r}")
+    check_conflict(on_conflict)
     if engine not in ("processes", "threads", "dask"):
         raise DataError(f"engine must be one of 'processes', 'threads', 'dask', not {engine!r}")
     if workers is None:
@@ -78,17 +81,15 @@ def memorize_files(
     house = 0 if engine != "processes" else HOUSE if positions or causal else HUT
     room = Room.of(memory, workers, house, max(tokens_at_most(name, format) for name in names))
     reading = {"format": format, "tokens": tokens, "labels": labels, "sequence": sequence, "unit": unit, "per": per}
-    wishes = {"positions": positions, "causal": causal, "temperature": temperature, "rank": rank, "seed": seed}
-    journal = {"shards": shards, **reading, **wishes, "memory": str(memory), "workers": workers}
+    wishes = Wishes(positions, causal, temperature, rank, seed, on_conflict)
+    journal = {"shards": shards, **reading, **asdict(wishes), "memory": str(memory), "workers": workers}
     report = progress or (lambda stage, share: None)
     kept = False
     try:
         with executor(engine, workers, scheduler) as doing, opened(final, journal, resume) as spill:
             kept = True
             build = Build(spill, doing, room, shards, report)
-            found = build.line(
-                encode.Reading(reading, causal), positions, temperature, seed, MOST if rank == "auto" else rank
-            )
+            found = build.line(encode.Reading(reading, causal), wishes)
             for shard in shards:
                 if identity(shard["name"]) != shard:
                     raise DataError(f"{shard['name']} changed while the model was built: start anew")

@@ -20,7 +20,11 @@ from monolayer.cluster.spill import Spill
 from monolayer.construct.line.points import Floats, Points
 from monolayer.construct.line.ramps import ramps_at, weights
 from monolayer.construct.line.separate import apart, margins
+from monolayer.data.names import Ints
 from monolayer.model.sharded import LINE, part_header
+
+NEAR = 1 << 10
+"""Stretches of a range, at the most, that are looked at for contradictions."""
 
 Numbers = NDArray[np.unsignedinteger[Any]]
 
@@ -81,7 +85,25 @@ def part(
         last=label[-1:],
         size=float(np.abs(tensors[2]).sum()),
         close=len(close),
+        near=_near(here, close),
     )
+
+
+def _near(points: Points, close: Ints) -> Floats:
+    """Stretches `(2, J)` with every point within four rounding errors of a label change that is too close.
+
+    They may hold more: of many, those with the least between them become one.
+    """
+    if len(close) == 0:
+        return np.zeros((2, 0))
+    left, right = points.z.take(close), points.z.take(close + 1)
+    error = 4.0 * points.error(np.maximum(np.abs(left), np.abs(right)))
+    low, high = left - error, np.maximum.accumulate(right + error)
+    gap = low[1:] - high[:-1]
+    kept = np.flatnonzero(gap > 0)
+    if len(kept) >= NEAR:
+        kept = np.sort(kept[np.argpartition(gap[kept], -NEAR)[-NEAR:]])
+    return np.stack([low.take(np.append(0, kept + 1)), high.take(np.append(kept, len(high) - 1))])
 
 
 def gather(spill: Spill, slices: Slices, rules: Rules, most: int) -> tuple[Floats, Numbers]:

@@ -14,7 +14,7 @@ only after its two contexts have been compared token by token.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +23,15 @@ from monolayer.construct.target import Target
 from monolayer.data import Sequences
 from monolayer.data.fingerprint import context_sums, scramble
 from monolayer.data.names import Ints
-from monolayer.errors import ContradictionError
+from monolayer.errors import ContradictionError, DataError
 
 OnConflict = Literal["error", "majority", "first"]
+
+
+def check_conflict(on_conflict: object) -> None:
+    """`on_conflict` is a choice of three."""
+    if on_conflict not in get_args(OnConflict):
+        raise DataError(f"on_conflict must be one of {', '.join(map(repr, get_args(OnConflict)))}, not {on_conflict!r}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,21 +46,7 @@ class Context:
 
 def equal_points(context: Context, target: Target) -> Ints:
     """`(P,)`: a group number for every labelled place; equal numbers mean equal token and equal context."""
-    data = context.data
-    random = np.random.default_rng(20230726)
-    columns: list[NDArray[np.uint64] | Ints] = []
-    for _ in range(2):
-        word = random.integers(0, 2**64, int(context.rows.max()) + 1, dtype=np.uint64)[context.rows]
-        if context.positions:
-            salt = random.integers(0, 2**64, int(data.lengths.max()), dtype=np.uint64)
-            word = scramble(word ^ salt[data.position])
-        columns.append(context_sums(word, data, target.per, context.causal))
-    if target.per == "token":
-        columns.append(context.rows)
-        if context.positions:
-            columns.append(data.position)
-    if target.place is not None:
-        columns = [column[target.place] for column in columns]
+    columns = signatures(context, target, int(context.rows.max()) + 1, int(context.data.lengths.max()))
     order = np.lexsort(columns)
     new = np.zeros(len(order), dtype=bool)
     for column in columns:
@@ -63,6 +55,28 @@ def equal_points(context: Context, target: Target) -> Ints:
     group = np.empty(len(order), dtype=np.int64)
     group[order] = np.cumsum(new)
     return group
+
+
+def signatures(context: Context, target: Target, vocabulary: int, longest: int) -> list[NDArray[np.uint64] | Ints]:
+    """Two to four columns `(P,)` that agree where token and context do: two sums, the token, its position.
+
+    `vocabulary`, `longest`: at least the rows and the tokens a sequence that there are; where columns of several parts
+    of the data are compared, those of all parts.
+    """
+    data = context.data
+    random = np.random.default_rng(20230726)
+    columns: list[NDArray[np.uint64] | Ints] = []
+    for _ in range(2):
+        word = random.integers(0, 2**64, vocabulary, dtype=np.uint64)[context.rows]
+        if context.positions:
+            salt = random.integers(0, 2**64, longest, dtype=np.uint64)
+            word = scramble(word ^ salt[data.position])
+        columns.append(context_sums(word, data, target.per, context.causal))
+    if target.per == "token":
+        columns.append(context.rows)
+        if context.positions:
+            columns.append(data.position)
+    return columns if target.place is None else [column[target.place] for column in columns]
 
 
 def contradicted(context: Context, target: Target, places: Ints) -> bool:
@@ -94,7 +108,7 @@ def resolve(context: Context, target: Target, group: Ints, on_conflict: OnConfli
         return target, 0
     if on_conflict == "error":
         place = int(np.flatnonzero(odd)[0])
-        raise _contradiction(context, target, int(first[group[place]]), place, int(odd.sum()))
+        raise contradiction(context, target, int(first[group[place]]), place, int(odd.sum()))
     chosen = target.number[first]
     if on_conflict == "majority":
         chosen = _majority(group, target.number, first)
@@ -119,7 +133,13 @@ def _majority(group: Ints, number: Ints, first: Ints) -> Ints:
     return chosen
 
 
-def _contradiction(context: Context, target: Target, one: int, two: int, count: int) -> ContradictionError:
+def contradiction(
+    context: Context, target: Target, one: int, two: int, count: int, named: list[str] | None = None
+) -> ContradictionError:
+    """The error for two labelled places with equal token and context, of `count` that disagree with an earlier one.
+
+    `named`: what to call each sequence; by default its number.
+    """
     data = context.data
     flat = [one, two] if target.place is None else [int(target.place[one]), int(target.place[two])]
     words, windows, ordered = [], [], []
@@ -129,7 +149,9 @@ def _contradiction(context: Context, target: Target, one: int, two: int, count: 
         window = slice(int(data.offsets[row]), end)
         windows.append(np.sort(context.rows[window]))
         ordered.append(context.rows[window])
-        what = f"sequence {row}" if target.per == "sequence" else f"{data.where(place)} ({_token(data, place)})"
+        what = f"sequence {row}" if named is None else named[row]
+        if target.per == "token":
+            what = f"token {place - int(data.offsets[row])} of {what} ({_token(data, place)})"
         words.append(f"{what} has label {target.name(int(target.number[label]))}")
     if not np.array_equal(windows[0], windows[1]):
         raise AssertionError("two different contexts have one 128-bit fingerprint; please report these data")

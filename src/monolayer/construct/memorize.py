@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import torch
 
-from monolayer.construct.consistency import OnConflict
+from monolayer.construct.consistency import OnConflict, check_conflict
 from monolayer.construct.construction import Construction, Progress
 from monolayer.construct.line import tensors
 from monolayer.construct.line.again import Again
@@ -80,9 +80,7 @@ def memorize(
     """
     began = time.perf_counter()
     report = progress or (lambda stage, share: None)
-    if on_conflict not in ("error", "majority", "first"):
-        raise DataError(f"on_conflict must be one of 'error', 'majority', 'first', not {on_conflict!r}")
-
+    check_conflict(on_conflict)
     for name, value in (("positions", positions), ("causal", causal), ("fingerprint", fingerprint)):
         if not isinstance(value, bool):
             raise DataError(f"{name} must be True or False, not {value!r}")

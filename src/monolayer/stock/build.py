@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from monolayer.construct.consistency import OnConflict
+from monolayer.construct.consistency import OnConflict, check_conflict
 from monolayer.construct.construction import Progress
 from monolayer.construct.line.draw import check_seed
 from monolayer.construct.target import Target
@@ -80,8 +80,7 @@ def memorize_as(
         check_wishes(rank, dtype, width)
     elif rank is not None or dtype is not None:
         raise DataError("rank and dtype are for robust models (robust=True): the others are rank 1 in float64")
-    if on_conflict not in ("error", "majority", "first"):
-        raise DataError(f"on_conflict must be one of 'error', 'majority', 'first', not {on_conflict!r}")
+    check_conflict(on_conflict)
     check_seed(seed)
 
     report("reading the data", 0.0)

@@ -1,0 +1,37 @@
+"""A build under way: where its pieces lie, who does them, and how large they may be."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from monolayer.cluster.executor import Executor
+from monolayer.cluster.room import Room
+from monolayer.cluster.spill import Spill
+from monolayer.construct.construction import Progress
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """`shards`: the files, as `identity` knows them."""
+
+    spill: Spill
+    doing: Executor
+    room: Room
+    shards: list[dict[str, Any]]
+    report: Progress
+
+    def do(self, stage: str, share: tuple[float, float], function: Callable[..., None], tasks: dict[str, Any]) -> None:
+        """Do the pieces `tasks`, by name, that are not finished yet."""
+        left = [(self.spill, name, *task) for name, task in tasks.items() if not self.spill.finished(name)]
+        begin, end = share
+        done, began = len(tasks) - len(left), time.perf_counter()
+        self.report(stage, begin)
+        for count, _ in enumerate(self.doing.run(function, left), 1):
+            rate = count / max(time.perf_counter() - began, 1e-9)
+            self.report(
+                f"{stage}: {done + count:,} of {len(tasks):,}, {rate:.3g} a second",
+                begin + (end - begin) * (done + count) / len(tasks),
+            )
