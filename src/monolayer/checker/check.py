@@ -280,7 +280,8 @@ def _check(stored: Stored, points: Labelled, tolerance: float | None, question: 
     unsure = ~wrong & ~(seen.right & sure)
 
     verdict: Verdict = "refuted" if wrong.any() else "undecided" if unsure.any() else "proved"
-    reason, more = REASONS[verdict] + way_out(seen, verdict, sure & number), CLAIM_ONLY if only else ""
+    way = way_out(float(seen.distance.max()), seen.largest, verdict, bool((sure & number).all()))
+    reason, more = REASONS[verdict] + way, CLAIM_ONLY if only else ""
     if only and verdict == "proved" and stairs is not None:
         extra = leftover(stored, stairs, z, radius, passed, points.rows) or remembered(stored, data, points.rows)
         if extra is not None:

@@ -73,9 +73,11 @@ def compare_reals(stored: Stored, wanted: Floats, value: Floats, doubt: Floats, 
     )
 
 
-def way_out(seen: Comparison, verdict: Verdict, settled: Bools) -> str:
-    """For real labels that are merely not equal: the tolerance with which the claim would be proved."""
-    far = float(seen.distance.max())
-    if verdict == "proved" or not settled.all() or not 0.0 < far <= 2.0**-10 * seen.largest:
+def way_out(far: float, largest: float, verdict: Verdict, settled: bool) -> str:
+    """For real labels that are merely not equal: the tolerance with which the claim would be proved.
+
+    `far`: the largest distance of all points, `largest`: the largest label; `settled`: all points have a sure answer.
+    """
+    if verdict == "proved" or not settled or not 0.0 < far <= 2.0**-10 * largest:
         return ""
     return f"; to within {1.01 * far:.3g} it would be proved: tolerance={1.01 * far:.3g} (--tolerance)"

@@ -4,7 +4,7 @@ Files are read once, and kept as numbers in a scratch folder. A point is judged 
 are judged one after the other; what a certificate says of all points together is joined in the end. A readout whose
 weights lie in several files is not put together: what is needed of it lies in the scratch folder, mapped into memory.
 
-Ids and classes alone, and a head as it was built; `verify_files` is `verify` on all files at once wherever that is not
+Ids alone, and a head as it was built; `verify_files` is `verify` on all files at once wherever that is not
 enough.
 """
 
@@ -33,9 +33,9 @@ from monolayer.checker.check import (
     without_number,
 )
 from monolayer.checker.codes import largest_numbers, read_attention, read_stream
-from monolayer.checker.compare import compare_classes
+from monolayer.checker.compare import compare_classes, compare_reals, way_out
 from monolayer.checker.labelled import digest_head, labelled
-from monolayer.checker.readout import Staircase, mapped_staircase, read_staircase
+from monolayer.checker.readout import Staircase, copies, mapped_staircase, read_staircase
 from monolayer.checker.rounding import UnhandledError
 from monolayer.checker.stages import CLOSE_CALLS, evaluate
 from monolayer.checker.stock.files import is_stock
@@ -70,12 +70,14 @@ def verify_files(
 
 
 def _plain(stored: Stored) -> bool:
-    """Whether points can be judged one by one: ids, classes, and a head that answers with the nearest number."""
+    """Whether points can be judged one by one: ids, and a head that answers with the nearest number, or copies."""
     config = stored.config
-    if config["readout"] not in ("exact", "cascade") or config["tokens"] != "ids" or config["target"] != "classes":
+    if config["readout"] not in ("exact", "runs", "cascade") or config["tokens"] != "ids":
         return False
     if not stored.tensors:  # in a format that no proof covers
         return False
+    if config["target"] == "reals":
+        return copies(stored)
     number = np.arange(float(len(stored["head.bias"])))
     weight = stored["head.weight"].astype(np.float64)
     plain = np.array_equal(weight[:, LABEL], 2.0 * number) and not np.delete(weight, LABEL, 1).any()
@@ -93,13 +95,15 @@ class Kept:
     tokens: Names
     classes: Names | None
     per: str | None
+    scalar: bool
     sequences: int
 
     def load(self) -> Sequences:
         with np.load(self.path, allow_pickle=False) as stored:
             labels = None
             if self.per is not None:
-                labels = Labels(stored["values"].astype(np.int64), self.per, self.classes)  # type: ignore[arg-type]
+                values = stored["values"] if self.classes is None else stored["values"].astype(np.int64)
+                labels = Labels(values, self.per, self.classes, self.scalar)  # type: ignore[arg-type]
             return Sequences(stored["tokens"].astype(np.int64), stored["lengths"], self.tokens, labels)
 
 
@@ -113,7 +117,7 @@ def _keep(files: list[str], scratch: Path, report: Progress, options: dict[str, 
         if own != kind:
             raise strangers(files[0], kind, name, own)
         labels = data.labels
-        if data.vocabulary is None or (labels is not None and labels.classes is None):
+        if data.vocabulary is None:
             return None
         if labels is None and data.lengths.max() == 1:  # without a next token here: the others may have some
             return None
@@ -121,9 +125,12 @@ def _keep(files: list[str], scratch: Path, report: Progress, options: dict[str, 
         path, arrays, classes = str(scratch / f"{i:05}.npz"), {"tokens": tokens, "lengths": data.lengths}, None
         if labels is not None and labels.classes is not None:
             classes, arrays["values"] = _occurring(labels.classes, labels.values)
+        elif labels is not None:
+            arrays["values"] = labels.values
         with Path(path).open("wb") as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]
-        kept.append(Kept(path, names, classes, None if labels is None else labels.per, len(data)))
+        per, scalar = (None, False) if labels is None else (labels.per, labels.scalar)
+        kept.append(Kept(path, names, classes, per, scalar, len(data)))
     return kept
 
 
@@ -141,13 +148,14 @@ def _digest(kept: list[Kept]) -> str:
     classes, class_place = None, None
     if kept[0].classes is not None:
         classes, class_place = _all_names([one.classes for one in kept if one.classes is not None])
-    digest = hashlib.sha256(digest_head(tokens, None, kept[0].per, classes, False))
+    digest = hashlib.sha256(digest_head(tokens, None, kept[0].per, classes, kept[0].scalar))
     for key, places in (("lengths", None), ("tokens", token_place), ("values", class_place)):
         for i, one in enumerate(kept):
             with np.load(one.path, allow_pickle=False) as stored:
                 if key in stored:
-                    array = stored[key] if places is None else places[i][stored[key]]
-                    digest.update(np.ascontiguousarray(array, dtype="<i8").data)
+                    # Adding 0 turns −0.0 into 0.0.
+                    array = stored[key] + 0 if places is None else places[i][stored[key]]
+                    digest.update(np.ascontiguousarray(array, "<f8" if array.dtype.kind == "f" else "<i8").data)
     return digest.hexdigest()
 
 
@@ -173,6 +181,8 @@ class Part:
     claim: str
     blank: str | None
     asked: list[int]
+    largest: float
+    settled: bool
 
 
 def _judge(stored: Stored, kept: list[Kept], scratch: Path, report: Progress) -> Certificate | None:
@@ -243,7 +253,8 @@ def _part(
     stream = replace(stream, reach=max(stream.reach, reach[0]), values=reach[1:])
     asked: list[int] = []
     found, _ = evaluate(stored, points, stream, stairs, limits, asked)
-    seen = compare_classes(stored, points.wanted[found.order], found.value, found.doubt, None)
+    compare = compare_classes if stored.config["target"] == "classes" else compare_reals
+    seen = compare(stored, points.wanted[found.order], found.value, found.doubt, None)
     wrong = ~found.number | (seen.wrong & found.sure) | seen.lacking
     unsure = ~wrong & ~(seen.right & found.sure)
     blank = without_number(points, stream, found.answering, offset)
@@ -274,6 +285,8 @@ def _part(
         claim=seen.claim,
         blank=blank,
         asked=asked,
+        largest=seen.largest,
+        settled=bool((found.sure & found.number).all()),
     )
 
 
@@ -285,18 +298,19 @@ def _joined(question: Certificate, parts: list[Part]) -> Certificate:
     verdict: Verdict = "refuted" if wrong else "undecided" if unsure else "proved"
     named = [finding for kind in ("wrong", "unsure") for finding in _some(parts, kind)]
     margin, where = min((part.margin for part in parts), key=lambda one: one[0])
-    stepped = bool(np.isfinite(margin))
+    stepped, far = bool(np.isfinite(margin)), max(part.distance for part in parts)
+    way = way_out(far, max(part.largest for part in parts), verdict, all(part.settled for part in parts))
     return replace(
         question,
         verdict=verdict,
         claim=question.claim + parts[0].claim,
-        reason=REASONS[verdict],
+        reason=REASONS[verdict] + way,
         wrong=wrong,
         unsure=unsure,
         findings=tuple(named[:NAMED]),
         margin=margin if stepped else None,
         margin_at=where if stepped else None,
-        label_error=max(part.distance for part in parts) if verdict == "proved" else None,
+        label_error=far if verdict == "proved" else None,
     )
 
 

@@ -69,9 +69,9 @@ def examine_config(config: dict[str, Any]) -> None:
     listed = {"model.safetensors"}
     if INDEX in files:
         listed = {INDEX, *numbered(list(files))}
-        plain = config["readout"] in ("exact", "cascade") and config["target"] == "classes"
+        plain = config["readout"] in ("exact", "runs", "cascade", "apart") and config["kind"] == "memorizer"
         plain = plain and config["dtype"] == "float64" and len(listed) > 2
-        _demand(plain, "weights in several files are the numbered files of a staircase of classes in float64")
+        _demand(plain, "weights in several files are the numbered files of a line of a memorizer in float64")
     for key, needed in (("vocabulary", reads_ids), ("classes", names_classes)):
         entry = config[key]
         _demand((entry is not None) == needed, f"{key} is given where the model has none, or missing")

@@ -123,6 +123,8 @@ def mapped_staircase(stored: Stored, scratch: Path) -> Staircase | None:
     bias_2, fmt = stored[f"{block}.bias_2"].astype(np.float64)[:, None], stored.format
     m, total = len(bias_2), sum(len(part[f"{block}.bias_1"]) for part in stored.apart)
     low, high, level = (_scratch(scratch / name, shape) for name, shape in _tables(m, total))
+    if stored.config["target"] == "reals":
+        return _mapped_runs(stored.apart, block, bias_2, fmt, (low, high, level))
     size, bit, start = np.abs(bias_2), _lowest_bit(bias_2), bias_2.copy()
     for part in stored.apart:
         for name in ("weight_1", "bias_1", "weight_2"):
@@ -137,16 +139,39 @@ def mapped_staircase(stored: Stored, scratch: Path) -> Staircase | None:
     at, level[:, :1] = 0, start
     for part in stored.apart:
         w, b = part[f"{block}.weight_1"], part[f"{block}.bias_1"]
-        here, ends = slice(at, at + len(w)), thresholds(w, b, True)
-        low[here], high[here] = ends
-        rises = (w > 0).all() and all((np.diff(end) >= 0).all() for end in ends)
-        if at and len(w):
-            rises = rises and low[at] >= low[at - 1] and high[at] >= high[at - 1]
-        if not rises:
+        if not _rises(w, b, low, high, at):
             return None
         level[:, at + 1 : at + 1 + len(w)] = level[:, at : at + 1] - np.cumsum(part[f"{block}.weight_2"], axis=1)
         at += len(w)
     return Staircase(low, high, level, None, np.zeros((m, 1)), None)
+
+
+def _mapped_runs(
+    parts: list[dict[str, NDArray[Any]]], block: str, bias: Floats, fmt: Format, tables: tuple[Floats, Floats, Floats]
+) -> Staircase | None:
+    """Lemma 12 of labels that lie apart; None where anything is to be said about them, or they may be flushed."""
+    (low, high, level), at, column = tables, 0, 0
+    for part in parts:
+        w, b, labels = (part[f"{block}.{name}"] for name in ("weight_1", "bias_1", "weight_2"))
+        for values, nonzero in ((w, True), (b, False), (labels, False), (labels + bias, False)):
+            size = np.abs(values)
+            if not ((size >= fmt.smallest) & (size <= fmt.largest) | (size == 0) & (not nonzero)).all():
+                return None
+        if not _rises(w, b, low, high, at):
+            return None
+        level[:, column : column + labels.shape[1]] = labels + bias
+        at, column = at + len(w), column + labels.shape[1]
+    return Staircase(low, high, level, None, np.zeros((len(bias), 1)), None)
+
+
+def _rises(w: Floats, b: Floats, low: Floats, high: Floats, at: int) -> bool:
+    """Whether the steps of a part rise, and stand behind the `at` before them; their thresholds into `low`, `high`."""
+    here, ends = slice(at, at + len(w)), thresholds(w, b, True)
+    low[here], high[here] = ends
+    rises = bool((w > 0).all() and all((np.diff(end) >= 0).all() for end in ends))
+    if at and len(w):
+        rises = rises and bool(low[at] >= low[at - 1] and high[at] >= high[at - 1])
+    return rises
 
 
 def _tables(m: int, total: int) -> tuple[tuple[str, tuple[int, ...]], ...]:

@@ -10,6 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
@@ -59,11 +60,11 @@ def load(folder: str | os.PathLike[str], *, device: torch.device | str | None = 
 
 
 def parts_of(folder: Path) -> tuple[Monolayer, list[Arrays], Tensor] | None:
-    """Of a model whose readout lies in several files: the model with the first part of it alone, all parts, and the
-    `bias_2` behind them; None for other models."""
+    """Of a model whose first staircase lies in several files: the model with the first part of it alone, all
+    parts, and the `bias_2` behind them; None for other models."""
     try:
         config, names, files = _open(folder)
-        if INDEX not in files:
+        if INDEX not in files or config["readout"] == "apart":
             return None
         block = split_block(config["readout"])
         first, parts = join(parse(INDEX, files[INDEX]), _shards(files), block)
@@ -72,6 +73,10 @@ def parts_of(folder: Path) -> tuple[Monolayer, list[Arrays], Tensor] | None:
             found[key] = (*value.shape[:-1], sum(part[key].shape[-1] for part in parts)), str(value.dtype)
         check_tensors(config, names, found)
         held = {name: torch.from_numpy(value.copy()) for name, value in (first | parts[0]).items()}
+        if config["target"] == "reals":  # behind the last step of a part stands the first label of the next
+            right = [part[f"{block}.weight_2"][:, :1] for part in parts[1:]]
+            label = torch.from_numpy(np.concatenate([held[f"{block}.weight_2"], *right], axis=1))
+            held[f"{block}.weight_2"] = label[:, : len(held[f"{block}.weight_1"]) + 1].contiguous()
         return _finish(config, names, held, files), parts, held[f"{block}.bias_2"]
     except ModelFileError as error:
         raise ModelFileError(f"{folder}: {error}") from None

@@ -24,47 +24,65 @@ from monolayer.model.sharded import SPLIT, Tensors
 from monolayer.model.shortcut import Plan, labels_by, plan
 from monolayer.model.staircase import Steps, rising
 
+Part = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
+
 
 @dataclass(frozen=True, eq=False)
 class PartedSteps:
-    """The steps of `parts`, one after the other. `first` `(m,)` stands left of all; `ends`: of the parts."""
+    """The steps of `parts`, one after the other; `ends`: of the parts. `bias` `(m,)`: the `bias_2` of all.
 
-    parts: list[tuple[NDArray[Any], NDArray[Any], NDArray[Any]]]
+    `after`: of the readout `runs`, the labels `(m,)` behind each part. Else `first` `(m,)` stands left of all parts.
+    """
+
+    parts: list[Part]
     first: Tensor
+    bias: Tensor
     ends: list[float]
+    after: list[Tensor] | None
 
     @classmethod
-    def of(cls, parts: list[Tensors], last: Tensor) -> PartedSteps | None:
-        """From weights that rise over all parts and end with `last` `(m,)`; None if they do not."""
-        held, first = [], last.clone()
+    def of(cls, parts: list[Tensors], bias: Tensor, runs: bool = False) -> PartedSteps | None:
+        """From weights that rise over all parts, and have `bias` `(m,)` behind them; None if they do not."""
+        every = [_three(part) for part in parts]
+        held = [part for part in every if len(part[0])]
         ends: list[float] = []
-        for part in parts:
-            w, b, weight_2 = (next(part[key] for key in part if key.endswith(name)) for name in SPLIT)
-            if len(w) == 0:
-                continue
-            slope, bias = _tensor(w), _tensor(b)
-            start = -bias / slope
-            if not rising(slope, bias) or (ends and float(start[0]) < ends[-1]):
+        for w, b, _ in held:
+            slope, start = _tensor(w), _tensor(-b / w)
+            if not rising(slope, _tensor(b)) or (ends and float(start[0]) < ends[-1]):
                 return None
             ends.append(float(start[-1] + 1.0 / slope[-1]))
-            held.append((w, b, weight_2))
-            first = first + _tensor(weight_2).sum(1)
-        return cls(held, first, ends)
+        if not runs:
+            first = bias + sum(_tensor(part[2]).sum(1) for part in held) if held else bias
+            return cls(held, first, bias, ends, None)
+        if any(part[2].shape[1] != len(part[0]) + (i == len(every) - 1) for i, part in enumerate(every)):
+            return None
+        label = [_tensor(part[2][:, 0]) + bias for part in (*held, every[-1])]
+        label[-1] = _tensor(every[-1][2][:, -1]) + bias
+        return cls(held, label[0], bias, ends, label[1:])
 
     def __call__(self, z: Tensor) -> Tensor:
         """Labels `(P, m)` of `z` `(P,)`."""
         order = z.argsort()
         ordered, level, begin = z[order], self.first, 0
         label = torch.empty(len(z), len(level), dtype=level.dtype)
-        for (w, b, weight_2), end in zip(self.parts, self.ends, strict=True):
+        for i, ((w, b, weight_2), end) in enumerate(zip(self.parts, self.ends, strict=True)):
             stop = int(torch.searchsorted(ordered, end))
-            jumps = _tensor(weight_2).T
+            rows = _tensor(weight_2).T
             if stop > begin:
-                steps = Steps(_tensor(w), _tensor(b), torch.cat([level[None], level - jumps.cumsum(0)]))
-                label[order[begin:stop]] = steps(ordered[begin:stop])
-            level, begin = level - jumps.sum(0), max(begin, stop)
+                if self.after is None:
+                    levels = torch.cat([level[None], level - rows.cumsum(0)])
+                else:
+                    levels = torch.cat([rows[: len(w)] + self.bias, self.after[i][None]])
+                label[order[begin:stop]] = Steps(_tensor(w), _tensor(b), levels)(ordered[begin:stop])
+            level = level - rows.sum(0) if self.after is None else self.after[i]
+            begin = max(begin, stop)
         label[order[begin:]] = level
         return label
+
+
+def _three(part: Tensors) -> Part:
+    w, b, weight_2 = (next(part[key] for key in part if key.endswith(name)) for name in SPLIT)
+    return w, b, weight_2
 
 
 def _tensor(values: NDArray[Any]) -> Tensor:
@@ -108,5 +126,5 @@ def load_mapped(folder: str | os.PathLike[str]) -> Mapped | None:
     if found is None:
         return None
     frame, parts, last = found
-    way, steps = plan(frame), PartedSteps.of(parts, last)
+    way, steps = plan(frame), PartedSteps.of(parts, last, frame.card.classes is None)
     return None if way is None or way.steps is None or steps is None else Mapped(frame, way, steps)

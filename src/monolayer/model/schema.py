@@ -174,10 +174,10 @@ def _interval(grid: dict[str, Any]) -> bool:
 def _files(config: Config) -> set[str]:
     named = any(type(config[key]) is dict and "names" in config[key] for key in ("vocabulary", "classes"))
     weights = {WEIGHTS}
-    if INDEX in config["files"]:  # in several files: then they are numbered, and hold a staircase of classes
+    if INDEX in config["files"]:  # in several files: then they are numbered, and hold the steps of a line
         count = sum(name.startswith("model-") for name in config["files"])
-        plain = config["readout"] in ("exact", "cascade") and config["target"] == "classes"
-        whole = plain and config["dtype"] == "float64" and count > 1
+        line = config["kind"] == "memorizer" and config["readout"] in ("exact", "runs", "cascade", "apart")
+        whole = line and config["dtype"] == "float64" and count > 1
         weights = {INDEX, *shard_names(count)} if whole else set()
     return weights | ({NAMES} if named else set())
 
