@@ -157,8 +157,27 @@ def test_a_format_that_no_proof_covers(tmp_path: Path) -> None:
     assert run(["verify", str(tmp_path / "model"), pattern]) == 3
 
 
-def test_vectors_and_reals_are_held_at_once(tmp_path: Path) -> None:
-    pattern = write(tmp_path / "data", [[1, 2], [3, 4]], [[0.5, 1.0], [2.0, 3.0]], [1])
+def test_vectors_are_held_at_once(tmp_path: Path) -> None:
+    pattern = write(tmp_path / "data", [[[1.0, 2.0]], [[3.0, 4.0]]], [[1], [2]], [1])
     ml.memorize(read(pattern)).save(tmp_path / "model")
     names = [str(tmp_path / "data" / f"s{i}.jsonl") for i in range(2)]
     assert verify_files(tmp_path / "model", names) is None
+
+
+@pytest.mark.parametrize("per", ["token", "sequence"])
+def test_real_labels(tmp_path: Path, per: str) -> None:
+    random = np.random.default_rng(0)
+    X, Y = random.permutation(900).reshape(150, 6), random.normal(size=(150, 6) if per == "token" else 150).round(1)
+    Y.flat[0] = -0.0
+    pattern = write(tmp_path / "data", X.tolist(), Y.tolist(), [50, 100])
+    ml.memorize(read(pattern)).save(tmp_path / "model")
+    assert both(tmp_path / "model", pattern).verdict == "proved"
+    Y.flat[-1] += 1e-6
+    write(tmp_path / "data", X.tolist(), Y.tolist(), [50, 100])
+    found = both(tmp_path / "model", pattern)
+    assert found.verdict == "refuted"
+    assert "to within 1.01e-06 it would be proved" in found.reason
+    Y.flat[-1] = 1e-310  # subnormal: it may be flushed
+    write(tmp_path / "data", X.tolist(), Y.tolist(), [50, 100])
+    ml.memorize(read(pattern)).save(tmp_path / "tiny")
+    assert both(tmp_path / "tiny", pattern).verdict == "undecided"

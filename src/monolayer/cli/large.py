@@ -35,12 +35,14 @@ def memorize_out_of_core(data: str, out: Path, memory: str, options: dict[str, A
         ("sequences", number(summary["sequences"])),
         ("labels", f"{summary['labelled']:,} on {summary['points']:,} different points"),
         ("vocabulary", number(summary["vocabulary"])),
-        ("gap of points", f"{number(summary['gap'])} of the range; 1/M² = {number(summary['expected_gap'])}"),
         ("margin at label changes", margin),
         ("label runs", number(summary["runs"])),
         ("numbers in the files", number(summary["parameters"])),
         ("seconds", f"{summary['seconds']:.2f} to build; `monolayer verify` proves every label"),
     ]
+    if summary["gap"] is not None:
+        gap = f"{number(summary['gap'])} of the range; 1/M² = {number(summary['expected_gap'])}"
+        rows.insert(3, ("gap of points", gap))
     table(str(out), rows)
 
 

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from monolayer.cluster import crowds, encode, measure, ranges
+from monolayer.cluster.apart import cells
 from monolayer.cluster.blocks import Block, Rules, blocks, sample
 from monolayer.cluster.contested import with_stages
 from monolayer.cluster.finish import Found
@@ -29,6 +30,7 @@ from monolayer.construct.line.gaps import Gaps
 from monolayer.construct.line.points import Floats, contextual_points, scale
 from monolayer.construct.line.separate import DRAWS, hopeless
 from monolayer.construct.line.values import MOST
+from monolayer.construct.target import Target
 from monolayer.data.labels import Per
 from monolayer.data.shards import strangers
 from monolayer.errors import DataError
@@ -58,10 +60,12 @@ class Build(Work):
         rules, labelled = found.rules, found.labelled
         pieces = [block for i in range(len(self.shards)) for block in blocks(self.spill, i, self.room.block)]
         some = sample(self.spill, pieces, rules, SAMPLE)
-        tried, best, fewest = 0, found, math.inf
+        tried, best, fewest, promising = 0, found, math.inf, list[Draw]()
         layouts: tuple[Layout, ...] = ("cells", "mixed")
         for layout in layouts:
-            for number, draw, gaps in self._ranked(rules, pieces, some[0], layout, wishes.seed):
+            ranked = self._ranked(rules, pieces, some[0], layout, wishes.seed)
+            promising = promising or [draw for _, draw, _ in ranked]
+            for number, draw, gaps in ranked:
                 tried += 1
                 kappa = 1.0 if rules.per == "sequence" else scale(1.0, gaps.last - gaps.first)
                 at = measure.splitters(contextual_points(draw, *some, kappa).z, -(-labelled // self.room.range))
@@ -84,9 +88,20 @@ class Build(Work):
                 self._drop(worse, pieces)
                 if hopeless(count, labelled, attempt.errors, attempt.ends):
                     if not wishes.positions:
-                        return self._cascade(replace(best, tried=tried), pieces, wishes)
+                        return self._too_crowded(replace(best, tried=tried), pieces, wishes, some, promising)
                     break
-        return self._cascade(replace(best, tried=tried), pieces, wishes)
+        return self._too_crowded(replace(best, tried=tried), pieces, wishes, some, promising)
+
+    def _too_crowded(
+        self, found: Found, pieces: list[Block], wishes: Wishes, some: tuple[Tokens, Target], promising: list[Draw]
+    ) -> Found:
+        """What one line cannot hold: code and context apart where rank 1 is asked for; else further stages."""
+        if wishes.rank == 1 and found.rules.per == "token":
+            apart = cells(self, found.rules, pieces, some, promising, found.labelled)
+            if apart is not None:
+                self._drop(found, pieces)
+                return replace(found, apart=apart)
+        return self._cascade(found, pieces, wishes)
 
     def _read(self, reading: encode.Reading, wishes: Wishes) -> Found:
         """Every file to numbers; names and counts of all of them together."""

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
+from monolayer.cluster.apart import Cells
 from monolayer.cluster.blocks import Rules
 from monolayer.cluster.crowds import Crowds
 from monolayer.cluster.spill import Spill
@@ -25,6 +27,7 @@ from monolayer.construct.target import entropy_bits
 from monolayer.data import Names
 from monolayer.data.names import Ints
 from monolayer.errors import PrecisionError
+from monolayer.model.apart import CONTEXT, Apart
 from monolayer.model.card import Card, Summary
 from monolayer.model.cascade import Cascade
 from monolayer.model.monolayer import Monolayer
@@ -38,7 +41,7 @@ class Found:
     """Names and counts of all files; then a draw and, range by range, the facts about its parts; then further stages.
 
     `ranges`: what each part was made from; `last`: the label, and the number, that a first stage ends with; `stages`,
-    `values`: those behind it. `conflicts`: labels that were overruled.
+    `values`: those behind it. `conflicts`: labels that were overruled. `apart`: what is built instead of the line.
     """
 
     shards: list[dict[str, Any]]
@@ -60,6 +63,7 @@ class Found:
     last: tuple[float, ...] = ()
     stages: tuple[Stage, ...] = ()
     values: tuple[Value, ...] = ()
+    apart: Cells | None = None
 
     @property
     def draw(self) -> Draw:
@@ -89,23 +93,23 @@ class Found:
 
 def finish(spill: Spill, found: Found, out: Path, overwrite: bool, began: float) -> Path:
     """The folder: weights of the readout as they lie in the spill folder, and everything else."""
-    model = _model(found)
+    model = _cells(found, found.apart) if found.apart is not None else _line(found)
     assert model.summary is not None  # just made
     model.card = model.card.with_summary(replace(model.summary, seconds=time.perf_counter() - began))
-    files = [(spill.numbers(part["name"]), str(part["digest"][0])) for part in found.parts]
+    parts = found.parts if found.apart is None else found.apart.parts
+    files = [(spill.numbers(part["name"]), str(part["digest"][0])) for part in parts]
     return save_parts(model, files, out, overwrite=overwrite)
 
 
-def _model(found: Found) -> Monolayer:
+def _line(found: Found) -> Monolayer:
     """The network, with a readout that has the right sizes, and no numbers where these lie in files."""
-    rules, draw = found.rules, found.draw
+    draw = found.draw
     steps = sum(int(part["steps"]) for part in found.parts)
     if sum(float(part["size"]) for part in found.parts) + len(found.classes) >= 2.0**53:
         raise PrecisionError(f"{steps + 1:,} runs of {len(found.classes):,} classes add up past 2^53: use fewer")
     nothing = torch.zeros(1, dtype=torch.float64)
     last = torch.tensor(found.last, dtype=torch.float64)
     first = Staircase(nothing.expand(steps), nothing.expand(steps), nothing.expand(len(last), steps), last, "exact")
-    card = Card(found.vocabulary, found.classes, rules.per, False, rules.causal, rules.next_token)
     readout: Staircase | Cascade = first
     margin = [float(part["margin"]) for part in found.parts if int(part["steps"])]
     more: dict[str, Any] = {"runs": steps + 1}
@@ -115,19 +119,40 @@ def _model(found: Found) -> Monolayer:
         contested = [len(found.crowds.low), *(stage.crowds for stage in found.stages[:-1])]
         more = {"runs": 1 + readout.step_count, "rank": readout.rank, "contested": contested}
     lift = table_lift(draw, found.token_count, 1, found.values)
-    model = assemble(draw, found.kappa, lift, readout, card, values=found.values)
+    model = assemble(draw, found.kappa, lift, readout, _card(found), values=found.values)
+    more |= {"margin": min(margin) if margin else None, "layout": draw.layout, "draws": found.tried}
+    return _with_summary(model, found, draw, more)
+
+
+def _cells(found: Found, apart: Cells) -> Monolayer:
+    """The same, where code and context go apart."""
+    nothing, steps = torch.zeros(1, dtype=torch.float64), apart.steps
+    gate, base, count = map(torch.from_numpy, (apart.gate, apart.base, apart.count))
+    sizes = nothing.expand(steps), nothing.expand(steps), nothing.expand(1, steps), nothing
+    readout = Apart(*sizes, gate, base, torch.zeros_like(count))
+    readout.count = nn.Parameter(count)  # not before: it would hold the cell of every step
+    lift = table_lift(apart.draw, found.token_count, 1, width=CONTEXT + 1)
+    model = assemble(apart.draw, 1.0, lift, readout, _card(found))
+    more = {"gap": None, "expected_gap": None, "margin": apart.margin, "layout": "apart"}
+    more |= {"draws": found.tried + apart.tried, "runs": steps + len(gate)}
+    return _with_summary(model, found, apart.draw, more)
+
+
+def _card(found: Found) -> Card:
+    rules = found.rules
+    return Card(found.vocabulary, found.classes, rules.per, False, rules.causal, rules.next_token)
+
+
+def _with_summary(model: Monolayer, found: Found, draw: Draw, more: dict[str, Any]) -> Monolayer:
+    """The model with what was found out; `more` goes before what all models say."""
     count, least = sum(int(part["count"]) for part in found.parts), min(float(part["least"]) for part in found.parts)
     low, high = found.ends
     counted, multiplied = corollary1_counts(found.labelled, 1, 1)
+    facts: dict[str, Any] = spacing(count, least, high - low) | {"temperature": draw.temperature} | more
     summary = Summary(
         sequences=found.sequences,
         labelled=found.labelled,
-        **spacing(count, least, high - low),
-        margin=min(margin) if margin else None,
-        temperature=draw.temperature,
-        layout=draw.layout,
-        draws=found.tried,
-        **more,
+        **facts,
         conflicts=found.conflicts,
         vocabulary=int(np.count_nonzero(found.token_count)),
         **model.counts(),

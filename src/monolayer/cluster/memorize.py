@@ -59,8 +59,8 @@ def memorize_files(
     lies beside `out` while it is built. `engine`: `processes` (as many as `workers`, by default one a processor),
     `threads`, or `dask`: the workers of the cluster whose `scheduler` is at this address, or of this client; they must
     see the files and the folder under the same paths. `resume=True` goes on with a build that was stopped.
-    `positions`, `causal`, `temperature`, `rank`, `seed`, `on_conflict`: as for `memorize`, but that `rank=1` never
-    turns to gates; `format` to `per`: as for `monolayer.data.read`.
+    `positions`, `causal`, `temperature`, `rank`, `seed`, `on_conflict`: as for `memorize`; `format` to `per`: as for
+    `monolayer.data.read`.
     """
     began = time.perf_counter()
     names = _names(files)
