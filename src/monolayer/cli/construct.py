@@ -155,7 +155,7 @@ def memorize(
 
     if memory is not None or engine is not None or resume:
         no_use = {"--readout": readout is not ReadoutChoice.exact, "--device": device is not None, "--robust": robust}
-        no_use |= {"--recite": recite, "--fingerprint": fingerprint, "--draw": draw is not None}
+        no_use |= {"--recite": recite, "--draw": draw is not None}
         no_use |= {"--noise": noise is not None, "--neurons": neurons is not None}
         no_use |= {"--dtype": dtype is not None, "--tokenizer": tokenizer is not None, "--window": window is not None}
         no_use |= {"--architecture": architecture is not None, "--activation": activation is not None}
@@ -163,7 +163,8 @@ def memorize(
         if scheduler is not None and engine is not EngineChoice.dask:
             raise DataError("--scheduler goes with --engine dask")
         choice: dict[str, Any] = {"positions": positions, "causal": causal, "temperature": temperature, "seed": seed}
-        choice |= {"on_conflict": on_conflict.value} | ({} if rank is None else {"rank": _rank(rank)})
+        choice |= {"on_conflict": on_conflict.value, "fingerprint": fingerprint}
+        choice |= {} if rank is None else {"rank": _rank(rank)}
         choice |= {"format": format, "tokens": tokens, "labels": labels, "sequence": sequence}
         choice |= {"unit": None if characters is None else "characters" if characters else "words"}
         choice |= {"per": None if per is None else per.value, "overwrite": overwrite, "resume": resume}

@@ -20,6 +20,7 @@ from monolayer.cluster.apart import cells
 from monolayer.cluster.blocks import Block, Rules, blocks, sample
 from monolayer.cluster.contested import with_stages
 from monolayer.cluster.finish import Found
+from monolayer.cluster.seen import kept
 from monolayer.cluster.settle import settle
 from monolayer.cluster.tables import for_workers
 from monolayer.cluster.work import Work
@@ -49,6 +50,7 @@ class Wishes:
     rank: int | Literal["auto"]
     seed: int
     on_conflict: OnConflict
+    fingerprint: bool
 
 
 class Build(Work):
@@ -59,6 +61,8 @@ class Build(Work):
         found = self._read(reading, wishes)
         rules, labelled = found.rules, found.labelled
         pieces = [block for i in range(len(self.shards)) for block in blocks(self.spill, i, self.room.block)]
+        if wishes.fingerprint:
+            found = replace(found, fingerprints=tuple(kept(self, rules, pieces)))
         some = sample(self.spill, pieces, rules, SAMPLE)
         tried, best, fewest, promising = 0, found, math.inf, list[Draw]()
         layouts: tuple[Layout, ...] = ("cells", "mixed")

@@ -42,6 +42,7 @@ class Found:
 
     `ranges`: what each part was made from; `last`: the label, and the number, that a first stage ends with; `stages`,
     `values`: those behind it. `conflicts`: labels that were overruled. `apart`: what is built instead of the line.
+    `fingerprints`: files that hold them, one after the other.
     """
 
     shards: list[dict[str, Any]]
@@ -64,6 +65,7 @@ class Found:
     stages: tuple[Stage, ...] = ()
     values: tuple[Value, ...] = ()
     apart: Cells | None = None
+    fingerprints: tuple[Path, ...] = ()
 
     @property
     def draw(self) -> Draw:
@@ -98,7 +100,7 @@ def finish(spill: Spill, found: Found, out: Path, overwrite: bool, began: float)
     model.card = model.card.with_summary(replace(model.summary, seconds=time.perf_counter() - began))
     parts = found.parts if found.apart is None else found.apart.parts
     files = [(spill.numbers(part["name"]), str(part["digest"][0])) for part in parts]
-    return save_parts(model, files, out, overwrite=overwrite)
+    return save_parts(model, files, out, overwrite=overwrite, fingerprints=found.fingerprints)
 
 
 def _line(found: Found) -> Monolayer:

@@ -44,6 +44,7 @@ def memorize_files(
     rank: int | Literal["auto"] = "auto",
     seed: int = 0,
     on_conflict: OnConflict = "error",
+    fingerprint: bool = False,
     format: str | None = None,
     tokens: str | None = None,
     labels: str | None = None,
@@ -59,11 +60,14 @@ def memorize_files(
     lies beside `out` while it is built. `engine`: `processes` (as many as `workers`, by default one a processor),
     `threads`, or `dask`: the workers of the cluster whose `scheduler` is at this address, or of this client; they must
     see the files and the folder under the same paths. `resume=True` goes on with a build that was stopped.
-    `positions`, `causal`, `temperature`, `rank`, `seed`, `on_conflict`: as for `memorize`; `format` to `per`: as for
-    `monolayer.data.read`.
+    `positions`, `causal`, `temperature`, `rank`, `seed`, `on_conflict`, `fingerprint`: as for `memorize`; `format` to
+    `per`: as for `monolayer.data.read`.
     """
     began = time.perf_counter()
     names = _names(files)
+    for what, value in (("positions", positions), ("causal", causal), ("fingerprint", fingerprint)):
+        if not isinstance(value, bool):
+            raise DataError(f"{what} must be True or False, not {value!r}")
     check_seed(seed)
     check_temperature(temperature)
     check_per(per)
@@ -81,7 +85,7 @@ def memorize_files(
     house = 0 if engine != "processes" else HOUSE if positions or causal else HUT
     room = Room.of(memory, workers, house, max(tokens_at_most(name, format) for name in names))
     reading = {"format": format, "tokens": tokens, "labels": labels, "sequence": sequence, "unit": unit, "per": per}
-    wishes = Wishes(positions, causal, temperature, rank, seed, on_conflict)
+    wishes = Wishes(positions, causal, temperature, rank, seed, on_conflict, fingerprint)
     journal = {"shards": shards, **reading, **asdict(wishes), "memory": str(memory), "workers": workers}
     report = progress or (lambda stage, share: None)
     kept = False

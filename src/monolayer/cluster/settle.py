@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from monolayer.cluster import tables
 from monolayer.cluster.blocks import Block, Rules, load, mended_name
 from monolayer.cluster.finish import Found
+from monolayer.cluster.seen import share_of
 from monolayer.cluster.spill import Spill
 from monolayer.cluster.tables import for_workers
 from monolayer.cluster.work import Work
@@ -152,9 +153,7 @@ def _slice(spill: Spill, piece: str, count: int, width: int, share: int, shares:
     if count == 0:
         return np.zeros((width, 0), dtype=np.uint64)
     rows = np.memmap(spill.numbers(piece), np.uint64, "r", shape=(width, count))
-    bounds = [np.uint64(at * 2**64 // shares) for at in (share, share + 1) if at < shares]
-    begin, *end = np.searchsorted(rows[0], np.array(bounds, dtype=np.uint64)).tolist()
-    return np.array(rows[:, begin : end[0] if end else count])
+    return np.array(rows[:, share_of(rows[0], share, shares)])
 
 
 def _best(which: Ints, *keys: Ints) -> Ints:

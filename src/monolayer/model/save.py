@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from monolayer.model.schema import (
     check_tensors,
 )
 from monolayer.model.sharded import INDEX, SPLIT, index_json, shard_names, split_block
-from monolayer.model.sidecar import write_memory
+from monolayer.model.sidecar import join_memory, write_memory
 
 
 def save(model: Parts, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
@@ -54,11 +55,17 @@ def save(model: Parts, folder: str | os.PathLike[str], *, overwrite: bool = Fals
 
 
 def save_parts(
-    model: Parts, parts: list[tuple[Path, str]], folder: str | os.PathLike[str], *, overwrite: bool = False
+    model: Parts,
+    parts: list[tuple[Path, str]],
+    folder: str | os.PathLike[str],
+    *,
+    overwrite: bool = False,
+    fingerprints: Sequence[Path] = (),
 ) -> Path:
     """Write as `folder` a model whose readout lies in files already, part after part, with their digests.
 
-    Of the readout of `model` only its sizes and `bias_2` are looked at.
+    Of the readout of `model` only its sizes and what is in no part are looked at. `fingerprints`: files of 64-bit
+    words that, one after the other, are those of its points in order.
     """
     state = model.state_dict()
     block = split_block(model.feed_forward.readout)
@@ -79,6 +86,8 @@ def save_parts(
             except OSError:
                 shutil.copyfile(path, scratch / name)
             digests[name] = digest
+        if fingerprints:
+            join_memory(fingerprints, scratch / MEMORY)
         size = sum(value.numel() * value.element_size() for value in state.values())
         (scratch / INDEX).write_text(index_json(list(first), len(parts), size, block), encoding="utf-8")
         _complete(scratch, config, names, state, digests)

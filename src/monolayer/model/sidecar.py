@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import get_args
@@ -31,6 +33,19 @@ def write_memory(card: Card, path: Path) -> None:
         said = {"unit": card.script.unit, "window": str(card.script.window)}
         said |= {} if card.script.tokenizer is None else {"tokenizer": card.script.tokenizer}
     save_file({NAME: words}, path, metadata=said)
+
+
+def join_memory(parts: Sequence[Path], path: Path) -> None:
+    """The memory of a model whose fingerprints lie in files, in order, and need not fit into memory."""
+    count = sum(part.stat().st_size for part in parts) // 8
+    header = {NAME: {"dtype": "U64", "shape": [count], "data_offsets": [0, 8 * count]}}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text = text.ljust(-(-len(text) // 8) * 8)
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for part in parts:
+            with part.open("rb") as words:
+                shutil.copyfileobj(words, file)
 
 
 def read_memory(card: Card, content: bytes) -> Card:
