@@ -416,3 +416,15 @@ def test_frozen_parts_must_fit_together() -> None:
         Sequences(np.array([[0.0], [1.0], [NAN]]), lengths, None)
     with pytest.raises(DataError, match="the label of sequence 1 is not finite"):
         Sequences(ids, lengths, names, Labels(np.array([[1.0], [NAN]]), "sequence", None))
+
+
+def test_arrays_are_copied_unless_they_are_given_away() -> None:
+    X, Y = np.arange(6).reshape(3, 2), np.arange(6).reshape(3, 2) % 2
+    kept, given = Sequences.of(X, Y), Sequences.of(X, Y, ours=True)
+    assert given.labels is not None
+    assert np.shares_memory(given.tokens, X)
+    assert np.shares_memory(given.labels.values, Y)
+    X[:], Y[:] = 0, 0
+    assert kept.labels is not None
+    assert kept.tokens.tolist() == list(range(6))
+    assert kept.labels.values.tolist() == [0, 1] * 3

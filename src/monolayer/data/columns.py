@@ -84,10 +84,14 @@ def _kind(of: type) -> str | None:
 
 
 class Column:
-    """A growing column. `add` takes chunks; `finish` gives the frozen values and their names."""
+    """A growing column. `add` takes chunks; `finish` gives the frozen values and their names.
 
-    def __init__(self, what: Literal["token", "label"], vocabulary: Names | None = None) -> None:
+    `ours`: nobody else holds the arrays that are added, so they need no copy.
+    """
+
+    def __init__(self, what: Literal["token", "label"], vocabulary: Names | None = None, *, ours: bool = False) -> None:
         self.what = what
+        self.ours = ours
         self.vocabulary = vocabulary
         self.kind: str | None = None
         self._first: Any = None
@@ -116,7 +120,7 @@ class Column:
         if STRING in kinds:
             self._parts.append(self._rows_of_strings(list(values), spot))
         elif INTEGER in kinds and self.kind == INTEGER:
-            self._parts.append(self._rows_of_integers(_integers(values, spot), spot))
+            self._parts.append(self._rows_of_integers(_integers(values, spot, self.ours), spot))
         else:
             self._parts.append(self._reals(values, spot))
 
@@ -278,13 +282,13 @@ def _is_ragged(value: Any) -> bool:
     return False
 
 
-def _integers(values: Values, spot: Place) -> Ints:
-    """A fresh int64 array: the caller may go on changing his own."""
+def _integers(values: Values, spot: Place, ours: bool) -> Ints:
+    """An int64 array, a fresh one unless `ours`: the caller may go on changing his own."""
     if isinstance(values, np.ndarray):
         if values.dtype == np.uint64 and int(values.max()) > np.iinfo(np.int64).max:
             bad = int(values.argmax())
             raise DataError(f"{spot(bad)} is {int(values[bad])}, beyond 63 bits: make it a string")
-        return np.array(values, dtype=np.int64)
+        return np.array(values, dtype=np.int64, copy=None if ours else True)
     try:
         return np.array(values, dtype=np.int64)
     except OverflowError:

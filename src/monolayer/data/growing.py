@@ -96,7 +96,7 @@ class Growing:
         self._token_column.add(tokens, place)
         if labels is not None:
             self._label_column.add(labels, place if per == "token" else lambda row: self.at(line + row))
-        self._sizes.extend(sizes.tolist())
+        self._sizes.frombytes(sizes.astype(np.int64).tobytes())
         self._tick()
 
     def stretch(
@@ -112,7 +112,7 @@ class Growing:
         if len(cuts):
             self._open += int(cuts[0])
             self.end()
-            self._sizes.extend(np.diff(cuts).tolist())
+            self._sizes.frombytes(np.diff(cuts).astype(np.int64).tobytes())
         self._open += len(tokens) - (int(cuts[-1]) if len(cuts) else 0)
         self._tick()
 

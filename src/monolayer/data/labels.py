@@ -44,8 +44,13 @@ class Labels:
         return values[..., 0] if self.scalar else values
 
     @classmethod
-    def of(cls, Y: Any, sizes: Ints, *, padded: int | None = None, per: Per | None = None) -> Labels:
-        """Labels for sequences of lengths `sizes` `(N,)`; rows of `Y` may be padded to `padded` labels."""
+    def of(
+        cls, Y: Any, sizes: Ints, *, padded: int | None = None, per: Per | None = None, ours: bool = False
+    ) -> Labels:
+        """Labels for sequences of lengths `sizes` `(N,)`; rows of `Y` may be padded to `padded` labels.
+
+        `ours`: nobody else holds `Y`, so it needs no copy.
+        """
         check_per(per)
         asked = per
         Y = array_like(Y)
@@ -65,7 +70,7 @@ class Labels:
                 raise DataError(
                     f"per='token', but the labels of sequence 0 are {short(rows[0])}: give one label a token"
                 )
-        column = Column("label")
+        column = Column("label", ours=ours)
         column.add(flat, lambda i: f"sequence {i}" if per == "sequence" else token_place(i, sizes))
         values, classes, scalar = column.finish()
         return cls(values, per, classes, scalar)

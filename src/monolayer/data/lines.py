@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
+import numpy as np
+
 from monolayer.errors import DataError
 
 Progress = Callable[[int, int | None], None]  # bytes done, bytes in all where they are known
@@ -75,7 +77,9 @@ class Lines:
         block = self._read(lambda: self._file.read(size))
         if block and not block.endswith(b"\n"):
             block += self._read(self._file.readline)
-        count = block.count(b"\n") + (bool(block) and not block.endswith(b"\n"))
+        # Where lines are short, `bytes.count` is several times slower.
+        ends = int(np.count_nonzero(np.frombuffer(block, np.uint8) == ord("\n")))
+        count = ends + (bool(block) and not block.endswith(b"\n"))
         self._seen += len(block)
         block = block if self.number else block.removeprefix(codecs.BOM_UTF8)
         self.number += count

@@ -131,4 +131,4 @@ class NameBuilder:
         order = sorted(range(len(names)), key=lambda row: (isinstance(names[row], str), names[row]))
         place = np.empty(len(names), dtype=np.int64)
         place[order] = np.arange(len(names))
-        return Names(tuple(names[row] for row in order)), place[rows]
+        return Names(tuple(names[row] for row in order)), place.take(rows)

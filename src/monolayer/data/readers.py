@@ -329,7 +329,7 @@ def _npz(file: Path, columns: Columns, vocabulary: Names | None, progress: Progr
             )
     X, Y, lengths = arrays
     try:
-        data = Sequences.of(X, Y, lengths=lengths, per=columns.per, vocabulary=vocabulary)
+        data = Sequences.of(X, Y, lengths=lengths, per=columns.per, vocabulary=vocabulary, ours=True)
     except DataError as error:
         raise DataError(f"{file}: {error}") from None
     if progress is not None:

@@ -61,7 +61,9 @@ class Sequences:
     @cached_property
     def offsets(self) -> Ints:
         """`(N + 1,)`: tokens of sequence `i` are `tokens[offsets[i]:offsets[i + 1]]`."""
-        return np.concatenate([np.zeros(1, np.int64), np.cumsum(self.lengths)])
+        offsets = np.zeros(len(self.lengths) + 1, np.int64)
+        np.cumsum(self.lengths, out=offsets[1:])
+        return offsets
 
     @cached_property
     def sequence(self) -> Ints:
@@ -122,6 +124,7 @@ class Sequences:
         lengths: Any = None,
         per: Per | None = None,
         vocabulary: Names | None = None,
+        ours: bool = False,
     ) -> Sequences:
         """Sequences from what people have: arrays, tensors, lists, strings, tables.
 
@@ -132,7 +135,8 @@ class Sequences:
         floats are real labels (scalars or vectors). `per`, `token` or `sequence`, says which; without it `labels.py`
         says how the two are told apart. A table (pandas, Polars, Arrow) is read by the usual names of its columns,
         with its labels unless `Y` is given; `Sequences.table` names others.
-        With `vocabulary`, tokens get its row numbers, and one that it lacks is an error that names it.
+        With `vocabulary`, tokens get its row numbers, and one that it lacks is an error that names it. `ours` gives
+        arrays away: whoever says so must not change them later, and they are kept without a copy where they can be.
         """
         check_per(per)
         if isinstance(X, Sequences):
@@ -153,13 +157,14 @@ class Sequences:
             raise DataError("lengths go with a padded array; lists already have their own lengths")
         else:
             flat, sizes = _from_lists([array_like(row) for row in X])
-        column = Column("token", vocabulary)
+        column = Column("token", vocabulary, ours=ours)
         column.add(flat, lambda place: token_place(place, sizes))
         tokens, names, _ = column.finish()
         data = cls(tokens, sizes, names)
         if Y is None:
             return data
-        return replace(data, labels=Labels.of(Y, sizes, padded=None if lengths is None else X.shape[1], per=per))
+        padded = None if lengths is None else X.shape[1]
+        return replace(data, labels=Labels.of(Y, sizes, padded=padded, per=per, ours=ours))
 
     @classmethod
     def table(
