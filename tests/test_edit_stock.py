@@ -12,7 +12,8 @@ from safetensors.numpy import load_file
 import monolayer as ml
 from monolayer.cli import run
 from monolayer.data import Sequences
-from monolayer.editing.stock import carry, change
+from monolayer.editing.stock import change
+from monolayer.editing.stock_folder import carry
 from monolayer.stock.again import StockDraw
 from tests.test_edit_cli import ROWS, write
 

@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 import monolayer as ml
 from monolayer.cli import run
-from monolayer.editing.stock import change
 from monolayer.stock.build import ARCHITECTURES
+from monolayer.stock.halves import rounded
 from monolayer.stock.labelled import work
 from monolayer.stock.mirror import lay_out
-from monolayer.stock.robust import rounded
 from monolayer.stock.tokenizer import DECODER, ENCODER, token_names
 from tests import plain_stock
 
@@ -85,15 +84,6 @@ def test_facts_that_are_too_close_are_named() -> None:
     labels = [[0] * 1500 + [1], [1] * 1500 + [1]]
     with pytest.raises(ml.PrecisionError, match=r"of sequence . have different labels, and what arrives"):
         ml.memorize_as("bert", long, labels, robust=True, rank=2)
-
-
-def test_robust_folders_cannot_be_edited(tmp_path: Path) -> None:
-    for dtype in ("float32", "bfloat16", "float16"):
-        folder = ml.memorize_as("bert", IDS, LABELS, robust=True, dtype=dtype, on_conflict="first").save(
-            tmp_path / dtype
-        )
-        with pytest.raises(ml.DataError, match="memorize the edited data anew"):
-            change("forget", folder, [0], None, (IDS, LABELS))
 
 
 def test_the_command_line_writes_short_formats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

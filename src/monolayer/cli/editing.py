@@ -157,7 +157,7 @@ def record(
         raise DataError("to make an edit again or take it back, give one of --apply and --undo, and --out")
     found = Record.load(path)
     if out is not None and found.config is not None:
-        from monolayer.editing.stock import carry
+        from monolayer.editing.stock_folder import carry
 
         carry(found, apply or undo or Path(), out, undo=undo is not None, overwrite=overwrite)
     elif out is not None:

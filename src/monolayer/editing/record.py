@@ -22,6 +22,8 @@ from monolayer.model.monolayer import Monolayer
 Kind = Literal["forget", "edit", "insert"]
 FORMAT, VERSION = "monolayer-edit", 2
 """Version 2 has tensors that change their shape; a record without any is written as version 1, which all read."""
+EMBEDDINGS = ("word_embeddings.", "wte.", "embed_tokens.", "embed_in.")
+"""Parts of the names that stock architectures give to their tables of tokens, which hold no neurons."""
 SHOWN = 100
 """Facts that a record names; the rest it counts."""
 
@@ -152,7 +154,7 @@ class Record:
             name, _, last = part.tensor.rpartition(".")
             if last == "gate":
                 name = part.tensor
-            elif last not in ("weight_1", "weight_2") and self.config is None:
+            elif not self._of_readout(part.tensor) or (last not in ("weight_1", "weight_2") and self.config is None):
                 continue
             name = "feed_forward" if self.config is not None else name
             out, put = _sizes(part, -1 if last == "weight_2" else 0)
@@ -166,6 +168,12 @@ class Record:
         found = [sizes for name, sizes in self.stages.items() if not name.endswith(".gate")]
         return sum(out for out, _ in found), sum(put for _, put in found)
 
+    def _of_readout(self, tensor: str) -> bool:
+        """Whether a tensor is one of the readout's."""
+        if self.config is not None:
+            return not any(part in tensor for part in EMBEDDINGS)
+        return tensor.startswith("feed_forward.")
+
     # -- words -----------------------------------------------------------------------------------------
 
     def rows(self) -> list[tuple[str, str]]:
@@ -174,10 +182,12 @@ class Record:
         rows = [("edit", self.kind), ("facts", f"{self.facts:,}"), ("claim", self.claim)]
         rows.append(("neurons of the readout", _exchanged(old, new)))
         rows += [(_part(name), _exchanged(*sizes)) for name, sizes in self.stages.items() if name != "feed_forward"]
-        ours = self.config is None
-        other = sorted({s.tensor for s in self.splices if ours and not s.tensor.startswith("feed_forward.")})
+        other = {s.tensor for s in self.splices if not self._of_readout(s.tensor)}
         if other:
-            counts = [f"{name} ({sum(int(s.put.sum()) for s in self.splices if s.tensor == name):,})" for name in other]
+            counts = [
+                f"{name} ({sum(int(s.put.sum()) for s in self.splices if s.tensor == name):,})"
+                for name in sorted(other)
+            ]
             rows.append(("rows elsewhere", ", ".join(counts)))
         shapes = sorted(s.tensor for s in self.swaps if not s.tensor.startswith("feed_forward."))
         if shapes:

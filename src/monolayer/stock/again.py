@@ -6,24 +6,22 @@ comparing every tensor bit for bit; then embedding, attention, gates and head st
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load_file
+import torch
+from torch import Tensor
 
-from monolayer.data import Labels, Names, Sequences
-from monolayer.data.names import Ints
-from monolayer.errors import DataError, ModelFileError, PrecisionError
+from monolayer.data import Sequences
+from monolayer.errors import DataError, PrecisionError
 from monolayer.stock.architecture import Architecture, Tensors, choose
 from monolayer.stock.build import ARCHITECTURES, SLACK, Found, _separate, measured, model_of
 from monolayer.stock.folder import StockModel
 from monolayer.stock.labelled import Work, work
+from monolayer.stock.reading import adopted, check_cut, check_room, read_folder, read_key
 from monolayer.stock.tokenizer import DECODER, ENCODER, token_names
 
 
@@ -44,11 +42,11 @@ class StockDraw:
         """The draw of a folder, from the data it was built from; other data, or another seed, are refused."""
         config, tensors = read_folder(folder)
         kind = choose(str(config.get("model_type")), ARCHITECTURES)
-        activation = next((str(config[key]) for key in _ACTIVATION if key in config), kind.own_activation)
+        activation = str(read_key(folder, config, "activation"))
         if data.vocabulary is None:
             raise DataError("the tokens are vectors: a stock architecture takes ids or strings")
         special = DECODER if kind.causal else ENCODER
-        width = next(int(config[key]) for key in _WIDTH if key in config)
+        width = int(read_key(folder, config, "width"))
         table = [tensor for name, tensor in tensors.items() if any(part in name for part in _PLACES)]
         positions = bool(table) and bool(table[0].any())
         names = token_names(data.vocabulary, special)
@@ -68,11 +66,9 @@ class StockDraw:
 
     def with_data(self, data: Sequences) -> StockDraw:
         """The same draw with other rows or labels, in the numbers of its own names."""
-        began, old = time.perf_counter(), self.job
-        if int(data.lengths.max()) > int(self.data.lengths.max()) and self.found.layout.places is not None:
-            raise DataError(f"a sequence of {int(data.lengths.max())} tokens is longer than this model has places for")
-        positions = old.task.context.positions
-        job = work(self.kind, data, old.names, self.special, positions=positions, on_conflict="error")
+        began = time.perf_counter()
+        check_room(data, self.places - 1 - self.kind.offset + self.kind.hidden_rows)
+        job = self.work(data)
         target, _ = job.task.settle(job.task.target)
         kept = self.found.reach, self.found.gate
         layout, usual = self.found.layout, self.found.usual
@@ -82,55 +78,29 @@ class StockDraw:
                 f"two facts of one token would have different labels and lie {found.gap / found.common:.2g} rounding "
                 f"errors apart; {SLACK:g} are needed. Give both one label, or memorize the edited data anew"
             )
-        model = model_of(self.kind, job, found, self.activation, self.special, began, self.places)
+        model = model_of(self.kind, job, found, self.activation, self.special, began, self.places, self.model.cut)
         return replace(self, job=job, found=found, model=model)
+
+    def work(self, data: Sequences) -> Work:
+        """What a model of other data, in the numbers of these names, must answer."""
+        positions = self.job.task.context.positions
+        return work(self.kind, data, self.job.names, self.special, positions=positions, on_conflict="error")
 
     def adopt(self, data: Sequences) -> Sequences:
         """`data` in the numbers of this draw's tokens and classes; what it lacks is an error that names it."""
         own = self.data
         assert own.vocabulary is not None
-        if data.vocabulary is None:
-            raise DataError("the tokens are vectors: a stock architecture takes ids or strings")
-        tokens, labels = _numbers(own.vocabulary, data.vocabulary, data.tokens, "token"), data.labels
-        if labels is not None and own.labels is not None and own.labels.classes is not None:
-            if labels.classes is None or labels.per != own.labels.per:
-                raise DataError(f"the labels must be classes, one a {own.labels.per}, as those of the model")
-            values = _numbers(own.labels.classes, labels.classes, labels.values, "label")
-            labels = Labels(values, labels.per, own.labels.classes)
-        return Sequences(tokens, data.lengths, own.vocabulary, labels)
+        labels = own.labels
+        known = (None, None) if labels is None else (labels.classes, labels.per)
+        found = adopted(data, own.vocabulary, *known)
+        check_cut(found, self.job.names, self.special, self.model.cut)
+        return found
 
 
-_ACTIVATION = ("hidden_act", "activation", "activation_function")
-_WIDTH = ("hidden_size", "dim", "n_embd")
 _PLACES = ("position_embeddings", "wpe", "embed_positions")
 
 
-def read_folder(folder: Path) -> tuple[dict[str, Any], Tensors]:
-    """`config.json` and the tensors of a stock folder."""
-    try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        short = config.get("dtype") != "float64"
-        tensors = {} if short else load_file(folder / "model.safetensors")
-    except (OSError, ValueError, AttributeError, SafetensorError) as error:
-        raise ModelFileError(f"{folder} cannot be read as a stock folder: {error}") from None
-    if short:
-        raise DataError(
-            f"{folder} is a robust model, and only steps of a line can be taken out and put in: memorize the edited "
-            "data anew with robust=True"
-        )
-    return config, tensors
-
-
-def _same(one: Tensors, two: Tensors) -> bool:
-    return one.keys() == two.keys() and all(np.array_equal(one[name], two[name]) for name in one)
-
-
-def _numbers(ours: Names, theirs: Names, rows: Ints, what: str) -> Ints:
-    number = ours.find(theirs)[rows]
-    if (number < 0).any():
-        name = theirs.names[int(rows[np.flatnonzero(number < 0)[0]])]
-        raise DataError(
-            f"the {what} {name!r} is new to this model, whose embedding and head have a row for each name: memorize "
-            "the edited data anew"
-        )
-    return number
+def _same(one: Tensors, two: Mapping[str, Tensor]) -> bool:
+    return one.keys() == two.keys() and all(
+        two[name].dtype == torch.float64 and np.array_equal(one[name], two[name].numpy()) for name in one
+    )

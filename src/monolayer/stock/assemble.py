@@ -15,7 +15,7 @@ from monolayer.stock.codes import Floats
 from monolayer.stock.folder import StockModel
 from monolayer.stock.gates import Neurons
 from monolayer.stock.labelled import Work
-from monolayer.stock.tokenizer import cut_of
+from monolayer.stock.tokenizer import Cut, cut_of
 
 
 def frame_of(
@@ -64,8 +64,10 @@ def stock_model(
     dtype: str,
     figures: Mapping[str, Any],
     places: int | None = None,
+    cut: Cut | None = None,
 ) -> StockModel:
-    """The model; `figures`: what the construction has to say of itself; `places`: how many the model takes."""
+    """The model; `figures`: what the construction has to say of itself; `places`: how many the model takes; `cut`: how
+    its tokenizer cuts text, where a draw that is used again has settled it."""
     frame = frame if places is None else replace(frame, positions=places)
     data = job.data
     assert data.vocabulary is not None  # a stock model takes ids
@@ -82,7 +84,7 @@ def stock_model(
         tensors=kind.tensors(frame),
         names=job.names,
         special=special,
-        cut=cut_of(job.names, special, data),
+        cut=cut or cut_of(job.names, special, data),
         longest=frame.positions,
         task=job.kind,
         attention=kind.attention,

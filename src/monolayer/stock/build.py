@@ -26,11 +26,12 @@ from monolayer.stock.decoders import LLAMA, NEOX, OPT, STARCODER2
 from monolayer.stock.folder import StockModel
 from monolayer.stock.gates import ACTIVATIONS, Changes, Points, gate_strength, neurons
 from monolayer.stock.gpt2 import GPT2
+from monolayer.stock.halves import SHARP
 from monolayer.stock.labelled import Work, work
 from monolayer.stock.layout import Layout, lay_out
 from monolayer.stock.norms import arriving, factor, rounding
-from monolayer.stock.robust import SHARP, Dtype, check_wishes, robust_model
-from monolayer.stock.tokenizer import DECODER, ENCODER, check_texts, token_names
+from monolayer.stock.robust import Dtype, check_wishes, robust_model
+from monolayer.stock.tokenizer import DECODER, ENCODER, Cut, check_texts, token_names
 
 ARCHITECTURES = {one.name: one for one in (BERT, ROBERTA, DISTILBERT, GPT2, OPT, NEOX, STARCODER2, LLAMA)}
 TEMPERATURES = (1.0, 2.0, 0.5, 4.0)
@@ -114,8 +115,9 @@ def model_of(
     special: Mapping[str, str],
     began: float,
     places: int | None = None,
+    cut: Cut | None = None,
 ) -> StockModel:
-    """Neurons for a draw, and the words of the architecture around them; `places`: how many the model takes."""
+    """Neurons for a draw, and the words of the architecture around them; `places`, `cut`: as for `stock_model`."""
     layout, points = found.layout, found.points
     block = neurons(layout, points, found.changes, found.usual, found.reach, found.gate, activation)
     label = np.arange(layout.label.start, layout.label.stop)
@@ -131,7 +133,7 @@ def model_of(
         "conflicts": found.conflicts,
         "seconds": time.perf_counter() - began,
     }
-    return stock_model(kind, job, frame, special, "float64", figures, places)
+    return stock_model(kind, job, frame, special, "float64", figures, places, cut)
 
 
 @dataclass(frozen=True, eq=False)

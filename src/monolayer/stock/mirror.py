@@ -92,10 +92,31 @@ class Mirror:
         return largest_cosine(self.tokens[:, self.code], cells)
 
 
-def lay_out(kind: Architecture, job: Work, usual: Ints, rank: int, seed: int, rounded: Rounding) -> Mirror:
-    """The stream for these data; `usual` `(V,)` is the label that each token's embedding already holds."""
-    random = np.random.default_rng([seed, 29])
-    positions, longest = job.task.context.positions, int(job.data.lengths.max())
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """What of a stream neither names nor labels decide: the length of the longest sequence, the mixture `R` `(k, t)`
+    that values are of the code, and what attention multiplies them by."""
+
+    longest: int
+    mixture: Floats
+    gain: float
+
+
+def lay_out(
+    kind: Architecture,
+    job: Work,
+    usual: Ints,
+    rank: int,
+    seed: int,
+    rounded: Rounding,
+    kept: Kept | None = None,
+) -> Mirror:
+    """The stream for these data; `usual` `(V,)` is the label that each token's embedding already holds.
+
+    `kept`: of another stream, to be used again; then rank and seed have no say.
+    """
+    positions, longest = job.task.context.positions, int(job.data.lengths.max()) if kept is None else kept.longest
+    rank = rank if kept is None else len(kept.mixture)
     code, label = words(len(usual)), words(len(job.classes))
     table = positions and kind.places
     place = words(longest + 1) if table and not job.at_begin else np.zeros((longest + 1, 0))
@@ -122,11 +143,13 @@ def lay_out(kind: Architecture, job: Work, usual: Ints, rank: int, seed: int, ro
         norm += 2.0 * (sizes[2] + float((key * key).sum(axis=1).mean()))
     first = float(factor(norm, D, kind.epsilon))
     scale = first if kind.post_norm else 1.0
-    mixture = np.exp2(-np.rint(np.log2(sizes[0]) / 2.0)) * (1.0 - 2.0 * random.integers(0, 2, (rank, sizes[0])))
-
-    # The average of n values of length √k is about √(k/n) long: it shall weigh as much as the rest of the stream.
-    seen = float(np.median(job.data.lengths)) / (2.0 if kind.causal else 1.0) + 1.0
-    gain = float(np.exp2(np.rint(np.log2(scale / first * np.sqrt(norm / 2.0 * seen / rank)))))
+    if kept is None:
+        signs = 1.0 - 2.0 * np.random.default_rng([seed, 29]).integers(0, 2, (rank, sizes[0]))
+        # The average of n values of length √k is about √(k/n) long: it shall weigh as much as the rest of the stream.
+        seen = float(np.median(job.data.lengths)) / (2.0 if kind.causal else 1.0) + 1.0
+        gain = float(np.exp2(np.rint(np.log2(scale / first * np.sqrt(norm / 2.0 * seen / rank)))))
+        kept = Kept(longest, np.exp2(-np.rint(np.log2(sizes[0]) / 2.0)) * signs, gain)
+    mixture, gain = kept.mixture, kept.gain
     W_Q, W_K, W_V, W_O = np.zeros((4, D, D))
     b_Q, b_K = np.zeros((2, D))
     W_V[:rank, parts[0]] = mixture

@@ -108,7 +108,7 @@ def tokenizer_json(names: tuple[str, ...], special: Mapping[str, str], begin: st
         "padding": None,
         "added_tokens": added,
         "normalizer": None,
-        "pre_tokenizer": _pre_tokenizer(cut),
+        "pre_tokenizer": pre_tokenizer(cut),
         "post_processor": {
             "type": "TemplateProcessing",
             "single": [begins, sequences[0]],
@@ -120,7 +120,8 @@ def tokenizer_json(names: tuple[str, ...], special: Mapping[str, str], begin: st
     }
 
 
-def _pre_tokenizer(cut: Cut) -> dict[str, Any] | None:
+def pre_tokenizer(cut: Cut) -> dict[str, Any] | None:
+    """The rule that cuts text so."""
     if cut == "words":
         return {"type": "WhitespaceSplit"}
     if cut == "given":

@@ -1,0 +1,131 @@
+"""Rows of the data that an edit of a stock folder means, and the data afterwards."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from monolayer.construct.consistency import equal_points
+from monolayer.data import Sequences
+from monolayer.data.columns import array_like
+from monolayer.data.distinct import distinct_runs
+from monolayer.data.names import Ints
+from monolayer.editing.record import Kind
+from monolayer.editing.select import names_rows
+from monolayer.errors import DataError
+from monolayer.stock.labelled import Work
+
+
+class Draw(Protocol):
+    """The draw of a folder, as far as rows are concerned."""
+
+    @property
+    def data(self) -> Sequences: ...
+
+    def adopt(self, data: Sequences) -> Sequences: ...
+
+    def work(self, data: Sequences) -> Work: ...
+
+
+def edited(kind: Kind, draw: Draw, X: Any, Y: Any, lengths: Any) -> tuple[Sequences, Sequences, str]:
+    """The data afterwards, the rows that were asked for (to be forgotten: with their labels), and both in words."""
+    own = draw.data
+    if kind == "forget":
+        rows = chosen(own, draw, X, lengths)
+        kept = np.setdiff1d(np.arange(len(own)), rows)
+        if len(kept) == 0:
+            raise DataError("that would forget all the data, and a model of nothing is no model")
+        return own.select(kept), own.select(rows), "the rest of the data"
+    asked = draw.adopt(Sequences.of(X, Y, lengths=lengths))
+    if kind == "insert":
+        return joined(own, asked), asked, "all the data"
+    return relabelled(own, asked), asked, "the edited data"
+
+
+def labelled(data: Sequences) -> int:
+    """How many facts these sequences teach."""
+    return len(data) if data.labels is not None and data.labels.per == "sequence" else len(data.tokens)
+
+
+def shared(draw: Draw, asked: Sequences, rest: Sequences) -> int:
+    """Facts of `asked` that `rest` teaches too."""
+    near = np.unique(rest.sequence[np.isin(rest.tokens, asked.tokens)])
+    if len(near) == 0:
+        return 0
+    task = draw.work(joined(asked, rest.select(near))).task
+    group = equal_points(task.context, task.target)
+    count = labelled(asked)
+    return int(np.isin(group[:count], group[count:]).sum())
+
+
+def chosen(data: Sequences, draw: Draw, X: Any, lengths: Any) -> Ints:
+    """Rows that are meant: numbers, a mask, a token, a predicate, or sequences."""
+    given = array_like(X)
+    names = data.vocabulary
+    assert names is not None
+    if not isinstance(X, Sequences) and names_rows(X):
+        if callable(given):
+            words, labels = names.decode(data.tokens), data.labels
+            values: list[Any] = [None] * len(data)
+            if labels is not None:
+                decoded = labels.decode(labels.values)
+                values = list(decoded) if labels.per == "sequence" else data.split(decoded)
+            pairs = zip(data.split(words), values, strict=True)
+            rows = np.flatnonzero([bool(given(tokens, label)) for tokens, label in pairs])
+        elif isinstance(given, str | int):
+            if isinstance(given, str) and names.integers and given.lstrip("-").isdigit():
+                given = int(given)  # from the command line
+            if given not in names:
+                raise DataError(f"{given!r} is no token of this model")
+            rows = np.unique(data.sequence[data.tokens == names.find(type(names)((given,)))[0]])
+        else:
+            rows = np.asarray(given)
+            rows = np.flatnonzero(rows) if rows.dtype == bool else np.unique(rows)
+            if len(rows) and (rows[0] < 0 or rows[-1] >= len(data)):
+                raise DataError(f"there is no row {rows[-1]}: the data have {len(data):,}, from 0 on")
+        if len(rows) == 0:
+            raise DataError("no row of the data is chosen")
+        return np.asarray(rows, dtype=np.int64)
+    asked = draw.adopt(Sequences.of(X, lengths=lengths))
+    return np.unique(np.concatenate(equal(data, asked)))
+
+
+def equal(data: Sequences, asked: Sequences) -> list[Ints]:
+    """For each sequence asked, the rows of the data that are the same tokens in the same order."""
+    tokens, lengths = (
+        np.concatenate([getattr(part, name) for part in (asked, data)]) for name in ("tokens", "lengths")
+    )
+    run = distinct_runs(tokens, lengths)
+    mine, theirs = run[: len(asked)], run[len(asked) :]
+    order = np.argsort(theirs, kind="stable")
+    low, high = (np.searchsorted(theirs[order], mine, side=side) for side in ("left", "right"))
+    missing = np.flatnonzero(low == high)
+    if len(missing):
+        raise DataError(f"sequence {missing[0]} of the edit is not in the data; to add it, insert is meant")
+    return [order[first:last] for first, last in zip(low.tolist(), high.tolist(), strict=True)]
+
+
+def joined(data: Sequences, more: Sequences) -> Sequences:
+    tokens, lengths = (np.concatenate([getattr(part, name) for part in (data, more)]) for name in ("tokens", "lengths"))
+    labels = data.labels
+    if labels is not None:
+        if more.labels is None:
+            raise DataError("labels are missing: give Y")
+        labels = replace(labels, values=np.concatenate([labels.values, more.labels.values]))
+    return Sequences(tokens, lengths, data.vocabulary, labels)
+
+
+def relabelled(data: Sequences, asked: Sequences) -> Sequences:
+    if data.labels is None or asked.labels is None:
+        raise DataError("the labels of a language model are its tokens: forget the sequence, and insert another")
+    values = data.labels.values.copy()
+    for number, rows in enumerate(equal(data, asked)):
+        for row in rows.tolist():
+            if asked.labels.per == "sequence":
+                values[row] = asked.labels.values[number]
+            else:
+                here, there = (slice(*part.offsets[i : i + 2].tolist()) for part, i in ((data, row), (asked, number)))
+                values[here] = asked.labels.values[there]
+    return replace(data, labels=replace(data.labels, values=values))

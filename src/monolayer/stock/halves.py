@@ -1,0 +1,137 @@
+"""Half-spaces as the neurons of a robust stock model: rounded to the format, measured again, gated by their token.
+
+Every product has the shape of one cell, so that the neurons of a token are a function of its facts, bit for bit.
+Letters: `H` neurons, `p` columns of places, `k` of the context.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from monolayer.construct.robust.build import NARROWEST
+from monolayer.construct.robust.cover import Cells, HalfSpaces
+from monolayer.construct.robust.neurons import LOUD
+from monolayer.data.names import Ints
+from monolayer.stock.codes import Floats
+from monolayer.stock.gates import Neurons
+from monolayer.stock.mirror import Mirror
+
+RADII = 64
+"""Pieces of the lengths that a context can have, for the bound of the gate."""
+SHARP = {"relu6": 1.0, "relu": 1.0, "gelu": 8.0, "gelu_new": 8.0, "gelu_pytorch_tanh": 8.0, "silu": 32.0}
+"""What neurons are multiplied by, so that −1 is silence: gelu(−8) is below 10⁻¹⁴, silu(−32) below 10⁻¹²."""
+ACTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu6": F.relu6,
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu_new": partial(F.gelu, approximate="tanh"),
+    "gelu_pytorch_tanh": partial(F.gelu, approximate="tanh"),
+    "silu": F.silu,
+}
+"""The same as functions."""
+
+
+def rounded(array: Floats, dtype: str) -> Floats:
+    """`array` rounded to a format, in float64."""
+    found: Floats = torch.from_numpy(np.ascontiguousarray(array)).to(getattr(torch, dtype)).double().numpy()
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Half:
+    """Neurons as they will be stored `(H, p + k)`, `(H,)`, each with its cell and class; margins on the data."""
+
+    cell: Ints
+    label: Ints
+    coarse: Floats
+    slight: Floats
+    """What the second half, which holds the negatives, is read with: `coarse + slight` is closer to the wish."""
+    bias: Floats
+    fine: Floats
+    """What the ones are read with, so that `bias + fine · u` is closer to the wish than a short bias alone."""
+    width: Floats
+    """Half-width of each slab, in the units of what arrives."""
+    place: Floats
+    """The most that a place's word can add to `w · z`, over `u`."""
+
+    @property
+    def weight(self) -> Floats:
+        return self.coarse + self.slight
+
+
+def settled(facts: Cells, found: HalfSpaces, cells: Ints, size: Floats, dtype: str, codes: Floats) -> Half:
+    """Half-spaces rounded to the format, and their slabs measured again on the facts of their cells."""
+    p = codes.shape[1]
+    wide = np.maximum(found.half_width, NARROWEST)
+    wish = np.exp2(np.ceil(-np.log2(wide)))  # a power of two: margins of 1 to 2, and no new rounding
+    exact = found.normal.double().numpy() * wish[:, None]
+    coarse = rounded(exact, dtype)
+    slight = rounded(exact - coarse, dtype)
+    weight = coarse + slight
+    low, high, place, usual_u = np.zeros((4, len(weight)))
+    cuts = np.searchsorted(found.cell, np.arange(len(cells) + 1))
+    covered = facts.label == facts.base[facts.cell]
+    for cell, (begin, end) in enumerate(pairwise(cuts.tolist())):
+        own = slice(int(facts.start[cell]), int(facts.start[cell + 1]))
+        height = facts.feature[own].double().numpy() @ weight[begin:end].T
+        mine = facts.label[own][:, None] == found.label[begin:end]
+        centre, reach = ((x * wish)[begin:end] for x in (found.centre, wide))
+        inside = mine & (height >= centre + 0.9 * reach)
+        low[begin:end] = np.where(mine, -np.inf, height).max(axis=0, initial=-np.inf)
+        high[begin:end] = np.where(inside, height, np.inf).min(axis=0, initial=np.inf)
+        covered[own] |= inside.any(axis=1)
+        usual_u[begin:end] = np.median(size[own])
+        if p:
+            place[begin:end] = (weight[begin:end, :p] @ codes.T).max(axis=1)
+    high = np.where(np.isfinite(high), high, low)  # all its facts were lost in rounding: a slab of width 0
+    low = np.where(np.isfinite(low), low, high - 2.0)
+    margin = np.where(covered.all(), (high - low) / 2.0, 0.0)
+    length = np.maximum(np.linalg.norm(weight, axis=1), 1e-30)  # equal facts leave no direction
+    bias = rounded(-(high + low) / 2.0, dtype)
+    fine = rounded((-(high + low) / 2.0 - bias) / usual_u, dtype)
+    return Half(cells[found.cell], found.label, coarse, slight, bias, fine, margin / length, place)
+
+
+def neurons(mirror: Mirror, half: Half, dtype: str, activation: str) -> Neurons:
+    """Rows that read code, ones, place and context; what they write is the word of their class, in both halves."""
+    D, H = mirror.width, len(half.cell)
+    p = mirror.place.stop - mirror.place.start
+    t, ones = mirror.code.stop - mirror.code.start, np.arange(mirror.ones.start, mirror.ones.stop)
+    gate = _gate(mirror, half, p)
+    sharp = SHARP[activation]
+    W_1, W_2 = np.zeros((2, H, D))
+    W_1[:, mirror.code] = (gate / t)[:, None] * mirror.tokens[half.cell, mirror.code]
+    W_1[:, ones[:-1]], W_1[:, ones[-1]] = -(gate / (len(ones) - 1))[:, None], half.fine
+    for part, columns in ((mirror.place, slice(0, p)), (mirror.slot, slice(p, None))):
+        W_1[:, part] = half.coarse[:, columns]
+        W_1[:, slice(part.start + mirror.half, part.stop + mirror.half)] = -half.slight[:, columns]
+    loud = LOUD / sharp * mirror.words[half.label]
+    W_2[:, mirror.both(mirror.label)] = np.concatenate([loud, -loud], axis=1)
+    return Neurons(rounded(sharp * W_1, dtype), rounded(sharp * half.bias, dtype), W_2, H)
+
+
+def _gate(mirror: Mirror, half: Half, p: int) -> Floats:
+    """`A`, a power of two that silences each neuron at every other token, whatever the context.
+
+    There `A u (1 − cos) ≥ u P + F |w| r + b + 1` must hold for every length `r` of a context, with `u = F s`. Divided
+    by `F` the right side is bounded piece by piece: `r` at the upper end, `(b + 1)/F` at the end where it is larger.
+    """
+    if len(mirror.tokens) < 2 or len(half.cell) == 0:
+        return np.zeros(len(half.cell))
+    apart = 1.0 - mirror.cosine(half.cell)
+    place = half.place + np.abs(half.fine)
+    longest = float(np.linalg.norm(mirror.values, axis=1).max())
+    radius = np.linspace(0.0, longest, RADII + 1)
+    over = 1.0 / mirror.factor(radius**2)
+    lift = half.bias[:, None] + 1.0
+    most = np.linalg.norm(half.weight[:, p:], axis=1)[:, None] * radius[1:]
+    most = (most + np.where(lift > 0.0, lift * over[1:], lift * over[:-1])).max(axis=1) / mirror.scale + place
+    return np.where(most > 0.0, np.exp2(np.ceil(np.log2(np.maximum(most, 1e-30) / apart))), 0.0)

@@ -1,0 +1,90 @@
+"""Where an architecture puts the parts of a model: found by following numbers through its own words.
+
+`kind.tensors(frame)` names, turns and joins matrices without changing a number. So what stands where is seen by giving
+it frames of marked numbers, and no list of names has to be kept beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+from torch import Tensor
+
+from monolayer.errors import DataError
+from monolayer.stock.architecture import Architecture, Attention, Frame, Task
+from monolayer.stock.codes import Floats
+from monolayer.stock.gates import Neurons
+from monolayer.stock.tokenizer import DECODER, ENCODER
+
+
+def blank(
+    kind: Architecture, task: Task, rows: int, classes: tuple[str, ...], width: int, activation: str, places: int
+) -> Frame:
+    """A frame of zeros with `rows` ids and one neuron."""
+    zero = np.zeros((width, width))
+    return Frame(
+        task=task,
+        tokens=np.zeros((rows, width)),
+        places=None,
+        label=np.zeros(0, np.int64),
+        epsilon=kind.epsilon,
+        attention=Attention(zero, zero[0], zero, zero[0], zero, zero),
+        neurons=no_neurons(width, 1),
+        head=np.zeros((len(classes), width)),
+        activation=activation,
+        positions=places,
+        special={name: number for number, name in enumerate(DECODER if kind.causal else ENCODER)},
+        classes=classes,
+        offset=kind.offset,
+        hidden_rows=kind.hidden_rows,
+    )
+
+
+def no_neurons(width: int, count: int = 0) -> Neurons:
+    """A block of neurons that never fire."""
+    return Neurons(np.zeros((count, width)), np.zeros(count), np.zeros((count, width)), 0)
+
+
+def neuron_axes(kind: Architecture, frame: Frame) -> Iterator[tuple[str, int]]:
+    """Tensors that hold neurons, with the axis along which one more neuron makes them longer."""
+    one, two = (kind.tensors(replace(frame, neurons=no_neurons(frame.width, count))) for count in (1, 2))
+    for name, part in one.items():
+        for axis, (few, many) in enumerate(zip(part.shape, two[name].shape, strict=True)):
+            if few != many:
+                yield name, axis
+
+
+def size_keys(kind: Architecture, frame: Frame) -> list[str]:
+    """Keys of `config.json` that count neurons."""
+    one, two = (kind.config(replace(frame, neurons=no_neurons(frame.width, count))) for count in (1, 2))
+    return [key for key, value in one.items() if value != two[key]]
+
+
+def embedding(kind: Architecture, frame: Frame) -> str:
+    """The tensor of the tokens."""
+    return next(name for name, part in kind.tensors(frame).items() if part is frame.tokens)
+
+
+def first_matrix(kind: Architecture, frame: Frame) -> str:
+    """The tensor of `W_1`."""
+    still = no_neurons(frame.width, 1)
+    loud = replace(still, W_1=np.ones((1, frame.width)))
+    before, after = (kind.tensors(replace(frame, neurons=block)) for block in (still, loud))
+    return next(name for name, part in after.items() if not np.array_equal(part, before[name]))
+
+
+def matrix(kind: Architecture, frame: Frame, tensors: Mapping[str, Tensor], letter: str) -> Floats:
+    """`W_V` or `W_O` `(D, D)` of attention, read from `tensors`; `frame` is blank."""
+    D = frame.width
+    marks, old = np.arange(1.0, D * D + 1.0).reshape(D, D), frame.attention
+    new = replace(old, W_V=marks) if letter == "W_V" else replace(old, W_O=marks)
+    found, plain = np.zeros(D * D), kind.tensors(frame)
+    for name, part in kind.tensors(replace(frame, attention=new)).items():
+        there = part != plain[name]
+        if there.any():
+            if name not in tensors or tuple(tensors[name].shape) != part.shape:
+                raise DataError(f"{name} is missing, or has another shape than config.json says")
+            found[part[there].astype(np.int64) - 1] = tensors[name].double().numpy()[there]
+    return found.reshape(D, D)
