@@ -247,7 +247,7 @@ class RobustStock:
         except (DataError, ValueError, IndexError):
             return "its layout"
         wanted: dict[str, Any] = {**self.kind.config(frame), STOCK.key: STOCK.value, "dtype": self.dtype}
-        wanted["architectures"] = [self.kind.models[frame.task]]
+        wanted |= {"architectures": [self.kind.models[frame.task]], "tie_word_embeddings": False}
         odd = [key for key, value in wanted.items() if key not in self.size_keys and config.get(key) != value]
         tensors = self.kind.tensors(frame)
         if tensors.keys() != self.tensors.keys():
