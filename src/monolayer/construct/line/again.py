@@ -18,7 +18,7 @@ from monolayer.construct.line.build import lift_of
 from monolayer.construct.line.draw import Draw, Tokens
 from monolayer.construct.line.points import SLACK, Points, numbers
 from monolayer.construct.line.refusal import check_format
-from monolayer.construct.line.reuse import Reused
+from monolayer.construct.line.reuse import OUTSIDE, Reused
 from monolayer.construct.line.separate import margins
 from monolayer.construct.line.stages import stages_of
 from monolayer.construct.line.steps import Choice, dense_error, staircase
@@ -29,9 +29,6 @@ from monolayer.model.apart import CONTEXT, Apart
 from monolayer.model.cascade import Cascade, stream_width
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.staircase import Staircase
-
-OUTSIDE = 1.001
-"""Keys and values lie in [−1, 1], but for rounding: the bounds on errors, and the distance of stretches, need it."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +109,7 @@ class Again:
 
     @staticmethod
     def _within(task: Task, each: np.ndarray[tuple[int], np.dtype[np.float64]], tokens: Tokens) -> None:
+        # The distance of stretches needs it.
         share = 1.0 if tokens.position is None else 0.5
         far = np.flatnonzero(~(np.abs(each) <= OUTSIDE * share))
         if len(far):

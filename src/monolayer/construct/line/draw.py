@@ -77,6 +77,8 @@ class Draw:
     """Unit roundoff of the format that the model computes in; here everything is computed in float64."""
     known: tuple[Tokens, Tensor] | None = None
     """The contexts of some tokens, where they were computed already."""
+    largest: float = 1.0
+    """Bound on `|s|`, but for rounding: more where a draw is used again for vectors outside its own data."""
 
     @property
     def whole_codes(self) -> bool:
@@ -116,9 +118,21 @@ class Draw:
         `2 max|s| u (n + 4R + 2g + 2)` with `R = |λ| max|s|`, for `n` tokens and the begin token; a key wrong
         by `η` moves the Boltzmann operator by at most `η (1 + 2R)`.
         """
-        reach = abs(self.temperature)
-        own = 2.0 * self.unit * (tokens.longest + 1 + 4.0 * reach + 2.0 * EXP_ULPS + 2.0)
-        return own + self.proposal.lift_error * (1.0 + 2.0 * reach)
+        reach = abs(self.temperature) * self.largest
+        return self.largest * self._rounding(tokens) + self.proposal.lift_error * (1.0 + 2.0 * reach)
+
+    def value_error(self, tokens: Tokens, lift_error: float) -> float:
+        """The same for the mean of values in [−1, 1], each wrong by at most `lift_error` already.
+
+        Such values move it by as much, and keys wrong by `η` by at most `2 |λ| η`: its derivative by `s_l` is `λ` times
+        the weight of `l` and the distance of its value from the mean.
+        """
+        return self._rounding(tokens) + (lift_error + 2.0 * abs(self.temperature) * self.proposal.lift_error)
+
+    def _rounding(self, tokens: Tokens) -> float:
+        """The first term, for numbers in [−1, 1] that are averaged."""
+        reach = abs(self.temperature) * self.largest
+        return 2.0 * self.unit * (tokens.longest + 1 + 4.0 * reach + 2.0 * EXP_ULPS + 2.0)
 
     def point_error(self, kappa: float, tokens: Tokens) -> float:
         """Bound on the rounding error of `t + κ c` before its last operation."""

@@ -45,6 +45,10 @@ from monolayer.model.staircase import Staircase
 
 _NEW_KEYS = (2307, 14023)
 """With the row number of a new token, the seed of its key; with the number of a stage, that of new values."""
+OUTSIDE = 1.001
+"""Keys and values of a draw's own data lie in [−1, 1], but for rounding; the bounds on errors have room for that."""
+LARGEST_SCORE = 650.0
+"""Scores `λ s` up to which sums of `e^{λ s}`, and of its products with keys, are floats: `e^709` is the largest."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,7 +187,19 @@ class Reused:
         bos_key = float(model.bos.detach()[KEY])
         proposal = self._proposal(tokens)
         draw = Draw(proposal, positions[0], positions[1], bos_key, self.temperature, "mixed", False, tokens.unit)
-        return draw, tokens
+        return replace(draw, largest=self._largest(draw, tokens, data)), tokens
+
+    def _largest(self, draw: Draw, tokens: Tokens, data: Sequences) -> float:
+        """A bound on the keys of `data`, as that on rounding needs it: 1 for those that the draw was made for."""
+        keys = draw.keys(tokens.rows, tokens.position).abs_()
+        largest = max(abs(draw.bos_key), float(keys.max())) if len(keys) else 1.0
+        if not abs(self.temperature) * largest <= LARGEST_SCORE:
+            raise DataError(
+                f"{data.where(int(keys.argmax()))} lies outside the data that this draw was made for: attention scores "
+                f"there reach {abs(self.temperature) * largest:.3g}, and exp of {LARGEST_SCORE:g} is near the largest "
+                "float. Memorize all the data anew, without draw="
+            )
+        return largest if largest > OUTSIDE else 1.0
 
     def _vectors(self, data: Sequences) -> NDArray[np.float64]:
         """Vectors `(T, d)` in numbers of the format."""
@@ -233,8 +249,9 @@ class Reused:
             return Value(proposal.key, position, bos, (proposal.lift[0][0], proposal.lift[1][0]), proposal.lift_error)
         weight, bias = self._lift(slice(slot, slot + 1))
         both = np.repeat(weight.numpy(), 2, axis=0), np.repeat(bias.numpy(), 2)
-        token = lifted(tokens.alphabet.vectors, *both)[0]
-        return Value(token, position, bos, (weight[0], bias[0]), 0.0)
+        vectors = tokens.alphabet.vectors
+        error = lift_error(vectors, weight.numpy(), bias.numpy()) * (tokens.unit / UNIT)
+        return Value(lifted(vectors, *both)[0], position, bos, (weight[0], bias[0]), error)
 
     @property
     def _share(self) -> float:

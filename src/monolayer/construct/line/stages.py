@@ -38,6 +38,9 @@ def stages_of(
         return averages(values[number], draw, tokens, target, held[which])
 
     ends = int(part.number[0]), int(part.number[-1])
-    error = draw.context_error(tokens)
+
+    def error(number: int) -> float:
+        return draw.value_error(tokens, values[number].error)
+
     stages, left = further(part.stretch, missing, ends, context, error, points.unit, whole, most_rank(tokens))
     return [first, *stages], tuple(values.values()), len(left)

@@ -1,0 +1,100 @@
+"""The bounds on rounding that a construction places its points by, also outside the data that a draw was made for."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from flint import arb, fmpq
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import monolayer as ml
+from monolayer.construct.line.alphabet import UNIT, Vectors
+from monolayer.construct.line.draw import EXP_ULPS, Tokens, candidates
+from monolayer.construct.line.reuse import Reused
+from monolayer.construct.line.values import Value, averages, draw_value
+from monolayer.construct.target import Target
+from monolayer.data import Sequences
+from monolayer.theory.balls import precision
+
+RANDOM = np.random.default_rng(7)
+V, Y = RANDOM.normal(size=(30, 3, 2)), RANDOM.integers(0, 3, (30, 3))
+
+
+@pytest.fixture(scope="module")
+def model() -> ml.Monolayer:
+    return ml.memorize(V, Y)
+
+
+def _lift(vectors: np.ndarray, weight: Any, bias: Any) -> list[Any]:
+    """`w·x + b` of real numbers, as balls."""
+    exact = [Fraction(float(w)) for w in weight]
+    products = [[w * Fraction(float(x)) for w, x in zip(exact, vector, strict=True)] for vector in vectors]
+    rows = [sum(terms, Fraction(float(bias))) for terms in products]
+    return [arb(fmpq(row.numerator, row.denominator)) for row in rows]
+
+
+def _mean(keys: list[Any], values: list[Any], temperature: float) -> Any:
+    weights = [(arb(temperature) * key).exp() for key in keys]
+    return sum((w * v for w, v in zip(weights, values, strict=True)), arb(0)) / sum(weights, arb(0))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.floats(1.0, 60.0), st.integers(0, 999))
+def test_points_outside_the_data_of_a_draw_are_within_their_bound(model: Any, far: float, seed: int) -> None:
+    """Keys beyond [−1, 1]: the error is what the bound for their own size says, or less."""
+    random = np.random.default_rng(seed)
+    outside = far * random.normal(size=(4, 3, 2))
+    reused, data = Reused.of(model).adopt(Sequences.of(outside, np.zeros((4, 3), dtype=int)))
+    draw, tokens = reused.drawn(data)
+    z, error = reused.place(data, Target.of(data, False))
+    weight, bias = (part.double().numpy() for part in draw.proposal.lift)
+    with precision(200):
+        keys, codes = (_lift(data.tokens, weight[row], bias[row]) for row in range(2))
+        for row in range(4):
+            own = slice(3 * row, 3 * row + 3)
+            seen = [arb(draw.bos_key), *keys[own]]
+            context = _mean(seen, seen, draw.temperature)
+            for place in range(3 * row, 3 * row + 3):
+                true = codes[place] + arb(reused.kappa) * context
+                assert abs(arb(float(z[place])) - true) < error + UNIT * abs(float(z[place]))
+        largest = max(float(abs(key).upper()) for key in keys)
+    reach = abs(draw.temperature) * largest
+    needed = 2.0 * largest * UNIT * (3 + 1 + 4.0 * reach + 2.0 * EXP_ULPS + 2.0)
+    assert draw.context_error(tokens) >= 0.999 * needed
+
+
+def test_keys_so_far_outside_that_exp_overflows_are_named(model: ml.Monolayer) -> None:
+    outside = np.concatenate([V, 1e5 * V[:1]])
+    with pytest.raises(ml.DataError, match=r"token \d of sequence 30 lies outside the data"):
+        ml.memorize(outside, np.concatenate([Y, Y[:1]]), draw=model)
+
+
+def _steep(value: Value) -> float:
+    assert value.lift is not None
+    return float(value.lift[0].abs().max())
+
+
+def test_means_of_values_of_vectors_are_within_their_bound() -> None:
+    """Vectors near a line: a direction nearly across it is stretched much, and its values round more than the keys."""
+    near = 100.0 + RANDOM.normal(size=(40, 1)) + 1e-6 * RANDOM.normal(size=(40, 2))
+    target = Target.of(Sequences.of(near.reshape(10, 4, 2), np.zeros(10, dtype=int)), False)
+    tokens = Tokens(torch.arange(40), torch.full((10,), 4), Vectors(near), None, False)
+    drawn = (next(iter(candidates(tokens, "cells", 1, seed))) for seed in range(50))
+    draw = min(drawn, key=lambda each: each.proposal.lift_error)
+    value = max((draw_value(tokens, seed, 2) for seed in range(2500)), key=_steep)
+    found = averages(value, draw, tokens, target, np.arange(10))
+    off = []
+    with precision(200):
+        keys = _lift(near, draw.proposal.lift[0][0], draw.proposal.lift[1][0])
+        values = _lift(near, *value.lift) if value.lift is not None else []
+        for row in range(10):
+            own = slice(4 * row, 4 * row + 4)
+            true = _mean([arb(draw.bos_key), *keys[own]], [arb(value.bos), *values[own]], draw.temperature)
+            off.append(float(abs(arb(float(found[row])) - true).upper()))
+    assert max(off) < draw.value_error(tokens, value.error)
+    assert max(off) > draw.context_error(tokens), "the bound for contexts would not do"
