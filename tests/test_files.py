@@ -14,7 +14,7 @@ import pytest
 
 import monolayer as ml
 from monolayer.cli import run
-from monolayer.cluster import crowds, encode, memorize, ranges, room
+from monolayer.cluster import build, crowds, encode, memorize, parts, room
 from monolayer.cluster import executor as executors
 from monolayer.cluster.executor import Processes, Threads
 from monolayer.cluster.memorize import memorize_files
@@ -123,6 +123,21 @@ def test_crowds_of_files_are_crowds_of_memory(
     if kind == "sequences":
         with pytest.raises(ml.PrecisionError, match=f"Rank={model.summary.rank} would hold them"):
             memorize_files(pattern, tmp_path / "one", engine="threads", workers=1, rank=1, **options)
+
+
+@pytest.mark.parametrize("kind", ["ids", "sequences", "next tokens"])
+def test_draws_that_are_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """Points so many that all draws are alike, and no crowds all the same: parts of a first stage become a line."""
+    X, Y, options = example(kind)
+    pattern = write(tmp_path, X, Y, [100, 250])
+    small_pieces(monkeypatch, 1000, 300)
+    for module in (separate, build):
+        monkeypatch.setattr(module, "alike", lambda *_: True)
+    model = ml.memorize(read(pattern), **options)
+    model.save(tmp_path / "memory")
+    assert model.summary is not None
+    assert model.summary.temperature == options.get("temperature", 1.0)  # that of the first draw
+    same(memorize_files(pattern, tmp_path / "files", engine="threads", workers=1, **options), tmp_path / "memory")
 
 
 # -- what may go wrong -----------------------------------------------------------------------------------
@@ -275,13 +290,13 @@ def test_a_file_that_changes_while_it_is_read(tmp_path: Path, monkeypatch: pytes
         patch.setattr(encode, "read", growing)
         with pytest.raises(ml.DataError, match=r"s0.jsonl changed while it was read"):
             memorize_files(pattern, tmp_path / "files", engine="threads", workers=1)
-    part = ranges.part
+    part = parts.part
 
     def late(*task: Any) -> None:
         os.utime(tmp_path / "shards" / "s1.jsonl", ns=(1, 1))
         part(*task)
 
-    monkeypatch.setattr(ranges, "part", late)
+    monkeypatch.setattr(parts, "part", late)
     with pytest.raises(ml.DataError, match=r"s1.jsonl changed while the model was built"):
         memorize_files(pattern, tmp_path / "files", engine="threads", workers=1)
     assert not (tmp_path / "files").exists()

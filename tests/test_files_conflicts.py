@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import monolayer as ml
 from monolayer.cli import run
-from monolayer.cluster import crowds, ranges, settle
+from monolayer.cluster import crowds, parts, settle
 from monolayer.cluster.memorize import memorize_files
 from monolayer.construct.line import separate
 from monolayer.data import read
@@ -60,7 +60,7 @@ def test_few_stretches_are_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     X, Y, _ = contradicting("ids")
     pattern = write(tmp_path, X, Y, [150])
     small_pieces(monkeypatch, 1000, 1000)
-    monkeypatch.setattr(ranges, "NEAR", 2)
+    monkeypatch.setattr(parts, "NEAR", 2)
     ml.memorize(read(pattern), on_conflict="first").save(tmp_path / "memory")
     out = memorize_files(pattern, tmp_path / "files", engine="threads", workers=1, on_conflict="first")
     same(out, tmp_path / "memory")

@@ -7,7 +7,6 @@ how many steps it has there. A cell may go on in the next range.
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.cluster import tables
-from monolayer.cluster.blocks import Block, Rules, load
+from monolayer.cluster.blocks import Block, Rules, named, raw
+from monolayer.cluster.crowds import begin_of_part
+from monolayer.cluster.ranges import Slices
 from monolayer.cluster.spill import Spill
 from monolayer.cluster.work import Work
 from monolayer.construct.line.points import SLACK, Floats
 from monolayer.construct.line.ramps import ramps
 from monolayer.construct.line.separate import HOPELESS
-from monolayer.model.sharded import LINE, part_header
 
 if TYPE_CHECKING:
     from monolayer.construct.line.draw import Draw, Tokens
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 Points = tuple[Floats, Floats, NDArray[Any]]
 """Codes, contexts and label numbers `(P,)`."""
-Slices = list[tuple[str, int, int, int]]
-"""Pieces that hold points of a range: the name, where the range begins and ends in it, and how many points it has."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,8 +118,9 @@ def _splitters(draw: Draw, tokens: Tokens, target: Target, ranges: int) -> list[
 
 def codes(spill: Spill, name: str, block: Block, rules: Rules, draw: Any, splitters: list[tuple[float, float]]) -> None:
     """The points of a block, and where the ranges begin."""
-    data, target = load(spill, block, rules)
-    c = tables.contexts(draw, data, rules)
+    here = raw(spill, block, rules)
+    data, target = named(here, rules)
+    c = tables.contexts(draw, here, rules)
     c = c if rules.causal else np.repeat(c, data.lengths)
     plain = isinstance(draw, tables.Tables)
     code: Floats = draw.code.take(data.tokens) if plain else draw.codes(rules.tokens(data)).numpy()
@@ -164,19 +163,13 @@ def steps(spill: Spill, name: str, number: int, slices: Slices, rules: Rules, er
     with np.errstate(all="ignore"):  # what is too close is not used
         slope, start = ramps(left, right)
         jump = label[change + 1] - label[change]
-        blocks: list[NDArray[Any]] = [
-            np.frombuffer(part_header(number + 1, len(change), LINE, 1), dtype=np.uint8),
-            *(slope, -slope * start, jump),
-        ]
-    digest = hashlib.sha256()
-    for block in blocks:
-        digest.update(np.ascontiguousarray(block).data)
+        tensors = slope, -slope * start, jump
     begin = np.flatnonzero(np.append(True, ~same)[: len(code)])
     count = np.diff(np.append(np.searchsorted(change, begin), len(change)))
     spill.write(
         name,
-        blocks,
-        digest=np.array([digest.hexdigest()]),
+        [begin_of_part(number, len(change), False), *tensors],
+        hashed=True,
         steps=len(change),
         margin=float(room.min(initial=np.inf)),
         close=close,

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.cluster.spill import Spill
+from monolayer.construct.line.separate import inside
 from monolayer.construct.target import Target
 from monolayer.data import Names, Sequences
 from monolayer.data.labels import Per
@@ -84,32 +85,79 @@ def blocks(spill: Spill, shard: int, tokens: int) -> Iterator[Block]:
     assert start == total
 
 
-def load(spill: Spill, block: Block, rules: Rules) -> tuple[Sequences, Target]:
-    """The block in the row numbers of all files; its vocabulary is not looked at."""
+@dataclass(frozen=True, eq=False)
+class Raw:
+    """A block as it lies in its file: codes of tokens `(T,)` and labels `(P,)`, and the row of each code."""
+
+    tokens: NDArray[Any]
+    lengths: Ints
+    labels: NDArray[Any] | None
+    token_row: Ints
+    label_row: Ints
+    overruled: tuple[Ints, Ints] | None = None
+    """Places, among the labelled ones, whose next token is not their label, and their labels."""
+
+    def stretches(self, tokens: int) -> Iterator[tuple[slice, slice]]:
+        """Sequences that have about so many tokens together, and these tokens."""
+        ends = np.cumsum(self.lengths)
+        first = start = 0
+        while first < len(ends):
+            last = max(first + 1, int(np.searchsorted(ends, start + tokens, side="right")))
+            yield slice(first, last), slice(start, int(ends[last - 1]))
+            first, start = last, int(ends[last - 1])
+
+    def select(self, rows: Ints, per: Per) -> tuple[Raw, Ints]:
+        """Some of the sequences, with their labels, and which of the labelled places these are."""
+        assert self.labels is not None
+        lengths, begin = self.lengths[rows], (np.cumsum(self.lengths) - self.lengths)[rows]
+        flat = inside(begin, begin + lengths)
+        places = rows if per == "sequence" else flat
+        return replace(self, tokens=self.tokens[flat], lengths=lengths, labels=self.labels[places]), places
+
+
+def raw(spill: Spill, block: Block, rules: Rules) -> Raw:
+    """What the file of a block says about it."""
     facts = spill.facts(f"encoded-{block.shard:05}")
     table = spill.facts(f"table-{block.shard:05}")
     total, types = int(facts["tokens"]), [np.dtype(name) for name in facts["types"].tolist()]
     file = spill.numbers(f"encoded-{block.shard:05}")
     codes = np.fromfile(file, types[0], block.stop - block.start, offset=block.start * types[0].itemsize)
     lengths = _lengths(spill, block.shard, facts, block.first, block.last)
-    data = Sequences(table["token"].take(codes), lengths, Names(range(rules.vocabulary)))
-    number: Ints | None = None
+    labels = None
     if not rules.next_token:
         begin, end = (block.start, block.stop) if rules.per == "token" else (block.first, block.last)
         offset = total * types[0].itemsize + begin * types[1].itemsize
-        number = table["label"].take(np.fromfile(file, types[1], end - begin, offset=offset))
-    target = _target(data, rules, number)
-    if rules.mended:
-        now = spill.facts(mended_name(block))
-        number = target.number.copy()
-        number[now["place"]] = now["label"]
-        target = replace(target, number=number)
-    return data, target
+        labels = np.fromfile(file, types[1], end - begin, offset=offset)
+    found = Raw(codes, lengths, labels, table["token"], table["label"])
+    if not rules.mended:
+        return found
+    now = spill.facts(mended_name(block))
+    if labels is None:
+        return replace(found, overruled=(now["place"], now["label"]))
+    labels = table["label"].take(labels)
+    labels[now["place"]] = now["label"]  # maybe one that the file has no code for
+    return replace(found, labels=labels, label_row=np.arange(rules.labels))
 
 
 def mended_name(block: Block) -> str:
     """The piece with the labels of a block that are overruled."""
     return f"mended-{block.shard:05}-{block.first}"
+
+
+def load(spill: Spill, block: Block, rules: Rules) -> tuple[Sequences, Target]:
+    """The block in the row numbers of all files; its vocabulary is not looked at."""
+    return named(raw(spill, block, rules), rules)
+
+
+def named(block: Raw, rules: Rules) -> tuple[Sequences, Target]:
+    """The same, of a block that is read already."""
+    data = Sequences(block.token_row.take(block.tokens), block.lengths, Names(range(rules.vocabulary)))
+    target = _target(data, rules, None if block.labels is None else block.label_row.take(block.labels))
+    if block.overruled is not None:
+        number = target.number.copy()
+        number[block.overruled[0]] = block.overruled[1]
+        target = replace(target, number=number)
+    return data, target
 
 
 def _target(data: Sequences, rules: Rules, number: Ints | None) -> Target:

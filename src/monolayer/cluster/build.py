@@ -10,12 +10,13 @@ finish      the small tensors, the index, the card              finish.py
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
-from monolayer.cluster import crowds, encode, measure, ranges
+from monolayer.cluster import crowds, encode, measure, parts, ranges
 from monolayer.cluster.apart import cells
 from monolayer.cluster.blocks import Block, Rules, blocks, sample
 from monolayer.cluster.contested import with_stages
@@ -27,9 +28,8 @@ from monolayer.cluster.work import Work
 from monolayer.construct.consistency import OnConflict
 from monolayer.construct.line.build import by_label
 from monolayer.construct.line.draw import Draw, Layout, Tokens, candidates
-from monolayer.construct.line.gaps import Gaps
 from monolayer.construct.line.points import Floats, contextual_points, scale
-from monolayer.construct.line.separate import DRAWS, hopeless
+from monolayer.construct.line.separate import DRAWS, alike, hopeless
 from monolayer.construct.line.values import MOST
 from monolayer.construct.target import Target
 from monolayer.data.labels import Per
@@ -64,17 +64,16 @@ class Build(Work):
         if wishes.fingerprint:
             found = replace(found, fingerprints=tuple(kept(self, rules, pieces)))
         some = sample(self.spill, pieces, rules, SAMPLE)
-        tried, best, fewest, promising = 0, found, math.inf, list[Draw]()
+        tried, best, fewest = 0, found, math.inf
         layouts: tuple[Layout, ...] = ("cells", "mixed")
         for layout in layouts:
-            ranked = self._ranked(rules, pieces, some[0], layout, wishes.seed)
-            promising = promising or [draw for _, draw, _ in ranked]
-            for number, draw, gaps in ranked:
+            for number, draw, extent in self._draws(found, pieces, some[0], layout, wishes.seed):
                 tried += 1
-                kappa = 1.0 if rules.per == "sequence" else scale(1.0, gaps.last - gaps.first)
-                at = measure.splitters(contextual_points(draw, *some, kappa).z, -(-labelled // self.room.range))
+                kappa = 1.0 if rules.per == "sequence" else scale(1.0, extent.last - extent.first)
+                at = measure.splitters(contextual_points(draw, *some, kappa).z, self.room.ranges(labelled))
                 fixed, name = draw.point_error(kappa, some[0]), f"{layout}-{number}"
                 attempt = replace(found, drawn=draw, kappa=kappa, fixed_error=fixed, tried=tried, name=name)
+                attempt = replace(attempt, form=ranges.form_of(draw, kappa, extent, rules))
                 attempt = self._parts(attempt, pieces, at)
                 if tried == 1 and attempt.close:
                     settled = settle(self, attempt, pieces, wishes.on_conflict)
@@ -92,16 +91,15 @@ class Build(Work):
                 self._drop(worse, pieces)
                 if hopeless(count, labelled, attempt.errors, attempt.ends):
                     if not wishes.positions:
-                        return self._too_crowded(replace(best, tried=tried), pieces, wishes, some, promising)
+                        return self._too_crowded(replace(best, tried=tried), pieces, wishes, some)
                     break
-        return self._too_crowded(replace(best, tried=tried), pieces, wishes, some, promising)
+        return self._too_crowded(replace(best, tried=tried), pieces, wishes, some)
 
-    def _too_crowded(
-        self, found: Found, pieces: list[Block], wishes: Wishes, some: tuple[Tokens, Target], promising: list[Draw]
-    ) -> Found:
+    def _too_crowded(self, found: Found, pieces: list[Block], wishes: Wishes, some: tuple[Tokens, Target]) -> Found:
         """What one line cannot hold: code and context apart where rank 1 is asked for; else further stages."""
         if wishes.rank == 1 and found.rules.per == "token":
-            apart = cells(self, found.rules, pieces, some, promising, found.labelled)
+            promising = self._ranked(found.rules, pieces, some[0], "cells", wishes.seed)
+            apart = cells(self, found.rules, pieces, some, [draw for _, draw, _ in promising], found.labelled)
             if apart is not None:
                 self._drop(found, pieces)
                 return replace(found, apart=apart)
@@ -147,15 +145,29 @@ class Build(Work):
             spill.write(f"table-{i:05}", [], token=token.rows[i], label=label.rows[i])
         sequences = sum(int(fact["sequences"]) for fact in facts)
         token_count = token.total([fact["token_count"] for fact in facts])
-        return Found(self.shards, rules, token.names, label.names, sequences, token_count, label_count)
+        found = Found(self.shards, rules, token.names, label.names, sequences, token_count, label_count)
+        return replace(found, crowded=alike(found.labelled))
+
+    def _draws(
+        self, found: Found, pieces: list[Block], some: Tokens, layout: Layout, seed: int
+    ) -> Iterable[tuple[int, Draw, measure.Extent]]:
+        """The draws of a layout, the most promising first, each with its number and the extent of its contexts."""
+        if not found.crowded:
+            yield from self._ranked(found.rules, pieces, some, layout, seed)
+            return
+        for number, draw in enumerate(candidates(some, layout, DRAWS, seed)):
+            seen = for_workers(draw, found.rules)
+            tasks = {f"extent-{layout}-{number}-{i:05}": (block, found.rules, seen) for i, block in enumerate(pieces)}
+            self.do("measuring contexts", (0.2, 0.45), measure.extent, tasks)
+            yield number, draw, measure.Extent.joined([self.spill.facts(name)["extent"] for name in tasks])
 
     def _ranked(
         self, rules: Rules, pieces: list[Block], some: Tokens, layout: Layout, seed: int
-    ) -> list[tuple[int, Draw, Gaps]]:
-        """The draws of a layout, the most promising first, each with its number and the gaps of its contexts."""
+    ) -> list[tuple[int, Draw, measure.Extent]]:
+        """The same, of draws that are compared."""
         drawn = list(candidates(some, layout, DRAWS, seed))
         seen = [for_workers(draw, rules) for draw in drawn]
-        count = -(-sum(_contexts(block, rules) for block in pieces) // self.room.range)
+        count = self.room.ranges(sum(_contexts(block, rules) for block in pieces))
         at = [measure.splitters(draw.contexts(some).numpy(), count) for draw in drawn]
         tasks: dict[str, Any] = {
             f"contexts-{layout}-{i:05}": (block, rules, seen, at) for i, block in enumerate(pieces)
@@ -165,65 +177,64 @@ class Build(Work):
         if not all(map(self.spill.finished, ranges_of)):
             self.do("measuring draws", (0.2, 0.4), measure.contexts, tasks)
             bounds = {task: self.spill.facts(task)["bounds"].tolist() for task in tasks}
-            parts = {
+            asked = {
                 name: ([(task, *found[d][r : r + 2]) for task, found in bounds.items()], error[d])
                 for name, (d, r) in ranges_of.items()
             }
-            self.do("measuring draws", (0.4, 0.45), measure.gaps, parts)
+            self.do("measuring draws", (0.4, 0.45), measure.gaps, asked)
         for name in tasks:
             self.spill.drop(name)
         found = []
         for d, draw in enumerate(drawn):
-            gaps = [self.spill.facts(f"gaps-{layout}-{d}-{r:05}")["gaps"] for r in range(count)]
-            found.append((d, draw, measure.joined(gaps, error[d])))
-        return sorted(found, key=lambda one: one[2].quality, reverse=True)
+            facts = [self.spill.facts(f"gaps-{layout}-{d}-{r:05}") for r in range(count)]
+            quality = measure.joined([fact["gaps"] for fact in facts], error[d]).quality
+            found.append((quality, (d, draw, measure.Extent.joined([fact["extent"] for fact in facts]))))
+        return [one for _, one in sorted(found, key=lambda pair: pair[0], reverse=True)]
 
     def _parts(self, found: Found, pieces: list[Block], at: Floats) -> Found:
         """The points of every block, cut into ranges; each range as a part of the staircase."""
         rules, kappa, fixed, most = found.rules, found.kappa, found.fixed_error, self.room.range
-        draw = for_workers(found.draw, rules)
-        tasks: dict[str, Any] = {_points(found, i): (block, rules, draw, kappa, at) for i, block in enumerate(pieces)}
+        draw, form = for_workers(found.draw, rules), found.form
+        tasks: dict[str, Any] = {
+            _points(found, i): (block, rules, draw, kappa, form, at) for i, block in enumerate(pieces)
+        }
         names = [f"part-{found.name}-{r:05}" for r in range(len(at) + 1)]
         if all(map(self.spill.finished, names)) and not self.spill.numbers(next(iter(tasks))).exists():
             tasks = {}  # they were dropped, since nobody needed them any more
         self.do("cutting points into ranges", (0.45, 0.7), ranges.points, tasks)
         bounds = {task: self.spill.facts(task)["bounds"].tolist() for task in tasks}
         own = {
-            r: (r, [(task, *cuts[r : r + 2], cuts[-1]) for task, cuts in bounds.items()], rules, kappa, fixed, most)
+            r: (r, [(task, *cuts[r : r + 2], cuts[-1]) for task, cuts in bounds.items()], form, kappa, fixed, most)
             for r in range(len(names))
         }
-        self.do("building steps", (0.7, 0.98), ranges.part, {name: own[r] for r, name in enumerate(names)})
-        parts: list[dict[str, Any]] = [{"name": name, **self.spill.facts(name)} for name in names]
-        return replace(found, parts=tuple(parts), ranges=tuple(own.values()))
+        tasks = {name: (*own[r], found.crowded) for r, name in enumerate(names)}
+        self.do("building steps", (0.7, 0.98), parts.part, tasks)
+        made: list[dict[str, Any]] = [{"name": name, **self.spill.facts(name)} for name in names]
+        return replace(found, parts=tuple(made), ranges=tuple(own.values()))
 
     def _crowds(self, found: Found, pieces: list[Block]) -> Found:
-        """The crowds, if there are any; and the ranges that hold them, built again as parts of a first stage."""
-        parts = list(found.parts)
-        filled = [r for r, part in enumerate(parts) if len(part["ends"])]
-        last = float(parts[filled[-1]]["last"][-1])
-        close = {i for i, r in enumerate(filled) if int(parts[r]["close"])}
-        if not close:
+        """The crowds, if there are any; ranges into which one of a neighbour reaches are built again."""
+        made = list(found.parts)
+        filled = [r for r, part in enumerate(made) if len(part["ends"])]
+        new = {i for i, r in enumerate(filled) if int(made[r]["close"])}
+        if not new:
             self._drop_points(found, pieces)
-            return replace(found, last=(last,))
-        crowded = [f"first-{found.name}-{r:05}" for r in range(len(parts))]
-        again: list[int] = []
-        while close:
-            rebuild = {crowded[filled[i]]: found.ranges[filled[i]] for i in sorted(close)}
-            self.do("rebuilding ranges with crowds", (0.98, 0.99), crowds.rebuilt, rebuild)
-            again += [filled[i] for i in close]
-            more = set()
-            for i in close:
-                left, right = self.spill.facts(crowded[filled[i]])["reaches"].tolist()
-                more |= ({i - 1} if left else set()) | ({i + 1} if right else set())
-            close = {i for i in more if 0 <= i < len(filled) and filled[i] not in again}
-        again.sort()
-        for r in again:
-            parts[r] |= {"name": crowded[r], **self.spill.facts(crowded[r])}
-        every = crowds.Crowds.of([parts[r]["crowds"] for r in again])
-        if filled[-1] in again:
-            last = float(parts[filled[-1]]["last"][-1])
-        ends = float(every.ends[1])
-        return replace(found, parts=tuple(parts), crowds=every, last=(last, ends))
+            return self._written(replace(found, last=(float(made[filled[-1]]["last"][-1]),)), cascade=False)
+        seen = set(new)
+        while new:
+            beside = ((i, made[filled[i]]["reaches"].tolist()) for i in new)
+            reached = {i + side for i, reaches in beside for side, there in zip((-1, 1), reaches, strict=True) if there}
+            new = {i for i in reached if 0 <= i < len(filled)} - seen
+            seen |= new
+            again = {f"first-{found.name}-{filled[i]:05}": filled[i] for i in sorted(new)}
+            tasks = {name: found.ranges[r] for name, r in again.items()}
+            self.do("rebuilding ranges with crowds", (0.98, 0.99), crowds.rebuilt, tasks)
+            for name, r in again.items():
+                self.spill.drop(made[r]["name"])
+                made[r] |= {"name": name, **self.spill.facts(name)}
+        every = crowds.Crowds.of([made[filled[i]]["crowds"] for i in sorted(seen)])
+        last = float(made[filled[-1]]["last"][-1]), float(every.ends[1])
+        return replace(found, parts=tuple(made), crowds=every, last=last)
 
     def _drop_points(self, found: Found, pieces: list[Block]) -> None:
         for i in range(len(pieces)):
@@ -255,14 +266,17 @@ class Build(Work):
         allowed = MOST if wishes.rank == "auto" else wishes.rank
         found = with_stages(self.spill, found, self._held(found, pieces), wishes.seed, allowed)
         self._drop_points(found, pieces)
-        flat = {r: part for r, part in enumerate(found.parts) if part["name"].startswith("part-")}
-        tasks = {f"wide-{found.name}-{r:05}": (part["name"], r, int(part["steps"])) for r, part in flat.items()}
-        self.do("writing the first stage", (0.995, 1.0), crowds.widened, tasks)
-        parts = [
-            part | (self.spill.facts(f"wide-{found.name}-{r:05}") if r in flat else {})
-            for r, part in enumerate(found.parts)
-        ]
-        return replace(found, parts=tuple(parts))
+        return self._written(found, cascade=True)
+
+    def _written(self, found: Found, *, cascade: bool) -> Found:
+        """The parts as those of the first stage of a cascade, or of a line: rewritten where they are others."""
+        made = list(found.parts)
+        others = {f"again-{part['name']}": r for r, part in enumerate(made) if bool(part["cascade"]) != cascade}
+        tasks = {name: (made[r]["name"], r, int(made[r]["steps"]), cascade) for name, r in others.items()}
+        self.do("writing headers", (0.995, 1.0), parts.rewritten, tasks)
+        for name, r in others.items():
+            made[r] = made[r] | self.spill.facts(name)
+        return replace(found, parts=tuple(made))
 
 
 def _points(found: Found, block: int) -> str:

@@ -1,95 +1,110 @@
 """Crowds, out of core: points with different labels that one line puts too close (`construct/line/cascade.py`).
 
-They are few. The ranges that hold them are built again, each with as much of its neighbours as its crowds reach into;
-the other parts get a row of zeros, for they begin no stretch. The points themselves are looked up with their sequences,
-so that contradictions are found token by token, and the further stages are built in memory.
+They are few. A range that holds some is cut with as much of its neighbours as its crowds reach into, and a neighbour
+that they reach into is built again; the other parts get a row of zeros, for they begin no stretch. The points
+themselves are looked up with their sequences, so that contradictions are found token by token, and the further stages
+are built in memory.
 """
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.cluster import tables
-from monolayer.cluster.blocks import Block, Rules, load
-from monolayer.cluster.ranges import Numbers, Slices, gather, in_order, piece
+from monolayer.cluster.blocks import Block, Raw, Rules, named, raw
+from monolayer.cluster.keys import Numbers
+from monolayer.cluster.ranges import Form, Line, Slices, gather, in_order, piece
 from monolayer.cluster.spill import Spill
 from monolayer.construct.line.cascade import cut, least_label
 from monolayer.construct.line.points import SLACK, Floats, Points
 from monolayer.construct.line.ramps import ramps_at, weights
 from monolayer.construct.line.separate import margins
 from monolayer.data.names import Ints
-from monolayer.model.sharded import FIRST_STAGE, part_header
+from monolayer.model.sharded import FIRST_STAGE, LINE, part_header
 
 SOME = 64
 """Points of each slice beside a range that are looked at first; more where a crowd reaches further."""
 
 
+def begin_of_part(number: int, steps: int, cascade: bool) -> NDArray[np.uint8]:
+    """What stands before the tensors of range `number`; `cascade`: as in its first stage, which counts stretches."""
+    header = part_header(number + 1, steps, *((FIRST_STAGE, 2) if cascade else (LINE, 1)))
+    return np.frombuffer(header, dtype=np.uint8)
+
+
 def rebuilt(
-    spill: Spill, name: str, number: int, slices: Slices, rules: Rules, kappa: float, error: float, most: int
+    spill: Spill, name: str, number: int, slices: Slices, form: Form, kappa: float, error: float, most: int
 ) -> None:
-    """Range `number` as a part of the first stage of a cascade, and the crowds that begin in it."""
-    z, label, begin, end = _with_neighbours(spill, slices, rules, kappa, error, most)
+    """Range `number`, into which a crowd of a neighbour reaches, as `crowded` has it."""
+    crowded(spill, name, number, slices, form, gather(spill, slices, form, most), kappa, error)
+
+
+def crowded(
+    spill: Spill,
+    name: str,
+    number: int,
+    slices: Slices,
+    form: Form,
+    own: Line,
+    kappa: float,
+    error: float,
+    **facts: Any,
+) -> None:
+    """Range `number`, with its `own` points, as a part of the first stage of a cascade; the crowds that begin in it."""
+    z, label, begin, end = _with_neighbours(spill, slices, form, own, kappa, error)
     here = Points(z, label, kappa, error)
-    changes = np.flatnonzero(label[1:] != label[:-1])
-    part = cut(here, changes)
+    part = cut(here, np.flatnonzero(label[1:] != label[:-1]))
     level = label[part.first].astype(np.float64)
     level[part.plateau] = least_label(part, label.astype(np.int64))
-    own = np.flatnonzero((part.steps + 1 >= begin) & (part.steps + 1 < end))
-    steps = part.steps[own]
-    jump = np.stack([level[own + 1] - level[own], (part.number[own + 1] - part.number[own]).astype(np.float64)])
+    # The steps of this range are those before its points.
+    mine, after = np.searchsorted(part.steps, [begin - 1, end - 1]).tolist()
+    steps = part.steps[mine:after]
+    jump = np.stack([np.diff(row[mine : after + 1]) for row in (level, part.number.astype(np.float64))])
     tensors = weights(*ramps_at(z, steps), jump)
-    blocks: list[NDArray[Any]] = [
-        np.frombuffer(part_header(number + 1, len(steps), FIRST_STAGE, 2), dtype=np.uint8),
-        *tensors,
-    ]
-    digest = hashlib.sha256()
-    for block in blocks:
-        digest.update(np.ascontiguousarray(block).data)
-    mine = (part.begin >= begin) & (part.begin < end)
+    starts = (part.begin >= begin) & (part.begin < end)
     # A crowd that reaches out of the range, or up to its end: its first or its last step is a neighbour's.
     reaches = ((part.begin < begin) & (part.end > begin)).any(), ((part.begin < end) & (part.end >= end)).any()
-    first, after = part.begin[mine], part.end[mine]
+    first, behind = part.begin[starts], part.end[starts]
     spill.write(
         name,
-        blocks,
-        digest=np.array([digest.hexdigest()]),
+        [begin_of_part(number, len(steps), True), *tensors],
+        hashed=True,
+        cascade=True,
         steps=len(steps),
         margin=np.inf if len(steps) == 0 else margins(here, steps)[0] or np.inf,
         size=float(np.abs(tensors[2]).sum(axis=1).max(initial=0.0)),
-        bounds=int(-tensors[2][1].sum()),
         last=level[-1:],
         reaches=np.array(reaches),
         crowds=np.stack(
             [
                 z[first],
-                z[after - 1],
+                z[behind - 1],
                 np.where(first > 0, z[np.maximum(first - 1, 0)], np.nan),
-                np.where(after < len(z), z[np.minimum(after, len(z) - 1)], np.nan),
-                level[part.plateau[mine]],
+                np.where(behind < len(z), z[np.minimum(behind, len(z) - 1)], np.nan),
+                level[part.plateau[starts]],
             ]
         ),
+        **facts,
     )
 
 
 def _with_neighbours(
-    spill: Spill, slices: Slices, rules: Rules, kappa: float, error: float, most: int
+    spill: Spill, slices: Slices, form: Form, own: Line, kappa: float, error: float
 ) -> tuple[Floats, Numbers, int, int]:
     """The points of a range, and beside them those that may share a crowd with them, and one more; where its own are.
 
     The point before the range counts as its own crowd's even across a wide gap: the step there is this range's.
     """
-    z, label = gather(spill, slices, rules, most)
+    z, label = own.columns(0, len(own))
     count = SOME
     while True:
-        before, low = _beside(spill, slices, rules, count, left=True)
-        after, high = _beside(spill, slices, rules, count, left=False)
-        left, right = in_order(before, rules), in_order(after, rules)
+        before, low = _beside(spill, slices, form, count, left=True)
+        after, high = _beside(spill, slices, form, count, left=False)
+        left, right = (line.columns(0, len(line)) for line in (before, after))
         left = left[0][left[0] > low], left[1][left[0] > low]
         right = right[0][right[0] < high], right[1][right[0] < high]
         from_left = _reach(left[0][::-1], kappa, error)
@@ -105,19 +120,17 @@ def _with_neighbours(
     return every, labels, from_left, from_left + len(z)
 
 
-def _beside(
-    spill: Spill, slices: Slices, rules: Rules, count: int, *, left: bool
-) -> tuple[list[tuple[Floats, Numbers]], float]:
-    """The nearest points of every slice on one side, and the number up to which none is missing among them."""
-    found, bound = [(np.zeros(0), np.zeros(0, np.min_scalar_type(rules.labels)))], -np.inf if left else np.inf
+def _beside(spill: Spill, slices: Slices, form: Form, count: int, *, left: bool) -> tuple[Line, float]:
+    """The nearest points of every slice on one side, in order, and the number up to which none is missing."""
+    found, bound = list[Line](), -np.inf if left else np.inf
     for name, begin, end, total in slices:
         first, last = (max(0, begin - count), begin) if left else (end, min(total, end + count))
-        found.append(piece(spill, name, total, first, last, rules))
+        found.append(piece(spill, name, total, first, last, form))
         if left and first > 0:
-            bound = max(bound, float(found[-1][0][0]))
+            bound = max(bound, float(found[-1].columns(0, 1)[0][0]))
         elif not left and last < total:
-            bound = min(bound, float(found[-1][0][-1]))
-    return found, bound
+            bound = min(bound, float(found[-1].columns(last - first - 1, last - first)[0][0]))
+    return in_order(found, form), bound
 
 
 def _reach(z: Floats, kappa: float, error: float) -> int:
@@ -128,31 +141,12 @@ def _reach(z: Floats, kappa: float, error: float) -> int:
     return int(wide[0]) + 2 if len(wide) else len(z) + 1
 
 
-def widened(spill: Spill, name: str, part: str, number: int, steps: int) -> None:
-    """A part without crowds as one of the first stage of a cascade: no step begins a stretch.
-
-    In place, and the same however often it is done: another header of the same length, and zeros at the end.
-    """
-    file = spill.numbers(part)
-    header = part_header(number + 1, steps, FIRST_STAGE, 2)
-    with file.open("r+b") as out:
-        out.write(header)
-        out.truncate(len(header) + 32 * steps)
-    spill.write(name, [], digest=np.array([_digest(file)]), bounds=0, crowds=np.zeros((5, 0)))
-
-
-def _digest(file: Path) -> str:
-    with file.open("rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()
-
-
 def held(spill: Spill, name: str, block: Block, rules: Rules, draw: Any, kappa: float, wanted: Floats) -> None:
     """The labelled places of a block whose number lies in one of the crowds `wanted` `(2, J)`, with their sequences."""
-    data, target = load(spill, block, rules)
-    z = tables.numbers(draw, data, target, rules, kappa)
-    low, high = wanted
-    at: Ints = np.searchsorted(low, z, side="right") - 1
-    there = np.flatnonzero((at >= 0) & (z <= high.take(np.maximum(at, 0))))
+    here, rows, _ = near(raw(spill, block, rules), rules, draw, kappa, wanted)
+    data, target = named(here, rules)
+    z = tables.numbers(draw, here, rules, kappa)[0]
+    there = within(z, wanted)
     flat = there if target.place is None else target.place[there]
     row = flat if rules.per == "sequence" else np.searchsorted(data.offsets, flat, side="right") - 1
     spill.write(
@@ -160,11 +154,52 @@ def held(spill: Spill, name: str, block: Block, rules: Rules, draw: Any, kappa: 
         [],
         z=z[there],
         number=target.number[there],
-        row=block.first + row,
+        row=block.first + rows[row],
         position=np.zeros_like(row) if rules.per == "sequence" else flat - data.offsets[row],
         lengths=data.lengths[row],
         tokens=data.tokens[data.flat(row)] if len(row) else data.tokens[:0],
     )
+
+
+def within(z: Floats, wanted: Floats) -> Ints:
+    """The places whose number lies in one of the stretches `wanted` `(2, J)`, which are in order."""
+    at = np.searchsorted(wanted[0], z, side="right") - 1
+    found: Ints = np.flatnonzero((at >= 0) & (z <= wanted[1].take(np.maximum(at, 0))))
+    return found
+
+
+def near(here: Raw, rules: Rules, draw: Any, kappa: float, wanted: Floats) -> tuple[Raw, Ints, Ints]:
+    """The sequences of a block that may have a point in one of the stretches `wanted`; their rows, their places.
+
+    All of them, where that cannot be seen from their contexts alone.
+    """
+    if not isinstance(draw, tables.Tables):
+        return here, np.arange(len(here.lengths)), np.arange(len(here.tokens))
+    rows = candidates(kappa * draw.contexts(here), *wanted, whole=rules.per == "token")
+    rows = rows if len(rows) else np.zeros(1, dtype=np.int64)  # any one: all of them are looked at again
+    here, places = here.select(rows, rules.per)
+    return here, rows, places
+
+
+def candidates(moved: Floats, low: Floats, high: Floats, *, whole: bool) -> Ints:
+    """Sequences, of which `moved` `(N,)` is `κ c`, that may have a point from some `low` to its `high` `(J,)`.
+
+    `whole`: `z` is `κ c` and a whole number, rounded once, so both agree in what comes after the point, nearly; else
+    it is `κ c`.
+    """
+    if whole:
+        room = 2.0**-50 * (1.0 + max(np.abs(low).max(), np.abs(high).max()))
+        width = high - low + 2.0 * room
+        if (width >= 1.0).any():
+            return np.arange(len(moved))
+        begin = (low - room) % 1.0
+        low, moved = np.concatenate([begin - 1.0, begin]), moved % 1.0  # a stretch that passes 1 goes on from 0
+        high = low + np.tile(width, 2)
+    order = np.argsort(low)
+    reach = np.maximum.accumulate(high.take(order))
+    at = np.searchsorted(low.take(order), moved, side="right") - 1
+    found: Ints = np.flatnonzero((at >= 0) & (moved <= reach.take(np.maximum(at, 0))))
+    return found
 
 
 @dataclass(frozen=True, eq=False)

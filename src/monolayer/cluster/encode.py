@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.cluster.spill import PausedError, Spill, identity
+from monolayer.construct.line.points import BLOCK
 from monolayer.data import Names, Sequences, read
 from monolayer.data.names import Ints
 from monolayer.data.shards import kinds
@@ -46,15 +47,12 @@ def encode(spill: Spill, name: str, shard: dict[str, Any], reading: Reading) -> 
         blocks.append(values)
         facts |= {"label_count": label_count, **_names("label", label_names)}
         if data.labels.per == "token":
-            last = np.zeros(len(token_names), dtype=np.int64)
-            last[tokens] = values  # the label that comes last stays
-            facts["last"] = last
+            facts["last"] = last_of_each(len(token_names), tokens, values)
     else:
         inner = data.position > 0
         # The label of a token is the next one: what comes last after each, and how often each is a label.
         before, after = tokens[np.flatnonzero(inner) - 1], tokens[inner]
-        last = np.full(len(token_names), -1, dtype=np.int64)
-        last[before] = after
+        last = last_of_each(len(token_names), before, after)
         facts |= {"last": last, "label_count": np.bincount(after, minlength=len(token_names))}
     if not data.rectangular:
         blocks.append(data.lengths)
@@ -89,16 +87,33 @@ def check(data: Sequences, causal: bool, name: str) -> None:
         )
 
 
+def last_of_each(count: int, tokens: NDArray[Any], values: NDArray[Any]) -> Ints:
+    """The value that comes last with each of `count` tokens `(V,)`, −1 where none does: from behind, till all do."""
+    last = np.full(count, -1, dtype=np.int64)
+    for end in range(len(tokens), 0, -BLOCK):
+        here, found = slice(max(0, end - BLOCK), end), np.full(count, -1, dtype=np.int64)
+        found[tokens[here]] = values[here]  # of several the last stays
+        last = np.where(last < 0, found, last)
+        if (last >= 0).all():
+            break
+    return last
+
+
 def used(names: Names | None, rows: Ints) -> tuple[list[Any] | Ints, NDArray[Any], Ints]:
     """The names that occur, the places among them in the smallest type that holds these, and how often each occurs."""
     assert names is not None  # checked
     count = np.bincount(rows, minlength=len(names))
     there = np.flatnonzero(count)
-    place = np.zeros(len(names), dtype=np.min_scalar_type(max(len(there) - 1, 0)))
-    place[there] = np.arange(len(there))
+    kind = np.min_scalar_type(max(len(there) - 1, 0))
+    if len(there) == len(names):
+        places = rows.astype(kind)
+    else:
+        place = np.zeros(len(names), dtype=kind)
+        place[there] = np.arange(len(there))
+        places = place.take(rows)
     if names.integers:
-        return np.asarray(names.decode(there), dtype=np.int64), place.take(rows), count[there]
-    return [str(names.names[row]) for row in there.tolist()], place.take(rows), count[there]
+        return np.asarray(names.decode(there), dtype=np.int64), places, count[there]
+    return [str(names.names[row]) for row in there.tolist()], places, count[there]
 
 
 def _names(what: str, names: list[Any] | Ints) -> dict[str, Any]:

@@ -25,6 +25,9 @@ TRIES = 3
 """How often the worker of one piece may die before it is taken for the fault of the piece."""
 
 
+KEPT = {"MALLOC_TRIM_THRESHOLD_": f"{1 << 28}", "MALLOC_MMAP_THRESHOLD_": f"{1 << 25}"}
+"""Memory that arrays leave is kept for the next ones, where the C library is glibc: to give it back and to get it anew
+takes the system as long as to sort it."""
 PATIENCE = 5.0
 """Seconds to wait for a scheduler to answer."""
 
@@ -126,7 +129,7 @@ class Processes:
             [sys.executable, "-m", "monolayer.cluster.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+            env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **KEPT},
             start_new_session=True,  # Ctrl-C is for us: we tell them
         )
         self.alive.append(process)

@@ -14,6 +14,7 @@ from torch import nn
 from monolayer.cluster.apart import Cells
 from monolayer.cluster.blocks import Rules
 from monolayer.cluster.crowds import Crowds
+from monolayer.cluster.ranges import Form
 from monolayer.cluster.spill import Spill
 from monolayer.construct.line.alphabet import UNIT
 from monolayer.construct.line.assemble import assemble
@@ -40,6 +41,7 @@ from monolayer.theory.bounds import corollary1_counts
 class Found:
     """Names and counts of all files; then a draw and, range by range, the facts about its parts; then further stages.
 
+    `form`: how points lie in files; `crowded`: chance alone makes crowds, so parts are written as a first stage.
     `ranges`: what each part was made from; `last`: the label, and the number, that a first stage ends with; `stages`,
     `values`: those behind it. `conflicts`: labels that were overruled. `apart`: what is built instead of the line.
     `fingerprints`: files that hold them, one after the other.
@@ -59,6 +61,8 @@ class Found:
     tried: int = 0
     name: str = ""
     parts: tuple[dict[str, Any], ...] = ()
+    form: Form | None = None
+    crowded: bool = False
     ranges: tuple[Any, ...] = ()
     crowds: Crowds | None = None
     last: tuple[float, ...] = ()

@@ -1,40 +1,72 @@
 """How far apart a draw puts the contexts, out of core: what `construct/line/draw.py` measures, range by range.
 
 `contexts-B` holds, for each draw, the contexts of block `B` in order; `bounds` `(draws, ranges + 1)` are where the
-ranges begin.
+ranges begin. Of draws that are not measured only the `Extent` is asked for.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from monolayer.cluster import tables
-from monolayer.cluster.blocks import Block, Rules, load
+from monolayer.cluster.blocks import Block, Rules, raw
 from monolayer.cluster.spill import Spill
 from monolayer.construct.line.gaps import Gaps
 from monolayer.construct.line.points import Floats
 from monolayer.data.names import Ints
 
 
+@dataclass(frozen=True)
+class Extent:
+    """The least and the largest of some contexts, and the least magnitude of those that are not 0."""
+
+    first: float
+    last: float
+    nearest: float
+
+    @classmethod
+    def of(cls, values: Floats) -> Extent:
+        size = np.abs(values)
+        return cls(float(values.min()), float(values.max()), float(size.min(initial=np.inf, where=size > 0.0)))
+
+    @classmethod
+    def joined(cls, found: list[Floats]) -> Extent:
+        """That of all, from those `(3,)` of parts; a part without contexts has none `(0,)`."""
+        first, last, nearest = np.stack([one for one in found if len(one)], axis=1)
+        return cls(float(first.min()), float(last.max()), float(nearest.min()))
+
+    @property
+    def array(self) -> Floats:
+        return np.array([self.first, self.last, self.nearest])
+
+
+def extent(spill: Spill, name: str, block: Block, rules: Rules, draw: Any) -> None:
+    """The `Extent` of the contexts of a block."""
+    spill.write(name, [], extent=Extent.of(tables.contexts(draw, raw(spill, block, rules), rules)).array)
+
+
 def contexts(spill: Spill, name: str, block: Block, rules: Rules, draws: list[Any], splitters: list[Floats]) -> None:
     """The contexts of a block under each draw, in order."""
-    data = load(spill, block, rules)[0]
-    ordered = [np.sort(tables.contexts(draw, data, rules)) for draw in draws]
+    here = raw(spill, block, rules)
+    ordered = [np.sort(tables.contexts(draw, here, rules)) for draw in draws]
     bounds = [cut(values, at) + i * len(values) for i, (values, at) in enumerate(zip(ordered, splitters, strict=True))]
     spill.write(name, [*ordered], bounds=np.stack(bounds))
 
 
 def gaps(spill: Spill, name: str, slices: list[tuple[str, int, int]], error: float) -> None:
-    """`Gaps` of a range of the contexts of a draw, which lies in these `slices` of pieces."""
+    """`Gaps` and `Extent` of a range of the contexts of a draw, which lies in these `slices` of pieces."""
     found = [np.fromfile(spill.numbers(each), np.float64, end - begin, offset=8 * begin) for each, begin, end in slices]
     values = np.sort(np.concatenate(found))
     if len(values) == 0:
-        spill.write(name, [], gaps=np.zeros(0))
+        spill.write(name, [], gaps=np.zeros(0), extent=np.zeros(0))
         return
     seen = Gaps.of(values, error)
-    spill.write(name, [], gaps=np.array([seen.first, seen.last, seen.count, seen.least]))
+    spill.write(
+        name, [], gaps=np.array([seen.first, seen.last, seen.count, seen.least]), extent=Extent.of(values).array
+    )
 
 
 def joined(found: list[Floats], error: float) -> Gaps:
@@ -46,7 +78,7 @@ def joined(found: list[Floats], error: float) -> Gaps:
     return whole
 
 
-def cut(ordered: Floats, splitters: Floats) -> Ints:
+def cut(ordered: Any, splitters: Any) -> Ints:
     """Where the ranges begin in `ordered`, and where the last one ends: equal numbers are never torn apart."""
     inner = np.searchsorted(ordered, splitters, side="left")
     return np.concatenate([[0], inner, [len(ordered)]])

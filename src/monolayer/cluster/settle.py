@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.cluster import tables
-from monolayer.cluster.blocks import Block, Rules, load, mended_name
+from monolayer.cluster import crowds, tables
+from monolayer.cluster.blocks import Block, Rules, load, mended_name, named, raw
 from monolayer.cluster.finish import Found
 from monolayer.cluster.seen import share_of
 from monolayer.cluster.spill import Spill
@@ -87,18 +87,17 @@ def alike(
     spill: Spill, name: str, block: Block, rules: Rules, draw: tables.Tables, kappa: float, near: Floats, begin: int
 ) -> None:
     """The pairs of a block, in order of signature: columns of signatures, of the label, how many, and the first."""
-    data, target = load(spill, block, rules)
-    z = tables.numbers(draw, data, target, rules, kappa)
-    low, high = near
-    at: Ints = np.searchsorted(low, z, side="right") - 1
-    there = np.flatnonzero((at >= 0) & (z <= high.take(np.maximum(at, 0))))
+    here, _, places = crowds.near(raw(spill, block, rules), rules, draw, kappa, near)
+    there = crowds.within(tables.numbers(draw, here, rules, kappa)[0], near)
     if len(there) == 0:
         spill.write(name, [], pairs=0)
         return
+    data, target = named(here, rules)
     context = Context(data, data.tokens, rules.positions, rules.causal)
     seen = signatures(context, target, rules.vocabulary, rules.longest)
-    place = there if target.place is None else target.place[there]
+    place = places[there if target.place is None else target.place[there]]
     columns = [column[there].astype(np.uint64) for column in (*seen, target.number)]
+    labelled = there if target.place is not None else place
     order = np.lexsort(columns[::-1])  # stable: of equal ones the first stays the first
     columns = [column[order] for column in columns]
     new = _changes(columns)
@@ -107,7 +106,7 @@ def alike(
     pair[order] = np.cumsum(new) - 1
     size = np.diff(np.append(start, len(order)))
     rows = np.stack([column[start] for column in columns] + [size.astype(np.uint64), begin + place[order[start]]])
-    spill.write(name, [rows.astype(np.uint64)], pairs=len(start), columns=len(rows), place=there, pair=pair)
+    spill.write(name, [rows.astype(np.uint64)], pairs=len(start), columns=len(rows), place=labelled, pair=pair)
 
 
 def chosen(spill: Spill, name: str, share: int, shares: int, pairs: Pairs, rules: Rules, on_conflict: str) -> None:

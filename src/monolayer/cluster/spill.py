@@ -11,6 +11,7 @@ A piece is finished when its `.npz` is there. Both are written aside and renamed
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import secrets
 import shutil
@@ -33,6 +34,8 @@ except ImportError:  # no locks that die with their process
     fcntl = None
 
 JOURNAL, LOCK = "journal.json", "lock"
+CHUNK = 1 << 18
+"""Bytes that are written, and hashed, together: they fit into a processor's cache."""
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -62,12 +65,20 @@ class Spill:
         with np.load(self.path / f"{name}.npz", allow_pickle=False) as stored:
             return dict(stored)
 
-    def write(self, name: str, blocks: list[NDArray[Any]], **facts: Any) -> None:
-        """A finished piece: `blocks` one after the other, and its facts."""
+    def write(self, name: str, blocks: list[NDArray[Any]], *, hashed: bool = False, **facts: Any) -> None:
+        """A finished piece: `blocks` one after the other, and its facts; `hashed`: one is the digest of the blocks."""
         if blocks:
+            digest = hashlib.sha256()
             with self._aside(self.numbers(name)) as file:
                 for block in blocks:
-                    file.write(np.ascontiguousarray(block).data)
+                    content = np.ascontiguousarray(block).reshape(-1).view(np.uint8)
+                    for start in range(0, len(content), CHUNK):
+                        chunk = content[start : start + CHUNK].data
+                        file.write(chunk)
+                        if hashed:
+                            digest.update(chunk)
+            if hashed:
+                facts["digest"] = np.array([digest.hexdigest()])
         with self._aside(self.path / f"{name}.npz") as file:
             arrays: dict[str, Any] = {key: np.asarray(value) for key, value in facts.items()}
             np.savez(file, **arrays)

@@ -1,20 +1,21 @@
 """A draw as tables of numbers, for workers that have NumPy and no PyTorch: it takes a second to import and much memory.
 
 Contexts without positions and without a mask are quotients of sums over tables of the vocabulary, added up by NumPy in
-`model/attention.py` too: the same bits.
+`model/attention.py` too: the same bits. All is computed some sequences at a time, in the processor's cache.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from monolayer.construct.line.points import WORTH_IT, Floats, token_major
-from monolayer.construct.target import Target
-from monolayer.data import Sequences
+from monolayer.cluster.blocks import Raw, named
+from monolayer.cluster.keys import Keys, Packing
+from monolayer.construct.line.points import BLOCK, Floats
+from monolayer.data.names import Ints
 
 if TYPE_CHECKING:
     from monolayer.cluster.blocks import Rules
@@ -29,7 +30,6 @@ class Tables:
     moment: Floats
     code: Floats
     begin: tuple[float, float]
-    whole: bool
 
     @classmethod
     def of(cls, draw: Draw) -> Tables:
@@ -40,26 +40,32 @@ class Tables:
         weight, moment = boltzmann_terms(draw.proposal.key, draw.temperature, 0.0)
         begin = boltzmann_terms(torch.tensor(draw.bos_key, dtype=torch.float64), draw.temperature, 0.0)
         code = draw.proposal.code.numpy()
-        return cls(weight.numpy(), moment.numpy(), code, (float(begin[0]), float(begin[1])), draw.whole_codes)
+        return cls(weight.numpy(), moment.numpy(), code, (float(begin[0]), float(begin[1])))
 
-    def contexts(self, data: Sequences) -> Floats:
+    def contexts(self, block: Raw) -> Floats:
         """`B(λ; s)` `(N,)`."""
-        start = data.offsets[:-1]
-        weight = np.add.reduceat(self.weight.take(data.tokens), start)
-        moment = np.add.reduceat(self.moment.take(data.tokens), start)
-        found: Floats = (moment + self.begin[1]) / (weight + self.begin[0])
-        return found
+        return np.concatenate([context for _, _, _, context in self._by_stretches(block)])
 
-    def numbers(self, data: Sequences, target: Target, kappa: float) -> tuple[Floats, NDArray[Any] | None]:
-        """`z` of every labelled place `(P,)`, and its order where that can be had without sorting it."""
-        context = self.contexts(data)
-        if target.per == "sequence":
-            return context, None
-        code, order = self.code.take(data.tokens), None
-        if self.whole and data.rectangular and data.lengths[0] >= WORTH_IT:
-            order = token_major(code, context, target.place)
-        code += kappa * np.repeat(context, data.lengths)
-        return code if target.place is None else code.take(target.place), order
+    def numbers(self, block: Raw, kappa: float, per: str) -> Iterator[tuple[slice, Floats]]:
+        """`z = t + κ c` of stretches of labelled places, and which these are."""
+        code = self.code.take(block.token_row)
+        for rows, places, tokens, context in self._by_stretches(block):
+            if per == "sequence":
+                yield rows, context
+                continue
+            z = code.take(tokens)
+            z += np.repeat(kappa * context, block.lengths[rows])
+            yield places, z
+
+    def _by_stretches(self, block: Raw) -> Iterator[tuple[slice, slice, Ints, Floats]]:
+        """Sequences, their tokens as places and as codes, and their contexts."""
+        weight, moment = self.weight.take(block.token_row), self.moment.take(block.token_row)
+        for rows, places in block.stretches(BLOCK):
+            tokens = block.tokens[places].astype(np.intp)
+            lengths = block.lengths[rows]
+            start = np.cumsum(lengths) - lengths
+            over = np.add.reduceat(moment.take(tokens), start) + self.begin[1]
+            yield rows, places, tokens, over / (np.add.reduceat(weight.take(tokens), start) + self.begin[0])
 
 
 def for_workers(draw: Draw, rules: Rules) -> Tables | Draw:
@@ -67,32 +73,33 @@ def for_workers(draw: Draw, rules: Rules) -> Tables | Draw:
     return draw if rules.positions or rules.causal else Tables.of(draw)
 
 
-def contexts(draw: Tables | Draw, data: Sequences, rules: Rules) -> Floats:
+def contexts(draw: Tables | Draw, block: Raw, rules: Rules) -> Floats:
     """The contexts of a block `(N,)`, or `(T,)` for a causal model."""
     if isinstance(draw, Tables):
-        return draw.contexts(data)
-    found: Floats = draw.contexts(rules.tokens(data)).numpy()
+        return draw.contexts(block)
+    found: Floats = draw.contexts(rules.tokens(named(block, rules)[0])).numpy()
     return found
 
 
-def numbers(draw: Tables | Draw, data: Sequences, target: Target, rules: Rules, kappa: float) -> Floats:
-    """`z` of every labelled place of a block `(P,)`."""
+def numbers(draw: Tables | Draw, block: Raw, rules: Rules, kappa: float) -> tuple[Floats, Ints]:
+    """`z` of every labelled place of a block `(P,)`, and the label numbers."""
     if isinstance(draw, Tables):
-        return draw.numbers(data, target, kappa)[0]
+        assert block.labels is not None  # next tokens are for causal models
+        z = np.concatenate([z for _, z in draw.numbers(block, kappa, rules.per)])
+        return z, block.label_row.take(block.labels)
     from monolayer.construct.line.points import numbers as by_tensors
 
-    return by_tensors(draw, kappa, rules.tokens(data), target)
+    data, target = named(block, rules)
+    return by_tensors(draw, kappa, rules.tokens(data), target), target.number
 
 
-def in_order(
-    draw: Tables | Draw, data: Sequences, target: Target, rules: Rules, kappa: float
-) -> tuple[Floats, NDArray[Any]]:
-    """`z` of every labelled place of a block in order `(P,)`, and the places."""
-    if isinstance(draw, Tables):
-        z, order = draw.numbers(data, target, kappa)
-        order = np.argsort(z) if order is None else order
-        return z.take(order), order
-    from monolayer.construct.line.points import contextual_points
-
-    found = contextual_points(draw, rules.tokens(data), target, kappa)
-    return found.z, found.order
+def keys(draw: Tables | Draw, block: Raw, rules: Rules, kappa: float, packing: Packing) -> Keys:
+    """Every labelled place of a block as one whole number `(P,)`."""
+    if not isinstance(draw, Tables):
+        z, number = numbers(draw, block, rules, kappa)
+        return packing.keys(z, number.astype(np.uint64))
+    assert block.labels is not None
+    found, label = np.empty(len(block.labels), dtype=np.uint64), block.label_row.astype(np.uint64)
+    for places, z in draw.numbers(block, kappa, rules.per):
+        packing.keys(z, label.take(block.labels[places]), found[places])
+    return found

@@ -30,8 +30,8 @@ def ramps(left: Floats, right: Floats) -> tuple[Floats, Floats]:
     """Slope and beginning of the ramp between each two neighbours `(R,)`: it depends on these two alone."""
     gap = right - left
     # The bits of the exponent alone are the power of two below: a quarter of it lies between gap/8 and gap/4.
-    width = (gap.view(np.int64) & EXPONENT).view(np.float64) / 4.0
-    return 1.0 / width, left + (gap - width) / 2.0
+    width = (gap.view(np.int64) & EXPONENT).view(np.float64) * 0.25
+    return 1.0 / width, left + (gap - width) * 0.5
 
 
 def size_of_jumps(jump: Floats) -> float:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.construct.line.points import BLOCK, SLACK, Points, contextual_points
+from monolayer.construct.line.alphabet import UNIT
+from monolayer.construct.line.points import BLOCK, SLACK, Floats, Points, contextual_points
 from monolayer.construct.target import Target
 from monolayer.data.names import Ints
 
@@ -86,12 +87,13 @@ def spacing(gaps: int, least: float, reach: float) -> dict[str, Any]:
 def separate(tokens: Tokens, target: Target, settle: Settle | None, seed: int, *, measured: bool = True) -> Separated:
     """The first draw under which no two neighbours with different labels are too close; else the best there was.
 
-    The best-measured draw of the layout `cells` nearly always serves (the first one, if they are not `measured`);
-    then come its other draws, then those of the layout `mixed`. `settle` is asked once, when points are first found
-    too close: contradictions do not depend on the draw. None: the labels cannot contradict each other.
+    The best-measured draw of the layout `cells` nearly always serves (the first one, if they are not `measured`, or
+    `alike`); then come its other draws, then those of the layout `mixed`. `settle` is asked once, when points are first
+    found too close: contradictions do not depend on the draw. None: the labels cannot contradict each other.
     """
     from monolayer.construct.line.draw import draws
 
+    measured = measured and not (tokens.alphabet.spaced and alike(len(target.number)))
     conflicts = tried = 0
     best: Separated | None = None
     layouts: tuple[Layout, ...] = ("cells", "mixed")
@@ -123,6 +125,16 @@ def separate(tokens: Tokens, target: Target, settle: Settle | None, seed: int, *
     return replace(best, tried=tried)
 
 
+def alike(points: int) -> bool:
+    """Whether ids' points are so many that every draw makes crowds of them, and draws are not worth comparing.
+
+    An error is at least `u max|z|`, and `max|z|` at least half of what the line spans. So of `M` points at random at
+    least `M² SLACK u/2` pairs are too close, whatever the draw: in float64 more than 8 from 134 million points on. In
+    shorter formats that is so far earlier, but to compare draws of fewer points takes no time.
+    """
+    return points**2 * SLACK * UNIT / 2.0 > HOPELESS
+
+
 def hopeless(crowds: int, count: int, points: Points, ends: tuple[float, float]) -> bool:
     """Whether no draw of this kind will do for `count` ids' points, of which one puts this many crowds on a line.
 
@@ -141,12 +153,17 @@ def margins(points: Points, changes: Ints) -> tuple[float | None, Ints]:
         here = changes[start : start + BLOCK]
         left, right = points.z.take(here), points.z.take(here + 1)
         room = (right - left) / points.error(np.maximum(np.abs(left), np.abs(right)))
-        # `not (≥)` rather than `<`: a NaN is no gap either.
-        narrow = ~(room >= SLACK)
-        if narrow.any():
-            close.append(here[narrow])
+        few = narrow(room)
+        if few.any():
+            close.append(here[few])
         least = min(least, float(room.min()))
     return least if len(changes) else None, np.concatenate(close) if close else changes[:0]
+
+
+def narrow(room: Floats) -> NDArray[np.bool_]:
+    """Which gaps, in rounding errors, are too narrow for a step."""
+    found: NDArray[np.bool_] = ~(room >= SLACK)  # `not (≥)` rather than `<`: a NaN is no gap either
+    return found
 
 
 def crowds(points: Points, changes: Ints) -> tuple[Ints, Ints]:
