@@ -428,10 +428,44 @@ def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert (found["rank"], found["cells"]) == (2, 7)
     assert run(["verify", folder, "nearest"]) == 0
     assert run(["verify", folder, "max"]) == 1
-    assert run(["inspect", folder]) == 2
-    assert "ml.Uniform.load" in capsys.readouterr().err
+    assert run(["inspect", folder]) == 0
+    shown = capsys.readouterr().out
+    assert "approximator in the maximum norm" in shown
+    assert "3 vectors of 1 numbers in [0, 1]" in shown
+    assert "W_V 2" in shown
     assert run([*options, "--cells", "4"]) == 0
     assert "everywhere, by the modulus" in capsys.readouterr().out
     assert run([*options, "--cells", "4", "--plot", str(tmp_path / "p.svg")]) == 2
     assert run(["approximate", "max", "--length", "2", "--cells", "4", "--norm", "max"]) == 2
     assert "--norm is mean or sup" in capsys.readouterr().err
+
+
+def test_a_saved_network_answers_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, data = str(tmp_path / "m"), tmp_path / "d.jsonl"
+    row = '{"tokens": [[0.9], [0.2], [0.5]], "labels": [[0.2, 0.5, 0.9], [0.2, 0.5, 0.9], [0, 0.5, 0.9]]}\n'
+    bound = ml.approximate(SORT, 1, 3, cells=8, norm="sup", lipschitz=1.0)
+    bound.save(folder)
+    data.write_text(row)
+    answers = []
+    for options in ([], ["--dense"]):
+        assert run(["predict", folder, str(data), *options]) == 0
+        captured = capsys.readouterr()
+        answers.append(json.loads(captured.out)["labels"])
+        assert f"2 of 3 labels are right to within {bound.error:.3g}" in captured.err
+    assert np.allclose(answers[0], answers[1], atol=1e-12)
+    assert np.array_equal(answers[0], bound.predict([[[0.9], [0.2], [0.5]]])[0])
+    for tokens, words in (
+        ("[[0.9], [0.2]]", "sequence 0 has 2 tokens: the network takes 3"),
+        ("[[0.9], [0.2], [1.5]]", "token 2 of sequence 0 lies outside [0, 1]"),
+        ("[[0.9, 1], [0.2, 1], [0.5, 1]]", "takes vectors of 1 numbers"),
+        ("[1, 2, 3]", "takes vectors of 1 numbers"),
+    ):
+        data.write_text(f'{{"tokens": {tokens}}}\n')
+        assert run(["predict", folder, str(data)]) == 2
+        assert words in capsys.readouterr().err
+    data.write_text(row)
+    assert run(["predict", folder, str(data), "--strict"]) == 2
+    assert "built from a function" in capsys.readouterr().err
+    ml.approximate(SORT, 1, 3, cells=8, norm="sup").save(folder, overwrite=True)
+    assert run(["predict", folder, str(data)]) == 0
+    assert "no bound on its error" in capsys.readouterr().err

@@ -32,6 +32,7 @@ from monolayer.cli.large import memorize_out_of_core
 from monolayer.cli.recite import TextOptions, cut_text, memorize_book
 from monolayer.cli.stock import check_no_use, check_stock, write_stock
 from monolayer.cli.summary import Built
+from monolayer.cli.uniform import Everywhere
 from monolayer.data.aside import new_file
 from monolayer.errors import DataError
 
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from monolayer.data import Sequences
     from monolayer.model.mapped import Mapped
     from monolayer.model.monolayer import Monolayer
+
+    Answering = Monolayer | Mapped | Everywhere
 
 
 class ReadoutChoice(StrEnum):
@@ -256,7 +259,7 @@ def read_data(
     tokens: str | None,
     labels: str | None,
     sequence: str | None,
-    model: Monolayer | Mapped | None = None,
+    model: Answering | None = None,
     *,
     characters: bool | None = None,
     per: Belongs | None = None,
@@ -291,7 +294,7 @@ def check(model: Monolayer, sequences: Sequences) -> tuple[int, int, float]:
     return right, total, time.perf_counter() - began
 
 
-def agreement(model: Monolayer | Mapped, sequences: Sequences, values: Any) -> tuple[int, int]:
+def agreement(model: Answering, sequences: Sequences, values: Any) -> tuple[int, int]:
     """Labels of the data that the answers `values` agree with: classes by name, reals to within `room`."""
     import numpy as np
 
@@ -309,8 +312,10 @@ def agreement(model: Monolayer | Mapped, sequences: Sequences, values: Any) -> t
     return int(good.sum()), len(good)
 
 
-def room(model: Monolayer | Mapped) -> float:
-    """How far a real answer may be from its label to count as right: 0 but for the `paper` readout and a grid."""
+def room(model: Answering) -> float:
+    """How far a real answer may be from its label to count as right: 0 but for `paper` and approximators."""
+    if isinstance(model, Everywhere):
+        return model.error or 0.0
     summary, grid = model.summary, model.card.grid
     return (0.0 if summary is None else summary.readout_error or 0.0) + (0.0 if grid is None else grid.error)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from monolayer.cli.console import Json, app, number, print_json, table
+from monolayer.cli.uniform import Everywhere
 
 if TYPE_CHECKING:
     from monolayer.model.monolayer import Monolayer
@@ -21,7 +22,8 @@ def inspect(
     """Show what a saved model is: its kinds, sizes, the ranks of its matrices, and its narrowest step."""
     from monolayer.model.load import load
 
-    facts = describe(load(folder))
+    everywhere = Everywhere.load(folder)
+    facts = describe(load(folder)) if everywhere is None else everywhere.describe()
     if as_json:
         print_json({"folder": str(folder), **facts})
         return

@@ -25,11 +25,11 @@ from monolayer.cli.console import (
     progress,
 )
 from monolayer.cli.construct import agreement, check_device, check_file, output, read_data, room
+from monolayer.cli.uniform import Everywhere
 
 if TYPE_CHECKING:
+    from monolayer.cli.construct import Answering
     from monolayer.data import Labels, Sequences
-    from monolayer.model.mapped import Mapped
-    from monolayer.model.monolayer import Monolayer
 
 
 @app.command()
@@ -63,7 +63,8 @@ def predict(
     if out is not None:
         check_file(out, overwrite)
     # A readout in several files stays there: it may be larger than memory.
-    model = (None if dense or device is not None else load_mapped(folder)) or load(folder, device=device)
+    model: Answering | None = Everywhere.load(folder, device)
+    model = model or (None if dense or device is not None else load_mapped(folder)) or load(folder, device=device)
     facts: dict[str, Any] = {"folder": str(folder), "sequences": 0}
     answers: list[dict[str, Any]] = []
     compared: list[tuple[int, int] | str | None] = []
@@ -101,9 +102,7 @@ def predict(
         print_json(facts)
 
 
-def _answers(
-    model: Monolayer | Mapped, sequences: Sequences, encoded: Sequences, values: Any
-) -> Iterator[dict[str, Any]]:
+def _answers(model: Answering, sequences: Sequences, encoded: Sequences, values: Any) -> Iterator[dict[str, Any]]:
     """Tokens and answers of every sequence."""
     names = model.card.decode(values)
     shown = sequences.tokens if sequences.vocabulary is None else sequences.vocabulary.decode(sequences.tokens)
@@ -113,10 +112,12 @@ def _answers(
         yield {"tokens": words.tolist(), key: answer.tolist() if hasattr(answer, "tolist") else answer}
 
 
-def _compared(model: Monolayer | Mapped, sequences: Sequences, values: Any) -> tuple[int, int] | str | None:
+def _compared(model: Answering, sequences: Sequences, values: Any) -> tuple[int, int] | str | None:
     """How many labels of the data are right, of how many; why they are not compared; None if there are none."""
     if sequences.labels is None:
         return None
+    if isinstance(model, Everywhere) and model.error is None:
+        return "the network has no bound on its error (approximate with --lipschitz): labels are not compared"
     theirs, ours = _kind(sequences.labels), _kind(model.card.labels(values))
     if theirs != ours:
         return f"the labels of the data are {theirs}; the model answers with {ours}: they are not compared"
