@@ -19,6 +19,7 @@ NAMES = {
     "edit",
     "Facts",
     "RobustFacts",
+    "WholeFacts",
     "forget",
     "insert",
     "Record",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from monolayer.editing.verbs import edit as edit
     from monolayer.editing.verbs import forget as forget
     from monolayer.editing.verbs import insert as insert
+    from monolayer.editing.whole import WholeFacts as WholeFacts
     from monolayer.errors import ContradictionError as ContradictionError
     from monolayer.errors import DataError as DataError
     from monolayer.errors import ModelFileError as ModelFileError
@@ -58,6 +59,7 @@ _HOME = {
     "compare": "monolayer.editing.compare",
     "Facts": "monolayer.editing.facts",
     "RobustFacts": "monolayer.editing.cells",
+    "WholeFacts": "monolayer.editing.whole",
     "Record": "monolayer.editing.record",
     "certify": "monolayer.checker.check",
     "verify": "monolayer.checker.check",

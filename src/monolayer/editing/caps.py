@@ -32,12 +32,14 @@ from monolayer.construct.task import Task
 from monolayer.data import Sequences
 from monolayer.data.fingerprint import Words
 from monolayer.data.names import Ints
+from monolayer.editing.answered import changes_of
 from monolayer.editing.carry import carried_out
-from monolayer.editing.cells import head_splices, row_splices
-from monolayer.editing.gated import cells_of, changes_of
+from monolayer.editing.cells import head_splices
+from monolayer.editing.difference import row_splices
+from monolayer.editing.gated import cells_of
+from monolayer.editing.meant import check_consistent, unlabelled
 from monolayer.editing.names import words_of
 from monolayer.editing.record import Kind, Record
-from monolayer.editing.robust import check_consistent, unlabelled
 from monolayer.editing.splice import Splice, array_of
 from monolayer.errors import DataError, PrecisionError
 from monolayer.model.device import one_thread

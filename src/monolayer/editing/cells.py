@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, final
 
 import numpy as np
@@ -26,13 +25,15 @@ from monolayer.construct.robust.stream import in_format
 from monolayer.construct.target import Target
 from monolayer.construct.task import Task
 from monolayer.data import Sequences
-from monolayer.data.distinct import distinct_rows, distinct_runs
 from monolayer.data.names import Ints
+from monolayer.editing.answered import changes_of
 from monolayer.editing.carry import carried_out
-from monolayer.editing.gated import cells_of, changes_of
+from monolayer.editing.difference import difference, row_splices
+from monolayer.editing.gated import cells_of
+from monolayer.editing.held import Held, adopted_whole
 from monolayer.editing.names import words_of
 from monolayer.editing.record import Kind, Record
-from monolayer.editing.splice import Array, Splice, array_of
+from monolayer.editing.splice import Array, Splice, array_of, same_rows
 from monolayer.errors import DataError, PrecisionError
 from monolayer.model.device import one_thread
 from monolayer.model.monolayer import Monolayer
@@ -47,23 +48,14 @@ PARTS = ("weight_1", "bias_1", "weight_2")
 
 @final
 @dataclass(frozen=True, eq=False)
-class RobustFacts:
+class RobustFacts(Held[RobustDraw]):
     """A robust model and what it holds: `data` with labels, in the numbers of the model."""
-
-    draw: RobustDraw
-    data: Sequences
 
     @classmethod
     def of(cls, model: Monolayer, X: Any, Y: Any = None, *, lengths: Any = None) -> RobustFacts:
         """The data that `model` holds, all of them and no others; that they are is checked where an edit touches it."""
         draw = RobustDraw.of(model)
-        adopted, data = draw.adopt(Sequences.of(X, Y, lengths=lengths))
-        own = draw.card.vocabulary, draw.card.classes
-        if (adopted.card.vocabulary, adopted.card.classes) != own or adopted.table is not draw.table:
-            raise DataError(
-                "the data hold a token or a label that the model has never seen, so they are not the data it holds: "
-                "give those, and insert the new ones"
-            )
+        data = adopted_whole(draw, Sequences.of(X, Y, lengths=lengths))
         if draw.table is not None and draw.card.vocabulary is not None:
             strange = ~np.isnan(draw.table[:, 0])
             strange[data.tokens] = False
@@ -76,44 +68,19 @@ class RobustFacts:
         return cls(draw, data)
 
     @property
-    def model(self) -> Monolayer:
-        return self.draw.model
-
-    @property
-    def parts(self) -> tuple[Sequences]:
-        """The data, as `select` looks through them."""
-        return (self.data,)
-
-    @property
-    def gone(self) -> NDArray[np.bool_]:
-        """No row is: after an edit rows are counted anew."""
-        return np.zeros(len(self.data), dtype=bool)
-
-    @cached_property
-    def rules(self) -> dict[str, bool]:
-        return {"positions": self.model.positions is not None, "causal": self.draw.card.causal}
-
-    @property
     def by_cell(self) -> bool:
         """Whether tokens have neurons of their own."""
         return self.draw.table is not None and self.draw.card.per == "token"
 
-    def equal_rows(self, asked: Sequences) -> Ints:
-        """Rows of the data that are one of these sequences; where order does not count, in any order."""
-        ordered = self.rules["positions"] or self.rules["causal"]
-        runs = _runs([asked, self.data], ordered)
-        found = np.isin(runs[len(asked) :], runs[: len(asked)])
-        missing = np.flatnonzero(~np.isin(runs[: len(asked)], runs[len(asked) :]))
-        if len(missing):
-            raise DataError(
-                f"sequence {missing[0]} of what is to be forgotten is not in the data ({len(missing):,} such in all)"
-            )
-        return np.flatnonzero(found)
+    def edited(
+        self, draw: RobustDraw, data: Sequences, asked: Sequences, before: NDArray[Any] | None, touched: Ints | None
+    ) -> Edit:
+        return Edit(self, draw, data, asked, before, touched)
 
 
 @dataclass(frozen=True, eq=False)
 class Edit:
-    """From `old` to `data` with the draw `draw`; `before` `(Q,)`: old labels of the places of `asked`, −1 for none.
+    """From `old` to `data` with the draw `draw`; `before` `(Q,)`: old labels of what is `asked`, None for new ones.
 
     `touched`: tokens whose facts change, in order; None where tokens have no neurons of their own.
     """
@@ -122,11 +89,11 @@ class Edit:
     draw: RobustDraw
     data: Sequences
     asked: Sequences
-    before: Ints
+    before: NDArray[Any] | None
     touched: Ints | None
 
     @one_thread()
-    def carry_out(self, kind: Kind, what: str, shared: int) -> tuple[RobustFacts, Record]:
+    def carry_out(self, kind: Kind, what: str, facts: int, shared: int) -> tuple[RobustFacts, Record]:
         model, card = self.old.model, self.draw.card
         if self.old.by_cell and self.touched is not None:
             splices, claim = list(self._cells(self.touched)), CELLS.format(f"{len(self.touched):,}", what)
@@ -134,7 +101,7 @@ class Edit:
             splices, claim = list(self._whole()), WHOLE.format(what)
         keeps = model.card.fingerprint is not None and kind != "edit"
         words = words_of(model, self.data) if keeps else None
-        edited, record = carried_out(model, card, kind, claim, len(self.before), splices, words, shared=shared)
+        edited, record = carried_out(model, card, kind, claim, facts, splices, words, shared=shared)
         table = edited.lift.weight.detach().double().numpy() if isinstance(edited.lift, nn.Embedding) else None
         draw = replace(self.draw, model=edited, card=replace(edited.card, fingerprint=None), table=table)
         changes = tuple(changes_of(edited, self.asked, self.before))
@@ -181,14 +148,10 @@ class Edit:
         if not all(_equal(array_of(held[name]), array_of(part)) for name, part in model.state_dict().items()):
             self._not_held(None)
         wanted = _attempt(self.draw, self.data, None).assemble(self.draw.card, self.draw.dtype).state_dict()
-        for name, part in model.state_dict().items():
-            old, new = array_of(part), array_of(wanted[name])
-            if name.startswith("lift.") or name.startswith("head."):
-                yield from row_splices(name, old, new)
-            else:
-                found = Splice.between(name, 1 if name.endswith("weight_2") else 0, old, new)
-                if found is not None:
-                    yield found
+        splices, _ = difference(
+            *({name: array_of(part) for name, part in d.items()} for d in (model.state_dict(), wanted))
+        )
+        return splices
 
     def _not_held(self, touched: Ints | None) -> None:
         """The error where neurons are not those that the old data determine."""
@@ -264,31 +227,6 @@ def head_splices(model: Monolayer, draw: RobustDraw) -> Iterable[Splice]:
         yield from row_splices("head.bias", array_of(model.head.bias), now)
 
 
-def row_splices(name: str, old: Array, new: Array) -> Iterable[Splice]:
-    """Rows that changed in place, and those that came behind."""
-    changed = np.flatnonzero(~_same_rows(old, new[: len(old)]))
-    one = np.ones(len(changed), np.int64)
-    at, taken, put = np.append(changed, len(old)), np.append(one, 0), np.append(one, len(new) - len(old))
-    found = Splice.of(name, 0, old, at, taken, put, np.concatenate([new[changed], new[len(old) :]]))
-    if found is not None:
-        yield found
-
-
-def _same_rows(a: Array, b: Array) -> NDArray[np.bool_]:
-    same = (a == b) | ((a != a) & (b != b))
-    return np.asarray(same.reshape(len(a), -1).all(axis=1))
-
-
 def _equal(a: Array, b: Array) -> bool:
     """Whether two arrays are the same bits; of no rows, whatever their width."""
-    return a.size == b.size == 0 or (a.shape == b.shape and bool(_same_rows(a, b).all()))
-
-
-def _runs(parts: list[Sequences], ordered: bool) -> Ints:
-    """Numbers of all sequences, equal iff these are; without order, as multisets."""
-    tokens = np.concatenate([part.tokens for part in parts])
-    tokens = tokens if tokens.ndim == 1 else distinct_rows(tokens)[1]
-    lengths = np.concatenate([part.lengths for part in parts])
-    if not ordered:
-        tokens = tokens[np.lexsort((tokens, np.repeat(np.arange(len(lengths)), lengths)))]
-    return distinct_runs(tokens, lengths)
+    return a.size == b.size == 0 or (a.shape == b.shape and bool(same_rows(a, b).all()))

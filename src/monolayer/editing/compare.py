@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,9 @@ from monolayer.editing.gated import Neuron, described, only_in
 from monolayer.editing.readout import Floats
 from monolayer.editing.words import label_name
 from monolayer.errors import DataError
+from monolayer.model.apart import Apart
+from monolayer.model.attention import CODE
+from monolayer.model.cascade import Cascade
 from monolayer.model.gates import Gates
 from monolayer.model.monolayer import Monolayer
 
@@ -22,12 +25,24 @@ SHOWN = 100
 
 @dataclass(frozen=True)
 class Step:
-    """A step that one model has and the other has not: its ramp, and the labels left and right of it."""
+    """A step that one model has and the other has not: its ramp, and the labels left and right of it.
+
+    Of a cascade `stage`, from 1, and in place of labels the numbers that this stage adds there: the label's coordinates
+    and, but for the last stage, the number of the stretch. Where code and context are apart `cell`: the token, or the
+    token and its place.
+    """
 
     start: float
     end: float
     left: Any
     right: Any
+    stage: int | None = None
+    cell: Any = None
+
+    def __str__(self) -> str:
+        where = "" if self.stage is None else f"stage {self.stage}: "
+        where = where if self.cell is None else f"{self.cell!r}: "
+        return f"{where}{self.left!r} → {self.right!r} at {self.start:.17g}"
 
 
 @dataclass(frozen=True)
@@ -44,8 +59,8 @@ class Answer:
 class Comparison:
     """`weights`: tensors that differ, with how many of their numbers do (None: another shape).
 
-    `only_one`, `only_two`: how many steps, or neurons of robust models, only one of the models has; None where the
-    readouts are of different kinds, or no staircase.
+    `only_one`, `only_two`: how many steps, of all stages or cells, or neurons of robust models, only one of the models
+    has; None where the readouts are of different kinds, or no staircases.
     `answers`: how many of `asked` answers differ; None without data. `names`: whether both number tokens and classes
     alike. The first few steps and answers are listed.
     """
@@ -75,7 +90,7 @@ class Comparison:
             what = "neurons" if any(self.neurons) else "steps"
             rows.append((what, f"{self.only_one:,} only in the first, {self.only_two:,} only in the second"))
         for which, steps in zip(("first", "second"), self.steps, strict=True):
-            rows += [(f"only in the {which}", f"{s.left!r} → {s.right!r} at {s.start:.17g}") for s in steps[:5]]
+            rows += [(f"only in the {which}", str(step)) for step in steps[:5]]
         for which, neurons in zip(("first", "second"), self.neurons, strict=True):
             rows += [(f"only in the {which}", str(neuron)) for neuron in neurons[:5]]
         if self.asked is not None:
@@ -93,7 +108,6 @@ class Comparison:
 def compare(one: Monolayer, two: Monolayer, X: Any = None, *, lengths: Any = None) -> Comparison:
     """Where two models differ: in weights, in steps or neurons, and, with `X`, in answers."""
     weights = _weights(one, two)
-    first, second = _steps(one), _steps(two)
     only: list[int | None] = [None, None]
     listed: list[list[Step]] = [[], []]
     neurons: list[list[Neuron]] = [[], []]
@@ -101,11 +115,11 @@ def compare(one: Monolayer, two: Monolayer, X: Any = None, *, lengths: Any = Non
         for which, (model, other) in enumerate(((one, two), (two, one))):
             extra = only_in(model, other)
             only[which], neurons[which] = len(extra), described(model, extra[:SHOWN])
-    if first is not None and second is not None:
+    apart = [isinstance(model.feed_forward, Apart) for model in (one, two)]
+    first, second = _tables(one), _tables(two)
+    if first is not None and second is not None and apart[0] == apart[1]:
         for which, (model, mine, theirs) in enumerate(((one, first, second), (two, second, first))):
-            extra = _missing(mine, theirs)
-            only[which] = len(extra)
-            listed[which] = [_step(model, mine[i]) for i in extra[:SHOWN]]
+            only[which], listed[which] = _only_in(model, mine, theirs)
     asked = answers = None
     differing: list[Answer] = []
     if X is not None:
@@ -129,35 +143,92 @@ def _weights(one: Monolayer, two: Monolayer) -> dict[str, int | None]:
     return dict(sorted(found.items()))
 
 
-def _steps(model: Monolayer) -> Floats | None:
-    """Steps `(R, 2 + 2m)`: start, end, labels left and right; None where there is no staircase."""
-    with torch.no_grad():
-        steps = model.feed_forward.steps()
-        if steps is None:
+@dataclass(frozen=True, eq=False)
+class _Table:
+    """Steps `(R,)` of a stage, or of all cells: ramps, labels left and right of them `(R, m)`, and `cell`, its code.
+
+    `key` `(R, c)`: what makes two steps the same one. Of a line that is ramp and labels; of a stage of a cascade ramp
+    and jump, since the numbers of stretches behind a new one are all others.
+    """
+
+    key: Floats
+    left: Floats
+    right: Floats
+    cell: Floats | None = None
+
+    @classmethod
+    def of(cls, ramp: list[torch.Tensor], left: torch.Tensor, right: torch.Tensor, jumps: bool) -> _Table:
+        sides = [part.detach().cpu().double().numpy() for part in (left, right)]
+        ends = [part.detach().cpu().double().numpy()[:, None] for part in ramp]
+        return cls(np.concatenate([*ends, *([sides[1] - sides[0]] if jumps else sides)], axis=1), *sides)
+
+    @property
+    def order(self) -> Any:
+        """Rising numbers: complex ones are in order of their real parts first, and starts rise in each cell."""
+        return self.key[:, 0] if self.cell is None else self.cell + 1j * self.key[:, 0]
+
+    def missing(self, other: _Table | None) -> Any:
+        """Steps that `other` lacks."""
+        if other is None or self.key.shape[1] != other.key.shape[1]:
+            return np.arange(len(self.key))
+        kind = [("", np.float64)] * self.key.shape[1]
+        rows = [np.ascontiguousarray(table.key + 0.0).view(kind)[:, 0] for table in (self, other)]
+        # Candidates are found by their starts; a step is the same only if all of it is.
+        place = np.searchsorted(other.order, self.order)
+        there = place < len(other.key)
+        there[there] = rows[1][place[there]] == rows[0][there]
+        return np.flatnonzero(~there)
+
+    def step(self, model: Monolayer, i: int, stage: int | None) -> Step:
+        ends = [side[i] for side in (self.left, self.right)]
+        left, right = (end.tolist() if stage is not None else label_name(model.card, end) for end in ends)
+        cell = None if self.cell is None else _cell(model, float(self.cell[i]))
+        return Step(float(self.key[i, 0]), float(self.key[i, 1]), left, right, stage, cell)
+
+
+@torch.no_grad()
+def _tables(model: Monolayer) -> list[_Table] | None:
+    """The steps of each stage; None where there is no staircase."""
+    readout = model.feed_forward
+    if isinstance(readout, Apart):
+        cells = readout.table()
+        if cells is None:
             return None
-        start = -steps.bias / steps.slope
-        columns = [start[:, None], (start + 1.0 / steps.slope)[:, None], steps.level[:-1], steps.level[1:]]
-        table: Floats = torch.cat(columns, dim=1).cpu().double().numpy()
-        return table
+        at = torch.arange(len(cells.slope), device=cells.slope.device) + readout.cell
+        found = _Table.of([cells.start, cells.end], cells.level[at, None], cells.level[at + 1, None], False)
+        gate = cells.gate[readout.cell].cpu().double().numpy()
+        return [replace(found, key=np.concatenate([found.key, gate[:, None]], axis=1), cell=gate)]
+    stages = readout.tables() if isinstance(readout, Cascade) else (readout.steps(),)
+    if stages is None or any(steps is None for steps in stages):
+        return None
+    return [
+        _Table.of([steps.start, steps.end], steps.level[:-1], steps.level[1:], isinstance(readout, Cascade))
+        for steps in stages
+        if steps is not None
+    ]
 
 
-def _missing(mine: Floats, theirs: Floats) -> Any:
-    """Rows of `mine` that `theirs` lacks."""
-    if mine.shape[1] != theirs.shape[1]:
-        return np.arange(len(mine))
-    kind = [("", np.float64)] * mine.shape[1]
-    rows = [np.ascontiguousarray(table + 0.0).view(kind)[:, 0] for table in (mine, theirs)]
-    # Starts rise, so candidates are found by them; a row is the same only if all of it is.
-    place = np.searchsorted(theirs[:, 0], mine[:, 0])
-    there = place < len(theirs)
-    there[there] = rows[1][place[there]] == rows[0][there]
-    return np.flatnonzero(~there)
+def _only_in(model: Monolayer, mine: list[_Table], theirs: list[_Table]) -> tuple[int, list[Step]]:
+    """How many steps of `model` the other lacks, and the first of them."""
+    count, listed = 0, list[Step]()
+    for number, table in enumerate(mine):
+        extra = table.missing(theirs[number] if number < len(theirs) else None)
+        count += len(extra)
+        stage = number + 1 if isinstance(model.feed_forward, Cascade) else None
+        listed += [table.step(model, int(i), stage) for i in extra[: SHOWN - len(listed)]]
+    return count, listed
 
 
-def _step(model: Monolayer, row: Floats) -> Step:
-    m = (len(row) - 2) // 2
-    ends = [label_name(model.card, row[2 + i * m : 2 + (i + 1) * m]) for i in range(2)]
-    return Step(float(row[0]), float(row[1]), *ends)
+def _cell(model: Monolayer, gate: float) -> Any:
+    """The token of a cell, or the token and its place, as users write them."""
+    names = model.card.vocabulary
+    assert names is not None  # only ids have cells
+    code = model.lift.weight.detach().cpu().double().numpy()[:, CODE]
+    token = int(np.nanargmin(np.where(code <= gate, gate - code, np.nan)))  # the last that begins before it
+    if model.positions is None:
+        return names.names[token]
+    place = model.positions.weight.detach().cpu().double().numpy()[:, CODE]
+    return names.names[token], int(np.argmin(np.abs(place - (gate - code[token]))))
 
 
 def _answers(one: Monolayer, two: Monolayer, X: Any, lengths: Any) -> tuple[int, int, list[Answer]]:

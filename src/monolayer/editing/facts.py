@@ -25,7 +25,9 @@ from monolayer.construct.target import Target
 from monolayer.construct.task import Task
 from monolayer.data import Labels, Names, Sequences
 from monolayer.data.names import Ints
+from monolayer.editing.held import STRANGE
 from monolayer.editing.readout import Bools, Floats
+from monolayer.editing.whole import built_whole
 from monolayer.errors import DataError
 from monolayer.model.gates import Gates
 from monolayer.model.monolayer import Monolayer
@@ -56,14 +58,13 @@ class Facts:
         """The data that `model` holds, all of them and no others; its readout must be the one that they determine."""
         if isinstance(model.feed_forward, Gates):
             raise DataError("this model is robust: RobustFacts.of(model, X, Y) holds its facts")
+        if built_whole(model):
+            raise DataError("an edit builds this model anew: WholeFacts.of(model, X, Y) holds its facts")
         draw = Reused.of_line(model)
         own = draw.card.vocabulary, draw.card.classes
         adopted, data = draw.adopt(Sequences.of(X, Y, lengths=lengths))
         if (adopted.card.vocabulary, adopted.card.classes) != own or adopted.table is not draw.table:
-            raise DataError(
-                "the data hold a token or a label that the model has never seen, so they are not the data it holds: "
-                "give those, and insert the new ones"
-            )
+            raise DataError(STRANGE)
         positions = model.positions is not None
         task = Task.of(data, positions=positions, causal=draw.card.causal, on_conflict="error")
         target = task.target

@@ -1,11 +1,10 @@
-"""Whose neurons those of a robust readout are, which of them two models share, and what is answered at some facts."""
+"""Whose neurons those of a robust readout are, and which of them two models share."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,9 +13,7 @@ from torch import nn
 
 from monolayer.construct.robust.codes import words
 from monolayer.construct.robust.stream import ONES
-from monolayer.data import Sequences
 from monolayer.data.names import Ints
-from monolayer.editing.record import SHOWN, Change
 from monolayer.errors import DataError
 from monolayer.model.gates import Gates
 from monolayer.model.monolayer import Monolayer
@@ -91,36 +88,6 @@ def described(model: Monolayer, numbers: Ints) -> list[Neuron]:
         name = None if digital else card.classes.names[int(label[i].argmax())]
         found.append(Neuron(token[i], name, wide))
     return found
-
-
-def changes_of(model: Monolayer, asked: Sequences, before: Ints) -> Iterable[Change]:
-    """The first facts in words, with what the model answers there now; `before` `(Q,)`: class numbers, −1 for none."""
-    card = model.card
-    assert card.classes is not None
-    names = asked.tokens if asked.vocabulary is None else asked.vocabulary.decode(asked.tokens)
-    blank = None if asked.vocabulary is None else model.lift.weight.detach()[:, 0].isnan().numpy()
-    place = np.arange(len(before))
-    if card.next_token:
-        place = np.flatnonzero(asked.position < np.repeat(asked.lengths, asked.lengths) - 1)
-    place = place[:SHOWN]
-    row = place if card.per == "sequence" else asked.sequence[place]
-    refused = np.zeros(len(asked), dtype=bool)
-    if blank is not None:
-        refused[asked.sequence[blank[asked.tokens]]] = True
-    rows = np.unique(row[~refused[row]])
-    after = np.full(len(asked) if card.per == "sequence" else len(asked.tokens), -1)
-    if len(rows):
-        some = replace(asked.select(rows), vocabulary=card.vocabulary, labels=None)
-        # The network itself: for a few rows, finding out which neurons matter at which token would take longer.
-        full = model.bos.dtype in (torch.float32, torch.float64)
-        after[rows if card.per == "sequence" else asked.flat(rows)] = model.labels(
-            some, path="dense" if full else "auto"
-        )
-    for i, flat in enumerate(place.tolist()):
-        here = slice(int(asked.offsets[row[i]]), int(asked.offsets[row[i] + 1]))
-        position = None if card.per == "sequence" else asked.place(flat)[1]
-        old, new = (None if number < 0 else card.classes.names[int(number)] for number in (before[i], after[flat]))
-        yield Change(names[here].tolist(), position, 0.0, old, new, None, bool(refused[row[i]]))
 
 
 def _keys(gates: Any) -> list[bytes]:

@@ -34,7 +34,8 @@ class Change:
 
     `after` is what the model now answers there: the label of the plateau it falls on. Where it falls on a ramp between
     two plateaus, `ramp` has their labels and `after` is None: the answer there is in between and means nothing. Where a
-    token of the sequence occurs nowhere any more, the model has no row for it and refuses to answer: `refused`.
+    token of the sequence occurs nowhere any more, the model has no row for it and refuses to answer: `refused`. Where
+    code and context are apart and no fact of its cell is left, no gate opens and the first class is answered: `closed`.
     """
 
     tokens: list[Any]
@@ -44,6 +45,7 @@ class Change:
     after: Any
     ramp: list[Any] | None = None
     refused: bool = False
+    closed: bool = False
 
     @property
     def stays(self) -> bool:
@@ -55,7 +57,7 @@ class Change:
         place = f"{tokens!r}" if self.position is None else f"{self.tokens[self.position]!r} in {tokens!r}"
         after = repr(self.after) if self.ramp is None else f"on the ramp from {self.ramp[0]!r} to {self.ramp[1]!r}"
         after = "refused: a token is gone" if self.refused else f"still {after}" if self.stays else after
-        return f"{place}: {self.before!r} → {after}"
+        return f"{place}: {self.before!r} → {after}" + (", as wherever no gate opens" if self.closed else "")
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +156,9 @@ class Record:
             name, _, last = part.tensor.rpartition(".")
             if last == "gate":
                 name = part.tensor
-            elif not self._of_readout(part.tensor) or (last not in ("weight_1", "weight_2") and self.config is None):
+            elif self.config is None and last not in ("weight_1", "bias_1", "weight_2"):
+                continue
+            elif not self._of_readout(part.tensor):
                 continue
             name = "feed_forward" if self.config is not None else name
             out, put = _sizes(part, -1 if last == "weight_2" else 0)

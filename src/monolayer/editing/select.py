@@ -12,6 +12,7 @@ from monolayer.data.columns import array_like, plain_array
 from monolayer.data.names import Ints
 from monolayer.editing.cells import RobustFacts
 from monolayer.editing.facts import Facts
+from monolayer.editing.whole import WholeFacts
 from monolayer.errors import DataError
 
 
@@ -25,7 +26,7 @@ def names_rows(X: Any) -> bool:
     )
 
 
-def chosen_rows(facts: Facts | RobustFacts, X: Any, lengths: Any = None) -> Ints:
+def chosen_rows(facts: Facts | RobustFacts | WholeFacts, X: Any, lengths: Any = None) -> Ints:
     """Rows `(K,)` in rising order, at least one, none of them forgotten before."""
     if isinstance(X, Sequences) or not names_rows(X):
         asked = facts.model.encode(X, lengths=lengths)
@@ -40,7 +41,7 @@ def chosen_rows(facts: Facts | RobustFacts, X: Any, lengths: Any = None) -> Ints
     return rows
 
 
-def _numbered(facts: Facts | RobustFacts, X: Any) -> Ints:
+def _numbered(facts: Facts | RobustFacts | WholeFacts, X: Any) -> Ints:
     size = len(facts.gone)
     if X.dtype == bool:
         if X.shape != (size,):
@@ -57,7 +58,7 @@ def _numbered(facts: Facts | RobustFacts, X: Any) -> Ints:
     return rows
 
 
-def _where(facts: Facts | RobustFacts, predicate: Callable[[Any, Any], Any]) -> Ints:
+def _where(facts: Facts | RobustFacts | WholeFacts, predicate: Callable[[Any, Any], Any]) -> Ints:
     """Rows for which `predicate(tokens, labels)` is true; both by the names that users know."""
     data, kept = facts.data, np.flatnonzero(~facts.gone)
     names = data.tokens if data.vocabulary is None else data.vocabulary.decode(data.tokens)
@@ -72,7 +73,7 @@ def _where(facts: Facts | RobustFacts, predicate: Callable[[Any, Any], Any]) -> 
     return rows
 
 
-def _containing(facts: Facts | RobustFacts, token: str | int) -> Ints:
+def _containing(facts: Facts | RobustFacts | WholeFacts, token: str | int) -> Ints:
     """Rows that contain a token."""
     names = facts.draw.card.vocabulary
     if names is None:

@@ -49,13 +49,18 @@ class Splice:
     whole: int
 
     @classmethod
-    def of(cls, tensor: str, axis: int, old: Array, at: Ints, taken: Ints, put: Ints, after: Array) -> Splice | None:
-        """What changes `old` at these places; replacements that change nothing are left out. None: nothing changes."""
+    def of(
+        cls, tensor: str, axis: int, old: Array, at: Ints, taken: Ints, put: Ints, after: Array, *, all_: bool = False
+    ) -> Splice | None:
+        """What changes `old` at these places; None: nothing. Replacements that change nothing are left out.
+
+        `all_`: they are kept, since what they are rows of changes elsewhere.
+        """
         before = _rows(old, axis, at, taken)
-        same = taken == put
+        same = taken == put if not all_ else np.zeros(len(at), dtype=bool)
         if same.any():
             a, b = _spread(same, taken), _spread(same, put)
-            differ = np.flatnonzero(~_equal(before[a], after[b]))
+            differ = np.flatnonzero(~same_rows(before[a], after[b]))
             number = np.repeat(np.flatnonzero(same), taken[same])
             same[number[differ]] = False
         if same.all():
@@ -92,7 +97,7 @@ class Splice:
         size = old.shape[self.axis]
         fits = old.dtype == self.before.dtype and (self.at >= 0).all() and (self.at + self.taken <= size).all()
         fits = fits and (known or _bits(old) == self.whole)  # rows that are only put in would fit into any tensor
-        if not fits or not _equal(_rows(old, self.axis, self.at, self.taken), self.before).all():
+        if not fits or not same_rows(_rows(old, self.axis, self.at, self.taken), self.before).all():
             raise DataError(
                 f"{self.tensor} is not as this record found it: a record belongs to the very model that was edited "
                 "(undone: to the model that came out)"
@@ -154,9 +159,11 @@ def _slice(array: Array, axis: int, start: int, stop: int) -> Array:
     return array[start:stop] if axis == 0 else array[:, start:stop]
 
 
-def _equal(a: Array, b: Array) -> NDArray[np.bool_]:
-    """Rows that are the same bits: NaN equals NaN."""
-    same: NDArray[np.bool_] = ((a == b) | ((a != a) & (b != b))).all(axis=tuple(range(1, a.ndim)))
+def same_rows(a: Array, b: Array) -> NDArray[np.bool_]:
+    """Rows that are the same bits: NaN equals NaN, and 0 is not −0."""
+    kind = f"u{a.dtype.itemsize}"
+    equal = a.view(kind) == b.view(kind) if a.dtype == b.dtype and a.dtype.kind == "f" else a == b
+    same: NDArray[np.bool_] = (equal | ((a != a) & (b != b))).all(axis=tuple(range(1, a.ndim)))
     return same
 
 
@@ -167,5 +174,5 @@ def _bits(array: Array) -> int:
 
 def _agreeing(a: Array, b: Array) -> int:
     """How many rows agree from the front on."""
-    differ = np.flatnonzero(~_equal(a, b)) if len(a) else np.zeros(0, np.int64)
+    differ = np.flatnonzero(~same_rows(a, b)) if len(a) else np.zeros(0, np.int64)
     return int(differ[0]) if len(differ) else len(a)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from monolayer.editing.splice import Array
+from monolayer.editing.splice import Array, same_rows
 from monolayer.errors import DataError
 
 
@@ -36,8 +34,4 @@ def same(one: Array | None, two: Array | None) -> bool:
     """Whether two tensors are the same bits, NaN as NaN; or neither is there."""
     if one is None or two is None:
         return one is two
-    if one.shape != two.shape or one.dtype != two.dtype:
-        return False
-    # Zeros have signs, and these are bits too.
-    zeros = [np.signbit(array) & (array == 0) for array in (one, two)]
-    return bool(((one == two) | ((one != one) & (two != two))).all() and (zeros[0] == zeros[1]).all())
+    return one.shape == two.shape and one.dtype == two.dtype and bool(same_rows(one, two).all())

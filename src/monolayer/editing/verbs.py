@@ -8,16 +8,17 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from monolayer.data import Sequences
-from monolayer.editing import blind, caps, informed, robust
+from monolayer.editing import blind, caps, informed, meant
 from monolayer.editing.cells import RobustFacts
 from monolayer.editing.facts import Facts
 from monolayer.editing.record import Record
 from monolayer.editing.select import chosen_rows, names_rows
+from monolayer.editing.whole import WholeFacts, built_whole
 from monolayer.errors import DataError
 from monolayer.model.gates import Gates
 from monolayer.model.monolayer import Monolayer
 
-Subject = TypeVar("Subject", Monolayer, Facts, RobustFacts)
+Subject = TypeVar("Subject", Monolayer, Facts, RobustFacts, WholeFacts)
 
 
 def forget(model: Subject, X: Any, data: Any = None, *, lengths: Any = None) -> tuple[Subject, Record]:
@@ -28,12 +29,13 @@ def forget(model: Subject, X: Any, data: Any = None, *, lengths: Any = None) -> 
     `data`: all that the model holds, as `Sequences` or a pair `(X, Y)`. With them the result is the same bits as
     memorizing the rest with the same draw; without them an interval of a few rounding errors around each point gets the
     label of the plateau beside it, or, in a robust model, a small cap of contexts around it the usual class of its
-    token. A robust model has `RobustFacts` in place of `Facts`.
+    token. A robust model has `RobustFacts` in place of `Facts`; a cascade, a model with code and context apart and a
+    line in float32 have `WholeFacts`, are built anew from the edited data, and need them.
     """
     if isinstance(model, Facts):
         return informed.forget(model, X, lengths=lengths)
-    if isinstance(model, RobustFacts):
-        return robust.forget(model, chosen_rows(model, X, lengths))
+    if isinstance(model, RobustFacts | WholeFacts):
+        return meant.forget(model, chosen_rows(model, X, lengths))
     if data is not None:
         facts: Any = held(model, data)
         new, record = forget(facts, X, lengths=lengths)
@@ -53,8 +55,8 @@ def edit(model: Subject, X: Any, Y: Any, data: Any = None, *, lengths: Any = Non
     """
     if isinstance(model, Facts):
         return informed.edit(model, X, Y, lengths=lengths)
-    if isinstance(model, RobustFacts):
-        return robust.edit(model, X, Y, lengths=lengths)
+    if isinstance(model, RobustFacts | WholeFacts):
+        return meant.edit(model, X, Y, lengths=lengths)
     if data is not None:
         facts: Any = held(model, data)
         new, record = edit(facts, X, Y, lengths=lengths)
@@ -71,8 +73,8 @@ def insert(model: Subject, X: Any, Y: Any = None, data: Any = None, *, lengths: 
     """
     if isinstance(model, Facts):
         return informed.insert(model, X, Y, lengths=lengths)
-    if isinstance(model, RobustFacts):
-        return robust.insert(model, X, Y, lengths=lengths)
+    if isinstance(model, RobustFacts | WholeFacts):
+        return meant.insert(model, X, Y, lengths=lengths)
     if data is not None:
         facts: Any = held(model, data)
         new, record = insert(facts, X, Y, lengths=lengths)
@@ -82,9 +84,11 @@ def insert(model: Subject, X: Any, Y: Any = None, data: Any = None, *, lengths: 
     return blind.edit(model, X, Y, "insert", lengths=lengths)
 
 
-def held(model: Monolayer, data: Any) -> Facts | RobustFacts:
+def held(model: Monolayer, data: Any) -> Facts | RobustFacts | WholeFacts:
     """What a model holds: `data` are `Sequences` with labels, or a pair `(X, Y)`."""
     if not isinstance(data, Sequences) and not (isinstance(data, tuple) and len(data) == 2):
         raise DataError("data must be Sequences with labels, or a pair (X, Y)")
-    kind = RobustFacts if isinstance(model.feed_forward, Gates) else Facts
+    kind: type[Facts] | type[RobustFacts] | type[WholeFacts] = WholeFacts if built_whole(model) else Facts
+    if isinstance(model.feed_forward, Gates):
+        kind = RobustFacts
     return kind.of(model, data) if isinstance(data, Sequences) else kind.of(model, data[0], data[1])

@@ -132,7 +132,7 @@ def labels_by(model: Parts, data: Sequences, way: Plan, first: Callable[[Tensor]
     for kappa, slot, steps in way.further:
         # What a stage wrote behind the label is the number of a stretch: the code of the next.
         total, number = label[:, :-1], label[:, -1]
-        label = steps(number + kappa * _mean(model, data, met, slot))
+        label = steps(number + kappa * further_mean(model, data, met, slot))
         label[:, : total.shape[1]] += total
     # A search for NaN ends somewhere all the same.
     return label.where(~z.isnan()[:, None], torch.nan) if bool(z.isnan().any()) else label
@@ -208,7 +208,7 @@ def traced(model: Parts, data: Sequences, way: Plan) -> Traced:
     return Traced(key, weights, rows, (float(bos_key), float(bos_terms[0])), code, context)
 
 
-def _mean(model: Parts, data: Sequences, met: Traced, slot: int) -> Tensor:
+def further_mean(model: Parts, data: Sequences, met: Traced, slot: int) -> Tensor:
     """The mean of another coordinate of the stream under the same softmax, at every answering place `(P,)`."""
     device, bos = model.bos.device, model.bos[slot]
     lengths = torch.from_numpy(data.lengths).to(device)

@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 
 from monolayer.construct.construction import Progress
-from monolayer.construct.line.apart import cells
+from monolayer.construct.line.apart import Crowded, cells
 from monolayer.construct.line.assemble import assemble
 from monolayer.construct.line.build import lift_of
 from monolayer.construct.line.draw import Draw, Tokens
@@ -82,12 +82,14 @@ class Again:
     def _apart(self, task: Task, draw: Draw, tokens: Tokens) -> Monolayer:
         task, _ = task.settled()
         found = cells(draw, tokens, task.target)
-        if isinstance(found, int):
-            raise PrecisionError(
-                f"with this draw {found:,} pairs of facts with one token and different labels lie fewer than {SLACK:g} "
-                "rounding errors apart, or labels add up to more than the format holds. They are different facts, not "
-                "a contradiction: another draw (memorize without draw=) will tell them apart"
-            )
+        if isinstance(found, Crowded):
+            if found.pair is None:
+                raise PrecisionError(
+                    "with this draw the labels of all cells add up to more than the format holds exactly, or it has no "
+                    "whole numbers left for the codes of new tokens: memorize all the data anew, without draw="
+                )
+            one, two = (self._where(task, place) for place in found.pair)
+            raise self._refusal(one, two, found.errors, f"{SLACK:g} are needed ({found.count:,} such pairs)")
         return self._around(task, draw, found[0], ())
 
     def _around(
@@ -118,11 +120,20 @@ class Again:
                 "on rounding do not hold: memorize all the data anew, without draw="
             )
 
-    @staticmethod
-    def _too_close(task: Task, points: Points, place: int, why: str) -> PrecisionError:
-        one, two = (task.data.labelled(int(points.order[place + i])) for i in range(2))
+    def _too_close(self, task: Task, points: Points, place: int, why: str) -> PrecisionError:
+        one, two = (self._where(task, int(points.order[place + i])) for i in range(2))
         room = (points.z[place + 1] - points.z[place]) / float(points.error(points.z[place]))
+        return self._refusal(one, two, room, why)
+
+    @staticmethod
+    def _where(task: Task, label: int) -> str:
+        """A labelled place, in words."""
+        place = task.target.place
+        return task.data.labelled(label if place is None else int(place[label]))
+
+    @staticmethod
+    def _refusal(one: str, two: str, errors: float, why: str) -> PrecisionError:
         return PrecisionError(
-            f"with this draw {one} and {two} have different labels and lie {room:.2g} rounding errors apart; {why}. "
+            f"with this draw {one} and {two} have different labels and lie {errors:.2g} rounding errors apart; {why}. "
             "They are different points, not a contradiction: another draw (memorize without draw=) will tell them apart"
         )

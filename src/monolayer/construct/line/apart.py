@@ -38,22 +38,34 @@ class Found:
         return self.readout.step_count + len(self.readout.gate)
 
 
+@dataclass(frozen=True)
+class Crowded:
+    """`count` neighbours of one cell with different labels and no room for a step between them.
+
+    `pair`: labelled places of the first, `errors` roundings apart; None: labels or codes are too large for the format.
+    """
+
+    count: int
+    pair: tuple[int, int] | None
+    errors: float
+
+
 def separate_apart(tokens: Tokens, target: Target, seed: int) -> Found | None:
     """The first draw that serves; None if there is none, or the data are of another kind: ids, a class a token."""
     if target.per != "token" or target.classes is None or not tokens.alphabet.spaced:
         return None
     for tried, draw in enumerate(draws(tokens, "cells", DRAWS, seed), 1):
         found = cells(draw, tokens, target)
-        if isinstance(found, int):
-            if found > HOPELESS:
+        if isinstance(found, Crowded):
+            if found.pair is None or found.count > HOPELESS:
                 return None
             continue
         return Found(draw, found[0], found[1], tried)
     return None
 
 
-def cells(draw: Draw, tokens: Tokens, target: Target) -> tuple[Apart, float | None] | int:
-    """The readout and its margin; or how many neighbours with different labels are too close."""
+def cells(draw: Draw, tokens: Tokens, target: Target) -> tuple[Apart, float | None] | Crowded:
+    """The readout and its margin; or which neighbours with different labels are too close."""
     context = draw.contexts(tokens)
     context = context if tokens.causal else spread(context, tokens.lengths)
     code, c = draw.codes(tokens).numpy(), context.numpy()
@@ -66,16 +78,17 @@ def cells(draw: Draw, tokens: Tokens, target: Target) -> tuple[Apart, float | No
     left, right = c[change], c[change + 1]
     error = draw.context_error(tokens) + draw.unit * np.maximum(np.abs(left), np.abs(right))
     room = (right - left) / error
-    narrow = ~(room >= SLACK)  # a NaN is no gap either
-    if narrow.any():
-        return int(narrow.sum())
+    narrow = np.flatnonzero(~(room >= SLACK))  # a NaN is no gap either
+    if len(narrow):
+        worst = int(change[narrow[0]])
+        return Crowded(len(narrow), (int(order[worst]), int(order[worst + 1])), float(room[narrow[0]]))
     slope, start = ramps(left, right)
     first = np.append(0, np.flatnonzero(~same) + 1)
     gate, base, jump = code[first], label[first], label[change + 1] - label[change]
     count = np.diff(np.append(np.searchsorted(change, first), len(change)))
     most = size_of_jumps(jump[None]) + float(base.sum()) + float(count.max())
     if most * draw.unit >= 1.0 or not (np.abs(gate) * 4.0 * draw.unit < 1.0).all():
-        return HOPELESS + 1  # sums of labels, or codes, would round
+        return Crowded(0, None, 0.0)  # sums of labels, or codes, would round
     parts = slope, -slope * start, jump[None], np.zeros(1), gate, base, count.astype(np.float64)
     return Apart(*(torch.from_numpy(_contiguous(part)) for part in parts)), float(room.min()) if len(room) else None
 

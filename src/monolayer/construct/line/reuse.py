@@ -12,6 +12,7 @@ token that the data lack loses its row, as in every model. What is built with a 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -84,13 +85,23 @@ class Reused:
     @classmethod
     def of_line(cls, model: Monolayer) -> Reused:
         """The draw of a line of rank 1 in float64, whose readout is a local function of the points."""
-        if isinstance(model.feed_forward, Cascade | Apart) or model.bos.dtype == torch.float32:
-            draw, readout = cls.of(model), model.feed_forward.readout
-            raise DataError(
-                f"this model has the readout {readout!r}, rank {draw.rank}, in {draw.format}, and only one of rank 1 "
-                "in float64 is edited step by step: memorize the edited data with its draw, memorize(X, Y, draw=model)"
+        draw, readout = cls.of(model), model.feed_forward
+        why = None
+        if isinstance(readout, Cascade):
+            why = (
+                f"a cascade of rank {draw.rank}: what its later stages write depends on which points the stages before "
+                "could not tell apart, so an edit needs the neighbours"
             )
-        return cls.of(model)
+        elif isinstance(readout, Apart):
+            why = "one with code and context apart: edits by themselves are made on one line only"
+        elif draw.dtype == torch.float32:
+            why = "a line in float32: edits by themselves are made in float64 only"
+        if why is not None:
+            raise DataError(
+                f"this model is {why}. Give all the data that it holds (data=, --data), and it is built anew with its "
+                "draw; or memorize the edited data yourself, memorize(X, Y, draw=model)"
+            )
+        return draw
 
     def rules(self, positions: bool, causal: bool, readout: str, temperature: float | None) -> tuple[bool, bool]:
         """Whether positions and order in time count in this draw; wishes other than the defaults must agree."""
@@ -182,7 +193,7 @@ class Reused:
         if self.table is not None:
             alphabet, rows = Ids(len(self.table)), torch.from_numpy(data.tokens)
         else:
-            alphabet, rows = Vectors(self._vectors(data)), torch.arange(len(data.tokens))
+            alphabet, rows = Vectors(self.rounded(data.tokens)), torch.arange(len(data.tokens))
         tokens = Tokens(rows, torch.from_numpy(data.lengths), alphabet, place, self.card.causal, dtype=self.dtype)
         bos_key = float(model.bos.detach()[KEY])
         proposal = self._proposal(tokens)
@@ -201,9 +212,9 @@ class Reused:
             )
         return largest if largest > OUTSIDE else 1.0
 
-    def _vectors(self, data: Sequences) -> NDArray[np.float64]:
+    def rounded(self, tokens: NDArray[Any]) -> NDArray[np.float64]:
         """Vectors `(T, d)` in numbers of the format."""
-        vectors = np.asarray(data.tokens, dtype=np.float64)
+        vectors = np.asarray(tokens, dtype=np.float64)
         return vectors if self.dtype == torch.float64 else vectors.astype(np.float32).astype(np.float64)
 
     def _proposal(self, tokens: Tokens) -> Proposal:

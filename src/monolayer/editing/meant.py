@@ -1,42 +1,48 @@
-"""Edits of robust models with the data at hand: which facts are meant, and what the data are afterwards.
+"""Edits with the data at hand of readouts that are built anew: which facts are meant, what the data are afterwards.
 
-What then becomes of the neurons is `cells.py`. Notation: `Q` labelled places of what is asked, `K` of the data.
+What then becomes of the neurons is `cells.py` for robust models and `whole.py` for the others. Notation: `Q` labelled
+places of what is asked, `K` of the data.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from monolayer.construct.consistency import equal_points
+from monolayer.construct.line.reuse import Reused
 from monolayer.construct.robust.again import RobustDraw
 from monolayer.construct.target import Target
 from monolayer.construct.task import Task
 from monolayer.data import Labels, Sequences
 from monolayer.data.names import Ints
-from monolayer.editing.cells import Edit, RobustFacts
+from monolayer.editing.cells import RobustFacts
 from monolayer.editing.record import Record
+from monolayer.editing.whole import WholeFacts
 from monolayer.errors import ContradictionError, DataError
 
+Known = TypeVar("Known", RobustFacts, WholeFacts)
 
-def forget(facts: RobustFacts, rows: Ints) -> tuple[RobustFacts, Record]:
+
+def forget(facts: Known, rows: Ints) -> tuple[Known, Record]:
     """Without these rows of the data; a fact that other rows teach too stays, and is counted."""
     data = facts.data
     if len(rows) == len(data):
         raise DataError("that would forget all the data, and a model of nothing is no model")
     asked, rest = data.select(rows), data.select(np.setdiff1d(np.arange(len(data)), rows))
-    target = Target.of(asked, facts.rules["causal"]) if (asked.lengths > 1).any() or asked.labels is not None else None
-    if target is None:
+    if asked.labels is None and not (asked.lengths > 1).any():
         raise DataError("these rows carry no label: a next-token model learns nothing from a single token")
+    target = Target.of(asked, facts.rules["causal"])
     match = _Match.of(facts, facts.draw, asked, rest)
     shared = int(np.isin(match.mine, match.theirs).sum())
-    edit = Edit(facts, facts.draw, rest, asked, target.number, _tokens(asked))
-    return edit.carry_out("forget", "the rest of the data", shared)
+    edit = facts.edited(facts.draw, rest, asked, _values(target), _tokens(asked))
+    return edit.carry_out("forget", "the rest of the data", len(target.number), shared)
 
 
-def edit(facts: RobustFacts, X: Any, Y: Any, *, lengths: Any = None) -> tuple[RobustFacts, Record]:
+def edit(facts: Known, X: Any, Y: Any, *, lengths: Any = None) -> tuple[Known, Record]:
     """With other labels for facts that the data hold; every row that teaches such a fact changes with it."""
     draw, asked = facts.draw.adopt(Sequences.of(X, Y, lengths=lengths))
     data = facts.data
@@ -58,23 +64,25 @@ def edit(facts: RobustFacts, X: Any, Y: Any, *, lengths: Any = None) -> tuple[Ro
     old = data.labels.values[match.place[order[np.searchsorted(match.theirs[order], match.mine)]]]
     labels = replace(data.labels, values=values, classes=draw.card.classes)
     new = replace(data, vocabulary=draw.card.vocabulary, labels=labels)
-    changed = place[values[place] != data.labels.values[place]]
+    differ = values[place] != data.labels.values[place]
+    changed = place[differ.reshape(len(place), -1).any(axis=1)]
     touched = None if asked.labels.per == "sequence" or data.vocabulary is None else np.unique(data.tokens[changed])
-    change = Edit(facts, draw, new, asked, old, touched if len(changed) else np.zeros(0, np.int64))
-    return change.carry_out("edit", "the edited data", 0)
+    change = facts.edited(draw, new, asked, old, touched if len(changed) else np.zeros(0, np.int64))
+    return change.carry_out("edit", "the edited data", len(match.mine), 0)
 
 
-def insert(facts: RobustFacts, X: Any, Y: Any = None, *, lengths: Any = None) -> tuple[RobustFacts, Record]:
+def insert(facts: Known, X: Any, Y: Any = None, *, lengths: Any = None) -> tuple[Known, Record]:
     """With more rows; facts of theirs that the data hold already must have the labels they have."""
     draw, asked = facts.draw.adopt(Sequences.of(X, Y, lengths=lengths))
     data, target = facts.data, Target.of(asked, draw.card.causal)
     match = _Match.of(facts, draw, asked, data)
-    own = Target.of(data, draw.card.causal).number
+    own = _values(Target.of(data, draw.card.causal))
     order = np.argsort(match.theirs, kind="stable")
     spot = np.searchsorted(match.theirs[order], match.mine)
     there = np.append(match.theirs[order], -1)[spot] == match.mine
     known = np.append(match.place[order], 0)[spot]
-    odd = np.flatnonzero(there & (own[known] != target.number))
+    differ = (own[known] != _values(target)).reshape(len(known), -1).any(axis=1)
+    odd = np.flatnonzero(there & differ)
     if len(odd):
         here = int(odd[0] if target.place is None else target.place[odd[0]])
         raise ContradictionError(
@@ -88,8 +96,8 @@ def insert(facts: RobustFacts, X: Any, Y: Any = None, *, lengths: Any = None) ->
         labels = Labels(both, labels.per, draw.card.classes, labels.scalar)
     tokens, sizes = (np.concatenate([getattr(part, name) for part in (data, asked)]) for name in ("tokens", "lengths"))
     new = Sequences(tokens, sizes, draw.card.vocabulary, labels)
-    change = Edit(facts, draw, new, asked, np.full(len(target.number), -1), _tokens(asked))
-    return change.carry_out("insert", "all the data", 0)
+    change = facts.edited(draw, new, asked, None, _tokens(asked))
+    return change.carry_out("insert", "all the data", len(target.number), 0)
 
 
 # -- which facts are meant ---------------------------------------------------------------------------------
@@ -104,7 +112,9 @@ class _Match:
     place: Ints
 
     @classmethod
-    def of(cls, facts: RobustFacts, draw: RobustDraw, asked: Sequences, data: Sequences) -> _Match:
+    def of(
+        cls, facts: RobustFacts | WholeFacts, draw: RobustDraw | Reused, asked: Sequences, data: Sequences
+    ) -> _Match:
         """Equal numbers for equal token and context; only rows with a token of `asked` are looked at.
 
         Edits that contradict each other are an error.
@@ -115,7 +125,7 @@ class _Match:
         near = data.select(rows) if len(rows) else None
         parts = [asked] if near is None else [asked, near]
         tokens, lengths = (np.concatenate([getattr(part, name) for part in parts]) for name in ("tokens", "lengths"))
-        both = Sequences(tokens, lengths, draw.card.vocabulary)
+        both = Sequences(facts.seen(tokens), lengths, draw.card.vocabulary)
         task = Task.of(unlabelled(both, draw), **facts.rules, on_conflict="error")
         group = equal_points(task.context, task.target)
         target = Target.of(asked, draw.card.causal) if asked.labels is not None else task.target
@@ -134,12 +144,14 @@ class _Match:
         return cls(mine, group[count:], place)
 
 
-def unlabelled(data: Sequences, draw: RobustDraw) -> Sequences:
+def unlabelled(data: Sequences, draw: RobustDraw | Reused) -> Sequences:
     """`data` with labels that say nothing, so that its labelled places are known."""
-    if draw.card.next_token:
+    card = draw.card
+    if card.next_token:
         return data
-    size = len(data) if draw.card.per == "sequence" else len(data.tokens)
-    return replace(data, labels=Labels(np.zeros(size, np.int64), draw.card.per, draw.card.classes))
+    size = len(data) if card.per == "sequence" else len(data.tokens)
+    none = np.zeros(size, np.int64) if card.classes is not None else np.zeros((size, 1))
+    return replace(data, labels=Labels(none, card.per, card.classes))
 
 
 def check_consistent(asked: Sequences, target: Target, group: Ints, count: int) -> None:
@@ -154,6 +166,11 @@ def check_consistent(asked: Sequences, target: Target, group: Ints, count: int) 
             f"the edits contradict each other: {places[0]} shall be {names[0]}, and {places[1]}, which is the same "
             f"fact, {names[1]}"
         )
+
+
+def _values(target: Target) -> NDArray[Any]:
+    """Label values of labelled places: class numbers `(K,)`, or reals `(K, m)`."""
+    return target.number if target.classes is not None else target.table[target.number]
 
 
 def _where(data: Sequences, causal: bool, label: int) -> str:
