@@ -1,7 +1,7 @@
 """What differs between the tensors of two models: rows that come and go, and tensors of another shape.
 
-Neurons of one staircase are rows of several tensors. They rise, so those that both models have stand in the same order
-in both, and are found by their contents:
+Neurons of one staircase are rows of several tensors. Their steps rise, so those that both models have are found by
+where they start, and stand in the same order in both:
 
     old   n₁ n₂ n₃ n₄ n₅         the splice: n₂ n₃ out, m in; and so in every tensor that they are rows of
     new   n₁   m   n₄ n₅
@@ -9,12 +9,10 @@ in both, and are found by their contents:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from monolayer.data.names import Ints
 from monolayer.editing.splice import Array, Splice, same_rows
 from monolayer.editing.swap import Swap, same
 
@@ -29,15 +27,8 @@ def difference(old: Tensors, new: Tensors) -> tuple[list[Splice], list[Swap]]:
         prefix = name.removesuffix(".weight_1")
         if prefix == name or name not in new:
             continue
-        both = f"{prefix}.gate" in old and f"{prefix}.gate" in new
-        cell = [_cell_of_step(each, prefix) for each in (old, new)] if both else None
-        steps, labels = {name: 0, f"{prefix}.bias_1": 0}, {f"{prefix}.weight_2": 1}
-        groups: list[tuple[dict[str, int], list[Array] | None]] = [(steps | labels, cell)]
-        if old[name].shape[0] != old[f"{prefix}.weight_2"].shape[1]:  # one label a run, not one a step
-            groups = [(steps, None), (labels, [_steps_of_run(each, prefix) for each in (old, new)])]
-        groups += [({f"{prefix}.{part}": 0 for part in ("gate", "base", "count")}, None)] if both else []
-        for axes, extra in groups:
-            found = _aligned(old, new, axes, extra)
+        for axes, order in _groups(old, new, prefix):
+            found = _aligned(old, new, axes, *order)
             if found is not None:
                 splices += found
                 done |= set(axes)
@@ -69,49 +60,64 @@ def _between(name: str, axis: int, old: Array, new: Array) -> Iterable[Splice]:
     return [] if found is None else [found]
 
 
-def _aligned(old: Tensors, new: Tensors, axes: dict[str, int], extra: list[Array] | None) -> list[Splice] | None:
-    """Rows, those of all tensors of `axes` taken together, that one of the two lacks; `extra` tells equal rows apart.
+def _groups(old: Tensors, new: Tensors, prefix: str) -> Iterable[tuple[dict[str, int], list[Array]]]:
+    """Tensors of a staircase whose rows belong together, each with its axis; and what rises along these rows."""
+    steps, labels = {f"{prefix}.weight_1": 0, f"{prefix}.bias_1": 0}, {f"{prefix}.weight_2": 1}
+    starts = [_starts(each, prefix) for each in (old, new)]
+    heights = [_rest(each[f"{prefix}.weight_2"], 1) for each in (old, new)]
+    if heights[0] != heights[1]:  # a last stage that is none any more writes stretches too
+        yield steps, starts
+        return
+    if f"{prefix}.gate" in old and f"{prefix}.gate" in new:
+        # Complex numbers are in order of their real parts first: cells, whose steps rise each by themselves.
+        gates = [each[f"{prefix}.gate"] for each in (old, new)]
+        counts = [each[f"{prefix}.count"].astype(np.int64) for each in (old, new)]
+        cells = zip(gates, counts, starts, strict=True)
+        yield steps | labels, [np.repeat(gate, count) + 1j * start for gate, count, start in cells]
+        yield {f"{prefix}.{part}": 0 for part in ("gate", "base", "count")}, gates
+    elif len(starts[0]) == old[f"{prefix}.weight_2"].shape[1]:
+        yield steps | labels, starts
+    else:  # one label a run, not one a step: runs begin where steps do
+        yield steps, starts
+        yield labels, [np.append(-np.inf, start) for start in starts]
 
-    None if the tensors do not have the same number of rows, or rows that stay are not in the same order.
+
+def _aligned(old: Tensors, new: Tensors, axes: dict[str, int], one: Array, two: Array) -> list[Splice] | None:
+    """Rows, those of all tensors of `axes` taken together, that one of the two lacks.
+
+    `one`, `two`: numbers of the rows in both, none of which both have twice; None if they do not rise.
     """
-    keys = []
-    for number, tensors in enumerate((old, new)):
-        rows = [np.moveaxis(tensors[name], axis, 0) for name, axis in axes.items()]
-        if len({len(part) for part in rows}) != 1:
+    sides = [[np.moveaxis(each[name], axis, 0) for name, axis in axes.items()] for each in (old, new)]
+    for order, rows in zip((one, two), sides, strict=True):
+        if any(len(part) != len(order) for part in rows) or not (order[1:] > order[:-1]).all():
             return None
-        rows += [] if extra is None else [extra[number]]
-        columns = [part.reshape(len(part), math.prod(part.shape[1:])) for part in rows]
-        table = np.ascontiguousarray(np.concatenate(columns, axis=1))
-        kind = f"V{table.shape[1] * table.itemsize}"
-        keys.append(table.view(kind)[:, 0] if table.size else np.zeros(0, kind))
-    if keys[0].dtype != keys[1].dtype:
-        return None
-    stay = [np.isin(keys[0], keys[1]), np.isin(keys[1], keys[0])]
-    if not np.array_equal(keys[0][stay[0]], keys[1][stay[1]]):
-        return None
+    place = np.searchsorted(two, one)
+    stays = place < len(two)
+    stays[stays] = two[place[stays]] == one[stays]
+    for a, b in zip(*sides, strict=True):
+        stays[stays] = same_rows(a[stays], b[place[stays]])
+    stay = [stays, np.zeros(len(two), dtype=bool)]
+    stay[1][place[stays]] = True
     ends = [np.flatnonzero(np.append(mask, True)) for mask in stay]
     starts = [np.append(0, end[:-1] + 1) for end in ends]
     taken, put = ends[0] - starts[0], ends[1] - starts[1]  # between two rows that stay
     some = (taken > 0) | (put > 0)
     found = []
-    for name, axis in axes.items():
-        after = np.moveaxis(new[name], axis, 0)[~stay[1]]
-        splice = Splice.of(name, axis, old[name], starts[0][some], taken[some], put[some], after, all_=True)
+    for (name, axis), after in zip(axes.items(), sides[1], strict=True):
+        places = starts[0][some], taken[some], put[some]
+        splice = Splice.of(name, axis, old[name], *places, after[~stay[1]], all_=True)
         found += [] if splice is None else [splice]
     return found
 
 
-def _cell_of_step(tensors: Tensors, prefix: str) -> Array:
-    """The code of the cell that each step belongs to: cells may have equal steps."""
-    count: Ints = tensors[f"{prefix}.count"].astype(np.int64)
-    return np.repeat(tensors[f"{prefix}.gate"], count)
-
-
-def _steps_of_run(tensors: Tensors, prefix: str) -> Array:
-    """The steps left and right of each run: runs may have equal labels."""
-    step = np.stack([tensors[f"{prefix}.{part}"] for part in ("weight_1", "bias_1")], axis=1)
-    blank = np.zeros_like(step, shape=(1, 2))  # no step has slope 0
-    return np.concatenate([np.concatenate([blank, step]), np.concatenate([step, blank])], axis=1)
+def _starts(tensors: Tensors, prefix: str) -> Array:
+    """Where the steps of a staircase start `(R,)`."""
+    slope, bias = (tensors[f"{prefix}.{part}"].astype(np.float64) for part in ("weight_1", "bias_1"))
+    if slope.ndim != 1:  # half-spaces, which start nowhere
+        return np.full(len(slope), np.nan)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        start: Array = -bias / slope
+    return start
 
 
 def _rest(array: Array, axis: int) -> tuple[int, ...]:
