@@ -127,7 +127,10 @@ def test_bad_input_leaves_nothing_behind(
     assert not (tmp_path / "new").exists()
 
 
-def test_the_page_on_editing_runs_and_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page_on_editing_runs_and_prints_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "editing.md").read_text(encoding="utf-8"), flags=re.S)
     names: dict[str, Any] = {}
     for block in blocks:

@@ -158,7 +158,7 @@ class Record:
                 name = part.tensor
             elif self.config is None and last not in ("weight_1", "bias_1", "weight_2"):
                 continue
-            elif not self._of_readout(part.tensor):
+            if not self._of_readout(part.tensor):
                 continue
             name = "feed_forward" if self.config is not None else name
             out, put = _sizes(part, -1 if last == "weight_2" else 0)

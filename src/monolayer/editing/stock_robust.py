@@ -15,7 +15,7 @@ import numpy as np
 
 from monolayer.data import Sequences
 from monolayer.data.names import Ints
-from monolayer.editing.cells import row_splices
+from monolayer.editing.difference import row_splices
 from monolayer.editing.record import SHOWN, Change, Kind, Record
 from monolayer.editing.splice import Array, Splice, array_of
 from monolayer.editing.stock_folder import EditedFolder
