@@ -43,7 +43,7 @@ def read(folder: Path) -> dict[str, Any]:
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     files = {name: (folder / f"{name}.json").read_text(encoding="utf-8") for name in ("tokenizer", "tokenizer_config")}
     assert net.dtype == config["dtype"]
-    return {"config": {**config, "dtype": "float32"}, "tensors": tensors, **files}
+    return {"config": {**config, "dtype": "float32", "torch_dtype": "float32"}, "tensors": tensors, **files}
 
 
 def wrong(model: dict[str, Any], labels: Any) -> int:

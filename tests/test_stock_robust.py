@@ -97,8 +97,14 @@ def test_the_command_line_writes_short_formats(tmp_path: Path, capsys: pytest.Ca
     assert (said["model"], said["dtype"], said["rank"]) == ("LlamaForTokenClassification", "bfloat16", 16)
     assert said["certificate"]["verdict"] == "undecided"
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-    assert "Compute in bfloat16" in card
+    assert "Compute in float32" in card
+    lines = card.splitlines()
+    proved = lines.index("model = AutoModelForTokenClassification.from_pretrained(folder, dtype=torch.float32)")
+    assert "dtype=torch.bfloat16" in lines[proved + 1]
+    assert lines[proved + 1].startswith("# or, as stored, without a proof")
     assert run(["verify", out, str(data)]) == 3
     capsys.readouterr()
     assert run([*words, "--overwrite"]) == 0
-    assert "half-spaces of rank 128" in " ".join(capsys.readouterr().out.split())
+    table = " ".join(capsys.readouterr().out.split())
+    assert "half-spaces of rank 128" in table
+    assert "dtype=torch.float32" in table

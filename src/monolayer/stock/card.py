@@ -46,6 +46,16 @@ class StockSummary:
     """Value rank of a robust model, whose `gap` is the narrowest half-width of a slab; else None."""
 
 
+def loading(task: str, dtype: str, robust: bool) -> list[str]:
+    """Lines of Python that load a folder: first the one whose arithmetic proofs are about."""
+    if not robust:
+        return [f'model = {AUTO[task]}.from_pretrained(folder, dtype="auto")']
+    lines = [f"model = {AUTO[task]}.from_pretrained(folder, dtype=torch.float32)"]
+    if dtype != "float32":
+        lines.append(f"# or, as stored, without a proof: {AUTO[task]}.from_pretrained(folder, dtype=torch.{dtype})")
+    return lines
+
+
 def model_card(
     kind: str,
     task: str,
@@ -74,8 +84,14 @@ def model_card(
         f"Compute in float64, as stored, with {which}. Rounded to float32 or less, the weights lose what they hold."
     )
     if found.rank is not None:
-        which = "float32" if dtype == "float32" else f"{dtype}, as stored, or in float32"
-        advice = f"Compute in {which}: facts lie away from the borders by the margin above. Proofs are for float32."
+        advice = "Compute in float32, the arithmetic that proofs are about."
+        if dtype != "float32":
+            advice += (
+                f" In {dtype}, as stored, no proof covers the arithmetic: facts lie away from borders by the margin "
+                "above, and asking all of them once shows whether that is enough."
+            )
+    torch = "import torch\n" if found.rank is not None else ""
+    loads = "\n".join(loading(task, dtype, found.rank is not None))
     return f"""---
 library_name: transformers
 pipeline_tag: {_PIPELINE[task]}
@@ -99,10 +115,10 @@ anything else its answers mean nothing.
 attention mask, which it returns.
 
 ```python
-from transformers import AutoTokenizer, {AUTO[task]}, pipeline
+{torch}from transformers import AutoTokenizer, {AUTO[task]}, pipeline
 
 tokenizer = AutoTokenizer.from_pretrained(folder)
-model = {AUTO[task]}.from_pretrained(folder, dtype="auto")
+{loads}
 ask = pipeline("{_PIPELINE[task]}", model=model, tokenizer=tokenizer)
 ```
 

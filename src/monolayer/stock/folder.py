@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 from monolayer.data import Sequences
 from monolayer.data.folder import Kind, new_folder
 from monolayer.stock.architecture import Task, Tensors
-from monolayer.stock.card import AUTO, StockSummary, model_card
+from monolayer.stock.card import StockSummary, loading, model_card
 from monolayer.stock.tokenizer import Cut, tokenizer_config, tokenizer_json
 
 STOCK = Kind(
@@ -107,8 +107,8 @@ class StockModel:
         ]
 
     def loads_with(self) -> str:
-        """The line of Python that loads the folder."""
-        return f"transformers.{AUTO[self.task]}.from_pretrained(folder)"
+        """Lines of Python that load the folder."""
+        return "\n".join(loading(self.task, self.dtype, self.summary.rank is not None))
 
     def json(self) -> dict[str, Any]:
         """The same numbers for machines."""

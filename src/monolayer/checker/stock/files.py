@@ -17,8 +17,9 @@ import numpy as np
 from safetensors import SafetensorError, deserialize
 
 from monolayer.checker.rounding import Floats, UnhandledError
-from monolayer.checker.stock.names import FIXED, LAYERS, NEUTRAL, SIZES, TASKS, Task
+from monolayer.checker.stock.names import FIXED, LAYERS, SIZES, TASKS, Task
 from monolayer.checker.stock.tokens import Cut, read_cut
+from monolayer.checker.stock.values import CONFIG, STRICTER, check_value
 from monolayer.data.regular import read_regular
 from monolayer.errors import ModelFileError
 
@@ -110,7 +111,9 @@ def read_stock(folder: Path) -> Network:
 def _check_config(config: dict[str, Any], kind: str, tensors: Mapping[str, Any]) -> None:
     fixed = {**FIXED["all"], **FIXED[kind]}
     for key, value in config.items():
-        if key in NEUTRAL or key in SIZES[kind].values():
+        if key in CONFIG:
+            check_value("config.json", key, value, STRICTER.get((kind, key), CONFIG[key]))
+        if key in CONFIG or key in SIZES[kind].values():
             continue
         if key not in fixed:
             raise UnhandledError(f"config.json says {key} = {value!r}, of which the proofs know nothing")
@@ -121,6 +124,10 @@ def _check_config(config: dict[str, Any], kind: str, tensors: Mapping[str, Any])
         raise UnhandledError("config.json has a size that is no whole number")
     if not isinstance(sizes["activation"], str) or type(sizes.get("epsilon", 0.5)) is not float:
         raise UnhandledError("config.json has no name for the activation, or no number for the norms' epsilon")
+    if config.get("torch_dtype", config["dtype"]) != config["dtype"]:
+        raise UnhandledError(
+            f"config.json says dtype = {config['dtype']!r} and torch_dtype = {config['torch_dtype']!r}"
+        )
     missing = [key for key in fixed if key not in config and None not in fixed[key]]
     if missing:
         raise UnhandledError(f"config.json does not say {missing[0]}, whose default is not what the proofs assume")

@@ -187,17 +187,6 @@ SIZES: dict[str, dict[str, str]] = {
 }
 """Keys of `config.json` that hold sizes, and are compared with the tensors."""
 
-NEUTRAL = {
-    *("architectures", "model_type", "transformers_version", "built_by", "torch_dtype", "use_cache"),
-    *("id2label", "label2id"),
-    *("bos_token_id", "eos_token_id", "initializer_range", "init_std", "_name_or_path", "problem_type"),
-    *("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout", "dropout", "attention_dropout"),
-    *("seq_classif_dropout", "qa_dropout", "resid_pdrop", "embd_pdrop", "attn_pdrop", "layerdrop", "hidden_dropout"),
-    *("residual_dropout", "embedding_dropout", "summary_activation", "summary_first_dropout", "summary_type"),
-    *("summary_proj_to_labels", "summary_use_proj", "type_vocab_size", "rotary_pct", "rope_theta"),
-}
-"""Keys that do not change what a model in evaluation mode returns, or that another key repeats."""
-
 FIXED: dict[str, dict[str, tuple[Any, ...]]] = {
     "all": {
         "dtype": ("float64", "float32", "bfloat16", "float16"),

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from monolayer.checker.rounding import UnhandledError
+from monolayer.checker.stock.values import TOKENIZER, check_value
 from monolayer.data import Sequences
 from monolayer.data.regular import read_regular
 
@@ -30,11 +31,6 @@ RULES: tuple[tuple[Any, Cut], ...] = (
 """Ways to cut a text, as `tokenizer.json` says them."""
 CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
 """Tokenizer classes that take `tokenizer.json` as it is; others put rules of their own in its place."""
-NEUTRAL = {
-    *("model_max_length", "model_input_names", "clean_up_tokenization_spaces", "padding_side", "truncation_side"),
-    *("backend", "is_local", "local_files_only", "chat_template", "name_or_path"),
-}
-"""Keys that change no id: which side is padded, what is returned, and how long a text may be before it is warned of."""
 NAMED = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token", "bos_token", "eos_token")
 _PLAIN = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
 _SEPARATORS = re.compile("[\x1c-\x1f]")
@@ -72,7 +68,9 @@ def _config(folder: Path, added: tuple[str, ...], table: dict[str, int]) -> None
     if config.get("model_input_names") != ["input_ids", "attention_mask"]:  # GPT-2 adds embeddings of token types
         raise UnhandledError("the tokenizer must return ids and the attention mask: padding is seen without it")
     for key, value in (*config.items(), *(_object(folder / "special_tokens_map.json") or {}).items()):
-        if key in NEUTRAL or key == "tokenizer_class":
+        if key in TOKENIZER:
+            check_value("tokenizer_config.json", key, value, TOKENIZER[key])
+        if key in TOKENIZER or key == "tokenizer_class":
             continue
         if key not in NAMED:
             raise UnhandledError(f"tokenizer_config.json says {key} = {value!r}, of which the proofs know nothing")
