@@ -14,11 +14,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
 import monolayer as ml
 from monolayer.checker import stored as checker_stored
 from monolayer.model.apart import Apart
 from monolayer.model.load import load
+from monolayer.page import page
 from tests.evil import Evil, errs
 from tests.stored_models import LABEL, Case, Saved
 from tests.test_cascade import _fault, saved
@@ -215,11 +217,34 @@ def test_what_works_on_one_staircase_says_so() -> None:
     again, less = ml.memorize(X, Y, draw=model), ml.memorize(X[1:], Y[1:], draw=model)
     assert torch.equal(again.feed_forward.bias_1, model.feed_forward.bias_1)
     assert ml.certify(less, X[1:], Y[1:]).verdict == "proved"
-    for call in (lambda: ml.forget(model, X[:1]), lambda: model.explain(X[:1])):
+    for call in (lambda: ml.forget(model, X[:1]), lambda: page(model)):
         with pytest.raises(ml.DataError, match="apart"):
             call()
     with pytest.raises(ml.DataError, match="every cell has its own"):
         ml.certify(model, X, Y, only=True)
+
+
+def test_an_explanation_counts_steps_inside_the_cell() -> None:
+    model, X, Y = built("order")
+    found = model.explain(X)
+    cells = model.feed_forward.table()
+    assert cells is not None
+    assert found.label == np.asarray(Y).ravel().tolist()
+    assert (found.margin > 0).all()
+    assert np.array_equal(found.z, (found.kappa * torch.from_numpy(found.context).to(model.bos.dtype)).numpy())
+    assert set(found.step.tolist()) != {0}
+    code, z = (torch.from_numpy(each).to(model.bos.dtype) for each in (found.code, found.z))
+    for edge, beside, side in ((found.below, found.left, -1), (found.above, found.right, 1)):
+        real = np.isfinite(edge)
+        assert [each is None for each in beside] == (~real).tolist()
+        # Just behind the ramp beside it, the cell has the neighbour's label.
+        step = torch.from_numpy(found.step) + cells.offset[cells.find(code)[0]] - int(side < 0)
+        beyond = (cells.start if side < 0 else cells.end)[step.clamp(0, len(cells.slope) - 1)]
+        got = cells(code, torch.where(torch.from_numpy(real), beyond, z))[:, 0].round().long().tolist()
+        assert [got[at] for at in np.flatnonzero(real)] == [beside[at] for at in np.flatnonzero(real)]
+    text = io.StringIO()
+    Console(width=200, file=text).print(model.explain(X[:2]).table())
+    assert "code and context apart" in text.getvalue()
 
 
 def test_changed_gates_fall_back_to_the_dense_network() -> None:

@@ -16,7 +16,6 @@ Codes are whole, so exactly one gate is 1 and all others are 0; `r_j` is exactly
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -24,14 +23,14 @@ from torch.utils.checkpoint import checkpoint
 
 from monolayer.model.attention import CODE, LABEL
 from monolayer.model.recording import recording
-from monolayer.model.staircase import CELLS_AT_ONCE
+from monolayer.model.staircase import CELLS_AT_ONCE, Ramps
 
 CONTEXT = LABEL + 1
 """The coordinate that attention writes onto; classes have one label slot."""
 
 
 @dataclass(frozen=True, eq=False)
-class Cells:
+class Cells(Ramps):
     """The readout as a table: `gate` `(V,)` in order, `offset` `(V + 1,)` of their steps, `level` `(H + V,)`.
 
     `level[offset[a] + a + i]` is the label of cell `a` behind `i` of its steps; `slope`, `bias` `(H,)` are the steps'.
@@ -43,14 +42,6 @@ class Cells:
     bias: Tensor
     level: Tensor
     elsewhere: float
-
-    @cached_property
-    def start(self) -> Tensor:
-        return -self.bias / self.slope
-
-    @cached_property
-    def end(self) -> Tensor:
-        return self.start + 1.0 / self.slope
 
     def find(self, code: Tensor) -> tuple[Tensor, Tensor]:
         """The cell of each code `(P,)`, and whether there is one."""

@@ -1,6 +1,14 @@
-"""From a model and data to an `Explanation`: the shortcut's own numbers, and the staircase around every `z`."""
+"""From a model and data to an `Explanation`: the shortcut's own numbers, and the staircases around every `z`.
+
+Of a cascade the story goes on where the first line ends: a point in a crowd, a stretch that the first stage could not
+cut further, has the number of that crowd and the mean of another value, and lies on a step of the next stage. With
+code and context apart, `z` is the context alone, on the steps of its own cell.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -8,57 +16,159 @@ from torch import Tensor
 
 from monolayer.data import Sequences
 from monolayer.errors import DataError
+from monolayer.model.apart import Cells
 from monolayer.model.attention import contexts
-from monolayer.model.explanation import Explanation, Floats
+from monolayer.model.explanation import Explanation, Floats, Further
+from monolayer.model.gates import Gates
 from monolayer.model.parts import Parts, staircase_of
-from monolayer.model.shortcut import Traced, plan, spread, traced
+from monolayer.model.shortcut import Plan, Traced, further_mean, plan, spread, traced
 from monolayer.model.staircase import Steps
+
+Stages = tuple[tuple[float, int, Steps], ...]  # those behind a stage: `κ`, the coordinate of the value, the steps
 
 
 @torch.no_grad()
 def explain(model: Parts, data: Sequences) -> Explanation:
     """The numbers behind the answers to encoded `data`; weights that were changed have no such explanation."""
-    staircase_of(model)
+    if isinstance(model.feed_forward, Gates):
+        staircase_of(model)  # the error that says that there is none
     way = plan(model)
-    if way is None or way.steps is None:
+    if way is None or (way.steps is None and way.apart is None):
         raise DataError(
             "an explanation needs weights as they were built, and nothing hooked into the forward pass: this model was "
             "changed"
         )
     met = traced(model, data, way)
-    z = met.code + way.kappa * met.context
-    run, on_ramp = _place(way.steps, z)
-    edge = torch.full((1,), torch.inf, dtype=z.dtype, device=z.device)
-    below, above = torch.cat([-edge, way.steps.end]), torch.cat([way.steps.start, edge])
-    # On a ramp both edges are those of the ramp: the answer lies between the labels of two runs.
-    low = torch.where(on_ramp, above[run], below[run])
-    high = torch.where(on_ramp, below[(run + 1).clamp(max=len(below) - 1)], above[run])
-    label = _names(model, way.steps(z))
-    left, right = (_beside(model, way.steps, place) for place in (torch.where(on_ramp, run, run - 1), run + 1))
     weight, begin = _shares(model, data, met)
     key = met.key if met.rows is None else met.key.index_select(0, met.rows)
-    arrays = {"key": key, "weight": weight, "begin": begin, "code": met.code, "context": met.context, "z": z}
+    arrays = {"key": key, "weight": weight, "begin": begin, "code": met.code, "context": met.context}
+    numbers: dict[str, Any] = {name: _array(each) for name, each in arrays.items()}
+    told = _in_cells(model, way.apart, met, way.kappa) if way.apart is not None else _on_lines(model, data, way, met)
     return Explanation(
         data,
         model.card,
         way.temperature,
         way.kappa,
-        **{name: _array(each) for name, each in arrays.items()},
-        step=run.cpu().numpy(),
-        below=_array(low),
-        above=_array(high),
-        on_ramp=on_ramp.cpu().numpy(),
-        label=label,
-        left=left,
-        right=right,
+        **numbers,
+        **told,
+        apart=way.apart is not None,
     )
 
 
-def _place(steps: Steps, z: Tensor) -> tuple[Tensor, Tensor]:
-    """The run that `z` `(P,)` lies in, or just left of, and whether it lies on the ramp right of it."""
-    run = torch.searchsorted(steps.end, z, right=True)
-    start = torch.cat([steps.start, torch.full((1,), torch.inf, dtype=z.dtype, device=z.device)])
-    return run, z > start[run]
+# -- one line, and those of further stages ---------------------------------------------------------------
+
+
+def _on_lines(model: Parts, data: Sequences, way: Plan, met: Traced) -> dict[str, Any]:
+    """Where every point lies on the first line and, if a crowd is there, on those behind it."""
+    assert way.steps is not None
+    z = met.code + way.kappa * met.context
+    total = torch.zeros(len(z), len(model.feed_forward.bias_2), dtype=z.dtype, device=z.device)
+    steps, stages, told = way.steps, way.further, _Around.of(way.steps, z).told(model, z, way.steps, way.further, total)
+    further: list[Further] = []
+    crowd = torch.ones(len(z), dtype=torch.bool, device=z.device)
+    while stages:
+        # What a stage wrote behind the label is the number of a stretch: the code of the next.
+        level = steps(z)
+        total, number = total + level[:, :-1], level[:, -1].contiguous()
+        (kappa, slot, steps), stages = stages[0], stages[1:]
+        crowd = crowd & _crowded(steps, number, kappa)
+        context = further_mean(model, data, met, slot)
+        z = number + kappa * context
+        around = _Around.of(steps, z).told(model, z, steps, stages, total)
+        further.append(Further(crowd.cpu().numpy(), _array(number), _array(context), kappa=kappa, **around))
+    label = _names(model, total + steps(z))
+    return {**told, "label": label, "further": tuple(further)}
+
+
+@dataclass(frozen=True, eq=False)
+class _Around:
+    """Runs that points `(P,)` lie in, or just left of, and whether they lie on the ramp right of it."""
+
+    run: Tensor
+    on_ramp: Tensor
+
+    @classmethod
+    def of(cls, steps: Steps, z: Tensor) -> _Around:
+        run = torch.searchsorted(steps.end, z, right=True)
+        start = torch.cat([steps.start, torch.full((1,), torch.inf, dtype=z.dtype, device=z.device)])
+        return cls(run, z > start[run])
+
+    def told(self, model: Parts, z: Tensor, steps: Steps, stages: Stages, total: Tensor) -> dict[str, Any]:
+        """Step, edges and neighbours; `total` `(P, m)` is what the stages before have written."""
+        edge = torch.full((1,), torch.inf, dtype=z.dtype, device=z.device)
+        below, above = torch.cat([-edge, steps.end]), torch.cat([steps.start, edge])
+        run, ramp = self.run, self.on_ramp
+        # On a ramp both edges are those of the ramp: the answer lies between the labels of two runs.
+        low = torch.where(ramp, above[run], below[run])
+        high = torch.where(ramp, below[(run + 1).clamp(max=len(below) - 1)], above[run])
+        left, right = (
+            _beside(model, steps, place, stages, total) for place in (torch.where(ramp, run, run - 1), run + 1)
+        )
+        arrays = {"z": _array(z), "below": _array(low), "above": _array(high)}
+        return {**arrays, "step": run.cpu().numpy(), "on_ramp": ramp.cpu().numpy(), "left": left, "right": right}
+
+
+def _beside(model: Parts, steps: Steps, run: Tensor, stages: Stages, total: Tensor) -> list[object]:
+    """What runs `run` `(P,)` lead to: a label, or the number of a crowd; None beyond the ends of the line."""
+    inside = (run >= 0) & (run < len(steps.level))
+    level = steps.level[run.clamp(0, len(steps.level) - 1)]
+    crowd: list[int | None] = [None] * len(run)
+    for kappa, _, behind in stages:
+        total, number = total + level[:, :-1], level[:, -1].contiguous()
+        crowded = _crowded(behind, number, kappa).tolist()
+        crowd = [
+            int(at) if here and known is None else known
+            for known, here, at in zip(crowd, crowded, number.tolist(), strict=True)
+        ]
+        level = behind(number)
+    names = [
+        name if at is None else {"crowd": at} for name, at in zip(_names(model, total + level), crowd, strict=True)
+    ]
+    return [name if there else None for name, there in zip(names, inside.tolist(), strict=True)]
+
+
+def _crowded(steps: Steps, number: Tensor, kappa: float) -> Tensor:
+    """Whether the stretches `number` `(P,)` have steps of the next stage inside: means lie in [−1, 1]."""
+    reach = abs(kappa)
+    begun = torch.searchsorted(steps.start, number + reach)
+    ended = torch.searchsorted(steps.end, number - reach, right=True)
+    return begun > ended
+
+
+# -- code and context apart ------------------------------------------------------------------------------
+
+
+def _in_cells(model: Parts, cells: Cells, met: Traced, kappa: float) -> dict[str, Any]:
+    """Where the context of every point lies on the steps of its own cell; steps are counted inside the cell."""
+    z = kappa * met.context
+    cell, _ = cells.find(met.code)
+    step = cells.passed(cell, z)
+    first, last = cells.offset[cell], cells.offset[cell + 1]
+    edge = torch.full((1,), torch.inf, dtype=z.dtype, device=z.device)
+    start, end = torch.cat([cells.start, edge]), torch.cat([cells.end, edge])
+    ahead = step < last
+    ramp = ahead & (z > start[step])
+    below = torch.where(step > first, end[(step - 1).clamp(min=0)], -torch.inf)
+    above = torch.where(ahead, start[step], torch.inf)
+
+    def named(at: Tensor, there: Tensor) -> list[object]:
+        names = _names(model, cells.level[at.clamp(0, len(cells.level) - 1)][:, None])
+        return [name if here else None for name, here in zip(names, there.tolist(), strict=True)]
+
+    own = step + cell
+    return {
+        "z": _array(z),
+        "step": (step - first).cpu().numpy(),
+        "below": _array(torch.where(ramp, start[step], below)),
+        "above": _array(torch.where(ramp, end[step], above)),
+        "on_ramp": ramp.cpu().numpy(),
+        "label": _names(model, cells(met.code, z)),
+        "left": named(torch.where(ramp, own, own - 1), ramp | (step > first)),
+        "right": named(own + 1, ahead),
+    }
+
+
+# -- what all have ---------------------------------------------------------------------------------------
 
 
 def _shares(model: Parts, data: Sequences, met: Traced) -> tuple[Tensor, Tensor]:
@@ -69,13 +179,6 @@ def _shares(model: Parts, data: Sequences, met: Traced) -> tuple[Tensor, Tensor]
     total = contexts(torch.zeros_like(weight), weight, lengths, (1.0, met.begin[1]), model.card.causal)
     each = total if model.card.causal else spread(total, lengths)
     return weight / each, met.begin[1] / (total if model.card.per == "sequence" else each)
-
-
-def _beside(model: Parts, steps: Steps, run: Tensor) -> list[object]:
-    """Labels of the runs `run` `(P,)`; None beyond the ends of the line."""
-    inside = (run >= 0) & (run < len(steps.level))
-    names = _names(model, steps.level[run.clamp(0, len(steps.level) - 1)])
-    return [name if there else None for name, there in zip(names, inside.tolist(), strict=True)]
 
 
 def _names(model: Parts, level: Tensor) -> list[object]:

@@ -1,7 +1,9 @@
 """Why a model answers as it does, in numbers: what every token contributes, and where on its step every answer lies.
 
 Notation: `T` tokens, `P` answering places (tokens, or sequences); key `s`, code `t`, context `c = Σ p_l s_l` with the
-attention weights `p`, `z = t + κ c`; run `r` lies between the ramps `r − 1` and `r` of the staircase.
+attention weights `p`, `z = t + κ c`; run `r` lies between the ramps `r − 1` and `r` of the staircase. A cascade has a
+staircase a stage, and what one cannot tell apart is a *crowd*: `z` of the next is its number plus `κ'` times the mean
+of another value. Where code and context are apart, `z = κ c` lies on the staircase of the cell `t`.
 
     left label ──┐                    ┌── right label
                  └──────────●─────────┘
@@ -28,12 +30,36 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
+class Further:
+    """A stage of a cascade behind the first, at every answering place `(P,)`; it matters where a `crowd` is.
+
+    `number` is that of the stretch, `context` the mean of the stage's value.
+    """
+
+    crowd: NDArray[np.bool_]
+    number: Floats
+    context: Floats
+    kappa: float
+    z: Floats
+    step: Ints
+    below: Floats
+    above: Floats
+    on_ramp: NDArray[np.bool_]
+    left: list[Any]
+    right: list[Any]
+
+    def json(self, at: int) -> dict[str, Any]:
+        return {"crowd": round(float(self.number[at])), **_told(self, at), "margin": _finite(_margin(self)[at])}
+
+
+@dataclass(frozen=True, eq=False)
 class Explanation:
     """The numbers behind answers. Arrays are flat over the tokens `(T,)` or over the answering places `(P,)`.
 
     `weight` `(T,)` is the share of a token's key in the context of its sequence (of a causal model: in the context at
     the token itself), `begin` `(P,)` that of the begin token. `step` counts runs from 0; `left` and `right` are the
-    labels of the neighbouring runs, None at the ends of the line; `on_ramp` marks places between two runs.
+    labels of the neighbouring runs (of a cascade, `{"crowd": number}` where a crowd is), None at the ends of the line;
+    `on_ramp` marks places between two runs. `apart`: code and context are, and steps are counted inside a cell.
     """
 
     data: Sequences
@@ -53,11 +79,16 @@ class Explanation:
     label: list[Any]
     left: list[Any]
     right: list[Any]
+    further: tuple[Further, ...] = ()
+    apart: bool = False
 
     @property
     def margin(self) -> Floats:
-        """How far `z` may move before the answer changes `(P,)`; 0 on a ramp."""
-        return np.where(self.on_ramp, 0.0, np.minimum(self.z - self.below, self.above - self.z))
+        """How far `z` may move before the answer changes, the least of all stages that matter `(P,)`; 0 on a ramp."""
+        least = _margin(self)
+        for stage in self.further:
+            least = np.where(stage.crowd, np.minimum(least, _margin(stage)), least)
+        return least
 
     def json(self) -> list[dict[str, Any]]:
         """One object a sequence, with its tokens; what JSON cannot hold, an end of the line, is None."""
@@ -84,14 +115,10 @@ class Explanation:
         return {
             "begin": float(self.begin[at]),
             "code": float(self.code[at]),
-            "context": float(self.context[at]),
-            "z": float(self.z[at]),
-            "step": int(self.step[at]),
-            "on_ramp": bool(self.on_ramp[at]),
+            **_told(self, at),
             "label": self.label[at],
-            "neighbours": [self.left[at], self.right[at]],
-            "edges": [_finite(self.below[at]), _finite(self.above[at])],
             "margin": _finite(self.margin[at]),
+            **({"stages": [stage.json(at) for stage in self.further if stage.crowd[at]]} if self.further else {}),
         }
 
     def table(self) -> Table:
@@ -99,7 +126,9 @@ class Explanation:
         from rich.table import Table
 
         per_sequence = self.card.per == "sequence"
-        title = f"λ = {self.temperature:.6g}, κ = {self.kappa:.6g}"
+        kappas = [self.kappa, *(stage.kappa for stage in self.further)]
+        title = f"λ = {self.temperature:.6g}, κ = {', '.join(f'{kappa:.6g}' for kappa in kappas)}"
+        title += f"; a cascade of {len(kappas)} stages" if self.further else "; code and context apart" * self.apart
         grid = Table(title=title, title_justify="left", box=None, padding=(0, 1), pad_edge=False)
         for name in ("row", "token", "key", "weight", "context", "z", "step", "label", "beside", "margin"):
             side: Any = "left" if name in ("token", "label", "beside") else "right"
@@ -107,7 +136,8 @@ class Explanation:
         for one in self.json():
             lines = one["tokens"] if not per_sequence else [{"token": "⟨begin⟩", "weight": one["begin"], **one}]
             for line in [*lines, *(one["tokens"] if per_sequence else [])]:
-                grid.add_row(*_cells(one["sequence"], line))
+                for part in _lines(line):
+                    grid.add_row(*_cells(one["sequence"], part))
         return grid
 
     def figure(self, sequence: int = 0) -> Any:
@@ -119,6 +149,32 @@ class Explanation:
         if not 0 <= sequence < len(self.data):
             raise DataError(f"there is no sequence {sequence}: they are numbered from 0 to {len(self.data) - 1}")
         return Figure(_drawn(self.json()[sequence], self.card.per == "sequence"))
+
+
+def _margin(place: Explanation | Further) -> Floats:
+    """How far `z` is from the nearer edge of its step `(P,)`; 0 on a ramp."""
+    return np.where(place.on_ramp, 0.0, np.minimum(place.z - place.below, place.above - place.z))
+
+
+def _told(place: Explanation | Further, at: int) -> dict[str, Any]:
+    """Where point `at` lies on a staircase."""
+    return {
+        "context": float(place.context[at]),
+        "z": float(place.z[at]),
+        "step": int(place.step[at]),
+        "on_ramp": bool(place.on_ramp[at]),
+        "neighbours": [place.left[at], place.right[at]],
+        "edges": [_finite(place.below[at]), _finite(place.above[at])],
+    }
+
+
+def _lines(line: dict[str, Any]) -> list[dict[str, Any]]:
+    """A line a stage: all but the last end in a crowd, which the next begins with."""
+    stages = line.get("stages", [])
+    crowds = [{"crowd": stage["crowd"]} for stage in stages]
+    ends = [*crowds, line["label"]] if stages else []
+    parts = [line, *({"token": f"└ crowd {stage['crowd']}", **stage} for stage in stages)]
+    return [{**part, "label": end} for part, end in zip(parts, ends, strict=True)] if stages else [line]
 
 
 def _cells(sequence: int, line: dict[str, Any]) -> list[str]:
@@ -142,6 +198,8 @@ def _word(value: Any) -> str:
     """A token or a label in few characters; an end of the line is a dash."""
     if value is None:
         return "—"
+    if isinstance(value, dict):
+        return f"crowd {value['crowd']}"
     if isinstance(value, float):
         return f"{value:.6g}"
     return "(" + ", ".join(map(_word, value)) + ")" if isinstance(value, list) else str(value)
@@ -158,7 +216,8 @@ def _drawn(one: dict[str, Any], per_sequence: bool) -> dict[str, Any]:
     """
     tokens = one["tokens"]
     rows = ["⟨begin⟩", *(f"{_word(token['token'])} {place}" for place, token in enumerate(tokens, 1))]
-    answers = [(0, one)] if per_sequence else list(enumerate(tokens, 1))
+    # Of a cascade the stage that decides is drawn.
+    answers = [(row, _lines(each)[-1]) for row, each in ([(0, one)] if per_sequence else enumerate(tokens, 1))]
     begin = one["begin"] if per_sequence else tokens[-1]["begin"]
     ends: list[tuple[Any, ...]] = []
     for row, answer in answers:

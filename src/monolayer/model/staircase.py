@@ -40,13 +40,11 @@ _LARGE = 1 << 15
 """Points and steps from which a search in order pays, by measurement."""
 
 
-@dataclass(frozen=True)
-class Steps:
-    """The staircase as a table: slopes `w` `(R,)`, `bias = −w a` `(R,)`, levels `(R + 1, m)`."""
+class Ramps:
+    """Steps with slopes `w` and `bias = −w a`."""
 
     slope: Tensor
     bias: Tensor
-    level: Tensor
 
     @cached_property
     def start(self) -> Tensor:
@@ -57,6 +55,15 @@ class Steps:
     def end(self) -> Tensor:
         """Where they end, `(R,)`."""
         return self.start + 1.0 / self.slope
+
+
+@dataclass(frozen=True)
+class Steps(Ramps):
+    """The staircase as a table: slopes `w` `(R,)`, `bias = −w a` `(R,)`, levels `(R + 1, m)`."""
+
+    slope: Tensor
+    bias: Tensor
+    level: Tensor
 
     def __call__(self, z: Tensor) -> Tensor:
         """Labels `(P, m)` of `z` `(P,)` by binary search, O(log R) a point."""
