@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -153,6 +155,13 @@ def ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def expected(tmp_path: Path, pattern: str) -> Path:
     ml.memorize(read(pattern)).save(tmp_path / "memory")
     return tmp_path / "memory"
+
+
+def test_workers_do_without_torch() -> None:
+    """Every module whose functions are pieces."""
+    modules = "apart, crowds, encode, measure, parts, ranges, seen, settle"
+    code = f"import sys; from monolayer.cluster import {modules}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=120).returncode == 0
 
 
 class Killing(Processes):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -60,6 +61,21 @@ class Rules:
 
 
 @dataclass(frozen=True)
+class Layout:
+    """How an encoded file lies: its tokens, its sequences, the tokens of the longest, and the types of its columns."""
+
+    tokens: int
+    sequences: int
+    longest: int
+    types: tuple[str, ...]
+
+    @property
+    def rectangular(self) -> bool:
+        """Whether all sequences have the same length."""
+        return self.tokens == self.sequences * self.longest
+
+
+@dataclass(frozen=True)
 class Block:
     """Sequences `first` to `last` of file `shard`, which are its tokens `start` to `stop`."""
 
@@ -68,21 +84,51 @@ class Block:
     last: int
     start: int
     stop: int
+    layout: Layout
+
+    def columns(self, spill: Spill, rules: Rules, read: Any = np.fromfile) -> tuple[NDArray[Any], NDArray[Any] | None]:
+        """The codes of its tokens, and of its labels unless these are the next tokens; `read`: as NumPy reads files."""
+        file, types = spill.numbers(f"encoded-{self.shard:05}"), [np.dtype(name) for name in self.layout.types]
+        tokens = read(file, types[0], self.stop - self.start, offset=self.start * types[0].itemsize)
+        if rules.next_token:
+            return tokens, None
+        begin, end = (self.start, self.stop) if rules.per == "token" else (self.first, self.last)
+        offset = self.layout.tokens * types[0].itemsize + begin * types[1].itemsize
+        return tokens, read(file, types[1], end - begin, offset=offset)
+
+    def lengths(self, spill: Spill) -> Ints:
+        """Those of its sequences."""
+        count, layout = self.last - self.first, self.layout
+        if layout.rectangular:
+            return np.full(count, layout.longest, dtype=np.int64)
+        file = spill.numbers(f"encoded-{self.shard:05}")
+        return np.fromfile(file, np.int64, count, offset=file.stat().st_size - 8 * (layout.sequences - self.first))
+
+
+def mapped(file: Path, kind: np.dtype[Any], count: int, offset: int) -> NDArray[Any]:
+    """Numbers of a file that are read when they are looked at."""
+    return np.memmap(file, kind, "r", offset, count)
 
 
 def blocks(spill: Spill, shard: int, tokens: int) -> Iterator[Block]:
     """The blocks of a file, of at most so many tokens unless one sequence alone has more."""
     facts = spill.facts(f"encoded-{shard:05}")
-    count, total = int(facts["sequences"]), int(facts["tokens"])
-    lengths = _lengths(spill, shard, facts, 0, count)
+    tokens_in_all, sequences, longest = (int(facts[key]) for key in ("tokens", "sequences", "longest"))
+    layout = Layout(tokens_in_all, sequences, longest, tuple(facts["types"].tolist()))
+    whole = Block(shard, 0, layout.sequences, 0, layout.tokens, layout)
+    for rows, places in stretches(whole.lengths(spill), tokens):
+        yield Block(shard, rows.start, rows.stop, places.start, places.stop, layout)
+
+
+def stretches(lengths: Ints, tokens: int) -> Iterator[tuple[slice, slice]]:
+    """Sequences that have at most so many tokens together, or one that alone has more; and these tokens."""
     ends = np.cumsum(lengths)
     first = start = 0
-    while first < count:
+    while first < len(ends):
         last = max(first + 1, int(np.searchsorted(ends, start + tokens, side="right")))
         stop = int(ends[last - 1])
-        yield Block(shard, first, last, start, stop)
+        yield slice(first, last), slice(start, stop)
         first, start = last, stop
-    assert start == total
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,15 +143,6 @@ class Raw:
     overruled: tuple[Ints, Ints] | None = None
     """Places, among the labelled ones, whose next token is not their label, and their labels."""
 
-    def stretches(self, tokens: int) -> Iterator[tuple[slice, slice]]:
-        """Sequences that have about so many tokens together, and these tokens."""
-        ends = np.cumsum(self.lengths)
-        first = start = 0
-        while first < len(ends):
-            last = max(first + 1, int(np.searchsorted(ends, start + tokens, side="right")))
-            yield slice(first, last), slice(start, int(ends[last - 1]))
-            first, start = last, int(ends[last - 1])
-
     def select(self, rows: Ints, per: Per) -> tuple[Raw, Ints]:
         """Some of the sequences, with their labels, and which of the labelled places these are."""
         assert self.labels is not None
@@ -115,20 +152,11 @@ class Raw:
         return replace(self, tokens=self.tokens[flat], lengths=lengths, labels=self.labels[places]), places
 
 
-def raw(spill: Spill, block: Block, rules: Rules) -> Raw:
+def raw(spill: Spill, block: Block, rules: Rules, read: Any = np.fromfile) -> Raw:
     """What the file of a block says about it."""
-    facts = spill.facts(f"encoded-{block.shard:05}")
     table = spill.facts(f"table-{block.shard:05}")
-    total, types = int(facts["tokens"]), [np.dtype(name) for name in facts["types"].tolist()]
-    file = spill.numbers(f"encoded-{block.shard:05}")
-    codes = np.fromfile(file, types[0], block.stop - block.start, offset=block.start * types[0].itemsize)
-    lengths = _lengths(spill, block.shard, facts, block.first, block.last)
-    labels = None
-    if not rules.next_token:
-        begin, end = (block.start, block.stop) if rules.per == "token" else (block.first, block.last)
-        offset = total * types[0].itemsize + begin * types[1].itemsize
-        labels = np.fromfile(file, types[1], end - begin, offset=offset)
-    found = Raw(codes, lengths, labels, table["token"], table["label"])
+    tokens, labels = block.columns(spill, rules, read)
+    found = Raw(tokens, block.lengths(spill), labels, table["token"], table["label"])
     if not rules.mended:
         return found
     now = spill.facts(mended_name(block))
@@ -169,34 +197,20 @@ def _target(data: Sequences, rules: Rules, number: Ints | None) -> Target:
     return Target(number, np.zeros((0, 1)), rules.per, None, False, place, rules.next_token)
 
 
-def _lengths(spill: Spill, shard: int, facts: dict[str, NDArray[Any]], first: int, last: int) -> Ints:
-    count, longest = int(facts["sequences"]), int(facts["longest"])
-    types = [np.dtype(name) for name in facts["types"].tolist()]
-    if int(facts["tokens"]) == count * longest:
-        return np.full(last - first, longest, dtype=np.int64)
-    file = spill.numbers(f"encoded-{shard:05}")
-    offset = file.stat().st_size - (count - first) * types[-1].itemsize
-    return np.fromfile(file, np.int64, last - first, offset=offset)
-
-
 def sample(spill: Spill, pieces: list[Block], rules: Rules, about: int) -> tuple[Tokens, Target]:
     """Some sequences of all blocks, evenly spaced, with `about` so many tokens. What is not taken is not read."""
     every = max(1, sum(block.stop - block.start for block in pieces) // about)
+    tables = {shard: spill.facts(f"table-{shard:05}") for shard in {block.shard for block in pieces}}
     codes, sizes, labels = [], [], []
     for block in pieces:
-        facts, table = spill.facts(f"encoded-{block.shard:05}"), spill.facts(f"table-{block.shard:05}")
-        total, types = int(facts["tokens"]), [np.dtype(name) for name in facts["types"].tolist()]
-        lengths = _lengths(spill, block.shard, facts, block.first, block.last)
+        table, lengths = tables[block.shard], block.lengths(spill)
         rows = np.arange(0, len(lengths), every)
-        starts, some = np.cumsum(lengths) - lengths, lengths[rows]
+        begin, some = (np.cumsum(lengths) - lengths)[rows], lengths[rows]
+        flat = inside(begin, begin + some)
+        token, label = block.columns(spill, rules, mapped)
         sizes.append(some)
-        flat = np.arange(int(some.sum())) + np.repeat(starts[rows] - (np.cumsum(some) - some), some)
-        file = spill.numbers(f"encoded-{block.shard:05}")
-        token = np.memmap(file, types[0], "r", block.start * types[0].itemsize, block.stop - block.start)
         codes.append(table["token"].take(token[flat]))
-        if not rules.next_token:
-            begin, end = (block.start, block.stop) if rules.per == "token" else (block.first, block.last)
-            label = np.memmap(file, types[1], "r", total * types[0].itemsize + begin * types[1].itemsize, end - begin)
+        if label is not None:
             labels.append(table["label"].take(label[flat if rules.per == "token" else rows]))
     data = Sequences(np.concatenate(codes), np.concatenate(sizes), Names(range(rules.vocabulary)))
     return rules.tokens(data), _target(data, rules, np.concatenate(labels) if labels else None)

@@ -20,7 +20,7 @@ from monolayer.cluster import crowds, encode, measure, parts, ranges
 from monolayer.cluster.apart import cells
 from monolayer.cluster.blocks import Block, Rules, blocks, sample
 from monolayer.cluster.contested import with_stages
-from monolayer.cluster.finish import Found
+from monolayer.cluster.finish import MENDED, Found
 from monolayer.cluster.seen import kept
 from monolayer.cluster.settle import settle
 from monolayer.cluster.tables import for_workers
@@ -36,7 +36,7 @@ from monolayer.data.labels import Per
 from monolayer.data.shards import strangers
 from monolayer.errors import DataError
 
-SAMPLE = 1 << 20
+SAMPLE = 1 << 18
 """Tokens, about, that splitters are taken from."""
 
 
@@ -67,19 +67,21 @@ class Build(Work):
         tried, best, fewest = 0, found, math.inf
         layouts: tuple[Layout, ...] = ("cells", "mixed")
         for layout in layouts:
-            for number, draw, extent in self._draws(found, pieces, some[0], layout, wishes.seed):
+            for number, draw in self._draws(found, pieces, some[0], layout, wishes.seed):
                 tried += 1
+                name = f"{layout}-{number}"
+                attempt = replace(found, drawn=draw, tried=tried, name=name)
+                extent = self._extent(attempt, pieces)
                 kappa = 1.0 if rules.per == "sequence" else scale(1.0, extent.last - extent.first)
                 at = measure.splitters(contextual_points(draw, *some, kappa).z, self.room.ranges(labelled))
-                fixed, name = draw.point_error(kappa, some[0]), f"{layout}-{number}"
-                attempt = replace(found, drawn=draw, kappa=kappa, fixed_error=fixed, tried=tried, name=name)
+                attempt = replace(attempt, kappa=kappa, fixed_error=draw.point_error(kappa, some[0]))
                 attempt = replace(attempt, form=ranges.form_of(draw, kappa, extent, rules))
                 attempt = self._parts(attempt, pieces, at)
                 if tried == 1 and attempt.close:
                     settled = settle(self, attempt, pieces, wishes.on_conflict)
                     if settled.conflicts:
                         self._drop(attempt, pieces)
-                        attempt = self._parts(replace(settled, name=f"{name}-mended"), pieces, at)
+                        attempt = self._parts(replace(settled, name=name + MENDED), pieces, at)
                         found = replace(found, label_count=settled.label_count, conflicts=settled.conflicts)
                         found = replace(found, rules=settled.rules)
                 attempt = self._crowds(attempt, pieces)
@@ -99,7 +101,7 @@ class Build(Work):
         """What one line cannot hold: code and context apart where rank 1 is asked for; else further stages."""
         if wishes.rank == 1 and found.rules.per == "token":
             promising = self._ranked(found.rules, pieces, some[0], "cells", wishes.seed)
-            apart = cells(self, found.rules, pieces, some, [draw for _, draw, _ in promising], found.labelled)
+            apart = cells(self, found.rules, pieces, some, [draw for _, draw in promising], found.labelled)
             if apart is not None:
                 self._drop(found, pieces)
                 return replace(found, apart=apart)
@@ -150,21 +152,16 @@ class Build(Work):
 
     def _draws(
         self, found: Found, pieces: list[Block], some: Tokens, layout: Layout, seed: int
-    ) -> Iterable[tuple[int, Draw, measure.Extent]]:
-        """The draws of a layout, the most promising first, each with its number and the extent of its contexts."""
-        if not found.crowded:
-            yield from self._ranked(found.rules, pieces, some, layout, seed)
-            return
-        for number, draw in enumerate(candidates(some, layout, DRAWS, seed)):
-            seen = for_workers(draw, found.rules)
-            tasks = {f"extent-{layout}-{number}-{i:05}": (block, found.rules, seen) for i, block in enumerate(pieces)}
-            self.do("measuring contexts", (0.2, 0.45), measure.extent, tasks)
-            yield number, draw, measure.Extent.joined([self.spill.facts(name)["extent"] for name in tasks])
+    ) -> Iterable[tuple[int, Draw]]:
+        """The draws of a layout, each with its number: the most promising first, or as they come if all are alike."""
+        if found.crowded:
+            return enumerate(candidates(some, layout, DRAWS, seed))
+        return self._ranked(found.rules, pieces, some, layout, seed)
 
     def _ranked(
         self, rules: Rules, pieces: list[Block], some: Tokens, layout: Layout, seed: int
-    ) -> list[tuple[int, Draw, measure.Extent]]:
-        """The same, of draws that are compared."""
+    ) -> list[tuple[int, Draw]]:
+        """The draws of a layout, each with its number, the most promising first."""
         drawn = list(candidates(some, layout, DRAWS, seed))
         seen = [for_workers(draw, rules) for draw in drawn]
         count = self.room.ranges(sum(_contexts(block, rules) for block in pieces))
@@ -175,28 +172,35 @@ class Build(Work):
         ranges_of = {f"gaps-{layout}-{d}-{r:05}": (d, r) for d in range(DRAWS) for r in range(count)}
         error = [draw.context_error(some) for draw in drawn]
         if not all(map(self.spill.finished, ranges_of)):
-            self.do("measuring draws", (0.2, 0.4), measure.contexts, tasks)
+            self.do("comparing draws", (0.2, 0.35), measure.contexts, tasks)
             bounds = {task: self.spill.facts(task)["bounds"].tolist() for task in tasks}
             asked = {
                 name: ([(task, *found[d][r : r + 2]) for task, found in bounds.items()], error[d])
                 for name, (d, r) in ranges_of.items()
             }
-            self.do("measuring draws", (0.4, 0.45), measure.gaps, asked)
+            self.do("comparing draws", (0.35, 0.4), measure.gaps, asked)
         for name in tasks:
             self.spill.drop(name)
-        found = []
-        for d, draw in enumerate(drawn):
-            facts = [self.spill.facts(f"gaps-{layout}-{d}-{r:05}") for r in range(count)]
-            quality = measure.joined([fact["gaps"] for fact in facts], error[d]).quality
-            found.append((quality, (d, draw, measure.Extent.joined([fact["extent"] for fact in facts]))))
-        return [one for _, one in sorted(found, key=lambda pair: pair[0], reverse=True)]
+        quality = []
+        for d in range(DRAWS):
+            gaps = [self.spill.facts(f"gaps-{layout}-{d}-{r:05}")["gaps"] for r in range(count)]
+            quality.append(measure.joined(gaps, error[d]).quality)
+        return sorted(enumerate(drawn), key=lambda one: quality[one[0]], reverse=True)
+
+    def _extent(self, found: Found, pieces: list[Block]) -> measure.Extent:
+        """That of the contexts of a draw, which are kept."""
+        draw = for_workers(found.draw, found.rules)
+        tasks = {found.contexts(i): (block, found.rules, draw) for i, block in enumerate(pieces)}
+        self.do("computing contexts", (0.4, 0.45), measure.context, tasks)
+        return measure.Extent.joined([self.spill.facts(name)["extent"] for name in tasks])
 
     def _parts(self, found: Found, pieces: list[Block], at: Floats) -> Found:
         """The points of every block, cut into ranges; each range as a part of the staircase."""
         rules, kappa, fixed, most = found.rules, found.kappa, found.fixed_error, self.room.range
         draw, form = for_workers(found.draw, rules), found.form
         tasks: dict[str, Any] = {
-            _points(found, i): (block, rules, draw, kappa, form, at) for i, block in enumerate(pieces)
+            _points(found, i): (block, rules, draw, kappa, found.contexts(i), form, at)
+            for i, block in enumerate(pieces)
         }
         names = [f"part-{found.name}-{r:05}" for r in range(len(at) + 1)]
         if all(map(self.spill.finished, names)) and not self.spill.numbers(next(iter(tasks))).exists():
@@ -250,15 +254,13 @@ class Build(Work):
         """The points in crowds, block by block."""
         assert found.crowds is not None
         wanted = np.stack([found.crowds.low, found.crowds.high])
-        tasks = {f"held-{found.name}-{i:05}": block for i, block in enumerate(pieces)}
         rules, kappa = found.rules, found.kappa
         draw = for_workers(found.draw, rules)
-        self.do(
-            "looking at crowds",
-            (0.99, 0.995),
-            crowds.held,
-            {name: (block, rules, draw, kappa, wanted) for name, block in tasks.items()},
-        )
+        tasks = {
+            f"held-{found.name}-{i:05}": (block, rules, draw, kappa, found.contexts(i), wanted)
+            for i, block in enumerate(pieces)
+        }
+        self.do("looking at crowds", (0.99, 0.995), crowds.held, tasks)
         return list(tasks)
 
     def _cascade(self, found: Found, pieces: list[Block], wishes: Wishes) -> Found:

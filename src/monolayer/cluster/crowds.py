@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.cluster import tables
-from monolayer.cluster.blocks import Block, Raw, Rules, named, raw
+from monolayer.cluster.blocks import Block, Raw, Rules, mapped, named, raw
 from monolayer.cluster.keys import Numbers
+from monolayer.cluster.measure import stored
 from monolayer.cluster.ranges import Form, Line, Slices, gather, in_order, piece
 from monolayer.cluster.spill import Spill
 from monolayer.construct.line.cascade import cut, least_label
@@ -141,11 +142,12 @@ def _reach(z: Floats, kappa: float, error: float) -> int:
     return int(wide[0]) + 2 if len(wide) else len(z) + 1
 
 
-def held(spill: Spill, name: str, block: Block, rules: Rules, draw: Any, kappa: float, wanted: Floats) -> None:
+def held(
+    spill: Spill, name: str, block: Block, rules: Rules, draw: Any, kappa: float, contexts: str, wanted: Floats
+) -> None:
     """The labelled places of a block whose number lies in one of the crowds `wanted` `(2, J)`, with their sequences."""
-    here, rows, _ = near(raw(spill, block, rules), rules, draw, kappa, wanted)
+    here, z, rows, _ = near(spill, block, rules, draw, kappa, contexts, wanted)
     data, target = named(here, rules)
-    z = tables.numbers(draw, here, rules, kappa)[0]
     there = within(z, wanted)
     flat = there if target.place is None else target.place[there]
     row = flat if rules.per == "sequence" else np.searchsorted(data.offsets, flat, side="right") - 1
@@ -168,17 +170,22 @@ def within(z: Floats, wanted: Floats) -> Ints:
     return found
 
 
-def near(here: Raw, rules: Rules, draw: Any, kappa: float, wanted: Floats) -> tuple[Raw, Ints, Ints]:
-    """The sequences of a block that may have a point in one of the stretches `wanted`; their rows, their places.
+def near(
+    spill: Spill, block: Block, rules: Rules, draw: Any, kappa: float, contexts: str, wanted: Floats
+) -> tuple[Raw, Floats, Ints, Ints]:
+    """The sequences of a block that may have a point in one of the stretches `wanted`; `z`, their rows, their places.
 
-    All of them, where that cannot be seen from their contexts alone.
+    All of them, where that cannot be seen from their contexts alone. What is not taken is not read.
     """
-    if not isinstance(draw, tables.Tables):
-        return here, np.arange(len(here.lengths)), np.arange(len(here.tokens))
-    rows = candidates(kappa * draw.contexts(here), *wanted, whole=rules.per == "token")
-    rows = rows if len(rows) else np.zeros(1, dtype=np.int64)  # any one: all of them are looked at again
-    here, places = here.select(rows, rules.per)
-    return here, rows, places
+    context = stored(spill, contexts, draw)
+    here = raw(spill, block, rules, mapped)
+    rows, places = np.arange(len(here.lengths)), np.arange(len(here.tokens))
+    if isinstance(draw, tables.Tables):
+        rows = candidates(kappa * context, *wanted, whole=rules.per == "token")
+        rows = rows if len(rows) else np.zeros(1, dtype=np.int64)  # any one: all of them are looked at again
+        here, places = here.select(rows, rules.per)
+        context = context[rows]
+    return here, tables.numbers(draw, here, context, rules, kappa)[0], rows, places
 
 
 def candidates(moved: Floats, low: Floats, high: Floats, *, whole: bool) -> Ints:

@@ -36,6 +36,9 @@ from monolayer.model.save import save_parts
 from monolayer.model.staircase import Staircase
 from monolayer.theory.bounds import corollary1_counts
 
+MENDED = "-mended"
+"""What the name of a draw ends with where labels are overruled."""
+
 
 @dataclass(frozen=True, eq=False)
 class Found:
@@ -75,6 +78,10 @@ class Found:
     def draw(self) -> Draw:
         assert self.drawn is not None  # asked only after one was tried
         return self.drawn
+
+    def contexts(self, block: int) -> str:
+        """The piece with the contexts of a block."""
+        return f"context-{self.name.removesuffix(MENDED)}-{block:05}"
 
     @property
     def labelled(self) -> int:

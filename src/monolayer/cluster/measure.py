@@ -1,7 +1,7 @@
 """How far apart a draw puts the contexts, out of core: what `construct/line/draw.py` measures, range by range.
 
 `contexts-B` holds, for each draw, the contexts of block `B` in order; `bounds` `(draws, ranges + 1)` are where the
-ranges begin. Of draws that are not measured only the `Extent` is asked for.
+ranges begin. `context-D-B` holds those of the draw `D` that is tried, one after the other.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Extent:
 
     @classmethod
     def joined(cls, found: list[Floats]) -> Extent:
-        """That of all, from those `(3,)` of parts; a part without contexts has none `(0,)`."""
-        first, last, nearest = np.stack([one for one in found if len(one)], axis=1)
+        """That of all, from those `(3,)` of parts."""
+        first, last, nearest = np.stack(found, axis=1)
         return cls(float(first.min()), float(last.max()), float(nearest.min()))
 
     @property
@@ -43,9 +43,15 @@ class Extent:
         return np.array([self.first, self.last, self.nearest])
 
 
-def extent(spill: Spill, name: str, block: Block, rules: Rules, draw: Any) -> None:
-    """The `Extent` of the contexts of a block."""
-    spill.write(name, [], extent=Extent.of(tables.contexts(draw, raw(spill, block, rules), rules)).array)
+def context(spill: Spill, name: str, block: Block, rules: Rules, draw: Any) -> None:
+    """The contexts of a block, one after the other where the draw is tables; and their `Extent`."""
+    values = tables.contexts(draw, raw(spill, block, rules), rules)
+    spill.write(name, [values] if isinstance(draw, tables.Tables) else [], extent=Extent.of(values).array)
+
+
+def stored(spill: Spill, name: str, draw: Any) -> Floats:
+    """The contexts of a block that `context` has written; none where the draw is no tables."""
+    return np.fromfile(spill.numbers(name), np.float64) if isinstance(draw, tables.Tables) else np.zeros(0)
 
 
 def contexts(spill: Spill, name: str, block: Block, rules: Rules, draws: list[Any], splitters: list[Floats]) -> None:
@@ -57,16 +63,14 @@ def contexts(spill: Spill, name: str, block: Block, rules: Rules, draws: list[An
 
 
 def gaps(spill: Spill, name: str, slices: list[tuple[str, int, int]], error: float) -> None:
-    """`Gaps` and `Extent` of a range of the contexts of a draw, which lies in these `slices` of pieces."""
+    """`Gaps` of a range of the contexts of a draw, which lies in these `slices` of pieces."""
     found = [np.fromfile(spill.numbers(each), np.float64, end - begin, offset=8 * begin) for each, begin, end in slices]
     values = np.sort(np.concatenate(found))
     if len(values) == 0:
-        spill.write(name, [], gaps=np.zeros(0), extent=np.zeros(0))
+        spill.write(name, [], gaps=np.zeros(0))
         return
     seen = Gaps.of(values, error)
-    spill.write(
-        name, [], gaps=np.array([seen.first, seen.last, seen.count, seen.least]), extent=Extent.of(values).array
-    )
+    spill.write(name, [], gaps=np.array([seen.first, seen.last, seen.count, seen.least]))
 
 
 def joined(found: list[Floats], error: float) -> Gaps:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from monolayer.cluster.crowds import begin_of_part, crowded
 from monolayer.cluster.ranges import Form, Line, Slices, gather
@@ -43,8 +45,10 @@ def part(
         first = int(any(begin > 0 for _, begin, _, _ in slices))
         crowded(spill, name, number, slices, form, line.some(slice(first, None)), kappa, error, **facts)
         return
-    steps = found.tensors.shape[1]
-    blocks = [begin_of_part(number, steps, cascade), *found.tensors, np.zeros(steps if cascade else 0)]
+    steps = len(found.tensors[0])
+    blocks: list[NDArray[Any]] = [begin_of_part(number, steps, cascade), *found.tensors]
+    if cascade:
+        blocks.append(np.zeros(steps))  # no step begins a stretch
     spill.write(
         name,
         blocks,
@@ -61,12 +65,12 @@ def part(
 
 @dataclass(frozen=True, eq=False)
 class _Steps:
-    """`weight_1`, `bias_1`, `weight_2` `(3, R)`; the least gap in rounding errors, and how many are too close.
+    """`weight_1`, `bias_1`, `weight_2` `(R,)`; the least gap in rounding errors, and how many are too close.
 
     `near` `(2, J)`: where those are; `count`, `least`: as `separate.apart` says; `size`: `Σ |Δ|`.
     """
 
-    tensors: Floats
+    tensors: list[Floats]
     margin: float
     close: int
     near: Floats
@@ -77,7 +81,7 @@ class _Steps:
 
 def _steps(line: Line, kappa: float, error: float) -> _Steps:
     """The steps of points in order, and what `separate.margins` and `separate.apart` say about them, in one pass."""
-    tensors = np.empty((3, len(line)))  # what is not filled takes no memory
+    tensors = [np.empty(len(line)) for _ in range(3)]  # what is not filled takes no memory
     done = close = count = 0
     margin, least, size, near = np.inf, np.inf, 0.0, [np.zeros((2, 0))]
     for start in range(0, len(line) - 1, BLOCK):
@@ -103,7 +107,8 @@ def _steps(line: Line, kappa: float, error: float) -> _Steps:
         if few.any():
             close += int(np.count_nonzero(few))
             near.append(_near(here, change[few]))
-    return _Steps(tensors[:, :done], margin, close, _joined(*np.concatenate(near, axis=1)), count, least, size)
+    tensors = [row[:done] for row in tensors]
+    return _Steps(tensors, margin, close, _joined(*np.concatenate(near, axis=1)), count, least, size)
 
 
 def _near(points: Points, close: Ints) -> Floats:

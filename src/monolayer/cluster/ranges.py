@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from monolayer.cluster import tables
 from monolayer.cluster.blocks import Block, Rules, raw
 from monolayer.cluster.keys import Keys, Numbers, Packing
-from monolayer.cluster.measure import Extent, cut
+from monolayer.cluster.measure import Extent, cut, stored
 from monolayer.cluster.spill import Spill
 from monolayer.construct.line.points import Floats
 
@@ -112,17 +112,25 @@ class Plain:
 
 
 def points(
-    spill: Spill, name: str, block: Block, rules: Rules, draw: Any, kappa: float, form: Form, splitters: Floats
+    spill: Spill,
+    name: str,
+    block: Block,
+    rules: Rules,
+    draw: Any,
+    kappa: float,
+    contexts: str,
+    form: Form,
+    splitters: Floats,
 ) -> None:
-    """The points of a block in order, and where the ranges begin."""
-    here = raw(spill, block, rules)
+    """The points of a block in order, and where the ranges begin; `contexts`: the piece that has them."""
+    here, context = raw(spill, block, rules), stored(spill, contexts, draw)
     if form.packing is not None:
-        keys = tables.keys(draw, here, rules, kappa, form.packing)
+        keys = tables.keys(draw, here, context, rules, kappa, form.packing)
         keys.sort()
         at = form.packing.keys(splitters, np.zeros(len(splitters), dtype=np.uint64))
         spill.write(name, [keys], bounds=cut(keys, at))
         return
-    z, number = tables.numbers(draw, here, rules, kappa)
+    z, number = tables.numbers(draw, here, context, rules, kappa)
     order = np.argsort(z)
     z = z.take(order)
     spill.write(name, [z, number.astype(form.kind).take(order)], bounds=cut(z, splitters))

@@ -13,14 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.cluster import crowds, tables
-from monolayer.cluster.blocks import Block, Rules, load, mended_name, named, raw
-from monolayer.cluster.finish import Found
+from monolayer.cluster.blocks import Block, Rules, load, mended_name, named
 from monolayer.cluster.seen import share_of
 from monolayer.cluster.spill import Spill
 from monolayer.cluster.tables import for_workers
@@ -31,6 +30,9 @@ from monolayer.construct.target import Target
 from monolayer.data import Sequences
 from monolayer.data.names import Ints
 
+if TYPE_CHECKING:  # workers do without PyTorch
+    from monolayer.cluster.finish import Found
+
 Words = NDArray[np.uint64]
 Pairs = list[tuple[str, int]]
 """Pieces `alike-B`, and how many pairs each holds."""
@@ -40,11 +42,11 @@ def settle(work: Work, found: Found, pieces: list[Block], on_conflict: OnConflic
     """What was found, with labels that do not contradict each other; or an error that shows two that do."""
     spill, rules = work.spill, found.rules
     near = np.concatenate([part["near"] for part in found.parts], axis=1)
-    draw, base = for_workers(found.draw, rules), _begin(spill, pieces, rules)
+    draw, base = for_workers(found.draw, rules), _begin(pieces, rules)
     names = [f"alike-{i:05}" for i in range(len(pieces))]
     tasks = {
-        name: (block, rules, draw, found.kappa, near, begin)
-        for name, block, begin in zip(names, pieces, base, strict=True)
+        name: (block, rules, draw, found.kappa, found.contexts(i), near, begin)
+        for i, (name, block, begin) in enumerate(zip(names, pieces, base, strict=True))
     }
     work.do("looking for contradictions", (0.98, 0.983), alike, tasks)
     pairs = [(name, int(spill.facts(name)["pairs"])) for name in names]
@@ -75,20 +77,26 @@ def settle(work: Work, found: Found, pieces: list[Block], on_conflict: OnConflic
     return found
 
 
-def _begin(spill: Spill, pieces: list[Block], rules: Rules) -> list[int]:
+def _begin(pieces: list[Block], rules: Rules) -> list[int]:
     """The number, among all files, of the first token of every block, or of its first sequence."""
-    what = "sequences" if rules.per == "sequence" else "tokens"
-    sizes = [int(spill.facts(f"encoded-{i:05}")[what]) for i in range(pieces[-1].shard + 1)]
-    before = np.append(0, np.cumsum(sizes)).tolist()
-    return [before[block.shard] + (block.first if what == "sequences" else block.start) for block in pieces]
+    sizes = [(block.last - block.first) if rules.per == "sequence" else block.stop - block.start for block in pieces]
+    return [0, *np.cumsum(sizes)[:-1].tolist()]
 
 
 def alike(
-    spill: Spill, name: str, block: Block, rules: Rules, draw: tables.Tables, kappa: float, near: Floats, begin: int
+    spill: Spill,
+    name: str,
+    block: Block,
+    rules: Rules,
+    draw: tables.Tables,
+    kappa: float,
+    contexts: str,
+    near: Floats,
+    begin: int,
 ) -> None:
     """The pairs of a block, in order of signature: columns of signatures, of the label, how many, and the first."""
-    here, _, places = crowds.near(raw(spill, block, rules), rules, draw, kappa, near)
-    there = crowds.within(tables.numbers(draw, here, rules, kappa)[0], near)
+    here, z, _, places = crowds.near(spill, block, rules, draw, kappa, contexts, near)
+    there = crowds.within(z, near)
     if len(there) == 0:
         spill.write(name, [], pairs=0)
         return

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from monolayer.cluster.blocks import Raw, named
+from monolayer.cluster.blocks import Raw, named, stretches
 from monolayer.cluster.keys import Keys, Packing
 from monolayer.construct.line.points import BLOCK, Floats
+from monolayer.data.labels import Per
 from monolayer.data.names import Ints
 
 if TYPE_CHECKING:
@@ -44,28 +45,25 @@ class Tables:
 
     def contexts(self, block: Raw) -> Floats:
         """`B(λ; s)` `(N,)`."""
-        return np.concatenate([context for _, _, _, context in self._by_stretches(block)])
-
-    def numbers(self, block: Raw, kappa: float, per: str) -> Iterator[tuple[slice, Floats]]:
-        """`z = t + κ c` of stretches of labelled places, and which these are."""
-        code = self.code.take(block.token_row)
-        for rows, places, tokens, context in self._by_stretches(block):
-            if per == "sequence":
-                yield rows, context
-                continue
-            z = code.take(tokens)
-            z += np.repeat(kappa * context, block.lengths[rows])
-            yield places, z
-
-    def _by_stretches(self, block: Raw) -> Iterator[tuple[slice, slice, Ints, Floats]]:
-        """Sequences, their tokens as places and as codes, and their contexts."""
+        found = np.empty(len(block.lengths))
         weight, moment = self.weight.take(block.token_row), self.moment.take(block.token_row)
-        for rows, places in block.stretches(BLOCK):
-            tokens = block.tokens[places].astype(np.intp)
-            lengths = block.lengths[rows]
+        for rows, places in stretches(block.lengths, BLOCK):
+            tokens, lengths = block.tokens[places].astype(np.intp), block.lengths[rows]
             start = np.cumsum(lengths) - lengths
             over = np.add.reduceat(moment.take(tokens), start) + self.begin[1]
-            yield rows, places, tokens, over / (np.add.reduceat(weight.take(tokens), start) + self.begin[0])
+            found[rows] = over / (np.add.reduceat(weight.take(tokens), start) + self.begin[0])
+        return found
+
+    def numbers(self, block: Raw, context: Floats, kappa: float, per: Per) -> Iterator[tuple[slice, Floats]]:
+        """`z = t + κ c` of stretches of labelled places, and which these are."""
+        code = self.code.take(block.token_row)
+        for rows, places in stretches(block.lengths, BLOCK):
+            if per == "sequence":
+                yield rows, context[rows]
+                continue
+            z = code.take(block.tokens[places])
+            z += np.repeat(kappa * context[rows], block.lengths[rows])
+            yield places, z
 
 
 def for_workers(draw: Draw, rules: Rules) -> Tables | Draw:
@@ -81,11 +79,11 @@ def contexts(draw: Tables | Draw, block: Raw, rules: Rules) -> Floats:
     return found
 
 
-def numbers(draw: Tables | Draw, block: Raw, rules: Rules, kappa: float) -> tuple[Floats, Ints]:
-    """`z` of every labelled place of a block `(P,)`, and the label numbers."""
+def numbers(draw: Tables | Draw, block: Raw, context: Floats, rules: Rules, kappa: float) -> tuple[Floats, Ints]:
+    """`z` of every labelled place of a block `(P,)`, and the label numbers; `context`: those of tables."""
     if isinstance(draw, Tables):
         assert block.labels is not None  # next tokens are for causal models
-        z = np.concatenate([z for _, z in draw.numbers(block, kappa, rules.per)])
+        z = np.concatenate([z for _, z in draw.numbers(block, context, kappa, rules.per)])
         return z, block.label_row.take(block.labels)
     from monolayer.construct.line.points import numbers as by_tensors
 
@@ -93,13 +91,13 @@ def numbers(draw: Tables | Draw, block: Raw, rules: Rules, kappa: float) -> tupl
     return by_tensors(draw, kappa, rules.tokens(data), target), target.number
 
 
-def keys(draw: Tables | Draw, block: Raw, rules: Rules, kappa: float, packing: Packing) -> Keys:
+def keys(draw: Tables | Draw, block: Raw, context: Floats, rules: Rules, kappa: float, packing: Packing) -> Keys:
     """Every labelled place of a block as one whole number `(P,)`."""
     if not isinstance(draw, Tables):
-        z, number = numbers(draw, block, rules, kappa)
+        z, number = numbers(draw, block, context, rules, kappa)
         return packing.keys(z, number.astype(np.uint64))
     assert block.labels is not None
     found, label = np.empty(len(block.labels), dtype=np.uint64), block.label_row.astype(np.uint64)
-    for places, z in draw.numbers(block, kappa, rules.per):
+    for places, z in draw.numbers(block, context, kappa, rules.per):
         packing.keys(z, label.take(block.labels[places]), found[places])
     return found

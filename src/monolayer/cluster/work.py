@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from monolayer.cluster.executor import Executor
 from monolayer.cluster.room import Room
 from monolayer.cluster.spill import Spill
-from monolayer.construct.construction import Progress
+
+if TYPE_CHECKING:  # workers do without PyTorch
+    from monolayer.construct.construction import Progress
 
 
 @dataclass(frozen=True, eq=False)
