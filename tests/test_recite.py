@@ -283,6 +283,10 @@ def test_a_text_file_is_cut_as_the_model_cuts_its_text(
     assert run(["predict", model, str(text), "--json"]) == 0
     found = json.loads(capfd.readouterr().out)
     assert found["right"] == found["total"] > 0
+    assert run(["audit", model, str(text), "--json"]) == 0
+    captured = capfd.readouterr()
+    assert "11 of 19 windows are whole" in captured.err
+    assert json.loads(captured.out)["points"] == 22
     other = tmp_path / "other.txt"
     other.write_text("Peter Pepper picked", encoding="utf-8")
     assert run(["predict", model, str(other)]) == 2

@@ -17,6 +17,7 @@ from monolayer.cli.console import (
     SequenceColumn,
     TokenColumn,
     app,
+    err,
     escape,
     out,
     print_json,
@@ -44,16 +45,24 @@ def audit(
 ) -> None:
     """Measure which parts of a model tell the contexts of DATA apart: (r, δ), bits, collisions by format, ranks.
 
-    Sequences must be of one length, up to 16,384 tokens in all.
+    Sequences must be of one length, up to 16,384 tokens in all; of a text (.txt), the windows of full length.
     """
     from monolayer.auditing import audit as measure
     from monolayer.auditing.parts import COLUMNS
+    from monolayer.model.monolayer import Monolayer
 
+    text = ""
     with progress(as_json) as step:
         model = _model(folder)
-        X = _ids(model, folder, read_data(data, step, format, tokens, labels, sequence))
+        ours = model if isinstance(model, Monolayer) else None  # it knows its names, and how its text was cut
+        X = _ids(model, folder, read_data(data, step, format, tokens, labels, sequence, ours))
+        if Path(data).suffix == ".txt":  # windows grow from the beginning of a text
+            whole = X.lengths == X.lengths.max()
+            X, text = X.select(whole), f"{whole.sum():,} of {len(whole):,} windows are whole, and are measured"
         step("measuring every part", 0.3)
         found = measure(model, X, parts=part)
+    if text:
+        err.print(text)
     if as_json:
         print_json(found.to_json())
         return
@@ -96,7 +105,7 @@ def _model(folder: Path) -> nn.Module:
     return loaded
 
 
-def _ids(model: nn.Module, folder: Path, data: Sequences) -> Any:
+def _ids(model: nn.Module, folder: Path, data: Sequences) -> Sequences:
     """The data for the model: ids as they are, strings by the model's own names or by the folder's tokenizer."""
     if not hasattr(model, "config") or data.vocabulary is None or data.vocabulary.integers:
         return data
