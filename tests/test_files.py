@@ -16,7 +16,7 @@ import pytest
 
 import monolayer as ml
 from monolayer.cli import run
-from monolayer.cluster import build, crowds, encode, memorize, parts, room
+from monolayer.cluster import crowds, encode, memorize, parts, room, survey
 from monolayer.cluster import executor as executors
 from monolayer.cluster.executor import Processes, Threads
 from monolayer.cluster.memorize import memorize_files
@@ -26,10 +26,10 @@ from monolayer.data import read
 from tests.dying import kill_once, small_files
 
 
-def write(folder: Path, X: Any, Y: Any, cuts: list[int], name: str = "s") -> str:
+def write(folder: Path, X: Any, Y: Any, cuts: list[int], name: str = "s", key: str | None = None) -> str:
     """Rows in several JSONL files; their pattern."""
     folder.mkdir(parents=True, exist_ok=True)
-    key = "labels" if Y is not None and isinstance(Y[0], list) else "label"
+    key = key or ("labels" if Y is not None and isinstance(Y[0], list) else "label")
     for i, (first, last) in enumerate(zip([0, *cuts], [*cuts, len(X)], strict=True)):
         rows = [{"tokens": X[j]} | ({} if Y is None else {key: Y[j]}) for j in range(first, last)]
         (folder / f"{name}{i}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -133,7 +133,7 @@ def test_draws_that_are_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyP
     X, Y, options = example(kind)
     pattern = write(tmp_path, X, Y, [100, 250])
     small_pieces(monkeypatch, 1000, 300)
-    for module in (separate, build):
+    for module in (separate, survey):
         monkeypatch.setattr(module, "alike", lambda *_: True)
     model = ml.memorize(read(pattern), **options)
     model.save(tmp_path / "memory")
@@ -348,7 +348,6 @@ def test_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executors, "PATIENCE", 0.2)
     pattern, out = write(tmp_path / "good", [[1, 2]], [[0, 1]], []), tmp_path / "files"
     strings = write(tmp_path / "good", [["a", "b"]], [[0, 1]], [], name="t")
-    reals = write(tmp_path / "reals", [[1, 2]], [[0.5, 1.0]], [])
     vectors = write(tmp_path / "vectors", [[[1.0, 2.0]]], [[1]], [])
     bare = write(tmp_path / "bare", [[1, 2]], None, [])
     wrong: list[tuple[Any, dict[str, Any], str]] = [
@@ -358,7 +357,6 @@ def test_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("-", {}, "standard input"),
         ([pattern, pattern], {}, "given twice"),
         (str(tmp_path / "good" / "*"), {}, r"s0.jsonl and .*t0.jsonl do not go together: .* integers .* strings"),
-        (reals, {}, "real numbers as labels"),
         (vectors, {}, "vectors as tokens"),
         (bare, {}, "no labels: add them, or pass causal=True"),
         (pattern, {"memory": "100MB", "workers": 2}, r"too little: 2 workers .* need at least [\d,]+MB"),

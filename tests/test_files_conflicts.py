@@ -83,7 +83,7 @@ def test_overruled_and_then_too_crowded(tmp_path: Path, monkeypatch: pytest.Monk
 rows = st.lists(st.tuples(st.lists(st.integers(0, 2), min_size=1, max_size=3), st.integers(0, 2)), min_size=2)
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows, st.sampled_from(["majority", "first"]), st.sampled_from([1, 3, 100]), st.booleans())
 def test_data_that_are_nothing_but_contradictions(
     tmp_path: Path, data: list[tuple[list[int], int]], on_conflict: Any, size: int, by_token: bool
@@ -137,6 +137,19 @@ def test_an_error_names_file_and_row_and_says_how_many(
         for row in range(401):
             words = words.replace(f"sequence {row} of {tmp_path}/s{i}.jsonl", f"sequence {row + first}")
     assert words == str(memory.value)
+
+
+def test_signatures_keep_all_their_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, Y, _ = contradicting("ids")
+    pattern = write(tmp_path, X, Y, [])
+    stopped(monkeypatch, "mended", OSError(errno.ENOSPC, "full"))
+    small_pieces(monkeypatch, 300, 10**6)
+    with pytest.raises(OSError, match="full"):
+        memorize_files(pattern, tmp_path / "files", engine="threads", workers=1, on_conflict="first")
+    piece = tmp_path / ".files.building" / "alike-00000"
+    words = np.fromfile(piece.with_suffix(".bin"), np.uint64).reshape(6, -1)
+    assert words.shape[1] == int(np.load(piece.with_suffix(".npz"))["pairs"])
+    assert np.bitwise_or.reduce(words[0]) == np.bitwise_or.reduce(words[1]) == np.uint64(2**64 - 1)
 
 
 def test_a_wrong_winner_would_be_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

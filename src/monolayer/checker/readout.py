@@ -153,13 +153,17 @@ def _mapped_runs(
     (low, high, level), at, column = tables, 0, 0
     for part in parts:
         w, b, labels = (part[f"{block}.{name}"] for name in ("weight_1", "bias_1", "weight_2"))
-        for values, nonzero in ((w, True), (b, False), (labels, False), (labels + bias, False)):
+        for values, least, most in (
+            (w, fmt.smallest, fmt.largest),
+            (b, fmt.smallest, fmt.largest),
+            (labels, fmt.tiny, np.inf),
+        ):
             size = np.abs(values)
-            if not ((size >= fmt.smallest) & (size <= fmt.largest) | (size == 0) & (not nonzero)).all():
+            if not ((size >= least) & (size <= most) & np.isfinite(size) | (size == 0) & (values is not w)).all():
                 return None
-        if not _rises(w, b, low, high, at):
+        if bias.any() or not _rises(w, b, low, high, at):
             return None
-        level[:, column : column + labels.shape[1]] = labels + bias
+        level[:, column : column + labels.shape[1]] = labels
         at, column = at + len(w), column + labels.shape[1]
     return Staircase(low, high, level, None, np.zeros((len(bias), 1)), None)
 

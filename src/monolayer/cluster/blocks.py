@@ -38,6 +38,8 @@ class Rules:
     temperature: float | None
     order: Ints | None
     """The rank of each token among the codes (`construct/line/build.py`)."""
+    reals: int = 0
+    """`m`, the size of real labels; 0 for classes."""
     mended: bool = False
     """Whether labels that contradicted others are overruled (`settle.py`)."""
 
@@ -87,14 +89,19 @@ class Block:
     layout: Layout
 
     def columns(self, spill: Spill, rules: Rules, read: Any = np.fromfile) -> tuple[NDArray[Any], NDArray[Any] | None]:
-        """The codes of its tokens, and of its labels unless these are the next tokens; `read`: as NumPy reads files."""
+        """The codes of its tokens, and of its labels unless these are the next tokens; real labels themselves.
+
+        `read`: as NumPy reads files.
+        """
         file, types = spill.numbers(f"encoded-{self.shard:05}"), [np.dtype(name) for name in self.layout.types]
         tokens = read(file, types[0], self.stop - self.start, offset=self.start * types[0].itemsize)
         if rules.next_token:
             return tokens, None
         begin, end = (self.start, self.stop) if rules.per == "token" else (self.first, self.last)
-        offset = self.layout.tokens * types[0].itemsize + begin * types[1].itemsize
-        return tokens, read(file, types[1], end - begin, offset=offset)
+        size = max(1, rules.reals)
+        offset = self.layout.tokens * types[0].itemsize + begin * size * types[1].itemsize
+        labels: NDArray[Any] = read(file, types[1], (end - begin) * size, offset=offset)
+        return tokens, labels.reshape(-1, size) if rules.reals else labels
 
     def lengths(self, spill: Spill) -> Ints:
         """Those of its sequences."""
@@ -133,7 +140,10 @@ def stretches(lengths: Ints, tokens: int) -> Iterator[tuple[slice, slice]]:
 
 @dataclass(frozen=True, eq=False)
 class Raw:
-    """A block as it lies in its file: codes of tokens `(T,)` and labels `(P,)`, and the row of each code."""
+    """A block as it lies in its file: codes of tokens `(T,)` and labels `(P,)`, and the row of each code.
+
+    Real labels lie there themselves `(P, m)`.
+    """
 
     tokens: NDArray[Any]
     lengths: Ints
@@ -162,7 +172,7 @@ def raw(spill: Spill, block: Block, rules: Rules, read: Any = np.fromfile) -> Ra
     now = spill.facts(mended_name(block))
     if labels is None:
         return replace(found, overruled=(now["place"], now["label"]))
-    labels = table["label"].take(labels)
+    labels = np.array(labels) if rules.reals else table["label"].take(labels)
     labels[now["place"]] = now["label"]  # maybe one that the file has no code for
     return replace(found, labels=labels, label_row=np.arange(rules.labels))
 
@@ -180,12 +190,21 @@ def load(spill: Spill, block: Block, rules: Rules) -> tuple[Sequences, Target]:
 def named(block: Raw, rules: Rules) -> tuple[Sequences, Target]:
     """The same, of a block that is read already."""
     data = Sequences(block.token_row.take(block.tokens), block.lengths, Names(range(rules.vocabulary)))
+    if rules.reals:
+        assert block.labels is not None
+        number = np.arange(len(block.labels))
+        return data, Target(number, block.labels, rules.per, None, False, by_value=True)
     target = _target(data, rules, None if block.labels is None else block.label_row.take(block.labels))
     if block.overruled is not None:
         number = target.number.copy()
         number[block.overruled[0]] = block.overruled[1]
         target = replace(target, number=number)
     return data, target
+
+
+def label_of(target: Target) -> NDArray[Any]:
+    """The labels of a block: `(P,)` numbers of classes, or `(P, m)` reals."""
+    return target.table if target.by_value else target.number
 
 
 def _target(data: Sequences, rules: Rules, number: Ints | None) -> Target:
@@ -198,19 +217,21 @@ def _target(data: Sequences, rules: Rules, number: Ints | None) -> Target:
 
 
 def sample(spill: Spill, pieces: list[Block], rules: Rules, about: int) -> tuple[Tokens, Target]:
-    """Some sequences of all blocks, evenly spaced, with `about` so many tokens. What is not taken is not read."""
+    """Some sequences of all blocks, evenly spaced, with `about` so many tokens, and which places of them have labels.
+
+    What is not taken is not read, nor are labels: all are 0.
+    """
     every = max(1, sum(block.stop - block.start for block in pieces) // about)
     tables = {shard: spill.facts(f"table-{shard:05}") for shard in {block.shard for block in pieces}}
-    codes, sizes, labels = [], [], []
+    codes, sizes = [], []
     for block in pieces:
         table, lengths = tables[block.shard], block.lengths(spill)
         rows = np.arange(0, len(lengths), every)
         begin, some = (np.cumsum(lengths) - lengths)[rows], lengths[rows]
         flat = inside(begin, begin + some)
-        token, label = block.columns(spill, rules, mapped)
+        token, _ = block.columns(spill, rules, mapped)
         sizes.append(some)
         codes.append(table["token"].take(token[flat]))
-        if label is not None:
-            labels.append(table["label"].take(label[flat if rules.per == "token" else rows]))
     data = Sequences(np.concatenate(codes), np.concatenate(sizes), Names(range(rules.vocabulary)))
-    return rules.tokens(data), _target(data, rules, np.concatenate(labels) if labels else None)
+    labels = None if rules.next_token else np.zeros(len(data.tokens if rules.per == "token" else data), dtype=np.int64)
+    return rules.tokens(data), _target(data, rules, labels)

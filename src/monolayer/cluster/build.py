@@ -11,46 +11,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from monolayer.cluster import crowds, encode, measure, parts, ranges
+from monolayer.cluster import crowds, encode, measure, parts, ranges, reals, runs
 from monolayer.cluster.apart import cells
 from monolayer.cluster.blocks import Block, Rules, blocks, sample
 from monolayer.cluster.contested import with_stages
 from monolayer.cluster.finish import MENDED, Found
 from monolayer.cluster.seen import kept
 from monolayer.cluster.settle import settle
+from monolayer.cluster.survey import survey
 from monolayer.cluster.tables import for_workers
-from monolayer.cluster.work import Work
-from monolayer.construct.consistency import OnConflict
-from monolayer.construct.line.build import by_label
+from monolayer.cluster.work import Wishes, Work
 from monolayer.construct.line.draw import Draw, Layout, Tokens, candidates
 from monolayer.construct.line.points import Floats, contextual_points, scale
-from monolayer.construct.line.separate import DRAWS, alike, hopeless
+from monolayer.construct.line.separate import DRAWS, hopeless
 from monolayer.construct.line.values import MOST
 from monolayer.construct.target import Target
-from monolayer.data.labels import Per
-from monolayer.data.shards import strangers
-from monolayer.errors import DataError
 
 SAMPLE = 1 << 18
 """Tokens, about, that splitters are taken from."""
-
-
-@dataclass(frozen=True)
-class Wishes:
-    """What kind of model: keywords of `memorize`."""
-
-    positions: bool
-    causal: bool
-    temperature: float | None
-    rank: int | Literal["auto"]
-    seed: int
-    on_conflict: OnConflict
-    fingerprint: bool
 
 
 class Build(Work):
@@ -58,9 +41,21 @@ class Build(Work):
 
     def line(self, reading: encode.Reading, wishes: Wishes) -> Found:
         """The line, as `construct/line/build.py` has it."""
-        found = self._read(reading, wishes)
+        found = survey(self, reading, wishes)
+        if not found.rules.reals:
+            return self._separate(found, wishes)
+        smaller = replace(self, room=self.room.beside(found.rules.reals))
+        found = smaller._separate(found, wishes)
+        found = replace(found, parts=(*found.parts, runs.closing(self.spill, found)))
+        return replace(found, often=reals.counts(smaller, found.rules, smaller._pieces()))
+
+    def _pieces(self) -> list[Block]:
+        return [block for i in range(len(self.shards)) for block in blocks(self.spill, i, self.room.block)]
+
+    def _separate(self, found: Found, wishes: Wishes) -> Found:
+        """A draw that keeps points with different labels apart, and its parts; or what there is where none does."""
         rules, labelled = found.rules, found.labelled
-        pieces = [block for i in range(len(self.shards)) for block in blocks(self.spill, i, self.room.block)]
+        pieces = self._pieces()
         if wishes.fingerprint:
             found = replace(found, fingerprints=tuple(kept(self, rules, pieces)))
         some = sample(self.spill, pieces, rules, SAMPLE)
@@ -99,56 +94,13 @@ class Build(Work):
 
     def _too_crowded(self, found: Found, pieces: list[Block], wishes: Wishes, some: tuple[Tokens, Target]) -> Found:
         """What one line cannot hold: code and context apart where rank 1 is asked for; else further stages."""
-        if wishes.rank == 1 and found.rules.per == "token":
+        if wishes.rank == 1 and found.rules.per == "token" and not found.rules.reals:
             promising = self._ranked(found.rules, pieces, some[0], "cells", wishes.seed)
             apart = cells(self, found.rules, pieces, some, [draw for _, draw in promising], found.labelled)
             if apart is not None:
                 self._drop(found, pieces)
                 return replace(found, apart=apart)
         return self._cascade(found, pieces, wishes)
-
-    def _read(self, reading: encode.Reading, wishes: Wishes) -> Found:
-        """Every file to numbers; names and counts of all of them together."""
-        spill, count = self.spill, len(self.shards)
-        tasks = {f"encoded-{i:05}": (self.shards[i], reading) for i in range(count)}
-        self.do("reading files", (0.0, 0.2), encode.encode, tasks)
-        facts = [spill.facts(f"encoded-{i:05}") for i in range(count)]
-        for shard, fact in zip(self.shards, facts, strict=True):
-            one, two = str(facts[0]["kinds"][0]), str(fact["kinds"][0])
-            if one != two:
-                raise strangers(self.shards[0]["name"], one, shard["name"], two)
-        next_token = "label_names" not in facts[0]
-        token = encode.Table.of([fact["token_names"] for fact in facts])
-        label = token if next_token else encode.Table.of([fact["label_names"] for fact in facts])
-        per: Per = "token" if next_token or "last" in facts[0] else "sequence"
-        label_count = label.total([fact["label_count"] for fact in facts])
-        if not label_count.any():
-            raise DataError("no sequence has a next token: every one has length 1")
-        order = None
-        if per == "token":
-            some = np.zeros(len(token.names), dtype=np.int64)
-            for i, fact in enumerate(facts):  # in the order of the files: the label that comes last stays
-                known = fact["last"] >= 0
-                some[token.rows[i][known]] = label.rows[i][fact["last"][known]]
-            order = by_label(some)
-        longest = max(int(fact["longest"]) for fact in facts)
-        rules = Rules(
-            per,
-            wishes.positions,
-            wishes.causal,
-            next_token,
-            longest,
-            len(token.names),
-            len(label.names),
-            wishes.temperature,
-            order,
-        )
-        for i in range(count):
-            spill.write(f"table-{i:05}", [], token=token.rows[i], label=label.rows[i])
-        sequences = sum(int(fact["sequences"]) for fact in facts)
-        token_count = token.total([fact["token_count"] for fact in facts])
-        found = Found(self.shards, rules, token.names, label.names, sequences, token_count, label_count)
-        return replace(found, crowded=alike(found.labelled))
 
     def _draws(
         self, found: Found, pieces: list[Block], some: Tokens, layout: Layout, seed: int
@@ -212,7 +164,7 @@ class Build(Work):
             for r in range(len(names))
         }
         tasks = {name: (*own[r], found.crowded) for r, name in enumerate(names)}
-        self.do("building steps", (0.7, 0.98), parts.part, tasks)
+        self.do("building steps", (0.7, 0.98), runs.part if rules.reals else parts.part, tasks)
         made: list[dict[str, Any]] = [{"name": name, **self.spill.facts(name)} for name in names]
         return replace(found, parts=tuple(made), ranges=tuple(own.values()))
 
@@ -223,8 +175,8 @@ class Build(Work):
         new = {i for i, r in enumerate(filled) if int(made[r]["close"])}
         if not new:
             self._drop_points(found, pieces)
-            return self._written(replace(found, last=(float(made[filled[-1]]["last"][-1]),)), cascade=False)
-        seen = set(new)
+            return self._written(replace(found, last=_row(made[filled[-1]])), cascade=False)
+        seen, make = set(new), runs.rebuilt if found.rules.reals else crowds.rebuilt
         while new:
             beside = ((i, made[filled[i]]["reaches"].tolist()) for i in new)
             reached = {i + side for i, reaches in beside for side, there in zip((-1, 1), reaches, strict=True) if there}
@@ -232,12 +184,12 @@ class Build(Work):
             seen |= new
             again = {f"first-{found.name}-{filled[i]:05}": filled[i] for i in sorted(new)}
             tasks = {name: found.ranges[r] for name, r in again.items()}
-            self.do("rebuilding ranges with crowds", (0.98, 0.99), crowds.rebuilt, tasks)
+            self.do("rebuilding ranges with crowds", (0.98, 0.99), make, tasks)
             for name, r in again.items():
                 self.spill.drop(made[r]["name"])
                 made[r] |= {"name": name, **self.spill.facts(name)}
         every = crowds.Crowds.of([made[filled[i]]["crowds"] for i in sorted(seen)])
-        last = float(made[filled[-1]]["last"][-1]), float(every.ends[1])
+        last = *_row(made[filled[-1]]), float(every.ends[1])
         return replace(found, parts=tuple(made), crowds=every, last=last)
 
     def _drop_points(self, found: Found, pieces: list[Block]) -> None:
@@ -273,12 +225,30 @@ class Build(Work):
     def _written(self, found: Found, *, cascade: bool) -> Found:
         """The parts as those of the first stage of a cascade, or of a line: rewritten where they are others."""
         made = list(found.parts)
+        if found.rules.reals:
+            return self._numbered(found) if cascade else found
         others = {f"again-{part['name']}": r for r, part in enumerate(made) if bool(part["cascade"]) != cascade}
         tasks = {name: (made[r]["name"], r, int(made[r]["steps"]), cascade) for name, r in others.items()}
         self.do("writing headers", (0.995, 1.0), parts.rewritten, tasks)
         for name, r in others.items():
             made[r] = made[r] | self.spill.facts(name)
         return replace(found, parts=tuple(made))
+
+    def _numbered(self, found: Found) -> Found:
+        """The parts of a first stage of real labels with the numbers of their stretches."""
+        assert found.crowds is not None
+        first, rows, tasks = found.crowds.ends[0], found.rules.reals + 1, dict[str, Any]()
+        for r, part in enumerate(found.parts):
+            tasks[f"again-{part['name']}"] = (part["name"], r, int(part["steps"]), rows, first)
+            first += int(part["bounds"])
+        self.do("writing the first stage", (0.995, 1.0), runs.numbered, tasks)
+        made = [part | self.spill.facts(name) for part, name in zip(found.parts, tasks, strict=True)]
+        return replace(found, parts=tuple(made))
+
+
+def _row(part: dict[str, Any]) -> tuple[float, ...]:
+    """The last label of a part."""
+    return tuple(np.atleast_1d(part["last"][-1]).astype(np.float64).tolist())
 
 
 def _points(found: Found, block: int) -> str:

@@ -25,16 +25,17 @@ def with_stages(spill: Spill, found: Found, pieces: list[str], seed: int, allowe
     rules, crowds = found.rules, found.crowds
     assert crowds is not None  # asked only where there are some
     facts = [spill.facts(name) for name in pieces]
-    z, number, position, lengths, flat = (
-        np.concatenate([fact[key] for fact in facts]) for key in ("z", "number", "position", "lengths", "tokens")
+    z, label, position, lengths, flat = (
+        np.concatenate([fact[key] for fact in facts]) for key in ("z", "label", "position", "lengths", "tokens")
     )
     data = Sequences(flat, lengths, Names(range(rules.vocabulary)))
     place = None if rules.per == "sequence" else data.offsets[:-1] + position
-    target = Target(number, np.zeros((0, 1)), rules.per, None, False, place)
+    target = Target(np.arange(len(label)), np.zeros((0, 1)), rules.per, None, False, place)
     tokens: Tokens = rules.tokens(data)
     order = np.argsort(z, kind="stable")
     which = crowds.which(z[order])
-    missing = (number[order] - crowds.level[which])[None].astype(np.float64)
+    # Of classes the first stage writes the least of each crowd, of reals nothing.
+    missing = label[order].T if rules.reals else (label[order] - crowds.level[which])[None].astype(np.float64)
     values: dict[int, Value] = {}
 
     def context(stage: int, some: Ints) -> NDArray[np.float64]:
@@ -42,7 +43,7 @@ def with_stages(spill: Spill, found: Found, pieces: list[str], seed: int, allowe
         return averages(values[stage], found.draw, tokens, target, order[some])
 
     most, error = most_rank(tokens), found.draw.context_error(tokens)
-    stages, left = further(crowds.stretch[which], missing, crowds.ends, context, error, UNIT, True, most)
+    stages, left = further(crowds.stretch[which], missing, crowds.ends, context, error, UNIT, not rules.reals, most)
     if len(left) or 1 + len(stages) > allowed:
         raise _crowded(found, None if len(left) else 1 + len(stages), most)
     return replace(found, stages=tuple(stages), values=tuple(values.values()))

@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.cluster import tables
-from monolayer.cluster.blocks import Block, Raw, Rules, mapped, named, raw
+from monolayer.cluster.blocks import Block, Raw, Rules, label_of, mapped, named, raw
 from monolayer.cluster.keys import Numbers
 from monolayer.cluster.measure import stored
 from monolayer.cluster.ranges import Form, Line, Slices, gather, in_order, piece
 from monolayer.cluster.spill import Spill
-from monolayer.construct.line.cascade import cut, least_label
+from monolayer.construct.line.cascade import Cut, cut, least_label
 from monolayer.construct.line.points import SLACK, Floats, Points
 from monolayer.construct.line.ramps import ramps_at, weights
 from monolayer.construct.line.separate import margins
@@ -56,7 +56,7 @@ def crowded(
     **facts: Any,
 ) -> None:
     """Range `number`, with its `own` points, as a part of the first stage of a cascade; the crowds that begin in it."""
-    z, label, begin, end = _with_neighbours(spill, slices, form, own, kappa, error)
+    z, label, begin, end = with_neighbours(spill, slices, form, own, kappa, error)
     here = Points(z, label, kappa, error)
     part = cut(here, np.flatnonzero(label[1:] != label[:-1]))
     level = label[part.first].astype(np.float64)
@@ -66,10 +66,6 @@ def crowded(
     steps = part.steps[mine:after]
     jump = np.stack([np.diff(row[mine : after + 1]) for row in (level, part.number.astype(np.float64))])
     tensors = weights(*ramps_at(z, steps), jump)
-    starts = (part.begin >= begin) & (part.begin < end)
-    # A crowd that reaches out of the range, or up to its end: its first or its last step is a neighbour's.
-    reaches = ((part.begin < begin) & (part.end > begin)).any(), ((part.begin < end) & (part.end >= end)).any()
-    first, behind = part.begin[starts], part.end[starts]
     spill.write(
         name,
         [begin_of_part(number, len(steps), True), *tensors],
@@ -79,21 +75,30 @@ def crowded(
         margin=np.inf if len(steps) == 0 else margins(here, steps)[0] or np.inf,
         size=float(np.abs(tensors[2]).sum(axis=1).max(initial=0.0)),
         last=level[-1:],
-        reaches=np.array(reaches),
-        crowds=np.stack(
-            [
-                z[first],
-                z[behind - 1],
-                np.where(first > 0, z[np.maximum(first - 1, 0)], np.nan),
-                np.where(behind < len(z), z[np.minimum(behind, len(z) - 1)], np.nan),
-                level[part.plateau[starts]],
-            ]
-        ),
+        **outline(z, part, level, begin, end),
         **facts,
     )
 
 
-def _with_neighbours(
+def outline(z: Floats, part: Cut, level: Floats, begin: int, end: int) -> dict[str, Any]:
+    """The crowds that begin in a range, points `begin` to `end` of `z`, and whether some reach out of it."""
+    starts = (part.begin >= begin) & (part.begin < end)
+    # A crowd that reaches out of the range, or up to its end: its first or its last step is a neighbour's.
+    reaches = ((part.begin < begin) & (part.end > begin)).any(), ((part.begin < end) & (part.end >= end)).any()
+    first, behind = part.begin[starts], part.end[starts]
+    crowds = np.stack(
+        [
+            z[first],
+            z[behind - 1],
+            np.where(first > 0, z[np.maximum(first - 1, 0)], np.nan),
+            np.where(behind < len(z), z[np.minimum(behind, len(z) - 1)], np.nan),
+            level[part.plateau[starts]],
+        ]
+    )
+    return {"reaches": np.array(reaches), "crowds": crowds}
+
+
+def with_neighbours(
     spill: Spill, slices: Slices, form: Form, own: Line, kappa: float, error: float
 ) -> tuple[Floats, Numbers, int, int]:
     """The points of a range, and beside them those that may share a crowd with them, and one more; where its own are.
@@ -155,7 +160,7 @@ def held(
         name,
         [],
         z=z[there],
-        number=target.number[there],
+        label=label_of(target)[there],
         row=block.first + rows[row],
         position=np.zeros_like(row) if rules.per == "sequence" else flat - data.offsets[row],
         lengths=data.lengths[row],

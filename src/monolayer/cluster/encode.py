@@ -1,7 +1,8 @@
 """The first pass: a file becomes numbers, once, so that later passes neither parse it nor can see it change.
 
-A piece `encoded-K` holds, one after the other, token codes `(T,)`, label codes `(P,)`, and lengths `(N,)` unless all
-are equal; a code is a place in the table of names that occur in this file. `Table` joins these tables.
+A piece `encoded-K` holds, one after the other, token codes `(T,)`, label codes `(P,)` or real labels `(P, m)`, and
+lengths `(N,)` unless all are equal; a code is a place in the table of names that occur in this file. `Table` joins
+these tables.
 """
 
 from __future__ import annotations
@@ -42,7 +43,14 @@ def encode(spill: Spill, name: str, shard: dict[str, Any], reading: Reading) -> 
         raise _changed(shard["name"])
     token_names, tokens, token_count = used(data.vocabulary, data.tokens)
     blocks, facts = [tokens], {"token_count": token_count, **_names("token", token_names)}
-    if data.labels is not None:
+    labels = data.labels
+    if labels is not None and labels.classes is None:
+        values = labels.values + 0.0  # −0.0 is 0.0
+        blocks.append(values)
+        if labels.per == "token":
+            facts["last"] = np.zeros((len(token_names), values.shape[1]))
+            facts["last"][tokens] = values  # the label that comes last stays
+    elif data.labels is not None:
         label_names, values, label_count = used(data.labels.classes, data.labels.values)
         blocks.append(values)
         facts |= {"label_count": label_count, **_names("label", label_names)}
@@ -64,6 +72,8 @@ def encode(spill: Spill, name: str, shard: dict[str, Any], reading: Reading) -> 
         longest=int(data.lengths.max()),
         kinds=np.array([kinds(data)]),
         types=np.array([str(block.dtype) for block in blocks]),
+        reals=labels.values.shape[1] if labels is not None and labels.classes is None else 0,
+        scalar=labels is not None and labels.scalar,
         **facts,
     )
 
@@ -73,13 +83,11 @@ def _changed(name: str) -> DataError:
 
 
 def check(data: Sequences, causal: bool, name: str) -> None:
-    """What is built out of core: ids or strings, classes or next tokens."""
+    """What is built out of core: ids or strings, with labels or next tokens."""
     if data.vocabulary is None:
         raise DataError(f"{name} holds vectors as tokens, and files of ids or strings are built so: use memorize")
     if data.labels is None and not causal:
         raise DataError(f"{name} has no labels: add them, or pass causal=True to memorize each next token")
-    if data.labels is not None and data.labels.classes is None:
-        raise DataError(f"{name} has real numbers as labels, and files of classes are built so: use memorize")
     if data.labels is not None and data.labels.per == "sequence" and causal:
         raise DataError(
             f"{name} has a label a sequence, which is read at the begin-of-sequence token, and that sees nothing else "

@@ -24,7 +24,7 @@ from monolayer.construct.line.draw import Draw
 from monolayer.construct.line.points import Points
 from monolayer.construct.line.separate import spacing
 from monolayer.construct.line.values import Value
-from monolayer.construct.target import entropy_bits
+from monolayer.construct.target import entropy_bits, entropy_of
 from monolayer.data import Names
 from monolayer.data.names import Ints
 from monolayer.errors import PrecisionError
@@ -47,16 +47,18 @@ class Found:
     `form`: how points lie in files; `crowded`: chance alone makes crowds, so parts are written as a first stage.
     `ranges`: what each part was made from; `last`: the label, and the number, that a first stage ends with; `stages`,
     `values`: those behind it. `conflicts`: labels that were overruled. `apart`: what is built instead of the line.
-    `fingerprints`: files that hold them, one after the other.
+    `fingerprints`: files that hold them, one after the other. `often`: of real labels, how often each comes, and how
+    many come so often.
     """
 
     shards: list[dict[str, Any]]
     rules: Rules
     vocabulary: Names
-    classes: Names
+    classes: Names | None
     sequences: int
     token_count: Ints
     label_count: Ints
+    scalar: bool = False
     conflicts: int = 0
     drawn: Draw | None = None
     kappa: float = 1.0
@@ -73,6 +75,7 @@ class Found:
     values: tuple[Value, ...] = ()
     apart: Cells | None = None
     fingerprints: tuple[Path, ...] = ()
+    often: tuple[Ints, Ints] | None = None
 
     @property
     def draw(self) -> Draw:
@@ -118,20 +121,22 @@ def _line(found: Found) -> Monolayer:
     """The network, with a readout that has the right sizes, and no numbers where these lie in files."""
     draw = found.draw
     steps = sum(int(part["steps"]) for part in found.parts)
-    if sum(float(part["size"]) for part in found.parts) + len(found.classes) >= 2.0**53:
+    whole, labels = found.classes is not None, max(1, found.rules.reals)
+    if found.classes is not None and sum(float(part["size"]) for part in found.parts) + len(found.classes) >= 2.0**53:
         raise PrecisionError(f"{steps + 1:,} runs of {len(found.classes):,} classes add up past 2^53: use fewer")
     nothing = torch.zeros(1, dtype=torch.float64)
     last = torch.tensor(found.last, dtype=torch.float64)
-    first = Staircase(nothing.expand(steps), nothing.expand(steps), nothing.expand(len(last), steps), last, "exact")
+    sizes = nothing.expand(steps), nothing.expand(steps), nothing.expand(len(last), steps + (not whole))
+    first = Staircase(*sizes, last if whole else torch.zeros_like(last), "exact" if whole else "runs")
     readout: Staircase | Cascade = first
     margin = [float(part["margin"]) for part in found.parts if int(part["steps"])]
     more: dict[str, Any] = {"runs": steps + 1}
     if found.stages and found.crowds is not None:
-        readout = Cascade([first, *(stage.staircase(True, UNIT) for stage in found.stages)], 1)
+        readout = Cascade([first, *(stage.staircase(whole, UNIT) for stage in found.stages)], labels)
         margin += [stage.margin for stage in found.stages if stage.margin is not None]
         contested = [len(found.crowds.low), *(stage.crowds for stage in found.stages[:-1])]
         more = {"runs": 1 + readout.step_count, "rank": readout.rank, "contested": contested}
-    lift = table_lift(draw, found.token_count, 1, found.values)
+    lift = table_lift(draw, found.token_count, labels, found.values)
     model = assemble(draw, found.kappa, lift, readout, _card(found), values=found.values)
     more |= {"margin": min(margin) if margin else None, "layout": draw.layout, "draws": found.tried}
     return _with_summary(model, found, draw, more)
@@ -153,14 +158,14 @@ def _cells(found: Found, apart: Cells) -> Monolayer:
 
 def _card(found: Found) -> Card:
     rules = found.rules
-    return Card(found.vocabulary, found.classes, rules.per, False, rules.causal, rules.next_token)
+    return Card(found.vocabulary, found.classes, rules.per, found.scalar, rules.causal, rules.next_token)
 
 
 def _with_summary(model: Monolayer, found: Found, draw: Draw, more: dict[str, Any]) -> Monolayer:
     """The model with what was found out; `more` goes before what all models say."""
     count, least = sum(int(part["count"]) for part in found.parts), min(float(part["least"]) for part in found.parts)
     low, high = found.ends
-    counted, multiplied = corollary1_counts(found.labelled, 1, 1)
+    counted, multiplied = corollary1_counts(found.labelled, 1, max(1, found.rules.reals))
     facts: dict[str, Any] = spacing(count, least, high - low) | {"temperature": draw.temperature} | more
     summary = Summary(
         sequences=found.sequences,
@@ -170,7 +175,8 @@ def _with_summary(model: Monolayer, found: Found, draw: Draw, more: dict[str, An
         vocabulary=int(np.count_nonzero(found.token_count)),
         **model.counts(),
         corollary_1=counted,
-        label_bits=found.labelled * entropy_bits(found.label_count),
+        label_bits=found.labelled
+        * (entropy_bits(found.label_count) if found.often is None else entropy_of(*found.often)),
         readout_error=None,
         corollary_1_dense=multiplied,
     )

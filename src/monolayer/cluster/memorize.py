@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from monolayer.cluster import encode
-from monolayer.cluster.build import Build, Wishes
+from monolayer.cluster.build import Build
 from monolayer.cluster.executor import Engine, executor
 from monolayer.cluster.finish import finish
 from monolayer.cluster.room import HOUSE, HUT, Room
 from monolayer.cluster.spill import PausedError, identity, is_full, opened
+from monolayer.cluster.work import Wishes
 from monolayer.construct.consistency import OnConflict, check_conflict
 from monolayer.construct.construction import Progress
 from monolayer.construct.line.draw import check_seed, check_temperature

@@ -83,7 +83,7 @@ def _steps(line: Line, kappa: float, error: float) -> _Steps:
     """The steps of points in order, and what `separate.margins` and `separate.apart` say about them, in one pass."""
     tensors = [np.empty(len(line)) for _ in range(3)]  # what is not filled takes no memory
     done = close = count = 0
-    margin, least, size, near = np.inf, np.inf, 0.0, [np.zeros((2, 0))]
+    margin, least, size, found = np.inf, np.inf, 0.0, [np.zeros((2, 0))]
     for start in range(0, len(line) - 1, BLOCK):
         z, label = line.columns(start, min(start + BLOCK, len(line) - 1) + 1)
         here = Points(z, label, kappa, error)
@@ -106,12 +106,12 @@ def _steps(line: Line, kappa: float, error: float) -> _Steps:
         few = narrow(room)
         if few.any():
             close += int(np.count_nonzero(few))
-            near.append(_near(here, change[few]))
+            found.append(near(here, change[few]))
     tensors = [row[:done] for row in tensors]
-    return _Steps(tensors, margin, close, _joined(*np.concatenate(near, axis=1)), count, least, size)
+    return _Steps(tensors, margin, close, _joined(*np.concatenate(found, axis=1)), count, least, size)
 
 
-def _near(points: Points, close: Ints) -> Floats:
+def near(points: Points, close: Ints) -> Floats:
     """Stretches `(2, J)` with every point within four rounding errors of a label change that is too close."""
     left, right = points.z.take(close), points.z.take(close + 1)
     error = 4.0 * points.error(np.maximum(np.abs(left), np.abs(right)))

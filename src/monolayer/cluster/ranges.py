@@ -25,19 +25,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Form:
-    """How points lie in files: as whole numbers by a `packing`, or as `z` and then the numbers of `labels` labels."""
+    """How points lie in files: as whole numbers by a `packing`, or as `z` and then the numbers of `labels` labels.
+
+    Or as `z` and then real labels, of `reals` numbers each.
+    """
 
     labels: int
     packing: Packing | None
+    reals: int = 0
 
     @property
     def kind(self) -> np.dtype[Any]:
-        """The smallest type that holds label numbers."""
-        return np.min_scalar_type(self.labels)
+        """The smallest type that holds label numbers; that of real labels."""
+        return np.dtype(np.float64) if self.reals else np.min_scalar_type(self.labels)
+
+    def shaped(self, label: NDArray[Any]) -> NDArray[Any]:
+        """Labels as they are read `(P,)`; reals `(P, m)`."""
+        return label.reshape(-1, self.reals) if self.reals else label
 
 
 def form_of(draw: Draw, kappa: float, extent: Extent, rules: Rules) -> Form:
     """For the points of a draw whose contexts have this extent."""
+    if rules.reals:
+        return Form(0, None, rules.reals)
     reach, least = kappa * max(abs(extent.first), abs(extent.last)), kappa * extent.nearest
     top = reach
     if rules.per == "token":
@@ -105,7 +115,8 @@ class Plain:
         return self.z[start:stop], self.label[start:stop]
 
     def new(self) -> NDArray[np.bool_]:
-        return np.append(True, (self.z[1:] != self.z[:-1]) | (self.label[1:] != self.label[:-1]))
+        other = self.label[1:] != self.label[:-1]
+        return np.append(True, (self.z[1:] != self.z[:-1]) | other.reshape(len(other), -1).any(axis=1))
 
     def some(self, which: Any) -> Line:
         return Plain(self.z[which], self.label[which])
@@ -130,10 +141,10 @@ def points(
         at = form.packing.keys(splitters, np.zeros(len(splitters), dtype=np.uint64))
         spill.write(name, [keys], bounds=cut(keys, at))
         return
-    z, number = tables.numbers(draw, here, context, rules, kappa)
+    z, label = tables.numbers(draw, here, context, rules, kappa)
     order = np.argsort(z)
     z = z.take(order)
-    spill.write(name, [z, number.astype(form.kind).take(order)], bounds=cut(z, splitters))
+    spill.write(name, [z, label.astype(form.kind).take(order, axis=0)], bounds=cut(z, splitters))
 
 
 def gather(spill: Spill, slices: Slices, form: Form, most: int, *, before: bool = False) -> Line:
@@ -161,8 +172,9 @@ def piece(spill: Spill, name: str, total: int, begin: int, end: int, form: Form)
     if form.packing is not None:
         found = Packed(first, form.packing, form.kind)
     else:
-        offset = 8 * total + form.kind.itemsize * begin
-        label = np.fromfile(file, form.kind, end - begin, offset=offset)
+        size = max(1, form.reals)
+        offset = 8 * total + form.kind.itemsize * begin * size
+        label = form.shaped(np.fromfile(file, form.kind, (end - begin) * size, offset=offset))
         found = Plain(first[: len(label)], label)
     if len(found) < end - begin:
         raise OSError(f"{file} was cut short while it was in use")
@@ -184,7 +196,13 @@ def in_order(held: list[Line], form: Form) -> Line:
         every.sort()
         return Packed(every, form.packing, form.kind)
     z = np.concatenate([np.zeros(0), *(line.columns(0, len(line))[0] for line in held)])
-    label = np.concatenate([np.zeros(0, form.kind), *(line.columns(0, len(line))[1] for line in held)])
+    nothing = form.shaped(np.zeros(0, form.kind))
+    label = np.concatenate([nothing, *(line.columns(0, len(line))[1] for line in held)])
+    if form.reals:
+        order = np.argsort(z)
+        if (np.diff(z.take(order)) == 0.0).any():
+            order = np.lexsort((*label.T[::-1], z))  # several times slower
+        return Plain(z.take(order), label.take(order, axis=0))
     size = np.abs(z)
     # What all points of one range have in common leaves more room than what all points have.
     packing = Packing.of(size.min(initial=np.inf, where=size > 0.0), size.max(initial=0.0), form.labels)

@@ -48,6 +48,11 @@ class Room:
         """How many ranges to cut points into: four fifths of what fits, for samples do not cut evenly."""
         return -(-5 * points // (4 * self.range))
 
+    def beside(self, reals: int) -> Room:
+        """The same where a label is so many real numbers, held up to four times, rather than the number of a class."""
+        block, points = self.block * TOKEN // (TOKEN + 32 * reals), self.range * POINT // (POINT + 32 * reals)
+        return Room(max(1, block), max(1, points))
+
 
 def resident() -> int:
     """Bytes that this process holds now; 0 where the system does not say."""

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from monolayer.cluster.blocks import Block, Rules, load
+from monolayer.cluster.shares import share_of
 from monolayer.cluster.spill import Spill
 from monolayer.cluster.work import Work
 from monolayer.data.fingerprint import Words, fingerprints
@@ -44,10 +45,3 @@ def words(spill: Spill, name: str, pieces: list[tuple[str, int]], share: int, sh
         every: Words = np.memmap(spill.numbers(piece), np.uint64, "r")
         found.append(np.array(every[share_of(every, share, shares)]))
     spill.write(name, [np.unique(np.concatenate(found))])
-
-
-def share_of(ordered: Words, share: int, shares: int) -> slice:
-    """Where the numbers of one of so many equal shares of those below 2^64 stand."""
-    bounds = np.array([at * 2**64 // shares for at in (share, share + 1) if at < shares], dtype=np.uint64)
-    begin, *end = np.searchsorted(ordered, bounds).tolist()
-    return slice(begin, end[0] if end else len(ordered))

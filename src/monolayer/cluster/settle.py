@@ -11,7 +11,6 @@ it (`near`). Places near such changes are looked at, and no others.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.cluster import crowds, tables
-from monolayer.cluster.blocks import Block, Rules, load, mended_name, named
-from monolayer.cluster.seen import share_of
+from monolayer.cluster.blocks import Block, Rules, label_of, load, mended_name, named
+from monolayer.cluster.shares import Counted, new_rows, rows_of, sums
 from monolayer.cluster.spill import Spill
 from monolayer.cluster.tables import for_workers
 from monolayer.cluster.work import Work
@@ -32,10 +31,6 @@ from monolayer.data.names import Ints
 
 if TYPE_CHECKING:  # workers do without PyTorch
     from monolayer.cluster.finish import Found
-
-Words = NDArray[np.uint64]
-Pairs = list[tuple[str, int]]
-"""Pieces `alike-B`, and how many pairs each holds."""
 
 
 def settle(work: Work, found: Found, pieces: list[Block], on_conflict: OnConflict) -> Found:
@@ -69,7 +64,7 @@ def settle(work: Work, found: Found, pieces: list[Block], on_conflict: OnConflic
         found = replace(
             found,
             rules=replace(rules, mended=True),
-            label_count=found.label_count + sum(facts["change"] for facts in seen),
+            label_count=found.label_count + (0 if rules.reals else sum(facts["change"] for facts in seen)),
             conflicts=sum(int(facts["overruled"]) for facts in seen),
         )
     for name in (*names, *chosen_names):
@@ -104,98 +99,89 @@ def alike(
     context = Context(data, data.tokens, rules.positions, rules.causal)
     seen = signatures(context, target, rules.vocabulary, rules.longest)
     place = places[there if target.place is None else target.place[there]]
-    columns = [column[there].astype(np.uint64) for column in (*seen, target.number)]
     labelled = there if target.place is not None else place
+    columns = [column[there].astype(np.uint64) for column in seen] + _words(label_of(target)[there])
     order = np.lexsort(columns[::-1])  # stable: of equal ones the first stays the first
     columns = [column[order] for column in columns]
-    new = _changes(columns)
+    new = new_rows(columns)
     start = np.flatnonzero(new)
     pair = np.empty(len(order), dtype=np.int64)
     pair[order] = np.cumsum(new) - 1
     size = np.diff(np.append(start, len(order)))
-    rows = np.stack([column[start] for column in columns] + [size.astype(np.uint64), begin + place[order[start]]])
-    spill.write(name, [rows.astype(np.uint64)], pairs=len(start), columns=len(rows), place=labelled, pair=pair)
+    more = [column.astype(np.uint64) for column in (size, begin + place[order[start]])]
+    rows = [column[start] for column in columns] + more
+    spill.write(name, rows, pairs=len(start), place=labelled, pair=pair)
 
 
-def chosen(spill: Spill, name: str, share: int, shares: int, pairs: Pairs, rules: Rules, on_conflict: str) -> None:
+def _words(label: NDArray[Any]) -> list[NDArray[np.uint64]]:
+    """Labels, `(P,)` numbers or `(P, m)` reals, as columns that are equal where they are."""
+    return [label.astype(np.uint64)] if label.ndim == 1 else list(np.ascontiguousarray(label).view(np.uint64).T)
+
+
+def chosen(spill: Spill, name: str, share: int, shares: int, pairs: Counted, rules: Rules, on_conflict: str) -> None:
     """The label that wins of every pair in a share, piece after piece; and how many labels there are overruled."""
-    width = 4 + (rules.per == "token") * (1 + rules.positions) + 1
-    held, starts = [np.zeros((width, 0), dtype=np.uint64)], [0]
+    key, size = 2 + (rules.per == "token") * (1 + rules.positions), max(1, rules.reals)
+    held, starts = [np.zeros((key + size + 2, 0), dtype=np.uint64)], [0]
     for piece, count in pairs:
-        held.append(_slice(spill, piece, count, width, share, shares))
+        held.append(rows_of(spill, piece, count, key + size + 2, share, shares))
         starts.append(starts[-1] + held[-1].shape[1])
     rows = np.concatenate(held, axis=1)
-    first, label = rows[-1].astype(np.int64), rows[-3].astype(np.int64)
-    order = np.lexsort((first, label, *rows[:-3][::-1]))
-    ordered = rows[:, order]
-    group = np.cumsum(_changes(list(ordered[:-3]))) - 1
-    new = _changes(list(ordered[:-2]))
+    order = np.lexsort((rows[-1], *rows[:-2][::-1]))
+    rows = rows[:, order]
+    new = new_rows(list(rows[: key + size]))
     pair, start = np.cumsum(new) - 1, np.flatnonzero(new)
-    # Of each different pair of group and label: how many places, the first of them, and the label.
-    size = np.add.reduceat(ordered[-2].astype(np.int64), start) if len(start) else start
-    least, which, value = first[order][start], group[start], label[order][start]
-    earliest = _best(which, least)
-    winner = _best(which, least, -size) if on_conflict == "majority" else earliest
-    odd = np.flatnonzero(value != value[earliest[which]])
-    won = np.empty(len(order), dtype=np.int64)
-    won[order] = value[winner[which]][pair]
-    overruled = np.flatnonzero(value != value[winner[which]])
+    # Of each different pair of signature and label: its signature, how many places it has, and the first of them.
+    which = (np.cumsum(new_rows(list(rows[:key]))) - 1)[start]
+    often, least = sums(rows[-2].astype(np.int64), start), rows[-1][start].astype(np.int64)
+    earliest = _best(which, least)[which]
+    winner = _best(which, least, -often)[which] if on_conflict == "majority" else earliest
+    every = np.arange(len(start))
+    odd, overruled = np.flatnonzero(every != earliest), np.flatnonzero(every != winner)
+    value = rows[key : key + size, start]
+    won = np.empty((len(order), size), dtype=np.uint64)
+    won[order] = value.T[winner[pair]]
     change = np.zeros(rules.labels, dtype=np.int64)
-    np.add.at(change, value[winner[which[overruled]]], size[overruled])
-    np.subtract.at(change, value[overruled], size[overruled])
-    shown = odd[np.argmin(least[odd])] if len(odd) else None
+    if rules.labels:
+        np.add.at(change, value[0][winner[overruled]].astype(np.int64), often[overruled])
+        np.subtract.at(change, value[0][overruled].astype(np.int64), often[overruled])
+    shown = odd[[np.argmin(least[odd])]] if len(odd) else odd
     spill.write(
         name,
         [won],
         starts=starts,
-        odd=int(size[odd].sum()),
-        overruled=int(size[overruled].sum()),
+        odd=int(often[odd].sum()),
+        overruled=int(often[overruled].sum()),
         change=change,
-        shown=np.array([] if shown is None else [least[earliest[which[shown]]], least[shown]], dtype=np.int64),
+        shown=np.concatenate([least[earliest[shown]], least[shown]]),
     )
-
-
-def _slice(spill: Spill, piece: str, count: int, width: int, share: int, shares: int) -> Words:
-    """The pairs of a piece whose first column lies in a share of the numbers below 2^64."""
-    if count == 0:
-        return np.zeros((width, 0), dtype=np.uint64)
-    rows = np.memmap(spill.numbers(piece), np.uint64, "r", shape=(width, count))
-    return np.array(rows[:, share_of(rows[0], share, shares)])
 
 
 def _best(which: Ints, *keys: Ints) -> Ints:
     """For each group, the first of its members by the last of `keys`, then by the one before."""
     order = np.lexsort((*keys, which))
-    return order[_changes([which[order]])]
-
-
-def _changes(columns: Sequence[NDArray[Any]]) -> NDArray[np.bool_]:
-    """Where rows of columns in order begin to differ from the row before."""
-    new = np.zeros(len(columns[0]), dtype=bool)
-    new[:1] = True
-    for column in columns:
-        new[1:] |= column[1:] != column[:-1]
-    return new
+    return order[new_rows([which[order]])]
 
 
 def mended(spill: Spill, name: str, block: Block, rules: Rules, number: int, alike: str, chosen: list[str]) -> None:
     """The places of a block, its `number` among all, whose labels are overruled, and their labels now."""
-    facts = spill.facts(alike)
+    facts, label = spill.facts(alike), label_of(load(spill, block, rules)[1])
     if int(facts["pairs"]) == 0:
-        spill.write(name, [], place=np.zeros(0, np.int64), label=np.zeros(0, np.int64))
+        spill.write(name, [], place=np.zeros(0, np.int64), label=label[:0])
         return
-    won = []
+    won, width = [], max(1, rules.reals)
     for share in chosen:
         begin, end = spill.facts(share)["starts"][number : number + 2].tolist()
-        won.append(np.fromfile(spill.numbers(share), np.int64, end - begin, offset=8 * begin))
-    place, label = facts["place"], np.concatenate(won)[facts["pair"]]
-    other = label != load(spill, block, rules)[1].number[place]
-    spill.write(name, [], place=place[other], label=label[other])
+        found = np.fromfile(spill.numbers(share), np.uint64, (end - begin) * width, offset=8 * begin * width)
+        won.append(found.reshape(-1, width))
+    place, now = facts["place"], np.concatenate(won)[facts["pair"]]
+    now = now.view(np.float64) if rules.reals else now[:, 0].astype(np.int64)
+    other = np.flatnonzero((now != label[place]).reshape(len(place), -1).any(axis=1))
+    spill.write(name, [], place=place[other], label=now[other])
 
 
 def _shown(work: Work, found: Found, pieces: list[Block], base: list[int], two: list[int], odd: int) -> Exception:
     """The error that names two places, by their numbers among all files."""
-    rules, rows, named, places, numbers = found.rules, [], [], [], []
+    rules, rows, named, places, labels = found.rules, [], [], [], []
     for flat in two:
         which = int(np.searchsorted(base, flat, side="right")) - 1
         block, inner = pieces[which], flat - base[which]
@@ -207,9 +193,10 @@ def _shown(work: Work, found: Found, pieces: list[Block], base: list[int], two: 
             rows.append(data.select(np.array([row])).tokens)
         before = sum(len(row) for row in rows[: named.index(name)])
         place = inner if target.place is None else int(np.searchsorted(target.place, inner))
-        numbers.append(int(target.number[place]))
+        labels.append(label_of(target)[place])
         places.append(named.index(name) if rules.per == "sequence" else before + inner - int(data.offsets[row]))
     tokens = np.concatenate(rows)
     context = Sequences(tokens, np.array([len(row) for row in rows]), found.vocabulary)
-    target = Target(np.array(numbers), np.zeros((0, 1)), rules.per, found.classes, False, np.array(places))
+    number, table = (np.arange(2), np.stack(labels)) if rules.reals else (np.array(labels), np.zeros((0, 1)))
+    target = Target(number, table, rules.per, found.classes, found.scalar, np.array(places))
     return contradiction(Context(context, tokens, rules.positions, rules.causal), target, 0, 1, odd, named)

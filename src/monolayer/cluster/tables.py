@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from monolayer.cluster.blocks import Raw, named, stretches
+from monolayer.cluster.blocks import Raw, label_of, named, stretches
 from monolayer.cluster.keys import Keys, Packing
 from monolayer.construct.line.points import BLOCK, Floats
 from monolayer.data.labels import Per
-from monolayer.data.names import Ints
 
 if TYPE_CHECKING:
     from monolayer.cluster.blocks import Rules
@@ -79,16 +79,21 @@ def contexts(draw: Tables | Draw, block: Raw, rules: Rules) -> Floats:
     return found
 
 
-def numbers(draw: Tables | Draw, block: Raw, context: Floats, rules: Rules, kappa: float) -> tuple[Floats, Ints]:
-    """`z` of every labelled place of a block `(P,)`, and the label numbers; `context`: those of tables."""
+def numbers(
+    draw: Tables | Draw, block: Raw, context: Floats, rules: Rules, kappa: float
+) -> tuple[Floats, NDArray[Any]]:
+    """`z` of every labelled place of a block `(P,)`, and the label numbers, or real labels `(P, m)`.
+
+    `context`: those of tables.
+    """
     if isinstance(draw, Tables):
         assert block.labels is not None  # next tokens are for causal models
         z = np.concatenate([z for _, z in draw.numbers(block, context, kappa, rules.per)])
-        return z, block.label_row.take(block.labels)
+        return z, block.labels if rules.reals else block.label_row.take(block.labels)
     from monolayer.construct.line.points import numbers as by_tensors
 
     data, target = named(block, rules)
-    return by_tensors(draw, kappa, rules.tokens(data), target), target.number
+    return by_tensors(draw, kappa, rules.tokens(data), target), label_of(target)
 
 
 def keys(draw: Tables | Draw, block: Raw, context: Floats, rules: Rules, kappa: float, packing: Packing) -> Keys:

@@ -5,14 +5,28 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from monolayer.cluster.executor import Executor
 from monolayer.cluster.room import Room
 from monolayer.cluster.spill import Spill
+from monolayer.construct.consistency import OnConflict
 
 if TYPE_CHECKING:  # workers do without PyTorch
     from monolayer.construct.construction import Progress
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What kind of model: keywords of `memorize`."""
+
+    positions: bool
+    causal: bool
+    temperature: float | None
+    rank: int | Literal["auto"]
+    seed: int
+    on_conflict: OnConflict
+    fingerprint: bool
 
 
 @dataclass(frozen=True, eq=False)

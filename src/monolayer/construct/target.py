@@ -102,9 +102,13 @@ class Target:
 
 def entropy_bits(count: Ints) -> float:
     """Entropy, in bits, of a distribution given by counts."""
-    share = count / count.sum()
-    share = share[share > 0]
-    return float(-(share * np.log2(share)).sum())
+    return entropy_of(*np.unique(count[count > 0], return_counts=True))
+
+
+def entropy_of(size: Ints, times: Ints) -> float:
+    """The same, where `times` of the counts are `size`, in order: so it does not depend on the order of labels."""
+    share = size / (size * times).sum()
+    return float(-(times * (share * np.log2(share))).sum())
 
 
 def on_grid(values: NDArray[np.float64], variation: float) -> NDArray[np.float64]:

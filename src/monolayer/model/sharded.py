@@ -8,6 +8,7 @@ and so are `bias_1` and `weight_2`. The index is the one that Hugging Face uses 
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import numpy as np
@@ -45,20 +46,19 @@ def is_shard(name: str) -> bool:
     return name.startswith("model-")
 
 
-def part_header(number: int, steps: int, block: str, rows: int) -> bytes:
+def part_header(number: int, steps: int, block: str, rows: int, columns: int | None = None) -> bytes:
     """The beginning of a safetensors file with part `number` of the steps of a block; its three tensors follow it.
 
-    `rows`: those of `weight_2`. Of one length for all of them, so that a header can be replaced.
+    `rows`, `columns`: of `weight_2`, by default one column a step. Of one length for all of them, so that a header can
+    be replaced.
     """
     header, end = {}, 0
+    columns = steps if columns is None else columns
     for name in SPLIT:
-        size = rows if name == "weight_2" else 1
-        header[f"{block}.{name}.{number}"] = {
-            "dtype": "F64",
-            "shape": [rows, steps] if name == "weight_2" else [steps],
-            "data_offsets": [end, end + 8 * steps * size],
-        }
-        end += 8 * steps * size
+        shape = [rows, columns] if name == "weight_2" else [steps]
+        size = 8 * math.prod(shape)
+        header[f"{block}.{name}.{number}"] = {"dtype": "F64", "shape": shape, "data_offsets": [end, end + size]}
+        end += size
     text = json.dumps(header, separators=(",", ":")).encode().ljust(_HEADER)
     return len(text).to_bytes(8, "little") + text
 

@@ -1,0 +1,177 @@
+"""Real labels of files are the real labels of memory, bit for bit."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import monolayer as ml
+from monolayer.cli import run
+from monolayer.cluster import crowds, survey
+from monolayer.cluster.memorize import memorize_files
+from monolayer.construct.line import separate
+from monolayer.construct.target import entropy_bits
+from monolayer.data import read
+from monolayer.model.mapped import load_mapped
+from tests.test_files import example, same, small_pieces, stopped, write
+from tests.test_files_conflicts import contradicting
+from tests.test_verify_files import both
+
+
+def real(kind: str, size: int = 1, data: Any = example) -> tuple[Any, Any, dict[str, Any]]:
+    """Data of a kind with real labels instead of classes, many of them equal; vectors of `size` numbers."""
+    X, Y, options = data(kind)
+    values = np.random.default_rng(2).normal(size=(60, size))
+    values[0] = -0.0
+    values[1, 0] = 1e300
+
+    def one(label: Any) -> Any:
+        found = values[hash(str(label)) % 7 if isinstance(label, str) else int(label) % 7].tolist()
+        return found if size > 1 else found[0]
+
+    if Y is None:
+        Y = [list(range(len(row))) for row in X]
+    order = {label: i for i, label in enumerate(sorted({str(y) for row in Y for y in np.atleast_1d(row)}))}
+    flat = [[order[str(y)] for y in np.atleast_1d(row)] for row in Y]
+    rows = [[one(y) for y in row] for row in flat]
+    return X, rows if isinstance(Y[0], list) else [row[0] for row in rows], options
+
+
+KINDS = [("ids", 1), ("sparse ids", 2), ("positions", 1), ("sequences", 1), ("sequences", 3), ("causal", 2)]
+
+
+@pytest.mark.parametrize(("kind", "size"), KINDS)
+@pytest.mark.parametrize(("cuts", "block", "points"), [([100, 101, 250], 300, 250), ([], 1 << 20, 1 << 20)])
+def test_bits_of_files_are_bits_of_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, size: int, cuts: list[int], block: int, points: int
+) -> None:
+    X, Y, options = real(kind, size)
+    pattern = write(tmp_path, X, Y, cuts, key="label" if kind == "sequences" else None)
+    small_pieces(monkeypatch, block, points)
+    data = read(pattern)
+    assert data.labels is not None
+    assert data.labels.classes is None
+    ml.memorize(data, **options).save(tmp_path / "memory")
+    out = memorize_files(pattern, tmp_path / "files", engine="threads", workers=2, **options)
+    same(out, tmp_path / "memory")
+    assert ml.certify(out, data).verdict == "proved"
+    mapped, whole = load_mapped(out), ml.load(out)
+    assert mapped is not None
+    assert mapped.labels(mapped.encode(data)).tobytes() == whole.labels(whole.encode(data)).tobytes()
+
+
+@pytest.mark.parametrize("compared", [True, False])
+def test_labels_that_are_all_different(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compared: bool) -> None:
+    X, _, _ = example("ids")
+    Y = np.random.default_rng(0).normal(size=(len(X), 6))
+    for module in (separate, survey):
+        monkeypatch.setattr(module, "alike", lambda *_: not compared)
+    pattern = write(tmp_path, X, Y.tolist(), [100])
+    small_pieces(monkeypatch, 300, 200)
+    ml.memorize(read(pattern)).save(tmp_path / "memory")
+    same(memorize_files(pattern, tmp_path / "files", engine="threads", workers=2), tmp_path / "memory")
+
+
+@pytest.mark.parametrize(("kind", "size", "slack"), [("ids", 1, 1e11), ("sequences", 2, 1e11), ("positions", 1, 1e11)])
+def test_crowds_of_files_are_crowds_of_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, size: int, slack: float
+) -> None:
+    X, Y, options = real(kind, size)
+    pattern = write(tmp_path / "data", X, Y, [100, 250], key="label" if kind == "sequences" else None)
+    small_pieces(monkeypatch, 1000, 300)
+    with monkeypatch.context() as patch:
+        for module in (separate, crowds):
+            patch.setattr(module, "SLACK", slack)
+        model = ml.memorize(read(pattern), **options)
+        assert model.summary is not None
+        assert model.summary.rank > 1
+        model.save(tmp_path / "memory")
+        out = memorize_files(pattern, tmp_path / "files", engine="threads", workers=1, **options)
+    same(out, tmp_path / "memory")
+    assert both(out, pattern).verdict == "proved"
+    mapped, data = load_mapped(out), read(pattern)
+    assert mapped is not None
+    assert mapped.labels(mapped.encode(data)).tobytes() == model.labels(model.encode(data)).tobytes()
+
+
+@pytest.mark.parametrize("on_conflict", ["majority", "first"])
+@pytest.mark.parametrize(("kind", "size"), [("ids", 1), ("sequences", 2)])
+def test_the_same_labels_win(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, size: int, on_conflict: Any
+) -> None:
+    X, Y, options = real(kind, size, contradicting)
+    pattern = write(tmp_path, X, Y, [80, 200], key="label" if kind == "sequences" else None)
+    small_pieces(monkeypatch, 300, 200)
+    with pytest.raises(ml.ContradictionError) as memory:
+        ml.memorize(read(pattern), **options)
+    with pytest.raises(ml.ContradictionError) as files:
+        memorize_files(pattern, tmp_path / "files", engine="threads", workers=1, **options)
+    assert str(files.value).split(" so no such model ")[1] == str(memory.value).split(" so no such model ")[1]
+    options["on_conflict"] = on_conflict
+    ml.memorize(read(pattern), **options).save(tmp_path / "memory")
+    same(memorize_files(pattern, tmp_path / "files", engine="threads", workers=2, **options), tmp_path / "memory")
+
+
+numbers = st.sampled_from([0.0, -0.0, 1.0, 0.5, -1e300, 5e-324])
+rows = st.lists(st.tuples(st.lists(st.integers(0, 2), min_size=1, max_size=3), numbers), min_size=2)
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows, st.sampled_from([1, 3, 100]))
+def test_few_tokens_and_many_contradictions(tmp_path: Path, data: list[tuple[list[int], float]], size: int) -> None:
+    for old in tmp_path.glob("s*.jsonl"):
+        old.unlink()
+    Y = [[label] * len(tokens) for tokens, label in data]
+    pattern = write(tmp_path, [tokens for tokens, _ in data], Y, [len(data) // 2])
+    with pytest.MonkeyPatch.context() as patch:
+        small_pieces(patch, size, size)
+        ml.memorize(read(pattern), on_conflict="first").save(tmp_path / "memory", overwrite=True)
+        options: dict[str, Any] = {"on_conflict": "first", "overwrite": True}
+        out = memorize_files(pattern, tmp_path / "files", engine="threads", workers=1, **options)
+    same(out, tmp_path / "memory")
+
+
+@pytest.mark.parametrize("kind", ["first_place", "points", "part", "tally"])
+def test_a_build_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    X, Y, _ = real("ids")
+    pattern = write(tmp_path, X, Y, [150, 300])
+    small_pieces(monkeypatch, 400, 500)
+    with monkeypatch.context() as patch:
+        stopped(patch, kind, OSError(errno.ENOSPC, "full"))
+        with pytest.raises(OSError, match="full"):
+            memorize_files(pattern, tmp_path / "files", engine="threads", workers=1)
+    ml.memorize(read(pattern)).save(tmp_path / "memory")
+    out = memorize_files(pattern, tmp_path / "files", engine="threads", workers=1, resume=True)
+    same(out, tmp_path / "memory")
+
+
+def test_files_of_classes_and_of_reals_do_not_go_together(tmp_path: Path) -> None:
+    write(tmp_path, [[1, 2]], [[0, 1]], [], "s")
+    write(tmp_path, [[1, 2]], [[0.5, 1.0]], [], "t")
+    words = r"s0.jsonl and .*t0.jsonl do not go together: .*integers as labels.*real numbers as labels"
+    with pytest.raises(ml.DataError, match=words):
+        memorize_files(str(tmp_path / "*.jsonl"), tmp_path / "files", engine="threads", workers=1)
+
+
+def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    X, Y, _ = real("ids")
+    pattern, out = write(tmp_path, X, Y, [100, 250]), str(tmp_path / "files")
+    assert run(["memorize", pattern, "--out", out, "--memory", "2GB", "--engine", "threads"]) == 0
+    assert run(["predict", out, pattern, "--out", str(tmp_path / "answers.jsonl")]) == 0
+    assert "2,400 of 2,400 labels are right" in capsys.readouterr().err
+    assert run(["verify", out, pattern]) == 0
+
+
+@given(st.lists(st.integers(1, 9), min_size=1), st.randoms())
+def test_the_entropy_does_not_depend_on_the_order_of_labels(count: list[int], random: Any) -> None:
+    share = np.array(count) / sum(count)
+    found = entropy_bits(np.array(count))
+    assert found == pytest.approx(float(-(share * np.log2(share)).sum()), abs=1e-12)
+    random.shuffle(count)
+    assert entropy_bits(np.array([*count, 0])) == found
