@@ -5,6 +5,11 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
+import tomllib
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+
+import pytest
 
 import monolayer as ml
 
@@ -139,3 +144,15 @@ def test_names_stay_functions_after_their_homes_are_imported() -> None:
 def test_importing_the_package_does_not_import_torch() -> None:
     code = "import sys, monolayer; monolayer.DataError; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_version_is_said_by_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results say it also where the package was not installed."""
+    from monolayer.experiments import results
+
+    def none(package: str) -> str:
+        raise PackageNotFoundError(package)
+
+    monkeypatch.setattr(results, "version", none)
+    said = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    assert results.versions()["monolayer"] == ml.__version__ == said["project"]["version"]

@@ -16,6 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from monolayer import __version__
 from monolayer.data.aside import new_file
 from monolayer.errors import DataError
 from monolayer.experiments import NAMES
@@ -59,11 +60,12 @@ def measure(experiment: Experiment, setting: Setting, folder: Path, progress: Pr
 
 def versions() -> dict[str, str]:
     """Versions of what the numbers depend on."""
-    found = {"python": ".".join(map(str, sys.version_info[:3]))}
-    for package in ("monolayer", "numpy", "torch", "python-flint"):
+    # Ours is said by the source, which may run without having been installed.
+    found = {"python": ".".join(map(str, sys.version_info[:3])), "monolayer": __version__}
+    for package in ("numpy", "torch", "python-flint"):
         try:
             found[package] = version(package)
-        except PackageNotFoundError:  # run from a source tree that was not installed
+        except PackageNotFoundError:
             found[package] = "unknown"
     return found
 
