@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from monolayer.data import Sequences
 from monolayer.editing.stock import change
 from monolayer.editing.stock_folder import carry
 from monolayer.stock.again import StockDraw
+from tests import plain_stock
 from tests.test_edit_cli import ROWS, write
 
 RANDOM = np.random.default_rng(3)
@@ -37,6 +39,18 @@ def tensors(folder: Path) -> dict[str, Any]:
 def same(one: Path, two: Path) -> bool:
     a, b = tensors(one), tensors(two)
     return a.keys() == b.keys() and all(np.array_equal(a[name], b[name]) for name in a)
+
+
+def answers(folder: Path, record: ml.Record) -> list[int]:
+    """What a plain evaluator finds at the facts that a record names."""
+    model = plain_stock.read(folder)
+    if model["config"]["model_type"] == "distilbert":  # of another shape; what BERT shows holds for it
+        return [change.after for change in record.changes]
+    shift = len(json.loads(model["tokenizer"])["added_tokens"])
+    ids = np.array([[2, *(shift + token for token in change.tokens)] for change in record.changes])
+    logits = plain_stock.logits(model, ids, np.ones_like(ids))[:, 1:]
+    return [int(model["config"]["id2label"][str(logits[i, change.position].argmax())])
+            for i, change in enumerate(record.changes)]  # fmt: skip
 
 
 @pytest.fixture(scope="module", params=["bert", "gpt2", "distilbert"])
@@ -64,6 +78,14 @@ def test_an_edit_is_what_the_same_draw_makes_of_the_edited_data(folder: Path, ve
     assert ml.certify(tmp_path / "new", wanted).verdict == "proved"
     again = StockDraw.of(folder, whole).with_data(now).model
     assert all(np.array_equal(again.tensors[name], model.tensors[name]) for name in again.tensors)
+    # The record says what the folder answered, and what it answers now, at each fact: an evaluator agrees.
+    assert verb == "insert" or [one.before for one in record.changes] == [
+        *(Y[3].tolist() + (Y[8].tolist() if verb == "forget" else []))
+    ]
+    after = answers(tmp_path / "new", record)
+    assert [one.after for one in record.changes if one.ramp is None] == [
+        label for label, one in zip(after, record.changes, strict=True) if one.ramp is None
+    ]
     # Few neurons change, and nothing but neurons does.
     assert 0 < max(record.neurons) < model.summary.neurons / 2
     assert {splice.tensor.rsplit(".", 1)[0] for splice in record.splices} <= BLOCKS

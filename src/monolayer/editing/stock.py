@@ -16,10 +16,10 @@ import numpy as np
 
 from monolayer.data import Sequences
 from monolayer.editing import stock_robust
-from monolayer.editing.record import SHOWN, Change, Kind, Record
+from monolayer.editing.record import Kind, Record
 from monolayer.editing.splice import Array, Splice
 from monolayer.editing.stock_folder import EditedFolder
-from monolayer.editing.stock_rows import edited, equal, labelled, shared
+from monolayer.editing.stock_rows import edited, labelled, shared, told
 from monolayer.errors import DataError
 from monolayer.stock.again import StockDraw
 from monolayer.stock.folder import StockModel
@@ -39,7 +39,7 @@ def change(
         return stock_robust.change(kind, folder, X, Y, whole, lengths)
     draw = StockDraw.of(folder, whole, seed)
     new, asked, claim = edited(kind, draw, X, Y, lengths)
-    after, own = draw.with_data(new), draw.data
+    after = draw.with_data(new)
     old_config, new_config = dict(draw.model.config), dict(after.model.config)
     record = Record(
         kind=kind,
@@ -47,7 +47,7 @@ def change(
         claim=CLAIM.format(claim),
         facts=labelled(asked),
         shared=shared(draw, asked, new) if kind == "forget" else 0,
-        changes=tuple(_changes(own, asked, kind)),
+        changes=tuple(told(kind, asked, draw.answers, after.answers)),
         splices=tuple(_neurons(draw.model, after.model)),
         config={k: [old_config.get(k), v] for k, v in new_config.items() if old_config.get(k) != v},
     )
@@ -93,21 +93,3 @@ def _rows(tensor: Array, axis: int) -> Array:
 
 def _shape(tensor: Array, axis: int) -> tuple[int, ...]:
     return tuple(size for place, size in enumerate(tensor.shape) if place != axis)
-
-
-def _changes(data: Sequences, asked: Sequences, kind: Kind) -> Iterable[Change]:
-    """The first facts in words; what a stock model answers at a forgotten one is not followed here."""
-    if asked.labels is None or asked.vocabulary is None or kind == "forget":
-        return
-    names, labels = asked.vocabulary.decode(asked.tokens), asked.labels.decode(asked.labels.values)
-    old = None if kind == "insert" or data.labels is None else data.labels
-    rows = None if old is None else equal(data, asked)
-    for i, label in enumerate(labels[:SHOWN].tolist()):
-        row, position = (i, None) if asked.labels.per == "sequence" else asked.place(i)
-        before = None
-        if old is not None and rows is not None:
-            first = int(rows[row][0])
-            place = first if position is None else int(data.offsets[first]) + position
-            before = old.decode(old.values[place : place + 1]).tolist()[0]
-        here = slice(*asked.offsets[row : row + 2].tolist())
-        yield Change(names[here].tolist(), position, 0.0, before, label)

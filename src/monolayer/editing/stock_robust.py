@@ -16,10 +16,10 @@ import numpy as np
 from monolayer.data import Sequences
 from monolayer.data.names import Ints
 from monolayer.editing.difference import row_splices
-from monolayer.editing.record import SHOWN, Change, Kind, Record
+from monolayer.editing.record import Kind, Record
 from monolayer.editing.splice import Array, Splice, array_of
 from monolayer.editing.stock_folder import EditedFolder
-from monolayer.editing.stock_rows import edited, labelled, shared
+from monolayer.editing.stock_rows import edited, labelled, shared, told
 from monolayer.errors import ContradictionError, DataError
 from monolayer.stock.robust_again import Cells, RobustStock
 
@@ -56,7 +56,14 @@ def change(
         claim=CLAIM.format(f"{len(touched):,}", what),
         facts=labelled(asked),
         shared=shared(old, asked, new) if kind == "forget" else 0,
-        changes=tuple(_changes(kind, old, asked, usual, (held, wanted))),
+        changes=tuple(
+            told(
+                kind,
+                asked,
+                lambda few: old.answers(few, usual[0], held),
+                lambda few: old.answers(few, usual[1], wanted),
+            )
+        ),
         splices=tuple(_splices(old, new, usual[1], touched, wanted)),
         config={key: [max(1, old.size), size] for key in old.size_keys if max(1, old.size) != size},
     )
@@ -107,19 +114,3 @@ def _splices(old: RobustStock, new: Sequences, usual: Ints, touched: Ints, wante
     after = table.copy()
     after[touched] = array_of(old.stored(empty[old.table][touched]))
     yield from row_splices(old.table, table, after)
-
-
-def _changes(
-    kind: Kind, old: RobustStock, asked: Sequences, usual: tuple[Ints, Ints], cells: tuple[Cells, Cells]
-) -> Iterable[Change]:
-    """The first facts: what the folder answered there, and what it answers now."""
-    tokens = labelled(asked) == len(asked.tokens)
-    enough = int(np.searchsorted(asked.offsets, SHOWN)) if tokens else SHOWN
-    few = asked.select(np.arange(min(len(asked), enough)))
-    before, after = (old.answers(few, labels, part) for labels, part in zip(usual, cells, strict=True))
-    names = old.vocabulary.decode(few.tokens)
-    for i in range(min(SHOWN, labelled(few))):
-        row, position = few.place(i) if tokens else (i, None)
-        here = slice(*few.offsets[row : row + 2].tolist())
-        was = None if kind == "insert" else before[i]
-        yield Change(names[here].tolist(), position, 0.0, was, after[i])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -12,10 +13,10 @@ from monolayer.data import Sequences
 from monolayer.data.columns import array_like
 from monolayer.data.distinct import distinct_runs
 from monolayer.data.names import Ints
-from monolayer.editing.record import Kind
+from monolayer.editing.record import SHOWN, Change, Kind
 from monolayer.editing.select import names_rows
 from monolayer.errors import DataError
-from monolayer.stock.labelled import Work
+from monolayer.stock.labelled import Answer, Work
 
 
 class Draw(Protocol):
@@ -58,6 +59,25 @@ def shared(draw: Draw, asked: Sequences, rest: Sequences) -> int:
     group = equal_points(task.context, task.target)
     count = labelled(asked)
     return int(np.isin(group[:count], group[count:]).sum())
+
+
+def told(
+    kind: Kind,
+    asked: Sequences,
+    before: Callable[[Sequences], list[Answer]],
+    after: Callable[[Sequences], list[Answer]],
+) -> Iterator[Change]:
+    """The first facts of `asked`: what the folder answered there, and what it answers now."""
+    tokens = labelled(asked) == len(asked.tokens)
+    enough = int(np.searchsorted(asked.offsets, SHOWN)) if tokens else SHOWN
+    few = asked.select(np.arange(min(len(asked), enough)))
+    assert few.vocabulary is not None
+    names, now = few.vocabulary.decode(few.tokens), after(few)
+    old = [Answer(None)] * len(now) if kind == "insert" else before(few)
+    for i in range(min(SHOWN, labelled(few))):
+        row, position = few.place(i) if tokens else (i, None)
+        here = slice(*few.offsets[row : row + 2].tolist())
+        yield Change(names[here].tolist(), position, 0.0, old[i].label, now[i].label, now[i].ramp)
 
 
 def chosen(data: Sequences, draw: Draw, X: Any, lengths: Any) -> Ints:

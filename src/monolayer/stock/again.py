@@ -20,7 +20,8 @@ from monolayer.errors import DataError, PrecisionError
 from monolayer.stock.architecture import Architecture, Tensors, choose
 from monolayer.stock.build import ARCHITECTURES, SLACK, Found, _separate, measured, model_of
 from monolayer.stock.folder import StockModel
-from monolayer.stock.labelled import Work, work
+from monolayer.stock.gates import ACTIVATIONS, ramp
+from monolayer.stock.labelled import Answer, Work, work
 from monolayer.stock.reading import adopted, check_cut, check_room, read_folder, read_key
 from monolayer.stock.tokenizer import DECODER, ENCODER, token_names
 
@@ -80,6 +81,38 @@ class StockDraw:
             )
         model = model_of(self.kind, job, found, self.activation, self.special, began, self.places, self.model.cut)
         return replace(self, job=job, found=found, model=model)
+
+    def answers(self, data: Sequences) -> list[Answer]:
+        """What the steps say at the facts of `data`, one after the other; a few hundred at most."""
+        job, found = self.work(data), self.found
+        asked = measured(self.kind, job, job.task.target, found.layout, found.usual, found.temperature, 0)
+        own, names = found.changes, job.class_names.names
+        cell = found.points.cells(found.layout)[own.order]
+        feature = np.empty(len(asked.points.token))
+        feature[asked.changes.order] = asked.changes.feature
+        theirs = asked.points.cells(found.layout)
+        first, last = (np.searchsorted(cell, theirs, side=side) for side in ("left", "right"))
+        answers = []
+        for phi, token, begin, end in zip(feature, asked.points.token, first, last, strict=True):
+            passed = begin + int(np.searchsorted(own.feature[begin:end], phi, side="right"))
+            left = own.label[passed - 1] if passed > begin else found.usual[token]
+            right = own.label[passed] if passed < end else left
+            if passed == begin < end:  # in front of the first point: the step there stands at a distance of its own
+                middle, gap = own.feature[begin] - found.reach / 4.0, found.reach / 4.0
+            elif passed < end:
+                gap = own.feature[passed] - own.feature[passed - 1]
+                middle = own.feature[passed - 1] + gap / 2.0
+            if left == right:
+                answers.append(Answer(names[left]))
+                continue
+            shape = ACTIVATIONS[self.activation]
+            slope, bias = ramp(shape, np.array(middle), np.array(gap))
+            value = float(slope * phi + bias)
+            if shape.low < value < shape.high:
+                answers.append(Answer(None, [names[left], names[right]]))
+            else:
+                answers.append(Answer(names[left if value <= shape.low else right]))
+        return answers
 
     def work(self, data: Sequences) -> Work:
         """What a model of other data, in the numbers of these names, must answer."""

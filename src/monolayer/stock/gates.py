@@ -108,10 +108,7 @@ def neurons(
     before = np.append(label[changes.change], usual[points.token[who[enters]]])
     after = np.append(label[changes.change + 1], label[enters])
     who = who[np.append(changes.change, enters)]
-    # A power of two, so that products with it are exact; the ramp takes at most a quarter of its gap.
-    slope = np.exp2(np.ceil(np.log2(4.0 * (shape.high - shape.low) / gap)))
-    # A whole number: the biases of two neurons of a step are then exactly as far apart as they must be.
-    bias = np.rint((shape.low + shape.high) / 2.0 - slope * middle)
+    slope, bias = ramp(shape, middle, gap)
     reads = directions(layout, points.token[who], points.place[who], gate) * slope[:, None]
     jump = LABEL * (layout.words[after] - layout.words[before])
     W_2 = np.zeros((len(slope), len(shape.parts), layout.width))
@@ -124,6 +121,14 @@ def neurons(
         W_2=W_2.reshape(-1, layout.width),
         steps=len(slope),
     )
+
+
+def ramp(shape: Activation, middle: Floats, gap: Floats) -> tuple[Floats, Floats]:
+    """Slope and bias of steps in the middle of gaps."""
+    # A power of two, so that products with it are exact; the ramp takes at most a quarter of its gap.
+    slope = np.exp2(np.ceil(np.log2(4.0 * (shape.high - shape.low) / gap)))
+    # A whole number: the biases of two neurons of a step are then exactly as far apart as they must be.
+    return slope, np.rint((shape.low + shape.high) / 2.0 - slope * middle)
 
 
 def directions(layout: Layout, token: Ints, place: Ints, gate: float) -> NDArray[np.float64]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +22,14 @@ from monolayer.stock.architecture import Architecture
 from monolayer.stock.architecture import Task as Kind
 from monolayer.stock.codes import Floats
 from monolayer.stock.gates import Points
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The name of the class that a folder answers; on a ramp None, and the classes before and behind it."""
+
+    label: Any
+    ramp: list[Any] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +55,12 @@ class Work:
             return self.names
         assert self.task.target.classes is not None
         return tuple(str(name) for name in self.task.target.classes.names)
+
+    @property
+    def class_names(self) -> Names:
+        """The same as the data name them, which may be integers."""
+        labels = self.data.labels
+        return Names(self.names) if labels is None or labels.classes is None else labels.classes
 
     @property
     def recites_from_nothing(self) -> bool:

@@ -29,7 +29,7 @@ from monolayer.stock.codes import Floats
 from monolayer.stock.folder import STOCK, StockModel
 from monolayer.stock.gates import Neurons
 from monolayer.stock.halves import ACTS, rounded
-from monolayer.stock.labelled import Work, work
+from monolayer.stock.labelled import Answer, Work, work
 from monolayer.stock.mirror import Kept, Mirror, contexts, lay_out
 from monolayer.stock.reading import adopted, check_cut, check_room, read_folder, read_key, read_tokenizer
 from monolayer.stock.robust import Draw, Dtype, covered, frame_around, points_of, robust_model, usual_labels
@@ -166,7 +166,7 @@ class RobustStock:
             self.kind, job, None, self.dtype, self.activation, self.special, 0, nothing, began, self.draw
         )
 
-    def answers(self, data: Sequences, usual: Ints, cells: Cells) -> list[Any]:
+    def answers(self, data: Sequences, usual: Ints, cells: Cells) -> list[Answer]:
         """What neurons of the tokens of `data` say there, in float64, fact by fact; other tokens' are silent."""
         job = self.work(data)
         mirror, points = self.mirror(usual), points_of(job)
@@ -183,12 +183,7 @@ class RobustStock:
             hidden = act(torch.from_numpy(z @ block.W_1.T + block.b_1)).numpy()
             word = ((z if self.kind.post_norm else x) + hidden @ block.W_2)[:, label]
             found[point] = (word @ np.concatenate([mirror.words, -mirror.words], axis=1).T).argmax(axis=1)
-        names = (
-            np.array(self.ids, dtype=object)
-            if self.classes is None
-            else self.classes.decode(np.arange(len(job.classes)))
-        )
-        return list(names[found].tolist())
+        return [Answer(name) for name in job.class_names.decode(found).tolist()]
 
     # -- its files ---------------------------------------------------------------------------------------
 
