@@ -232,8 +232,9 @@ def test_bad_edits_are_refused_with_the_reason() -> None:
         model.forget([0], (X[:3], Y[:3]))
     with pytest.raises(ml.DataError, match=r"answers 1 of \d+ labels otherwise, the first of them token 0 of"):
         model.edit(X[:1], (other + 1) % 4, (X, np.concatenate([other, Y[1:]])))
+    rest = np.delete(np.arange(len(X)), 5)  # a row whose classes others have too
     with pytest.raises(ml.DataError, match="other data besides"):
-        model.forget(int(X[0, 0]), (X[1:], Y[1:]))
+        model.forget(int(X[5, 0]), (X[rest], Y[rest]))
     with pytest.raises(ml.DataError, match="RobustFacts"):
         ml.Facts.of(model, X, Y)
     with pytest.raises(ml.DataError, match="no robust model"):
@@ -241,6 +242,29 @@ def test_bad_edits_are_refused_with_the_reason() -> None:
     record = model.edit(X[:1], other, data)[1]
     with pytest.raises(ml.DataError, match="not as this record found it"):
         record.apply(build("linear cells")[0])
+
+
+def test_data_that_lack_a_row_are_refused_wherever_they_lack_it() -> None:
+    """By counts, where the model knows them; else by classes that a token's neurons speak for, and usual classes."""
+    bare, data = build("positions")
+    counted = ml.memorize(data, positions=True, robust=True, rank=32)
+    found = []
+    for row in range(len(data)):
+        rest = data.select(np.delete(np.arange(len(data)), row))
+        with pytest.raises(ml.DataError, match="built from 60 sequences with 300 labels, and these are 59 with 295"):
+            ml.RobustFacts.of(counted, rest)
+        try:
+            ml.RobustFacts.of(bare, rest)
+        except ml.DataError as error:
+            found.append(str(error))
+    assert any("which no row of the data does" in one for one in found)
+    assert any("the usual class of" in one for one in found)
+    other = [(row, column) for row in range(60) for column in range(5) if not (Y[X[row, column] == X] == 3).any()]
+    values = Y.copy()
+    values[other[0]] = 3  # a class that this token never has
+    with pytest.raises(ml.DataError, match="for which there is no neuron"):
+        ml.RobustFacts.of(bare, X, values)
+    assert ml.RobustFacts.of(counted, data).data is not None
 
 
 def test_an_edit_that_leaves_no_room_names_two_facts() -> None:

@@ -259,7 +259,7 @@ def test_data_that_lack_a_row_are_refused(folder: Path) -> None:
     for row in range(10, 30):
         rest = np.setdiff1d(np.arange(30), [row])
         if np.isin(X[row, 1:], X[3]).any():
-            with pytest.raises(ml.DataError, match=r"does not have the neurons|usual label of"):
+            with pytest.raises(ml.DataError, match=r"does not have the neurons|these are not the data"):
                 change("forget", folder, [3], None, (X[rest], Y[rest]))
             caught += 1
     assert caught > 5

@@ -32,6 +32,7 @@ from monolayer.editing.difference import difference, row_splices
 from monolayer.editing.gated import cells_of
 from monolayer.editing.held import Held, adopted_whole
 from monolayer.editing.names import words_of
+from monolayer.editing.premise import check_premise
 from monolayer.editing.record import Kind, Record
 from monolayer.editing.splice import Array, Splice, array_of, same_rows
 from monolayer.errors import DataError, PrecisionError
@@ -53,7 +54,10 @@ class RobustFacts(Held[RobustDraw]):
 
     @classmethod
     def of(cls, model: Monolayer, X: Any, Y: Any = None, *, lengths: Any = None) -> RobustFacts:
-        """The data that `model` holds, all of them and no others; that they are is checked where an edit touches it."""
+        """The data that `model` holds, all of them and no others.
+
+        That they are is checked in full where an edit touches them, and by counts and classes elsewhere (`premise.py`).
+        """
         draw = RobustDraw.of(model)
         data = adopted_whole(draw, Sequences.of(X, Y, lengths=lengths))
         if draw.table is not None and draw.card.vocabulary is not None:
@@ -65,7 +69,10 @@ class RobustFacts(Held[RobustDraw]):
                     f"the model holds the token {name!r}, which the data lack ({int(strange.sum()):,} such in all): "
                     "give all of its data"
                 )
-        return cls(draw, data)
+        facts = cls(draw, data)
+        if facts.by_cell:
+            check_premise(draw, data)
+        return facts
 
     @property
     def by_cell(self) -> bool:

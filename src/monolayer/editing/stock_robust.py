@@ -16,11 +16,13 @@ import numpy as np
 from monolayer.data import Sequences
 from monolayer.data.names import Ints
 from monolayer.editing.difference import row_splices
+from monolayer.editing.premise import NOT_THESE, check_covers, unusual
 from monolayer.editing.record import Kind, Record
 from monolayer.editing.splice import Array, Splice, array_of
 from monolayer.editing.stock_folder import EditedFolder
 from monolayer.editing.stock_rows import edited, labelled, shared, told
 from monolayer.errors import ContradictionError, DataError
+from monolayer.stock.robust import points_of
 from monolayer.stock.robust_again import Cells, RobustStock
 
 CLAIM = (
@@ -34,6 +36,7 @@ def change(
 ) -> tuple[EditedFolder, Record, Sequences]:
     """The edited folder, to be saved, the record, and the data that it holds now."""
     old = RobustStock.of(folder, data)
+    _check_throughout(old)
     new, asked, what = edited(kind, old, X, Y, lengths)
     touched = old.touched(asked)
     usual = old.held, old.usual(new)
@@ -68,6 +71,17 @@ def change(
         config={key: [max(1, old.size), size] for key in old.size_keys if max(1, old.size) != size},
     )
     return EditedFolder(folder, record), record, new
+
+
+def _check_throughout(old: RobustStock) -> None:
+    """What of the premise can be seen of all tokens at once (`premise.py`)."""
+    job, usual = old.work(old.data), old.usual(old.data)
+    odd = np.flatnonzero(usual != old.held)
+    if len(odd):
+        raise DataError(NOT_THESE.format(old.folder, unusual(old.ids, odd)))
+    fires = old.neurons >= 0
+    facts = points_of(job).token, job.labels(job.task.target)
+    check_covers(str(old.folder), (old.ids, job.classes), (old.neurons[fires], old.speaks[fires]), facts, usual)
 
 
 def _check(old: RobustStock, touched: Ints, held: Cells) -> None:

@@ -67,10 +67,7 @@ class RobustStock:
 
     @classmethod
     def of(cls, folder: Path, data: Sequences) -> RobustStock:
-        """The draw of a folder, and its data, all of them and no others: checked where an edit touches them.
-
-        Names, and the usual label of every token, are compared throughout.
-        """
+        """The draw of a folder, and its data, all of them and no others, which is left to the caller to check."""
         config, tensors = read_folder(folder)
         kind = choose(str(config.get("model_type")), ARCHITECTURES)
         dtype: Any = config.get("dtype")
@@ -92,7 +89,6 @@ class RobustStock:
             one = replace(found, positions=positions)
             odd = one._oddities(config) if rank >= 2 else "attention"
             if odd is None:
-                one._check_usual()
                 return one
         raise DataError(NOT_OURS.format(folder, odd))
 
@@ -224,7 +220,7 @@ class RobustStock:
     def neurons(self) -> Ints:
         """The token of every stored neuron `(H,)`; −1: it has none, and never fires."""
         mirror = self.stream
-        name = tracing.first_matrix(self.kind, self.blank(2))
+        name = tracing.block_matrix(self.kind, self.blank(2), "W_1")
         rows = np.moveaxis(self.tensors[name].double().numpy(), self.axes[name], 0)
         signs = np.concatenate([mirror.tokens[:, mirror.code], np.sign(rows[:, mirror.code])])
         _, group = distinct_rows(signs)
@@ -234,6 +230,14 @@ class RobustStock:
         if (np.diff(cell) < 0).any() or ((cell < 0) & rows.any(axis=1)).any():
             raise DataError(NOT_OURS.format(self.folder, "the order or the code of its neurons"))
         return cell
+
+    @cached_property
+    def speaks(self) -> Ints:
+        """The class that every stored neuron speaks for `(H,)`."""
+        name = tracing.block_matrix(self.kind, self.blank(2), "W_2")
+        rows = np.moveaxis(self.tensors[name].double().numpy(), self.axes[name], 0)
+        found: Ints = (rows[:, self.stream.label] @ self.stream.words.T).argmax(axis=1)
+        return found
 
     def _oddities(self, config: dict[str, Any]) -> str | None:
         """The first key or tensor that is not what the draw, with the folder's own labels, would have there."""
@@ -261,16 +265,6 @@ class RobustStock:
     def size_keys(self) -> list[str]:
         """Keys of `config.json` that count neurons."""
         return tracing.size_keys(self.kind, self.blank(2))
-
-    def _check_usual(self) -> None:
-        wanted = self.usual(self.data)
-        odd = np.flatnonzero(wanted != self.held)
-        if len(odd):
-            raise DataError(
-                f"these are not the data that {self.folder} holds: by them the usual label of {self.ids[odd[0]]!r} is "
-                f"another one than its embedding has ({len(odd):,} such tokens). Give all the data that it was built "
-                "from, with later edits made in them"
-            )
 
 
 def same_bits(one: Tensor, two: Tensor) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 from torch import Tensor
@@ -67,10 +68,10 @@ def embedding(kind: Architecture, frame: Frame) -> str:
     return next(name for name, part in kind.tensors(frame).items() if part is frame.tokens)
 
 
-def first_matrix(kind: Architecture, frame: Frame) -> str:
-    """The tensor of `W_1`."""
-    still = no_neurons(frame.width, 1)
-    loud = replace(still, W_1=np.ones((1, frame.width)))
+def block_matrix(kind: Architecture, frame: Frame, letter: Literal["W_1", "W_2"]) -> str:
+    """The tensor of `W_1` or of `W_2`."""
+    still, ones = no_neurons(frame.width, 1), np.ones((1, frame.width))
+    loud = replace(still, W_1=ones) if letter == "W_1" else replace(still, W_2=ones)
     before, after = (kind.tensors(replace(frame, neurons=block)) for block in (still, loud))
     return next(name for name, part in after.items() if not np.array_equal(part, before[name]))
 
