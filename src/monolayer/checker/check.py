@@ -26,12 +26,12 @@ from monolayer.checker.compare import compare_classes, compare_reals, way_out
 from monolayer.checker.given import again, confirm
 from monolayer.checker.labelled import Labelled, data_digest, labelled
 from monolayer.checker.only import CLAIM as CLAIM_ONLY
-from monolayer.checker.only import leftover, remembered
+from monolayer.checker.only import CLAIM_STAGES, leftover, remembered
 from monolayer.checker.readout import Bools
 from monolayer.checker.robust import MOST_NOISE, check_gates
 from monolayer.checker.rounding import EXP_ULPS, Floats, UnhandledError
 from monolayer.checker.short import rounded
-from monolayer.checker.stages import evaluate
+from monolayer.checker.stages import Line, evaluate
 from monolayer.checker.stock.check import judge_stock
 from monolayer.checker.stock.files import is_stock
 from monolayer.checker.stored import Stored, read
@@ -136,10 +136,6 @@ def _asked(stored: Stored, wish: Wish) -> Stored:
             "do not show which. That a model holds nothing else is shown by equality: compare(model, memorize(X, Y, "
             "draw=model)).same"
         )
-    if wish.only and stored.stages > 1:
-        raise DataError("only= asks what the steps of a line of rank 1 hold; no such claim is made of a cascade")
-    if wish.only and stored.config["readout"] == "apart":
-        raise DataError("only= asks what one staircase holds; no such claim is made where every cell has its own")
     return stored if dtype is None else rounded(stored, dtype)
 
 
@@ -269,8 +265,9 @@ def assumed(stored: Stored) -> tuple[str, ...]:
 def _check(stored: Stored, points: Labelled, tolerance: float | None, question: Certificate, only: bool) -> Certificate:
     data = points.data
     stream = read_stream(stored, data, points.rows)
-    seen_by, stairs = evaluate(stored, points, stream)
-    order, answering, z, radius, passed, sure, number, margin, value, doubt = seen_by
+    lines: list[Line] | None = [] if only else None
+    seen_by = evaluate(stored, points, stream, lines=lines)
+    order, answering, _, _, _, sure, number, margin, value, doubt = seen_by
     compare = compare_classes if stored.config["target"] == "classes" else compare_reals
     seen = compare(stored, points.wanted[order], value, doubt, tolerance)
     wrong = ~number | (seen.wrong & sure) | seen.lacking
@@ -281,9 +278,10 @@ def _check(stored: Stored, points: Labelled, tolerance: float | None, question: 
 
     verdict: Verdict = "refuted" if wrong.any() else "undecided" if unsure.any() else "proved"
     way = way_out(float(seen.distance.max()), seen.largest, verdict, bool((sure & number).all()))
-    reason, more = REASONS[verdict] + way, CLAIM_ONLY if only else ""
-    if only and verdict == "proved" and stairs is not None:
-        extra = leftover(stored, stairs, z, radius, passed, points.rows) or remembered(stored, data, points.rows)
+    reason, more = REASONS[verdict] + way, "" if lines is None else CLAIM_ONLY if len(lines) == 1 else CLAIM_STAGES
+    if lines is not None and verdict == "proved":
+        labels = points.wanted[order].reshape(len(order), -1).T.astype(np.float64)
+        extra = leftover(stored, lines, labels, points.rows) or remembered(stored, data, points.rows)
         if extra is not None:
             verdict, reason = "refuted", f"every label comes back, but the model holds more than the data: {extra}"
     tightest = least(margin, order)

@@ -252,7 +252,7 @@ def _part(
     stream = read_stream(stored, data, points.rows)
     stream = replace(stream, reach=max(stream.reach, reach[0]), values=reach[1:])
     asked: list[int] = []
-    found, _ = evaluate(stored, points, stream, stairs, limits, asked)
+    found = evaluate(stored, points, stream, stairs, limits, asked)
     compare = compare_classes if stored.config["target"] == "classes" else compare_reals
     seen = compare(stored, points.wanted[found.order], found.value, found.doubt, None)
     wrong = ~found.number | (seen.wrong & found.sure) | seen.lacking

@@ -6,14 +6,18 @@ step, up to the rounding of the points beside it, where these put it.
 
     plateau with a point ─┐                ┌─ another: the step stands in the middle of L R
                      L ●──┘  ·········  ┌──● R
+
+Where code and context are apart this holds cell by cell. In a cascade it holds stage by stage: the points of a stage
+are those whose stretch is a crowd, where something of a label is still missing, and the two ends of every other
+stretch, where nothing is; and a plateau writes the least of what its points miss (of real labels: all of it, or 0).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from monolayer.checker.readout import Staircase
-from monolayer.checker.rounding import BINARY64, Floats, UnhandledError
+from monolayer.checker.rounding import Floats, UnhandledError
+from monolayer.checker.stages import Line
 from monolayer.checker.stored import Stored
 from monolayer.data import Sequences
 from monolayer.data.fingerprint import contained, fingerprints
@@ -23,41 +27,100 @@ CLAIM = (
     "; and the readout holds nothing else: every plateau has a labelled point, every step stands in the middle of the "
     "gap between two of them; no token has a row, and no point a fingerprint, that the data lack"
 )
+CLAIM_STAGES = (
+    "; and the readout holds nothing else: every plateau of every stage has a labelled point, or an end of a stretch "
+    "where no label is missing, and writes the least of what is missing there; every step stands in the middle of the "
+    "gap between two of these; no token has a row, and no point a fingerprint, that the data lack. How far the "
+    "stretches reach that are left to a later stage is not judged"
+)
 
 
-def leftover(
-    stored: Stored, stairs: Staircase, z: Floats, radius: Floats, passed: Ints, rows: Ints | None
-) -> str | None:
-    """What the model holds besides the data, or None. `z`, `radius`, `passed` `(M,)`: the labelled points, in order.
+def leftover(stored: Stored, lines: list[Line], wanted: Floats, rows: Ints | None) -> str | None:
+    """What the model holds besides the data, or None. `wanted` `(m, M)`: the labels of the points, in their order.
 
-    Every point is on the plateau `passed` in every evaluation; `rows` `(T,)` are vocabulary rows of the tokens.
+    Every point is on its plateau in every evaluation; `rows` `(T,)` are vocabulary rows of the tokens.
     """
-    if stairs.slope is not None:
+    if not lines[0].exact:
         raise UnhandledError("what the paper readout holds besides the data is not told apart from its rounding errors")
-    steps = len(stairs.low)
-    empty = np.flatnonzero(np.bincount(passed, minlength=steps + 1) == 0)
-    if len(empty):
-        return f"{_plateau(stored, stairs, int(empty[0]))} holds no labelled point; {len(empty):,} such plateaus"
-    flat = np.flatnonzero((stairs.level[:, 1:] == stairs.level[:, :-1]).all(axis=0))
-    if len(flat):
-        return f"the step at {stairs.low[flat[0]]:.17g} changes nothing; {len(flat):,} such steps"
-    step = np.arange(steps)
-    left, right = np.searchsorted(passed, step, side="right") - 1, np.searchsorted(passed, step + 1, side="left")
-    gap, width = z[right] - z[left], stairs.high - stairs.low
-    room = radius[left] + radius[right] + 16.0 * BINARY64.unit * np.maximum(np.abs(z[left]), np.abs(z[right]))
-    off = np.abs((stairs.low + stairs.high) / 2.0 - (z[left] + z[right]) / 2.0)
-    odd = np.flatnonzero(~((off <= room) & (width >= (gap - room) / 8.0 - room) & (width <= (gap + room) / 4.0 + room)))
-    if len(odd):
-        return (
-            f"the step at {stairs.low[odd[0]]:.17g} stands {off[odd[0]]:.3g} from the middle of its gap, or is too "
-            f"wide or too narrow for it: something else put it there; {len(odd):,} such steps"
-        )
+    missing, classes = wanted, stored.config["target"] == "classes"
+    for number, line in enumerate(lines):
+        mine, lacks = line, missing
+        found = None
+        if number:
+            found, mine, lacks = _crowds(line, lines[number - 1], missing)
+        found = found or _misplaced(stored, mine, len(lines) > 1)
+        if found is None and len(lines) > 1:
+            found = _more(mine, lacks, classes)
+        if found is not None:
+            return found if len(lines) == 1 else f"stage {number + 1}: {found}"
+        missing = missing - line.level[:, line.plateau]
     if rows is not None and stored.vocabulary is not None:
         known = np.isfinite(stored["lift.weight"]).all(axis=1)
         known[rows[rows >= 0]] = False
         if known.any():
             name = stored.vocabulary.names[int(np.flatnonzero(known)[0])]
             return f"the token {name!r} has a row, and does not occur in the data; {int(known.sum()):,} such tokens"
+    return None
+
+
+def _misplaced(stored: Stored, line: Line, staged: bool) -> str | None:
+    """A plateau without a point, or a step that is not where its points put it."""
+    z, radius, plateau, steps = line.z, line.radius, line.plateau, len(line.low)
+    empty = np.flatnonzero(np.bincount(plateau, minlength=line.level.shape[1])[: line.level.shape[1]] == 0)
+    if len(empty):
+        return f"{_plateau(stored, line, int(empty[0]), staged)} holds no labelled point; {len(empty):,} such plateaus"
+    level = line.level if line.stretch is None else np.concatenate([line.level, line.stretch[None]])
+    flat = np.flatnonzero((level[:, line.before + 1] == level[:, line.before]).all(axis=0))
+    if len(flat):
+        return f"the step at {line.low[flat[0]]:.17g} changes nothing; {len(flat):,} such steps"
+    left = np.searchsorted(plateau, line.before, side="right") - 1
+    right = np.searchsorted(plateau, line.before + 1, side="left")
+    gap, width = z[right] - z[left], line.high - line.low
+    room = radius[left] + radius[right] + 16.0 * stored.format.unit * np.maximum(np.abs(z[left]), np.abs(z[right]))
+    off = np.abs((line.low + line.high) / 2.0 - (z[left] + z[right]) / 2.0)
+    odd = np.flatnonzero(~((off <= room) & (width >= (gap - room) / 8.0 - room) & (width <= (gap + room) / 4.0 + room)))
+    if len(odd) and steps:
+        return (
+            f"the step at {line.low[odd[0]]:.17g} stands {off[odd[0]]:.3g} from the middle of its gap, or is too "
+            f"wide or too narrow for it: something else put it there; {len(odd):,} such steps"
+        )
+    return None
+
+
+def _crowds(line: Line, before: Line, missing: Floats) -> tuple[str | None, Line, Floats]:
+    """The points of a later stage, in order of `z`, and what they miss `(m, Q)`; or why the stage has no business."""
+    assert line.read is not None
+    assert before.stretch is not None
+    crowd = np.unique(line.read[(missing != 0.0).any(axis=0)])
+    every = before.stretch[np.append(True, before.stretch[1:] != before.stretch[:-1])]
+    calm = ~np.isin(every, crowd)
+    if len(crowd) == 0 or (calm[1:] & calm[:-1]).any():
+        return (
+            "the line before is cut into stretches where no label is missing on either side of the cut",
+            line,
+            missing,
+        )
+    held, rest = np.isin(line.read, crowd), every[calm]
+    ends = np.concatenate([rest - line.reach, rest + line.reach])
+    z = np.concatenate([line.z[held], ends])
+    radius = np.concatenate([line.radius[held], np.zeros(len(ends))])
+    plateau = np.concatenate([line.plateau[held], np.searchsorted(line.low, ends, side="left")])
+    lacks = np.concatenate([missing[:, held], np.zeros((len(missing), len(ends)))], axis=1)
+    order = np.argsort(z, kind="stable")
+    return None, line._replace(z=z[order], radius=radius[order], plateau=plateau[order]), lacks[:, order]
+
+
+def _more(line: Line, lacks: Floats, classes: bool) -> str | None:
+    """A plateau that writes something else than the least of what its points miss."""
+    first = np.flatnonzero(np.append(True, line.plateau[1:] != line.plateau[:-1]))
+    least = np.minimum.reduceat(lacks, first, axis=1)
+    if not classes:
+        same = (least == np.maximum.reduceat(lacks, first, axis=1)).all(axis=0)
+        least = np.where(same, least, 0.0)
+    odd = np.flatnonzero((line.level[:, line.plateau[first]] != least).any(axis=0))
+    if len(odd):
+        got, want = line.level[:, line.plateau[first[odd[0]]]].tolist(), least[:, odd[0]].tolist()
+        return f"a plateau writes {got}, and {want} is the least that its points miss; {len(odd):,} such plateaus"
     return None
 
 
@@ -71,11 +134,15 @@ def remembered(stored: Stored, data: Sequences, rows: Ints | None) -> str | None
     return f"{strange:,} of {len(stored.memory):,} fingerprints are of points that the data lack" if strange else None
 
 
-def _plateau(stored: Stored, stairs: Staircase, number: int) -> str:
-    """A plateau in words, with its label."""
-    low, high = np.append(-np.inf, stairs.high)[number], np.append(stairs.low, np.inf)[number]
-    level = stairs.level[:, number]
-    label = repr(level.tolist())
-    if stored.classes is not None:
-        label = repr(stored.classes.names[int(np.clip(np.rint(level[0]), 0, len(stored.classes) - 1))])
-    return f"the plateau from {low:.17g} to {high:.17g}, with the label {label},"
+def _plateau(stored: Stored, line: Line, number: int, staged: bool) -> str:
+    """A plateau in words, with its label, or what a stage writes."""
+    low, high = line.high[line.before == number - 1], line.low[line.before == number]
+    ends = [float(end[0]) if len(end) else edge for end, edge in ((low, -np.inf), (high, np.inf))]
+    level = line.level[:, number]
+    label = f"the label {level.tolist()!r}"
+    if staged:
+        label = f"the number {level.tolist()!r}"
+    elif stored.classes is not None:
+        name = stored.classes.names[int(np.clip(np.rint(level[0]), 0, len(stored.classes) - 1))]
+        label = f"the label {name!r}"
+    return f"the plateau from {ends[0]:.17g} to {ends[1]:.17g}, with {label},"

@@ -26,6 +26,27 @@ CLOSE_CALLS = 1 << 17
 """Keys of the points too close for binary64 up to which these are tried again in ball arithmetic."""
 
 
+class Line(NamedTuple):
+    """A stage and the points on it `(M,)`, in one order for all stages: their `plateau`, counted through all cells.
+
+    `level` `(m, …)`: label coordinates that plateaus write, and behind them, but for the last stage, `stretch` `(…,)`;
+    `before` `(H,)`: the plateau left of each step. `read` `(M,)`: the number of the stretch that the stage reads, None
+    for the first; `reach`: how far from it a point may lie.
+    """
+
+    low: Floats
+    high: Floats
+    level: Floats
+    stretch: Floats | None
+    before: Ints
+    z: Floats
+    radius: Floats
+    plateau: Ints
+    read: Floats | None
+    reach: float
+    exact: bool
+
+
 class Evaluated(NamedTuple):
     """Labelled points in `order` `(M,)` of `z`, and the places `answering` for them.
 
@@ -53,23 +74,26 @@ def evaluate(
     given: list[Staircase] | None = None,
     limits: list[int] | None = None,
     asked: list[int] | None = None,
-) -> tuple[Evaluated, Staircase | None]:
-    """Every point through every stage; and the staircase of the first, None where every cell has its own.
+    lines: list[Line] | None = None,
+) -> Evaluated:
+    """Every point through every stage.
 
     `given`: the staircases, where they were read before. `limits`: for each stage, `CLOSE_CALLS` or less; `asked` gets
-    the keys of its points that are too close for binary64.
+    the keys of its points that are too close for binary64. `lines` gets the stages and their points.
     """
     if stored.config["readout"] == "apart":
-        return _apart(stored, points, stream), None
+        return _apart(stored, points, stream, lines)
     data, heads = points.data, read_attention(stored)
     each = given or [read_staircase(stored, stage) for stage in range(1, stored.stages + 1)]
     most, keys = limits or [CLOSE_CALLS] * stored.stages, [] if asked is None else asked
     codes = read_codes(stored, data, stream, heads[0], points.places)
     order = np.argsort(codes.z)  # NaN comes last; sorted queries make the binary search run through memory once
     answering = order if points.places is None else points.places[order]
-    first = stairs = each[0]
+    stairs, m = each[0], stored.config["labels"]
     close = most[0], keys
     found = _stage(stored, points, stream, heads[0], stairs, _in_order(codes, order), answering, None, None, close)
+    if lines is not None:
+        lines.append(_line(stairs, found, None, 0.0, m))
     for stage in range(2, stored.stages + 1):
         value, number = _handed_on(stairs, found)
         stairs, close = each[stage - 1], (most[stage - 1], keys)
@@ -81,11 +105,22 @@ def evaluate(
         own = _stage(
             stored, points, stream, heads[stage - 1], stairs, _in_order(codes, order), answering, means, number, close
         )
+        if lines is not None:
+            lines.append(_line(stairs, own, number, abs(heads[stage - 1].o * heads[stage - 1].v), m))
         found = _together(stored, found, value, own)
-    return found._replace(order=order), first
+    return found._replace(order=order)
 
 
-def _apart(stored: Stored, points: Labelled, stream: Stream) -> Evaluated:
+def _line(stairs: Staircase, found: Evaluated, read: Floats | None, reach: float, m: int) -> Line:
+    level, exact = stairs.level, stairs.slope is None
+    stretch = level[m] if len(level) > m else None
+    before = np.arange(len(stairs.low))
+    return Line(
+        stairs.low, stairs.high, level[:m], stretch, before, found.z, found.radius, found.passed, read, reach, exact
+    )
+
+
+def _apart(stored: Stored, points: Labelled, stream: Stream, lines: list[Line] | None) -> Evaluated:
     """Code and context apart (Lemma 15): `z` is the context, and its cell has the steps."""
     head, stairs = read_attention(stored)[0], read_cells_apart(stored)
     none = np.zeros(len(points))
@@ -99,6 +134,10 @@ def _apart(stored: Stored, points: Labelled, stream: Stream) -> Evaluated:
         stored, points, stream, head, inside, _in_order(codes, order), answering, None, none, (CLOSE_CALLS, [])
     )
     known = ~np.isnan(code[order])
+    if lines is not None:
+        steps = np.arange(len(inside.low)) + np.repeat(np.arange(len(inside.code)), np.diff(inside.offset))
+        plateau, level = found.passed + inside.own, inside.level[None, :-1]
+        lines.append(Line(inside.low, inside.high, level, None, steps, found.z, found.radius, plateau, None, 0.0, True))
     return found._replace(order=order, number=found.number & known)
 
 
