@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from monolayer.checker.function import asked
 from monolayer.checker.orders import Orders, try_orders
 from monolayer.checker.readout import Staircase, staircase, whole_sums
 from monolayer.checker.rounding import Floats, UnhandledError
@@ -130,8 +131,10 @@ def cell_function(stored: Stored, f: Callable[[Any], Any]) -> tuple[Sequences, O
     centre, positions = cells.centres(), bool(stored.config["positions"])
     rows = _rows(len(centre), n, positions)
 
+    outputs = int(stored.config["labels"])
+
     def ask(rows: Ints) -> Floats:
-        parts = [_ask(f, centre[rows[i : i + _AT_ONCE]], stored) for i in range(0, len(rows), _AT_ONCE)]
+        parts = [asked(f, centre[rows[i : i + _AT_ONCE]], outputs) for i in range(0, len(rows), _AT_ONCE)]
         return np.concatenate(parts)
 
     values = ask(rows)
@@ -155,26 +158,6 @@ def _rows(V: int, n: int, positions: bool) -> Ints:
         last = np.repeat(first, count) + np.arange(len(rows)) - start
         rows = np.concatenate([rows, last[:, None]], axis=1)
     return rows
-
-
-def _ask(f: Callable[[Any], Any], X: Floats, stored: Stored) -> Floats:
-    """`f` at sequences `(B, n, d)`, as `(B, n, m)`."""
-    m = int(stored.config["labels"])
-    try:
-        values = np.asarray(f(X.copy()), dtype=np.float64)
-    except Exception as error:
-        raise DataError(
-            f"the function failed on a batch of shape {X.shape}: {type(error).__name__}: {error}"
-        ) from error
-    if values.shape not in ((*X.shape[:2], m), X.shape[:2] if m == 1 else ()):
-        raise DataError(
-            f"the function returned an array of shape {values.shape} for a batch of shape {X.shape}: it must be "
-            f"{(*X.shape[:2], m)}"
-        )
-    if not np.isfinite(values).all():
-        row = int(np.flatnonzero(~np.isfinite(values).reshape(len(X), -1).all(axis=1))[0])
-        raise DataError(f"the function is not finite at {X[row].tolist()}: it returned {values[row].tolist()}")
-    return values.reshape(*X.shape[:2], m)
 
 
 def inward(left: Floats, right: Floats, dtype: np.dtype[Any]) -> tuple[Floats, Floats]:

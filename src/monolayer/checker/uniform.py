@@ -29,6 +29,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load
 
 from monolayer.checker.certificate import Certificate, Finding, Verdict
+from monolayer.checker.function import asked
 from monolayer.checker.rounding import BINARY64, EXP_ULPS, UnhandledError
 from monolayer.data.regular import read_regular
 from monolayer.data.snapshot import read_together
@@ -200,7 +201,7 @@ def _compare(net: Net, f: Callable[[Any], Any], room: float) -> tuple[int, tuple
     for start in range(0, len(net.values), AT_ONCE):
         places = np.stack(np.unravel_index(np.arange(start, min(start + AT_ONCE, len(net.values))), shape), axis=1)
         X = axis[places].reshape(-1, net.length, net.dim)
-        answer = _ask(f, X, outputs)
+        answer = asked(f, X, outputs)
         digest.update(np.ascontiguousarray(answer + 0.0, dtype="<f8").data)
         away = np.abs(answer[:, 0] - net.values[start : start + len(X)]).max(axis=1)
         bad = np.flatnonzero(~(away <= room))
@@ -216,21 +217,6 @@ def _compare(net: Net, f: Callable[[Any], Any], room: float) -> tuple[int, tuple
             there = np.ravel_multi_index(tuple(tokens[:, order].reshape(len(X), -1).T), shape)
             apart = max(apart, float(np.abs(answer[:, token] - net.values[there]).max()))
     return wrong, tuple(findings), apart, digest.hexdigest()
-
-
-def _ask(f: Callable[[Any], Any], X: Floats, outputs: int) -> Floats:
-    """`f` at sequences `(B, n, d)`, as `(B, n, m)`."""
-    try:
-        values = np.asarray(f(X.copy()), dtype=np.float64)
-    except Exception as error:
-        raise DataError(
-            f"the function failed on a batch of shape {X.shape}: {type(error).__name__}: {error}"
-        ) from error
-    if values.shape not in ((*X.shape[:2], outputs), X.shape[:2] if outputs == 1 else ()):
-        raise DataError(f"the function returned an array of shape {values.shape}: it must be {(*X.shape[:2], outputs)}")
-    if not np.isfinite(values).all():
-        raise DataError("the function is not finite at every knot")
-    return values.reshape(*X.shape[:2], outputs)
 
 
 # -- the file ------------------------------------------------------------------------------------------
