@@ -27,6 +27,8 @@ from monolayer.construct.line.separate import margins
 from monolayer.data.names import Ints
 from monolayer.model.sharded import FIRST_STAGE, LINE, part_header
 
+SHELVES = 1 << 16
+"""Shelves that contexts are sorted into where sequences near crowds are looked for."""
 SOME = 64
 """Points of each slice beside a range that are looked at first; more where a crowd reaches further."""
 
@@ -184,8 +186,9 @@ def near(
     """
     context = stored(spill, contexts, draw)
     here = raw(spill, block, rules, mapped)
-    rows, places = np.arange(len(here.lengths)), np.arange(len(here.tokens))
-    if isinstance(draw, tables.Tables):
+    if not isinstance(draw, tables.Tables):
+        rows, places = np.arange(len(here.lengths)), np.arange(len(here.tokens))
+    else:
         rows = candidates(kappa * context, *wanted, whole=rules.per == "token")
         rows = rows if len(rows) else np.zeros(1, dtype=np.int64)  # any one: all of them are looked at again
         here, places = here.select(rows, rules.per)
@@ -197,21 +200,26 @@ def candidates(moved: Floats, low: Floats, high: Floats, *, whole: bool) -> Ints
     """Sequences, of which `moved` `(N,)` is `κ c`, that may have a point from some `low` to its `high` `(J,)`.
 
     `whole`: `z` is `κ c` and a whole number, rounded once, so both agree in what comes after the point, nearly; else
-    it is `κ c`.
+    it is `κ c`. Shelves that may hold such points are marked, and a sequence is looked at if its shelf is marked.
     """
+    first, last = float(moved.min()), float(moved.max())
     if whole:
         room = 2.0**-50 * (1.0 + max(np.abs(low).max(), np.abs(high).max()))
         width = high - low + 2.0 * room
         if (width >= 1.0).any():
             return np.arange(len(moved))
         begin = (low - room) % 1.0
-        low, moved = np.concatenate([begin - 1.0, begin]), moved % 1.0  # a stretch that passes 1 goes on from 0
+        low = np.concatenate([begin - 1.0, begin])  # a stretch that passes 1 goes on from 0
         high = low + np.tile(width, 2)
-    order = np.argsort(low)
-    reach = np.maximum.accumulate(high.take(order))
-    at = np.searchsorted(low.take(order), moved, side="right") - 1
-    found: Ints = np.flatnonzero((at >= 0) & (moved <= reach.take(np.maximum(at, 0))))
-    return found
+        moved, first, last = moved - np.floor(moved), 0.0, 1.0
+
+    def shelf(at: Floats) -> Ints:
+        return np.clip((at - first) * (SHELVES / ((last - first) or 1.0)), 0.0, SHELVES).astype(np.int64)
+
+    marks = np.zeros(SHELVES + 2, dtype=np.int64)
+    np.add.at(marks, shelf(low), 1)
+    np.add.at(marks, shelf(high) + 1, -1)
+    return np.flatnonzero((np.cumsum(marks) > 0).take(shelf(moved)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -101,18 +101,15 @@ def cut(points: Points, changes: Ints) -> Cut:
     begin, end = crowds(points, changes)
     bounds = np.union1d(begin, end)
     bounds = bounds[(bounds > 0) & (bounds < len(points.z))]
-    within = np.zeros(len(changes), dtype=bool)
-    if len(begin):
-        crowd = np.searchsorted(begin, changes, side="right") - 1
-        within = (crowd >= 0) & (changes + 1 < end[crowd])
-    kept = changes[~within]
-    # Both are in order: a search takes no time beside NumPy's set operations, which look at every one of many steps.
+    # All are in order, and crowds are few: they are looked for among the many steps, not the steps among them.
+    kept = np.delete(changes, inside(np.searchsorted(changes, begin), np.searchsorted(changes, end - 1)))
     more = bounds - 1
     more = more[np.append(kept, -1)[np.searchsorted(kept, more)] != more]
     steps = np.insert(kept, np.searchsorted(kept, more), more)
     first = np.append(0, steps + 1)
     # Half of the numbers are negative: the smaller they are, the less they round.
-    number = np.searchsorted(bounds, first, side="right") - (len(bounds) + 1) // 2
+    number = np.arange(len(bounds) + 1) - (len(bounds) + 1) // 2
+    number = np.repeat(number, np.diff(np.searchsorted(first, bounds), prepend=0, append=len(first)))
     return Cut(steps, first, number, begin, end, np.searchsorted(first, begin))
 
 
