@@ -23,7 +23,7 @@ from monolayer.editing.stock_rows import edited, labelled, shared, told
 from monolayer.errors import DataError
 from monolayer.stock.again import StockDraw
 from monolayer.stock.folder import StockModel
-from monolayer.stock.reading import read_folder
+from monolayer.stock.reading import read_config
 
 CLAIM = "the same neurons as memorizing {} with this draw; embedding, attention and head keep their bits"
 
@@ -31,11 +31,15 @@ CLAIM = "the same neurons as memorizing {} with this draw; embedding, attention 
 def change(
     kind: Kind, folder: Path, X: Any, Y: Any, data: Any, *, lengths: Any = None, seed: int = 0
 ) -> tuple[StockModel | EditedFolder, Record, Sequences]:
-    """The edited model, to be saved, the record, and the data that it holds now. A robust folder needs no seed."""
+    """A stock folder with an edit of `kind` made, to be saved; the record; and the data that it holds now.
+
+    `data`: all that the folder was built from, with later edits made in them. `X`, `Y`: as for the verbs on models.
+    `seed`: of a folder of steps in float64; a robust folder holds its draw.
+    """
     if data is None:
         raise DataError("a stock folder is edited with its data: give the data that it was built from (data=, --data)")
     whole = Sequences.of(*data) if isinstance(data, tuple) else Sequences.of(data)
-    if read_folder(folder)[0].get("dtype") != "float64":
+    if read_config(folder).get("dtype") != "float64":
         return stock_robust.change(kind, folder, X, Y, whole, lengths)
     draw = StockDraw.of(folder, whole, seed)
     new, asked, claim = edited(kind, draw, X, Y, lengths)

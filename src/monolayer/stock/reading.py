@@ -24,10 +24,18 @@ KEYS = {
 """What architectures call the same thing in `config.json`."""
 
 
+def read_config(folder: Path) -> dict[str, Any]:
+    """`config.json` of a stock folder."""
+    try:
+        return _json(folder / "config.json")
+    except (OSError, ValueError) as error:
+        raise ModelFileError(f"{folder} cannot be read as a stock folder: {error}") from None
+
+
 def read_folder(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """`config.json` and the tensors of a stock folder."""
+    config = read_config(folder)
     try:
-        config = _json(folder / "config.json")
         return config, load_file(folder / "model.safetensors")
     except (OSError, ValueError, SafetensorError) as error:
         raise ModelFileError(f"{folder} cannot be read as a stock folder: {error}") from None
