@@ -61,12 +61,15 @@ def test_few_stretches_are_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     pattern = write(tmp_path, X, Y, [150])
     small_pieces(monkeypatch, 1000, 1000)
     monkeypatch.setattr(parts, "NEAR", 2)
+    monkeypatch.setattr(parts, "MANY", 3)
     ml.memorize(read(pattern), on_conflict="first").save(tmp_path / "memory")
     out = memorize_files(pattern, tmp_path / "files", engine="threads", workers=1, on_conflict="first")
     same(out, tmp_path / "memory")
 
 
-def test_overruled_and_then_too_crowded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("many", [0, 2, 10**6])
+def test_overruled_and_then_too_crowded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: int) -> None:
+    monkeypatch.setattr(parts, "MANY", many)
     X, Y, _ = contradicting("ids", 0.1)
     pattern = write(tmp_path, X, Y, [150])
     small_pieces(monkeypatch, 500, 300)

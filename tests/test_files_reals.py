@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import monolayer as ml
 from monolayer.cli import run
-from monolayer.cluster import crowds, survey
+from monolayer.cluster import crowds, parts, survey
 from monolayer.cluster.memorize import memorize_files
 from monolayer.construct.line import separate
 from monolayer.construct.target import entropy_bits
@@ -86,6 +86,7 @@ def test_crowds_of_files_are_crowds_of_memory(
     pattern = write(tmp_path / "data", X, Y, [100, 250], key="label" if kind == "sequences" else None)
     small_pieces(monkeypatch, 1000, 300)
     with monkeypatch.context() as patch:
+        patch.setattr(parts, "MANY", 20 if kind == "ids" else parts.MANY)
         for module in (separate, crowds):
             patch.setattr(module, "SLACK", slack)
         model = ml.memorize(read(pattern), **options)

@@ -169,7 +169,7 @@ class Build(Work):
         return replace(found, parts=tuple(made), ranges=tuple(own.values()))
 
     def _crowds(self, found: Found, pieces: list[Block]) -> Found:
-        """The crowds, if there are any; ranges into which one of a neighbour reaches are built again."""
+        """The crowds, if there are any; ranges that are no parts yet, or that others reach into, are built again."""
         made = list(found.parts)
         filled = [r for r, part in enumerate(made) if len(part["ends"])]
         new = {i for i, r in enumerate(filled) if int(made[r]["close"])}
@@ -177,17 +177,22 @@ class Build(Work):
             self._drop_points(found, pieces)
             return self._written(replace(found, last=_row(made[filled[-1]])), cascade=False)
         seen, make = set(new), runs.rebuilt if found.rules.reals else crowds.rebuilt
+
+        def again(which: set[int]) -> None:
+            names = {f"first-{found.name}-{filled[i]:05}": filled[i] for i in sorted(which)}
+            tasks = {name: found.ranges[r] for name, r in names.items()}
+            self.do("rebuilding ranges with crowds", (0.98, 0.99), make, tasks)
+            for name, r in names.items():
+                self.spill.drop(made[r]["name"])
+                made[r] |= {"name": name, **self.spill.facts(name)}
+
+        again({i for i in new if "reaches" not in made[filled[i]]})
         while new:
             beside = ((i, made[filled[i]]["reaches"].tolist()) for i in new)
             reached = {i + side for i, reaches in beside for side, there in zip((-1, 1), reaches, strict=True) if there}
             new = {i for i in reached if 0 <= i < len(filled)} - seen
             seen |= new
-            again = {f"first-{found.name}-{filled[i]:05}": filled[i] for i in sorted(new)}
-            tasks = {name: found.ranges[r] for name, r in again.items()}
-            self.do("rebuilding ranges with crowds", (0.98, 0.99), make, tasks)
-            for name, r in again.items():
-                self.spill.drop(made[r]["name"])
-                made[r] |= {"name": name, **self.spill.facts(name)}
+            again(new)
         every = crowds.Crowds.of([made[filled[i]]["crowds"] for i in sorted(seen)])
         last = *_row(made[filled[-1]]), float(every.ends[1])
         return replace(found, parts=tuple(made), crowds=every, last=last)

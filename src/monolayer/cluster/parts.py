@@ -24,6 +24,12 @@ from monolayer.data.names import Ints
 NEAR = 1 << 10
 """Stretches of a range, at the most, that are looked at for contradictions."""
 
+MANY = 1 << 12
+"""Label changes of a range too close for a step from which it is no part yet: so many are contradictions, not crowds.
+
+By chance a thousand million points have some hundred pairs too close, in all ranges together (docs/large.md).
+"""
+
 
 def part(
     spill: Spill,
@@ -40,7 +46,16 @@ def part(
     line = gather(spill, slices, form, most, before=True)
     found = _steps(line, kappa, error)
     ends = np.concatenate([line.columns(i, i + 1)[0] for i in (0, len(line) - 1)]) if len(line) else np.zeros(0)
-    facts = {"count": found.count, "least": found.least, "ends": ends, "close": found.close, "near": found.near}
+    facts: dict[str, Any] = {
+        "count": found.count,
+        "least": found.least,
+        "ends": ends,
+        "close": found.close,
+        "near": found.near,
+    }
+    if found.close > MANY:
+        spill.write(name, [], steps=0, **facts)
+        return
     if found.close:
         first = int(any(begin > 0 for _, begin, _, _ in slices))
         crowded(spill, name, number, slices, form, line.some(slice(first, None)), kappa, error, **facts)

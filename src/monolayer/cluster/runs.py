@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from monolayer.cluster import parts
 from monolayer.cluster.crowds import outline, with_neighbours
-from monolayer.cluster.parts import near
 from monolayer.cluster.ranges import Form, Line, Slices, gather
 from monolayer.cluster.spill import Spill
 from monolayer.construct.line.cascade import cut
@@ -48,8 +48,11 @@ def part(
     here, changes = Points(z, np.zeros(0), kappa, error), _changes(label)
     margin, close = margins(here, changes)
     count, least = apart(here) if len(z) > 1 else (0, np.inf)
-    facts = {"count": count, "least": least, "ends": z[[0, -1]] if len(z) else z, "close": len(close)}
-    facts["near"] = near(here, close)
+    facts: dict[str, Any] = {"count": count, "least": least, "ends": z[[0, -1]] if len(z) else z, "close": len(close)}
+    facts["near"] = parts.near(here, close)
+    if len(close) > parts.MANY:
+        spill.write(name, [], steps=0, **facts)
+        return
     if len(close):
         first = int(any(begin > 0 for _, begin, _, _ in slices))
         _crowded(spill, name, number, slices, form, line.some(slice(first, None)), kappa, error, **facts)

@@ -14,7 +14,7 @@ from monolayer.cluster.blocks import Block, Rules, load
 from monolayer.cluster.shares import share_of
 from monolayer.cluster.spill import Spill
 from monolayer.cluster.work import Work
-from monolayer.data.fingerprint import Words, fingerprints
+from monolayer.data.fingerprint import Words, fingerprints, once
 
 
 def kept(work: Work, rules: Rules, pieces: list[Block]) -> list[Path]:
@@ -34,7 +34,7 @@ def kept(work: Work, rules: Rules, pieces: list[Block]) -> list[Path]:
 def seen(spill: Spill, name: str, block: Block, rules: Rules) -> None:
     """The different fingerprints of a block."""
     data = load(spill, block, rules)[0]
-    found = np.unique(fingerprints(data, rules.per, positions=rules.positions, causal=rules.causal))
+    found = once(fingerprints(data, rules.per, positions=rules.positions, causal=rules.causal))
     spill.write(name, [found], count=len(found))
 
 
@@ -44,4 +44,4 @@ def words(spill: Spill, name: str, pieces: list[tuple[str, int]], share: int, sh
     for piece, _ in pieces:
         every: Words = np.memmap(spill.numbers(piece), np.uint64, "r")
         found.append(np.array(every[share_of(every, share, shares)]))
-    spill.write(name, [np.unique(np.concatenate(found))])
+    spill.write(name, [once(np.concatenate(found))])

@@ -48,6 +48,14 @@ def scramble(word: Words) -> Words:
     return word ^ (word >> np.uint64(32))
 
 
+def once(words: Words) -> Words:
+    """The different ones of `words` `(P,)`, in order: by a sort, which is many times faster than NumPy's hashing."""
+    ordered = np.sort(words)
+    new = np.ones(len(ordered), dtype=bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
+    return ordered[new]
+
+
 def contained(found: Words, stored: Words) -> NDArray[np.bool_]:
     """Which of `found` `(P,)` are among `stored` `(M,)`, which is sorted."""
     place: Ints = np.searchsorted(stored, found)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.data import Labels, Names, Sequences
-from monolayer.data.fingerprint import Words, contained, fingerprints
+from monolayer.data.fingerprint import Words, contained, fingerprints, once
 from monolayer.data.sequences import Per
 from monolayer.data.text import Script
 
@@ -146,7 +146,7 @@ class Fingerprint:
     @classmethod
     def of(cls, data: Sequences, per: Per, *, positions: bool, causal: bool) -> Fingerprint:
         """Those of all answering places of ids."""
-        return cls(np.unique(fingerprints(data, per, positions=positions, causal=causal)), per, causal)
+        return cls(once(fingerprints(data, per, positions=positions, causal=causal)), per, causal)
 
     def seen(self, data: Sequences, positions: bool) -> NDArray[np.bool_]:
         """Which answering places of the data, in the model's row numbers, are points that it was built from."""

@@ -1,0 +1,73 @@
+"""Claim: whatever kind of data files hold, a model is built from them within the memory that is allowed.
+
+Sequences of 16 tokens, 1,008 words, in npz files, by two processes: random classes, which are the yardstick; the same
+with fingerprints; real labels that are all different; labels of which a quarter contradict others, with the majority;
+and the last files once more, so that everything comes twice. For each the time, as a multiple of the yardstick's, and
+the sum of the peaks of all processes. By default 3.2 million labels within 1 GB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import monolayer as ml
+from out_of_core_within_two_gigabytes import Peak
+
+SHARD = 50_000
+"""Sequences of a file."""
+
+KINDS: dict[str, dict[str, Any]] = {
+    "classes": {},
+    "fingerprints": {"fingerprint": True},
+    "real labels": {},
+    "contradictions": {"on_conflict": "majority"},
+    "everything twice": {},
+}
+
+
+def write(folder: Path, kind: str, number: int) -> None:
+    """A file of one kind."""
+    random = np.random.default_rng(number // 2 if kind == "everything twice" else number)
+    X = random.integers(0, 63, (SHARD, 16), dtype=np.int16) + 63 * random.permutation(16).astype(np.int16)
+    Y: Any = random.integers(0, 16, (SHARD, 16), dtype=np.int8)
+    if kind == "real labels":
+        Y = random.random((SHARD, 16))
+    if kind == "contradictions":
+        X[: SHARD // 4] = X[-(SHARD // 4) :]
+    np.savez(folder / f"shard-{number:05}.npz", X=X, Y=Y)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--labels", type=float, default=3.2e6)
+    parser.add_argument("--memory", default="1GB")
+    options = parser.parse_args()
+    files, first, build = round(options.labels / (16 * SHARD)), 0.0, ml.memorize_files
+    print(f"{files * 16 * SHARD:,} labels, --memory {options.memory}")
+    print(f"{'kind':>18} {'seconds':>8} {'of classes':>10} {'memory':>8} {'steps':>12} {'overruled':>10}")
+    for kind, wishes in KINDS.items():
+        with tempfile.TemporaryDirectory() as name:
+            for number in range(files):
+                write(Path(name), kind, number)
+            with Peak() as peak:
+                began = time.perf_counter()
+                out = build(f"{name}/shard-*.npz", f"{name}/model", memory=options.memory, workers=2, **wishes)
+                seconds = time.perf_counter() - began
+            first = first or seconds
+            summary = ml.load(out).summary
+            assert summary is not None
+            print(
+                f"{kind:>18} {seconds:>8.1f} {seconds / first:>10.2f} {peak.bytes / 1e9:>6.2f}GB "
+                f"{summary.runs - 1:>12,} {summary.conflicts:>10,}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
