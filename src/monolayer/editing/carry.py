@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from monolayer.data.fingerprint import Words
-from monolayer.editing.names import fingerprint_splices
-from monolayer.editing.record import Kind, Record, Renamed
+from monolayer.editing.names import Renamed, fingerprint_splices
+from monolayer.editing.record import Kind, Record
 from monolayer.editing.splice import Splice
 from monolayer.editing.swap import Swap
 from monolayer.model.card import Card

@@ -1,21 +1,52 @@
-"""What goes with an edit besides the readout: rows of tokens, rows of the head for new classes, fingerprints."""
+"""What goes with an edit besides the readout: names, rows of tokens, rows of the head for new classes, fingerprints."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from torch import nn
 
 from monolayer.construct.line.reuse import Reused
-from monolayer.data import Sequences
+from monolayer.data import Names, Sequences
 from monolayer.data.fingerprint import Words
 from monolayer.editing.readout import Bools
 from monolayer.editing.rebuilt import FINGERPRINTS
 from monolayer.editing.splice import Splice
+from monolayer.errors import DataError
 from monolayer.model.card import Fingerprint
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.shortcut import plain_head
+
+
+@dataclass(frozen=True, eq=False)
+class Renamed:
+    """Names of tokens or classes before and after, as far as they differ: `size` old ones, and the `added`."""
+
+    size: int
+    was_range: bool
+    is_range: bool
+    new_size: int
+    added: list[Any]
+
+    @classmethod
+    def of(cls, old: Names | None, new: Names | None) -> Renamed | None:
+        if old is None or new is None or old == new:
+            return None
+        added = [] if new.identity else list(new.names[len(old) :])
+        return cls(len(old), old.identity, new.identity, len(new), added)
+
+    def apply(self, names: Names | None) -> Names:
+        if names is None or len(names) != self.size or names.identity != self.was_range:
+            raise DataError("the names of the model are not as this record found them")
+        return Names(range(self.new_size)) if self.is_range else Names((*names.names, *self.added))
+
+    def undo(self, names: Names | None) -> Names:
+        if names is None or len(names) != self.new_size or names.identity != self.is_range:
+            raise DataError("the names of the model are not as this record left them")
+        return Names(range(self.size)) if self.was_range else Names(tuple(names.names[: self.size]))
 
 
 def name_splices(model: Monolayer, draw: Reused, used: Bools | None) -> Iterable[Splice]:

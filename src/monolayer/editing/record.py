@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from monolayer.data import Names
 from monolayer.data.aside import new_file
+from monolayer.editing.names import Renamed
 from monolayer.editing.rebuilt import rebuilt
 from monolayer.editing.splice import Array, Splice
 from monolayer.editing.swap import Swap
@@ -26,6 +26,8 @@ EMBEDDINGS = ("word_embeddings.", "wte.", "embed_tokens.", "embed_in.")
 """Parts of the names that stock architectures give to their tables of tokens, which hold no neurons."""
 SHOWN = 100
 """Facts that a record names; the rest it counts."""
+LONG = 16
+"""Tokens of a fact that are shown."""
 
 
 @dataclass(frozen=True)
@@ -53,39 +55,21 @@ class Change:
         return self.ramp is None and not self.refused and self.before is not None and self.before == self.after
 
     def __str__(self) -> str:
-        tokens = "".join(self.tokens) if all(isinstance(t, str) and len(t) == 1 for t in self.tokens) else self.tokens
-        place = f"{tokens!r}" if self.position is None else f"{self.tokens[self.position]!r} in {tokens!r}"
+        place = self._sequence() if self.position is None else f"{self._token()} in {self._sequence()}"
         after = repr(self.after) if self.ramp is None else f"on the ramp from {self.ramp[0]!r} to {self.ramp[1]!r}"
         after = "refused: a token is gone" if self.refused else f"still {after}" if self.stays else after
         return f"{place}: {self.before!r} → {after}" + (", as wherever no gate opens" if self.closed else "")
 
+    def _token(self) -> str:
+        token = self.tokens[self.position or 0]
+        return f"vector {self.position}" if isinstance(token, list) else repr(token)
 
-@dataclass(frozen=True, eq=False)
-class Renamed:
-    """Names of tokens or classes before and after, as far as they differ: `size` old ones, and the `added`."""
-
-    size: int
-    was_range: bool
-    is_range: bool
-    new_size: int
-    added: list[Any]
-
-    @classmethod
-    def of(cls, old: Names | None, new: Names | None) -> Renamed | None:
-        if old is None or new is None or old == new:
-            return None
-        added = [] if new.identity else list(new.names[len(old) :])
-        return cls(len(old), old.identity, new.identity, len(new), added)
-
-    def apply(self, names: Names | None) -> Names:
-        if names is None or len(names) != self.size or names.identity != self.was_range:
-            raise DataError("the names of the model are not as this record found them")
-        return Names(range(self.new_size)) if self.is_range else Names((*names.names, *self.added))
-
-    def undo(self, names: Names | None) -> Names:
-        if names is None or len(names) != self.new_size or names.identity != self.is_range:
-            raise DataError("the names of the model are not as this record left them")
-        return Names(range(self.size)) if self.was_range else Names(tuple(names.names[: self.size]))
+    def _sequence(self) -> str:
+        """The tokens as a reader knows them; of many the first, and of vectors how many there are."""
+        if self.tokens and isinstance(self.tokens[0], list):
+            return f"a sequence of {len(self.tokens)} vectors, the first {[round(x, 3) for x in self.tokens[0][:LONG]]}"
+        some = self.tokens if len(self.tokens) <= LONG else [*self.tokens[:LONG], "…"]
+        return repr("".join(some) if all(isinstance(token, str) and len(token) == 1 for token in some) else some)
 
 
 @dataclass(frozen=True, eq=False)
