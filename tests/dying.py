@@ -14,7 +14,7 @@ def kill_once(mark: str, function: Any, *task: Any) -> None:
 
     if not Path(mark).exists():
         Path(mark).touch()
-        spill.np.savez = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+        spill._packed = lambda _: os.kill(os.getpid(), signal.SIGKILL)
     function(*task)
 
 

@@ -219,7 +219,7 @@ def test_a_full_disk_leaves_no_model_and_the_build_goes_on(
             memorize_files(pattern, tmp_path / "files", engine="threads", workers=1)
     assert not (tmp_path / "files").exists()
     spill = tmp_path / ".files.building"
-    finished = {path.stem for path in spill.glob("*.npz")} - {f"table-{i:05}" for i in range(3)}
+    finished = {path.stem for path in spill.glob("*.facts")} - {f"table-{i:05}" for i in range(3)}
     done: list[str] = []
     run = Threads.run
 

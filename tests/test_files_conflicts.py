@@ -15,6 +15,7 @@ import monolayer as ml
 from monolayer.cli import run
 from monolayer.cluster import crowds, parts, settle
 from monolayer.cluster.memorize import memorize_files
+from monolayer.cluster.spill import Spill
 from monolayer.construct.line import separate
 from monolayer.data import read
 from tests.test_files import example, same, small_pieces, stopped, write
@@ -151,7 +152,7 @@ def test_signatures_keep_all_their_bits(tmp_path: Path, monkeypatch: pytest.Monk
         memorize_files(pattern, tmp_path / "files", engine="threads", workers=1, on_conflict="first")
     piece = tmp_path / ".files.building" / "alike-00000"
     words = np.fromfile(piece.with_suffix(".bin"), np.uint64).reshape(6, -1)
-    assert words.shape[1] == int(np.load(piece.with_suffix(".npz"))["pairs"])
+    assert words.shape[1] == int(Spill(str(piece.parent)).facts(piece.stem)["pairs"])
     assert np.bitwise_or.reduce(words[0]) == np.bitwise_or.reduce(words[1]) == np.uint64(2**64 - 1)
 
 

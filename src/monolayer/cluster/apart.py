@@ -89,8 +89,7 @@ def _cells(
             for r, part in enumerate(parts)
         }
         work.do("building the steps of cells", (0.985, 0.995), steps, own)
-    for name in names:
-        spill.drop(name)
+    spill.drop(*names)
     held: list[dict[str, Any]] = [{"name": part, **spill.facts(part)} for part in parts]
     close = sum(int(part["close"]) for part in held)
     if close:

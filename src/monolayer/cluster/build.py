@@ -131,8 +131,7 @@ class Build(Work):
                 for name, (d, r) in ranges_of.items()
             }
             self.do("comparing draws", (0.35, 0.4), measure.gaps, asked)
-        for name in tasks:
-            self.spill.drop(name)
+        self.spill.drop(*tasks)
         quality = []
         for d in range(DRAWS):
             gaps = [self.spill.facts(f"gaps-{layout}-{d}-{r:05}")["gaps"] for r in range(count)]
@@ -198,14 +197,12 @@ class Build(Work):
         return replace(found, parts=tuple(made), crowds=every, last=last)
 
     def _drop_points(self, found: Found, pieces: list[Block]) -> None:
-        for i in range(len(pieces)):
-            self.spill.drop(_points(found, i))
+        self.spill.drop(*(_points(found, i) for i in range(len(pieces))))
 
     def _drop(self, found: Found, pieces: list[Block]) -> None:
         """What a draw left that is not used."""
         self._drop_points(found, pieces)
-        for part in found.parts:
-            self.spill.drop(part["name"])
+        self.spill.drop(*(part["name"] for part in found.parts))
 
     def _held(self, found: Found, pieces: list[Block]) -> list[str]:
         """The points in crowds, block by block."""

@@ -26,8 +26,7 @@ def kept(work: Work, rules: Rules, pieces: list[Block]) -> list[Path]:
     shares = max(1, -(-2 * sum(count for _, count in counts) // work.room.range))
     joined = {f"words-{k:05}": (counts, k, shares) for k in range(shares)}
     work.do("taking fingerprints", (0.21, 0.22), words, joined)
-    for name in names:
-        spill.drop(name)
+    spill.drop(*names)
     return [spill.numbers(name) for name in joined]
 
 

@@ -67,8 +67,7 @@ def settle(work: Work, found: Found, pieces: list[Block], on_conflict: OnConflic
             label_count=found.label_count + (0 if rules.reals else sum(facts["change"] for facts in seen)),
             conflicts=sum(int(facts["overruled"]) for facts in seen),
         )
-    for name in (*names, *chosen_names):
-        spill.drop(name)
+    spill.drop(*names, *chosen_names)
     return found
 
 
