@@ -4,7 +4,6 @@ contexts say follows from their numbers."""
 from __future__ import annotations
 
 import copy
-import json
 from dataclasses import replace
 from itertools import product
 
@@ -15,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from monolayer.experiments import cliff, contexts, find, functions, shortfall
-from monolayer.experiments.experiment import Setting
+from monolayer.experiments import cliff, contexts, functions, shortfall
 from monolayer.experiments.fleet import Fleet, Shape, _Adam, sail
+from tests.small_runs import check_words, quick_runs
 
 TINY = {
     "functions": replace(functions.QUICK, targets=("max", "ranks"), cells=4, seconds=0.05, pool=200, held_out=100),
@@ -28,30 +27,12 @@ TINY = {
 
 @pytest.fixture(scope="module")
 def results():
-    found = {}
-    with pytest.MonkeyPatch.context() as patch:
-        for name, plan in TINY.items():
-            patch.setattr(f"monolayer.experiments.{name}.QUICK", plan)
-            shares = []
-            raw = find(name).run(Setting(seed=1), lambda stage, share, shares=shares: shares.append(share))
-            assert shares == sorted(shares)
-            assert 0.0 <= shares[0] <= shares[-1] <= 1.0
-            found[name] = json.loads(json.dumps(raw, allow_nan=False))
-    return found
+    return quick_runs(TINY)
 
 
 @pytest.mark.parametrize("name", TINY)
 def test_words_figures_and_tables_come_from_the_stored_numbers(name, results):
-    experiment, stored = find(name), results[name]
-    assert experiment.answer(stored).endswith(".")
-    assert experiment.limits(stored).endswith(".")
-    for table in experiment.tables(stored):
-        assert table.rows
-        assert all(len(row) == len(table.columns) and all(map(str.strip, row)) for row in table.rows)
-    for figure in experiment.figures(stored):
-        json.dumps(figure.figure, allow_nan=False)
-        for trace in figure.figure["data"]:
-            assert len(trace["x"]) == len(trace["y"]) > 0
+    check_words(name, results[name])
 
 
 def test_answers_change_with_the_numbers(results):

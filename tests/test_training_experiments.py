@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -16,8 +15,8 @@ from hypothesis import strategies as st
 from monolayer.data import Labels, Names, Sequences, words
 from monolayer.experiments import depth, find, projection, tagging
 from monolayer.experiments.evidence import above, apart, decided, kept_rate
-from monolayer.experiments.experiment import Setting
 from monolayer.experiments.readout import construct_readout
+from tests.small_runs import check_words, quick_runs
 
 TINY = {
     "depth": replace(depth.QUICK, sizes={12: (2, 0.05), 20: (1, 0.05)}, models=("1 layer, rank 1", "2 layers")),
@@ -28,34 +27,12 @@ TINY = {
 
 @pytest.fixture(scope="module")
 def results():
-    """The quick run of every experiment, on less data and with short clocks; the plans are put back."""
-    found = {}
-    with pytest.MonkeyPatch.context() as patch:
-        for name, plan in TINY.items():
-            patch.setattr(f"monolayer.experiments.{name}.QUICK", plan)
-            shares = []
-            raw = find(name).run(Setting(seed=1), lambda stage, share, shares=shares: shares.append(share))
-            assert shares == sorted(shares)
-            assert 0.0 <= shares[0] <= shares[-1] <= 1.0
-            found[name] = json.loads(json.dumps(raw, allow_nan=False))
-    return found
+    return quick_runs(TINY)
 
 
 @pytest.mark.parametrize("name", TINY)
 def test_words_figures_and_tables_come_from_the_stored_numbers(name, results):
-    experiment, stored = find(name), results[name]
-    assert experiment.name == name
-    assert len(json.dumps(stored)) < 12_000
-    assert experiment.answer(stored).endswith(".")
-    assert experiment.limits(stored).endswith(".")
-    for table in experiment.tables(stored):
-        assert table.rows
-        assert all(len(row) == len(table.columns) and all(map(str.strip, row)) for row in table.rows)
-    for figure in experiment.figures(stored):
-        json.dumps(figure.figure, allow_nan=False)
-        assert figure.figure["data"]
-        for trace in figure.figure["data"]:
-            assert len(trace["x"]) == len(trace["y"]) > 0
+    check_words(name, results[name])
 
 
 def test_construction_is_exact_in_each(results):
