@@ -10,12 +10,7 @@ import typer
 from rich.table import Table
 
 from monolayer.cli.console import (
-    Data,
-    Format,
     Json,
-    LabelColumn,
-    SequenceColumn,
-    TokenColumn,
     app,
     err,
     escape,
@@ -23,7 +18,7 @@ from monolayer.cli.console import (
     print_json,
     progress,
 )
-from monolayer.cli.construct import read_data
+from monolayer.cli.reading import PLAIN, Data, Reading, reads
 from monolayer.errors import DataError
 
 if TYPE_CHECKING:
@@ -33,14 +28,12 @@ if TYPE_CHECKING:
 
 
 @app.command()
+@reads
 def audit(
     folder: Annotated[Path, typer.Argument(help="A saved model: one of ours, or a Hugging Face folder.")],
     data: Data,
     part: Annotated[list[str] | None, typer.Option(help="Only this submodule; may be given several times.")] = None,
-    format: Format = None,
-    tokens: TokenColumn = None,
-    labels: LabelColumn = None,
-    sequence: SequenceColumn = None,
+    reading: Reading = PLAIN,
     as_json: Json = False,
 ) -> None:
     """Measure which parts of a model tell the contexts of DATA apart: (r, δ), bits, collisions by format, ranks.
@@ -55,7 +48,7 @@ def audit(
     with progress(as_json) as step:
         model = _model(folder)
         ours = model if isinstance(model, Monolayer) else None  # it knows its names, and how its text was cut
-        X = _ids(model, folder, read_data(data, step, format, tokens, labels, sequence, ours))
+        X = _ids(model, folder, reading.read(data, step, ours))
         if Path(data).suffix == ".txt":  # windows grow from the beginning of a text
             whole = X.lengths == X.lengths.max()
             X, text = X.select(whole), f"{whole.sum():,} of {len(whole):,} windows are whole, and are measured"

@@ -8,7 +8,6 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from typing import Annotated, Any, TextIO
 
 import typer
@@ -29,43 +28,7 @@ app = typer.Typer(
 )
 
 
-class Belongs(StrEnum):
-    """What a label may belong to."""
-
-    token = "token"
-    sequence = "sequence"
-
-
-Data = Annotated[
-    str,
-    typer.Argument(
-        help="A data file (formats: docs/data.md), a quoted pattern such as 'shards/*.parquet', or -: standard input."
-    ),
-]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
-Format = Annotated[
-    str | None,
-    typer.Option(help="jsonl, conll, conllu, csv, tsv, parquet or npz; by default what the file's name says."),
-]
-TokenColumn = Annotated[str | None, typer.Option("--tokens", help="Column that holds the tokens.")]
-LabelColumn = Annotated[str | None, typer.Option("--labels", help="Column that holds the labels.")]
-SequenceColumn = Annotated[
-    str | None,
-    typer.Option("--sequence", help="Column that tells sequences apart, in a table with a row a token."),
-]
-
-
-Characters = Annotated[
-    bool | None,
-    typer.Option(
-        "--characters/--words",
-        help="What text is cut into. By default a string in JSONL is cut into characters, text in a table into words.",
-    ),
-]
-PerChoice = Annotated[
-    Belongs | None,
-    typer.Option("--per", help="What a label belongs to: token or sequence; by default what the data look like."),
-]
 
 
 @app.callback(invoke_without_command=True)

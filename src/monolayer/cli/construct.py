@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -14,34 +14,26 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from monolayer.cli.console import (
-    Belongs,
-    Characters,
-    Data,
-    Format,
     Json,
-    LabelColumn,
-    PerChoice,
-    SequenceColumn,
-    TokenColumn,
     app,
     print_json,
     progress,
     table,
 )
 from monolayer.cli.large import memorize_out_of_core
-from monolayer.cli.recite import TextOptions, cut_text, memorize_book
-from monolayer.cli.stock import check_no_use, check_stock, write_stock
+from monolayer.cli.options import check_use, given
+from monolayer.cli.reading import PLAIN, Data, Reading, reads
+from monolayer.cli.recite import TextOptions, memorize_book
+from monolayer.cli.stock import check_stock, write_stock
 from monolayer.cli.summary import Built
 from monolayer.cli.uniform import Everywhere
 from monolayer.data.aside import new_file
 from monolayer.errors import DataError
 
 if TYPE_CHECKING:
+    from monolayer.cli.uniform import Answering
     from monolayer.data import Sequences
-    from monolayer.model.mapped import Mapped
     from monolayer.model.monolayer import Monolayer
-
-    Answering = Monolayer | Mapped | Everywhere
 
 
 class ReadoutChoice(StrEnum):
@@ -69,6 +61,7 @@ class DtypeChoice(StrEnum):
 
 
 @app.command()
+@reads
 def memorize(
     data: Data,
     out: Annotated[Path, typer.Option(help="Folder to write the model to.")],
@@ -109,7 +102,6 @@ def memorize(
     recite: Annotated[
         bool, typer.Option("--recite", help="DATA is a text: memorize it so that `monolayer recite` says it.")
     ] = False,
-    characters: Characters = None,
     tokenizer: Annotated[
         Path | None, typer.Option(help="A tokenizer.json that says where to cut a text to recite.")
     ] = None,
@@ -144,11 +136,7 @@ def memorize(
     scheduler: Annotated[str | None, typer.Option(help="With --engine dask: address of the scheduler, tcp://…")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a build out of core that was stopped.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a model that is already there.")] = False,
-    format: Format = None,
-    tokens: TokenColumn = None,
-    labels: LabelColumn = None,
-    sequence: SequenceColumn = None,
-    per: PerChoice = None,
+    reading: Reading = PLAIN,
     as_json: Json = False,
 ) -> None:
     """Build a model that returns every label of DATA, check it on every one, and save it."""
@@ -156,62 +144,45 @@ def memorize(
     from monolayer.data.folder import check_output
     from monolayer.model.load import load
 
-    if memory is not None or engine is not None or resume:
-        no_use = {"--readout": readout is not ReadoutChoice.exact, "--device": device is not None, "--robust": robust}
-        no_use |= {"--recite": recite, "--draw": draw is not None}
-        no_use |= {"--noise": noise is not None, "--neurons": neurons is not None}
-        no_use |= {"--dtype": dtype is not None, "--tokenizer": tokenizer is not None, "--window": window is not None}
-        no_use |= {"--architecture": architecture is not None, "--activation": activation is not None}
-        check_no_use(no_use, "a model that is built out of core is the plain line")
+    said = given(memorize, locals())
+    if said & {"memory", "engine", "resume"}:
+        check_use(said, "out of core")
         if scheduler is not None and engine is not EngineChoice.dask:
             raise DataError("--scheduler goes with --engine dask")
         choice: dict[str, Any] = {"positions": positions, "causal": causal, "temperature": temperature, "seed": seed}
-        choice |= {"on_conflict": on_conflict.value, "fingerprint": fingerprint}
+        choice |= {"on_conflict": on_conflict.value, "fingerprint": fingerprint, **reading.keywords}
         choice |= {} if rank is None else {"rank": _rank(rank)}
-        choice |= {"format": format, "tokens": tokens, "labels": labels, "sequence": sequence}
-        choice |= {"unit": None if characters is None else "characters" if characters else "words"}
-        choice |= {"per": None if per is None else per.value, "overwrite": overwrite, "resume": resume}
-        choice |= {"workers": workers, "engine": (engine or EngineChoice.processes).value, "scheduler": scheduler}
+        choice |= {"overwrite": overwrite, "resume": resume, "workers": workers, "scheduler": scheduler}
+        choice |= {"engine": (engine or EngineChoice.processes).value}
         memorize_out_of_core(data, out, memory or "2GB", choice, as_json)
         return
-    check_no_use({"--workers": workers is not None, "--scheduler": scheduler is not None}, "they go with --memory")
+    check_use(said, "in memory")
     if architecture is not None:
-        no_use = {"--causal": causal, "--readout": readout is not ReadoutChoice.exact, "--device": device is not None}
-        no_use |= {"--recite": recite, "--fingerprint": fingerprint, "--draw": draw is not None}
-        no_use |= {"--temperature": temperature is not None, "--noise": noise is not None}
-        no_use |= {"--neurons": neurons is not None}
-        no_use |= {"--tokenizer": tokenizer is not None, "--window": window is not None}
-        check_no_use(no_use, "the architecture settles that")
+        check_use(said, "stock")
         if not robust:
-            check_no_use({"--rank": rank is not None, "--dtype": dtype is not None}, "they go with --robust")
+            check_use(said, "stock on the line")
         options: dict[str, Any] = {"positions": positions, "seed": seed, "on_conflict": on_conflict.value}
         options |= {"robust": robust, "rank": _rank(rank), "dtype": None if dtype is None else dtype.value}
         options |= {} if activation is None else {"activation": activation}
         with progress(as_json) as step:
             check_stock(architecture, out, overwrite)
-            sequences = read_data(data, step, format, tokens, labels, sequence, characters=characters, per=per)
+            sequences = reading.read(data, step)
             write_stock(architecture, sequences, options, out, overwrite, step, as_json)
         return
-    check_no_use({"--activation": activation is not None}, "it goes with --architecture")
+    check_use(said, "our own")
     if noise is not None and not robust:
         raise DataError("--noise goes with --robust: the line bears no noise worth the name")
     check_device(device)
     check_output(out, overwrite=overwrite)  # better known before the work than after it
     if recite:
-        no_use = {"--positions": positions, "--causal": causal, "--draw": draw is not None, "--robust": robust}
-        no_use |= {"--tokens": tokens is not None, "--labels": labels is not None, "--format": format is not None}
-        no_use |= {"--sequence": sequence is not None, "--per": per is not None}
-        no_use |= {"--temperature": temperature is not None, "--rank": rank is not None}
-        no_use |= {"--neurons": neurons is not None, "--dtype": dtype is not None}
-        no_use |= {"--on-conflict": on_conflict is not ConflictChoice.error}
-        check_no_use(no_use, "with --recite, DATA is plain text and the line holds it")
-        cut = TextOptions("characters" if characters else "words", window, tokenizer)
+        check_use(said, "recite")
+        cut = TextOptions("characters" if reading.characters else "words", window, tokenizer)
         memorize_book(data, out, cut, overwrite, as_json, readout=readout.value, seed=seed, device=device)
         return
     if tokenizer is not None or window is not None:
         raise DataError("--tokenizer and --window say how to cut a text: they go with --recite")
     with progress(as_json) as step:
-        sequences = read_data(data, step, format, tokens, labels, sequence, characters=characters, per=per)
+        sequences = reading.read(data, step)
         model = build(
             sequences,
             positions=positions,
@@ -250,41 +221,6 @@ def memorize(
 def _rank(text: str | None) -> Any:
     """A rank as `memorize` takes it; what is no number is left for it to refuse."""
     return int(text) if text is not None and text.isdecimal() else text
-
-
-def read_data(
-    data: str,
-    step: Callable[[str, float], None],
-    format: str | None,
-    tokens: str | None,
-    labels: str | None,
-    sequence: str | None,
-    model: Answering | None = None,
-    *,
-    characters: bool | None = None,
-    per: Belongs | None = None,
-) -> Sequences:
-    """A data file, with a bar; with `model`, tokens that it has never seen are an error that names them."""
-    from monolayer.data import read
-
-    def bar(done: int, total: int | None) -> None:
-        step("reading", 0.1 * done / total if total else 0.0)
-
-    script = None if model is None else model.card.script
-    if script is not None and format is None and Path(data).suffix == ".txt":
-        return cut_text(data, script)
-    vocabulary = None if model is None else model.card.vocabulary
-    return read(
-        data,
-        format=format,
-        tokens=tokens,
-        labels=labels,
-        sequence=sequence,
-        vocabulary=vocabulary,
-        unit=None if characters is None else "characters" if characters else "words",
-        per=None if per is None else per.value,
-        progress=bar,
-    )
 
 
 def check(model: Monolayer, sequences: Sequences) -> tuple[int, int, float]:

@@ -8,18 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from monolayer.cli.console import (
-    Format,
     Json,
-    LabelColumn,
-    SequenceColumn,
-    TokenColumn,
     app,
     print_json,
     progress,
     table,
 )
-from monolayer.cli.construct import check_file, read_data
+from monolayer.cli.construct import check_file
 from monolayer.cli.proof import EXIT
+from monolayer.cli.reading import PLAIN, Reading, reads
 from monolayer.errors import DataError
 
 if TYPE_CHECKING:
@@ -37,6 +34,7 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a model or
 
 
 @app.command()
+@reads
 def forget(
     model: Model,
     out: Out,
@@ -48,10 +46,7 @@ def forget(
     token: Annotated[str | None, typer.Option(help="Forget every row of --data that contains this token.")] = None,
     record: RecordFile = None,
     overwrite: Overwrite = False,
-    format: Format = None,
-    tokens: TokenColumn = None,
-    labels: LabelColumn = None,
-    sequence: SequenceColumn = None,
+    reading: Reading = PLAIN,
     as_json: Json = False,
 ) -> None:
     """Take facts out of a model. With --data the result is, bit for bit, the model that memorizing the rest would give.
@@ -65,11 +60,11 @@ def forget(
     chosen: Any = token if rows is None else _rows(rows)
     if token is not None:
         chosen = _token(model, token)
-    columns = (format, tokens, labels, sequence)
-    _run("forget", model, facts, chosen, out, data, record, overwrite, columns, as_json)
+    _run("forget", model, facts, chosen, out, data, record, overwrite, reading, as_json)
 
 
 @app.command()
+@reads
 def edit(
     model: Model,
     facts: FactsFile,
@@ -77,10 +72,7 @@ def edit(
     data: Known = None,
     record: RecordFile = None,
     overwrite: Overwrite = False,
-    format: Format = None,
-    tokens: TokenColumn = None,
-    labels: LabelColumn = None,
-    sequence: SequenceColumn = None,
+    reading: Reading = PLAIN,
     as_json: Json = False,
 ) -> None:
     """Give facts of a model the labels of FACTS. Without --data only a few rounding errors around each may change, or
@@ -88,11 +80,11 @@ def edit(
 
     Exit code 0: done, or with --data proved; 1 refuted; 2 bad input; 3 undecided.
     """
-    columns = (format, tokens, labels, sequence)
-    _run("edit", model, facts, None, out, data, record, overwrite, columns, as_json)
+    _run("edit", model, facts, None, out, data, record, overwrite, reading, as_json)
 
 
 @app.command()
+@reads
 def insert(
     model: Model,
     facts: FactsFile,
@@ -100,29 +92,23 @@ def insert(
     data: Known = None,
     record: RecordFile = None,
     overwrite: Overwrite = False,
-    format: Format = None,
-    tokens: TokenColumn = None,
-    labels: LabelColumn = None,
-    sequence: SequenceColumn = None,
+    reading: Reading = PLAIN,
     as_json: Json = False,
 ) -> None:
     """Add the facts of FACTS to a model; tokens and labels may be new.
 
     Exit code 0: done, or with --data proved; 1 refuted; 2 bad input; 3 undecided.
     """
-    columns = (format, tokens, labels, sequence)
-    _run("insert", model, facts, None, out, data, record, overwrite, columns, as_json)
+    _run("insert", model, facts, None, out, data, record, overwrite, reading, as_json)
 
 
 @app.command()
+@reads
 def compare(
     one: Annotated[Path, typer.Argument(help="A saved model.")],
     two: Annotated[Path, typer.Argument(help="Another one.")],
     data: Annotated[str | None, typer.Argument(help="Sequences on which to compare answers.")] = None,
-    format: Format = None,
-    tokens: TokenColumn = None,
-    labels: LabelColumn = None,
-    sequence: SequenceColumn = None,
+    reading: Reading = PLAIN,
     as_json: Json = False,
 ) -> None:
     """List where two models differ: in weights, in steps of the readout and, on DATA, in answers."""
@@ -131,7 +117,7 @@ def compare(
 
     models = load(one), load(two)
     with progress(as_json) as step:
-        asked = None if data is None else read_data(data, step, format, tokens, labels, sequence)
+        asked = None if data is None else reading.read(data, step)
         step("comparing", 0.5)
         found = find(*models, asked)
     if as_json:
@@ -178,7 +164,7 @@ def _run(
     data: str | None,
     record: Path | None,
     overwrite: bool,
-    columns: tuple[str | None, str | None, str | None, str | None],
+    reading: Reading,
     as_json: bool,
 ) -> None:
     """Read, edit, prove if the data are given, and write."""
@@ -192,15 +178,15 @@ def _run(
     if record is not None:
         check_file(record, overwrite)
     if is_stock(folder):
-        _run_stock(verb, folder, facts, chosen, out, data, record, overwrite, columns, as_json)
+        _run_stock(verb, folder, facts, chosen, out, data, record, overwrite, reading, as_json)
         return
     check_output(out, overwrite=overwrite)  # better known before the work than after it
     subject: Any = load(folder)
     proof = None
     with progress(as_json) as step:
         if data is not None:
-            subject = verbs.held(subject, read_data(data, step, *columns))
-        asked = chosen if facts is None else read_data(facts, step, *columns)
+            subject = verbs.held(subject, reading.read(data, step))
+        asked = chosen if facts is None else reading.read(facts, step)
         step("editing", 0.5)
         new, found = verbs.forget(subject, asked) if verb == "forget" else getattr(verbs, verb)(subject, asked, None)
         model = new if isinstance(new, Monolayer) else new.model
@@ -223,7 +209,7 @@ def _run_stock(
     data: str | None,
     record: Path | None,
     overwrite: bool,
-    columns: tuple[str | None, str | None, str | None, str | None],
+    reading: Reading,
     as_json: bool,
 ) -> None:
     """The same for a folder of a stock architecture, which must be given its data."""
@@ -234,8 +220,8 @@ def _run_stock(
 
     check_output(out, overwrite=overwrite, kind=STOCK)
     with progress(as_json) as step:
-        whole = None if data is None else read_data(data, step, *columns)
-        asked = chosen if facts is None else read_data(facts, step, *columns)
+        whole = None if data is None else reading.read(data, step)
+        asked = chosen if facts is None else reading.read(facts, step)
         step("editing", 0.3)
         model, found, now = change(verb, folder, asked, None, whole)
         model.save(out, overwrite=overwrite)

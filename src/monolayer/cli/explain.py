@@ -8,12 +8,7 @@ from typing import Annotated
 import typer
 
 from monolayer.cli.console import (
-    Data,
-    Format,
     Json,
-    LabelColumn,
-    SequenceColumn,
-    TokenColumn,
     app,
     err,
     escape,
@@ -21,21 +16,20 @@ from monolayer.cli.console import (
     print_json,
     progress,
 )
-from monolayer.cli.construct import check_file, read_data
+from monolayer.cli.construct import check_file
+from monolayer.cli.reading import PLAIN, Data, Reading, reads
 from monolayer.errors import DataError
 
 
 @app.command()
+@reads
 def explain(
     folder: Annotated[Path, typer.Argument(help="A saved model.")],
     data: Data,
     first: Annotated[int, typer.Option(help="How many sequences, from the first.", min=1)] = 5,
     picture: Annotated[Path | None, typer.Option(help="HTML file for a picture of the first sequence.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the picture.")] = False,
-    format: Format = None,
-    tokens: TokenColumn = None,
-    labels: LabelColumn = None,
-    sequence: SequenceColumn = None,
+    reading: Reading = PLAIN,
     as_json: Json = False,
 ) -> None:
     """Show, token by token, key, attention weight, context, the number z, its step, the neighbours and the margin."""
@@ -48,7 +42,7 @@ def explain(
         check_file(picture, overwrite)
     model = load(folder)
     with progress(as_json) as step:
-        sequences = read_data(data, step, format, tokens, labels, sequence, model)
+        sequences = reading.read(data, step, model)
     found = model.explain(sequences.select(np.arange(min(first, len(sequences)))))
     if picture is not None:
         if picture.suffix != ".html":

@@ -8,21 +8,17 @@ from typing import Annotated, Any
 import typer
 
 from monolayer.cli.console import (
-    Characters,
-    Format,
     Json,
-    LabelColumn,
-    PerChoice,
-    SequenceColumn,
-    TokenColumn,
     app,
     progress,
 )
-from monolayer.cli.construct import DtypeChoice, read_data
+from monolayer.cli.construct import DtypeChoice
+from monolayer.cli.reading import PLAIN, Reading, reads
 from monolayer.cli.stock import check_stock, told
 
 
 @app.command()
+@reads
 def export(
     folder: Annotated[Path, typer.Argument(help="A saved model of ids or strings.")],
     to: Annotated[
@@ -45,12 +41,7 @@ def export(
     ] = None,
     seed: Annotated[int, typer.Option(help="Same seed and platform, same bits.", min=0)] = 0,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a stock model that is there.")] = False,
-    format: Format = None,
-    tokens: TokenColumn = None,
-    labels: LabelColumn = None,
-    sequence: SequenceColumn = None,
-    characters: Characters = None,
-    per: PerChoice = None,
+    reading: Reading = PLAIN,
     as_json: Json = False,
 ) -> None:
     """Write a saved model as an unmodified Hugging Face model that gives the same answers on DATA, and prove it.
@@ -67,6 +58,6 @@ def export(
         model = load(folder)
         sequences = None
         if data is not None:
-            sequences = read_data(data, step, format, tokens, labels, sequence, model, characters=characters, per=per)
+            sequences = reading.read(data, step, model)
         built = write(model, out, to, sequences, robust=robust, overwrite=overwrite, progress=step, **options)
         told(built, out, step, as_json)

@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from monolayer.cli.console import Belongs, complain, number, print_json, progress, table
+from monolayer.cli.console import complain, number, print_json, progress, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from monolayer.checker.certificate import Certificate
+    from monolayer.cli.reading import Reading
 
 
 def memorize_out_of_core(data: str, out: Path, memory: str, options: dict[str, Any], as_json: bool) -> None:
@@ -50,13 +51,7 @@ def verify_a_file_at_a_time(
     folder: Path,
     data: str,
     step: Callable[[str, float], None],
-    format: str | None,
-    tokens: str | None,
-    labels: str | None,
-    sequence: str | None,
-    *,
-    characters: bool | None,
-    per: Belongs | None,
+    reading: Reading,
 ) -> Certificate | None:
     """The certificate of data in several files, none of which need fit into memory with another; else None."""
     from monolayer.data.shards import files
@@ -66,14 +61,4 @@ def verify_a_file_at_a_time(
         return None
     from monolayer.checker.files import verify_files
 
-    return verify_files(
-        folder,
-        names,
-        progress=step,
-        format=format,
-        tokens=tokens,
-        labels=labels,
-        sequence=sequence,
-        unit=None if characters is None else "characters" if characters else "words",
-        per=None if per is None else per.value,
-    )
+    return verify_files(folder, names, progress=step, **reading.keywords)

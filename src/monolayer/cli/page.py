@@ -8,21 +8,19 @@ from typing import Annotated
 import typer
 
 from monolayer.cli.console import (
-    Format,
     Json,
-    LabelColumn,
-    SequenceColumn,
-    TokenColumn,
     app,
     escape,
     out,
     print_json,
     progress,
 )
-from monolayer.cli.construct import check_file, read_data
+from monolayer.cli.construct import check_file
+from monolayer.cli.reading import PLAIN, Reading, reads
 
 
 @app.command()
+@reads
 def page(
     folder: Annotated[Path, typer.Argument(help="A saved model.")],
     file: Annotated[Path, typer.Option("--out", help="HTML file to write.")],
@@ -30,10 +28,7 @@ def page(
         str | None, typer.Option(help="Data to pick examples from; with labels, they are checked and certified first.")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
-    format: Format = None,
-    tokens: TokenColumn = None,
-    labels: LabelColumn = None,
-    sequence: SequenceColumn = None,
+    reading: Reading = PLAIN,
     as_json: Json = False,
 ) -> None:
     """Write one HTML file that runs the model in the browser: type a sequence, see every number on its way."""
@@ -46,7 +41,7 @@ def page(
     sequences, verdict = None, None
     with progress(as_json) as step:
         if data is not None:
-            sequences = read_data(data, step, format, tokens, labels, sequence, model)
+            sequences = reading.read(data, step, model)
             if sequences.labels is not None or model.card.next_token:
                 step("certifying", 0.5)
                 verdict = verify(folder, sequences).verdict

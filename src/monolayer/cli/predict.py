@@ -10,29 +10,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from monolayer.cli.console import (
-    Characters,
-    Data,
-    Format,
     Json,
-    LabelColumn,
-    PerChoice,
-    SequenceColumn,
-    TokenColumn,
     app,
     err,
     json_text,
     print_json,
     progress,
 )
-from monolayer.cli.construct import agreement, check_device, check_file, output, read_data, room
+from monolayer.cli.construct import agreement, check_device, check_file, output, room
+from monolayer.cli.reading import PLAIN, Data, Reading, reads
 from monolayer.cli.uniform import Everywhere
 
 if TYPE_CHECKING:
-    from monolayer.cli.construct import Answering
+    from monolayer.cli.uniform import Answering
     from monolayer.data import Labels, Sequences
 
 
 @app.command()
+@reads
 def predict(
     folder: Annotated[Path, typer.Argument(help="A saved model.")],
     data: Data,
@@ -43,12 +38,7 @@ def predict(
     ] = False,
     device: Annotated[str | None, typer.Option(help="For example cuda.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output file.")] = False,
-    format: Format = None,
-    tokens: TokenColumn = None,
-    labels: LabelColumn = None,
-    sequence: SequenceColumn = None,
-    characters: Characters = None,
-    per: PerChoice = None,
+    reading: Reading = PLAIN,
     as_json: Json = False,
 ) -> None:
     """Answer for the sequences of DATA: one JSON object a line, and how many labels are right if there are labels.
@@ -71,9 +61,7 @@ def predict(
     with nullcontext() if as_json and out is None else output(out, overwrite) as file:
         for shard in files(data):  # one at a time: of many, no more than one need fit into memory
             with progress(as_json) as step:
-                sequences = read_data(
-                    shard, step, format, tokens, labels, sequence, model, characters=characters, per=per
-                )
+                sequences = reading.read(shard, step, model)
                 encoded = model.encode(sequences)
                 if strict:
                     model.check_seen(encoded)

@@ -10,14 +10,7 @@ import typer
 
 from monolayer.cli.approximate import is_function, load_function
 from monolayer.cli.console import (
-    Characters,
-    Data,
-    Format,
     Json,
-    LabelColumn,
-    PerChoice,
-    SequenceColumn,
-    TokenColumn,
     app,
     as_flags,
     out,
@@ -26,14 +19,15 @@ from monolayer.cli.console import (
     table,
     visible,
 )
-from monolayer.cli.construct import read_data
 from monolayer.cli.large import verify_a_file_at_a_time
+from monolayer.cli.reading import PLAIN, Data, Reading, reads
 from monolayer.cli.recite import book
 
 EXIT = {"proved": 0, "refuted": 1, "undecided": 3}
 
 
 @app.command()
+@reads
 def verify(
     folder: Annotated[Path, typer.Argument(help="A saved model.")],
     data: Data,
@@ -53,12 +47,7 @@ def verify(
     only: Annotated[
         bool, typer.Option("--only", help="Also whether the readout holds nothing but DATA (docs/editing.md).")
     ] = False,
-    format: Format = None,
-    tokens: TokenColumn = None,
-    labels: LabelColumn = None,
-    sequence: SequenceColumn = None,
-    characters: Characters = None,
-    per: PerChoice = None,
+    reading: Reading = PLAIN,
     as_json: Json = False,
 ) -> None:
     """Prove or refute, from the saved weights, that the model returns every label of DATA in every evaluation.
@@ -77,11 +66,10 @@ def verify(
         if wanted is None:
             wanted = book(folder, data)
         if wanted is None:
-            columns = format, tokens, labels, sequence
             if tolerance is None and not only and noise is None and dtype is None:
-                certificate = verify_a_file_at_a_time(folder, data, step, *columns, characters=characters, per=per)
+                certificate = verify_a_file_at_a_time(folder, data, step, reading)
             if certificate is None:
-                wanted = read_data(data, step, *columns, characters=characters, per=per)
+                wanted = reading.read(data, step)
         if certificate is None:
             step("checking", 0.5)
             certificate = check(folder, wanted, tolerance=tolerance, only=only, noise=noise, dtype=dtype)
@@ -97,14 +85,12 @@ def verify(
 
 
 @app.command()
+@reads
 def theorem(
     data: Data,
     max_bits: Annotated[int | None, typer.Option(help="Highest precision to try, in bits.", min=1)] = None,
     seed: Annotated[int, typer.Option(help="For the direction.", min=0)] = 0,
-    format: Format = None,
-    tokens: TokenColumn = None,
-    labels: LabelColumn = None,
-    sequence: SequenceColumn = None,
+    reading: Reading = PLAIN,
     as_json: Json = False,
 ) -> None:
     """Carry out the paper's theorems on DATA: its constants, its construction in ball arithmetic, and Theorem A.
@@ -115,7 +101,7 @@ def theorem(
     from monolayer.theory.theorem import theorem as carry_out
 
     with progress(as_json) as step:
-        sequences = read_data(data, step, format, tokens, labels, sequence)
+        sequences = reading.read(data, step)
         step("enclosing every context", 0.2)
         found = carry_out(sequences, max_bits=max_bits or MAX_BITS, seed=seed)
     if as_json:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from monolayer.cli.console import print_json, table
-from monolayer.errors import DataError
 
 if TYPE_CHECKING:
     from monolayer.data import Sequences
@@ -56,10 +55,3 @@ def told(model: StockModel, out: Path, step: Callable[[str, float], None], as_js
     else:
         verdict = f"{certificate.verdict}: {certificate.reason}"
         table(str(out), [*model.rows(), ("certificate", verdict), ("load with", model.loads_with())])
-
-
-def check_no_use(given: Mapping[str, bool], why: str) -> None:
-    """Options that would change nothing are a mistake to name."""
-    said = [option for option, is_given in given.items() if is_given]
-    if said:
-        raise DataError(f"{', '.join(said)} {'has' if len(said) == 1 else 'have'} no use here: {why}")

@@ -5,13 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from monolayer.cli.console import number, print_json, progress, table
 from monolayer.errors import DataError
 
 if TYPE_CHECKING:
     from monolayer.data import Sequences
+    from monolayer.model.mapped import Mapped
+    from monolayer.model.monolayer import Monolayer
+
+    Answering: TypeAlias = "Monolayer | Mapped | Everywhere"  # what `predict` can ask
 
 
 def everywhere(
