@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import json
 import os
 import signal
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from monolayer.cli import run
+from monolayer.cli import app, run
+from monolayer.cli.construct import memorize
+from monolayer.cli.options import NO_USE, given
+from monolayer.cli.reading import Belongs, Reading
 
 ROWS = [
     {"tokens": ["a", "b"], "labels": ["x", "y"]},
@@ -265,3 +270,20 @@ def test_a_reader_that_leaves_gets_no_verdict(command: list[str], data: Path, tm
     finally:
         os.close(writer)
     assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_every_command_reads_data_by_the_same_options() -> None:
+    names = {each.name for each in fields(Reading)}
+    taking = [command.callback for command in app.registered_commands if command.callback is not None]
+    taking = [each for each in taking if hasattr(each, "__wrapped__")]
+    assert len(taking) == 12
+    assert all(names <= set(inspect.signature(each).parameters) for each in taking)
+
+
+def test_options_without_use_are_options() -> None:
+    """A name in the table that no option has would never be refused."""
+    options = {*inspect.signature(memorize).parameters}
+    assert {name for useless, _ in NO_USE.values() for name in useless} <= options
+    usual = {name: each.default for name, each in inspect.signature(inspect.unwrap(memorize)).parameters.items()}
+    assert given(memorize, usual) == set()
+    assert given(memorize, usual | {"reading": Reading(per=Belongs.token), "seed": 3}) >= {"per", "seed"}

@@ -112,7 +112,7 @@ def test_on_the_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model, pattern, X, Y = built(tmp_path, monkeypatch, "ids")
-    monkeypatch.setattr("monolayer.cli.proof.read_data", lambda *_, **__: pytest.fail("all files at once"))
+    monkeypatch.setattr("monolayer.cli.reading.Reading.read", lambda *_, **__: pytest.fail("all files at once"))
     assert run(["verify", str(model), pattern, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["points"] == 2400
     Y[0][0] = (Y[0][0] + 1) % 5
