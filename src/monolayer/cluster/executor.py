@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from queue import SimpleQueue
+from queue import LifoQueue
 from typing import Any, Literal, Protocol
 
 from monolayer.errors import DataError, OutOfMemoryError
@@ -84,7 +84,7 @@ class Processes:
     def __init__(self, workers: int) -> None:
         self.workers = workers
         self.alive: list[subprocess.Popen[bytes]] = []
-        self._idle: SimpleQueue[subprocess.Popen[bytes] | None] = SimpleQueue()
+        self._idle: LifoQueue[subprocess.Popen[bytes] | None] = LifoQueue()  # one that is started is taken first
         for _ in range(workers):
             self._idle.put(None)
         self._closed = False

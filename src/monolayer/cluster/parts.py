@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from monolayer.cluster.crowds import begin_of_part, crowded
 from monolayer.cluster.ranges import Form, Line, Slices, gather
@@ -61,12 +60,10 @@ def part(
         crowded(spill, name, number, slices, form, line.some(slice(first, None)), kappa, error, **facts)
         return
     steps = len(found.tensors[0])
-    blocks: list[NDArray[Any]] = [begin_of_part(number, steps, cascade), *found.tensors]
-    if cascade:
-        blocks.append(np.zeros(steps))  # no step begins a stretch
     spill.write(
         name,
-        blocks,
+        [begin_of_part(number, steps, cascade), *found.tensors],
+        zeros=8 * steps if cascade else 0,  # no step begins a stretch
         hashed=True,
         cascade=cascade,
         steps=steps,

@@ -143,7 +143,15 @@ def numbered(spill: Spill, name: str, part: str, number: int, steps: int, rows: 
 def closing(spill: Spill, found: Found) -> dict[str, Any]:
     """The part with what stands right of all steps."""
     block, name = FIRST_STAGE if found.crowds is not None else LINE, f"closing-{found.name}"
-    facts = {"steps": 0, "count": 0, "least": np.inf, "ends": np.zeros(0), "margin": np.inf, "size": 0.0, "close": 0}
+    facts: dict[str, Any] = {
+        "steps": 0,
+        "count": 0,
+        "least": np.inf,
+        "ends": np.zeros(0),
+        "margin": np.inf,
+        "size": 0.0,
+        "close": 0,
+    }
     blocks = [_begin(len(found.parts), 0, block, len(found.last), 1), np.array(found.last)]
     spill.write(name, blocks, hashed=True, **facts)
     return {"name": name, **spill.facts(name)}

@@ -39,6 +39,7 @@ except ImportError:  # no locks that die with their process
 JOURNAL, LOCK = "journal.json", "lock"
 CHUNK = 1 << 18
 """Bytes that are written, and hashed, together: they fit into a processor's cache."""
+_NOTHING = bytes(CHUNK)
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -73,8 +74,13 @@ class Spill:
             found[key], begin = array.reshape(shape).copy(), begin + array.nbytes
         return found
 
-    def write(self, name: str, blocks: list[NDArray[Any]], *, hashed: bool = False, **facts: Any) -> None:
-        """A finished piece: `blocks` one after the other, and its facts; `hashed`: one is the digest of the blocks."""
+    def write(
+        self, name: str, blocks: list[NDArray[Any]], *, zeros: int = 0, hashed: bool = False, **facts: Any
+    ) -> None:
+        """A finished piece: `blocks` one after the other, so many bytes that are 0, and its facts.
+
+        `hashed`: one fact is the digest of all these bytes. What is 0 is a hole of the file where it can have holes.
+        """
         if blocks:
             digest = hashlib.sha256()
             with self._aside(self.numbers(name)) as file:
@@ -85,7 +91,10 @@ class Spill:
                         file.write(chunk)
                         if hashed:
                             digest.update(chunk)
+                file.truncate(file.tell() + zeros)
             if hashed:
+                for start in range(0, zeros, CHUNK):
+                    digest.update(_NOTHING[: zeros - start])
                 facts["digest"] = np.array([digest.hexdigest()])
         with self._aside(self.path / f"{name}.facts") as file:
             file.write(_packed({key: np.asarray(value) for key, value in facts.items()}))
