@@ -348,7 +348,6 @@ def test_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executors, "PATIENCE", 0.2)
     pattern, out = write(tmp_path / "good", [[1, 2]], [[0, 1]], []), tmp_path / "files"
     strings = write(tmp_path / "good", [["a", "b"]], [[0, 1]], [], name="t")
-    vectors = write(tmp_path / "vectors", [[[1.0, 2.0]]], [[1]], [])
     bare = write(tmp_path / "bare", [[1, 2]], None, [])
     wrong: list[tuple[Any, dict[str, Any], str]] = [
         (pattern, {"resume": True}, "nothing to resume"),
@@ -357,7 +356,6 @@ def test_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("-", {}, "standard input"),
         ([pattern, pattern], {}, "given twice"),
         (str(tmp_path / "good" / "*"), {}, r"s0.jsonl and .*t0.jsonl do not go together: .* integers .* strings"),
-        (vectors, {}, "vectors as tokens"),
         (bare, {}, "no labels: add them, or pass causal=True"),
         (pattern, {"memory": "100MB", "workers": 2}, r"too little: 2 workers .* need at least [\d,]+MB"),
         (pattern, {"memory": "much"}, "memory must be a number of bytes"),

@@ -43,12 +43,13 @@ def contradicting(kind: str, share: float = 0.3) -> tuple[Any, Any, dict[str, An
     return [X[i] for i in mixed], None if Y is None else [Y[i] for i in mixed], options
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("on_conflict", ["majority", "first"])
+@pytest.mark.parametrize(
+    ("kind", "on_conflict"), [*((kind, "majority") for kind in KINDS), ("ids", "first"), ("sequences", "first")]
+)
 def test_the_same_labels_win(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, on_conflict: Any) -> None:
     X, Y, options = contradicting(kind)
     pattern = write(tmp_path, X, Y, [80, 81, 200] if on_conflict == "first" else [150])
-    small_pieces(monkeypatch, 300, 200)
+    small_pieces(monkeypatch, 700, 900)
     options["on_conflict"] = on_conflict
     model = ml.memorize(read(pattern), **options)
     assert model.summary is not None
@@ -68,7 +69,7 @@ def test_few_stretches_are_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     same(out, tmp_path / "memory")
 
 
-@pytest.mark.parametrize("many", [0, 2, 10**6])
+@pytest.mark.parametrize("many", [2, 10**6])
 def test_overruled_and_then_too_crowded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: int) -> None:
     monkeypatch.setattr(parts, "MANY", many)
     X, Y, _ = contradicting("ids", 0.1)
@@ -87,7 +88,7 @@ def test_overruled_and_then_too_crowded(tmp_path: Path, monkeypatch: pytest.Monk
 rows = st.lists(st.tuples(st.lists(st.integers(0, 2), min_size=1, max_size=3), st.integers(0, 2)), min_size=2)
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows, st.sampled_from(["majority", "first"]), st.sampled_from([1, 3, 100]), st.booleans())
 def test_data_that_are_nothing_but_contradictions(
     tmp_path: Path, data: list[tuple[list[int], int]], on_conflict: Any, size: int, by_token: bool
@@ -130,7 +131,7 @@ def test_an_error_names_file_and_row_and_says_how_many(
     X, Y, options = contradicting(kind)
     cuts = [0, 100, 250]
     pattern = write(tmp_path, X, Y, cuts[1:])
-    small_pieces(monkeypatch, 300, 200)
+    small_pieces(monkeypatch, 700, 900)
     with pytest.raises(ml.ContradictionError) as memory:
         ml.memorize(read(pattern), **options)
     with pytest.raises(ml.ContradictionError) as files:

@@ -24,12 +24,12 @@ def same_words(files: Path, memory: Path) -> None:
     assert (one.per, one.causal) == (two.per, two.causal)
 
 
-@pytest.mark.parametrize("kind", ["ids", "positions", "sequences", "causal", "next tokens"])
+@pytest.mark.parametrize("kind", ["ids", "positions", "sequences", "next tokens"])
 def test_the_same_fingerprints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     X, Y, options = example(kind)
     X, Y = X + X[:50], None if Y is None else Y + Y[:50]  # points that come back are kept once
     pattern = write(tmp_path, X, Y, [100, 250])
-    small_pieces(monkeypatch, 500, 300)
+    small_pieces(monkeypatch, 900, 900)
     ml.memorize(read(pattern), fingerprint=True, **options).save(tmp_path / "memory")
     out = memorize_files(pattern, tmp_path / "files", engine="threads", workers=2, fingerprint=True, **options)
     same(out, tmp_path / "memory")

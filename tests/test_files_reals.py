@@ -46,8 +46,10 @@ def real(kind: str, size: int = 1, data: Any = example) -> tuple[Any, Any, dict[
 KINDS = [("ids", 1), ("sparse ids", 2), ("positions", 1), ("sequences", 1), ("sequences", 3), ("causal", 2)]
 
 
-@pytest.mark.parametrize(("kind", "size"), KINDS)
-@pytest.mark.parametrize(("cuts", "block", "points"), [([100, 101, 250], 300, 250), ([], 1 << 20, 1 << 20)])
+@pytest.mark.parametrize(
+    ("kind", "size", "cuts", "block", "points"),
+    [*((*kind, [100, 101, 250], 700, 800) for kind in KINDS), ("ids", 2, [], 1 << 20, 1 << 20)],
+)
 def test_bits_of_files_are_bits_of_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, size: int, cuts: list[int], block: int, points: int
 ) -> None:
@@ -84,7 +86,7 @@ def test_crowds_of_files_are_crowds_of_memory(
 ) -> None:
     X, Y, options = real(kind, size)
     pattern = write(tmp_path / "data", X, Y, [100, 250], key="label" if kind == "sequences" else None)
-    small_pieces(monkeypatch, 1000, 300)
+    small_pieces(monkeypatch, 1000, 700)
     with monkeypatch.context() as patch:
         patch.setattr(parts, "MANY", 20 if kind == "ids" else parts.MANY)
         for module in (separate, crowds):
@@ -101,14 +103,13 @@ def test_crowds_of_files_are_crowds_of_memory(
     assert mapped.labels(mapped.encode(data)).tobytes() == model.labels(model.encode(data)).tobytes()
 
 
-@pytest.mark.parametrize("on_conflict", ["majority", "first"])
-@pytest.mark.parametrize(("kind", "size"), [("ids", 1), ("sequences", 2)])
+@pytest.mark.parametrize(("kind", "size", "on_conflict"), [("ids", 1, "majority"), ("sequences", 2, "first")])
 def test_the_same_labels_win(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, size: int, on_conflict: Any
 ) -> None:
     X, Y, options = real(kind, size, contradicting)
     pattern = write(tmp_path, X, Y, [80, 200], key="label" if kind == "sequences" else None)
-    small_pieces(monkeypatch, 300, 200)
+    small_pieces(monkeypatch, 700, 900)
     with pytest.raises(ml.ContradictionError) as memory:
         ml.memorize(read(pattern), **options)
     with pytest.raises(ml.ContradictionError) as files:
@@ -123,7 +124,7 @@ numbers = st.sampled_from([0.0, -0.0, 1.0, 0.5, -1e300, 5e-324])
 rows = st.lists(st.tuples(st.lists(st.integers(0, 2), min_size=1, max_size=3), numbers), min_size=2)
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows, st.sampled_from([1, 3, 100]))
 def test_few_tokens_and_many_contradictions(tmp_path: Path, data: list[tuple[list[int], float]], size: int) -> None:
     for old in tmp_path.glob("s*.jsonl"):

@@ -40,6 +40,8 @@ class Rules:
     """The rank of each token among the codes (`construct/line/build.py`)."""
     reals: int = 0
     """`m`, the size of real labels; 0 for classes."""
+    vectors: bool = False
+    """Whether tokens are vectors; a token is the row of its vector all the same."""
     mended: bool = False
     """Whether labels that contradicted others are overruled (`settle.py`)."""
 
@@ -216,7 +218,7 @@ def _target(data: Sequences, rules: Rules, number: Ints | None) -> Target:
     return Target(number, np.zeros((0, 1)), rules.per, None, False, place, rules.next_token)
 
 
-def sample(spill: Spill, pieces: list[Block], rules: Rules, about: int) -> tuple[Tokens, Target]:
+def sample(spill: Spill, pieces: list[Block], rules: Rules, about: int) -> tuple[Sequences, Target]:
     """Some sequences of all blocks, evenly spaced, with `about` so many tokens, and which places of them have labels.
 
     What is not taken is not read, nor are labels: all are 0.
@@ -234,4 +236,4 @@ def sample(spill: Spill, pieces: list[Block], rules: Rules, about: int) -> tuple
         codes.append(table["token"].take(token[flat]))
     data = Sequences(np.concatenate(codes), np.concatenate(sizes), Names(range(rules.vocabulary)))
     labels = None if rules.next_token else np.zeros(len(data.tokens if rules.per == "token" else data), dtype=np.int64)
-    return rules.tokens(data), _target(data, rules, labels)
+    return data, _target(data, rules, labels)

@@ -1,9 +1,10 @@
 """The line of `construct/line` over files: stages of pieces, with the same bits as in memory.
 
-encode      every file to numbers, once                         encode.py
+encode      every file to numbers, once; what they share        encode.py, survey.py
 measure     contexts under each draw, range by range            measure.py
 points      z of every block, cut into ranges by sampled splitters
-parts       each range sorted, and its steps written            ranges.py
+settle      contradictions refused, or overruled                settle.py
+parts       each range sorted, and its steps written            parts.py, runs.py, apart.py
 finish      the small tensors, the index, the card              finish.py
 """
 
@@ -25,6 +26,8 @@ from monolayer.cluster.seen import kept
 from monolayer.cluster.settle import settle
 from monolayer.cluster.survey import survey
 from monolayer.cluster.tables import for_workers
+from monolayer.cluster.vectors import cells as cells_of_vectors
+from monolayer.cluster.vectors import room_of_codes
 from monolayer.cluster.work import Wishes, Work
 from monolayer.construct.line.draw import Draw, Layout, Tokens, candidates
 from monolayer.construct.line.points import Floats, contextual_points, scale
@@ -58,7 +61,9 @@ class Build(Work):
         pieces = self._pieces()
         if wishes.fingerprint:
             found = replace(found, fingerprints=tuple(kept(self, rules, pieces)))
-        some = sample(self.spill, pieces, rules, SAMPLE)
+        data, target = sample(self.spill, pieces, rules, SAMPLE)
+        some = found.tokens(data), target
+        occurring = cells_of_vectors(self, rules, pieces) if rules.vectors and rules.per == "token" else None
         tried, best, fewest = 0, found, math.inf
         layouts: tuple[Layout, ...] = ("cells", "mixed")
         for layout in layouts:
@@ -67,7 +72,8 @@ class Build(Work):
                 name = f"{layout}-{number}"
                 attempt = replace(found, drawn=draw, tried=tried, name=name)
                 extent = self._extent(attempt, pieces)
-                kappa = 1.0 if rules.per == "sequence" else scale(1.0, extent.last - extent.first)
+                room = 1.0 if occurring is None else room_of_codes(draw, rules, occurring)
+                kappa = 1.0 if rules.per == "sequence" else scale(room, extent.last - extent.first)
                 at = measure.splitters(contextual_points(draw, *some, kappa).z, self.room.ranges(labelled))
                 attempt = replace(attempt, kappa=kappa, fixed_error=draw.point_error(kappa, some[0]))
                 attempt = replace(attempt, form=ranges.form_of(draw, kappa, extent, rules))
@@ -86,7 +92,7 @@ class Build(Work):
                 worse, best = (best, attempt) if count < fewest else (attempt, best)
                 fewest = min(fewest, count)
                 self._drop(worse, pieces)
-                if hopeless(count, labelled, attempt.errors, attempt.ends):
+                if not rules.vectors and hopeless(count, labelled, attempt.errors, attempt.ends):
                     if not wishes.positions:
                         return self._too_crowded(replace(best, tried=tried), pieces, wishes, some)
                     break
@@ -94,7 +100,7 @@ class Build(Work):
 
     def _too_crowded(self, found: Found, pieces: list[Block], wishes: Wishes, some: tuple[Tokens, Target]) -> Found:
         """What one line cannot hold: code and context apart where rank 1 is asked for; else further stages."""
-        if wishes.rank == 1 and found.rules.per == "token" and not found.rules.reals:
+        if wishes.rank == 1 and found.rules.per == "token" and not (found.rules.reals or found.rules.vectors):
             promising = self._ranked(found.rules, pieces, some[0], "cells", wishes.seed)
             apart = cells(self, found.rules, pieces, some, [draw for _, draw in promising], found.labelled)
             if apart is not None:

@@ -31,7 +31,7 @@ def with_stages(spill: Spill, found: Found, pieces: list[str], seed: int, allowe
     data = Sequences(flat, lengths, Names(range(rules.vocabulary)))
     place = None if rules.per == "sequence" else data.offsets[:-1] + position
     target = Target(np.arange(len(label)), np.zeros((0, 1)), rules.per, None, False, place)
-    tokens: Tokens = rules.tokens(data)
+    tokens: Tokens = found.tokens(data)
     order = np.argsort(z, kind="stable")
     which = crowds.which(z[order])
     # Of classes the first stage writes the least of each crowd, of reals nothing.
@@ -42,7 +42,10 @@ def with_stages(spill: Spill, found: Found, pieces: list[str], seed: int, allowe
         values[stage] = draw_value(tokens, seed, stage)
         return averages(values[stage], found.draw, tokens, target, order[some])
 
-    most, error = most_rank(tokens), found.draw.context_error(tokens)
+    def error(stage: int) -> float:
+        return found.draw.value_error(tokens, values[stage].error)
+
+    most = most_rank(tokens)
     stages, left = further(crowds.stretch[which], missing, crowds.ends, context, error, UNIT, not rules.reals, most)
     if len(left) or 1 + len(stages) > allowed:
         raise _crowded(found, None if len(left) else 1 + len(stages), most)

@@ -29,6 +29,8 @@ class Room:
 
     block: int
     range: int
+    total: int = 0
+    """Bytes in all; 0 where that does not matter."""
 
     @classmethod
     def of(cls, memory: str | int | float, workers: int, house: int, largest: int) -> Room:
@@ -42,7 +44,7 @@ class Room:
                 f"at least {-(-least // 10**6):,}MB{way}"
             )
         share = (total - houses) // workers
-        return cls(min(MOST, share // TOKEN), min(MOST, share // POINT))
+        return cls(min(MOST, share // TOKEN), min(MOST, share // POINT), total)
 
     def ranges(self, points: int) -> int:
         """How many ranges to cut points into: four fifths of what fits, for samples do not cut evenly."""
@@ -51,7 +53,7 @@ class Room:
     def beside(self, reals: int) -> Room:
         """The same where a label is so many real numbers, held up to four times, rather than the number of a class."""
         block, points = self.block * TOKEN // (TOKEN + 32 * reals), self.range * POINT // (POINT + 32 * reals)
-        return Room(max(1, block), max(1, points))
+        return Room(max(1, block), max(1, points), self.total)
 
 
 def resident() -> int:

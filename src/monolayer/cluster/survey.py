@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 from monolayer.cluster import encode, reals
 from monolayer.cluster.blocks import Rules
 from monolayer.cluster.finish import Found
+from monolayer.cluster.vectors import check_room
 from monolayer.cluster.work import Wishes, Work
-from monolayer.construct.line.build import by_label
+from monolayer.construct.line.build import by_label, check_extent
 from monolayer.construct.line.separate import alike
+from monolayer.construct.memorize import NO_FINGERPRINT
 from monolayer.data.labels import Per
 from monolayer.data.shards import strangers
 from monolayer.errors import DataError
@@ -48,15 +50,21 @@ def survey(work: Work, reading: encode.Reading, wishes: Wishes) -> Found:
         wishes.causal,
         next_token,
         max(int(fact["longest"]) for fact in facts),
-        len(token.names),
-        0 if width else len(label.names),
+        len(token),
+        0 if width else len(label),
         wishes.temperature,
         None,
         reals=width,
+        vectors=token.vectors is not None,
     )
+    if token.vectors is not None:
+        check_room(token.vectors, work.room)
+        check_extent(token.vectors)
+        if wishes.fingerprint:
+            raise DataError(NO_FINGERPRINT)
     for i in range(count):
         spill.write(f"table-{i:05}", [], token=token.rows[i], label=label.rows[i])
-    if per == "token":
+    if per == "token" and token.vectors is None:
         rules = replace(rules, order=by_label(_last(work, facts, token, label, rules)))
     labelled = int(label_count.sum())
     return Found(
@@ -68,21 +76,22 @@ def survey(work: Work, reading: encode.Reading, wishes: Wishes) -> Found:
         token.total([fact["token_count"] for fact in facts]),
         label_count,
         scalar=bool(facts[0]["scalar"]),
-        crowded=alike(labelled),
+        crowded=alike(labelled) and token.vectors is None,
+        vectors=token.vectors,
     )
 
 
 def _last(work: Work, facts: list[Facts], token: encode.Table, label: encode.Table, rules: Rules) -> NDArray[np.int64]:
     """The number of the label that comes last with each token `(V,)`, or one that orders labels as it does."""
     if rules.reals:
-        last = np.zeros((len(token.names), rules.reals))
-        there = np.zeros(len(token.names), dtype=bool)
+        last = np.zeros((len(token), rules.reals))
+        there = np.zeros(len(token), dtype=bool)
         for rows, fact in zip(token.rows, facts, strict=True):
             last[rows], there[rows] = fact["last"], True
         some = np.zeros(len(there), dtype=np.int64)
         some[there] = reals.first_places(work, rules, last[there])
         return some
-    some = np.zeros(len(token.names), dtype=np.int64)
+    some = np.zeros(len(token), dtype=np.int64)
     for i, fact in enumerate(facts):  # in the order of the files: the label that comes last stays
         known = fact["last"] >= 0
         some[token.rows[i][known]] = label.rows[i][fact["last"][known]]

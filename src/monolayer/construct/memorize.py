@@ -29,6 +29,8 @@ from monolayer.model.device import check_device
 from monolayer.model.gates import Gates
 from monolayer.model.monolayer import Monolayer
 
+NO_FINGERPRINT = "fingerprints are kept for ids and strings; tokens that are vectors have none: leave it out"
+
 
 def memorize(
     X: Any,
@@ -147,7 +149,7 @@ def _on_device(
 def _fingerprint(task: Task) -> Fingerprint:
     data, context = task.data, task.context
     if data.vocabulary is None:
-        raise DataError("fingerprints are kept for ids and strings; tokens that are vectors have none: leave it out")
+        raise DataError(NO_FINGERPRINT)
     return Fingerprint.of(data, task.target.per, positions=context.positions, causal=context.causal)
 
 

@@ -140,7 +140,7 @@ def _tokens(task: Task) -> Tokens:
     data, rows, target = task.data, task.context.rows, task.target
     alphabet: Alphabet
     if task.vectors is not None:
-        _check_extent(task.vectors)
+        check_extent(task.vectors)
         alphabet = Vectors(task.vectors)
     else:
         assert data.vocabulary is not None  # tokens are ids where they are no vectors
@@ -162,7 +162,7 @@ def by_label(some: Ints) -> Ints:
     return order
 
 
-def _check_extent(vectors: NDArray[np.float64]) -> None:
+def check_extent(vectors: NDArray[np.float64]) -> None:
     """Weights of about 1 over the extent of a coordinate must be floats, and so must the extent."""
     low, high = vectors.min(axis=0), vectors.max(axis=0)
     with np.errstate(over="ignore"):

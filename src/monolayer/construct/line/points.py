@@ -85,7 +85,7 @@ def contextual_points(draw: Draw, tokens: Tokens, target: Target, kappa: float |
     else:
         code = draw.codes(tokens)
         if kappa is None:
-            room = 1.0 if draw.layout == "mixed" or draw.spaced else _code_gap(draw, code.numpy())
+            room = 1.0 if draw.layout == "mixed" or draw.spaced else code_gap(draw, code.numpy())
             kappa = scale(room, float(context.max() - context.min()))
         rectangular = len(code) == len(context) * tokens.longest
         if draw.whole_codes and not tokens.causal and rectangular and tokens.longest >= WORTH_IT:
@@ -147,7 +147,7 @@ def token_major(code: Floats, context: Floats, place: Ints | None) -> NDArray[An
     return number.take(order)
 
 
-def _code_gap(draw: Draw, code: Floats) -> float:
+def code_gap(draw: Draw, code: Floats) -> float:
     """Distance of the closest two codes that are more than a rounding error apart."""
     gap = np.diff(np.sort(code))
     gap = gap[gap > 4.0 * draw.proposal.lift_error]
