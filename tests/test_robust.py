@@ -22,9 +22,10 @@ from monolayer.checker.robust import _question
 from monolayer.checker.short import round_to
 from monolayer.checker.stored import read
 from monolayer.construct.robust.codes import largest_cosine, words
-from monolayer.construct.robust.cover import Cells, cover
+from monolayer.construct.robust.cover import cover
+from monolayer.construct.robust.groups import Cells
 from monolayer.construct.robust.halfspaces import widest
-from monolayer.construct.robust.hull import widest_slab
+from monolayer.construct.robust.hull import Problem, widest_slab, widest_slabs
 from monolayer.construct.robust.linear import solve
 from monolayer.model.live import live_classes
 from tests.datasets import Dataset, datasets
@@ -73,6 +74,26 @@ def test_the_widest_slab_is_found_and_no_dual_bound_is_below_it(seed: int) -> No
     assert float(found.half_width) <= best + 1e-3
     assert float(found.half_width) >= 0.7 * best - 1e-2
     assert float(widest(Z, T, enough=0.5 * best).half_width) >= 0.5 * best - 1e-4  # never given up as hopeless
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.integers(0, 2**32))
+def test_single_facts_get_the_same_slabs_together_as_alone(seed: int) -> None:
+    """Bit for bit, whatever others are looked for beside them, how soon each ends, and how many it sees."""
+    random = np.random.default_rng(seed)
+    problems = []
+    for size in random.choice([2, 7, 8, 30, 130, 260], 12):
+        points = random.normal(size=(size, 5))
+        kept = random.integers(0, size - 1, 2) if random.random() < 0.3 else None
+        away = points[0] - points[1:]
+        problems.append(Problem(away, float(random.choice([0.1, 0.6])), int(random.choice([0, 4])), kept))
+    for problem, slab in zip(problems, widest_slabs(problems), strict=True):
+        alone = widest_slab(problem.away, problem.enough, problem.most_in, problem.kept)
+        assert np.array_equal(alone.normal, slab.normal)
+        assert alone.half_width == slab.half_width
+        assert np.array_equal(alone.inside, slab.inside)
+        beaten = np.delete(problem.away @ slab.normal, slab.inside)
+        assert beaten.min() == pytest.approx(2.0 * slab.half_width)  # the width is the one that it really has
 
 
 @settings(max_examples=12, deadline=None)

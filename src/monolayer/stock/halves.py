@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from monolayer.construct.robust.build import NARROWEST
-from monolayer.construct.robust.cover import Cells, HalfSpaces
+from monolayer.construct.robust.groups import Cells, HalfSpaces
 from monolayer.construct.robust.neurons import LOUD
 from monolayer.data.names import Ints
 from monolayer.stock.codes import Floats

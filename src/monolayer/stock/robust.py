@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 from monolayer.construct.consistency import equal_points
 from monolayer.construct.construction import Progress
 from monolayer.construct.robust.build import NARROWEST, STAGE
-from monolayer.construct.robust.cover import Cells, cover
+from monolayer.construct.robust.cover import cover
+from monolayer.construct.robust.groups import Cells
 from monolayer.construct.robust.stream import TEMPERATURE
 from monolayer.construct.target import Target
 from monolayer.data.distinct import row_keys

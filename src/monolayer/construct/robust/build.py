@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from monolayer.construct.consistency import equal_points
 from monolayer.construct.construction import Progress
 from monolayer.construct.line.draw import check_seed
-from monolayer.construct.robust.cover import Cells, HalfSpaces, cover
+from monolayer.construct.robust.cover import cover
+from monolayer.construct.robust.groups import Cells, HalfSpaces
 from monolayer.construct.robust.linear import BASES, COPIES, LIFT, digits, fits, solve
 from monolayer.construct.robust.neurons import Neurons, bears, readout
 from monolayer.construct.robust.stream import TEMPERATURE, Stream, cell_of, contexts, draw_stream, in_format, several

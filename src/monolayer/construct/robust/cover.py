@@ -21,11 +21,12 @@ from itertools import pairwise
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
+from monolayer.construct.robust.groups import Cells, Found, Group, HalfSpaces
 from monolayer.construct.robust.halfspaces import Slabs, padded, widest
-from monolayer.construct.robust.hull import MOST_IN, widest_slab
+from monolayer.construct.robust.hull import MOST_IN
 from monolayer.construct.robust.pool import at_once, one_thread_each
+from monolayer.construct.robust.single import alone
 from monolayer.data.names import Ints
 
 COLUMNS = 64
@@ -34,74 +35,8 @@ DEPTH = 3
 """How often what overrules may let in others itself."""
 WORTH = 1.25
 """How much wider a slab must become for letting facts in."""
-LOUDER = 4.0
-"""A neuron that overrules one at `h` is at `LOUDER (1 + h)`; `5/3 h + 1/8` would do, cosines of classes being ≤ 1/4."""
 LOUDEST = 2.0**10
 """Loudness from which a narrow slab is taken instead: weights shall fit into float16."""
-
-
-@dataclass(frozen=True, eq=False)
-class Cells:
-    """Points in order of their cells: features `(M, p)`, label numbers `(M,)`, cell `j` at `start[j]:start[j + 1]`."""
-
-    feature: Tensor
-    label: Ints
-    start: Ints
-    base: Ints
-    """Label number of each cell that needs no half-space `(K,)`."""
-
-    @property
-    def cell(self) -> Ints:
-        """The cell of every point `(M,)`."""
-        return np.repeat(np.arange(len(self.base)), np.diff(self.start))
-
-    def size(self, cell: int) -> int:
-        return int(self.start[cell + 1] - self.start[cell])
-
-
-@dataclass(frozen=True, eq=False)
-class HalfSpaces:
-    """`H` half-spaces `{normal · z ≥ centre}`, each in its cell, with its label and half-width of the empty slab."""
-
-    cell: Ints
-    label: Ints
-    normal: Tensor
-    centre: NDArray[np.float64]
-    half_width: NDArray[np.float64]
-    facts: Ints
-    """Facts that each was made for `(H,)`."""
-    loud: NDArray[np.float64]
-    """1, or more for those that overrule others `(H,)`: what their neurons are at their facts."""
-    worst: int | None
-    """A point of the half-space with the narrowest slab; None without half-spaces."""
-
-
-@dataclass(frozen=True, eq=False)
-class Group:
-    """Facts of one label in one cell, by their places in the cell; `loud` as in `HalfSpaces`."""
-
-    cell: int
-    label: int
-    facts: Ints
-    loud: float = 1.0
-    kept: tuple[int, ...] = ()
-    """Facts that let these in: these half-spaces never hold them."""
-    overrules: int = -1
-    """Which of the single facts at hand let these in."""
-
-
-@dataclass(frozen=True, eq=False)
-class Found:
-    """One half-space before it is packed with the others."""
-
-    group: Group
-    normal: Tensor
-    low: float
-    high: float
-
-    @property
-    def half_width(self) -> float:
-        return (self.high - self.low) / 2.0
 
 
 def cover(
@@ -144,14 +79,14 @@ def _singles(
     cells: Cells, single: list[Group], enough: float, pool: ThreadPoolExecutor, depth: int = 0
 ) -> list[list[Found]]:
     """For each single fact its half-space, the widest; or a wider one, and those that overrule what it lets in."""
-    ends = [[_alone(cells, group, enough, 0)[0]] for group in single]
+    ends = [[found] for found, _ in alone(cells, single, enough, 0)]
     narrow = [number for number, end in enumerate(ends) if end[0].half_width < enough]
     if depth == DEPTH or not narrow:
         return ends
     wide: dict[int, list[Found]] = {}
     inside: list[Group] = []
-    for number in narrow:
-        found, groups = _alone(cells, single[number], enough, MOST_IN)
+    wider_ones = alone(cells, [single[number] for number in narrow], enough, MOST_IN)
+    for number, (found, groups) in zip(narrow, wider_ones, strict=True):
         wide[number] = [found]
         inside += [replace(group, overrules=number) for group in groups]
     settled, left = _settled(cells, inside, enough, pool)
@@ -163,25 +98,6 @@ def _singles(
         if wider and max(found.group.loud for found in bundle) <= LOUDEST:
             ends[number] = bundle
     return ends
-
-
-def _alone(cells: Cells, group: Group, enough: float, most_in: int) -> tuple[Found, list[Group]]:
-    """The half-space of a single fact, and the facts that it lets in, by their labels."""
-    own = slice(int(cells.start[group.cell]), int(cells.start[group.cell + 1]))
-    points, label = cells.feature[own].cpu().double().numpy(), cells.label[own]
-    fact, others = points[group.facts[0]], np.flatnonzero(label != group.label)
-    slab = widest_slab(fact - points[others], enough, most_in, np.flatnonzero(np.isin(others, group.kept)))
-    high = float(fact @ slab.normal)
-    found = Found(group, torch.from_numpy(slab.normal).float(), high - 2.0 * slab.half_width, high)
-    inside = others[slab.inside]
-    if len(inside) == 0:
-        return found, []
-    top = float((points[inside] @ slab.normal).max())
-    loud = LOUDER * (1.0 + max(0.0, (top - high) / slab.half_width + 1.0)) * group.loud
-    kept = (*group.kept, int(group.facts[0]))
-    return found, [
-        Group(group.cell, int(name), inside[label[inside] == name], loud, kept) for name in np.unique(label[inside])
-    ]
 
 
 def _first_groups(cells: Cells) -> Iterator[Group]:

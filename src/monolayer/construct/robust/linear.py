@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from monolayer.construct.robust.cover import Cells
+from monolayer.construct.robust.groups import Cells
 from monolayer.construct.robust.halfspaces import INTERCEPT, padded
 from monolayer.construct.robust.pool import at_once, one_thread_each
 from monolayer.data.names import Ints

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from monolayer.construct.robust.cover import HalfSpaces
+from monolayer.construct.robust.groups import HalfSpaces
 from monolayer.construct.robust.stream import ONES, Stream
 from monolayer.data.names import Ints
 from monolayer.model.gates import Gates
