@@ -6,7 +6,7 @@ keys from files, cut by sampled splitters into ranges, spilled; each range read,
 sort by as many processes as the build has. Memory is the sum of the peaks of all processes of the build, what they
 share counted in each of them. Processor time of all processes stands beside the clock: what others do on the machine
 counts for less. Sizes by argument: 2, 20, 200 M; a thousand million on 16 processors with `--labels 1e9 --workers 16
---memory 8GB` and 50 GB of disk.
+--memory 8GB` and 50 GB of disk. `--ask N`: then all labels of N files are asked for, by all processors.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ import numpy as np
 
 import monolayer as ml
 from monolayer.cluster.room import size
+from monolayer.model.mapped import load_mapped
 
 SHARD = 200_000
 """Sequences of a file."""
@@ -125,11 +126,23 @@ def external_sort(folder: Path, labels: int, workers: int) -> tuple[float, float
     return time.perf_counter() - began, spent() - work
 
 
+def ask(model: Path, files: list[Path]) -> tuple[float, float, int, int]:
+    """Seconds to open a model whose readout stays in its files, and to ask it; how many labels, and how many wrong."""
+    began = time.perf_counter()
+    opened = load_mapped(model)
+    assert opened is not None
+    found = time.perf_counter()
+    X, Y = (np.concatenate([np.load(file)[name] for file in files]) for name in "XY")
+    answers = opened.labels(opened.encode(X))
+    return found - began, time.perf_counter() - found, Y.size, int(np.count_nonzero(answers != Y.reshape(-1)))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--labels", type=float, nargs="+", default=[2e6], help="for example 2e6 20e6 200e6")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--memory", default="2GB")
+    parser.add_argument("--ask", type=int, default=0, help="of how many files all labels are asked for in the end")
     parser.add_argument("--folder", help="where to put files; they are removed in the end")
     options = parser.parse_args()
     build = ml.memorize_files  # its import is not what is measured
@@ -167,6 +180,11 @@ def main() -> None:
                 flush=True,
             )
             assert peak.bytes <= size(options.memory)
+            if options.ask:
+                some = sorted(folder.glob("*.npz"))[:: max(1, len(rows) // options.ask)][: options.ask]
+                opening, asking, asked, wrong = ask(out, some)
+                print(f"opened in {opening:.1f}s; {asked:,} labels asked in {asking:.1f}s, {wrong:,} wrong", flush=True)
+                assert wrong == 0
         finally:
             shutil.rmtree(folder)
 

@@ -6,6 +6,7 @@ Nothing is ever unpickled, and no file is opened but the three that a model has.
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -99,8 +100,10 @@ def _open(folder: Path) -> tuple[Config, dict[str, list[Any]], dict[str, Any]]:
             raise
         raise ModelFileError(_why(folder, error)) from None
     config = _config(files[CONFIG])
-    for name, digest in config["files"].items():
-        if sha256(files[name]).hexdigest() != digest:
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        digests = list(pool.map(lambda name: sha256(files[name]).hexdigest(), config["files"]))
+    for (name, digest), found in zip(config["files"].items(), digests, strict=True):
+        if found != digest:
             raise ModelFileError(f"{name} is truncated or was changed after it was written: its digest does not match")
     names = parse(NAMES, files[NAMES]) if NAMES in files else {}
     check_names(config, names)

@@ -7,6 +7,7 @@ once for as many points as are asked for together.
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,55 +30,68 @@ Part = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 
 @dataclass(frozen=True, eq=False)
 class PartedSteps:
-    """The steps of `parts`, one after the other; `ends`: of the parts. `bias` `(m,)`: the `bias_2` of all.
+    """The steps of `parts`, one after the other; `ends`: of the parts; `level`: labels `(m,)` left of each, behind all.
 
-    `after`: of the readout `runs`, the labels `(m,)` behind each part. Else `first` `(m,)` stands left of all parts.
+    `bias` `(m,)`: the `bias_2` of all; `runs`: they are of that readout, and hold labels rather than jumps. Parts are
+    looked at by several threads, each of which holds one.
     """
 
     parts: list[Part]
-    first: Tensor
-    bias: Tensor
     ends: list[float]
-    after: list[Tensor] | None
+    level: list[Tensor]
+    bias: Tensor
+    runs: bool
 
     @classmethod
     def of(cls, parts: list[Tensors], bias: Tensor, runs: bool = False) -> PartedSteps | None:
         """From weights that rise over all parts, and have `bias` `(m,)` behind them; None if they do not."""
         every = [_three(part) for part in parts]
         held = [part for part in every if len(part[0])]
-        ends: list[float] = []
-        for w, b, _ in held:
-            slope, start = _tensor(w), _tensor(-b / w)
-            if not rising(slope, _tensor(b)) or (ends and float(start[0]) < ends[-1]):
-                return None
-            ends.append(float(start[-1] + 1.0 / slope[-1]))
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            found = [one for one in pool.map(_ends, held) if one is not None]
+        begins, ends = [one[0] for one in found], [one[1] for one in found]
+        if len(found) < len(held) or any(end > begin for end, begin in zip(ends, begins[1:], strict=False)):
+            return None
         if not runs:
-            first = bias + sum(_tensor(part[2]).sum(1) for part in held) if held else bias
-            return cls(held, first, bias, ends, None)
+            level = [bias]
+            for one in reversed(found):
+                level.append(level[-1] + one[2])
+            return cls(held, ends, level[::-1], bias, runs)
         if any(part[2].shape[1] != len(part[0]) + (i == len(every) - 1) for i, part in enumerate(every)):
             return None
-        label = [_tensor(part[2][:, 0]) + bias for part in (*held, every[-1])]
-        label[-1] = _tensor(every[-1][2][:, -1]) + bias
-        return cls(held, label[0], bias, ends, label[1:])
+        level = [_tensor(part[2][:, 0]) + bias for part in (*held, every[-1])]
+        level[-1] = _tensor(every[-1][2][:, -1]) + bias
+        return cls(held, ends, level, bias, runs)
 
     def __call__(self, z: Tensor) -> Tensor:
         """Labels `(P, m)` of `z` `(P,)`."""
         order = z.argsort()
-        ordered, level, begin = z[order], self.first, 0
-        label = torch.empty(len(z), len(level), dtype=level.dtype)
-        for i, ((w, b, weight_2), end) in enumerate(zip(self.parts, self.ends, strict=True)):
-            stop = int(torch.searchsorted(ordered, end))
-            rows = _tensor(weight_2).T
-            if stop > begin:
-                if self.after is None:
-                    levels = torch.cat([level[None], level - rows.cumsum(0)])
+        ordered = z[order]
+        bounds = [0, *torch.searchsorted(ordered, torch.tensor(self.ends, dtype=z.dtype)).tolist()]
+        label = torch.empty(len(z), len(self.bias), dtype=self.bias.dtype)
+        label[order[bounds[-1] :]] = self.level[-1]
+
+        def answer(i: int) -> None:
+            here = slice(*bounds[i : i + 2])
+            if here.start < here.stop:
+                w, b, rows = self.parts[i][0], self.parts[i][1], _tensor(self.parts[i][2]).T
+                if self.runs:
+                    levels = torch.cat([rows[: len(w)] + self.bias, self.level[i + 1][None]])
                 else:
-                    levels = torch.cat([rows[: len(w)] + self.bias, self.after[i][None]])
-                label[order[begin:stop]] = Steps(_tensor(w), _tensor(b), levels)(ordered[begin:stop])
-            level = level - rows.sum(0) if self.after is None else self.after[i]
-            begin = max(begin, stop)
-        label[order[begin:]] = level
+                    levels = torch.cat([self.level[i][None], self.level[i] - rows.cumsum(0)])
+                label[order[here]] = Steps(_tensor(w), _tensor(b), levels)(ordered[here])
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            list(pool.map(answer, range(len(self.parts))))
         return label
+
+
+def _ends(part: Part) -> tuple[float, float, Tensor] | None:
+    """Where the steps of a part begin and end, and the sum of their jumps, turned round; None if they do not rise."""
+    slope, bias = _tensor(part[0]), _tensor(part[1])
+    if not rising(slope, bias):
+        return None
+    return float(-bias[0] / slope[0]), float(-bias[-1] / slope[-1] + 1.0 / slope[-1]), _tensor(part[2]).sum(1)
 
 
 def _three(part: Tensors) -> Part:
