@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import monolayer as ml
 from monolayer.cluster.room import size
@@ -75,9 +76,7 @@ class Peak:
 
     def _watch(self) -> None:
         while not self._over.wait(0.2):
-            own = f"{os.getpid()}"
-            started = [path.read_text().split() for path in Path(f"/proc/{own}/task").glob("*/children")]
-            for process in (own, *(child for children in started for child in children)):
+            for process in processes():
                 with suppress(OSError, StopIteration):
                     lines = Path(f"/proc/{process}/status").read_text().splitlines()
                     line = next(line for line in lines if line.startswith("VmHWM:"))
@@ -90,6 +89,39 @@ class Peak:
     @property
     def bytes(self) -> int:
         return sum(self.most.values())
+
+
+class Stages:
+    """Told of progress: the clock, and the time of processors in programs and in the system, that each stage took."""
+
+    def __init__(self) -> None:
+        self.took: dict[str, NDArray[np.float64]] = {}
+        self._stage, self._then = "before", self._now()
+
+    @staticmethod
+    def _now() -> NDArray[np.float64]:
+        used = np.array([time.perf_counter(), 0.0, 0.0])
+        for process in processes():
+            with suppress(OSError):
+                fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+                used[1:] += np.array(fields[11:13], dtype=np.float64) / os.sysconf("SC_CLK_TCK")
+        return used
+
+    def __call__(self, stage: str, share: float) -> None:
+        now, self._stage, before = self._now(), stage.partition(":")[0], self._stage
+        self.took[before] = self.took.get(before, np.zeros(3)) + np.maximum(now - self._then, 0.0)
+        self._then = now
+
+    def table(self, labels: int) -> str:
+        """A line a stage, in nanoseconds a label."""
+        rows = [f"{name:>32}" + "".join(f"{1e9 * x / labels:>9.1f}" for x in took) for name, took in self.took.items()]
+        return "\n".join([f"{'ns a label':>32}" + "".join(f"{x:>9}" for x in ("clock", "program", "system")), *rows])
+
+
+def processes() -> list[str]:
+    """This process and those that it started."""
+    started = [path.read_text().split() for path in Path(f"/proc/{os.getpid()}/task").glob("*/children")]
+    return [f"{os.getpid()}", *(child for children in started for child in children)]
 
 
 def spent() -> float:
@@ -143,6 +175,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--memory", default="2GB")
     parser.add_argument("--ask", type=int, default=0, help="of how many files all labels are asked for in the end")
+    parser.add_argument("--stages", action="store_true", help="print what each stage took")
     parser.add_argument("--folder", help="where to put files; they are removed in the end")
     options = parser.parse_args()
     build = ml.memorize_files  # its import is not what is measured
@@ -171,7 +204,10 @@ def main() -> None:
                     path.unlink()
             began, work = time.perf_counter(), spent()
             with Peak() as peak:
-                out = build(str(folder / "*.npz"), folder / "model", memory=options.memory, workers=options.workers)
+                stages = Stages()
+                limits = {"memory": options.memory, "workers": options.workers}
+                out = build(str(folder / "*.npz"), folder / "model", **limits, progress=stages)
+                stages("after", 1.0)
             took, work = time.perf_counter() - began, spent() - work
             summary = json.loads((out / "config.json").read_text())["summary"]
             print(
@@ -180,6 +216,8 @@ def main() -> None:
                 flush=True,
             )
             assert peak.bytes <= size(options.memory)
+            if options.stages:
+                print(stages.table(total))
             if options.ask:
                 some = sorted(folder.glob("*.npz"))[:: max(1, len(rows) // options.ask)][: options.ask]
                 opening, asking, asked, wrong = ask(out, some)
