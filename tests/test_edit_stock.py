@@ -134,6 +134,10 @@ def test_the_commands_edit_stock_folders(tmp_path: Path, monkeypatch: pytest.Mon
         (lambda f: change("forget", f, [3], None, (X[:20], Y[:20])), "not what memorize_as makes"),
         (lambda f: change("edit", f, [[1, 1, 1, 1]], [[0, 0, 0, 0]], (X, Y)), "insert is meant"),
         (lambda f: change("insert", f, [[77, 1, 1, 1]], [[0, 0, 0, 0]], (X, Y)), "new to this model"),
+        (
+            lambda f: change("edit", f, X[[3, 5, 3]], [[0] * 4, [0] * 4, [1] * 4], (X, Y)),
+            "sequences 0 and 2 of the edit",
+        ),
     ],
 )
 def test_bad_input_is_named(folder: Path, act: Any, words: str) -> None:

@@ -242,6 +242,10 @@ def test_a_folder_that_was_changed_has_no_draw(part: str, tmp_path: Path) -> Non
         (lambda f: change("forget", f, range(30), None, (X, Y)), "forget all"),
         (lambda f: change("edit", f, [[1, 1, 1, 1]], [[0, 0, 0, 0]], (X, Y)), "insert is meant"),
         (lambda f: change("insert", f, [[77, 1, 1, 1]], [[0, 0, 0, 0]], (X, Y)), "new to this model"),
+        (
+            lambda f: change("edit", f, X[[3, 5, 3]], [[0] * 4, [0] * 4, [1] * 4], (X, Y)),
+            "sequences 0 and 2 of the edit",
+        ),
         (lambda f: change("insert", f, [[1, 2, 3, 4, 5]], [[0] * 5], (X, Y)), "has places for 4"),
         (lambda f: change("insert", f, X[3:4], OTHER[3:4], (X, Y)), "edit is meant"),
         (lambda f: change("insert", f, [[1, 2]], [0], (X, Y)), "one a token"),

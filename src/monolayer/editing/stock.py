@@ -8,6 +8,7 @@ and is edited token by token (`stock_robust.py`).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -29,13 +30,14 @@ CLAIM = "the same neurons as memorizing {} with this draw; embedding, attention 
 
 
 def change(
-    kind: Kind, folder: Path, X: Any, Y: Any, data: Any, *, lengths: Any = None, seed: int = 0
+    kind: Kind, folder: str | os.PathLike[str], X: Any, Y: Any, data: Any, *, lengths: Any = None, seed: int = 0
 ) -> tuple[StockModel | EditedFolder, Record, Sequences]:
     """A stock folder with an edit of `kind` made, to be saved; the record; and the data that it holds now.
 
     `data`: all that the folder was built from, with later edits made in them. `X`, `Y`: as for the verbs on models.
     `seed`: of a folder of steps in float64; a robust folder holds its draw.
     """
+    folder = Path(folder)
     if data is None:
         raise DataError("a stock folder is edited with its data: give the data that it was built from (data=, --data)")
     whole = Sequences.of(*data) if isinstance(data, tuple) else Sequences.of(data)

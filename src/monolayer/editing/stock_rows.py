@@ -15,7 +15,7 @@ from monolayer.data.distinct import distinct_runs
 from monolayer.data.names import Ints
 from monolayer.editing.record import SHOWN, Change, Kind
 from monolayer.editing.select import names_rows
-from monolayer.errors import DataError
+from monolayer.errors import ContradictionError, DataError
 from monolayer.stock.labelled import Answer, Work
 
 
@@ -138,14 +138,24 @@ def joined(data: Sequences, more: Sequences) -> Sequences:
 
 
 def relabelled(data: Sequences, asked: Sequences) -> Sequences:
+    """`data` with the labels of `asked` in all rows that are the same sequences; two labels for one are an error."""
     if data.labels is None or asked.labels is None:
         raise DataError("the labels of a language model are its tokens: forget the sequence, and insert another")
     values = data.labels.values.copy()
+    given = np.full(len(data), -1)  # the sequence of the edit that a row got its labels from
     for number, rows in enumerate(equal(data, asked)):
+        there = _places(asked, number)
         for row in rows.tolist():
-            if asked.labels.per == "sequence":
-                values[row] = asked.labels.values[number]
-            else:
-                here, there = (slice(*part.offsets[i : i + 2].tolist()) for part, i in ((data, row), (asked, number)))
-                values[here] = asked.labels.values[there]
+            if given[row] >= 0 and not np.array_equal(values[_places(data, row)], asked.labels.values[there]):
+                raise ContradictionError(
+                    f"the edits contradict each other: sequences {given[row]} and {number} of the edit are the same "
+                    "tokens, with different labels"
+                )
+            values[_places(data, row)], given[row] = asked.labels.values[there], number
     return replace(data, labels=replace(data.labels, values=values))
+
+
+def _places(data: Sequences, row: int) -> slice:
+    """Where the labels of a row stand."""
+    assert data.labels is not None
+    return slice(row, row + 1) if data.labels.per == "sequence" else slice(*data.offsets[row : row + 2].tolist())
