@@ -1,9 +1,9 @@
 """Claim: whatever kind of data files hold, a model is built from them within the memory that is allowed.
 
 Sequences of 16 tokens, 1,008 words, in npz files, by two processes: random classes, which are the yardstick; the same
-with fingerprints; real labels that are all different; labels of which a quarter contradict others, with the majority;
-and the last files once more, so that everything comes twice. For each the time, as a multiple of the yardstick's, and
-the sum of the peaks of all processes. By default 3.2 million labels within 1 GB.
+with fingerprints; real labels that are all different; tokens that are 1,008 vectors of four numbers; labels of which a
+quarter contradict others, with the majority; and every file twice. For each the time, also as a multiple of the
+yardstick's, and the sum of the peaks of all processes. By default 3.2 million labels within 1 GB.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ import numpy as np
 import monolayer as ml
 from out_of_core_within_two_gigabytes import Peak
 
-SHARD = 50_000
+SHARD = 25_000
 """Sequences of a file."""
 
 KINDS: dict[str, dict[str, Any]] = {
     "classes": {},
     "fingerprints": {"fingerprint": True},
     "real labels": {},
+    "vectors": {},
     "contradictions": {"on_conflict": "majority"},
     "everything twice": {},
 }
@@ -34,10 +35,12 @@ KINDS: dict[str, dict[str, Any]] = {
 def write(folder: Path, kind: str, number: int) -> None:
     """A file of one kind."""
     random = np.random.default_rng(number // 2 if kind == "everything twice" else number)
-    X = random.integers(0, 63, (SHARD, 16), dtype=np.int16) + 63 * random.permutation(16).astype(np.int16)
+    X: Any = random.integers(0, 63, (SHARD, 16), dtype=np.int16) + 63 * random.permutation(16).astype(np.int16)
     Y: Any = random.integers(0, 16, (SHARD, 16), dtype=np.int8)
     if kind == "real labels":
         Y = random.random((SHARD, 16))
+    if kind == "vectors":
+        X = np.random.default_rng(0).normal(size=(1008, 4))[X]
     if kind == "contradictions":
         X[: SHARD // 4] = X[-(SHARD // 4) :]
     np.savez(folder / f"shard-{number:05}.npz", X=X, Y=Y)

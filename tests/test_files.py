@@ -385,3 +385,13 @@ def test_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with distributed.LocalCluster(1, threads_per_worker=2, processes=False, dashboard_address=None) as cluster:
         out = memorize_files(pattern, tmp_path / "files", engine="dask", scheduler=cluster.scheduler_address)
     same(out, expected(tmp_path, pattern))
+
+
+@pytest.mark.parametrize("option", [["--robust"], ["--readout", "paper"], ["--dtype", "float32"], ["--draw", "m"]])
+def test_options_that_are_for_memory_alone(
+    tmp_path: Path, option: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    pattern = write(tmp_path, [[1, 2]], [[0, 1]], [])
+    assert run(["memorize", pattern, "--out", str(tmp_path / "model"), "--memory", "2GB", *option]) == 2
+    assert f"{option[0]} has no use" in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "model").exists()

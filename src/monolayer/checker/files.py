@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from monolayer.checker.apart import CellStairs, read_cells_apart
 from monolayer.checker.certificate import Certificate, Finding, Verdict
 from monolayer.checker.check import (
     LABEL_CLAIM,
@@ -39,7 +40,7 @@ from monolayer.checker.readout import Staircase, copies, mapped_staircase, read_
 from monolayer.checker.rounding import UnhandledError
 from monolayer.checker.stages import CLOSE_CALLS, evaluate
 from monolayer.checker.stock.files import is_stock
-from monolayer.checker.stored import LABEL, Stored, read_apart
+from monolayer.checker.stored import LABEL, Stored, read, read_apart
 from monolayer.data import Labels, Names, Sequences
 from monolayer.data import read as read_data
 from monolayer.data.names import Ints
@@ -60,6 +61,8 @@ def verify_files(
         return None
     with tempfile.TemporaryDirectory() as scratch:
         stored = read_apart(folder)
+        if stored.config["readout"] == "apart" and stored.apart is not None:
+            stored = read(folder)  # the steps of a cell may lie in several files
         if not _plain(stored):
             return None
         kept = _keep(files, Path(scratch), report, options)
@@ -72,7 +75,7 @@ def verify_files(
 def _plain(stored: Stored) -> bool:
     """Whether points can be judged one by one: ids, and a head that answers with the nearest number, or copies."""
     config = stored.config
-    if config["readout"] not in ("exact", "runs", "cascade") or config["tokens"] != "ids":
+    if config["readout"] not in ("exact", "runs", "cascade", "apart") or config["tokens"] != "ids":
         return False
     if not stored.tensors:  # in a format that no proof covers
         return False
@@ -217,8 +220,10 @@ def _judge(stored: Stored, kept: list[Kept], scratch: Path, report: Progress) ->
         return replace(question, reason=f"the proof does not cover these weights: {why}")
 
 
-def _stairs(stored: Stored, scratch: Path) -> list[Staircase] | None:
+def _stairs(stored: Stored, scratch: Path) -> list[Staircase] | CellStairs | None:
     """The staircase of every stage; None where the parts of the first cannot be looked at one by one."""
+    if stored.config["readout"] == "apart":
+        return read_cells_apart(stored)
     first = read_staircase(stored) if stored.apart is None else mapped_staircase(stored, scratch)
     return None if first is None else [first, *(read_staircase(stored, stage) for stage in range(2, stored.stages + 1))]
 
@@ -233,7 +238,7 @@ def _rows(stored: Stored, one: Kept) -> tuple[Sequences, Ints]:
 def _parts(
     stored: Stored,
     kept: list[Kept],
-    stairs: list[Staircase],
+    stairs: list[Staircase] | CellStairs,
     reach: tuple[float, ...],
     report: Progress,
     limits: list[int],
@@ -246,7 +251,12 @@ def _parts(
 
 
 def _part(
-    stored: Stored, data: Sequences, offset: int, stairs: list[Staircase], reach: tuple[float, ...], limits: list[int]
+    stored: Stored,
+    data: Sequences,
+    offset: int,
+    stairs: list[Staircase] | CellStairs,
+    reach: tuple[float, ...],
+    limits: list[int],
 ) -> Part:
     points = labelled(stored, data)
     stream = read_stream(stored, data, points.rows)

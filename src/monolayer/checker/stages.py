@@ -71,18 +71,20 @@ def evaluate(
     stored: Stored,
     points: Labelled,
     stream: Stream,
-    given: list[Staircase] | None = None,
+    given: list[Staircase] | CellStairs | None = None,
     limits: list[int] | None = None,
     asked: list[int] | None = None,
     lines: list[Line] | None = None,
 ) -> Evaluated:
     """Every point through every stage.
 
-    `given`: the staircases, where they were read before. `limits`: for each stage, `CLOSE_CALLS` or less; `asked` gets
-    the keys of its points that are too close for binary64. `lines` gets the stages and their points.
+    `given`: the staircases, or those of cells, where they were read before. `limits`: for each stage, `CLOSE_CALLS` or
+    less; `asked` gets the keys of its points that are too close for binary64. `lines` gets the stages and their points.
     """
     if stored.config["readout"] == "apart":
-        return _apart(stored, points, stream, lines)
+        calls = (limits or [CLOSE_CALLS])[0], [] if asked is None else asked
+        return _apart(stored, points, stream, given if isinstance(given, CellStairs) else None, calls, lines)
+    assert not isinstance(given, CellStairs)
     data, heads = points.data, read_attention(stored)
     each = given or [read_staircase(stored, stage) for stage in range(1, stored.stages + 1)]
     most, keys = limits or [CLOSE_CALLS] * stored.stages, [] if asked is None else asked
@@ -120,9 +122,17 @@ def _line(stairs: Staircase, found: Evaluated, read: Floats | None, reach: float
     )
 
 
-def _apart(stored: Stored, points: Labelled, stream: Stream, lines: list[Line] | None) -> Evaluated:
+def _apart(
+    stored: Stored,
+    points: Labelled,
+    stream: Stream,
+    given: CellStairs | None,
+    calls: tuple[int, list[int]],
+    lines: list[Line] | None,
+) -> Evaluated:
     """Code and context apart (Lemma 15): `z` is the context, and its cell has the steps."""
-    head, stairs = read_attention(stored)[0], read_cells_apart(stored)
+    head = read_attention(stored)[0]
+    stairs = given or read_cells_apart(stored)
     none = np.zeros(len(points))
     codes = read_codes(stored, points.data, stream, head, points.places, None, none)
     code = stream.code if points.places is None else stream.code[points.places]
@@ -130,9 +140,7 @@ def _apart(stored: Stored, points: Labelled, stream: Stream, lines: list[Line] |
     order = np.lexsort((codes.z, cell))
     answering = order if points.places is None else points.places[order]
     inside = replace(stairs, own=cell[order])
-    found = _stage(
-        stored, points, stream, head, inside, _in_order(codes, order), answering, None, none, (CLOSE_CALLS, [])
-    )
+    found = _stage(stored, points, stream, head, inside, _in_order(codes, order), answering, None, none, calls)
     known = ~np.isnan(code[order])
     if lines is not None:
         steps = np.arange(len(inside.low)) + np.repeat(np.arange(len(inside.code)), np.diff(inside.offset))
