@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -431,6 +432,61 @@ def test_a_label_hidden_where_no_point_falls_is_found(tmp_path: Path) -> None:
     proof = ml.certify(hiding, data, only=True)
     assert proof.verdict == "refuted"
     assert "holds no labelled point; 2 such plateaus" in proof.reason
+
+
+def _planted(model: ml.Monolayer, folder: Path, change: Any) -> Path:
+    """The saved model with tensors that `change` has changed in place."""
+    model.save(folder / "plain")
+    case = Saved.read(folder / "plain")
+    tensors = {name: part.copy() for name, part in case.tensors.items()}
+    change(tensors)
+    return Saved(case.config, tensors, case.names).write(folder / "planted")
+
+
+def _numbers_moved(tensors: dict[str, Any]) -> None:
+    """Every stretch has the number after its own, and the next stage looks for it there."""
+    tensors["feed_forward.stages.0.bias_2"][1] += 1.0
+    tensors["feed_forward.stages.1.bias_1"] -= tensors["feed_forward.stages.1.weight_1"]
+
+
+def _answer_elsewhere(tensors: dict[str, Any]) -> None:
+    """Cells are as they were; where no gate opens another class is answered."""
+    tensors["feed_forward.bias_2"] += 3.0
+    tensors["feed_forward.base"] -= 3.0
+
+
+def _label_in_parts(tensors: dict[str, Any]) -> None:
+    """A plateau whose number only rounds to its label: what it is off by could say something."""
+    tensors["feed_forward.bias_2"][0] += 2.0**-10
+
+
+def _half_a_row(tensors: dict[str, Any]) -> None:
+    """Of a forgotten token the key and the code."""
+    gone = np.isnan(tensors["lift.weight"][:, 0])
+    assert gone.any()
+    tensors["lift.weight"][gone, 1:3] = 0.5
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "words"),
+    [
+        ("cascade tokens", _numbers_moved, "stage 2: the stretches of the line before do not have the numbers"),
+        ("apart sets", _answer_elsewhere, r"where no gate opens \[3.0\] is answered"),
+        ("line order", _label_in_parts, "a plateau writes"),
+        ("line order", _half_a_row, "has a row, and does not occur in the data"),
+    ],
+)
+def test_what_changes_no_label_of_the_data_is_seen_too(kind: str, change: Any, words: str, tmp_path: Path) -> None:
+    model, data = built(kind)
+    if kind == "line order":
+        token = int(np.flatnonzero(np.bincount(data.tokens) == 1)[0])
+        row = int(data.sequence[data.tokens == token][0])
+        model, data = ml.forget(model, [row], data)[0], data.select(np.setdiff1d(np.arange(len(data)), [row]))
+    folder = _planted(model, tmp_path, change)
+    assert ml.certify(folder, data).verdict == "proved"
+    proof = ml.certify(folder, data, only=True)
+    assert proof.verdict == "refuted"
+    assert re.search(words, proof.reason)
 
 
 def _longer(tensor: torch.Tensor, values: list[Any], axis: int) -> torch.nn.Parameter:

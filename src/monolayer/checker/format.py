@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.checker.several import INDEX, numbered
@@ -250,7 +251,7 @@ def examine_tensors(config: dict[str, Any], names: dict[str, Names | None], tens
         _demand(tensors[name].dtype == dtype, f"{name} is {tensors[name].dtype}", "model.safetensors")
     if config["readout"] == "apart":
         count = tensors["feed_forward.count"].astype("float64")
-        whole = size["A"] > 0 and ((count >= 0) & (count < 2.0**48) & (count % 1.0 == 0)).all()  # a NaN is none
+        whole = size["A"] > 0 and ((count >= 0) & (count < 2.0**48) & (np.floor(count) == count)).all()  # a NaN is none
         fits = bool(whole) and int(count.astype("int64").sum()) == config["steps"]
         _demand(fits, "feed_forward.count holds no whole numbers that add up to the steps", "model.safetensors")
 

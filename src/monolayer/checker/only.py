@@ -49,13 +49,17 @@ def leftover(stored: Stored, lines: list[Line], wanted: Floats, rows: Ints | Non
         if number:
             found, mine, lacks = _crowds(line, lines[number - 1], missing)
         found = found or _misplaced(stored, mine, len(lines) > 1)
-        if found is None and len(lines) > 1:
+        if found is None and (classes or len(lines) > 1):  # reals of one line are compared with their labels before
             found = _more(mine, lacks, classes)
         if found is not None:
             return found if len(lines) == 1 else f"stage {number + 1}: {found}"
         missing = missing - line.level[:, line.plateau]
+    if stored.config["readout"] == "apart" and stored["feed_forward.bias_2"].any():
+        return (
+            f"where no gate opens {stored['feed_forward.bias_2'].tolist()} is answered, and no fact of the data says so"
+        )
     if rows is not None and stored.vocabulary is not None:
-        known = np.isfinite(stored["lift.weight"]).all(axis=1)
+        known = ~np.isnan(stored["lift.weight"]).all(axis=1)  # a key beside a NaN tells of its token too
         known[rows[rows >= 0]] = False
         if known.any():
             name = stored.vocabulary.names[int(np.flatnonzero(known)[0])]
@@ -93,6 +97,8 @@ def _crowds(line: Line, before: Line, missing: Floats) -> tuple[str | None, Line
     assert before.stretch is not None
     crowd = np.unique(line.read[(missing != 0.0).any(axis=0)])
     every = before.stretch[np.append(True, before.stretch[1:] != before.stretch[:-1])]
+    if not np.array_equal(every, np.arange(len(every)) - len(every) // 2):
+        return "the stretches of the line before do not have the numbers that count them", line, missing
     calm = ~np.isin(every, crowd)
     if len(crowd) == 0 or (calm[1:] & calm[:-1]).any():
         return (
