@@ -152,6 +152,15 @@ def gather(spill: Spill, slices: Slices, form: Form, most: int, *, before: bool 
 
     `before`: and, as the first, the point that comes before them, if there is one.
     """
+    if sum(end - begin for _, begin, end, _ in slices) <= most:
+        # Every slice with the point before it: all but the last of these lie before the one that is asked for.
+        more = [before and begin > 0 for _, begin, _, _ in slices]
+        read = [
+            piece(spill, name, total, begin - one, end, form)
+            for one, (name, begin, end, total) in zip(more, slices, strict=True)
+        ]
+        every = in_order(read, form)
+        return every.some(slice(max(0, sum(more) - 1), None))
     held = [_last_before(spill, slices, form)] if before else []
     count = 0
     for name, begin, end, total in slices:
