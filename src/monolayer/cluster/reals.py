@@ -39,8 +39,13 @@ def first_places(work: Work, rules: Rules, wanted: Floats) -> Ints:
 
 def first_place(spill: Spill, name: str, block: Block, rules: Rules, wanted: Floats, begin: int) -> None:
     """The same for a block whose first token has number `begin`, and labels that are different."""
-    _, number = distinct_rows(np.concatenate([wanted, load(spill, block, rules)[1].table]))
-    own = number[len(wanted) :]
+    table = load(spill, block, rules)[1].table
+    if rules.reals == 1:
+        order = np.argsort(wanted[:, 0])
+        at = np.minimum(np.searchsorted(wanted[order, 0], table[:, 0]), len(wanted) - 1)
+        own = np.where(wanted[order[at], 0] == table[:, 0], order[at], len(wanted))
+    else:
+        own = distinct_rows(np.concatenate([wanted, table]))[1][len(wanted) :]
     place = np.flatnonzero(own < len(wanted))[::-1]
     first = np.full(len(wanted), NOWHERE)
     first[own[place]] = begin + place  # backwards: the first stays
@@ -67,10 +72,13 @@ def tally(spill: Spill, name: str, block: Block, rules: Rules) -> None:
     """The different labels of a block, and how often each comes: columns, and then counts."""
     table = load(spill, block, rules)[1].table
     columns = _columns(np.ascontiguousarray(table).view(np.uint64))
-    order = np.lexsort(columns[::-1])
-    columns = [column[order] for column in columns]
+    if len(columns) == 1:
+        columns[0].sort()  # many times faster than to look for the order
+    else:
+        order = np.lexsort(columns[::-1])
+        columns = [column[order] for column in columns]
     start = np.flatnonzero(new_rows(columns))
-    size = np.diff(np.append(start, len(order))).astype(np.uint64)
+    size = np.diff(np.append(start, len(table))).astype(np.uint64)
     spill.write(name, [np.stack([*(column[start] for column in columns), size])], rows=len(start))
 
 
