@@ -422,6 +422,12 @@ def test_a_label_hidden_where_no_point_falls_is_found(tmp_path: Path) -> None:
     proof = ml.certify(folder, data, only=True)
     assert proof.verdict == "refuted"
     assert "stage 2: the plateau from" in proof.reason
+    shifted = copy.deepcopy(model)
+    first, second = shifted.feed_forward.stairs
+    first.bias_2.data[1] += 3.0
+    second.bias_1.data -= 3.0 * second.weight_1.data
+    assert ml.certify(shifted, data).verdict == "proved"
+    assert "not numbered one after the other" in ml.certify(shifted, data, only=True).reason
     model, data = built("apart sets")
     hiding = copy.deepcopy(model)
     hiding.feed_forward.count.data[-1] += 2

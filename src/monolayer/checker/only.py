@@ -30,8 +30,8 @@ CLAIM = (
 CLAIM_STAGES = (
     "; and the readout holds nothing else: every plateau of every stage has a labelled point, or an end of a stretch "
     "where no label is missing, and writes the least of what is missing there; every step stands in the middle of the "
-    "gap between two of these; no token has a row, and no point a fingerprint, that the data lack. How far the "
-    "stretches reach that are left to a later stage is not judged"
+    "gap between two of these; stretches are numbered one after the other; no token has a row, and no point a "
+    "fingerprint, that the data lack. How far the stretches reach that are left to a later stage is not judged"
 )
 
 
