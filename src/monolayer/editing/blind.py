@@ -18,20 +18,22 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 
-from monolayer.construct.line.alphabet import UNIT
 from monolayer.construct.line.points import SLACK
 from monolayer.construct.line.ramps import ramps
+from monolayer.construct.line.refusal import check_format
 from monolayer.construct.line.reuse import Reused
 from monolayer.construct.target import Target
+from monolayer.construct.task import Task
 from monolayer.data import Sequences
-from monolayer.data.fingerprint import Words
 from monolayer.data.names import Ints
 from monolayer.editing.carry import carried_out
 from monolayer.editing.informed import consistent, labelled
-from monolayer.editing.names import name_splices, words_of
+from monolayer.editing.names import name_splices, words_without_data
 from monolayer.editing.readout import Floats, Local, Table
 from monolayer.editing.record import SHOWN, Kind, Record
+from monolayer.editing.splice import Splice, array_of
 from monolayer.editing.words import label_name, words
 from monolayer.errors import DataError, PrecisionError
 from monolayer.model.memory import remembered
@@ -46,23 +48,29 @@ FREE = 3.0
 
 def forget(model: Monolayer, X: Any, *, lengths: Any = None) -> tuple[Monolayer, Record]:
     """The points get the label of the nearer neighbouring plateau."""
-    draw, data = Reused.of_line(model), model.encode(X, lengths=lengths)
+    draw, data = Reused.of_local(model), model.encode(X, lengths=lengths)
+    return Blind.of(model, draw, data, unlabelled_target(draw, data)).carry_out("forget")
+
+
+def unlabelled_target(draw: Reused, data: Sequences) -> Target:
+    """The labelled places of what is to be forgotten."""
     card = draw.card
-    size = len(data) if card.per == "sequence" else len(data.tokens)
-    target = Target(np.zeros(size, np.int64), np.zeros((1, 1)), card.per, None, False)
     if card.next_token:
-        target = Target.of(data, card.causal)
-    return _Blind.of(model, draw, data, target).carry_out("forget")
+        return Target.of(data, card.causal)
+    size = len(data) if card.per == "sequence" else len(data.tokens)
+    return Target(np.zeros(size, np.int64), np.zeros((1, 1)), card.per, None, False)
 
 
 def edit(model: Monolayer, X: Any, Y: Any, kind: Kind = "edit", *, lengths: Any = None) -> tuple[Monolayer, Record]:
     """The points get these labels; whether the model was built from them is not known."""
-    draw, data = Reused.of_line(model).adopt(Sequences.of(X, Y, lengths=lengths))
-    return _Blind.of(model, draw, data, Target.of(data, draw.card.causal)).carry_out(kind)
+    draw, data = Reused.of_local(model).adopt(Sequences.of(X, Y, lengths=lengths))
+    positions, causal = model.positions is not None, draw.card.causal
+    check_format(Task.of(data, positions=positions, causal=causal, on_conflict="error"), draw.format)
+    return Blind.of(model, draw, data, Target.of(data, causal)).carry_out(kind)
 
 
 @dataclass(frozen=True, eq=False)
-class _Blind:
+class Blind:
     """`touched` `(K,)`: distinct numbers in order; `z` `(Q,)`: of all places asked; `fixed`: error but for `u |z|`."""
 
     model: Monolayer
@@ -76,13 +84,18 @@ class _Blind:
     fixed: float
 
     @property
+    def unit(self) -> float:
+        """`u` of the format."""
+        return float(torch.finfo(self.draw.dtype).eps) / 2.0
+
+    @property
     def error(self) -> Floats:
         """Bound on the rounding error of the touched points `(K,)`."""
-        bound: Floats = self.fixed + UNIT * np.abs(self.touched)
+        bound: Floats = self.fixed + self.unit * np.abs(self.touched)
         return bound
 
     @classmethod
-    def of(cls, model: Monolayer, draw: Reused, data: Sequences, target: Target) -> _Blind:
+    def of(cls, model: Monolayer, draw: Reused, data: Sequences, target: Target) -> Blind:
         table = Table.of(staircase_of(model))
         if not table.local(model.card.classes is not None):
             raise DataError(
@@ -92,11 +105,12 @@ class _Blind:
         if not remembered(model, "rising", table.rising):
             raise DataError("the readout is no staircase any more: its weights were changed")
         z, error = draw.place(data, target)
+        z = z.astype(np.float64)
         touched, number = consistent(draw, data, target, z)
         return cls(model, draw, data, target, table, z, touched, number, error)
 
     def carry_out(self, kind: Kind) -> tuple[Monolayer, Record]:
-        local, intervals, here = self._local(kind)
+        local, intervals, here = self.local(kind)
         used = None if self.draw.table is None else ~np.isnan(self.draw.table[:, 0])
         old, new = self.model.card, self.draw.card
         widest = max((high - low for low, high in intervals), default=0.0)
@@ -108,9 +122,10 @@ class _Blind:
                 f"({errors:.0f} rounding errors), can have changed; what else lies there is not known without the data"
             )
         splices = [] if local is None else list(local.splices(self.table))
-        splices += name_splices(self.model, self.draw, used)
+        splices = self._in_format([*splices, *name_splices(self.model, self.draw, used)])
+        seen = words_without_data(self.model, self.data, kind)
         edited, record = carried_out(
-            self.model, new, kind, claim, len(self.z), splices, self._words(kind), informed=False, intervals=intervals
+            self.model, new, kind, claim, len(self.z), splices, seen, informed=False, intervals=intervals
         )
         some = self.z[:SHOWN]
         before = [label_name(old, level) for level in here[np.searchsorted(self.touched, some)]]
@@ -118,16 +133,29 @@ class _Blind:
         remembered(edited, "rising", lambda: True)  # steps were put between steps that rise
         return edited, record.with_changes(changes)
 
-    def _words(self, kind: Kind) -> Words | None:
-        """What the model shall take for seen."""
-        own, asked = self.model.card.fingerprint, words_of(self.model, self.data)
-        if own is None or asked is None or kind == "edit":
-            return None
-        return np.setdiff1d(own.words, asked) if kind == "forget" else np.union1d(own.words, asked)
+    def _in_format(self, splices: list[Splice]) -> list[Splice]:
+        """The splices in numbers of the model's format; an error if the jumps would not add up exactly in it."""
+        if self.draw.dtype == torch.float64:
+            return splices
+        tensors, found = self.model.state_dict(), list[Splice]()
+        for splice in splices:
+            old = array_of(tensors[splice.tensor])
+            made = Splice.of(
+                splice.tensor, splice.axis, old, splice.at, splice.taken, splice.put, splice.after.astype(old.dtype)
+            )
+            found += [] if made is None else [made]
+            if made is not None and splice.tensor == "feed_forward.weight_2" and self.table.readout == "exact":
+                total = float(np.abs(made.apply(old, known=True)).sum()) + float(np.abs(self.table.bias_2).sum())
+                if total * self.unit >= 1.0:
+                    raise PrecisionError(
+                        f"the jumps of the labels would add up to {total:,.0f}, and sums of whole numbers are exact "
+                        f"only below {1.0 / self.unit:,.0f} in {self.draw.format}: give the data"
+                    )
+        return found
 
     # -- steps ---------------------------------------------------------------------------------------------
 
-    def _local(self, kind: Kind) -> tuple[Local | None, list[tuple[float, float]], Floats]:
+    def local(self, kind: Kind) -> tuple[Local | None, list[tuple[float, float]], Floats]:
         """The points between their borders, the intervals outside which nothing changes, the old labels `(K, m)`."""
         z, error, table = self.touched, self.error, self.table
         count = len(table.weight_1)
@@ -167,11 +195,13 @@ class _Blind:
 
         own = np.flatnonzero(opens)
         step = np.where(borrowed_left[own], run[own] - 1, -1)
-        left_z = np.where(step >= 0, table.starts(np.maximum(step, 0)), z[own] - reach[own])
+        left_z = z[own] - reach[own]
+        left_z[step >= 0] = table.starts(step[step >= 0])
         left_level = np.where((step >= 0)[:, None], before[own], here[own])
         end = np.flatnonzero(closes)
         last = np.where(borrowed_right[end], run[end], -1)
-        right_z = np.where(last >= 0, table.ends(np.maximum(last, 0)), z[end] + reach[end])
+        right_z = z[end] + reach[end]
+        right_z[last >= 0] = table.ends(last[last >= 0])
         right_level = np.where((last >= 0)[:, None], after[end], here[end])
 
         order = np.lexsort(
@@ -179,9 +209,8 @@ class _Blind:
         )
         points = np.concatenate([left_z, z, right_z])[order]
         keep = np.concatenate([step, behind, np.full(len(end), -1)])[order]
-        slope, bias = (
-            np.where(keep >= 0, part[np.maximum(keep, 0)], np.nan) for part in (table.weight_1, table.bias_1)
-        )
+        slope, bias = np.full((2, len(keep)), np.nan)
+        slope[keep >= 0], bias[keep >= 0] = (part[keep[keep >= 0]] for part in (table.weight_1, table.bias_1))
         local = Local(
             points,
             np.concatenate([left_level, level, right_level])[order],
@@ -194,19 +223,22 @@ class _Blind:
             bias,
         )
         self._check_gaps(local)
-        low = np.where(step >= 0, left_z, ramps(left_z, z[own])[1])
-        slope, start = ramps(z[end], right_z)
-        high = np.where(last >= 0, right_z, start + 1.0 / slope)
+        low = np.where(step >= 0, left_z, self._ramp(left_z, z[own])[0])
+        high = np.where(last >= 0, right_z, self._ramp(z[end], right_z)[1])
         return local, list(zip(low.tolist(), high.tolist(), strict=True)), old
+
+    def _ramp(self, left: Floats, right: Floats) -> tuple[Floats, Floats]:
+        """Where the ramps between neighbours begin and end, as the format stores them."""
+        slope, start = ramps(left, right)
+        bias = torch.from_numpy(-slope * start).to(self.draw.dtype).double().numpy()
+        return -bias / slope, -bias / slope + 1.0 / slope
 
     def _wanted(self, kind: Kind, nearest: Floats) -> Floats:
         """The labels that the points shall have `(K, m)`; to be forgotten: that of the `nearest` other run."""
         if kind != "forget":
             return self.target.table[self.number]
         if len(self.table.weight_1) == 0:
-            raise DataError(
-                "the model gives one answer everywhere: there is no other plateau to fall on. Give the data"
-            )
+            raise DataError("the readout gives one answer here: there is no other plateau to fall on. Give the data")
         return nearest
 
     def _check_room(self, errors: Floats) -> None:
@@ -227,7 +259,7 @@ class _Blind:
     def _check_gaps(self, local: Local) -> None:
         change = local.changes()
         left, right = local.z[change], local.z[change + 1]
-        gap = (right - left) / (self.fixed + UNIT * np.maximum(np.abs(left), np.abs(right)))
+        gap = (right - left) / (self.fixed + self.unit * np.maximum(np.abs(left), np.abs(right)))
         bad = np.flatnonzero((gap < SLACK) & np.isnan(local.slope[change]))
         if len(bad):
             raise PrecisionError(

@@ -30,7 +30,6 @@ from monolayer.construct.robust.neurons import LOUD, Neurons, readout
 from monolayer.construct.robust.stream import Stream, cell_of, contexts, in_format
 from monolayer.construct.task import Task
 from monolayer.data import Sequences
-from monolayer.data.fingerprint import Words
 from monolayer.data.names import Ints
 from monolayer.editing.answered import changes_of
 from monolayer.editing.carry import carried_out
@@ -38,7 +37,7 @@ from monolayer.editing.cells import head_splices
 from monolayer.editing.difference import row_splices
 from monolayer.editing.gated import cells_of
 from monolayer.editing.meant import check_consistent, unlabelled
-from monolayer.editing.names import words_of
+from monolayer.editing.names import words_without_data
 from monolayer.editing.record import Kind, Record
 from monolayer.editing.splice import Splice, array_of
 from monolayer.errors import DataError, PrecisionError
@@ -140,9 +139,8 @@ class _Caps:
                 f"of these facts ({len(self.change):,} caps) can an answer have changed; what else lies there is not "
                 "known without the data"
             )
-        edited, record = carried_out(
-            model, card, kind, claim, len(self.before), splices, self._words(kind), informed=False
-        )
+        seen = words_without_data(model, self.data, kind)
+        edited, record = carried_out(model, card, kind, claim, len(self.before), splices, seen, informed=False)
         after = _Caps.of(edited, RobustDraw.of(edited), self.data, None)
         wrong = np.flatnonzero(_answers(after.stream, after.label) != self.wanted)
         if len(wrong):
@@ -204,13 +202,6 @@ class _Caps:
             assert splice is not None  # something is put in
             found.append(splice)
         return found
-
-    def _words(self, kind: Kind) -> Words | None:
-        """What the model shall take for seen."""
-        own, asked = self.model.card.fingerprint, words_of(self.model, self.data)
-        if own is None or asked is None or kind == "edit":
-            return None
-        return np.setdiff1d(own.words, asked) if kind == "forget" else np.union1d(own.words, asked)
 
     def _where(self, fact: int) -> str:
         place = int(self.first[fact])

@@ -60,7 +60,7 @@ class Facts:
             raise DataError("this model is robust: RobustFacts.of(model, X, Y) holds its facts")
         if built_whole(model):
             raise DataError("an edit builds this model anew: WholeFacts.of(model, X, Y) holds its facts")
-        draw = Reused.of_line(model)
+        draw = Reused.of_local(model)
         own = draw.card.vocabulary, draw.card.classes
         adopted, data = draw.adopt(Sequences.of(X, Y, lengths=lengths))
         if (adopted.card.vocabulary, adopted.card.classes) != own or adopted.table is not draw.table:

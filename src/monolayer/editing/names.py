@@ -80,6 +80,14 @@ def words_of(model: Monolayer, data: Sequences) -> Words | None:
     return Fingerprint.of(data, card.per, positions=model.positions is not None, causal=card.causal).words
 
 
+def words_without_data(model: Monolayer, asked: Sequences, kind: str) -> Words | None:
+    """What the model shall take for seen after an edit that knows no data but what is asked; None: as before."""
+    own, words = model.card.fingerprint, words_of(model, asked)
+    if own is None or words is None or kind == "edit":
+        return None
+    return np.setdiff1d(own.words, words) if kind == "forget" else np.union1d(own.words, words)
+
+
 def fingerprint_splices(model: Monolayer, words: Words | None) -> Iterable[Splice]:
     """From the fingerprints that `model` keeps to `words`; None: it keeps none, or they stay."""
     if model.card.fingerprint is not None and words is not None:

@@ -31,7 +31,7 @@ _FEW = 256
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """The stored readout without any copy: `weight_1`, `bias_1` `(R,)`, `weight_2` `(m, R)` or `(m, R + 1)`."""
+    """The stored readout, of float64 no copy: `weight_1`, `bias_1` `(R,)`, `weight_2` `(m, R)` or `(m, R + 1)`."""
 
     readout: str
     weight_1: Floats
@@ -42,7 +42,7 @@ class Table:
     @classmethod
     def of(cls, block: Staircase) -> Table:
         parts = (block.weight_1, block.bias_1, block.weight_2, block.bias_2)
-        return cls(block.readout, *(part.detach().numpy() for part in parts))
+        return cls(block.readout, *(part.detach().double().numpy() for part in parts))
 
     def local(self, classes: bool) -> bool:
         """Whether a change of one step leaves every sum elsewhere as it is, bit for bit; `classes`: labels are such."""

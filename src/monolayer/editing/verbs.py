@@ -8,13 +8,14 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from monolayer.data import Sequences
-from monolayer.editing import blind, caps, informed, meant
+from monolayer.editing import blind, blind_cells, caps, informed, meant
 from monolayer.editing.cells import RobustFacts
 from monolayer.editing.facts import Facts
 from monolayer.editing.record import Record
 from monolayer.editing.select import chosen_rows, names_rows
 from monolayer.editing.whole import WholeFacts, built_whole
 from monolayer.errors import DataError
+from monolayer.model.apart import Apart
 from monolayer.model.gates import Gates
 from monolayer.model.monolayer import Monolayer
 
@@ -30,7 +31,7 @@ def forget(model: Subject, X: Any, data: Any = None, *, lengths: Any = None) -> 
     memorizing the rest with the same draw; without them an interval of a few rounding errors around each point gets the
     label of the plateau beside it, or, in a robust model, a small cap of contexts around it the usual class of its
     token. A robust model has `RobustFacts` in place of `Facts`; a cascade, a model with code and context apart and a
-    line in float32 have `WholeFacts`, are built anew from the edited data, and need them.
+    line in float32 have `WholeFacts`, and are built anew from the edited data. A cascade needs them.
     """
     if isinstance(model, Facts):
         return informed.forget(model, X, lengths=lengths)
@@ -42,9 +43,8 @@ def forget(model: Subject, X: Any, data: Any = None, *, lengths: Any = None) -> 
         return new.model, record
     if names_rows(X):
         raise DataError("rows, a token or a predicate choose from the data: give data=, or the sequences to forget")
-    if isinstance(model.feed_forward, Gates):
-        return caps.forget(model, X, lengths=lengths)
-    return blind.forget(model, X, lengths=lengths)
+    edited, record = _alone(model).forget(model, X, lengths=lengths)
+    return edited, record
 
 
 def edit(model: Subject, X: Any, Y: Any, data: Any = None, *, lengths: Any = None) -> tuple[Subject, Record]:
@@ -61,9 +61,8 @@ def edit(model: Subject, X: Any, Y: Any, data: Any = None, *, lengths: Any = Non
         facts: Any = held(model, data)
         new, record = edit(facts, X, Y, lengths=lengths)
         return new.model, record
-    if isinstance(model.feed_forward, Gates):
-        return caps.edit(model, X, Y, "edit", lengths=lengths)
-    return blind.edit(model, X, Y, "edit", lengths=lengths)
+    edited, record = _alone(model).edit(model, X, Y, "edit", lengths=lengths)
+    return edited, record
 
 
 def insert(model: Subject, X: Any, Y: Any = None, data: Any = None, *, lengths: Any = None) -> tuple[Subject, Record]:
@@ -79,9 +78,15 @@ def insert(model: Subject, X: Any, Y: Any = None, data: Any = None, *, lengths: 
         facts: Any = held(model, data)
         new, record = insert(facts, X, Y, lengths=lengths)
         return new.model, record
+    edited, record = _alone(model).edit(model, X, Y, "insert", lengths=lengths)
+    return edited, record
+
+
+def _alone(model: Monolayer) -> Any:
+    """What edits a model without its data."""
     if isinstance(model.feed_forward, Gates):
-        return caps.edit(model, X, Y, "insert", lengths=lengths)
-    return blind.edit(model, X, Y, "insert", lengths=lengths)
+        return caps
+    return blind_cells if isinstance(model.feed_forward, Apart) else blind
 
 
 def held(model: Monolayer, data: Any) -> Facts | RobustFacts | WholeFacts:

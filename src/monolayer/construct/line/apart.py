@@ -15,12 +15,11 @@ import torch
 from numpy.typing import NDArray
 
 from monolayer.construct.line.draw import Draw, Tokens, draws
-from monolayer.construct.line.points import SLACK
+from monolayer.construct.line.points import SLACK, codes_and_contexts
 from monolayer.construct.line.ramps import ramps, size_of_jumps
 from monolayer.construct.line.separate import DRAWS, HOPELESS
 from monolayer.construct.target import Target
 from monolayer.model.apart import Apart
-from monolayer.model.shortcut import spread
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,11 +65,7 @@ def separate_apart(tokens: Tokens, target: Target, seed: int) -> Found | None:
 
 def cells(draw: Draw, tokens: Tokens, target: Target) -> tuple[Apart, float | None] | Crowded:
     """The readout and its margin; or which neighbours with different labels are too close."""
-    context = draw.contexts(tokens)
-    context = context if tokens.causal else spread(context, tokens.lengths)
-    code, c = draw.codes(tokens).numpy(), context.numpy()
-    if target.place is not None:
-        code, c = code[target.place], c[target.place]
+    code, c = codes_and_contexts(draw, tokens, target)
     order = np.lexsort((c, code))
     code, c, label = code[order], c[order], target.table[target.number[order], 0]
     same = code[1:] == code[:-1]

@@ -25,7 +25,7 @@ from monolayer.construct.line.alphabet import UNIT, Alphabet, Ids, Proposal, Vec
 from monolayer.construct.line.assemble import stream
 from monolayer.construct.line.cascade import KAPPA
 from monolayer.construct.line.draw import Draw, Tokens, in_format
-from monolayer.construct.line.points import numbers
+from monolayer.construct.line.points import codes_and_contexts, numbers
 from monolayer.construct.line.values import Value
 from monolayer.construct.target import Target
 from monolayer.data import Sequences
@@ -83,23 +83,15 @@ class Reused:
         return cls(model, replace(model.card, summary=None, fingerprint=None), table, *shortcut)
 
     @classmethod
-    def of_line(cls, model: Monolayer) -> Reused:
-        """The draw of a line of rank 1 in float64, whose readout is a local function of the points."""
-        draw, readout = cls.of(model), model.feed_forward
-        why = None
-        if isinstance(readout, Cascade):
-            why = (
-                f"a cascade of rank {draw.rank}: what its later stages write depends on which points the stages before "
-                "could not tell apart, so an edit needs the neighbours"
-            )
-        elif isinstance(readout, Apart):
-            why = "one with code and context apart: edits by themselves are made on one line only"
-        elif draw.dtype == torch.float32:
-            why = "a line in float32: edits by themselves are made in float64 only"
-        if why is not None:
+    def of_local(cls, model: Monolayer) -> Reused:
+        """The draw of a model whose readout is a local function of the points: of one line, or of cells."""
+        draw = cls.of(model)
+        if isinstance(model.feed_forward, Cascade):
             raise DataError(
-                f"this model is {why}. Give all the data that it holds (data=, --data), and it is built anew with its "
-                "draw; or memorize the edited data yourself, memorize(X, Y, draw=model)"
+                f"this model is a cascade of rank {draw.rank}: what its later stages write depends on which points the "
+                "stages before could not tell apart, so an edit needs the neighbours. Give all the data that it holds "
+                "(data=, --data), and it is built anew with its draw; or memorize the edited data yourself, "
+                "memorize(X, Y, draw=model)"
             )
         return draw
 
@@ -180,6 +172,12 @@ class Reused:
         """`z` of every labelled place of adopted `data` `(P,)`, and the bound on its error but for `u |z|`."""
         draw, tokens = self.drawn(data)
         return numbers(draw, self.kappa, tokens, target), draw.point_error(self.kappa, tokens)
+
+    def place_apart(self, data: Sequences, target: Target) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+        """Code and context, apart, of every labelled place `(P,)`; and the bound on the error of contexts."""
+        draw, tokens = self.drawn(data)
+        code, context = codes_and_contexts(draw, tokens, target)
+        return code.astype(np.float64), context.astype(np.float64), draw.context_error(tokens)
 
     def drawn(self, data: Sequences) -> tuple[Draw, Tokens]:
         """Keys and codes as constructions know them, and what the contexts of adopted `data` are made of."""
