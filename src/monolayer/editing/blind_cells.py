@@ -127,7 +127,7 @@ class _Cells:
 def _carry_out(model: Monolayer, draw: Reused, data: Sequences, target: Target, kind: Kind) -> tuple[Monolayer, Record]:
     readout = model.feed_forward
     assert isinstance(readout, Apart)
-    if readout.table() is None:
+    if readout.table() is None or bool(readout.bias_2.detach().any()):
         raise DataError("the readout has no staircases behind gates any more: its weights were changed")
     code, context, error = draw.place_apart(data, target)
     flat = np.arange(len(code)) if target.place is None else target.place
