@@ -111,7 +111,7 @@ def test_cells_of_several_coordinates_need_softmax(dim: int, length: int, separa
             ml.approximate(f, dim, length, cells=3, temperature=0.0)
 
 
-@pytest.mark.parametrize("temperature", [float("nan"), float("inf"), "warm"])
+@pytest.mark.parametrize("temperature", [float("nan"), float("inf"), "warm", 1e4, -900.0])
 def test_a_temperature_that_is_no_number_is_refused(temperature: object) -> None:
     with pytest.raises(DataError, match="temperature is λ"):
         ml.memorize([[0, 1]], [[0, 1]], temperature=temperature)

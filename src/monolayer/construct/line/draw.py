@@ -33,6 +33,10 @@ TEMPERATURES = (1.0, 2.0, 0.5, 4.0)
 """λ, with keys in [−1, 1]: λ times the spread of the keys stays near 1, far from hardmax."""
 
 
+HOTTEST = 700.0
+"""The largest |λ|: `e^700` is 10^304, and 17,000 of them add up to a float64."""
+
+
 @dataclass(frozen=True, eq=False)
 class Tokens:
     """What the contexts are made of: `rows` `(T,)` of the alphabet, `lengths` `(N,)`, and the rules of the model.
@@ -149,6 +153,11 @@ def check_temperature(temperature: float | None) -> None:
     """λ is a number; 0 stands for the mean."""
     if temperature is not None and not (isinstance(temperature, int | float) and math.isfinite(temperature)):
         raise DataError(f"temperature is λ, a finite number (0: the mean of the keys), not {temperature!r}")
+    if temperature is not None and abs(temperature) > HOTTEST:
+        raise DataError(
+            f"temperature is λ, and sums of e^λ must be floats: at most {HOTTEST:g} in size, not {temperature!r}. "
+            "Contexts are far apart near 1, and pile up long before that"
+        )
 
 
 def averaging(temperature: float) -> str:
