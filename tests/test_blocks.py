@@ -103,6 +103,24 @@ def test_tables(tmp_path: Path, header: str, rows: list[list[str]], comma: str, 
         _both(file, chunk, labels="other")
 
 
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.tuples(st.sampled_from(["", "0", "00", "-", "a"]), st.integers(0, 9), st.integers(1, 3)), min_size=1),
+    st.booleans(),
+    st.sampled_from([1, 3, 1 << 16]),
+)
+@example([("0", 1, 2), ("", 1, 3), ("0", 1, 2)], False, 1)  # three blocks
+def test_sequences_that_are_counted(
+    tmp_path: Path, names: list[tuple[str, int, int]], rising: bool, chunk: int
+) -> None:
+    """Names that rise as numbers, nearly rise, or come back; 1 and 01 are two."""
+    if rising:
+        names = [(sign, 3 * place + number // 4, size) for place, (sign, number, size) in enumerate(names)]
+    rows = [f"{sign}{number},t{at},x" for sign, number, size in names for at in range(size)]
+    (tmp_path / "t.csv").write_text("sequence,token,label\n" + "\n".join(rows) + "\n")
+    _both(tmp_path / "t.csv", chunk)
+
+
 @pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
 def test_plain_files_do_not_go_line_by_line(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     text = {"a.jsonl": JSON[0] + "\n", "a.csv": "tokens,labels\n" + "a b,x y\n"}[name]
@@ -128,10 +146,11 @@ def test_a_vocabulary_that_lacks_a_word_of_a_block_names_its_place(tmp_path: Pat
 @settings(CALM)
 @given(st.lists(st.text(st.characters(exclude_characters="\0"), max_size=4), min_size=1, max_size=20))
 def test_an_array_of_strings_is_numbered_like_a_list(words: list[str]) -> None:
-    array, plain = Column("token"), Column("token")
+    array, plain, swapped = Column("token"), Column("token"), Column("token")
     array.add(np.array(words), str)
+    swapped.add(np.array(words).astype(np.array(words).dtype.newbyteorder()), str)
     plain.add(words, str)
     (one, names, _), (two, others, _) = array.finish(), plain.finish()
     assert one.tolist() == two.tolist()
-    assert names == others
+    assert names == others == swapped.finish()[1]
     assert Sequences.of(np.array([words])).vocabulary == names

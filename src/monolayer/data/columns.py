@@ -266,12 +266,16 @@ class Column:
 
 
 def _coded(values: NDArray[Any]) -> Coded:
-    """Strings of one width, compared as whole numbers: 8 bytes at a time."""
-    words = np.zeros((len(values), -(-values.itemsize // 8)), dtype=np.int64)
-    raw = np.ascontiguousarray(values).view(np.uint8).reshape(len(values), values.itemsize)
-    words.view(np.uint8)[:, : values.itemsize] = raw
+    """Strings of one width, compared as whole numbers, 8 bytes at a time: 8 characters of most texts."""
+    letter, width = np.dtype(np.uint32).newbyteorder(values.dtype.byteorder), values.itemsize // 4
+    points = np.ascontiguousarray(values).view(letter).reshape(len(values), width)
+    most = int(points.max(initial=0))
+    kind: Any = np.uint8 if most < 2**8 else np.uint16 if most < 2**16 else np.uint32
+    words = np.zeros((len(values), -(-width * np.dtype(kind).itemsize // 8)), dtype=np.int64)
+    words.view(kind)[:, :width] = points
     first, rows = distinct_rows(words)
-    return Coded(first.view(np.uint8)[:, : values.itemsize].copy().view(values.dtype).reshape(-1).tolist(), rows)
+    names = np.ascontiguousarray(first.view(kind)[:, :width], dtype=np.uint32).view(f"U{width}").reshape(-1)
+    return Coded(names.tolist(), rows)
 
 
 def _is_ragged(value: Any) -> bool:
