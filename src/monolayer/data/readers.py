@@ -1,16 +1,14 @@
 """Files to sequences: `read`, which knows every format by its suffix, and the plain-text formats themselves.
 
-`docs/data.md` describes the formats. Tables are in `tabular.py` and `parquet.py`. Text is read a block at a time where
-it is plain (`blocks.py`), else line by line, and encoded on the way, so a file may be larger than the memory that its
-text would need.
+`docs/data.md` describes the formats. Tables are in `tabular.py` and `parquet.py`, arrays in `npz.py`. Text is read a
+block at a time where it is plain (`blocks.py`), else line by line, and encoded on the way, so a file may be larger than
+the memory that its text would need.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import zipfile
-import zlib
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
@@ -18,14 +16,13 @@ from pathlib import Path
 from reprlib import repr as short
 from typing import Any
 
-import numpy as np
-
 from monolayer.data.columns import is_list
 from monolayer.data.growing import Growing
 from monolayer.data.labels import Per
 from monolayer.data.layout import Columns, Unit
 from monolayer.data.lines import Lines, Progress
 from monolayer.data.names import Names
+from monolayer.data.npz import read_npz
 from monolayer.data.sequences import Sequences
 from monolayer.data.shards import files, read_shards
 from monolayer.data.tabular import cut_text, label_words, read_table
@@ -83,7 +80,7 @@ def read(
         if standard_input or file.suffix.lower() == ".gz":
             raise DataError(f"{format} is read from a plain file, not from standard input and not from gzip")
         if format == "npz":
-            return _npz(file, columns, vocabulary, progress)
+            return read_npz(file, columns, vocabulary, progress)
         try:
             from monolayer.data.parquet import read_parquet
         except ImportError:
@@ -294,44 +291,3 @@ def _columns_there(indices: list[int], width: int, at: str) -> None:
                 f"{at} has {width} columns: there is no column {index + 1 if index >= 0 else index}. Choose "
                 f"from 1 to {width} with tokens= and labels= (--tokens, --labels)"
             )
-
-
-# -- npz -----------------------------------------------------------------------------------------------
-
-
-def _npz(file: Path, columns: Columns, vocabulary: Names | None, progress: Progress | None) -> Sequences:
-    """Arrays `X`, and maybe `Y` and `lengths`, as `Sequences.of` takes them. Never unpickles."""
-    size = file.stat().st_size
-    if size == 0:
-        raise DataError(f"{file} is empty: there is no sequence in it")
-    with file.open("rb") as raw:
-        if not zipfile.is_zipfile(raw):
-            raw.seek(0)
-            if raw.read(2) == b"PK":
-                raise DataError(f"{file} ends in the middle: it was cut short; copy or write it again")
-            raise DataError(f"{file} is no npz file: write it with numpy.savez(file, X=..., Y=...)")
-    wanted = (columns.tokens or "X", columns.labels or "Y", "lengths")
-    try:
-        with file.open("rb") as raw, np.load(raw, allow_pickle=False) as stored:
-            names = list(stored.files)
-            arrays = [stored[name] if name in names else None for name in wanted]
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, SyntaxError) as error:
-        raise DataError(f"{file} is damaged ({error}): copy or write it again") from None
-    except ValueError as error:
-        raise DataError(
-            f"{file} holds an array that cannot be read ({error}): store numbers or strings, padded, with `lengths`"
-        ) from None
-    for name, array, must in zip(wanted, arrays, (True, columns.labels is not None, False), strict=True):
-        if array is None and must:
-            raise DataError(
-                f"{file} has no array {name!r}; it has: {', '.join(names) or 'none'}. Choose with tokens= "
-                "and labels= (--tokens, --labels)"
-            )
-    X, Y, lengths = arrays
-    try:
-        data = Sequences.of(X, Y, lengths=lengths, per=columns.per, vocabulary=vocabulary, ours=True)
-    except DataError as error:
-        raise DataError(f"{file}: {error}") from None
-    if progress is not None:
-        progress(size, size)
-    return data
