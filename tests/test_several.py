@@ -22,15 +22,18 @@ INDEX = "model.safetensors.index.json"
 Files = dict[str, bytes]
 
 
-@pytest.fixture(scope="module", params=["line", "cascade"])
+@pytest.fixture(scope="module", params=["line", "cascade", "reals", "gates"])
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     X, Y, _ = example("ids")
+    if request.param == "reals":
+        Y = [[label / 3 for label in row] for row in Y]
     place = tmp_path_factory.mktemp(request.param)
     with pytest.MonkeyPatch.context() as patch:
         small_pieces(patch, 1000, 900)
         for module in (separate, crowds):
-            patch.setattr(module, "SLACK", 1e10 if request.param == "cascade" else module.SLACK)
-        return memorize_files(write(place, X, Y, [100]), place / "model", engine="threads", workers=1)
+            patch.setattr(module, "SLACK", 1e10 if request.param in ("cascade", "gates") else module.SLACK)
+        wish: Any = {"rank": 1} if request.param == "gates" else {}
+        return memorize_files(write(place, X, Y, [100]), place / "model", engine="threads", workers=1, **wish)
 
 
 def shards(files: Files) -> list[str]:
@@ -153,12 +156,22 @@ def test_a_faulty_folder_is_refused_by_all(folder: Path, fault: str, tmp_path: P
 
 
 def test_parts_may_stand_in_any_order(folder: Path, tmp_path: Path) -> None:
-    """Steps that do not rise one after the other: no search, the same answers, and a proof."""
+    """Steps that do not rise one after the other: no search, the same answers, and a proof.
+
+    But for runs of labels, which stand between their steps, and for steps that belong to cells: no proof.
+    """
     files = {path.name: path.read_bytes() for path in folder.iterdir()}
     one, two = renamed(files, 2, 1), renamed(files, 1, 2)
     files[shards(files)[1]], files[shards(files)[2]] = one, two
     indexed(files)
     other = sealed(files, tmp_path / "other")
     X, Y, _ = example("ids")
+    readout = ml.load(other).feed_forward.readout
+    if readout == "runs":
+        Y = [[label / 3 for label in row] for row in Y]
+    proof = ml.certify(other, X, Y)
+    if readout in ("runs", "apart"):
+        assert proof.verdict != "proved"
+        return
     assert np.array_equal(ml.load(other).predict(X), Y)
-    assert ml.certify(other, X, Y).verdict == "proved"
+    assert proof.verdict == "proved"
