@@ -3,7 +3,7 @@
 Sequences of 16 tokens, 1,008 words, in npz files, by two processes: random classes, which are the yardstick; the same
 with fingerprints; real labels that are all different; tokens that are 1,008 vectors of four numbers; labels of which a
 quarter contradict others, with the majority; and every file twice. For each the time, also as a multiple of the
-yardstick's, and the sum of the peaks of all processes. By default 3.2 million labels within 1 GB.
+yardstick's, and the sum of the peaks of all processes. By default 6.4 million labels within 1 GB.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import numpy as np
 import monolayer as ml
 from out_of_core_within_two_gigabytes import Peak
 
-SHARD = 25_000
-"""Sequences of a file."""
+SHARD = 100_000
+"""Sequences of a file; a quarter of it where tokens are vectors."""
 
 KINDS: dict[str, dict[str, Any]] = {
     "classes": {},
@@ -34,21 +34,22 @@ KINDS: dict[str, dict[str, Any]] = {
 
 def write(folder: Path, kind: str, number: int) -> None:
     """A file of one kind."""
+    rows = SHARD // 4 if kind == "vectors" else SHARD
     random = np.random.default_rng(number // 2 if kind == "everything twice" else number)
-    X: Any = random.integers(0, 63, (SHARD, 16), dtype=np.int16) + 63 * random.permutation(16).astype(np.int16)
-    Y: Any = random.integers(0, 16, (SHARD, 16), dtype=np.int8)
+    X: Any = random.integers(0, 63, (rows, 16), dtype=np.int16) + 63 * random.permutation(16).astype(np.int16)
+    Y: Any = random.integers(0, 16, (rows, 16), dtype=np.int8)
     if kind == "real labels":
-        Y = random.random((SHARD, 16))
+        Y = random.random((rows, 16))
     if kind == "vectors":
         X = np.random.default_rng(0).normal(size=(1008, 4))[X]
     if kind == "contradictions":
-        X[: SHARD // 4] = X[-(SHARD // 4) :]
+        X[: rows // 4] = X[-(rows // 4) :]
     np.savez(folder / f"shard-{number:05}.npz", X=X, Y=Y)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--labels", type=float, default=3.2e6)
+    parser.add_argument("--labels", type=float, default=6.4e6)
     parser.add_argument("--memory", default="1GB")
     options = parser.parse_args()
     files, first, build = round(options.labels / (16 * SHARD)), 0.0, ml.memorize_files
@@ -56,7 +57,7 @@ def main() -> None:
     print(f"{'kind':>18} {'seconds':>8} {'of classes':>10} {'memory':>8} {'steps':>12} {'overruled':>10}")
     for kind, wishes in KINDS.items():
         with tempfile.TemporaryDirectory() as name:
-            for number in range(files):
+            for number in range(4 * files if kind == "vectors" else files):
                 write(Path(name), kind, number)
             with Peak() as peak:
                 began = time.perf_counter()

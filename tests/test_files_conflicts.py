@@ -64,6 +64,7 @@ def test_few_stretches_are_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     small_pieces(monkeypatch, 1000, 1000)
     monkeypatch.setattr(parts, "NEAR", 2)
     monkeypatch.setattr(parts, "MANY", 3)
+    monkeypatch.setattr(settle, "STRETCH", 100)
     ml.memorize(read(pattern), on_conflict="first").save(tmp_path / "memory")
     out = memorize_files(pattern, tmp_path / "files", engine="threads", workers=1, on_conflict="first")
     same(out, tmp_path / "memory")

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.cluster import crowds, tables
-from monolayer.cluster.blocks import Block, Rules, label_of, load, mended_name, named
+from monolayer.cluster.blocks import Block, Raw, Rules, label_of, load, mended_name, named, stretches
 from monolayer.cluster.shares import Counted, new_rows, rows_of, sums
 from monolayer.cluster.spill import Spill
 from monolayer.cluster.tables import for_workers
@@ -31,6 +31,10 @@ from monolayer.data.names import Ints
 
 if TYPE_CHECKING:  # workers do without PyTorch
     from monolayer.cluster.finish import Found
+
+
+STRETCH = 1 << 17
+"""Tokens whose signatures are held at a time."""
 
 
 def settle(work: Work, found: Found, pieces: list[Block], on_conflict: OnConflict) -> Found:
@@ -91,25 +95,49 @@ def alike(
     """The pairs of a block, in order of signature: columns of signatures, of the label, how many, and the first."""
     here, z, _, places = crowds.near(spill, block, rules, draw, kappa, contexts, near)
     there = crowds.within(z, near)
+    del z  # places may be all there are: what is not needed any more goes, here and below
     if len(there) == 0:
         spill.write(name, [], pairs=0)
         return
-    data, target = named(here, rules)
-    context = Context(data, data.tokens, rules.positions, rules.causal)
-    seen = signatures(context, target, rules.vocabulary, rules.longest)
-    place = places[there if target.place is None else target.place[there]]
-    labelled = there if target.place is not None else place
-    columns = [column[there].astype(np.uint64) for column in seen] + _words(label_of(target)[there])
+    columns, place = _columns(here, rules, there)
+    place = places[place]
+    if not rules.next_token:
+        there = place
+    del here, places
     order = np.lexsort(columns[::-1])  # stable: of equal ones the first stays the first
-    columns = [column[order] for column in columns]
+    for i in range(len(columns)):
+        columns[i] = columns[i][order]
     new = new_rows(columns)
     start = np.flatnonzero(new)
+    for i in range(len(columns)):
+        columns[i] = columns[i][start]
+    columns.append(np.diff(np.append(start, len(order))).astype(np.uint64))
+    columns.append((begin + place[order[start]]).astype(np.uint64))
     pair = np.empty(len(order), dtype=np.int64)
     pair[order] = np.cumsum(new) - 1
-    size = np.diff(np.append(start, len(order)))
-    more = [column.astype(np.uint64) for column in (size, begin + place[order[start]])]
-    rows = [column[start] for column in columns] + more
-    spill.write(name, rows, pairs=len(start), place=labelled, pair=pair)
+    spill.write(name, columns, pairs=len(start), place=there, pair=pair)
+
+
+def _columns(here: Raw, rules: Rules, there: Ints) -> tuple[list[NDArray[np.uint64]], Ints]:
+    """Signatures and labels of labelled places `there` `(Q,)`, and the tokens or sequences that they are.
+
+    Some sequences at a time: signatures of all tokens of a block would take more memory than all else.
+    """
+    held, places, done = [], [], 0
+    for rows, tokens in stretches(here.lengths, STRETCH):
+        labels = None if here.labels is None else here.labels[rows if rules.per == "sequence" else tokens]
+        some = replace(here, tokens=here.tokens[tokens], lengths=here.lengths[rows], labels=labels)
+        data, target = named(some, rules)
+        begin, end = np.searchsorted(there, [done, done + len(target.number)])
+        mine, done = there[begin:end] - done, done + len(target.number)
+        if len(mine) == 0:
+            continue
+        context = Context(data, data.tokens, rules.positions, rules.causal)
+        seen = signatures(context, target, rules.vocabulary, rules.longest)
+        held.append([column[mine].astype(np.uint64) for column in seen] + _words(label_of(target)[mine]))
+        first = rows.start if rules.per == "sequence" else tokens.start
+        places.append(first + (mine if target.place is None else target.place[mine]))
+    return [np.concatenate([part.pop(0) for part in held]) for _ in range(len(held[0]))], np.concatenate(places)
 
 
 def _words(label: NDArray[Any]) -> list[NDArray[np.uint64]]:
