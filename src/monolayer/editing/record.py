@@ -8,12 +8,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from monolayer.data.aside import new_file
 from monolayer.editing.names import Renamed
 from monolayer.editing.rebuilt import rebuilt
-from monolayer.editing.splice import Array, Splice
+from monolayer.editing.record_file import digest, examine, from_json, to_json
+from monolayer.editing.splice import Splice
 from monolayer.editing.swap import Swap
 from monolayer.errors import DataError, ModelFileError
 from monolayer.model.card import Summary
@@ -227,12 +226,12 @@ class Record:
                     "tensor": splice.tensor,
                     "axis": splice.axis,
                     "whole": splice.whole,
-                    **{name: _to_json(getattr(splice, name)) for name in parts},
+                    **{name: to_json(getattr(splice, name)) for name in parts},
                 }
                 for splice in self.splices
             ],
             "swaps": [
-                {name: _to_json(getattr(swap, name)) for name in ("before", "after")} | {"tensor": swap.tensor}
+                {name: to_json(getattr(swap, name)) for name in ("before", "after")} | {"tensor": swap.tensor}
                 for swap in self.swaps
             ],
             "vocabulary": None if self.vocabulary is None else asdict(self.vocabulary),
@@ -240,6 +239,7 @@ class Record:
             "config": self.config,
             "summary": self.summary,
         }
+        content["digest"] = digest(content)
         path = Path(path)
         with new_file(path) as file:
             json.dump(content, file, ensure_ascii=True, allow_nan=False)
@@ -251,8 +251,13 @@ class Record:
         """The record in a file that `save` wrote."""
         try:
             known = json.loads(Path(path).read_text(encoding="utf-8"))
+            if not isinstance(known, dict) or "format" not in known:
+                raise ValueError("it is no object with a format")
             if known["format"] != FORMAT or known["version"] not in (1, VERSION):
                 raise ModelFileError(f"{path} has version {known['version']!r}; this monolayer reads {VERSION}")
+            examine(known)
+            if known.pop("digest", None) not in (None, digest(known)):  # those of before have none
+                raise ModelFileError(f"{path} was changed after it was written: its digest is not that of its content")
             parts = ("at", "taken", "put", "before", "after")
             return cls(
                 kind=known["kind"],
@@ -267,12 +272,12 @@ class Record:
                         tensor=entry["tensor"],
                         axis=entry["axis"],
                         whole=entry["whole"],
-                        **{name: _from_json(entry[name]) for name in parts},
+                        **{name: from_json(entry[name]) for name in parts},
                     )
                     for entry in known["splices"]
                 ),
                 swaps=tuple(
-                    Swap(entry["tensor"], _from_json(entry["before"]), _from_json(entry["after"]))
+                    Swap(entry["tensor"], from_json(entry["before"]), from_json(entry["after"]))
                     for entry in known.get("swaps", ())
                 ),
                 vocabulary=None if known["vocabulary"] is None else Renamed(**known["vocabulary"]),
@@ -280,7 +285,7 @@ class Record:
                 config=known["config"],
                 summary=known["summary"],
             )
-        except (OSError, KeyError, TypeError, ValueError) as error:
+        except (OSError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
             if isinstance(error, ModelFileError):
                 raise
             raise ModelFileError(f"{path} is no record of an edit: {error}") from None
@@ -303,18 +308,3 @@ def _part(name: str) -> str:
     if name.endswith(".gate"):
         return "gates"
     return f"stage {int(name.rpartition('.')[2]) + 1}"
-
-
-def _to_json(array: Array | None) -> dict[str, Any] | None:
-    """An array in numbers that people can read and floats survive; NaN, which JSON lacks, as null."""
-    if array is None:
-        return None
-    flat = array.reshape(-1).tolist()
-    return {"dtype": str(array.dtype), "shape": list(array.shape), "values": [None if x != x else x for x in flat]}
-
-
-def _from_json(entry: dict[str, Any] | None) -> Any:
-    if entry is None:
-        return None
-    flat = [np.nan if x is None else x for x in entry["values"]]
-    return np.array(flat, dtype=entry["dtype"]).reshape(entry["shape"])

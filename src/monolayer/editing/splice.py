@@ -94,8 +94,10 @@ class Splice:
 
     def apply(self, old: Array, *, known: bool = False) -> Array:
         """The new tensor; an error where `old` is not what was recorded. `known`: it is, as it was just made of it."""
-        size = old.shape[self.axis]
-        fits = old.dtype == self.before.dtype and (self.at >= 0).all() and (self.at + self.taken <= size).all()
+        fits = self.axis < old.ndim and old.dtype == self.before.dtype
+        fits = fits and np.delete(old.shape, self.axis).tolist() == list(self.before.shape[1:])
+        size = old.shape[self.axis] if fits else 0
+        fits = fits and bool((self.at >= 0).all() and (self.at + self.taken <= size).all())
         fits = fits and (known or _bits(old) == self.whole)  # rows that are only put in would fit into any tensor
         if not fits or not same_rows(_rows(old, self.axis, self.at, self.taken), self.before).all():
             raise DataError(
