@@ -19,9 +19,6 @@ import numpy as np
 import monolayer as ml
 from out_of_core_within_two_gigabytes import Peak
 
-SHARD = 100_000
-"""Sequences of a file; a quarter of it where tokens are vectors."""
-
 KINDS: dict[str, dict[str, Any]] = {
     "classes": {},
     "fingerprints": {"fingerprint": True},
@@ -32,9 +29,8 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-def write(folder: Path, kind: str, number: int) -> None:
+def write(folder: Path, kind: str, number: int, rows: int) -> None:
     """A file of one kind."""
-    rows = SHARD // 4 if kind == "vectors" else SHARD
     random = np.random.default_rng(number // 2 if kind == "everything twice" else number)
     X: Any = random.integers(0, 63, (rows, 16), dtype=np.int16) + 63 * random.permutation(16).astype(np.int16)
     Y: Any = random.integers(0, 16, (rows, 16), dtype=np.int8)
@@ -51,14 +47,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--labels", type=float, default=6.4e6)
     parser.add_argument("--memory", default="1GB")
+    parser.add_argument("--rows", type=int, default=100_000, help="sequences of a file; of vectors a quarter of it")
     options = parser.parse_args()
-    files, first, build = round(options.labels / (16 * SHARD)), 0.0, ml.memorize_files
-    print(f"{files * 16 * SHARD:,} labels, --memory {options.memory}")
+    files, first, build = round(options.labels / (16 * options.rows)), 0.0, ml.memorize_files
+    print(f"{files * 16 * options.rows:,} labels, --memory {options.memory}")
     print(f"{'kind':>18} {'seconds':>8} {'of classes':>10} {'memory':>8} {'steps':>12} {'overruled':>10}")
     for kind, wishes in KINDS.items():
         with tempfile.TemporaryDirectory() as name:
-            for number in range(4 * files if kind == "vectors" else files):
-                write(Path(name), kind, number)
+            smaller = 4 if kind == "vectors" else 1
+            for number in range(smaller * files):
+                write(Path(name), kind, number, options.rows // smaller)
             with Peak() as peak:
                 began = time.perf_counter()
                 out = build(f"{name}/shard-*.npz", f"{name}/model", memory=options.memory, workers=2, **wishes)
