@@ -35,6 +35,8 @@ from monolayer.model.mapped import load_mapped
 
 SHARD = 200_000
 """Sequences of a file."""
+TOGETHER = 20
+"""Files that are asked together: every weight is read once for all of their labels."""
 
 
 def write(folder: str, number: int, rows: int) -> None:
@@ -164,9 +166,12 @@ def ask(model: Path, files: list[Path]) -> tuple[float, float, int, int]:
     opened = load_mapped(model)
     assert opened is not None
     found = time.perf_counter()
-    X, Y = (np.concatenate([np.load(file)[name] for file in files]) for name in "XY")
-    answers = opened.labels(opened.encode(X))
-    return found - began, time.perf_counter() - found, Y.size, int(np.count_nonzero(answers != Y.reshape(-1)))
+    asked = wrong = 0
+    for first in range(0, len(files), TOGETHER):
+        X, Y = (np.concatenate([np.load(file)[name] for file in files[first : first + TOGETHER]]) for name in "XY")
+        answers = opened.labels(opened.encode(X))
+        asked, wrong = asked + Y.size, wrong + int(np.count_nonzero(answers != Y.reshape(-1)))
+    return found - began, time.perf_counter() - found, asked, wrong
 
 
 def main() -> None:

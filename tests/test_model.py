@@ -117,7 +117,7 @@ def test_a_search_in_rough_order_finds_the_same_labels(monkeypatch: pytest.Monke
     plain = steps(z)
     monkeypatch.setattr(staircase, "_LARGE", 10)
     assert torch.equal(steps(z), plain)
-    assert torch.equal(steps(z[:11] * 0 + 3.0), steps._search(z[:11] * 0 + 3.0))
+    assert torch.equal(steps(z[:11] * 0 + 3.0), steps.search(z[:11] * 0 + 3.0))
 
 
 @pytest.mark.parametrize("readout", ["exact", "paper"])

@@ -65,7 +65,7 @@ class PartedSteps:
 
     def __call__(self, z: Tensor) -> Tensor:
         """Labels `(P, m)` of `z` `(P,)`."""
-        order = z.argsort()
+        order = torch.from_numpy(np.argsort(z.numpy()))  # several times faster than PyTorch's
         ordered = z[order]
         bounds = [0, *torch.searchsorted(ordered, torch.tensor(self.ends, dtype=z.dtype)).tolist()]
         label = torch.empty(len(z), len(self.bias), dtype=self.bias.dtype)
@@ -79,7 +79,7 @@ class PartedSteps:
                     levels = torch.cat([rows[: len(w)] + self.bias, self.level[i + 1][None]])
                 else:
                     levels = torch.cat([self.level[i][None], self.level[i] - rows.cumsum(0)])
-                label[order[here]] = Steps(_tensor(w), _tensor(b), levels)(ordered[here])
+                label[order[here]] = Steps(_tensor(w), _tensor(b), levels).search(ordered[here])
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             list(pool.map(answer, range(len(self.parts))))

@@ -68,15 +68,16 @@ class Steps(Ramps):
     def __call__(self, z: Tensor) -> Tensor:
         """Labels `(P, m)` of `z` `(P,)` by binary search, O(log R) a point."""
         if min(len(z), len(self.slope)) < (_LARGE if z.device.type == "cpu" else 32 * _LARGE):
-            return self._search(z)
+            return self.search(z)
         # A search in random order waits for memory at every point; roughly sorted, neighbours share their path.
         order = _rough_order(z) if z.device.type == "cpu" else _rough_order_there(z)
-        found = self._search(z.index_select(0, order))
+        found = self.search(z.index_select(0, order))
         label = torch.empty_like(found)
         label[order] = found
         return label
 
-    def _search(self, z: Tensor) -> Tensor:
+    def search(self, z: Tensor) -> Tensor:
+        """The same, of points in an order of their own: best that of `z`."""
         step = torch.searchsorted(self.end, z, right=True)
         # Coordinate by coordinate: a device takes numbers much faster than short rows.
         label = torch.stack([level[step] for level in self.level.unbind(1)], dim=1)
