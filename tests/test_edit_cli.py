@@ -107,6 +107,8 @@ def test_edit_insert_and_compare(data: str, tmp_path: Path, capsys: pytest.Captu
         (["forget", "old", "--out", "new"], "in one way"),
         (["forget", "old", "--rows", "1", "--out", "new"], "give --data"),
         (["forget", "old", "--rows", "x", "--data", "data.jsonl", "--out", "new"], "3,7-9"),
+        (["forget", "old", "--rows", "²", "--data", "data.jsonl", "--out", "new"], "3,7-9"),
+        (["forget", "old", "--rows", "0-99999999999", "--data", "data.jsonl", "--out", "new"], "no such data"),
         (["forget", "old", "--rows", "9", "--data", "data.jsonl", "--out", "new"], "no row 9"),
         (["forget", "old", "--rows", "0-3", "--data", "data.jsonl", "--out", "new"], "forget all"),
         (["forget", "old", "data.jsonl", "--out", "old"], "exists already"),
@@ -125,6 +127,19 @@ def test_bad_input_leaves_nothing_behind(
     assert run(arguments) == 2
     assert message in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "new").exists()
+
+
+def test_a_sequence_is_forgotten_whatever_its_labels_and_the_record_goes_where_it_is_asked(
+    data: str, tmp_path: Path
+) -> None:
+    """Labels of another kind than the model has, on a line and in a model built anew; a folder that is not there."""
+    said = write(tmp_path / "said.jsonl", [{"tokens": ROWS[1]["tokens"], "label": 0.5}])
+    assert run(["memorize", data, "--dtype", "float32", "--out", "short"]) == 0
+    for model in ("old", "short"):
+        record = str(tmp_path / "records" / f"{model}.json")
+        assert run(["forget", model, said, "--data", data, "--out", f"{model} new", "--record", record]) == 0
+        assert run(["record", record, "--undo", f"{model} new", "--out", f"{model} again"]) == 0
+        assert same_folders(model, f"{model} again")
 
 
 def test_the_page_on_editing_runs_and_prints_what_it_says(

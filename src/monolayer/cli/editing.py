@@ -31,6 +31,8 @@ Known = Annotated[
 ]
 RecordFile = Annotated[Path | None, typer.Option("--record", help="File to write the record of the edit to.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a model or a record that is already there.")]
+MOST_ROWS = 10**8
+"""Rows that can be named one by one in a list that memory holds."""
 
 
 @app.command()
@@ -248,9 +250,12 @@ def _rows(text: str) -> list[int]:
     rows: list[int] = []
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
-        if not first.isdigit() or (dash and not last.isdigit()):
+        if not first.isdecimal() or (dash and not last.isdecimal()):
             raise DataError(f"--rows takes numbers and ranges such as 3,7-9, not {text!r}")
-        rows += range(int(first), int(last if dash else first) + 1)
+        named = range(int(first), int(last if dash else first) + 1)
+        if len(rows) + len(named) > MOST_ROWS:
+            raise DataError(f"--rows {text} names more than {MOST_ROWS:,} rows: there are no such data")
+        rows += named
     return rows
 
 

@@ -48,6 +48,7 @@ def explain(
         if picture.suffix != ".html":
             raise DataError(f"{picture} should end in .html: the picture is a page of its own")
         text = found.figure().to_html(include_plotlyjs=True)
+        picture.parent.mkdir(parents=True, exist_ok=True)
         with new_file(picture) as file:
             file.write(text)
     if as_json:

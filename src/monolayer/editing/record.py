@@ -241,6 +241,7 @@ class Record:
         }
         content["digest"] = digest(content)
         path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
         with new_file(path) as file:
             json.dump(content, file, ensure_ascii=True, allow_nan=False)
             file.write("\n")

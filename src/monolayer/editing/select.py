@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ def names_rows(X: Any) -> bool:
 def chosen_rows(facts: Facts | RobustFacts | WholeFacts, X: Any, lengths: Any = None) -> Ints:
     """Rows `(K,)` in rising order, at least one, none of them forgotten before."""
     if isinstance(X, Sequences) or not names_rows(X):
-        asked = facts.model.encode(X, lengths=lengths)
+        asked = replace(facts.model.encode(X, lengths=lengths), labels=None)  # a sequence goes whatever its labels
         return _equal_rows(facts, asked) if isinstance(facts, Facts) else facts.equal_rows(asked)
     X = array_like(X)
     if callable(X):

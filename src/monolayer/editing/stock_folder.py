@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from safetensors.torch import save_file
 
+from monolayer.checker.stock.files import is_stock
 from monolayer.data.folder import new_folder
 from monolayer.editing.record import Record
 from monolayer.editing.splice import array_of, tensor_of
@@ -26,6 +27,8 @@ def carry(record: Record, folder: Path, out: Path, *, undo: bool, overwrite: boo
     """The folder with the edit made again, or taken back, written as `out`."""
     if record.config is None:
         raise DataError("this record is one of a model of ours, not of a stock folder")
+    if not is_stock(folder):
+        raise DataError(f"{folder} is no stock folder, and this record is one of those")
     config, tensors = read_folder(folder)
     before, after = (1, 0) if undo else (0, 1)
     if any(config.get(key) != pair[before] for key, pair in record.config.items()):
