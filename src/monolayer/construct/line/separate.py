@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 DRAWS = 4
 """Draws of directions and temperature that are measured, for each layout."""
 
-HOPELESS = 8
+HOPELESS = 4
 """Crowds of ids' points, and pairs expected of points at random, from which no other draw of a layout is tried.
 
-Where chance alone puts so many pairs together, draws are alike: one with none is then about as likely as e^−8.
+Where chance alone puts so many pairs together, a draw with none is no likelier than about e^−4, and a further value of
+the head costs less than to look for it.
 """
 
 Settle = Callable[[Target, Ints], tuple[Target, int]]
@@ -129,7 +130,7 @@ def alike(points: int) -> bool:
     """Whether ids' points are so many that every draw makes crowds of them, and draws are not worth comparing.
 
     An error is at least `u max|z|`, and `max|z|` at least half of what the line spans. So of `M` points at random at
-    least `M² SLACK u/2` pairs are too close, whatever the draw: in float64 more than 8 from 134 million points on. In
+    least `M² SLACK u/2` pairs are too close, whatever the draw: in float64 more than 4 from 95 million points on. In
     shorter formats that is so far earlier, but to compare draws of fewer points takes no time.
     """
     return points**2 * SLACK * UNIT / 2.0 > HOPELESS
