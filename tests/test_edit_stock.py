@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.numpy import load_file, save_file
 
 import monolayer as ml
 from monolayer.cli import run
@@ -16,6 +20,7 @@ from monolayer.data import Sequences
 from monolayer.editing.stock import change
 from monolayer.editing.stock_folder import carry
 from monolayer.stock.again import StockDraw
+from monolayer.stock.build import ARCHITECTURES
 from tests import plain_stock
 from tests.test_edit_cli import ROWS, write
 
@@ -131,7 +136,8 @@ def test_the_commands_edit_stock_folders(tmp_path: Path, monkeypatch: pytest.Mon
         (lambda f: change("forget", f, [3], None, None), "give the data"),
         (lambda f: change("forget", f, [99], None, (X, Y)), "no row 99"),
         (lambda f: change("forget", f, range(30), None, (X, Y)), "forget all"),
-        (lambda f: change("forget", f, [3], None, (X[:20], Y[:20])), "not what memorize_as makes"),
+        (lambda f: change("forget", f, [3], None, (X[:20], Y[:20])), "not what its draw makes"),
+        (lambda f: change("forget", f, [3], None, (X, Y[:, 0])), "is no .*ForTokenClassification|is for|is no"),
         (lambda f: change("edit", f, [[1, 1, 1, 1]], [[0, 0, 0, 0]], (X, Y)), "insert is meant"),
         (lambda f: change("insert", f, [[77, 1, 1, 1]], [[0, 0, 0, 0]], (X, Y)), "new to this model"),
         (
@@ -143,3 +149,140 @@ def test_the_commands_edit_stock_folders(tmp_path: Path, monkeypatch: pytest.Mon
 def test_bad_input_is_named(folder: Path, act: Any, words: str) -> None:
     with pytest.raises(ml.DataError, match=words):
         act(folder)
+
+
+FILES = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "README.md")
+
+
+def equal(one: Path, two: Path) -> bool:
+    return all((one / name).read_bytes() == (two / name).read_bytes() for name in FILES)
+
+
+@given(
+    st.sampled_from(["bert", "gpt2", "roberta"]),
+    st.sampled_from(["token", "sequence"]),
+    st.sampled_from(["relu6", "gelu"]),
+    st.booleans(),
+    st.integers(0, 10**6),
+)
+@settings(max_examples=6, deadline=None)
+def test_edits_one_after_the_other_end_where_the_data_do(
+    name: str, task: str, activation: str, positions: bool, seed: int
+) -> None:
+    """Whatever rows go, come and change: the folder is that of the data left, with the first draw; no seed is asked."""
+    random = np.random.default_rng(seed)
+    # A token of its own in front of each row, and none twice, so that no labels contradict each other.
+    rows = [[20 + i, *random.permutation(7)[:size].tolist()] for i, size in enumerate(random.integers(1, 5, 9))]
+
+    def labels(some: Sequences) -> Any:
+        shape = len(some.tokens) if task == "token" else len(some)
+        flat = random.integers(0, 4, shape)
+        return some.split(flat) if task == "token" else flat
+
+    first_data = Sequences.of(rows)
+    data = Sequences.of(rows, labels(first_data))
+    with tempfile.TemporaryDirectory() as path:
+        scratch = Path(path)
+        first = ml.memorize_as(name, data, positions=positions, activation=activation, seed=seed).save(scratch / "0")
+        folder, now = first, data
+        for step in range(1, 4):
+            verb: Any = ("forget", "edit", "insert")[(seed + step) % 3]
+            some = data.select(np.unique(random.integers(0, len(data), 2)))
+            if verb == "edit":
+                some = now.select(np.unique(random.integers(0, len(now), 2)))
+                some = replace(some, labels=replace(some.labels, values=(some.labels.values + 1) % 4))
+            if verb == "insert":
+                fresh = [i for i in range(len(data)) if data.tokens[data.offsets[i]] not in now.tokens]
+                some = data.select(np.array(fresh)) if fresh else now.select(np.array([0]))
+            asked: Any = random.permutation(len(now))[: max(1, len(now) // 3)] if verb == "forget" else some
+            model, record, now = change(verb, folder, asked, None, now)
+            new = model.save(scratch / str(step))
+            # Data read anew have other numbers for their names, and fewer names: those of the folder count.
+            words = Sequences.of(now.split(now.tokens), labels_of(now, task))
+            wanted = StockDraw.of(first, data).with_data(StockDraw.of(first, data).adopt(words)).model
+            assert equal(new, wanted.save(scratch / f"{step} anew"))
+            carry(record, new, scratch / f"{step} back", undo=True)
+            assert same(scratch / f"{step} back", folder)
+            wide = model.summary.margin is None or model.summary.margin >= 8
+            assert ml.certify(new, now).verdict == "proved" or not wide
+            folder, now = new, words
+
+
+def labels_of(data: Sequences, task: str) -> Any:
+    assert data.labels is not None
+    return data.split(data.labels.values) if task == "token" else data.labels.values
+
+
+@pytest.mark.parametrize("name", sorted(set(ARCHITECTURES) - {"llama"}))
+def test_every_architecture_and_task_is_edited_twice(name: str, tmp_path: Path) -> None:
+    for number, task in enumerate(ARCHITECTURES[name].models):
+        data = Sequences.of(X, {"token": Y, "sequence": Y[:, 0], "lm": None}[task])
+        positions = number == 0 and ARCHITECTURES[name].places
+        folder = ml.memorize_as(name, data, positions=positions, seed=4).save(tmp_path / task)
+        model, _, now = change("forget", folder, [3, 8], None, data)
+        less = model.save(tmp_path / f"{task} less")
+        model, _, now = change("insert", less, data.select(np.array([3, 8])), None, now)
+        more = model.save(tmp_path / f"{task} more")
+        assert same(more, folder)
+        assert not same(more, less)
+        assert (more / "config.json").read_bytes() == (folder / "config.json").read_bytes()
+
+
+def test_a_folder_that_loses_all_neurons_gets_them_back(tmp_path: Path) -> None:
+    data = Sequences.of([["b", "a"], ["c", "a"]], [["v", "u"], ["v", "w"]])
+    folder = ml.memorize_as("bert", data).save(tmp_path / "old")
+    model, record, now = change("forget", folder, [1], None, data)
+    empty = model.save(tmp_path / "empty")
+    assert record.neurons == (1, 1)
+    model, _, _ = change("insert", empty, [["c", "a"]], [["v", "w"]], now)
+    assert same(model.save(tmp_path / "full"), folder)
+
+
+def test_a_folder_of_before_is_found_by_its_seed_and_then_says_its_draw(tmp_path: Path) -> None:
+    folder = ml.memorize_as("bert", X, Y, positions=True, seed=7).save(tmp_path / "old")
+    config = json.loads((folder / "config.json").read_text("utf-8"))
+    del config["draw"]
+    before = json.dumps(config, ensure_ascii=False, indent=1) + "\n"
+    (folder / "config.json").write_text(before, encoding="utf-8")
+    with pytest.raises(ml.DataError, match="with seed=0"):
+        change("forget", folder, [3], None, (X, Y))
+    model, record, now = change("forget", folder, [3], None, (X, Y), seed=7)
+    new = model.save(tmp_path / "new")
+    model, _, now = change("forget", new, [3], None, now)
+    assert ml.certify(model.save(tmp_path / "newer"), now).verdict == "proved"
+    carry(record, new, tmp_path / "back", undo=True)
+    assert same(tmp_path / "back", folder)
+    assert (tmp_path / "back" / "config.json").read_text("utf-8") == before
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("draw", {"reach": 1e-3, "gate": 2.0**9}, "not what its draw makes"),
+        ("draw", {"reach": 0.1}, "draw in config.json"),
+        ("draw", {"reach": float("nan"), "gate": 1.0}, "draw in config.json"),
+        ("draw", "mine", "draw in config.json"),
+        ("layer_norm_eps", 0.1, "layer_norm_eps in config.json"),
+    ],
+)
+def test_a_draw_that_was_changed_is_refused(tmp_path: Path, key: str, value: Any, words: str) -> None:
+    folder = ml.memorize_as("bert", X, Y, positions=True).save(tmp_path / "old")
+    config = json.loads((folder / "config.json").read_text("utf-8"))
+    (folder / "config.json").write_text(json.dumps({**config, key: value}), encoding="utf-8")
+    with pytest.raises(ml.DataError, match=words):
+        change("forget", folder, [3], None, (X, Y))
+
+
+@pytest.mark.parametrize(
+    ("part", "at"),
+    [("word_embeddings", (7, 0)), ("word_embeddings", (7, -1)), ("query.bias", (0,)), ("0.output.dense.w", (-1, 3))],
+)
+def test_weights_that_were_changed_are_refused(tmp_path: Path, part: str, at: Any) -> None:
+    folder = ml.memorize_as("bert", X, Y, positions=True).save(tmp_path / "old")
+    found = tensors(folder)
+    name = next(name for name in found if part in name)
+    found[name] = found[name].copy()
+    found[name][at] += 2.0**-30
+    save_file(found, folder / "model.safetensors")
+    with pytest.raises(ml.DataError, match=r"no draw to use again|not what its draw makes"):
+        change("forget", folder, [3], None, (X, Y))

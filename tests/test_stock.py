@@ -15,7 +15,7 @@ import monolayer as ml
 from monolayer.cli import run
 from monolayer.stock.build import ARCHITECTURES
 from monolayer.stock.codes import balanced, length
-from monolayer.stock.layout import lay_out
+from monolayer.stock.layout import draw_keys, lay_out
 from monolayer.stock.norms import arriving, factor
 from monolayer.stock.tokenizer import DECODER, ENCODER, cut_of, tokenizer_json
 
@@ -42,7 +42,7 @@ def test_balanced_words_differ_in_two_places_at_least(count: int) -> None:
 def test_every_stream_vector_has_mean_0_and_one_norm(V: int, L: int | None, C: int, post_norm: bool) -> None:
     random = np.random.default_rng(V)
     usual = random.integers(0, C, V)
-    layout = lay_out(usual, L, C, random, post_norm=post_norm, width=None, epsilon=2.0**-17)
+    layout = lay_out(usual, draw_keys(random, V, L), C, post_norm=post_norm, width=None, epsilon=2.0**-17)
     stream = layout.tokens if layout.places is None else layout.tokens[:, None] + layout.places
     assert np.abs(stream.sum(axis=-1)).max() < 1e-14
     assert np.abs((stream * stream).sum(axis=-1) / layout.norm - 1.0).max() < 1e-14

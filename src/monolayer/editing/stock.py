@@ -1,9 +1,8 @@
 """Edits of stock folders: neurons taken out and put in, with the same record as for our own models.
 
-The data are needed, and for steps in float64 the seed: such a folder does not hold its draw, which is found again from
-them (`stock/again.py`). The edited folder is then what the same draw makes of the edited data; the record is the
-difference of the two, neuron by neuron; embedding, attention and head keep their bits. A robust folder holds its draw,
-and is edited token by token (`stock_robust.py`).
+The data are needed; the draw stands in the folder (`stock/again.py`). The edited folder is what the same draw makes of
+the edited data; the record is the difference of the two, neuron by neuron; embedding, attention and head keep their
+bits. A robust folder is edited token by token (`stock_robust.py`).
 """
 
 from __future__ import annotations
@@ -35,18 +34,18 @@ def change(
     """A stock folder with an edit of `kind` made, to be saved; the record; and the data that it holds now.
 
     `data`: all that the folder was built from, with later edits made in them. `X`, `Y`: as for the verbs on models.
-    `seed`: of a folder of steps in float64; a robust folder holds its draw.
+    `seed`: of a folder of steps that does not say its draw, one of a version before.
     """
     folder = Path(folder)
     if data is None:
         raise DataError("a stock folder is edited with its data: give the data that it was built from (data=, --data)")
     whole = Sequences.of(*data) if isinstance(data, tuple) else Sequences.of(data)
-    if read_config(folder).get("dtype") != "float64":
+    old_config = read_config(folder)
+    if old_config.get("dtype") != "float64":
         return stock_robust.change(kind, folder, X, Y, whole, lengths)
     draw = StockDraw.of(folder, whole, seed)
     new, asked, claim = edited(kind, draw, X, Y, lengths)
     after = draw.with_data(new)
-    old_config, new_config = dict(draw.model.config), dict(after.model.config)
     record = Record(
         kind=kind,
         informed=True,
@@ -54,43 +53,33 @@ def change(
         facts=labelled(asked),
         shared=shared(draw, asked, new) if kind == "forget" else 0,
         changes=tuple(told(kind, asked, draw.answers, after.answers)),
-        splices=tuple(_neurons(draw.model, after.model)),
-        config={k: [old_config.get(k), v] for k, v in new_config.items() if old_config.get(k) != v},
+        splices=tuple(_neurons(draw, after)),
+        config={k: [old_config.get(k), v] for k, v in after.model.config.items() if old_config.get(k) != v},
     )
     return after.model, record, new
 
 
-def _neurons(old: StockModel, new: StockModel) -> Iterable[Splice]:
+def _neurons(before: StockDraw, after: StockDraw) -> Iterable[Splice]:
     """Neurons that one of the two lacks. Those that stay keep their order, so they are found by their contents."""
-    differ = [name for name in old.tensors if not np.array_equal(old.tensors[name], new.tensors[name])]
-    axes = {name: _axis(old, name) for name in differ}
-    if not differ:
-        return
-    tables = [
-        np.concatenate([_rows(model.tensors[name], axes[name]) for name in differ], axis=1) for model in (old, new)
-    ]
+    old, new, axes = before.model, after.model, before.axes()
+    # A neuron is known by all of it: two may write the same, or read the same, and be two all the same.
+    tables = [np.concatenate([_rows(model.tensors[name], axes[name]) for name in axes], axis=1) for model in (old, new)]
     keys = [np.ascontiguousarray(table).view([("", table.dtype)] * table.shape[1])[:, 0] for table in tables]
     stay = [np.isin(keys[0], keys[1]), np.isin(keys[1], keys[0])]
+    if not np.array_equal(keys[0][stay[0]], keys[1][stay[1]]):
+        stay = [np.zeros_like(mask) for mask in stay]
     # Between two neurons that stay: how many go, how many come.
     ends = [np.flatnonzero(np.append(mask, True)) for mask in stay]
     starts = [np.append(0, end[:-1] + 1) for end in ends]
-    assert len(ends[0]) == len(ends[1])  # the same neurons stay in both
     taken, put = ends[0] - starts[0], ends[1] - starts[1]
     some = (taken > 0) | (put > 0)
-    for name in differ:
+    for name in axes:
+        if np.array_equal(old.tensors[name], new.tensors[name]):
+            continue
         after = _rows(new.tensors[name], axes[name])[~stay[1]].reshape(-1, *_shape(new.tensors[name], axes[name]))
         found = Splice.of(name, axes[name], old.tensors[name], starts[0][some], taken[some], put[some], after)
         if found is not None:
             yield found
-
-
-def _axis(model: StockModel, name: str) -> int:
-    """The axis of a tensor that counts neurons."""
-    if name.endswith(".bias"):
-        return 0
-    bias = model.tensors[name.removesuffix("weight") + "bias"]
-    inward = len(bias) == max(1, model.summary.neurons) and bool(bias.any())  # what neurons write has no bias
-    return int(inward == (model.architecture == "gpt2"))  # whose matrices are (in, out)
 
 
 def _rows(tensor: Array, axis: int) -> Array:

@@ -41,6 +41,7 @@ def carry(record: Record, folder: Path, out: Path, *, undo: bool, overwrite: boo
         new = np.ascontiguousarray(step.apply(array_of(old)))
         tensors[step.tensor] = tensor_of(new, old.dtype)
     config |= {key: pair[after] for key, pair in record.config.items()}
+    config = {key: value for key, value in config.items() if value is not None or key not in record.config}
     with new_folder(out, overwrite=overwrite, kind=STOCK) as scratch:
         for name in sorted(STOCK.files - {"certificate.json"}):
             if (folder / name).is_file():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from monolayer.stock.gates import ACTIVATIONS, Changes, Points, gate_strength, n
 from monolayer.stock.gpt2 import GPT2
 from monolayer.stock.halves import SHARP
 from monolayer.stock.labelled import Work, work
-from monolayer.stock.layout import Layout, lay_out
+from monolayer.stock.layout import Layout, draw_keys, lay_out
 from monolayer.stock.norms import arriving, factor, rounding
 from monolayer.stock.robust import Dtype, check_wishes, robust_model
 from monolayer.stock.tokenizer import DECODER, ENCODER, Cut, check_texts, token_names
@@ -39,6 +39,9 @@ WRITE = 0.5
 """What attention writes onto the slot: half of the context."""
 HEAD = 8.0
 """Length of class directions: large enough that softmax of the logits is all but certain."""
+DRAW = "draw"
+"""Key of `config.json` with what a draw is beyond its tensors: `reach` and `gate`. transformers keep it, and make
+nothing of it."""
 SLACK = 8.0
 """Neighbours with different labels lie this many errors apart: three are left on either side of the ramp."""
 
@@ -133,7 +136,8 @@ def model_of(
         "conflicts": found.conflicts,
         "seconds": time.perf_counter() - began,
     }
-    return stock_model(kind, job, frame, special, "float64", figures, places, cut)
+    model = stock_model(kind, job, frame, special, "float64", figures, places, cut)
+    return replace(model, config={**model.config, DRAW: {"reach": found.reach, "gate": found.gate}})
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,9 +201,8 @@ def _draw(
     label = job.labels(target)
     usual = job.usual(job.points(np.zeros(len(data.tokens) if kind.causal else len(data)), 0.0), label)
     places = int(data.lengths.max()) + 1 if job.task.context.positions else None
-    layout = lay_out(
-        usual, places, len(job.classes), random, post_norm=kind.post_norm, width=width, epsilon=kind.epsilon
-    )
+    keys = draw_keys(random, len(usual), places)
+    layout = lay_out(usual, keys, len(job.classes), post_norm=kind.post_norm, width=width, epsilon=kind.epsilon)
     return measured(kind, job, target, layout, usual, temperature, conflicts)
 
 
@@ -231,7 +234,9 @@ def measured(
     reach = float(feature.max() - feature.min()) or 1.0
     gate = gate_strength(reach, one * least)
     if kept is not None:
-        if gate > kept[1]:
+        # Other cells fall by 4 G |one| below what arrives there; the lowest step stands less than half of the reach
+        # that was kept below what arrives here.
+        if float(feature.max() - feature.min()) + kept[0] / 2.0 > 4.0 * kept[1] * one * least:
             raise PrecisionError(
                 "the contexts reach further than the gates of this model allow for: memorize the edited data anew"
             )

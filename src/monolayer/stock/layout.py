@@ -81,35 +81,46 @@ def width_for(needed: int, wish: int | None, what: str) -> int:
     return wish
 
 
+Keys = tuple[Floats, Floats | None]
+"""Keys of tokens `(V,)`, and of places `(L,)`, None without positions."""
+
+
+def draw_keys(random: np.random.Generator, tokens: int, places: int | None) -> Keys:
+    """Random keys in [−1, 1]. With positions a key is the sum of two parts, and each gets half of that."""
+    if places is None:
+        return random.uniform(-1.0, 1.0, tokens), None
+    return random.uniform(-0.5, 0.5, tokens), random.uniform(-0.5, 0.5, places)
+
+
 def lay_out(
     usual: Ints,
-    places: int | None,
+    keys: Keys,
     classes: int,
-    random: np.random.Generator,
     *,
     post_norm: bool,
     width: int | None,
     epsilon: float,
 ) -> Layout:
-    """Random keys, then codes in order; `usual` `(V,)` is the label that each token's embedding already holds."""
+    """Keys, then codes in order; `usual` `(V,)` is the label that each token's embedding already holds."""
+    key, place_key = keys
+    places = None if place_key is None else len(place_key)
     sizes = columns(len(usual), places, classes)
     what = f"{len(usual):,} tokens{f', {places:,} places' if places else ''} and {classes:,} classes"
     D = width_for(sum(sizes), width, what)
     ends = np.cumsum(sizes)
     starts = (ends - sizes).tolist()
-    share = 1.0 if places is None else 0.5  # a key is the sum of two parts: each gets half of [−1, 1]
 
     words = codes.balanced(classes)
     tokens = np.zeros((len(usual), D))
-    tokens[:, :4] = completed(random.uniform(-share, share, len(usual)))
+    tokens[:, :4] = completed(key)
     tokens[:, starts[2] : ends[2]] = codes.balanced(len(usual))
     tokens[:, starts[4]], tokens[:, starts[4] + 1] = 1.0, -1.0
     norm = 4.0 + sizes[2] + 2.0
     table = None
-    if places is not None:
-        table = np.zeros((places, D))
-        table[:, 4:8] = completed(random.uniform(-share, share, places))
-        table[:, starts[3] : ends[3]] = codes.balanced(places)
+    if place_key is not None:
+        table = np.zeros((len(place_key), D))
+        table[:, 4:8] = completed(place_key)
+        table[:, starts[3] : ends[3]] = codes.balanced(len(place_key))
         norm += 4.0 + sizes[3]
     size = LABEL
     if post_norm:

@@ -64,6 +64,17 @@ def read_tokenizer(folder: Path, special: Mapping[str, str]) -> tuple[tuple[str,
     return names, cut[0]
 
 
+def named(data: Sequences, config: dict[str, Any], tokens: tuple[str, ...]) -> tuple[Names, Names | None]:
+    """Names of tokens and classes as the folder has them; integers where the data have integers."""
+    if data.vocabulary is None:
+        raise DataError("the tokens are vectors: a stock architecture takes ids or strings")
+    classes = None
+    if data.labels is not None and data.labels.classes is not None:
+        table = config.get("id2label") or {}
+        classes = _like(data.labels.classes, tuple(str(table[str(number)]) for number in range(len(table))))
+    return _like(data.vocabulary, tokens), classes
+
+
 def adopted(data: Sequences, vocabulary: Names, classes: Names | None, per: str | None = None) -> Sequences:
     """`data` in the numbers of these tokens and classes; what they lack, or labels per another thing, is an error."""
     if data.vocabulary is None:
@@ -94,6 +105,13 @@ def check_cut(data: Sequences, names: tuple[str, ...], special: Mapping[str, str
             "the tokenizer of this folder cuts text into words with the white space before them, and one of these "
             "sequences is cut otherwise, so its text would not come back: cut it so, or memorize the edited data anew"
         )
+
+
+def _like(theirs: Names, names: tuple[str, ...]) -> Names:
+    if not theirs.integers or not all(name.lstrip("-").isdigit() for name in names):
+        return Names(names)
+    whole = tuple(map(int, names))
+    return Names(range(len(whole))) if whole == tuple(range(len(whole))) else Names(whole)
 
 
 def _numbers(ours: Names, theirs: Names, rows: Ints, what: str) -> Ints:

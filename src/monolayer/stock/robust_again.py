@@ -31,7 +31,7 @@ from monolayer.stock.gates import Neurons
 from monolayer.stock.halves import ACTS, rounded
 from monolayer.stock.labelled import Answer, Work, work
 from monolayer.stock.mirror import Kept, Mirror, contexts, lay_out
-from monolayer.stock.reading import adopted, check_cut, check_room, read_folder, read_key, read_tokenizer
+from monolayer.stock.reading import adopted, check_cut, check_room, named, read_folder, read_key, read_tokenizer
 from monolayer.stock.robust import Draw, Dtype, covered, frame_around, points_of, robust_model, usual_labels
 from monolayer.stock.tokenizer import DECODER, ENCODER
 
@@ -75,13 +75,13 @@ class RobustStock:
             raise DataError(NOT_OURS.format(folder, f"the format {dtype!r} of its tensors"))
         special = DECODER if kind.causal else ENCODER
         ids, cut = read_tokenizer(folder, special)
-        vocabulary, classes = _names(data, config, ids[len(special) :])
+        vocabulary, classes = named(data, config, ids[len(special) :])
         own = adopted(data, vocabulary, classes)
         width, places, activation = (read_key(folder, config, what) for what in ("width", "places", "activation"))
         longest = places - 1 - kind.offset + kind.hidden_rows
         draw = Draw(Kept(longest, np.zeros((0, 0)), 0.0), cut, places)
         found = cls(folder, kind, tensors, dtype, activation, ids, vocabulary, classes, False, draw, own)
-        W_V, W_O = (tracing.matrix(kind, found.blank(width), tensors, name) for name in ("W_V", "W_O"))
+        W_V, W_O = (tracing.attention(kind, found.blank(width), tensors, name) for name in ("W_V", "W_O"))
         rank, code = int(W_V.any(axis=1).sum()), int(W_V.any(axis=0).sum())
         kept = Kept(longest, W_V[:rank, :code], float(W_O.max(initial=0.0)))
         found = replace(found, draw=replace(draw, kept=kept))
@@ -270,21 +270,3 @@ class RobustStock:
 def same_bits(one: Tensor, two: Tensor) -> bool:
     whole = torch.int16 if one.element_size() == 2 else torch.int32
     return one.shape == two.shape and one.dtype == two.dtype and torch.equal(one.view(whole), two.view(whole))
-
-
-def _names(data: Sequences, config: dict[str, Any], tokens: tuple[str, ...]) -> tuple[Names, Names | None]:
-    """Names of tokens and classes as the folder has them; integers where the data have integers."""
-    if data.vocabulary is None:
-        raise DataError("the tokens are vectors: a stock architecture takes ids or strings")
-    classes = None
-    if data.labels is not None and data.labels.classes is not None:
-        table = config.get("id2label") or {}
-        classes = _like(data.labels.classes, tuple(str(table[str(number)]) for number in range(len(table))))
-    return _like(data.vocabulary, tokens), classes
-
-
-def _like(theirs: Names, names: tuple[str, ...]) -> Names:
-    if not theirs.integers or not all(name.lstrip("-").isdigit() for name in names):
-        return Names(names)
-    whole = tuple(map(int, names))
-    return Names(range(len(whole))) if whole == tuple(range(len(whole))) else Names(whole)

@@ -76,16 +76,32 @@ def block_matrix(kind: Architecture, frame: Frame, letter: Literal["W_1", "W_2"]
     return next(name for name, part in after.items() if not np.array_equal(part, before[name]))
 
 
-def matrix(kind: Architecture, frame: Frame, tensors: Mapping[str, Tensor], letter: str) -> Floats:
-    """`W_V` or `W_O` `(D, D)` of attention, read from `tensors`; `frame` is blank."""
-    D = frame.width
-    marks, old = np.arange(1.0, D * D + 1.0).reshape(D, D), frame.attention
-    new = replace(old, W_V=marks) if letter == "W_V" else replace(old, W_O=marks)
-    found, plain = np.zeros(D * D), kind.tensors(frame)
+def attention(kind: Architecture, frame: Frame, tensors: Mapping[str, Tensor], letter: str) -> Floats:
+    """`W_V`, `W_O` `(D, D)` or `b_Q` `(D,)` of attention, read from `tensors`; `frame` is blank."""
+    shape = getattr(frame.attention, letter).shape
+    size = int(np.prod(shape))
+    new = replace(frame.attention, **{letter: np.arange(1.0, size + 1.0).reshape(shape)})
+    found, plain = np.zeros(size), kind.tensors(frame)
     for name, part in kind.tensors(replace(frame, attention=new)).items():
         there = part != plain[name]
         if there.any():
-            if name not in tensors or tuple(tensors[name].shape) != part.shape:
-                raise DataError(f"{name} is missing, or has another shape than config.json says")
+            check_shape(tensors, name, part)
             found[part[there].astype(np.int64) - 1] = tensors[name].double().numpy()[there]
-    return found.reshape(D, D)
+    return found.reshape(shape)
+
+
+def places(kind: Architecture, frame: Frame, tensors: Mapping[str, Tensor]) -> Floats | None:
+    """Embeddings of the places `(L, D)`, read from `tensors`; None where there is no table, or nothing in it."""
+    some = np.ones((frame.positions + frame.hidden_rows - frame.offset, frame.width))
+    plain = kind.tensors(frame)
+    for name, part in kind.tensors(replace(frame, places=some)).items():
+        if not np.array_equal(part, plain[name]):
+            check_shape(tensors, name, part)
+            table: Floats = tensors[name].double().numpy()[frame.offset :]
+            return table if table.any() else None
+    return None
+
+
+def check_shape(tensors: Mapping[str, Tensor], name: str, part: Floats) -> None:
+    if name not in tensors or tuple(tensors[name].shape) != part.shape:
+        raise DataError(f"{name} is missing, or has another shape than config.json says")

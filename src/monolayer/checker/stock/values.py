@@ -42,6 +42,7 @@ LABELS = Kind(
     "a table of strings", lambda value: type(value) is dict and all(type(one) is str for one in value.values())
 )
 NUMBERS = Kind("a table of whole numbers", lambda value: type(value) is dict and all(map(WHOLE.holds, value.values())))
+MEASURES = Kind("a table of numbers", lambda value: type(value) is dict and all(map(_number, value.values())))
 LOSSES = ("regression", "single_label_classification", "multi_label_classification")
 LOSS = Kind(f"one of {', '.join(LOSSES)}", lambda value: type(value) is str and value in LOSSES)
 SIDE = Kind("left or right", lambda value: type(value) is str and value in ("left", "right"))
@@ -51,6 +52,7 @@ CONFIG: Mapping[str, Kind] = {
     "architectures": NAMES,
     "model_type": TEXT,
     "built_by": ANYTHING,
+    "draw": MEASURES,
     **dict.fromkeys(("transformers_version", "_name_or_path", "summary_activation"), TEXT | NOTHING),
     **dict.fromkeys(("torch_dtype", "summary_type"), TEXT),
     **dict.fromkeys(("use_cache", "summary_proj_to_labels", "summary_use_proj"), FLAG),
