@@ -76,8 +76,8 @@ def _neurons(before: StockDraw, after: StockDraw) -> Iterable[Splice]:
     for name in axes:
         if np.array_equal(old.tensors[name], new.tensors[name]):
             continue
-        after = _rows(new.tensors[name], axes[name])[~stay[1]].reshape(-1, *_shape(new.tensors[name], axes[name]))
-        found = Splice.of(name, axes[name], old.tensors[name], starts[0][some], taken[some], put[some], after)
+        come = _rows(new.tensors[name], axes[name])[~stay[1]].reshape(-1, *_shape(new.tensors[name], axes[name]))
+        found = Splice.of(name, axes[name], old.tensors[name], starts[0][some], taken[some], put[some], come)
         if found is not None:
             yield found
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from torch import Tensor
@@ -80,7 +80,8 @@ def attention(kind: Architecture, frame: Frame, tensors: Mapping[str, Tensor], l
     """`W_V`, `W_O` `(D, D)` or `b_Q` `(D,)` of attention, read from `tensors`; `frame` is blank."""
     shape = getattr(frame.attention, letter).shape
     size = int(np.prod(shape))
-    new = replace(frame.attention, **{letter: np.arange(1.0, size + 1.0).reshape(shape)})
+    marks: dict[str, Any] = {letter: np.arange(1.0, size + 1.0).reshape(shape)}
+    new = replace(frame.attention, **marks)
     found, plain = np.zeros(size), kind.tensors(frame)
     for name, part in kind.tensors(replace(frame, attention=new)).items():
         there = part != plain[name]
