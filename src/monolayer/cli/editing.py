@@ -113,15 +113,16 @@ def compare(
     reading: Reading = PLAIN,
     as_json: Json = False,
 ) -> None:
-    """List where two models differ: in weights, in steps of the readout and, on DATA, in answers."""
-    from monolayer.editing.compare import compare as find
-    from monolayer.model.load import load
+    """List where two models differ: in weights, in steps or neurons of the readout and, on DATA, in answers.
 
-    models = load(one), load(two)
+    Two stock folders, too; their answers are those of transformers.
+    """
+    from monolayer.editing.compare import compare as find
+
     with progress(as_json) as step:
         asked = None if data is None else reading.read(data, step)
         step("comparing", 0.5)
-        found = find(*models, asked)
+        found = find(one, two, asked)
     if as_json:
         print_json(found.to_json())
     else:

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, overload
 
 import numpy as np
 import torch
 
+from monolayer.checker.stock.files import is_stock
 from monolayer.data import Sequences
+from monolayer.editing.differing import SHOWN, Answer, answer_rows, differing
 from monolayer.editing.gated import Neuron, described, only_in
 from monolayer.editing.readout import Floats
+from monolayer.editing.stock_compare import StockComparison, compare_stock
 from monolayer.editing.words import label_name
 from monolayer.errors import DataError
 from monolayer.model.apart import Apart
 from monolayer.model.attention import CODE
 from monolayer.model.cascade import Cascade
 from monolayer.model.gates import Gates
+from monolayer.model.load import load
 from monolayer.model.monolayer import Monolayer
-
-SHOWN = 100
-"""Steps and answers that a comparison names; the rest it counts."""
 
 
 @dataclass(frozen=True)
@@ -43,16 +46,6 @@ class Step:
         where = "" if self.stage is None else f"stage {self.stage}: "
         where = where if self.cell is None else f"{self.cell!r}: "
         return f"{where}{self.left!r} → {self.right!r} at {self.start:.17g}"
-
-
-@dataclass(frozen=True)
-class Answer:
-    """A labelled place where answers differ; `position` is None for a label of a whole sequence."""
-
-    sequence: int
-    position: int | None
-    one: Any
-    two: Any
 
 
 @dataclass(frozen=True)
@@ -93,20 +86,42 @@ class Comparison:
             rows += [(f"only in the {which}", str(step)) for step in steps[:5]]
         for which, neurons in zip(("first", "second"), self.neurons, strict=True):
             rows += [(f"only in the {which}", str(neuron)) for neuron in neurons[:5]]
-        if self.asked is not None:
-            rows.append(("answers", f"{self.answers:,} of {self.asked:,} differ"))
-        for answer in self.differing[:10]:
-            place = f"sequence {answer.sequence}"
-            place = place if answer.position is None else f"token {answer.position} of {place}"
-            rows.append(("differs", f"{place}: {answer.one!r} → {answer.two!r}"))
-        return rows
+        return rows + answer_rows(self.asked, self.answers, self.differing)
 
     def to_json(self) -> dict[str, Any]:
         return {"same": self.same, **asdict(self)}
 
 
-def compare(one: Monolayer, two: Monolayer, X: Any = None, *, lengths: Any = None) -> Comparison:
-    """Where two models differ: in weights, in steps or neurons, and, with `X`, in answers."""
+Folder = str | os.PathLike[str]
+
+
+@overload
+def compare(one: Monolayer, two: Monolayer, X: Any = None, *, lengths: Any = None) -> Comparison: ...
+
+
+@overload
+def compare(
+    one: Monolayer | Folder, two: Monolayer | Folder, X: Any = None, *, lengths: Any = None
+) -> Comparison | StockComparison: ...
+
+
+def compare(
+    one: Monolayer | Folder, two: Monolayer | Folder, X: Any = None, *, lengths: Any = None
+) -> Comparison | StockComparison:
+    """Where two models, or two folders of models, differ: in weights, in steps or neurons, and, with `X`, in answers.
+
+    Answers of two stock folders are those of transformers: in float64, or in float32 where the folders are robust.
+    """
+    stock = [not isinstance(each, Monolayer) and is_stock(each) for each in (one, two)]
+    if all(stock):
+        return compare_stock(Path(one), Path(two), X, lengths=lengths)  # type: ignore[arg-type]
+    if any(stock):
+        raise DataError("one of the two is a stock folder, the other is not: their weights have nothing in common")
+    models = [each if isinstance(each, Monolayer) else load(each) for each in (one, two)]
+    return _compared(models[0], models[1], X, lengths)
+
+
+def _compared(one: Monolayer, two: Monolayer, X: Any, lengths: Any) -> Comparison:
     weights = _weights(one, two)
     only: list[int | None] = [None, None]
     listed: list[list[Step]] = [[], []]
@@ -121,12 +136,12 @@ def compare(one: Monolayer, two: Monolayer, X: Any = None, *, lengths: Any = Non
         for which, (model, mine, theirs) in enumerate(((one, first, second), (two, second, first))):
             only[which], listed[which] = _only_in(model, mine, theirs)
     asked = answers = None
-    differing: list[Answer] = []
+    listed_answers: list[Answer] = []
     if X is not None:
-        asked, answers, differing = _answers(one, two, X, lengths)
+        asked, answers, listed_answers = _answers(one, two, X, lengths)
     names = one.card.vocabulary == two.card.vocabulary and one.card.classes == two.card.classes
     lists = (listed[0], listed[1]), (neurons[0], neurons[1])
-    return Comparison(weights, names, only[0], only[1], *lists, asked, answers, differing)
+    return Comparison(weights, names, only[0], only[1], *lists, asked, answers, listed_answers)
 
 
 def _weights(one: Monolayer, two: Monolayer) -> dict[str, int | None]:
@@ -247,12 +262,7 @@ def _answers(one: Monolayer, two: Monolayer, X: Any, lengths: Any) -> tuple[int,
             for i, value in zip(place.tolist(), values, strict=True):
                 named[i] = value
         found.append(named)
-    differ = np.flatnonzero(found[0] != found[1])
-    listed = []
-    for place in differ[:SHOWN].tolist():
-        row, position = (place, None) if one.card.per == "sequence" else asked.place(place)
-        listed.append(Answer(row, position, found[0][place], found[1][place]))
-    return len(found[0]), len(differ), listed
+    return differing(asked, found[0], found[1], per_token=one.card.per != "sequence")
 
 
 def _known(model: Monolayer, asked: Sequences) -> Any:
