@@ -49,6 +49,7 @@ def change(folder: Path, file: str, **values: Any) -> None:
         ("config.json", "architectures", ["BertForTokenClassification", 5], "a list of strings"),
         ("config.json", "problem_type", "guess", "one of regression"),
         ("config.json", "torch_dtype", "bfloat16", "torch_dtype = 'bfloat16'"),
+        ("config.json", "add_cross_attention", None, "add_cross_attention = None"),
         ("config.json", "id2label", {"0": 0, "1": "v", "2": "w"}, "a table of strings"),
         ("tokenizer_config.json", "padding_side", "up", "left or right"),
         ("tokenizer_config.json", "model_max_length", "long", "a whole number"),

@@ -117,7 +117,8 @@ def _check_config(config: dict[str, Any], kind: str, tensors: Mapping[str, Any])
             continue
         if key not in fixed:
             raise UnhandledError(f"config.json says {key} = {value!r}, of which the proofs know nothing")
-        if not any(value == known and type(value) is type(known) for known in fixed[key]):
+        blank = value is None and fixed[key][0] is not None  # a key may be left out; null is no default
+        if blank or not any(value == known and type(value) is type(known) for known in fixed[key]):
             raise UnhandledError(f"config.json says {key} = {value!r}; the proofs assume {fixed[key][0]!r}")
     sizes = {what: config.get(key) for what, key in SIZES[kind].items()}
     if not all(type(sizes[what]) is int for what in ("width", "vocabulary", "positions", "neurons")):

@@ -232,4 +232,4 @@ FIXED: dict[str, dict[str, tuple[Any, ...]]] = {
         "rope_parameters": ({"rope_type": "default", "rope_theta": 1e30},),
     },
 }
-"""Keys that must have one of these values; None among them: the key may be missing, as that is its default."""
+"""Keys that must have one of these values; None behind them: the key may be missing, as the first is its default."""
