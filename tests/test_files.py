@@ -16,11 +16,12 @@ import pytest
 
 import monolayer as ml
 from monolayer.cli import run
-from monolayer.cluster import crowds, encode, memorize, parts, room, survey
+from monolayer.cluster import build, crowds, encode, memorize, parts, ranges, room, survey
 from monolayer.cluster import executor as executors
 from monolayer.cluster.executor import Processes, Threads
 from monolayer.cluster.memorize import memorize_files
 from monolayer.cluster.room import Room
+from monolayer.cluster.spill import Spill
 from monolayer.construct.line import separate
 from monolayer.data import read
 from tests.dying import kill_once, small_files
@@ -142,6 +143,35 @@ def test_draws_that_are_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyP
     same(memorize_files(pattern, tmp_path / "files", engine="threads", workers=1, **options), tmp_path / "memory")
 
 
+def test_data_with_a_rhythm_are_cut_evenly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every second row is the same one: a sample of every fourth row would see no other."""
+    random = np.random.default_rng(0)
+    X = [[0, 1, 2, 3] if i % 2 == 0 else random.permutation(800)[:4].tolist() for i in range(1000)]
+    Y = [[0] * 4 if i % 2 == 0 else random.integers(0, 4, 4).tolist() for i in range(1000)]
+    small_pieces(monkeypatch, 2000, 500)
+    monkeypatch.setattr(build, "SAMPLE", 1000)
+    sizes: list[int] = []
+
+    def watched(*words: Any, **more: Any) -> Any:
+        line = ranges.gather(*words, **more)
+        sizes.append(len(line))
+        return line
+
+    monkeypatch.setattr(parts, "gather", watched)
+    memorize_files(write(tmp_path, X, Y, []), tmp_path / "files", engine="threads", workers=1)
+    assert 100 < max(sizes) < 1000
+
+
+def test_neighbours_of_a_range_are_held_once(tmp_path: Path) -> None:
+    """A crowd may reach into any number of points beside it, but into few different ones."""
+    spill, form = Spill(str(tmp_path)), ranges.Form(2, None)
+    z, label = np.repeat([1.0, 2.0, 3.0], 1000), np.zeros(3000, np.uint8)
+    spill.write("points", [z, label])
+    for left, bound in ((True, 1.0), (False, 3.0)):
+        line, reached = crowds._beside(spill, [("points", 1500, 1500, 3000)], form, 1200, left=left)
+        assert (line.columns(0, len(line))[0].tolist(), reached) == ([1.0, 2.0] if left else [2.0, 3.0], bound)
+
+
 # -- what may go wrong -----------------------------------------------------------------------------------
 
 
@@ -234,6 +264,34 @@ def test_a_full_disk_leaves_no_model_and_the_build_goes_on(
     assert not finished & set(done)
     same(out, expected(tmp_path, pattern))
     assert not spill.exists()
+
+
+def test_pieces_keep_the_sizes_that_they_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process may hold more, or less, when a build goes on: pieces of two sizes would not fit together."""
+    X, Y, _ = example("ids")
+    pattern = write(tmp_path / "shards", X, Y, [150, 300])
+    for name, value in (("HOUSE", 0), ("TOKEN", 1), ("POINT", 1), ("READ", 0), ("LEAST", 1)):
+        monkeypatch.setattr(room, name, value)
+    monkeypatch.setattr(memorize, "HUT", 0)
+    monkeypatch.setattr(room, "resident", lambda: 10_000)
+    with monkeypatch.context() as patch:
+        stopped(patch, "part", Stopped.error)
+        with pytest.raises(OSError, match="is full"):
+            memorize_files(pattern, tmp_path / "files", engine="threads", workers=1, memory=10_700)
+    monkeypatch.setattr(room, "resident", lambda: 10_400)
+    words: dict[str, Any] = {"workers": 1, "memory": 10_700, "resume": True}
+    out = memorize_files(pattern, tmp_path / "files", engine="threads", **words)
+    same(out, expected(tmp_path, pattern))
+
+
+@pytest.mark.parametrize("journal", ["{}", "[]", '{"code": "other"}', '{"memory": "2GB", "shards": []}'])
+def test_pieces_of_another_version_are_refused(tmp_path: Path, journal: str) -> None:
+    X, Y, _ = example("ids")
+    pattern = write(tmp_path / "shards", X, Y, [])
+    (tmp_path / ".files.building").mkdir()
+    (tmp_path / ".files.building" / "journal.json").write_text(journal)
+    with pytest.raises(ml.DataError, match=r"another version of monolayer.*start anew without resume"):
+        memorize_files(pattern, tmp_path / "files", engine="threads", workers=1, resume=True)
 
 
 class Limited(Processes):

@@ -167,6 +167,7 @@ def test_duplicate_json_keys_are_refused(tmp_path: Path) -> None:
         ("with labels= and sequence= (--labels, --sequence); go", "with --labels and --sequence; go"),
         ("Say it with format= (--format on the command line): jsonl", "Say it with --format: jsonl"),
         ("ask to overwrite it (overwrite=True, --overwrite)", "ask to overwrite it (--overwrite)"),
+        ("the key with tokens= (--tokens). When", "the key with --tokens. When"),
         ("proved: tolerance=1.2e-07 (--tolerance)", "proved: --tolerance 1.2e-07"),
         ("missing: give Y, or causal=True to memorize", "missing: add labels, or pass --causal to memorize"),
         ("Use path='dense'", "Use --dense"),

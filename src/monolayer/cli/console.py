@@ -57,7 +57,7 @@ def as_flags(message: str) -> str:
     message = re.sub(r"(=[\w.+-]*) \((?:--[a-z-]+(?:, )?)+(?: on the command line)?\)", r"\1", message)
     message = re.sub(rf"\b({'|'.join(_SWITCHES)})=True\b", lambda found: _flag(found[1]), message)
     message = re.sub(r"\((--[a-z-]+), \1\)", r"(\1)", message)
-    options = rf"\b({'|'.join(_OPTIONS)})=(?:'(\w+)'((?: or '\w+')*)|([\w.+-]*))"
+    options = rf"\b({'|'.join(_OPTIONS)})=(?:'(\w+)'((?: or '\w+')*)|([\w+-][\w.+-]*)?)"
 
     def flag(found: re.Match[str]) -> str:
         value = (found[2] or "") + (found[3] or "").replace("'", "") + (found[4] or "")

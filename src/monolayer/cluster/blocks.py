@@ -219,8 +219,9 @@ def _target(data: Sequences, rules: Rules, number: Ints | None) -> Target:
 
 
 def sample(spill: Spill, pieces: list[Block], rules: Rules, about: int) -> tuple[Sequences, Target]:
-    """Some sequences of all blocks, evenly spaced, with `about` so many tokens, and which places of them have labels.
+    """Some sequences of all blocks, with `about` so many tokens, and which places of them have labels.
 
+    One of every so many, at random, for data may have a rhythm: of rows that alternate one kind alone would be seen.
     What is not taken is not read, nor are labels: all are 0.
     """
     every = max(1, sum(block.stop - block.start for block in pieces) // about)
@@ -229,6 +230,8 @@ def sample(spill: Spill, pieces: list[Block], rules: Rules, about: int) -> tuple
     for block in pieces:
         table, lengths = tables[block.shard], block.lengths(spill)
         rows = np.arange(0, len(lengths), every)
+        random = np.random.default_rng([block.shard, block.first])  # the same when a build goes on
+        rows = np.minimum(rows + random.integers(0, every, len(rows)), len(lengths) - 1)
         begin, some = (np.cumsum(lengths) - lengths)[rows], lengths[rows]
         flat = inside(begin, begin + some)
         token, _ = block.columns(spill, rules, mapped)

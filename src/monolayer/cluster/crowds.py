@@ -129,15 +129,19 @@ def with_neighbours(
 
 
 def _beside(spill: Spill, slices: Slices, form: Form, count: int, *, left: bool) -> tuple[Line, float]:
-    """The nearest points of every slice on one side, in order, and the number up to which none is missing."""
+    """The nearest points of every slice on one side, in order, and the number up to which none is missing.
+
+    Equal ones of a slice once: a crowd may reach into any number of them.
+    """
     found, bound = list[Line](), -np.inf if left else np.inf
     for name, begin, end, total in slices:
         first, last = (max(0, begin - count), begin) if left else (end, min(total, end + count))
-        found.append(piece(spill, name, total, first, last, form))
+        here = piece(spill, name, total, first, last, form)
         if left and first > 0:
-            bound = max(bound, float(found[-1].columns(0, 1)[0][0]))
+            bound = max(bound, float(here.columns(0, 1)[0][0]))
         elif not left and last < total:
-            bound = min(bound, float(found[-1].columns(last - first - 1, last - first)[0][0]))
+            bound = min(bound, float(here.columns(last - first - 1, last - first)[0][0]))
+        found.append(here.some(here.new()))
     return in_order(found, form), bound
 
 

@@ -180,7 +180,9 @@ def _dask(scheduler: Any) -> Iterator[Any]:
         yield scheduler
         return
     if scheduler is None:
-        raise DataError("engine='dask' needs the address of a scheduler: scheduler='tcp://…' (--scheduler)")
+        raise DataError(
+            "engine='dask' needs the address of a scheduler, such as tcp://head:8786: scheduler= (--scheduler)"
+        )
     try:
         client = Client(scheduler, timeout=PATIENCE)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:

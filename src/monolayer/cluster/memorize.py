@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,7 +16,7 @@ from monolayer.cluster.build import Build
 from monolayer.cluster.executor import Engine, executor
 from monolayer.cluster.finish import finish
 from monolayer.cluster.room import HOUSE, HUT, Room
-from monolayer.cluster.spill import PausedError, identity, is_full, opened
+from monolayer.cluster.spill import PausedError, code, identity, is_full, opened
 from monolayer.cluster.work import Wishes
 from monolayer.construct.consistency import OnConflict, check_conflict
 from monolayer.construct.construction import Progress
@@ -87,13 +87,15 @@ def memorize_files(
     room = Room.of(memory, workers, house, max(tokens_at_most(name, format) for name in names))
     reading = {"format": format, "tokens": tokens, "labels": labels, "sequence": sequence, "unit": unit, "per": per}
     wishes = Wishes(positions, causal, temperature, rank, seed, on_conflict, fingerprint)
-    journal = {"shards": shards, **reading, **asdict(wishes), "memory": str(memory), "workers": workers}
+    asked = {**reading, **asdict(wishes), "memory": str(memory), "workers": workers, "engine": engine}
+    journal = {"code": code(), "sizes": [room.block, room.range], "shards": shards, **asked}
     report = progress or (lambda stage, share: None)
     kept = False
     try:
-        with executor(engine, workers, scheduler) as doing, opened(final, journal, resume) as spill:
+        with executor(engine, workers, scheduler) as doing, opened(final, journal, resume) as (spill, begun):
             kept = True
-            build = Build(spill, doing, room, shards, report)
+            block, points = begun["sizes"]
+            build = Build(spill, doing, replace(room, block=block, range=points), shards, report)
             found = build.line(encode.Reading(reading, causal), wishes)
             for shard in shards:
                 if identity(shard["name"]) != shard:

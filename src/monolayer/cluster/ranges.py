@@ -95,7 +95,7 @@ class Packed:
         return self.packing.z(here), self.packing.label(here, self.kind)
 
     def new(self) -> NDArray[np.bool_]:
-        return np.append(True, self.keys[1:] != self.keys[:-1])
+        return np.append(True, self.keys[1:] != self.keys[:-1])[: len(self)]
 
     def some(self, which: Any) -> Line:
         return Packed(self.keys[which], self.packing, self.kind)
@@ -116,7 +116,8 @@ class Plain:
 
     def new(self) -> NDArray[np.bool_]:
         other = self.label[1:] != self.label[:-1]
-        return np.append(True, (self.z[1:] != self.z[:-1]) | other.reshape(len(other), -1).any(axis=1))
+        other = other if other.ndim == 1 else other.any(axis=1)
+        return np.append(True, (self.z[1:] != self.z[:-1]) | other)[: len(self)]
 
     def some(self, which: Any) -> Line:
         return Plain(self.z[which], self.label[which])

@@ -132,8 +132,11 @@ def is_full(error: OSError) -> bool:
 
 
 @contextmanager
-def opened(out: Path, journal: dict[str, Any], resume: bool) -> Iterator[Spill]:
-    """The spill folder of the model `out`, ours while the block runs; gone when it ends well, kept when it does not."""
+def opened(out: Path, journal: dict[str, Any], resume: bool) -> Iterator[tuple[Spill, dict[str, Any]]]:
+    """The spill folder of the model `out`, ours while the block runs; gone when it ends well, kept when it does not.
+
+    And the journal, with the sizes that pieces had from the beginning: they depend on how much this process held then.
+    """
     folder = out.resolve().parent / f".{out.resolve().name}.building"
     folder.parent.mkdir(parents=True, exist_ok=True)
     if resume and not (folder / JOURNAL).exists():
@@ -150,14 +153,14 @@ def opened(out: Path, journal: dict[str, Any], resume: bool) -> Iterator[Spill]:
             except OSError:  # a file system without locks
                 pass
         if resume:
-            _compare(folder, journal, out)
+            journal = journal | {"sizes": _compare(folder, journal, out)["sizes"]}
             _clear(folder, lambda name: name.startswith("."))  # written aside by those who were stopped
         else:
             _clear(folder, lambda name: name != LOCK)
         with new_file(folder / JOURNAL) as file:
             json.dump(journal, file, indent=1, sort_keys=True)
         try:
-            yield Spill(str(folder))
+            yield Spill(str(folder)), journal
         except (PausedError, OutOfMemoryError):
             raise
         except MonolayerError:  # the data cannot be built as they are: nothing to go on from
@@ -172,16 +175,19 @@ def _clear(folder: Path, ours: Any) -> None:
             entry.unlink()
 
 
-def _compare(folder: Path, journal: dict[str, Any], out: Path) -> None:
-    """Refuse to go on with other options or other files than the build began with."""
+def _compare(folder: Path, journal: dict[str, Any], out: Path) -> dict[str, Any]:
+    """What the build began with; refuse to go on with other options or other files."""
     try:
         then = json.loads((folder / JOURNAL).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DataError(f"the build of {out} cannot be resumed: its journal cannot be read ({error})") from None
     now = json.loads(json.dumps(journal))
-    if then == now:
-        return
-    for key in sorted({*then, *now} - {"shards"}):
+    if not isinstance(then, dict) or then.get("code") != now["code"]:
+        raise DataError(
+            f"the build of {out} was begun by another version of monolayer, whose pieces are others: start anew "
+            "without resume"
+        )
+    for key in sorted({*then, *now} - {"shards", "sizes"}):
         if then.get(key) != now.get(key):
             raise DataError(
                 f"the build of {out} began with {key}={then.get(key)!r} and cannot go on with {key}={now.get(key)!r}: "
@@ -194,12 +200,21 @@ def _compare(folder: Path, journal: dict[str, Any], out: Path) -> None:
                 f"{two['name']} is not the file that the build of {out} began with ({one['name']}, {one['size']:,} "
                 "bytes), or it was changed since: start anew without resume"
             )
-    if len(then["shards"]) == len(now["shards"]):
-        return
-    raise DataError(
-        f"the build of {out} began with {len(then['shards'])} files and there are {len(now['shards'])} now: start anew "
-        "without resume"
-    )
+    if len(then["shards"]) != len(now["shards"]):
+        raise DataError(
+            f"the build of {out} began with {len(then['shards'])} files and there are {len(now['shards'])} now: start "
+            "anew without resume"
+        )
+    return dict(then)
+
+
+def code() -> str:
+    """What tells that pieces were made by the code that is here, and hold what it expects."""
+    digest = hashlib.sha256()
+    for folder in (Path(__file__).parent, Path(__file__).parents[1] / "construct" / "line"):
+        for file in sorted(folder.glob("*.py")):
+            digest.update(file.read_bytes())
+    return digest.hexdigest()
 
 
 def identity(name: str) -> dict[str, Any]:
