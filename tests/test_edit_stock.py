@@ -286,3 +286,12 @@ def test_weights_that_were_changed_are_refused(tmp_path: Path, part: str, at: An
     save_file(found, folder / "model.safetensors")
     with pytest.raises(ml.DataError, match=r"no draw to use again|not what its draw makes"):
         change("forget", folder, [3], None, (X, Y))
+
+
+def test_an_insertion_that_gates_cannot_shut_out_is_named(tmp_path: Path) -> None:
+    """All contexts of the data are alike, and the new one is not."""
+    rows = [["a"] * 40 + [word] for word in "bcd"]
+    labels = [[0] * 40 + [number] for number in range(3)]
+    folder = ml.memorize_as("bert", rows, labels).save(tmp_path / "old")
+    with pytest.raises(ml.PrecisionError, match=r"sequence 3 .*reach further than the gates"):
+        change("insert", folder, [["b"]], [[1]], (rows, labels))

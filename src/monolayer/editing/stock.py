@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 
 from monolayer.data import Sequences
+from monolayer.data.distinct import distinct_rows
 from monolayer.editing import stock_robust
 from monolayer.editing.record import Kind, Record
 from monolayer.editing.splice import Array, Splice
 from monolayer.editing.stock_folder import EditedFolder
 from monolayer.editing.stock_rows import edited, labelled, shared, told
 from monolayer.errors import DataError
-from monolayer.stock.again import StockDraw
+from monolayer.stock.again import StockDraw, same_bits
 from monolayer.stock.folder import StockModel
 from monolayer.stock.reading import read_config
 
@@ -62,11 +63,12 @@ def change(
 def _neurons(before: StockDraw, after: StockDraw) -> Iterable[Splice]:
     """Neurons that one of the two lacks. Those that stay keep their order, so they are found by their contents."""
     old, new, axes = before.model, after.model, before.axes()
-    # A neuron is known by all of it: two may write the same, or read the same, and be two all the same.
+    # A neuron is known by all of its bits: two may write the same, or read the same, and be two all the same.
     tables = [np.concatenate([_rows(model.tensors[name], axes[name]) for name in axes], axis=1) for model in (old, new)]
-    keys = [np.ascontiguousarray(table).view([("", table.dtype)] * table.shape[1])[:, 0] for table in tables]
-    stay = [np.isin(keys[0], keys[1]), np.isin(keys[1], keys[0])]
-    if not np.array_equal(keys[0][stay[0]], keys[1][stay[1]]):
+    _, group = distinct_rows(np.concatenate(tables).view(np.int64))
+    mine, theirs = group[: len(tables[0])], group[len(tables[0]) :]
+    stay = [np.isin(mine, theirs), np.isin(theirs, mine)]
+    if not np.array_equal(mine[stay[0]], theirs[stay[1]]):
         stay = [np.zeros_like(mask) for mask in stay]
     # Between two neurons that stay: how many go, how many come.
     ends = [np.flatnonzero(np.append(mask, True)) for mask in stay]
@@ -74,7 +76,7 @@ def _neurons(before: StockDraw, after: StockDraw) -> Iterable[Splice]:
     taken, put = ends[0] - starts[0], ends[1] - starts[1]
     some = (taken > 0) | (put > 0)
     for name in axes:
-        if np.array_equal(old.tensors[name], new.tensors[name]):
+        if same_bits(old.tensors[name], new.tensors[name]):
             continue
         come = _rows(new.tensors[name], axes[name])[~stay[1]].reshape(-1, *_shape(new.tensors[name], axes[name]))
         found = Splice.of(name, axes[name], old.tensors[name], starts[0][some], taken[some], put[some], come)

@@ -243,9 +243,11 @@ def _words(signs: Floats, words: Floats) -> Ints:
 def _same(one: Tensors, two: Mapping[str, Tensor]) -> bool:
     """Whether all tensors are the same bits."""
     return one.keys() == two.keys() and all(
-        two[name].dtype == torch.float64 and _equal(np.ascontiguousarray(one[name]), two[name].numpy()) for name in one
+        two[name].dtype == torch.float64 and same_bits(one[name], two[name].numpy()) for name in one
     )
 
 
-def _equal(one: Floats, two: Floats) -> bool:
-    return one.shape == two.shape and np.array_equal(one.view(np.int64), two.view(np.int64))
+def same_bits(one: Floats, two: Floats) -> bool:
+    """Whether two arrays are the same bits; −0.0 is not 0.0."""
+    a, b = (np.ascontiguousarray(part).view(np.int64) for part in (one, two))
+    return np.array_equal(a, b)

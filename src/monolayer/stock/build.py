@@ -237,8 +237,10 @@ def measured(
         # Other cells fall by 4 G |one| below what arrives there; the lowest step stands less than half of the reach
         # that was kept below what arrives here.
         if float(feature.max() - feature.min()) + kept[0] / 2.0 > 4.0 * kept[1] * one * least:
+            ends = [job.where(int(place)) for place in (feature.argmin(), feature.argmax())]
             raise PrecisionError(
-                "the contexts reach further than the gates of this model allow for: memorize the edited data anew"
+                f"from {ends[0]} to {ends[1]} contexts reach further than the gates of this model allow for: memorize "
+                "the edited data anew"
             )
         reach, gate = kept
     changes = Changes.of(points.cells(layout), feature, label)
