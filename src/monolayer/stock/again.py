@@ -20,7 +20,6 @@ import torch
 from torch import Tensor
 
 from monolayer.data import Sequences
-from monolayer.data.distinct import distinct_rows
 from monolayer.data.names import Ints
 from monolayer.errors import DataError, PrecisionError
 from monolayer.stock import tracing
@@ -225,19 +224,10 @@ def _read(folder: Path, kind: Architecture, blank: Frame, tensors: Mapping[str, 
         return lay_out(usual, keys, classes, post_norm=kind.post_norm, width=width, epsilon=kind.epsilon)
 
     first = laid(np.zeros(len(tokens), np.int64))
-    usual = _words(tokens[:, first.label], first.words)
+    usual = tracing.spelled(tokens[:, first.label], first.words)
     if (usual < 0).any():
         raise DataError(NOT_OURS.format(folder, f"row {int((usual < 0).argmax())} of the embedding"))
     return laid(usual), usual, temperature
-
-
-def _words(signs: Floats, words: Floats) -> Ints:
-    """The word that the signs of each row spell; −1: none."""
-    _, group = distinct_rows(np.concatenate([words, np.sign(signs)]))
-    number = np.full(group.max() + 1, -1)
-    number[group[: len(words)]] = np.arange(len(words))
-    found: Ints = number[group[len(words) :]]
-    return found
 
 
 def _same(one: Tensors, two: Mapping[str, Tensor]) -> bool:

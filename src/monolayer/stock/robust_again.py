@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 
 from monolayer.data import Names, Sequences
-from monolayer.data.distinct import distinct_rows
 from monolayer.data.names import Ints
 from monolayer.errors import ContradictionError, DataError, PrecisionError
 from monolayer.stock import tracing
@@ -211,10 +210,9 @@ class RobustStock:
 
     @cached_property
     def held(self) -> Ints:
-        """The label that each embedding holds `(V,)`, by the word nearest to it."""
+        """The label that each embedding holds `(V,)`; a word that no label has is −1, and found odd."""
         mirror = self.stream
-        found: Ints = (self.tensors[self.table].double().numpy()[:, mirror.label] @ mirror.words.T).argmax(axis=1)
-        return found
+        return tracing.spelled(self.tensors[self.table].double().numpy()[:, mirror.label], mirror.words)
 
     @cached_property
     def neurons(self) -> Ints:
@@ -222,11 +220,7 @@ class RobustStock:
         mirror = self.stream
         name = tracing.block_matrix(self.kind, self.blank(2), "W_1")
         rows = np.moveaxis(self.tensors[name].double().numpy(), self.axes[name], 0)
-        signs = np.concatenate([mirror.tokens[:, mirror.code], np.sign(rows[:, mirror.code])])
-        _, group = distinct_rows(signs)
-        token = np.full(group.max() + 1, -1)
-        token[group[: len(self.ids)]] = np.arange(len(self.ids))
-        cell: Ints = token[group[len(self.ids) :]]
+        cell = tracing.spelled(rows[:, mirror.code], mirror.tokens[:, mirror.code])
         if (np.diff(cell) < 0).any() or ((cell < 0) & rows.any(axis=1)).any():
             raise DataError(NOT_OURS.format(self.folder, "the order or the code of its neurons"))
         return cell

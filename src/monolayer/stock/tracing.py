@@ -13,6 +13,8 @@ from typing import Any, Literal
 import numpy as np
 from torch import Tensor
 
+from monolayer.data.distinct import distinct_rows
+from monolayer.data.names import Ints
 from monolayer.errors import DataError
 from monolayer.stock.architecture import Architecture, Attention, Frame, Task
 from monolayer.stock.codes import Floats
@@ -101,6 +103,15 @@ def places(kind: Architecture, frame: Frame, tensors: Mapping[str, Tensor]) -> F
             table: Floats = tensors[name].double().numpy()[frame.offset :]
             return table if table.any() else None
     return None
+
+
+def spelled(rows: Floats, words: Floats) -> Ints:
+    """The number of the word that the signs of each row spell; −1: none."""
+    _, group = distinct_rows(np.sign(np.concatenate([words, rows])))
+    number = np.full(group.max() + 1, -1)
+    number[group[: len(words)]] = np.arange(len(words))
+    found: Ints = number[group[len(words) :]]
+    return found
 
 
 def check_shape(tensors: Mapping[str, Tensor], name: str, part: Floats) -> None:
