@@ -400,3 +400,19 @@ def joined(one: ml.Sequences, two: ml.Sequences) -> ml.Sequences:
     tokens, lengths = (np.concatenate([getattr(part, name) for part in (one, two)]) for name in ("tokens", "lengths"))
     values = np.concatenate([one.labels.values, two.labels.values])
     return ml.Sequences(tokens, lengths, one.vocabulary, replace(one.labels, values=values))
+
+
+def test_vectors_too_close_for_their_gates_are_refused() -> None:
+    """Some far nearer to each other than all are to their centre: no model comes back that answers wrong."""
+    random = np.random.default_rng(8)
+    X, Y = random.normal(size=(30, 3, 2)), random.integers(0, 4, (30, 3))
+    near, other = -100.0 + 1e-3 * random.normal(size=(3, 3, 2)), random.integers(0, 4, (3, 3))
+    model = ml.memorize(X, Y, robust=True, positions=True)
+    whole = np.concatenate([X, near]), np.concatenate([Y, other])
+    for call in (
+        lambda: ml.memorize(*whole, robust=True, positions=True),
+        lambda: ml.memorize(*whole, draw=model),
+        lambda: model.insert(near, other, (X, Y)),
+    ):
+        with pytest.raises(ml.PrecisionError, match=r"labels would come back wrong, the first .* evenly spread"):
+            call()

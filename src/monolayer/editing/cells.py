@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from monolayer.construct.robust.again import RobustDraw
+from monolayer.construct.robust.again import RobustAgain, RobustDraw
 from monolayer.construct.robust.build import Attempt
 from monolayer.construct.robust.stream import in_format
 from monolayer.construct.target import Target
@@ -154,7 +154,8 @@ class Edit:
         held = _attempt(self.old.draw, self.old.data, None).assemble(model.card, self.draw.dtype).state_dict()
         if not all(_equal(array_of(held[name]), array_of(part)) for name, part in model.state_dict().items()):
             self._not_held(None)
-        wanted = _attempt(self.draw, self.data, None).assemble(self.draw.card, self.draw.dtype).state_dict()
+        task = _task(self.draw, self.data)
+        wanted = RobustAgain(self.draw).build(task, lambda stage, share: None).state_dict()
         splices, _ = difference(
             *({name: array_of(part) for name, part in d.items()} for d in (model.state_dict(), wanted))
         )
@@ -200,9 +201,12 @@ def _cover(draw: RobustDraw, data: Sequences, touched: Ints) -> Attempt | None:
 
 
 def _attempt(draw: RobustDraw, data: Sequences, only: NDArray[np.bool_] | None) -> Attempt:
+    return draw.attempt(_task(draw, data).settled()[0], lambda stage, share: None, only)
+
+
+def _task(draw: RobustDraw, data: Sequences) -> Task:
     positions = draw.model.positions is not None
-    task = Task.of(data, positions=positions, causal=draw.card.causal, on_conflict="error")
-    return draw.attempt(task.settled()[0], lambda stage, share: None, only)
+    return Task.of(data, positions=positions, causal=draw.card.causal, on_conflict="error")
 
 
 def _part(found: Attempt | None, name: str, dtype: torch.dtype, like: Array | None = None) -> Array:

@@ -20,7 +20,7 @@ from torch import nn
 
 from monolayer.construct.adopt import adopted
 from monolayer.construct.construction import Progress
-from monolayer.construct.robust.build import Attempt, half_spaces, linear_cells, points_of
+from monolayer.construct.robust.build import Attempt, check_answers, half_spaces, linear_cells, points_of
 from monolayer.construct.robust.codes import code_for, words
 from monolayer.construct.robust.linear import class_codes, digits, fits
 from monolayer.construct.robust.stream import ONES, Stream, base_of, signs, token_parts, usual_labels
@@ -212,7 +212,9 @@ class RobustAgain:
     def build(self, task: Task, report: Progress) -> Monolayer:
         """The model of these data with that draw. It has no summary: two ways to one model must give one file."""
         task, _ = task.settled()
-        return self.draw.attempt(task, report).assemble(self.draw.card, self.draw.dtype)
+        model = self.draw.attempt(task, report).assemble(self.draw.card, self.draw.dtype)
+        check_answers(task, model)
+        return model
 
 
 _FULL = "the code of this draw has no word left for more {}, so memorize all the data anew"

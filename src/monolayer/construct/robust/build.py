@@ -145,6 +145,7 @@ class Robust:
             cover=found.cover,
         )
         model = found.assemble(card, getattr(torch, self.dtype))
+        check_answers(task, model)
         d = 1 if task.vectors is None else task.vectors.shape[1]  # ids may stand on a line
         counted, multiplied = corollary1_counts(len(target.number), d, 1)
         summary = Summary(
@@ -272,6 +273,25 @@ def _one_each(task: Task) -> NDArray[np.bool_]:
     one = np.zeros(len(order), dtype=bool)
     one[order[np.append(True, group[1:] != group[:-1])]] = True
     return one
+
+
+def check_answers(task: Task, model: Monolayer) -> None:
+    """That a model of vectors returns its labels: gates grow as vectors get closer, and then round by more than 1.
+
+    Codes of ids are as far apart as their code makes them, so there is nothing to ask.
+    """
+    if task.vectors is None:
+        return
+    got, target = model.labels(task.data), task.target
+    wrong = np.flatnonzero((got if target.place is None else got[target.place]) != target.number)
+    if len(wrong):
+        place = int(wrong[0]) if target.place is None else int(target.place[wrong[0]])
+        raise PrecisionError(
+            f"{len(wrong):,} of {len(target.number):,} labels would come back wrong, the first of them that of "
+            f"{task.data.labelled(place)}: some vectors are so much closer to one another than all are to their centre "
+            "that their gates round away. Scale the coordinates so that vectors are evenly spread, give tokens as ids, "
+            "or leave robust out"
+        )
 
 
 def half_spaces(
