@@ -16,7 +16,7 @@ import pytest
 
 import monolayer as ml
 from monolayer.cli import run
-from monolayer.cluster import build, crowds, encode, memorize, parts, ranges, room, survey
+from monolayer.cluster import blocks, build, crowds, encode, memorize, parts, ranges, room, survey
 from monolayer.cluster import executor as executors
 from monolayer.cluster.executor import Processes, Threads
 from monolayer.cluster.memorize import memorize_files
@@ -162,6 +162,32 @@ def test_data_with_a_rhythm_are_cut_evenly(tmp_path: Path, monkeypatch: pytest.M
     assert 100 < max(sizes) < 1000
 
 
+def test_a_sample_without_a_label(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nearly all sequences have no next token."""
+    pattern = write(tmp_path, [[i] for i in range(60)] + [[60, 61, 62, 61]], None, [30])
+    small_pieces(monkeypatch, 2, 1)
+    monkeypatch.setattr(build, "SAMPLE", 1)
+    monkeypatch.setattr(build, "sample", lambda spill, pieces, *more: blocks.sample(spill, pieces[:5], *more))
+    ml.memorize(read(pattern), causal=True).save(tmp_path / "memory")
+    same(memorize_files(pattern, tmp_path / "files", engine="threads", workers=1, causal=True), tmp_path / "memory")
+
+
+def test_names_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left beside their tables is for blocks and ranges; too little is an error that says what is enough."""
+    some = Room.of("1GB", 2, room.HUT, 10)
+    small = some.without(100_000)
+    assert some.without(0) == some
+    assert small.block < some.block
+    assert 2 * small.block * room.TOKEN + 100_000 * some.name <= some.spare
+    with pytest.raises(ml.DataError, match=r"1,000,000 different tokens .*--memory.*fewer workers") as error:
+        some.without(1_000_000)
+    enough = str(error.value).split("'")[1]
+    Room.of(enough, 2, room.HUT, 10).without(1_000_000)
+    monkeypatch.setattr(room, "NAME", 10**9)
+    with pytest.raises(ml.DataError, match="4 different tokens and classes"):
+        memorize_files(write(tmp_path, [["a", "b"]], [[0, 1]], []), tmp_path / "files", engine="threads", workers=1)
+
+
 def test_neighbours_of_a_range_are_held_once(tmp_path: Path) -> None:
     """A crowd may reach into any number of points beside it, but into few different ones."""
     spill, form = Spill(str(tmp_path)), ranges.Form(2, None)
@@ -270,7 +296,7 @@ def test_pieces_keep_the_sizes_that_they_had(tmp_path: Path, monkeypatch: pytest
     """This process may hold more, or less, when a build goes on: pieces of two sizes would not fit together."""
     X, Y, _ = example("ids")
     pattern = write(tmp_path / "shards", X, Y, [150, 300])
-    for name, value in (("HOUSE", 0), ("TOKEN", 1), ("POINT", 1), ("READ", 0), ("LEAST", 1)):
+    for name, value in (("HOUSE", 0), ("TOKEN", 1), ("POINT", 1), ("READ", 0), ("LEAST", 1), ("NAME", 0)):
         monkeypatch.setattr(room, name, value)
     monkeypatch.setattr(memorize, "HUT", 0)
     monkeypatch.setattr(room, "resident", lambda: 10_000)

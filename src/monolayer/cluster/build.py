@@ -45,9 +45,11 @@ class Build(Work):
     def line(self, reading: encode.Reading, wishes: Wishes) -> Found:
         """The line, as `construct/line/build.py` has it."""
         found = survey(self, reading, wishes)
+        names = sum(len(some) for some in (found.vocabulary, found.classes) if some is not None)
+        beside = replace(self, room=self.room.without(names))
         if not found.rules.reals:
-            return self._separate(found, wishes)
-        smaller = replace(self, room=self.room.beside(found.rules.reals))
+            return beside._separate(found, wishes)
+        smaller = replace(beside, room=beside.room.beside(found.rules.reals))
         found = smaller._separate(found, wishes)
         found = replace(found, parts=(*found.parts, runs.closing(self.spill, found)))
         return replace(found, often=reals.counts(smaller, found.rules, smaller._pieces()))

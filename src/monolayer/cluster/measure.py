@@ -90,6 +90,6 @@ def cut(ordered: Any, splitters: Any) -> Ints:
 
 def splitters(values: Floats, ranges: int) -> Floats:
     """Numbers that cut a sample into ranges of about equal size."""
-    ordered = np.sort(values)
+    ordered = np.sort(values) if len(values) else np.zeros(1)  # of tokens without a next one: any number will do
     at = np.array([i * len(ordered) // ranges for i in range(1, ranges)], dtype=np.int64)
     return ordered.take(at) if len(at) else ordered[:0]

@@ -88,14 +88,14 @@ def memorize_files(
     reading = {"format": format, "tokens": tokens, "labels": labels, "sequence": sequence, "unit": unit, "per": per}
     wishes = Wishes(positions, causal, temperature, rank, seed, on_conflict, fingerprint)
     asked = {**reading, **asdict(wishes), "memory": str(memory), "workers": workers, "engine": engine}
-    journal = {"code": code(), "sizes": [room.block, room.range], "shards": shards, **asked}
+    journal = {"code": code(), "sizes": [room.block, room.range, room.spare], "shards": shards, **asked}
     report = progress or (lambda stage, share: None)
     kept = False
     try:
         with executor(engine, workers, scheduler) as doing, opened(final, journal, resume) as (spill, begun):
             kept = True
-            block, points = begun["sizes"]
-            build = Build(spill, doing, replace(room, block=block, range=points), shards, report)
+            block, points, spare = begun["sizes"]
+            build = Build(spill, doing, replace(room, block=block, range=points, spare=spare), shards, report)
             found = build.line(encode.Reading(reading, causal), wishes)
             for shard in shards:
                 if identity(shard["name"]) != shard:

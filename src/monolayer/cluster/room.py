@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from monolayer.errors import DataError
@@ -17,6 +17,8 @@ POINT = 80
 """Bytes a point of a range that is sorted and turned into steps, at the most."""
 READ = 64
 """Bytes a token of a file while it is read, at the most."""
+NAME, COPY = 450, 320
+"""Bytes a different id or string, or class, in the process that leads, and in each process that has tables of them."""
 LEAST, MOST = 1 << 16, 1 << 21
 """Tokens of a block and points of a range: fewer are not worth a piece, more do not make it faster."""
 
@@ -31,6 +33,11 @@ class Room:
     range: int
     total: int = 0
     """Bytes in all; 0 where that does not matter."""
+    spare: int = 0
+    """Bytes beside what processes need without data."""
+    workers: int = 1
+    name: int = 0
+    """Bytes that a name takes in all processes together."""
 
     @classmethod
     def of(cls, memory: str | int | float, workers: int, house: int, largest: int) -> Room:
@@ -44,7 +51,21 @@ class Room:
                 f"at least {-(-least // 10**6):,}MB{way}"
             )
         share = (total - houses) // workers
-        return cls(min(MOST, share // TOKEN), min(MOST, share // POINT), total)
+        name = NAME + (workers * COPY if house else 0)  # threads share their tables; a cluster has memory of its own
+        return cls(min(MOST, share // TOKEN), min(MOST, share // POINT), total, total - houses, workers, name)
+
+    def without(self, names: int) -> Room:
+        """What is left beside tables of so many names; an error if that is too little."""
+        left, least = self.spare - names * self.name, self.workers * LEAST * max(TOKEN, POINT)
+        if not self.spare or not names:
+            return self
+        if left < least:
+            raise DataError(
+                f"{names:,} different tokens and classes have names, which all processes hold, and need memory="
+                f"'{-(-(self.total + least - left) // 10**6)}MB' (--memory) or more; fewer workers need less"
+            )
+        share = left // self.workers
+        return replace(self, block=min(self.block, share // TOKEN), range=min(self.range, share // POINT))
 
     def ranges(self, points: int) -> int:
         """How many ranges to cut points into: four fifths of what fits, for samples do not cut evenly."""
@@ -53,7 +74,7 @@ class Room:
     def beside(self, reals: int) -> Room:
         """The same where a label is so many real numbers, held up to four times, rather than the number of a class."""
         block, points = self.block * TOKEN // (TOKEN + 32 * reals), self.range * POINT // (POINT + 32 * reals)
-        return Room(max(1, block), max(1, points), self.total)
+        return replace(self, block=max(1, block), range=max(1, points))
 
 
 def resident() -> int:
