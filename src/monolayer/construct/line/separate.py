@@ -31,6 +31,9 @@ Where chance alone puts so many pairs together, a draw with none is no likelier 
 the head costs less than to look for it.
 """
 
+UNEVEN = 4
+"""How many times as many crowds as points spread evenly would make are still put down to chance."""
+
 Settle = Callable[[Target, Ints], tuple[Target, int]]
 """The target without contradictions, and how many labels were overruled; they are among these labelled places."""
 
@@ -139,12 +142,14 @@ def alike(points: int) -> bool:
 def hopeless(crowds: int, count: int, points: Points, ends: tuple[float, float]) -> bool:
     """Whether no draw of this kind will do for `count` ids' points, of which one puts this many crowds on a line.
 
-    Only the errors of `points` are looked at; `ends` are the least and the largest `z`.
+    Only the errors of `points` are looked at; `ends` are the least and the largest `z`. What chance makes of points
+    spread evenly is made several times over where they are not, as contexts never are; but crowds that are many more
+    than that have another reason, which another draw may not have.
     """
     reach = float(ends[1] - ends[0])
     narrow = SLACK * float(points.error(np.array(ends)).max())
     by_chance = count**2 * narrow / reach if reach > 0 else 0.0
-    return min(crowds, by_chance) > HOPELESS
+    return crowds > HOPELESS and UNEVEN * by_chance > HOPELESS
 
 
 def margins(points: Points, changes: Ints) -> tuple[float | None, Ints]:
