@@ -162,6 +162,18 @@ def test_data_with_a_rhythm_are_cut_evenly(tmp_path: Path, monkeypatch: pytest.M
     assert 100 < max(sizes) < 1000
 
 
+def test_one_bag_of_tokens_in_any_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All contexts are equal but for rounding, which is not to be scaled up to the room of a code."""
+    random = np.random.default_rng(0)
+    X = random.permuted(np.tile(np.arange(16), (40, 1)), axis=1)
+    pattern = write(tmp_path, X.tolist(), (X % 4).tolist(), [10])
+    small_pieces(monkeypatch, 100, 90)
+    ml.memorize(read(pattern), rank=1).save(tmp_path / "memory")
+    out = memorize_files(pattern, tmp_path / "files", engine="threads", workers=1)
+    same(out, tmp_path / "memory")
+    assert ml.certify(out, X, X % 4).verdict == "proved"
+
+
 def test_a_sample_without_a_label(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nearly all sequences have no next token."""
     pattern = write(tmp_path, [[i] for i in range(60)] + [[60, 61, 62, 61]], None, [30])

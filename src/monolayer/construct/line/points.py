@@ -86,7 +86,7 @@ def contextual_points(draw: Draw, tokens: Tokens, target: Target, kappa: float |
         code = draw.codes(tokens)
         if kappa is None:
             room = 1.0 if draw.layout == "mixed" or draw.spaced else code_gap(draw, code.numpy())
-            kappa = scale(room, float(context.max() - context.min()))
+            kappa = scale(room, float(context.max() - context.min()), draw.context_error(tokens))
         rectangular = len(code) == len(context) * tokens.longest
         if draw.whole_codes and not tokens.causal and rectangular and tokens.longest >= WORTH_IT:
             order = token_major(code.numpy(), context.numpy(), target.place)
@@ -100,9 +100,12 @@ def contextual_points(draw: Draw, tokens: Tokens, target: Target, kappa: float |
     return Points(z.take(order), order, kappa, draw.point_error(kappa, tokens), draw.unit)
 
 
-def scale(room: float, reach: float) -> float:
-    """κ: contexts that differ by `reach` at most stay within half the `room` of a code."""
-    return power_of_two(0.5 * room / reach) if reach > 0 else 1.0
+def scale(room: float, reach: float, error: float) -> float:
+    """κ: contexts that differ by `reach` at most stay within half the `room` of a code.
+
+    Those that differ by no more than both their rounding errors may all be equal: then there is nothing to scale.
+    """
+    return power_of_two(0.5 * room / reach) if reach > 2.0 * error else 1.0
 
 
 def numbers(draw: Draw, kappa: float, tokens: Tokens, target: Target) -> Floats:
