@@ -301,3 +301,16 @@ def test_one_long_causal_sequence_is_told_to_take_positions() -> None:
     assert "rank=2" in words
     model = ml.memorize(X, causal=True, positions=True)
     assert np.array_equal(model.predict(X)[:, :-1], X[:, 1:])
+
+
+def test_formats_by_name_or_as_pytorchs() -> None:
+    X, Y = [[1, 2, 3], [3, 2, 4]], [[0, 1, 2], [2, 0, 1]]
+    for robust, dtype in ((False, torch.float32), (True, torch.bfloat16)):
+        one, two = (ml.memorize(X, Y, robust=robust, dtype=each) for each in (dtype, str(dtype).split(".")[1]))
+        assert ml.compare(one, two).same
+        assert one.bos.dtype == dtype
+    with pytest.raises(ml.DataError, match=r"dtype of a line must be one of .*not 'bfloat16'"):
+        ml.memorize(X, Y, dtype=torch.bfloat16)
+    assert ml.certify(two, X, Y, dtype=torch.float16).claim == ml.certify(two, X, Y, dtype="float16").claim
+    short = [ml.memorize_as("bert", X, Y, robust=True, dtype=each) for each in (torch.bfloat16, "bfloat16")]
+    assert short[0].dtype == short[1].dtype == "bfloat16"

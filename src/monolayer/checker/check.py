@@ -37,6 +37,7 @@ from monolayer.checker.stock.files import is_stock
 from monolayer.checker.stored import Stored, read
 from monolayer.checker.uniform import is_uniform, judge_uniform
 from monolayer.data import Sequences
+from monolayer.data.dtypes import dtype_name
 from monolayer.data.frames import is_frame
 from monolayer.data.labels import Per
 from monolayer.data.names import Ints
@@ -79,7 +80,7 @@ def certify(
     tolerance: float | None = None,
     only: bool = False,
     noise: float | None = None,
-    dtype: str | None = None,
+    dtype: Any = None,
 ) -> Certificate:
     """Whether a saved model returns the label of every point, in every evaluation that the assumptions allow.
 
@@ -92,6 +93,7 @@ def certify(
     For a robust model, `noise` claims it for every change of each weight by at most that share of itself, and `dtype`
     for the weights rounded to `bfloat16`, `float16` or `int8` (whole multiples of one scale a row).
     """
+    dtype = dtype_name(dtype)
     _check_tolerance(tolerance)
     if is_frame(X):
         X, Y = Sequences.of(X, Y, per=per), None

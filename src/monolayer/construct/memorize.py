@@ -22,6 +22,7 @@ from monolayer.construct.robust.again import RobustAgain, RobustDraw
 from monolayer.construct.robust.build import RANK, Dtype, Robust
 from monolayer.construct.task import Task
 from monolayer.data import Sequences
+from monolayer.data.dtypes import dtype_name
 from monolayer.data.sequences import Per
 from monolayer.errors import DataError
 from monolayer.model.card import Fingerprint
@@ -45,7 +46,7 @@ def memorize(
     robust: bool | float = False,
     rank: int | Literal["auto"] | None = None,
     neurons: int | None = None,
-    dtype: Dtype | None = None,
+    dtype: Dtype | torch.dtype | None = None,
     device: torch.device | str | None = None,
     seed: int = 0,
     on_conflict: OnConflict = "error",
@@ -66,7 +67,7 @@ def memorize(
 
     `rank`: the largest value rank allowed; the least that holds the data is taken, nearly always 1, the paper's
     (`auto`, the default: any up to 8; docs/construction.md). `dtype`: `float64`, or `float32`, in which the model then
-    computes.
+    computes; as a name or as PyTorch's.
 
     `draw`: a model whose keys, codes, temperature and names are used again, with its `positions`, `causal` and
     `readout`; only the readout's weights then depend on the data (docs/editing.md). Such a model has no summary. Of a
@@ -87,6 +88,7 @@ def memorize(
         if not isinstance(value, bool):
             raise DataError(f"{name} must be True or False, not {value!r}")
     check_device(device)
+    dtype = dtype_name(dtype)
 
     construction = _choose(readout, temperature, robust, rank, neurons, dtype, seed, device)
     given = lengths is None and per is None and draw is None and not (positions or causal or fingerprint)
@@ -159,7 +161,7 @@ def _choose(
     robust: bool | float,
     rank: int | Literal["auto"] | None,
     neurons: int | None,
-    dtype: Dtype | None,
+    dtype: Any,
     seed: int,
     device: torch.device | str | None,
 ) -> Construction:
@@ -167,8 +169,7 @@ def _choose(
     if robust is False:
         if neurons is not None:
             raise DataError("neurons= goes with robust=True; the line has as many steps as there are label changes")
-        wish: Any = dtype or "float64"
-        return Line(readout, seed, temperature, "auto" if rank is None else rank, wish)
+        return Line(readout, seed, temperature, "auto" if rank is None else rank, dtype or "float64")
     if readout != "exact" or temperature is not None:
         raise DataError("readout and temperature belong to the line; a robust model has its own: leave them out")
     if not isinstance(robust, bool | int | float):

@@ -15,6 +15,7 @@ from monolayer.construct.construction import Progress
 from monolayer.construct.line.draw import check_seed
 from monolayer.construct.target import Target
 from monolayer.data import Sequences
+from monolayer.data.dtypes import dtype_name
 from monolayer.data.names import Ints
 from monolayer.errors import DataError, PrecisionError
 from monolayer.model.attention import contexts
@@ -57,7 +58,7 @@ def memorize_as(
     width: int | None = None,
     robust: bool = False,
     rank: int | None = None,
-    dtype: Dtype | None = None,
+    dtype: Dtype | torch.dtype | None = None,
     seed: int = 0,
     on_conflict: OnConflict = "error",
     progress: Progress | None = None,
@@ -76,12 +77,13 @@ def memorize_as(
     began = time.perf_counter()
     report = progress or (lambda stage, share: None)
     kind = choose(architecture, ARCHITECTURES)
+    wanted: Any = dtype_name(dtype)
     activation = kind.own_activation if activation == "own" else activation
     known = tuple(SHARP if robust else ACTIVATIONS)
     if activation not in known:
         raise DataError(f"activation must be one of {', '.join(known)}, own; not {activation!r}")
     if robust:
-        check_wishes(rank, dtype, width)
+        check_wishes(rank, wanted, width)
     elif rank is not None or dtype is not None:
         raise DataError("rank and dtype are for robust models (robust=True): the others are rank 1 in float64")
     check_conflict(on_conflict)
@@ -97,7 +99,7 @@ def memorize_as(
     job = work(kind, data, names, special, positions=positions, on_conflict=on_conflict, robust=robust)
 
     if robust:
-        model = robust_model(kind, job, rank, dtype, activation, special, seed, report, began)
+        model = robust_model(kind, job, rank, wanted, activation, special, seed, report, began)
         report("done", 1.0)
         return model
 
