@@ -67,7 +67,7 @@ def test_magnitudes_of_points_have_room_in_their_keys(seed: int, low: float, wid
     rules = Rules("token", False, False, False, 4, 40, 16, None, None)
     draw = next(iter(draws(Tokens(None, None, Ids(40), None, False, None, 4), "cells", 1, seed)))  # type: ignore[arg-type]
     extent = Extent.of(context)
-    kappa = scale(1.0, extent.last - extent.first)
+    kappa = scale(1.0, extent.last - extent.first, 0.0)
     # As close to 0 as a point can come: a context that nearly makes up for a code.
     near = np.round(kappa * context) / kappa
     context = np.append(context, near[(near >= extent.first) & (near <= extent.last)])
