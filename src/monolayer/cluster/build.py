@@ -158,6 +158,7 @@ class Build(Work):
         """The points of every block, cut into ranges; each range as a part of the staircase."""
         rules, kappa, fixed, most = found.rules, found.kappa, found.fixed_error, self.room.range
         draw, form = for_workers(found.draw, rules), found.form
+        assert form is not None
         tasks: dict[str, Any] = {
             _points(found, i): (block, rules, draw, kappa, found.contexts(i), form, at)
             for i, block in enumerate(pieces)
@@ -167,14 +168,12 @@ class Build(Work):
             tasks = {}  # they were dropped, since nobody needed them any more
         self.do("cutting points into ranges", (0.45, 0.7), ranges.points, tasks)
         bounds = {task: self.spill.facts(task)["bounds"].tolist() for task in tasks}
-        own = {
-            r: (r, [(task, *cuts[r : r + 2], cuts[-1]) for task, cuts in bounds.items()], form, kappa, fixed, most)
-            for r in range(len(names))
-        }
-        tasks = {name: (*own[r], found.crowded) for r, name in enumerate(names)}
+        slices = [[(task, *cuts[r : r + 2], cuts[-1]) for task, cuts in bounds.items()] for r in range(len(names))]
+        own = tuple(ranges.Range(r, where, form, kappa, fixed, most) for r, where in enumerate(slices))
+        tasks = {name: (range_, found.crowded) for name, range_ in zip(names, own, strict=True)}
         self.do("building steps", (0.7, 0.98), runs.part if rules.reals else parts.part, tasks)
         made: list[dict[str, Any]] = [{"name": name, **self.spill.facts(name)} for name in names]
-        return replace(found, parts=tuple(made), ranges=tuple(own.values()))
+        return replace(found, parts=tuple(made), ranges=own)
 
     def _crowds(self, found: Found, pieces: list[Block]) -> Found:
         """The crowds, if there are any; ranges that are no parts yet, or that others reach into, are built again."""
@@ -184,11 +183,11 @@ class Build(Work):
         if not new:
             self._drop_points(found, pieces)
             return self._written(replace(found, last=_row(made[filled[-1]])), cascade=False)
-        seen, make = set(new), runs.rebuilt if found.rules.reals else crowds.rebuilt
+        seen, make = set(new), runs.crowded if found.rules.reals else crowds.crowded
 
         def again(which: set[int]) -> None:
             names = {f"first-{found.name}-{filled[i]:05}": filled[i] for i in sorted(which)}
-            tasks = {name: found.ranges[r] for name, r in names.items()}
+            tasks = {name: (found.ranges[r],) for name, r in names.items()}
             self.do("rebuilding ranges with crowds", (0.98, 0.99), make, tasks)
             for name, r in names.items():
                 self.spill.drop(made[r]["name"])

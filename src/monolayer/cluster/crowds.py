@@ -18,7 +18,7 @@ from monolayer.cluster import tables
 from monolayer.cluster.blocks import Block, Raw, Rules, label_of, mapped, named, raw
 from monolayer.cluster.keys import Numbers
 from monolayer.cluster.measure import stored
-from monolayer.cluster.ranges import Form, Line, Slices, gather, in_order, piece
+from monolayer.cluster.ranges import Form, Line, Range, Slices, gather, in_order, piece
 from monolayer.cluster.spill import Spill
 from monolayer.construct.line.cascade import Cut, cut, least_label
 from monolayer.construct.line.points import SLACK, Floats, Points
@@ -39,27 +39,10 @@ def begin_of_part(number: int, steps: int, cascade: bool) -> NDArray[np.uint8]:
     return np.frombuffer(header, dtype=np.uint8)
 
 
-def rebuilt(
-    spill: Spill, name: str, number: int, slices: Slices, form: Form, kappa: float, error: float, most: int
-) -> None:
-    """Range `number`, into which a crowd of a neighbour reaches, as `crowded` has it."""
-    crowded(spill, name, number, slices, form, gather(spill, slices, form, most), kappa, error)
-
-
-def crowded(
-    spill: Spill,
-    name: str,
-    number: int,
-    slices: Slices,
-    form: Form,
-    own: Line,
-    kappa: float,
-    error: float,
-    **facts: Any,
-) -> None:
-    """Range `number`, with its `own` points, as a part of the first stage of a cascade; the crowds that begin in it."""
-    z, label, begin, end = with_neighbours(spill, slices, form, own, kappa, error)
-    here = Points(z, label, kappa, error)
+def crowded(spill: Spill, name: str, range_: Range, own: Line | None = None, **facts: Any) -> None:
+    """A range as a part of the first stage of a cascade; the crowds that begin in it. `own`: its points, if at hand."""
+    z, label, begin, end = with_neighbours(spill, range_, own)
+    here = range_.points(z, label)
     part = cut(here, np.flatnonzero(label[1:] != label[:-1]))
     level = label[part.first].astype(np.float64)
     level[part.plateau] = least_label(part, label.astype(np.int64))
@@ -70,7 +53,7 @@ def crowded(
     tensors = weights(*ramps_at(z, steps), jump)
     spill.write(
         name,
-        [begin_of_part(number, len(steps), True), *tensors],
+        [begin_of_part(range_.number, len(steps), True), *tensors],
         hashed=True,
         cascade=True,
         steps=len(steps),
@@ -100,14 +83,14 @@ def outline(z: Floats, part: Cut, level: Floats, begin: int, end: int) -> dict[s
     return {"reaches": np.array(reaches), "crowds": crowds}
 
 
-def with_neighbours(
-    spill: Spill, slices: Slices, form: Form, own: Line, kappa: float, error: float
-) -> tuple[Floats, Numbers, int, int]:
+def with_neighbours(spill: Spill, range_: Range, own: Line | None) -> tuple[Floats, Numbers, int, int]:
     """The points of a range, and beside them those that may share a crowd with them, and one more; where its own are.
 
     The point before the range counts as its own crowd's even across a wide gap: the step there is this range's.
     """
+    own = gather(spill, range_) if own is None else own
     z, label = own.columns(0, len(own))
+    slices, form, kappa, error = range_.slices, range_.form, range_.kappa, range_.error
     count = SOME
     while True:
         before, low = _beside(spill, slices, form, count, left=True)

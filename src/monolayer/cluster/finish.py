@@ -14,7 +14,7 @@ from torch import nn
 from monolayer.cluster.apart import Cells
 from monolayer.cluster.blocks import Rules
 from monolayer.cluster.crowds import Crowds
-from monolayer.cluster.ranges import Form
+from monolayer.cluster.ranges import Form, Range
 from monolayer.cluster.spill import Spill
 from monolayer.construct.line.alphabet import UNIT, Vectors
 from monolayer.construct.line.assemble import assemble, linear_lift
@@ -69,7 +69,7 @@ class Found:
     parts: tuple[dict[str, Any], ...] = ()
     form: Form | None = None
     crowded: bool = False
-    ranges: tuple[Any, ...] = ()
+    ranges: tuple[Range, ...] = ()
     crowds: Crowds | None = None
     last: tuple[float, ...] = ()
     stages: tuple[Stage, ...] = ()

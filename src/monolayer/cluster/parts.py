@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from monolayer.cluster.crowds import begin_of_part, crowded
-from monolayer.cluster.ranges import Form, Line, Slices, gather
+from monolayer.cluster.ranges import Line, Range, gather
 from monolayer.cluster.spill import Spill
 from monolayer.construct.line.points import BLOCK, Floats, Points
 from monolayer.construct.line.ramps import ramps, weights
@@ -30,20 +30,10 @@ By chance a thousand million points have some hundred pairs too close, in all ra
 """
 
 
-def part(
-    spill: Spill,
-    name: str,
-    number: int,
-    slices: Slices,
-    form: Form,
-    kappa: float,
-    error: float,
-    most: int,
-    cascade: bool,
-) -> None:
-    """Range `number` as a part, and what there is to know about its points; `cascade`: of the first stage of one."""
-    line = gather(spill, slices, form, most, before=True)
-    found = _steps(line, kappa, error)
+def part(spill: Spill, name: str, range_: Range, cascade: bool) -> None:
+    """A range as a part, and what there is to know about its points; `cascade`: of the first stage of one."""
+    line = gather(spill, range_, before=True)
+    found = _steps(line, range_)
     ends = np.concatenate([line.columns(i, i + 1)[0] for i in (0, len(line) - 1)]) if len(line) else np.zeros(0)
     facts: dict[str, Any] = {
         "count": found.count,
@@ -56,13 +46,12 @@ def part(
         spill.write(name, [], steps=0, **facts)
         return
     if found.close:
-        first = int(any(begin > 0 for _, begin, _, _ in slices))
-        crowded(spill, name, number, slices, form, line.some(slice(first, None)), kappa, error, **facts)
+        crowded(spill, name, range_, line.some(slice(int(range_.after), None)), **facts)
         return
     steps = len(found.tensors[0])
     spill.write(
         name,
-        [begin_of_part(number, steps, cascade), *found.tensors],
+        [begin_of_part(range_.number, steps, cascade), *found.tensors],
         zeros=8 * steps if cascade else 0,  # no step begins a stretch
         hashed=True,
         cascade=cascade,
@@ -91,14 +80,14 @@ class _Steps:
     size: float
 
 
-def _steps(line: Line, kappa: float, error: float) -> _Steps:
+def _steps(line: Line, range_: Range) -> _Steps:
     """The steps of points in order, and what `separate.margins` and `separate.apart` say about them, in one pass."""
     tensors = [np.empty(len(line)) for _ in range(3)]  # what is not filled takes no memory
     done = close = count = 0
     margin, least, size, found = np.inf, np.inf, 0.0, [np.zeros((2, 0))]
     for start in range(0, len(line) - 1, BLOCK):
         z, label = line.columns(start, min(start + BLOCK, len(line) - 1) + 1)
-        here = Points(z, label, kappa, error)
+        here = range_.points(z, label)
         gap, errors = here.gaps(), here.gap_errors()
         far = gap > 2.0 * errors
         wide = int(np.count_nonzero(far))

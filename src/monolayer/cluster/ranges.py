@@ -17,7 +17,7 @@ from monolayer.cluster.blocks import Block, Rules, raw
 from monolayer.cluster.keys import Keys, Numbers, Packing
 from monolayer.cluster.measure import Extent, cut, stored
 from monolayer.cluster.spill import Spill
-from monolayer.construct.line.points import Floats
+from monolayer.construct.line.points import Floats, Points
 
 if TYPE_CHECKING:
     from monolayer.construct.line.draw import Draw
@@ -62,6 +62,30 @@ def form_of(draw: Draw, kappa: float, extent: Extent, rules: Rules) -> Form:
 
 Slices = list[tuple[str, int, int, int]]
 """Pieces that hold points of a range: the name, where the range begins and ends in it, and how many points it has."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """Points from one splitter to the next: in which `slices` they lie, and in which `form`; their κ and fixed `error`.
+
+    `most`: how many of them are held at once.
+    """
+
+    number: int
+    slices: Slices
+    form: Form
+    kappa: float
+    error: float
+    most: int
+
+    @property
+    def after(self) -> bool:
+        """Whether there is a point before them."""
+        return any(begin > 0 for _, begin, _, _ in self.slices)
+
+    def points(self, z: Floats, label: NDArray[Any]) -> Points:
+        """Points with the rounding errors of these."""
+        return Points(z, label, self.kappa, self.error)
 
 
 class Line(Protocol):
@@ -148,11 +172,12 @@ def points(
     spill.write(name, [z, label.astype(form.kind).take(order, axis=0)], bounds=cut(z, splitters))
 
 
-def gather(spill: Spill, slices: Slices, form: Form, most: int, *, before: bool = False) -> Line:
-    """The points of a range in order. Of more than `most`, equal ones are kept once.
+def gather(spill: Spill, range_: Range, *, before: bool = False) -> Line:
+    """The points of a range in order. Of more than are held at once, equal ones are kept once.
 
     `before`: and, as the first, the point that comes before them, if there is one.
     """
+    slices, form, most = range_.slices, range_.form, range_.most
     if sum(end - begin for _, begin, end, _ in slices) <= most:
         # Every slice with the point before it: all but the last of these lie before the one that is asked for.
         more = [before and begin > 0 for _, begin, _, _ in slices]

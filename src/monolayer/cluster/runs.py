@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 
 from monolayer.cluster import parts
 from monolayer.cluster.crowds import outline, with_neighbours
-from monolayer.cluster.ranges import Form, Line, Slices, gather
+from monolayer.cluster.ranges import Line, Range, gather
 from monolayer.cluster.spill import Spill
 from monolayer.construct.line.cascade import cut
-from monolayer.construct.line.points import Points
 from monolayer.construct.line.ramps import ramps_at
 from monolayer.construct.line.separate import apart, margins
 from monolayer.data.names import Ints
@@ -31,21 +30,11 @@ if TYPE_CHECKING:  # workers do without PyTorch
     from monolayer.cluster.finish import Found
 
 
-def part(
-    spill: Spill,
-    name: str,
-    number: int,
-    slices: Slices,
-    form: Form,
-    kappa: float,
-    error: float,
-    most: int,
-    cascade: bool,
-) -> None:
-    """Range `number` as a part, and what there is to know about its points; of a first stage as `numbered` has it."""
-    line = gather(spill, slices, form, most, before=True)
+def part(spill: Spill, name: str, range_: Range, cascade: bool) -> None:
+    """A range as a part, and what there is to know about its points; of a first stage as `numbered` has it."""
+    line = gather(spill, range_, before=True)
     z, label = line.columns(0, len(line))
-    here, changes = Points(z, np.zeros(0), kappa, error), _changes(label)
+    here, changes = range_.points(z, np.zeros(0)), _changes(label)
     margin, close = margins(here, changes)
     count, least = apart(here) if len(z) > 1 else (0, np.inf)
     facts: dict[str, Any] = {"count": count, "least": least, "ends": z[[0, -1]] if len(z) else z, "close": len(close)}
@@ -54,13 +43,12 @@ def part(
         spill.write(name, [], steps=0, **facts)
         return
     if len(close):
-        first = int(any(begin > 0 for _, begin, _, _ in slices))
-        _crowded(spill, name, number, slices, form, line.some(slice(first, None)), kappa, error, **facts)
+        crowded(spill, name, range_, line.some(slice(int(range_.after), None)), **facts)
         return
     slope, start = ramps_at(z, changes)
     spill.write(
         name,
-        [_begin(number, len(changes), LINE, form.reals), slope, -slope * start, label[changes].T],
+        [_begin(range_.number, len(changes), LINE, range_.form.reals), slope, -slope * start, label[changes].T],
         hashed=True,
         steps=len(changes),
         margin=np.inf if margin is None else margin,
@@ -80,27 +68,10 @@ def _begin(number: int, steps: int, block: str, rows: int, columns: int | None =
     return np.frombuffer(part_header(number + 1, steps, block, rows, columns), dtype=np.uint8)
 
 
-def rebuilt(
-    spill: Spill, name: str, number: int, slices: Slices, form: Form, kappa: float, error: float, most: int
-) -> None:
-    """Range `number`, into which a crowd of a neighbour reaches, as a part of the first stage of a cascade."""
-    _crowded(spill, name, number, slices, form, gather(spill, slices, form, most), kappa, error)
-
-
-def _crowded(
-    spill: Spill,
-    name: str,
-    number: int,
-    slices: Slices,
-    form: Form,
-    own: Line,
-    kappa: float,
-    error: float,
-    **facts: Any,
-) -> None:
-    """Range `number` as a part of the first stage of a cascade, but for numbers, and the crowds that begin there."""
-    z, label, begin, end = with_neighbours(spill, slices, form, own, kappa, error)
-    here = Points(z, np.zeros(0), kappa, error)
+def crowded(spill: Spill, name: str, range_: Range, own: Line | None = None, **facts: Any) -> None:
+    """A range as a part of the first stage of a cascade, but for numbers; as `crowds.crowded` has it for classes."""
+    z, label, begin, end = with_neighbours(spill, range_, own)
+    here = range_.points(z, np.zeros(0))
     part = cut(here, _changes(label))
     level: NDArray[Any] = label[part.first]
     level[part.plateau] = 0.0  # a later stage writes it
@@ -110,7 +81,12 @@ def _crowded(
     slope, start = ramps_at(z, steps)
     spill.write(
         name,
-        [_begin(number, len(steps), FIRST_STAGE, form.reals + 1), slope, -slope * start, level[mine:after].T],
+        [
+            _begin(range_.number, len(steps), FIRST_STAGE, range_.form.reals + 1),
+            slope,
+            -slope * start,
+            level[mine:after].T,
+        ],
         steps=len(steps),
         margin=np.inf if len(steps) == 0 else margins(here, steps)[0] or np.inf,
         size=0.0,
