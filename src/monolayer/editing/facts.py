@@ -25,7 +25,7 @@ from monolayer.construct.target import Target
 from monolayer.construct.task import Task
 from monolayer.data import Labels, Names, Sequences
 from monolayer.data.names import Ints
-from monolayer.editing.held import STRANGE
+from monolayer.editing.held import STRANGE, answered_otherwise
 from monolayer.editing.readout import Bools, Floats
 from monolayer.editing.whole import built_whole
 from monolayer.errors import DataError
@@ -94,16 +94,9 @@ class Facts:
         blank = None if self.count is None or self.draw.table is None else np.isnan(self.draw.table[:, 0])
         if same and (blank is None or np.array_equal(blank, self.count == 0)):
             return
-        target = Target.of(data, self.draw.card.causal)
-        got = self.model.labels(data)
-        got = got if target.place is None else got[target.place]
-        odd = got != target.number if target.classes is not None else (got != target.table[target.number]).any(axis=1)
-        wrong = np.flatnonzero(odd)
-        if len(wrong):
-            raise DataError(
-                f"these are not the data that the model holds: it answers {len(wrong):,} of their {len(got):,} labels "
-                f"otherwise, the first of them that of {data.labelled(int(wrong[0]))}"
-            )
+        otherwise = answered_otherwise(self.model, data)
+        if otherwise is not None:
+            raise DataError(otherwise)
         raise DataError(
             "the model returns these labels, but its readout is not the one that they determine: it holds other data "
             "besides, or was edited without its data. If these are all it shall hold, memorize(data, draw=model) makes "

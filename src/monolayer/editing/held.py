@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from monolayer.construct.line.reuse import Reused
 from monolayer.construct.robust.again import RobustDraw
+from monolayer.construct.target import Target
 from monolayer.data import Sequences
 from monolayer.data.distinct import distinct_rows, distinct_runs
 from monolayer.data.names import Ints
@@ -83,3 +84,17 @@ def adopted_whole(draw: DrawT, data: Sequences) -> Sequences:
     if (adopted.card.vocabulary, adopted.card.classes) != own or adopted.table is not draw.table:
         raise DataError(STRANGE)
     return data
+
+
+def answered_otherwise(model: Monolayer, data: Sequences) -> str | None:
+    """That these are not the data which the model holds, and the first label that tells; None: it returns them all."""
+    target, got = Target.of(data, model.card.causal), model.labels(data)
+    got = got if target.place is None else got[target.place]
+    odd = got != target.number if target.classes is not None else (got != target.table[target.number]).any(axis=1)
+    wrong = np.flatnonzero(odd)
+    if not len(wrong):
+        return None
+    return (
+        f"these are not the data that the model holds: it answers {len(wrong):,} of their {len(got):,} labels "
+        f"otherwise, the first of them that of {data.labelled(int(wrong[0]))}"
+    )

@@ -11,20 +11,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, final
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from monolayer.construct.line.again import Again
 from monolayer.construct.line.reuse import Reused
-from monolayer.construct.target import Target
 from monolayer.construct.task import Task
 from monolayer.data import Sequences
 from monolayer.data.names import Ints
 from monolayer.editing.answered import changes_of
 from monolayer.editing.carry import carried_out
 from monolayer.editing.difference import difference
-from monolayer.editing.held import Held, adopted_whole
+from monolayer.editing.held import Held, adopted_whole, answered_otherwise
 from monolayer.editing.names import words_of
 from monolayer.editing.record import Kind, Record
 from monolayer.editing.splice import Array, array_of
@@ -73,16 +71,9 @@ class WholeFacts(Held[Reused]):
         odd = [name for name in sorted({*ours, *theirs}) if not same(ours.get(name), theirs.get(name))]
         if not odd:
             return
-        target, got = Target.of(self.data, self.draw.card.causal), self.model.labels(self.data)
-        got = got if target.place is None else got[target.place]
-        wrong = got != target.number if target.classes is not None else (got != target.table[target.number]).any(axis=1)
-        first = np.flatnonzero(wrong)
-        if len(first):
-            raise DataError(
-                f"these are not the data that the model holds: it answers {len(first):,} of their {len(got):,} labels "
-                f"otherwise, the first of them that of {self.data.labelled(int(first[0]))}; and {odd[0]} is not the "
-                "one that they determine"
-            )
+        otherwise = answered_otherwise(self.model, self.data)
+        if otherwise is not None:
+            raise DataError(f"{otherwise}; and {odd[0]} is not the one that they determine")
         raise DataError(
             f"the model returns these labels, but {odd[0]} is not the one that they determine ({len(odd):,} such "
             "tensors): it holds other data besides, was changed, or was built on another machine. If these are all it "
