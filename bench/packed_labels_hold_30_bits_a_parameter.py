@@ -11,8 +11,8 @@ from __future__ import annotations
 import time
 
 import monolayer as ml
-from monolayer.experiments.packed import memorize_packed, pack
-from monolayer.experiments.synthetic import without_repeats
+from monolayer_experiments.packed import memorize_packed, pack
+from monolayer_experiments.synthetic import without_repeats
 
 
 def main() -> None:

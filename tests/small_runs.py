@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from monolayer.experiments import find
-from monolayer.experiments.experiment import Setting
+from monolayer_experiments import find
+from monolayer_experiments.experiment import Setting
 
 
 def quick_runs(plans: Mapping[str, Any]) -> dict[str, Any]:
@@ -17,7 +17,7 @@ def quick_runs(plans: Mapping[str, Any]) -> dict[str, Any]:
     found = {}
     with pytest.MonkeyPatch.context() as patch:
         for name, plan in plans.items():
-            patch.setattr(f"monolayer.experiments.{name}.QUICK", plan)
+            patch.setattr(f"monolayer_experiments.{name}.QUICK", plan)
             shares: list[float] = []
             raw = find(name).run(Setting(seed=1), lambda stage, share, shares=shares: shares.append(share))
             assert shares == sorted(shares)

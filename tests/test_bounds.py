@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import monolayer as ml
 from monolayer.errors import DataError
-from monolayer.experiments.synthetic import without_repeats
+from monolayer_experiments.synthetic import without_repeats
 from monolayer.theory.balls import precision
 from monolayer.theory.bounds import (
     contextual_balls,

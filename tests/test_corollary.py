@@ -9,7 +9,7 @@ import pytest
 from flint import arb
 
 import monolayer as ml
-from monolayer.experiments.synthetic import without_repeats
+from monolayer_experiments.synthetic import without_repeats
 from monolayer.theory.balls import precision
 from monolayer.theory.bounds import corollary1_parameters
 from monolayer.theory.corollary import _id, _ids, _readout, _returns, corollary1, possible

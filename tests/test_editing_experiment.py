@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from monolayer.experiments import editing
-from monolayer.experiments.experiment import Setting
+from monolayer_experiments import editing
+from monolayer_experiments.experiment import Setting
 
 
 @pytest.fixture(scope="module")

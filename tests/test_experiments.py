@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from monolayer.cli import run
 from monolayer.errors import DataError
-from monolayer.experiments import NAMES, find, memorization
-from monolayer.experiments.experiment import Experiment, Setting
-from monolayer.experiments.results import command
-from monolayer.experiments.synthetic import labels, near_copies, with_repeats, without_repeats
+from monolayer_experiments import NAMES, find, memorization
+from monolayer_experiments.experiment import Experiment, Setting
+from monolayer_experiments.results import command
+from monolayer_experiments.synthetic import labels, near_copies, with_repeats, without_repeats
 from tests.browser import drawn, opened
 
 Results = dict[str, Any]
@@ -222,8 +222,8 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         return quick(name, action)
 
-    monkeypatch.setattr("monolayer.experiments.find", stand_in)
-    monkeypatch.setattr("monolayer.experiments.report.find", stand_in)
+    monkeypatch.setattr("monolayer_experiments.find", stand_in)
+    monkeypatch.setattr("monolayer_experiments.report.find", stand_in)
     return ran
 
 
@@ -294,8 +294,8 @@ def test_an_interrupted_run_keeps_what_is_finished(
 
         return quick(name, action)
 
-    monkeypatch.setattr("monolayer.experiments.find", stand_in)
-    monkeypatch.setattr("monolayer.experiments.report.find", stand_in)
+    monkeypatch.setattr("monolayer_experiments.find", stand_in)
+    monkeypatch.setattr("monolayer_experiments.report.find", stand_in)
     assert run(["experiment", "all", "--out", str(tmp_path)]) == 130
     shown = " ".join(capsys.readouterr().err.split())
     assert "--resume goes on" in shown
@@ -331,8 +331,8 @@ def test_the_setting_reaches_the_experiment(tmp_path: Path, monkeypatch: pytest.
 
         return Experiment(name, made.question, measured, made.answer, made.figures, made.tables, made.limits)
 
-    monkeypatch.setattr("monolayer.experiments.find", stand_in)
-    monkeypatch.setattr("monolayer.experiments.report.find", stand_in)
+    monkeypatch.setattr("monolayer_experiments.find", stand_in)
+    monkeypatch.setattr("monolayer_experiments.report.find", stand_in)
     assert run(["experiment", "rank", "--full", "--seed", "5", "--out", str(tmp_path)]) == 0
     assert seen == [Setting(full=True, device="cpu", seed=5)]
     stored = json.loads((tmp_path / "rank.json").read_text())

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from monolayer.experiments import cliff, contexts, functions, shortfall
-from monolayer.experiments.fleet import Fleet, Shape, _Adam, sail
+from monolayer_experiments import cliff, contexts, functions, shortfall
+from monolayer_experiments.fleet import Fleet, Shape, _Adam, sail
 from tests.small_runs import check_words, quick_runs
 
 TINY = {

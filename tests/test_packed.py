@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import monolayer as ml
-from monolayer.experiments.packed import BITS, memorize_packed, pack, unpacking
+from monolayer_experiments.packed import BITS, memorize_packed, pack, unpacking
 
 
 @settings(max_examples=25, deadline=None)

@@ -148,7 +148,7 @@ def test_importing_the_package_does_not_import_torch() -> None:
 
 def test_the_version_is_said_by_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
     """Results say it also where the package was not installed."""
-    from monolayer.experiments import results
+    from monolayer_experiments import results
 
     def none(package: str) -> str:
         raise PackageNotFoundError(package)

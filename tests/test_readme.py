@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from monolayer.cli import run
-from monolayer.experiments import NAMES
+from monolayer_experiments import NAMES
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from monolayer.cli import run
 from monolayer.errors import DataError
-from monolayer.experiments import NAMES, find, look
-from monolayer.experiments.experiment import Experiment, Figure, Setting, Table
-from monolayer.experiments.report import KEY, SECTIONS, caption_of, page, words
-from monolayer.experiments.results import Record, read, read_all, write
+from monolayer_experiments import NAMES, find, look
+from monolayer_experiments.experiment import Experiment, Figure, Setting, Table
+from monolayer_experiments.report import KEY, SECTIONS, caption_of, page, words
+from monolayer_experiments.results import Record, read, read_all, write
 from tests.browser import Opened, drawn, flaws, opened
 
 ROOT = Path(__file__).parent.parent
@@ -310,7 +310,7 @@ def test_text_is_escaped_everywhere(folder: Path, monkeypatch: pytest.MonkeyPatc
         lambda results: [Table(nasty, [nasty], [[nasty]])],
         lambda results: nasty,
     )
-    monkeypatch.setattr("monolayer.experiments.report.find", lambda name: experiment)
+    monkeypatch.setattr("monolayer_experiments.report.find", lambda name: experiment)
     plain = page([record(machine=nasty, command=nasty, versions={nasty: nasty})], "")
     assert "<script>alert" not in plain
     assert run(["report", str(folder)]) == 0

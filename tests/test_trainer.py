@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from monolayer.experiments.trainer import NO_LABEL, Trained, _Batches, _cuts, fit, predict
-from monolayer.experiments.trainer import train as train_
-from monolayer.experiments.transformer import Attention, Layer, Tagger, width_for
+from monolayer_experiments.trainer import NO_LABEL, Trained, _Batches, _cuts, fit, predict
+from monolayer_experiments.trainer import train as train_
+from monolayer_experiments.transformer import Attention, Layer, Tagger, width_for
 
 
 def train(X, Y, **options) -> Trained:

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monolayer.data import Labels, Names, Sequences, words
-from monolayer.experiments import depth, find, projection, tagging
-from monolayer.experiments.evidence import above, apart, decided, kept_rate
-from monolayer.experiments.readout import construct_readout
+from monolayer_experiments import depth, find, projection, tagging
+from monolayer_experiments.evidence import above, apart, decided, kept_rate
+from monolayer_experiments.readout import construct_readout
 from tests.small_runs import check_words, quick_runs
 
 TINY = {
@@ -157,7 +157,7 @@ def test_a_rate_that_nothing_chose_is_marked():
 def test_reading_results_needs_no_torch():
     code = (
         "import sys\n"
-        "from monolayer.experiments import cliff, depth, functions, projection, shortfall, tagging\n"
+        "from monolayer_experiments import cliff, depth, functions, projection, shortfall, tagging\n"
         "assert 'torch' not in sys.modules, 'torch'\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

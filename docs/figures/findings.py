@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from monolayer.experiments import find
-from monolayer.experiments.experiment import Figure
-from monolayer.experiments.look import INK, LIGHT, RULE, SVG_STYLE, WIDE
-from monolayer.experiments.report import KEY, SECTIONS, caption_of, plotly_script
-from monolayer.experiments.results import Record, read
+from monolayer_experiments import find
+from monolayer_experiments.experiment import Figure
+from monolayer_experiments.look import INK, LIGHT, RULE, SVG_STYLE, WIDE
+from monolayer_experiments.report import KEY, SECTIONS, caption_of, plotly_script
+from monolayer_experiments.results import Record, read
 
 ROOT = Path(__file__).parent.parent.parent
 HEAD = """# Findings

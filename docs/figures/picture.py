@@ -8,7 +8,7 @@ from xml.sax.saxutils import escape
 import numpy as np
 
 import monolayer as ml
-from monolayer.experiments.look import LIGHT, SVG_STYLE
+from monolayer_experiments.look import LIGHT, SVG_STYLE
 from monolayer.model.shortcut import codes
 
 X = ["银行", "行走", "音乐", "快乐", "行长", "长城"]

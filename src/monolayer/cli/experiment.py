@@ -23,9 +23,9 @@ def experiment(
     as_json: Json = False,
 ) -> None:
     """Measure a claim: raw numbers to NAME.json, and a page, report.html, that explains them."""
-    from monolayer.experiments import NAMES, find
-    from monolayer.experiments.experiment import Setting
-    from monolayer.experiments.results import measure, prepare, write
+    from monolayer_experiments import NAMES, find
+    from monolayer_experiments.experiment import Setting
+    from monolayer_experiments.results import measure, prepare, write
 
     if name == "list":
         _list(as_json)
@@ -64,7 +64,7 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Make report.html again from the stored results alone."""
-    from monolayer.experiments.report import build
+    from monolayer_experiments.report import build
 
     page = build(folder)
     if as_json:
@@ -75,7 +75,7 @@ def report(
 
 def _build(folder: Path, quiet: bool) -> Path | None:
     """The page, or word that it could not be made: the numbers are there either way."""
-    from monolayer.experiments.report import build, plotly_script
+    from monolayer_experiments.report import build, plotly_script
 
     try:
         plotly_script()
@@ -89,7 +89,7 @@ def _build(folder: Path, quiet: bool) -> Path | None:
 
 
 def _list(as_json: bool) -> None:
-    from monolayer.experiments import NAMES, find
+    from monolayer_experiments import NAMES, find
 
     questions = {name: find(name).question for name in NAMES}
     if as_json:

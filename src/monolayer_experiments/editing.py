@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 import monolayer as ml
 from monolayer.data import Labels, Sequences
-from monolayer.experiments.evidence import above
-from monolayer.experiments.experiment import Experiment, Figure, Progress, Setting, Table
-from monolayer.experiments.look import BLUE, GREEN, GREY, ORANGE, RED, VIOLET, amount, chart, line, share
-from monolayer.experiments.tagging import some_phrases
+from monolayer_experiments.evidence import above
+from monolayer_experiments.experiment import Experiment, Figure, Progress, Setting, Table
+from monolayer_experiments.look import BLUE, GREEN, GREY, ORANGE, RED, VIOLET, amount, chart, line, share
+from monolayer_experiments.tagging import some_phrases
 
 Results = dict[str, Any]
 Ints = NDArray[np.int64]
@@ -51,8 +51,8 @@ FULL = Plan(None, None, (1, 10, 100, 1_000, 10_000), 60.0, 256, 6.0, 2_000)
 
 
 def run(setting: Setting, progress: Progress) -> Results:
-    from monolayer.experiments.finetune import Padded
-    from monolayer.experiments.trainer import train
+    from monolayer_experiments.finetune import Padded
+    from monolayer_experiments.trainer import train
 
     plan = FULL if setting.full else QUICK
     random = np.random.default_rng(setting.seed)
@@ -134,7 +134,7 @@ def _edited(data: Sequences, facts: ml.Facts, count: int, random: np.random.Gene
 
 def _tuned(model: Any, data: Any, case: Results, plan: Plan, seed: int) -> list[Results]:
     """Every way, rate and clock of fine-tuning."""
-    from monolayer.experiments.finetune import finetune
+    from monolayer_experiments.finetune import finetune
 
     rows, random = case["rows"], np.random.default_rng(seed)
     others = np.setdiff1d(np.arange(len(data.X)), rows)

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 import monolayer as ml
-from monolayer.experiments.experiment import Experiment, Figure, Progress, Setting, Table
-from monolayer.experiments.look import BLUE, GREY, PALETTE, amount, bars, chart, line
+from monolayer_experiments.experiment import Experiment, Figure, Progress, Setting, Table
+from monolayer_experiments.look import BLUE, GREY, PALETTE, amount, bars, chart, line
 from monolayer.theory.hardmax import check_witness
 from monolayer.theory.weights import AttentionWeights
 from monolayer.theory.witness import universal_pair

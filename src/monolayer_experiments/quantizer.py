@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import monolayer as ml
-from monolayer.experiments.experiment import Experiment, Figure, Progress, Setting, Table
-from monolayer.experiments.look import PALETTE, amount, chart, line
+from monolayer_experiments.experiment import Experiment, Figure, Progress, Setting, Table
+from monolayer_experiments.look import PALETTE, amount, chart, line
 from monolayer.theory.boltzmann import boltzmann
 
 Floats = NDArray[np.float64]

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import monolayer as ml
-from monolayer.experiments.contexts import (
+from monolayer_experiments.contexts import (
     FORMATS,
     after_attention,
     any_readout,
@@ -32,15 +32,15 @@ from monolayer.experiments.contexts import (
     readout_alone,
     untrained,
 )
-from monolayer.experiments.depth import described, edge, grids
-from monolayer.experiments.evidence import apart
-from monolayer.experiments.experiment import Experiment, Figure, Progress, Setting, Table
-from monolayer.experiments.look import BLUE, GOLD, GREEN, GREY, ORANGE, RED, VIOLET, amount, bars, chart, line, share
-from monolayer.experiments.readout import construct_readout
-from monolayer.experiments.synthetic import without_repeats
+from monolayer_experiments.depth import described, edge, grids
+from monolayer_experiments.evidence import apart
+from monolayer_experiments.experiment import Experiment, Figure, Progress, Setting, Table
+from monolayer_experiments.look import BLUE, GOLD, GREEN, GREY, ORANGE, RED, VIOLET, amount, bars, chart, line, share
+from monolayer_experiments.readout import construct_readout
+from monolayer_experiments.synthetic import without_repeats
 
 if TYPE_CHECKING:
-    from monolayer.experiments.transformer import Tagger
+    from monolayer_experiments.transformer import Tagger
 
 Results = dict[str, Any]
 Ints = NDArray[np.int64]
@@ -69,7 +69,7 @@ FULL = Plan({250: 5.0, 1_000: 7.0, 4_000: 10.0}, 16, 1000, 16, 128)
 
 
 def run(setting: Setting, progress: Progress) -> Results:
-    from monolayer.experiments.trainer import fit, train
+    from monolayer_experiments.trainer import fit, train
 
     plan = FULL if setting.full else QUICK
     whole, done, rows = sum(plan.sizes.values()), 0.0, []

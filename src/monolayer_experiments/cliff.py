@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import monolayer as ml
-from monolayer.experiments.experiment import Experiment, Figure, Progress, Setting, Table
-from monolayer.experiments.look import BLUE, GREEN, GREY, ORANGE, amount, chart, line
+from monolayer_experiments.experiment import Experiment, Figure, Progress, Setting, Table
+from monolayer_experiments.look import BLUE, GREEN, GREY, ORANGE, amount, chart, line
 from monolayer.theory.targets import TARGETS
 
 Results = dict[str, Any]
@@ -114,7 +114,7 @@ def _constructed(plan: Plan, seed: int) -> float:
 
 def _trained(plan: Plan, length: int, ranks: tuple[int, ...], setting: Setting) -> list[Results]:
     """For every rank and seed the member whose rate is best on points of its own, and the largest error found."""
-    from monolayer.experiments.fleet import Fleet, Shape, sail
+    from monolayer_experiments.fleet import Fleet, Shape, sail
 
     members = [(k, seed, rate) for k in ranks for seed in range(plan.seeds) for rate in plan.rates]
     random = np.random.default_rng([setting.seed, 8])

@@ -14,9 +14,9 @@ import torch
 
 import monolayer as ml
 from monolayer.checker.short import round_to
-from monolayer.experiments.experiment import Figure, Progress, Setting, Table
-from monolayer.experiments.look import BLUE, GREEN, ORANGE, RED, amount, chart, line
-from monolayer.experiments.synthetic import without_repeats
+from monolayer_experiments.experiment import Figure, Progress, Setting, Table
+from monolayer_experiments.look import BLUE, GREEN, ORANGE, RED, amount, chart, line
+from monolayer_experiments.synthetic import without_repeats
 
 FORMATS = ("float32", "bfloat16", "int8", "int6")
 COLOURS = {"float32": BLUE, "bfloat16": GREEN, "int8": ORANGE, "int6": RED}

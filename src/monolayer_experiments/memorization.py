@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import monolayer as ml
-from monolayer.experiments.experiment import Experiment, Figure, Progress, Setting, Table
-from monolayer.experiments.look import BLUE, GREEN, GREY, ORANGE, amount, chart, line, share
-from monolayer.experiments.synthetic import without_repeats
+from monolayer_experiments.experiment import Experiment, Figure, Progress, Setting, Table
+from monolayer_experiments.look import BLUE, GREEN, GREY, ORANGE, amount, chart, line, share
+from monolayer_experiments.synthetic import without_repeats
 
 LENGTH, VOCABULARY, CLASSES = 16, 1000, 16
 QUICK = (100, 300, 1_000, 3_000, 10_000)

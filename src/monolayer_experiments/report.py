@@ -16,10 +16,10 @@ from importlib.resources import files
 from pathlib import Path
 
 from monolayer.errors import DataError
-from monolayer.experiments import find
-from monolayer.experiments.experiment import Experiment, Figure, Table
-from monolayer.experiments.look import amount, raised
-from monolayer.experiments.results import REPORT, Record, read_all, write_text
+from monolayer_experiments import find
+from monolayer_experiments.experiment import Experiment, Figure, Table
+from monolayer_experiments.look import amount, raised
+from monolayer_experiments.results import REPORT, Record, read_all, write_text
 
 SECTIONS = {
     "What one layer holds": ("memorization", "duplicates", "precision", "rank", "frontier"),
@@ -111,7 +111,7 @@ def page(records: list[Record], script: str, docs: str | None = None) -> str:
         "figures": drawn.replace("<", "\\u003c"),
         "plotly": script.replace("</script", "<\\/script"),
     }
-    text = files("monolayer.experiments").joinpath("report.html").read_text(encoding="utf-8")
+    text = files("monolayer_experiments").joinpath("report.html").read_text(encoding="utf-8")
     # In one pass: what is put in is not searched for marks again.
     return re.sub(r"\{\{(\w+)\}\}", lambda mark: marks[mark[1]], text)
 

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 import monolayer as ml
 from monolayer.data import Labels, Names, Sequences, phrases
 from monolayer.data.words import drawn, words
-from monolayer.experiments.depth import DEVICES, curve, described, edge, grids
-from monolayer.experiments.evidence import apart
-from monolayer.experiments.experiment import Experiment, Figure, Progress, Setting, Table
-from monolayer.experiments.look import BLUE, GREEN, GREY, ORANGE, amount, bars, chart, scatter, share
+from monolayer_experiments.depth import DEVICES, curve, described, edge, grids
+from monolayer_experiments.evidence import apart
+from monolayer_experiments.experiment import Experiment, Figure, Progress, Setting, Table
+from monolayer_experiments.look import BLUE, GREEN, GREY, ORANGE, amount, bars, chart, scatter, share
 
 Results = dict[str, Any]
 Ints = NDArray[np.int64]
@@ -59,8 +59,8 @@ def run(setting: Setting, progress: Progress) -> Results:
 
 
 def _measure(plan: Plan, name: str, data: Sequences, setting: Setting, progress: Progress, done: float) -> Results:
-    from monolayer.experiments.trainer import predict, train
-    from monolayer.experiments.transformer import width_for
+    from monolayer_experiments.trainer import predict, train
+    from monolayer_experiments.transformer import width_for
 
     seen, held = split(data, setting.seed)
     (X, Y, lengths), (X_held, _, held_lengths) = _padded(seen), _padded(held)

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import monolayer as ml
-from monolayer.experiments.evidence import decided
-from monolayer.experiments.experiment import Experiment, Figure, Progress, Setting, Table
-from monolayer.experiments.look import (
+from monolayer_experiments.evidence import decided
+from monolayer_experiments.experiment import Experiment, Figure, Progress, Setting, Table
+from monolayer_experiments.look import (
     BLUE,
     GOLD,
     GREEN,
@@ -29,7 +29,7 @@ from monolayer.experiments.look import (
     scatter,
     share,
 )
-from monolayer.experiments.synthetic import without_repeats
+from monolayer_experiments.synthetic import without_repeats
 
 Results = dict[str, Any]
 MODELS = {
@@ -67,8 +67,8 @@ FULL = Plan({2_000: (3, 10.0), 20_000: (2, 20.0), 100_000: (1, 35.0)}, 16, 1000,
 
 
 def run(setting: Setting, progress: Progress) -> Results:
-    from monolayer.experiments.trainer import train
-    from monolayer.experiments.transformer import width_for
+    from monolayer_experiments.trainer import train
+    from monolayer_experiments.transformer import width_for
 
     plan = FULL if setting.full else QUICK
     ml.memorize([[0, 1]], [[0, 1]])  # imports and first calls are not what is timed

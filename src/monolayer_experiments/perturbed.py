@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import monolayer as ml
-from monolayer.experiments.packed import Packed
+from monolayer_experiments.packed import Packed
 
 ENOUGH = 0.99
 """Share of labels right that counts as bearing a noise."""

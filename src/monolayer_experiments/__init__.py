@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from monolayer.errors import DataError, nearest
 
 if TYPE_CHECKING:
-    from monolayer.experiments.experiment import Experiment
+    from monolayer_experiments.experiment import Experiment
 
 NAMES = (
     "memorization",
@@ -39,6 +39,6 @@ def find(name: str) -> Experiment:
         near = nearest(name, [*NAMES, "all"])
         hint = f"; did you mean {near[0]!r}? There" if near else ". There"
         raise DataError(f"there is no experiment {name!r}{hint} are: {', '.join(NAMES)}")
-    module = import_module(f"monolayer.experiments.{name}")
+    module = import_module(f"monolayer_experiments.{name}")
     experiment: Experiment = module.EXPERIMENT
     return experiment

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from torch import nn
 
 import monolayer as ml
-from monolayer.experiments.evidence import apart
-from monolayer.experiments.experiment import Experiment, Figure, Progress, Setting, Table
-from monolayer.experiments.look import BLUE, GREY, RED, amount, bars, chart, line, share
-from monolayer.experiments.trainer import Trained, predict, train
+from monolayer_experiments.evidence import apart
+from monolayer_experiments.experiment import Experiment, Figure, Progress, Setting, Table
+from monolayer_experiments.look import BLUE, GREY, RED, amount, bars, chart, line, share
+from monolayer_experiments.trainer import Trained, predict, train
 
 LENGTH, VOCABULARY, MARKER = 8, 50, 0
 NOISE = tuple(10.0**e for e in range(-16, 1))

@@ -22,11 +22,11 @@ from flint import arb
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from monolayer.experiments.evidence import kept_rate
-from monolayer.experiments.experiment import Experiment, Figure, Progress, Setting, Table
-from monolayer.experiments.look import BLUE, GREEN, ORANGE, PALETTE, RED, VIOLET, amount, chart, line, scatter, share
-from monolayer.experiments.synthetic import without_repeats
-from monolayer.experiments.trainer import RATES, train
+from monolayer_experiments.evidence import kept_rate
+from monolayer_experiments.experiment import Experiment, Figure, Progress, Setting, Table
+from monolayer_experiments.look import BLUE, GREEN, ORANGE, PALETTE, RED, VIOLET, amount, chart, line, scatter, share
+from monolayer_experiments.synthetic import without_repeats
+from monolayer_experiments.trainer import RATES, train
 from monolayer.theory.balls import precision
 
 LENGTH, VOCABULARY, LAM = 16, 1000, 1.0

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from torch import nn
 
-    from monolayer.experiments.transformer import Tagger
+    from monolayer_experiments.transformer import Tagger
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -26,7 +26,7 @@ def untrained(vocabulary: int, classes: int, layers: int, rank: int | None, widt
     """The model as it is before training from that seed."""
     import torch
 
-    from monolayer.experiments.transformer import Tagger
+    from monolayer_experiments.transformer import Tagger
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -20,14 +20,14 @@ import numpy as np
 from torch import nn
 
 import monolayer as ml
-from monolayer.experiments import capacity
-from monolayer.experiments.experiment import Experiment, Figure, Progress, Setting, Table
-from monolayer.experiments.gated import GatedSteps
-from monolayer.experiments.look import BLUE, GOLD, GREEN, GREY, ORANGE, RED, VIOLET, amount, chart, line, scatter
-from monolayer.experiments.packed import memorize_packed, pack
-from monolayer.experiments.perturbed import in_format, recall, tolerance
-from monolayer.experiments.synthetic import without_repeats
-from monolayer.experiments.trainer import train
+from monolayer_experiments import capacity
+from monolayer_experiments.experiment import Experiment, Figure, Progress, Setting, Table
+from monolayer_experiments.gated import GatedSteps
+from monolayer_experiments.look import BLUE, GOLD, GREEN, GREY, ORANGE, RED, VIOLET, amount, chart, line, scatter
+from monolayer_experiments.packed import memorize_packed, pack
+from monolayer_experiments.perturbed import in_format, recall, tolerance
+from monolayer_experiments.synthetic import without_repeats
+from monolayer_experiments.trainer import train
 
 CLASSES = 16
 RANKS = (8, 16, 32, 64, 128)

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from monolayer.experiments.evidence import above
-from monolayer.experiments.transformer import Tagger
+from monolayer_experiments.evidence import above
+from monolayer_experiments.transformer import Tagger
 
 Ints = NDArray[np.int64]
 

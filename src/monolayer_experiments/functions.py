@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import monolayer as ml
-from monolayer.experiments.experiment import Experiment, Figure, Progress, Setting, Table
-from monolayer.experiments.look import BLUE, GOLD, GREEN, ORANGE, RED, VIOLET, amount, bars, chart
+from monolayer_experiments.experiment import Experiment, Figure, Progress, Setting, Table
+from monolayer_experiments.look import BLUE, GOLD, GREEN, ORANGE, RED, VIOLET, amount, bars, chart
 from monolayer.theory.targets import TARGETS
 
 Results = dict[str, Any]
@@ -105,7 +105,7 @@ def _build(plan: Plan, name: str, norm: Any, fresh: Floats) -> Results:
 
 def _train(plan: Plan, model: str, pool: Floats, chosen: Floats, fresh: Floats, setting: Setting) -> list[Results]:
     """A fleet of all targets at all rates; what is kept of each target is the rate that is best on `chosen`."""
-    from monolayer.experiments.fleet import Fleet, Shape, sail
+    from monolayer_experiments.fleet import Fleet, Shape, sail
 
     layers, rank = MODELS[model]
     outputs = max(_wanted(name, fresh[:1]).shape[-1] for name in plan.targets)

@@ -19,8 +19,8 @@ from typing import Any
 from monolayer import __version__
 from monolayer.data.aside import new_file
 from monolayer.errors import DataError
-from monolayer.experiments import NAMES
-from monolayer.experiments.experiment import Experiment, Progress, Setting
+from monolayer_experiments import NAMES
+from monolayer_experiments.experiment import Experiment, Progress, Setting
 
 FORMAT, VERSION = "monolayer-experiment", 1
 REPORT = "report.html"

@@ -21,17 +21,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 import monolayer as ml
-from monolayer.experiments.depth import DEVICES, described, edge, grids
-from monolayer.experiments.experiment import Experiment, Figure, Progress, Setting, Table
-from monolayer.experiments.look import BLUE, ORANGE, amount, bars, chart, share
-from monolayer.experiments.readout import construct_readout
-from monolayer.experiments.synthetic import without_repeats
+from monolayer_experiments.depth import DEVICES, described, edge, grids
+from monolayer_experiments.experiment import Experiment, Figure, Progress, Setting, Table
+from monolayer_experiments.look import BLUE, ORANGE, amount, bars, chart, share
+from monolayer_experiments.readout import construct_readout
+from monolayer_experiments.synthetic import without_repeats
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from monolayer.experiments.trainer import Trained
-    from monolayer.experiments.transformer import Tagger
+    from monolayer_experiments.trainer import Trained
+    from monolayer_experiments.transformer import Tagger
 
 Results = dict[str, Any]
 Floats = NDArray[np.float64]
@@ -98,7 +98,7 @@ def _averaged(plan: Plan, X: Ints, Y: Ints, seed: int, device: str) -> tuple[Res
 def _random(plan: Plan, X: Ints, Y: Ints, seed: int, device: str) -> tuple[Results, Results]:
     import torch
 
-    from monolayer.experiments.transformer import Tagger
+    from monolayer_experiments.transformer import Tagger
 
     began = time.perf_counter()
     with torch.random.fork_rng(devices=[]):
@@ -112,7 +112,7 @@ def _random(plan: Plan, X: Ints, Y: Ints, seed: int, device: str) -> tuple[Resul
 
 
 def _trained(plan: Plan, X: Ints, Y: Ints, seed: int, device: str) -> tuple[Results, Results]:
-    from monolayer.experiments.trainer import train
+    from monolayer_experiments.trainer import train
 
     found = train(X, Y, rank=1, width=plan.width, seconds=plan.seconds, seed=seed, device=device)
     began = time.perf_counter()
@@ -138,7 +138,7 @@ def _after_attention(model: Tagger, X: Ints) -> Floats:
 
 def _train_readout(plan: Plan, features: Floats, Y: Ints, seed: int, device: str, made: float) -> Results:
     """Two hidden layers on standardized features, in float32."""
-    from monolayer.experiments.trainer import fit
+    from monolayer_experiments.trainer import fit
 
     flat = features.reshape(-1, features.shape[-1])
     scaled = ((features - flat.mean(0)) / flat.std(0)).astype(np.float32)

@@ -17,9 +17,9 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
-from monolayer.experiments.experiment import Experiment, Figure, Progress, Setting, Table
-from monolayer.experiments.look import BLUE, GREEN, GREY, ORANGE, RED, VIOLET, amount, chart, line, power
-from monolayer.experiments.synthetic import without_repeats
+from monolayer_experiments.experiment import Experiment, Figure, Progress, Setting, Table
+from monolayer_experiments.look import BLUE, GREEN, GREY, ORANGE, RED, VIOLET, amount, chart, line, power
+from monolayer_experiments.synthetic import without_repeats
 from monolayer.theory.boltzmann import boltz, boltzmann, boltzmann_slope, free_energy, log_partition
 from monolayer.theory.bounds import contextual_bounds, theorem2
 from monolayer.theory.enclosure import smallest_gap

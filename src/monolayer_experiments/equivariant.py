@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import monolayer as ml
-from monolayer.experiments.experiment import Experiment, Figure, Progress, Setting, Table
-from monolayer.experiments.look import PALETTE, amount, chart, heat, line
+from monolayer_experiments.experiment import Experiment, Figure, Progress, Setting, Table
+from monolayer_experiments.look import PALETTE, amount, chart, heat, line
 from monolayer.theory.targets import TARGETS
 
 LENGTH = 3
