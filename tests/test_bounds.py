@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 import monolayer as ml
 from monolayer.errors import DataError
-from monolayer_experiments.synthetic import without_repeats
 from monolayer.theory.balls import precision
 from monolayer.theory.bounds import (
     contextual_balls,
@@ -27,6 +26,7 @@ from monolayer.theory.bounds import (
     theorem2,
     theorem2_balls,
 )
+from monolayer_experiments.synthetic import without_repeats
 
 sizes = st.tuples(st.integers(1, 50), st.integers(1, 20), st.integers(2, 30))
 lengths = st.floats(0.01, 100)

@@ -9,10 +9,10 @@ import pytest
 from flint import arb
 
 import monolayer as ml
-from monolayer_experiments.synthetic import without_repeats
 from monolayer.theory.balls import precision
 from monolayer.theory.bounds import corollary1_parameters
 from monolayer.theory.corollary import _id, _ids, _readout, _returns, corollary1, possible
+from monolayer_experiments.synthetic import without_repeats
 
 
 def data(vocabulary: int) -> tuple[np.ndarray, np.ndarray]:

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 import monolayer as ml
 from monolayer.cli import run
 from monolayer.errors import DataError, PrecisionError
-from monolayer_experiments.synthetic import without_repeats
 from monolayer.theory.balls import precision
 from monolayer.theory.enclosure import sign_of_difference
 from monolayer.theory.targets import TARGETS
+from monolayer_experiments.synthetic import without_repeats
 
 seeds = st.integers(0, 2**32 - 1)
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from monolayer.page.colours import INK, LIGHT, RULE, SVG_STYLE, WIDE
 from monolayer_experiments import find
 from monolayer_experiments.experiment import Figure
-from monolayer_experiments.look import INK, LIGHT, RULE, SVG_STYLE, WIDE
 from monolayer_experiments.report import KEY, SECTIONS, caption_of, plotly_script
 from monolayer_experiments.results import Record, read
 

@@ -8,8 +8,8 @@ from xml.sax.saxutils import escape
 import numpy as np
 
 import monolayer as ml
-from monolayer_experiments.look import LIGHT, SVG_STYLE
 from monolayer.model.shortcut import codes
+from monolayer.page.colours import LIGHT, SVG_STYLE
 
 X = ["银行", "行走", "音乐", "快乐", "行长", "长城"]
 Y = [["yín", "háng"], ["xíng", "zǒu"], ["yīn", "yuè"], ["kuài", "lè"], ["háng", "zhǎng"], ["cháng", "chéng"]]

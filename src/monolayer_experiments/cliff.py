@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import monolayer as ml
+from monolayer.theory.targets import TARGETS
 from monolayer_experiments.experiment import Experiment, Figure, Progress, Setting, Table
 from monolayer_experiments.look import BLUE, GREEN, GREY, ORANGE, amount, chart, line
-from monolayer.theory.targets import TARGETS
 
 Results = dict[str, Any]
 Floats = NDArray[np.float64]

@@ -18,13 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 import monolayer as ml
+from monolayer.theory.enclosure import wronskian
+from monolayer.theory.faithful import Construction
 from monolayer_experiments.evidence import kept_rate
 from monolayer_experiments.experiment import Experiment, Figure, Progress, Setting, Table
 from monolayer_experiments.look import BLUE, GREEN, ORANGE, RED, amount, chart, line, power, share
 from monolayer_experiments.synthetic import labels, near_copies, with_repeats, without_repeats
 from monolayer_experiments.trainer import RATES, train
-from monolayer.theory.enclosure import wronskian
-from monolayer.theory.faithful import Construction
 
 SHARES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 DISTANCES = (1, 2, 4, 8, 16)

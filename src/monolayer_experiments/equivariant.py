@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import monolayer as ml
+from monolayer.theory.targets import TARGETS
 from monolayer_experiments.experiment import Experiment, Figure, Progress, Setting, Table
 from monolayer_experiments.look import PALETTE, amount, chart, heat, line
-from monolayer.theory.targets import TARGETS
 
 LENGTH = 3
 SHAPES = ((1, 2), (1, 3), (1, 4), (2, 2), (2, 3), (3, 2))

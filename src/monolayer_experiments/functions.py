@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import monolayer as ml
+from monolayer.theory.targets import TARGETS
 from monolayer_experiments.experiment import Experiment, Figure, Progress, Setting, Table
 from monolayer_experiments.look import BLUE, GOLD, GREEN, ORANGE, RED, VIOLET, amount, bars, chart
-from monolayer.theory.targets import TARGETS
 
 Results = dict[str, Any]
 Floats = NDArray[np.float64]

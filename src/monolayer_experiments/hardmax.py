@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 import monolayer as ml
-from monolayer_experiments.experiment import Experiment, Figure, Progress, Setting, Table
-from monolayer_experiments.look import BLUE, GREY, PALETTE, amount, bars, chart, line
 from monolayer.theory.hardmax import check_witness
 from monolayer.theory.weights import AttentionWeights
 from monolayer.theory.witness import universal_pair
+from monolayer_experiments.experiment import Experiment, Figure, Progress, Setting, Table
+from monolayer_experiments.look import BLUE, GREY, PALETTE, amount, bars, chart, line
 
 SHAPES = ((1, 1, None), (1, 4, None), (1, 4, 1), (2, 4, None), (4, 8, None), (8, 8, None))
 """Heads, dimension, and the rank of every matrix (None: full)."""

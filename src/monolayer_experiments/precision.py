@@ -21,11 +21,11 @@ from dataclasses import asdict
 from typing import Any
 
 import monolayer as ml
+from monolayer.theory.corollary import MAX_BITS, Scale, corollary1
+from monolayer.theory.faithful import Construction
 from monolayer_experiments.experiment import Experiment, Figure, Progress, Setting, Table
 from monolayer_experiments.look import BLUE, GOLD, GREEN, ORANGE, RED, amount, chart, line, power, share
 from monolayer_experiments.synthetic import without_repeats
-from monolayer.theory.corollary import MAX_BITS, Scale, corollary1
-from monolayer.theory.faithful import Construction
 
 LENGTH = 3
 SCALES: tuple[Scale, ...] = ("paper", "measured")

@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import monolayer as ml
+from monolayer.theory.boltzmann import boltzmann
 from monolayer_experiments.experiment import Experiment, Figure, Progress, Setting, Table
 from monolayer_experiments.look import PALETTE, amount, chart, line
-from monolayer.theory.boltzmann import boltzmann
 
 Floats = NDArray[np.float64]
 

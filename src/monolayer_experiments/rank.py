@@ -22,12 +22,12 @@ from flint import arb
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
+from monolayer.theory.balls import precision
 from monolayer_experiments.evidence import kept_rate
 from monolayer_experiments.experiment import Experiment, Figure, Progress, Setting, Table
 from monolayer_experiments.look import BLUE, GREEN, ORANGE, PALETTE, RED, VIOLET, amount, chart, line, scatter, share
 from monolayer_experiments.synthetic import without_repeats
 from monolayer_experiments.trainer import RATES, train
-from monolayer.theory.balls import precision
 
 LENGTH, VOCABULARY, LAM = 16, 1000, 1.0
 BITS = {"float64": 53, "float32": 24, "bfloat16": 8, "balls of 113 bits": 113}

@@ -17,12 +17,12 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
-from monolayer_experiments.experiment import Experiment, Figure, Progress, Setting, Table
-from monolayer_experiments.look import BLUE, GREEN, GREY, ORANGE, RED, VIOLET, amount, chart, line, power
-from monolayer_experiments.synthetic import without_repeats
 from monolayer.theory.boltzmann import boltz, boltzmann, boltzmann_slope, free_energy, log_partition
 from monolayer.theory.bounds import contextual_bounds, theorem2
 from monolayer.theory.enclosure import smallest_gap
+from monolayer_experiments.experiment import Experiment, Figure, Progress, Setting, Table
+from monolayer_experiments.look import BLUE, GREEN, GREY, ORANGE, RED, VIOLET, amount, chart, line, power
+from monolayer_experiments.synthetic import without_repeats
 
 LENGTH, VOCABULARY, BALLS = 8, 100, 40
 FORMATS = {"float64": (np.float64, 2.0**-53), "float32": (np.float32, 2.0**-24)}

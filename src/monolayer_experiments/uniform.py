@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import monolayer as ml
+from monolayer.theory.targets import TARGETS
 from monolayer_experiments.experiment import Experiment, Figure, Progress, Setting, Table
 from monolayer_experiments.look import BLUE, GREEN, GREY, ORANGE, amount, chart, line
-from monolayer.theory.targets import TARGETS
 
 CASES = (("sort", 1, 3, (4, 8, 16, 32, 64)), ("force", 2, 2, (4, 8, 16, 32)), ("softmax-pooling", 2, 2, (4, 8, 16, 32)))
 """Functions with their coordinates, tokens and cells; all have at least two outputs a token."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from monolayer_experiments.look import LIGHT, SVG_STYLE
+from monolayer.page.colours import LIGHT, SVG_STYLE
 
 if TYPE_CHECKING:
     import numpy as np
