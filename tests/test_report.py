@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from monolayer.cli import run
 from monolayer.errors import DataError
+from monolayer.page import colours
 from monolayer_experiments import NAMES, find, look
 from monolayer_experiments.experiment import Experiment, Figure, Setting, Table
 from monolayer_experiments.report import KEY, SECTIONS, caption_of, page, words
@@ -369,7 +370,7 @@ def test_colours_serve_in_light_and_dark() -> None:
         return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
     for colour in look.PALETTE:
-        for behind in (look.LIGHT, look.DARK):
+        for behind in (colours.LIGHT, colours.DARK):
             low, high = sorted((luminance(colour), luminance(behind)))
             assert (high + 0.05) / (low + 0.05) >= 3  # WCAG, graphical objects
 
