@@ -19,7 +19,7 @@ import monolayer as ml
 from monolayer.checker import certify
 from monolayer.errors import DataError, ModelFileError, MonolayerError
 from tests.evil import TOLERANCE, Evil, Random, errs, evaluate, noisy
-from tests.stored_models import CODE, KEY, LABEL, Case, Saved, random_case, relabelled
+from tests.stored_models import CODE, KEY, Case, Saved, random_case, relabelled
 
 LINE = "monolayer.construct.line"
 EVALUATIONS = 6
@@ -176,17 +176,16 @@ def scale(case: Case, rng: Random) -> Case:
     wide = 300 if case.saved.config["dtype"] == "float64" else 40
     a, b = (2.0 ** float(rng.integers(-wide, wide + 1)) if rng.integers(4) else 1.0 for _ in range(2))
     saved = case.saved.changed()
-    t, apart = saved.tensors, saved.config["readout"] == "apart"
-    scaled_key, scaled_code = a, 1.0 if apart else b  # codes of cells are whole numbers; their contexts may be scaled
+    t = saved.tensors
     with np.errstate(all="ignore"):
         for name in ("bos", "lift.weight", "lift.bias", "positions.weight"):
             if name in t:
                 table = t[name].T if name == "lift.weight" and saved.config["tokens"] == "vectors" else t[name]
-                table[..., KEY] *= scaled_key
-                table[..., CODE] *= scaled_code
+                table[..., KEY] *= a
+                table[..., CODE] *= b
         t["attention.W_Q"] *= 1 / a
         t["attention.W_V"][:, KEY] *= 1 / a
-        t["attention.W_O"][LABEL + 1 if apart else CODE] *= b
+        t["attention.W_O"][CODE] *= b
         for stage, block in enumerate(_blocks(case)):
             t[f"{block}.weight_1"] /= b if stage == 0 else 1.0
     scaled = Case(case.X, case.Y, saved)
@@ -216,12 +215,11 @@ FAMILIES: dict[str, Callable[[Case, Random], Case]] = {
 
 @cache
 def crowded_case(seed: int, dtype: str) -> Case:
-    """A cascade, or code and context apart, of small data for which one line is said to be too narrow."""
+    """A cascade of small data for which one line is said to be too narrow."""
     for attempt in range(1000):
         rng = np.random.default_rng([seed, attempt])
-        apart, reals = bool(rng.integers(3) == 0), bool(rng.integers(3) == 0)
-        vectors, sequences = (bool(rng.integers(4) == 0) and not apart for _ in range(2))
-        reals = reals and not apart
+        reals = bool(rng.integers(3) == 0)
+        vectors, sequences = (bool(rng.integers(4) == 0) for _ in range(2))
         X = rng.integers(0, 5, (int(rng.integers(3, 12)), int(rng.integers(2, 5))))
         X.flat[:5] = range(5)
         Y = rng.integers(0, 4, len(X) if sequences else X.shape)
@@ -232,13 +230,12 @@ def crowded_case(seed: int, dtype: str) -> Case:
         slack = 10.0 ** rng.uniform(3, 4.5) * (1.0 if dtype == "float32" else 2.0**29)
         try:
             with patch(f"{LINE}.points.SLACK", slack), patch(f"{LINE}.separate.SLACK", slack):
-                rank: Any = 1 if apart else "auto"
-                model = ml.memorize(given, labels, dtype=dtype, rank=rank, on_conflict="first", seed=attempt, **rules)
+                model = ml.memorize(given, labels, dtype=dtype, on_conflict="first", seed=attempt, **rules)
         except MonolayerError:
             continue
         with TemporaryDirectory() as scratch:
             case = Case(given.tolist(), labels.tolist(), Saved.read(model.save(Path(scratch) / "model")))
-        if case.saved.config["readout"] == ("apart" if apart else "cascade") and not case.saved.names:
+        if case.saved.config["readout"] == "cascade" and not case.saved.names:
             return _as_answered(case, rng)
     raise AssertionError(f"no crowded data of seed {seed}")
 

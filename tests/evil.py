@@ -111,9 +111,6 @@ def evaluate(saved: Any, x: Any, how: Evil) -> tuple[np.ndarray, np.ndarray]:
     how.met = [z]
     if saved.config["readout"] == "gates":
         Z[:, -m:] = how.normal(Z[:, -m:] + _half_spaces(saved, Z, how))
-    elif saved.config["readout"] == "apart":
-        how.met = [Z[:, LABEL + 1]]
-        Z[:, LABEL : LABEL + 1] = how.normal(Z[:, LABEL : LABEL + 1] + _gated(t, z, Z[:, LABEL + 1], how))
     elif saved.config["readout"] == "cascade":
         form, code = "exact" if saved.config["target"] == "classes" else "runs", CODE
         for stage in range(len(saved.config["cascade"]["steps"])):
@@ -141,19 +138,6 @@ def _half_spaces(saved: Any, Z: np.ndarray, how: Evil) -> np.ndarray:
     first = np.concatenate([t["feed_forward.weight_1"], t["feed_forward.bias_1"][:, None]], axis=1)
     last = np.concatenate([t["feed_forward.weight_2"], t["feed_forward.bias_2"][:, None]], axis=1)
     return how.times(last, np.concatenate([np.maximum(how.times(first, read), 0), one], axis=1))
-
-
-def _gated(t: dict[str, np.ndarray], code: np.ndarray, context: np.ndarray, how: Evil) -> np.ndarray:
-    """What steps behind gates add to the label, for codes and contexts `(n,)`."""
-    gate, count = t["feed_forward.gate"], t["feed_forward.count"].astype(np.int64)
-    sides = np.maximum(code[:, None] - gate, 0), np.maximum(gate - code[:, None], 0)
-    gates = np.maximum(1 - how.normal(how.normal(sides[0]) + how.normal(sides[1])), 0)
-    steep = how.normal(context[:, None] * t["feed_forward.weight_1"]) + t["feed_forward.bias_1"]
-    before = np.maximum(1 - np.maximum(how.normal(steep), 0), 0)
-    inside = np.maximum(gates[:, np.repeat(np.arange(len(gate)), count)] - before, 0)
-    terms = np.concatenate([inside, gates, np.ones((len(code), 1), code.dtype)], axis=1)
-    last = [t["feed_forward.weight_2"], t["feed_forward.base"][None], t["feed_forward.bias_2"][:, None]]
-    return how.times(np.concatenate(last, axis=1), terms)
 
 
 def _written(t: dict[str, np.ndarray], block: str, form: str, z: np.ndarray, how: Evil) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Cascades, code and context apart, lines in float32: an edit is, bit for bit, the model of the edited data."""
+"""Cascades, and lines in float32: an edit is, bit for bit, the model of the edited data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from monolayer.construct.line.reuse import Reused
 from monolayer.construct.target import Target
 from monolayer.editing.answered import standing
 from monolayer.editing.splice import array_of
-from monolayer.model.apart import Apart
 from monolayer.model.cascade import Cascade
 from monolayer.model.staircase import Staircase
 from tests.datasets import Dataset, datasets, view
@@ -60,13 +59,6 @@ def _data(kind: str) -> tuple[Any, Any]:
         return rows, [names.setdefault(tuple(sorted(row)), f"{len(names) % 7}") for row in rows]
     if kind == "cascade reals":
         return X, random.standard_normal((400, 8, 2)).astype(np.float32).astype(np.float64)
-    if kind == "apart next":
-        random = np.random.default_rng(2)
-        rows = np.stack([random.permutation(450)[:11] for _ in range(250)])
-        return np.concatenate([450 + np.arange(250)[:, None], rows], axis=1), None
-    if kind.startswith("apart"):
-        X = np.stack([random.permutation(600)[:12] for _ in range(400 if kind == "apart order" else 250)])
-        return X, random.integers(0, 9, X.shape)
     if kind == "line reals":
         return random.standard_normal((12, 4, 3)), Y[:12, :4] / 8.0
     return (X[:12, :4], Y[:12, :4]) if kind == "line order" else (X, Y)
@@ -79,16 +71,13 @@ def built(kind: str) -> tuple[ml.Monolayer, ml.Sequences]:
     X, Y = _data(kind)
     rank: Any = "auto" if layout == "cascade" else 1
     model = ml.memorize(X, Y, dtype="float32", rank=rank, on_conflict="first", **RULES[rules])
-    assert type(model.feed_forward) is {"cascade": Cascade, "apart": Apart, "line": Staircase}[layout]
-    if layout == "apart" and Y is not None:
-        Y = model.predict(X)
+    assert type(model.feed_forward) is {"cascade": Cascade, "line": Staircase}[layout]
     model.card = replace(model.card, summary=None)
     return model, ml.Sequences.of(X, Y)
 
 
 CASCADES = [f"cascade {kind}" for kind in ("tokens", "sequences", "next", "vectors", "ragged", "reals")]
-APART = [f"apart {kind}" for kind in ("order", "sets", "causal", "next")]
-KINDS = [*CASCADES, *APART, "line order", "line reals"]
+KINDS = [*CASCADES, "line order", "line reals"]
 
 
 def check(model: ml.Monolayer, new: ml.Monolayer, record: ml.Record, data: ml.Sequences, folder: Path) -> None:
@@ -219,15 +208,14 @@ def test_edits_of_any_line_in_float32_are_the_models_of_what_remains(data: Datas
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(
     st.integers(0, 2**32),
-    st.sampled_from(["cascade", "apart"]),
     st.sampled_from(["float64", "float32"]),
     st.sampled_from([{"positions": True}, {}, {"causal": True}]),
     st.sampled_from([4.0, 16.0]),
 )
 def test_edits_of_crowded_lines_are_the_models_of_what_remains(
-    seed: int, layout: str, dtype: Any, rules: dict[str, Any], crowd: float
+    seed: int, dtype: Any, rules: dict[str, Any], crowd: float
 ) -> None:
-    """Cascades and gates: steps ask for `crowd` times the room that the line has."""
+    """Steps ask for `crowd` times the room that the line has."""
     random = np.random.default_rng(seed)
     X = [random.integers(0, 10, random.integers(2, 6)).tolist() for _ in range(int(random.integers(8, 25)))]
     labels: dict[Any, int] = {}
@@ -238,10 +226,10 @@ def test_edits_of_crowded_lines_are_the_models_of_what_remains(
     assert line.summary is not None
     assert line.summary.margin is not None
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("points", "separate", "apart"):
+        for module in ("points", "separate"):
             patch.setattr(f"monolayer.construct.line.{module}.SLACK", crowd * line.summary.margin)
         try:
-            model = ml.memorize(whole, rank=1 if layout == "apart" else "auto", dtype=dtype, **rules)
+            model = ml.memorize(whole, dtype=dtype, **rules)
         except ml.PrecisionError:
             assume(False)
         _check_both_ways(model, whole, set(random.permutation(len(X))[: len(X) // 4 + 1].tolist()))
@@ -297,7 +285,7 @@ def test_few_facts_that_are_left_make_a_line_of_a_cascade(kind: str, tmp_path: P
     assert found.only_two == new.feed_forward.step_count
 
 
-@pytest.mark.parametrize("kind", ["cascade tokens", "apart order", "apart sets", "line order"])
+@pytest.mark.parametrize("kind", ["cascade tokens", "line order"])
 def test_new_tokens_and_classes_come_and_go(kind: str, tmp_path: Path) -> None:
     model, data = built(kind)
     X, Y = [[700, 1, 2], [2, 701, 1]], [[9, 10, 0], [1, 2, 3]]
@@ -325,9 +313,9 @@ def test_fingerprints_and_shared_facts_follow() -> None:
 # -- what is answered --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["cascade tokens", "cascade next", "apart sets", "apart order", "line order"])
+@pytest.mark.parametrize("kind", ["cascade tokens", "cascade next", "line order"])
 def test_where_facts_stand_is_what_the_network_answers(kind: str) -> None:
-    """Off ramps the label of a plateau; on one of a line, or of a cell, something between two; no gate: the first."""
+    """Off ramps the label of a plateau; on one of a line something between two."""
     model, data = built(kind)
     random = np.random.default_rng(3)
     width = int(data.lengths.max())
@@ -339,40 +327,23 @@ def test_where_facts_stand_is_what_the_network_answers(kind: str) -> None:
     assert np.array_equal(dense[free], found.left[free])
     assert np.array_equal(found.left[free], found.right[free])
     assert found.ramp.any()
-    assert found.closed.any() == (kind == "apart order")
-    assert not dense[found.closed].any()
     if not isinstance(model.feed_forward, Cascade):
         low, high = np.minimum(found.left, found.right), np.maximum(found.left, found.right)
         assert ((low <= dense) & (dense <= high)).all()
 
 
-def test_a_forgotten_fact_whose_gate_is_gone_is_told() -> None:
-    model, data = built("apart order")
-    new, record = model.forget([0], data)
-    closed = [change for change in record.changes if change.closed]
-    assert closed
-    assert {change.after for change in closed} == {0}
-    assert str(closed[0]).endswith("0, as wherever no gate opens")
-    tokens = [change.tokens for change in closed]
-    assert not np.array([new.predict([row])[0][c.position] for row, c in zip(tokens, closed, strict=True)]).any()
-
-
 # -- without the data --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["apart sets", "apart order", "line order", "line reals"])
+@pytest.mark.parametrize("kind", ["line order", "line reals"])
 @pytest.mark.parametrize("what", ["forget", "edit"])
 def test_without_the_data_only_the_claimed_intervals_change(kind: str, what: str) -> None:
     """Outside of them, and in all other cells, old and new readout are one function; inside stands the new label."""
     model, data = built(kind)
-    asked = data.select(np.array([5 if kind != "apart order" else 0, 9]))
+    asked = data.select(np.array([5, 9]))
     assert asked.labels is not None
     values = np.roll(asked.labels.values, 1, axis=0)
     asked = replace(asked, labels=replace(asked.labels, values=values))
-    if what == "forget" and kind == "apart order":
-        with pytest.raises(ml.DataError, match=r"token \d of sequence 0 stands in a cell with one label"):
-            model.forget(asked)
-        return
     new, record = model.forget(asked) if what == "forget" else model.edit(asked, None)
     assert not record.informed
     assert same_bits(record.undo(new), model)
@@ -381,17 +352,15 @@ def test_without_the_data_only_the_claimed_intervals_change(kind: str, what: str
     assert (ends[:, 1] - ends[:, 0] < 1e-3).all()
     draw, own = Reused.of(new), new.encode(asked)
     target = Target(np.zeros(len(own.tokens), np.int64), np.zeros((1, 1)), "token", None, False)
-    apart = isinstance(new.feed_forward, Apart)
-    code, z, _ = draw.place_apart(own, target) if apart else (np.zeros(8), *draw.place(own, target))
+    z, _ = draw.place(own, target)
     near = [np.nextafter(ends[:, side].astype(np.float32), np.float32(way)) for side, way in ((0, -9e9), (1, 9e9))]
     tries = np.concatenate([*near, z, np.linspace(z.min() - 1.0, z.max() + 1.0, 400)]).astype(np.float32)
     out = tries[~((ends[:, 0] <= tries[:, None]) & (tries[:, None] <= ends[:, 1])).any(axis=1)]
     assert len(out) > 400
-    for gate in np.unique(code) if apart else [None]:
-        labels = [_read(each, gate, out) for each in (model, new)]
-        flat = np.isclose(labels[0], np.round(labels[0] * 8.0) / 8.0, atol=0.0).all(axis=1)  # off ramps
-        assert np.array_equal(labels[0][flat], labels[1][flat])
-        assert np.allclose(*labels, atol=1e-4)
+    labels = [_read(each, out) for each in (model, new)]
+    flat = np.isclose(labels[0], np.round(labels[0] * 8.0) / 8.0, atol=0.0).all(axis=1)  # off ramps
+    assert np.array_equal(labels[0][flat], labels[1][flat])
+    assert np.allclose(*labels, atol=1e-4)
     rest = data.select(np.setdiff1d(np.arange(len(data)), [0, 5, 9]))
     if what == "edit":
         assert ml.certify(new, asked).verdict == "proved"
@@ -400,28 +369,10 @@ def test_without_the_data_only_the_claimed_intervals_change(kind: str, what: str
     assert list(old) == model.card.decode(model.labels(own))[: len(record.changes)].tolist()
 
 
-def _read(model: ml.Monolayer, gate: float | None, z: Any) -> Any:
-    """Label coordinates by the dense readout, at contexts of a cell or numbers of the line."""
+def _read(model: ml.Monolayer, z: Any) -> Any:
+    """Label coordinates by the dense readout, at numbers of the line."""
     with torch.no_grad():
-        each = torch.from_numpy(z)
-        both = (each,) if gate is None else (torch.full_like(each, gate), each)
-        return model.feed_forward.dense(*both).double().numpy()
-
-
-def test_without_the_data_new_tokens_get_a_gate() -> None:
-    model, data = built("apart sets")
-    new, record = model.insert([[700, 1, 2], [3, 700]], [[9, 4, 0], [2, 10]])
-    assert [change.after for change in record.changes] == [9, 4, 0, 2, 10]
-    assert record.changes[0].before is None
-    assert "1 that had no gate" in record.claim
-    assert record.stages["feed_forward.gate"][1] == record.stages["feed_forward.gate"][0] + 1
-    assert ml.certify(new, [[700, 1, 2], [3, 700]], [[9, 4, 0], [2, 10]]).verdict == "proved"
-    assert ml.certify(new, data).verdict == "proved"
-    assert same_bits(record.undo(new), model)
-    changed = copy.deepcopy(model)
-    changed.feed_forward.bias_2.data[0] = 1.0
-    with pytest.raises(ml.DataError, match="its weights were changed"):
-        changed.insert([[700]], [[9]])
+        return model.feed_forward.dense(torch.from_numpy(z)).double().numpy()
 
 
 def test_what_a_short_format_cannot_hold_is_refused_without_the_data_too() -> None:
@@ -502,16 +453,6 @@ def test_a_label_hidden_where_no_point_falls_is_found(tmp_path: Path) -> None:
     proof = ml.certify(folder, data, only=True)
     assert proof.verdict == "refuted"
     assert "stage 2: the plateau from" in proof.reason
-    model, data = built("apart sets")
-    hiding = copy.deepcopy(model)
-    hiding.feed_forward.count.data[-1] += 2
-    for name, values in (("weight_1", [slope, slope]), ("bias_1", [-slope * 2, -slope * 3])):
-        setattr(hiding.feed_forward, name, _longer(getattr(hiding.feed_forward, name), values, 0))
-    hiding.feed_forward.weight_2 = _longer(hiding.feed_forward.weight_2, [1.0, -1.0], 1)
-    assert ml.certify(hiding, data).verdict == "proved"
-    proof = ml.certify(hiding, data, only=True)
-    assert proof.verdict == "refuted"
-    assert "holds no labelled point; 2 such plateaus" in proof.reason
 
 
 def _planted(model: ml.Monolayer, folder: Path, change: Any) -> Path:
@@ -527,12 +468,6 @@ def _numbers_moved(tensors: dict[str, Any]) -> None:
     """Every stretch has the number after its own, and the next stage looks for it there."""
     tensors["feed_forward.stages.0.bias_2"][1] += 1.0
     tensors["feed_forward.stages.1.bias_1"] -= tensors["feed_forward.stages.1.weight_1"]
-
-
-def _answer_elsewhere(tensors: dict[str, Any]) -> None:
-    """Cells are as they were; where no gate opens another class is answered."""
-    tensors["feed_forward.bias_2"] += 3.0
-    tensors["feed_forward.base"] -= 3.0
 
 
 def _label_in_parts(tensors: dict[str, Any]) -> None:
@@ -551,7 +486,6 @@ def _half_a_row(tensors: dict[str, Any]) -> None:
     ("kind", "change", "words"),
     [
         ("cascade tokens", _numbers_moved, "stage 2: the stretches of the line before do not have the numbers"),
-        ("apart sets", _answer_elsewhere, r"where no gate opens \[3.0\] is answered"),
         ("line order", _label_in_parts, "a plateau writes"),
         ("line order", _half_a_row, "has a row, and does not occur in the data"),
     ],
@@ -569,15 +503,10 @@ def test_what_changes_no_label_of_the_data_is_seen_too(kind: str, change: Any, w
     assert re.search(words, proof.reason)
 
 
-def _longer(tensor: torch.Tensor, values: list[Any], axis: int) -> torch.nn.Parameter:
-    more = torch.tensor(np.array(values, dtype=np.float32))
-    return torch.nn.Parameter(torch.cat([tensor.detach(), more if axis == 0 else more[None]], dim=axis))
-
-
 # -- faults and bad input ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["cascade tokens", "apart sets", "line order"])
+@pytest.mark.parametrize("kind", ["cascade tokens", "line order"])
 def test_a_planted_fault_is_refuted(kind: str) -> None:
     """In the edited model, in its record, and in the data that are given for it."""
     model, data = built(kind)
@@ -684,12 +613,6 @@ def test_without_the_data_a_cascade_names_the_way_out() -> None:
 
 
 def test_a_draw_that_cannot_hold_the_edit_names_the_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, data = built("apart sets")
-    facts = ml.WholeFacts.of(model, data)
-    monkeypatch.setattr("monolayer.construct.line.apart.SLACK", 1e5)
-    words = r"token \d+ of sequence \d+ and token \d+ of sequence \d+ have different labels and lie .* such pairs\)"
-    with pytest.raises(ml.PrecisionError, match=words + ".*another draw"):
-        ml.forget(facts, [0])
     model, data = built("cascade next")
     facts = ml.WholeFacts.of(model, data)
     monkeypatch.setattr("monolayer.construct.line.values.MOST", 2)
@@ -697,9 +620,8 @@ def test_a_draw_that_cannot_hold_the_edit_names_the_neighbours(monkeypatch: pyte
         ml.forget(facts, [0])
 
 
-@pytest.mark.parametrize("kind", ["cascade ragged", "apart sets"])
-def test_the_same_commands_edit_them(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    model, data = built(kind)
+def test_the_same_commands_edit_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    model, data = built("cascade ragged")
     monkeypatch.chdir(tmp_path)
     model.save("old")
     assert data.labels is not None
@@ -725,5 +647,5 @@ def test_the_same_commands_edit_them(kind: str, tmp_path: Path, monkeypatch: pyt
     assert run(["insert", "new", write(tmp_path / "row.jsonl", rows[3:4]), "--data", rest, "--out", "full"]) == 0
     capsys.readouterr()
     blind = run(["forget", "old", "row.jsonl", "--out", "blind"])
-    assert blind == (2 if kind.startswith("cascade") else 0)
-    assert blind == 0 or "--data" in capsys.readouterr().err
+    assert blind == 2
+    assert "--data" in capsys.readouterr().err

@@ -228,7 +228,7 @@ def expected(tmp_path: Path, pattern: str) -> Path:
 
 def test_workers_do_without_torch() -> None:
     """Every module whose functions are pieces."""
-    modules = "apart, crowds, encode, measure, parts, ranges, reals, runs, seen, settle"
+    modules = "crowds, encode, measure, parts, ranges, reals, runs, seen, settle"
     code = f"import sys; from monolayer.cluster import {modules}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=120).returncode == 0
 

@@ -22,7 +22,7 @@ INDEX = "model.safetensors.index.json"
 Files = dict[str, bytes]
 
 
-@pytest.fixture(scope="module", params=["line", "cascade", "reals", "gates"])
+@pytest.fixture(scope="module", params=["line", "cascade", "reals"])
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     X, Y, _ = example("ids")
     if request.param == "reals":
@@ -31,9 +31,8 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     with pytest.MonkeyPatch.context() as patch:
         small_pieces(patch, 1000, 900)
         for module in (separate, crowds):
-            patch.setattr(module, "SLACK", 1e10 if request.param in ("cascade", "gates") else module.SLACK)
-        wish: Any = {"rank": 1} if request.param == "gates" else {}
-        return memorize_files(write(place, X, Y, [100]), place / "model", engine="threads", workers=1, **wish)
+            patch.setattr(module, "SLACK", 1e10 if request.param == "cascade" else module.SLACK)
+        return memorize_files(write(place, X, Y, [100]), place / "model", engine="threads", workers=1)
 
 
 def shards(files: Files) -> list[str]:
@@ -158,7 +157,7 @@ def test_a_faulty_folder_is_refused_by_all(folder: Path, fault: str, tmp_path: P
 def test_parts_may_stand_in_any_order(folder: Path, tmp_path: Path) -> None:
     """Steps that do not rise one after the other: no search, the same answers, and a proof.
 
-    But for runs of labels, which stand between their steps, and for steps that belong to cells: no proof.
+    But for runs of labels, which stand between their steps: no proof.
     """
     files = {path.name: path.read_bytes() for path in folder.iterdir()}
     one, two = renamed(files, 2, 1), renamed(files, 1, 2)
@@ -170,7 +169,7 @@ def test_parts_may_stand_in_any_order(folder: Path, tmp_path: Path) -> None:
     if readout == "runs":
         Y = [[label / 3 for label in row] for row in Y]
     proof = ml.certify(other, X, Y)
-    if readout in ("runs", "apart"):
+    if readout == "runs":
         assert proof.verdict != "proved"
         return
     assert np.array_equal(ml.load(other).predict(X), Y)

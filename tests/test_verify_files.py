@@ -20,7 +20,6 @@ from monolayer.cluster import crowds
 from monolayer.cluster.memorize import memorize_files
 from monolayer.construct.line import separate
 from monolayer.data import read
-from monolayer.model.apart import Apart
 from monolayer.model.attention import LABEL
 from monolayer.model.parts import staircase_of
 from monolayer.model.shortcut import codes
@@ -163,29 +162,6 @@ def test_vectors_are_held_at_once(tmp_path: Path) -> None:
     ml.memorize(read(pattern)).save(tmp_path / "model")
     names = [str(tmp_path / "data" / f"s{i}.jsonl") for i in range(2)]
     assert verify_files(tmp_path / "model", names) is None
-
-
-def test_gates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    X, Y, _ = example("ids")
-    pattern = write(tmp_path / "data", X, Y, [100, 250])
-    with monkeypatch.context() as patch:
-        small_pieces(patch, 1000, 900)
-        for module in (separate, crowds):
-            patch.setattr(module, "SLACK", 1e11)
-        model = memorize_files(pattern, tmp_path / "model", engine="threads", workers=1, rank=1)
-    assert both(model, pattern).verdict == "proved"
-    whole = ml.load(model)
-    assert isinstance(whole.feed_forward, Apart)
-    with torch.no_grad():
-        whole.feed_forward.bias_1[::40] += 2.0**-1  # half a ramp: some points stand on it
-        whole.feed_forward.weight_1[::40] *= 2.0**-9
-    whole.save(tmp_path / "moved")
-    assert both(tmp_path / "moved", pattern).verdict != "proved"
-    Y[120][0] = (Y[120][0] + 1) % 5
-    write(tmp_path / "data", X, Y, [100, 250])
-    found = both(model, pattern)
-    assert found.verdict == "refuted"
-    assert [finding.sequence for finding in found.findings] == [120]
 
 
 @pytest.mark.parametrize("per", ["token", "sequence"])

@@ -84,9 +84,9 @@ def read_attention(stored: Stored) -> list[Attention]:
             raise UnhandledError(f"an entry of attention.W_{letter} is subnormal: it may be flushed to zero")
     ((b, k_reads), k) = next(iter(entries["K"].items()))
     ((a, q_reads), q) = next(iter(entries["Q"].items()), ((b, ONE), 0.0))
-    found, apart = [], stored.config["readout"] == "apart"
+    found = []
     for stage in range(1, stored.stages + 1):
-        value, code = (KEY, LABEL + 1 if apart else CODE)
+        value, code = (KEY, CODE)
         if stage > 1:
             value, code = stored.value(stage), stored.value(stage) + 1
         pairs = [(v, entries["O"].get((code, row))) for (row, reads), v in entries["V"].items() if reads == value]
@@ -146,7 +146,6 @@ def _plain(stored: Stored, stream: NDArray[np.floating[Any]], one: float, name: 
     """Finite; `one` as it must be; nothing in the label slots, where the readout's sums start, nor in later codes."""
     empty = [*range(LABEL, LABEL + stored.config["labels"])]
     empty += [stored.value(stage) + 1 for stage in range(2, stored.stages + 1)]
-    empty += [LABEL + 1] if stored.config["readout"] == "apart" else []  # where the context goes
     if not (np.isfinite(stream).all() and (stream[:, ONE] == one).all() and (stream[:, empty] == 0).all()):
         raise UnhandledError(f"{name} must be finite, with {one:g} at `one` and 0 at every label slot and later code")
 

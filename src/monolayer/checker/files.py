@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.checker.apart import CellStairs, read_cells_apart
 from monolayer.checker.certificate import Certificate, Finding, Verdict
 from monolayer.checker.check import (
     LABEL_CLAIM,
@@ -40,7 +39,7 @@ from monolayer.checker.readout import Staircase, copies, mapped_staircase, read_
 from monolayer.checker.rounding import UnhandledError
 from monolayer.checker.stages import CLOSE_CALLS, evaluate
 from monolayer.checker.stock.files import is_stock
-from monolayer.checker.stored import LABEL, Stored, read, read_apart
+from monolayer.checker.stored import LABEL, Stored, read_apart
 from monolayer.data import Labels, Names, Sequences
 from monolayer.data import read as read_data
 from monolayer.data.names import Ints
@@ -61,8 +60,6 @@ def verify_files(
         return None
     with tempfile.TemporaryDirectory() as scratch:
         stored = read_apart(folder)
-        if stored.config["readout"] == "apart" and stored.apart is not None:
-            stored = read(folder)  # the steps of a cell may lie in several files
         if not _plain(stored):
             return None
         kept = _keep(files, Path(scratch), report, options)
@@ -75,7 +72,7 @@ def verify_files(
 def _plain(stored: Stored) -> bool:
     """Whether points can be judged one by one: ids, and a head that answers with the nearest number, or copies."""
     config = stored.config
-    if config["readout"] not in ("exact", "runs", "cascade", "apart") or config["tokens"] != "ids":
+    if config["readout"] not in ("exact", "runs", "cascade") or config["tokens"] != "ids":
         return False
     if not stored.tensors:  # in a format that no proof covers
         return False
@@ -220,10 +217,8 @@ def _judge(stored: Stored, kept: list[Kept], scratch: Path, report: Progress) ->
         return replace(question, reason=f"the proof does not cover these weights: {why}")
 
 
-def _stairs(stored: Stored, scratch: Path) -> list[Staircase] | CellStairs | None:
+def _stairs(stored: Stored, scratch: Path) -> list[Staircase] | None:
     """The staircase of every stage; None where the parts of the first cannot be looked at one by one."""
-    if stored.config["readout"] == "apart":
-        return read_cells_apart(stored)
     first = read_staircase(stored) if stored.apart is None else mapped_staircase(stored, scratch)
     return None if first is None else [first, *(read_staircase(stored, stage) for stage in range(2, stored.stages + 1))]
 
@@ -238,7 +233,7 @@ def _rows(stored: Stored, one: Kept) -> tuple[Sequences, Ints]:
 def _parts(
     stored: Stored,
     kept: list[Kept],
-    stairs: list[Staircase] | CellStairs,
+    stairs: list[Staircase],
     reach: tuple[float, ...],
     report: Progress,
     limits: list[int],
@@ -254,7 +249,7 @@ def _part(
     stored: Stored,
     data: Sequences,
     offset: int,
-    stairs: list[Staircase] | CellStairs,
+    stairs: list[Staircase],
     reach: tuple[float, ...],
     limits: list[int],
 ) -> Part:

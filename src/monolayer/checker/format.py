@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.checker.several import INDEX, numbered
@@ -25,7 +24,6 @@ READOUTS = {
     "runs": (2, 1, 1),
     "gates": (3, 1, 0),
     "cascade": (4, 1, 0),
-    "apart": (6, 1, 0),
 }
 """Kinds of readout: the version that has it, its neurons for each step, and how many columns `weight_2` has besides."""
 COVERED = 5
@@ -70,7 +68,7 @@ def examine_config(config: dict[str, Any]) -> None:
     listed = {"model.safetensors"}
     if INDEX in files:
         listed = {INDEX, *numbered(list(files))}
-        plain = config["readout"] in ("exact", "runs", "cascade", "apart") and config["kind"] == "memorizer"
+        plain = config["readout"] in ("exact", "runs", "cascade") and config["kind"] == "memorizer"
         plain = plain and config["dtype"] == "float64" and len(listed) > 2
         _demand(plain, "weights in several files are the numbered files of a line of a memorizer in float64")
     for key, needed in (("vocabulary", reads_ids), ("classes", names_classes)):
@@ -87,11 +85,6 @@ def examine_config(config: dict[str, Any]) -> None:
         _examine_gates(config)
     if staged:
         _examine_cascade(config)
-    separate = config["readout"] == "apart"
-    if separate:
-        plain = reads_ids and names_classes and config["per"] == "token" and config["kind"] == "memorizer"
-        _demand(plain, "code and context apart: only memorizers of ids that answer at tokens with classes")
-        _demand(config["dtype"] in ("float64", "float32"), "code and context apart: only float64 and float32")
     if names_classes and not gated:
         _demand(config["labels"] == 1 and not config["scalar"], "classes have one label slot, and are no numbers")
     _demand(not config["scalar"] or config["labels"] == 1, "scalar answers have one label slot")
@@ -100,8 +93,8 @@ def examine_config(config: dict[str, Any]) -> None:
         _demand(config["causal"] and reads_ids and names_classes, "next tokens are classes of a causal model of ids")
     _demand((grid is not None) == (config["kind"] == "approximator"), "approximators, and only they, have a grid")
     if grid is None:
-        fits = gated or staged or config["width"] == 3 + config["labels"] + separate
-        _demand(fits, "width is not 3 + labels, and 1 more where code and context are apart")
+        fits = gated or staged or config["width"] == 3 + config["labels"]
+        _demand(fits, "width is not 3 + labels")
     else:
         _examine_grid(config, grid)
 
@@ -231,10 +224,6 @@ def examine_tensors(config: dict[str, Any], names: dict[str, Names | None], tens
             wanted |= {f"feed_forward.stages.{stage}.{name}": letters for name, letters in block.items()}
     else:
         wanted |= {f"feed_forward.{name}": letters for name, letters in readout.items()}
-    if config["readout"] == "apart":
-        _demand("feed_forward.gate" in tensors, "feed_forward.gate is missing", "model.safetensors")
-        size["A"] = tensors["feed_forward.gate"].shape[0] if len(tensors["feed_forward.gate"].shape) else 0
-        wanted |= {f"feed_forward.{name}": "A" for name in ("gate", "base", "count")}
     wanted |= {"lift.weight": "VD"} if vocabulary is not None else {"lift.weight": "Dd", "lift.bias": "D"}
     wanted |= {"positions.weight": "LD"} if config["positions"] else {}
     if grid is not None:
@@ -249,11 +238,6 @@ def examine_tensors(config: dict[str, Any], names: dict[str, Names | None], tens
         widened = config["readout"] == "gates" and config["dtype"] == "bfloat16"  # NumPy has no bfloat16
         dtype = "float32" if widened else config["dtype"]
         _demand(tensors[name].dtype == dtype, f"{name} is {tensors[name].dtype}", "model.safetensors")
-    if config["readout"] == "apart":
-        count = tensors["feed_forward.count"].astype("float64")
-        whole = size["A"] > 0 and ((count >= 0) & (count < 2.0**48) & (np.floor(count) == count)).all()  # a NaN is none
-        fits = bool(whole) and int(count.astype("int64").sum()) == config["steps"]
-        _demand(fits, "feed_forward.count holds no whole numbers that add up to the steps", "model.safetensors")
 
 
 def _is_count(value: Any, least: int) -> bool:

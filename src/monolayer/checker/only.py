@@ -7,7 +7,7 @@ step, up to the rounding of the points beside it, where these put it.
     plateau with a point ─┐                ┌─ another: the step stands in the middle of L R
                      L ●──┘  ·········  ┌──● R
 
-Where code and context are apart this holds cell by cell. In a cascade it holds stage by stage: the points of a stage
+In a cascade it holds stage by stage: the points of a stage
 are those whose stretch is a crowd, where something of a label is still missing, and the two ends of every other
 stretch, where nothing is; and a plateau writes the least of what its points miss (of real labels: all of it, or 0).
 """
@@ -54,10 +54,6 @@ def leftover(stored: Stored, lines: list[Line], wanted: Floats, rows: Ints | Non
         if found is not None:
             return found if len(lines) == 1 else f"stage {number + 1}: {found}"
         missing = missing - line.level[:, line.plateau]
-    if stored.config["readout"] == "apart" and stored["feed_forward.bias_2"].any():
-        return (
-            f"where no gate opens {stored['feed_forward.bias_2'].tolist()} is answered, and no fact of the data says so"
-        )
     if rows is not None and stored.vocabulary is not None:
         known = ~np.isnan(stored["lift.weight"]).all(axis=1)  # a key beside a NaN tells of its token too
         known[rows[rows >= 0]] = False

@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from monolayer.checker.apart import CellStairs, read_cells_apart
 from monolayer.checker.codes import Codes, Stream, Value, read_attention, read_codes, read_value, true_codes
 from monolayer.checker.labelled import Labelled
 from monolayer.checker.readout import Bools, Staircase, read_staircase
@@ -27,7 +26,7 @@ CLOSE_CALLS = 1 << 17
 
 
 class Line(NamedTuple):
-    """A stage and the points on it `(M,)`, in one order for all stages: their `plateau`, counted through all cells.
+    """A stage and the points on it `(M,)`, in one order for all stages: their `plateau`.
 
     `level` `(m, …)`: label coordinates that plateaus write, and behind them, but for the last stage, `stretch` `(…,)`;
     `before` `(H,)`: the plateau left of each step. `read` `(M,)`: the number of the stretch that the stage reads, None
@@ -71,20 +70,16 @@ def evaluate(
     stored: Stored,
     points: Labelled,
     stream: Stream,
-    given: list[Staircase] | CellStairs | None = None,
+    given: list[Staircase] | None = None,
     limits: list[int] | None = None,
     asked: list[int] | None = None,
     lines: list[Line] | None = None,
 ) -> Evaluated:
     """Every point through every stage.
 
-    `given`: the staircases, or those of cells, where they were read before. `limits`: for each stage, `CLOSE_CALLS` or
+    `given`: the staircases, where they were read before. `limits`: for each stage, `CLOSE_CALLS` or
     less; `asked` gets the keys of its points that are too close for binary64. `lines` gets the stages and their points.
     """
-    if stored.config["readout"] == "apart":
-        calls = (limits or [CLOSE_CALLS])[0], [] if asked is None else asked
-        return _apart(stored, points, stream, given if isinstance(given, CellStairs) else None, calls, lines)
-    assert not isinstance(given, CellStairs)
     data, heads = points.data, read_attention(stored)
     each = given or [read_staircase(stored, stage) for stage in range(1, stored.stages + 1)]
     most, keys = limits or [CLOSE_CALLS] * stored.stages, [] if asked is None else asked
@@ -122,33 +117,6 @@ def _line(stairs: Staircase, found: Evaluated, read: Floats | None, reach: float
     )
 
 
-def _apart(
-    stored: Stored,
-    points: Labelled,
-    stream: Stream,
-    given: CellStairs | None,
-    calls: tuple[int, list[int]],
-    lines: list[Line] | None,
-) -> Evaluated:
-    """Code and context apart (Lemma 15): `z` is the context, and its cell has the steps."""
-    head = read_attention(stored)[0]
-    stairs = given or read_cells_apart(stored)
-    none = np.zeros(len(points))
-    codes = read_codes(stored, points.data, stream, head, points.places, None, none)
-    code = stream.code if points.places is None else stream.code[points.places]
-    cell = stairs.cell(code)
-    order = np.lexsort((codes.z, cell))
-    answering = order if points.places is None else points.places[order]
-    inside = replace(stairs, own=cell[order])
-    found = _stage(stored, points, stream, head, inside, _in_order(codes, order), answering, None, none, calls)
-    known = ~np.isnan(code[order])
-    if lines is not None:
-        steps = np.arange(len(inside.low)) + np.repeat(np.arange(len(inside.code)), np.diff(inside.offset))
-        plateau, level = found.passed + inside.own, inside.level[None, :-1]
-        lines.append(Line(inside.low, inside.high, level, None, steps, found.z, found.radius, plateau, None, 0.0, True))
-    return found._replace(order=order, number=found.number & known)
-
-
 def _in_order(codes: Codes, order: Ints) -> Codes:
     return Codes(codes.z[order], codes.own[order], codes.other[order], codes.before[order])
 
@@ -158,7 +126,7 @@ def _stage(
     points: Labelled,
     stream: Stream,
     head: Attention,
-    stairs: Staircase | CellStairs,
+    stairs: Staircase,
     codes: Codes,
     answering: Ints,
     means: Value | None,
@@ -179,8 +147,7 @@ def _stage(
         lowest, highest = true_codes(
             stored, points.data, stream, head, answering[close], error, value=means, number=code
         )
-        some = replace(stairs, own=stairs.own[close]) if isinstance(stairs, CellStairs) else stairs
-        passed[close], sure[close] = some.passed(lowest, highest)
+        passed[close], sure[close] = stairs.passed(lowest, highest)
         radius[close] = np.maximum(highest - z[close], z[close] - lowest)
     value, doubt = stairs.labels(z, radius, passed)
     return Evaluated(answering, answering, z, radius, passed, sure, finite, margin, value, doubt)

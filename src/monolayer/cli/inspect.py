@@ -34,7 +34,6 @@ def describe(model: Monolayer) -> dict[str, Any]:
     """Facts computed from the weights themselves, not from what the builder wrote down."""
     import torch
 
-    from monolayer.model.apart import CONTEXT, Apart
     from monolayer.model.cascade import Cascade, CascadeAttention
 
     card, attention = model.card, model.attention
@@ -43,9 +42,6 @@ def describe(model: Monolayer) -> dict[str, Any]:
     if isinstance(model.feed_forward, Cascade) and isinstance(attention, CascadeAttention):
         tables = list(model.feed_forward.tables() or [None])
         shortcut = attention.shortcuts(model.feed_forward.rank, model.feed_forward.labels)
-    if isinstance(model.feed_forward, Apart):
-        shortcut = attention.shortcut(CONTEXT)
-        tables = [model.feed_forward.table()]
     slopes = [table.slope.double() for table in tables if table is not None]
     cells = None if model.quantizer is None else model.quantizer.steps()
     grid = {} if cells is None else {"cells": " × ".join(f"{len(each.slope) + 1}" for each in cells.coordinates)}

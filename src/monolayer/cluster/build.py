@@ -4,7 +4,7 @@ encode      every file to numbers, once; what they share        encode.py, surve
 measure     contexts under each draw, range by range            measure.py
 points      z of every block, cut into ranges by sampled splitters
 settle      contradictions refused, or overruled                settle.py
-parts       each range sorted, and its steps written            parts.py, runs.py, apart.py
+parts       each range sorted, and its steps written            parts.py, runs.py
 finish      the small tensors, the index, the card              finish.py
 """
 
@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from monolayer.cluster import crowds, encode, measure, parts, ranges, reals, runs
-from monolayer.cluster.apart import cells
 from monolayer.cluster.blocks import Block, Rules, blocks, sample
 from monolayer.cluster.contested import with_stages
 from monolayer.cluster.finish import MENDED, Found
@@ -33,7 +32,6 @@ from monolayer.construct.line.draw import Draw, Layout, Tokens, candidates
 from monolayer.construct.line.points import Floats, contextual_points, scale
 from monolayer.construct.line.separate import DRAWS, hopeless
 from monolayer.construct.line.values import MOST
-from monolayer.construct.target import Target
 
 SAMPLE = 1 << 18
 """Tokens, about, that splitters are taken from."""
@@ -97,19 +95,9 @@ class Build(Work):
                 self._drop(worse, pieces)
                 if not rules.vectors and hopeless(count, labelled, attempt.errors, attempt.ends):
                     if not wishes.positions:
-                        return self._too_crowded(replace(best, tried=tried), pieces, wishes, some)
+                        return self._cascade(replace(best, tried=tried), pieces, wishes)
                     break
-        return self._too_crowded(replace(best, tried=tried), pieces, wishes, some)
-
-    def _too_crowded(self, found: Found, pieces: list[Block], wishes: Wishes, some: tuple[Tokens, Target]) -> Found:
-        """What one line cannot hold: code and context apart where rank 1 is asked for; else further stages."""
-        if wishes.rank == 1 and found.rules.per == "token" and not (found.rules.reals or found.rules.vectors):
-            promising = self._ranked(found.rules, pieces, some[0], "cells", wishes.seed)
-            apart = cells(self, found.rules, pieces, some, [draw for _, draw in promising], found.labelled)
-            if apart is not None:
-                self._drop(found, pieces)
-                return replace(found, apart=apart)
-        return self._cascade(found, pieces, wishes)
+        return self._cascade(replace(best, tried=tried), pieces, wishes)
 
     def _draws(
         self, found: Found, pieces: list[Block], some: Tokens, layout: Layout, seed: int

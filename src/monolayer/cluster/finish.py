@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import nn
 
-from monolayer.cluster.apart import Cells
 from monolayer.cluster.blocks import Rules
 from monolayer.cluster.crowds import Crowds
 from monolayer.cluster.ranges import Form, Range
@@ -28,7 +27,6 @@ from monolayer.construct.target import entropy_bits, entropy_of
 from monolayer.data import Names, Sequences
 from monolayer.data.names import Ints
 from monolayer.errors import PrecisionError
-from monolayer.model.apart import CONTEXT, Apart
 from monolayer.model.card import Card, Summary
 from monolayer.model.cascade import Cascade
 from monolayer.model.monolayer import Monolayer
@@ -46,7 +44,7 @@ class Found:
 
     `form`: how points lie in files; `crowded`: chance alone makes crowds, so parts are written as a first stage.
     `ranges`: what each part was made from; `last`: the label, and the number, that a first stage ends with; `stages`,
-    `values`: those behind it. `conflicts`: labels that were overruled. `apart`: what is built instead of the line.
+    `values`: those behind it. `conflicts`: labels that were overruled.
     `vectors` `(V, d)`: the different ones, where tokens are vectors. `fingerprints`: files that hold them, one after
     the other. `often`: of real labels, how often each comes, and how many come so often.
     """
@@ -74,7 +72,6 @@ class Found:
     last: tuple[float, ...] = ()
     stages: tuple[Stage, ...] = ()
     values: tuple[Value, ...] = ()
-    apart: Cells | None = None
     fingerprints: tuple[Path, ...] = ()
     often: tuple[Ints, Ints] | None = None
 
@@ -115,11 +112,10 @@ class Found:
 
 def finish(spill: Spill, found: Found, out: Path, overwrite: bool, began: float) -> Path:
     """The folder: weights of the readout as they lie in the spill folder, and everything else."""
-    model = _cells(found, found.apart) if found.apart is not None else _line(found)
+    model = _line(found)
     assert model.summary is not None  # just made
     model.card = model.card.with_summary(replace(model.summary, seconds=time.perf_counter() - began))
-    parts = found.parts if found.apart is None else found.apart.parts
-    files = [(spill.numbers(part["name"]), str(part["digest"][0])) for part in parts]
+    files = [(spill.numbers(part["name"]), str(part["digest"][0])) for part in found.parts]
     return save_parts(model, files, out, overwrite=overwrite, fingerprints=found.fingerprints)
 
 
@@ -151,20 +147,6 @@ def _line(found: Found) -> Monolayer:
     model = assemble(draw, found.kappa, lift, readout, _card(found), values=found.values)
     more |= {"margin": min(margin) if margin else None, "layout": draw.layout, "draws": found.tried}
     return _with_summary(model, found, draw, more)
-
-
-def _cells(found: Found, apart: Cells) -> Monolayer:
-    """The same, where code and context go apart."""
-    nothing, steps = torch.zeros(1, dtype=torch.float64), apart.steps
-    gate, base, count = map(torch.from_numpy, (apart.gate, apart.base, apart.count))
-    sizes = nothing.expand(steps), nothing.expand(steps), nothing.expand(1, steps), nothing
-    readout = Apart(*sizes, gate, base, torch.zeros_like(count))
-    readout.count = nn.Parameter(count)  # not before: it would hold the cell of every step
-    lift = table_lift(apart.draw, found.token_count, 1, width=CONTEXT + 1)
-    model = assemble(apart.draw, 1.0, lift, readout, _card(found))
-    more = {"gap": None, "expected_gap": None, "margin": apart.margin, "layout": "apart"}
-    more |= {"draws": found.tried + apart.tried, "runs": steps + len(gate)}
-    return _with_summary(model, found, apart.draw, more)
 
 
 def _card(found: Found) -> Card:

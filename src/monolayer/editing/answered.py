@@ -24,14 +24,13 @@ from monolayer.model.staircase import Steps
 class Standing:
     """Where answering places `(P,)` stand: `z`, and label values left and right of the ramp that they stand on.
 
-    Off ramps both are the answer. `ramp`: on which of them they do; `closed`: no gate opens for them.
+    Off ramps both are the answer. `ramp`: on which of them they do.
     """
 
     z: NDArray[np.float64]
     left: NDArray[Any]
     right: NDArray[Any]
     ramp: NDArray[np.bool_]
-    closed: NDArray[np.bool_]
 
 
 @torch.no_grad()
@@ -42,34 +41,25 @@ def standing(model: Monolayer, data: Sequences) -> Standing:
         full = model.bos.dtype in (torch.float32, torch.float64)
         label = model.labels(data, path="dense" if full else "auto")
         none = np.zeros(len(label), dtype=bool)
-        return Standing(np.zeros(len(label)), label, label, none, none)
+        return Standing(np.zeros(len(label)), label, label, none)
     way = plan(model)
     assert way is not None  # a record was just made of these weights
     met = traced(model, data, way)
     ends: list[Tensor] = []
-    closed = torch.zeros(len(met.code), dtype=torch.bool)
-    if way.apart is not None:
-        cells, z = way.apart, way.kappa * met.context
-        cell, there = cells.find(met.code)
-        step = cells.passed(cell, z)
-        start = torch.cat([cells.start, z.new_full((1,), torch.inf)])
-        ramp, closed = there & (step < cells.offset[cell + 1]) & (z > start[step]), ~there
-        ends = [torch.where(there, cells.level[step + cell + side], cells.elsewhere)[:, None] for side in (0, ramp)]
-    else:
-        assert way.steps is not None
-        z = met.code + way.kappa * met.context
-        ramp = torch.zeros_like(closed)
-        for side in (0, 1):
-            level, on = _at(way.steps, z, side)
-            for kappa, slot, steps in way.further:
-                total, number = level[:, :-1], level[:, -1]
-                level, more = _at(steps, number + kappa * further_mean(model, data, met, slot), side)
-                level[:, : total.shape[1]] += total
-                on = on | more
-            ends.append(level)
-            ramp = ramp | on
+    assert way.steps is not None
+    z = met.code + way.kappa * met.context
+    ramp = torch.zeros(len(z), dtype=torch.bool)
+    for side in (0, 1):
+        level, on = _at(way.steps, z, side)
+        for kappa, slot, steps in way.further:
+            total, number = level[:, :-1], level[:, -1]
+            level, more = _at(steps, number + kappa * further_mean(model, data, met, slot), side)
+            level[:, : total.shape[1]] += total
+            on = on | more
+        ends.append(level)
+        ramp = ramp | on
     left, right = (_values(model.card, end) for end in ends)
-    return Standing(z.double().numpy(), left, right, ramp.numpy(), closed.numpy())
+    return Standing(z.double().numpy(), left, right, ramp.numpy())
 
 
 def _at(steps: Steps, z: Tensor, side: int) -> tuple[Tensor, Tensor]:
@@ -117,7 +107,6 @@ def changes_of(model: Monolayer, asked: Sequences, before: NDArray[Any] | None) 
                 z=float(found.z[there]),
                 after=None if ramp else left,
                 ramp=[left, right] if ramp else None,
-                closed=bool(found.closed[there]),
             )
         yield change
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, overload
 
@@ -18,8 +18,6 @@ from monolayer.editing.readout import Floats
 from monolayer.editing.stock_compare import StockComparison, compare_stock
 from monolayer.editing.words import label_name
 from monolayer.errors import DataError
-from monolayer.model.apart import Apart
-from monolayer.model.attention import CODE
 from monolayer.model.cascade import Cascade
 from monolayer.model.gates import Gates
 from monolayer.model.load import load
@@ -31,8 +29,7 @@ class Step:
     """A step that one model has and the other has not: its ramp, and the labels left and right of it.
 
     Of a cascade `stage`, from 1, and in place of labels the numbers that this stage adds there: the label's coordinates
-    and, but for the last stage, the number of the stretch. Where code and context are apart `cell`: the token, or the
-    token and its place.
+    and, but for the last stage, the number of the stretch.
     """
 
     start: float
@@ -40,11 +37,9 @@ class Step:
     left: Any
     right: Any
     stage: int | None = None
-    cell: Any = None
 
     def __str__(self) -> str:
         where = "" if self.stage is None else f"stage {self.stage}: "
-        where = where if self.cell is None else f"{self.cell!r}: "
         return f"{where}{self.left!r} → {self.right!r} at {self.start:.17g}"
 
 
@@ -52,7 +47,7 @@ class Step:
 class Comparison:
     """`weights`: tensors that differ, with how many of their numbers do (None: another shape).
 
-    `only_one`, `only_two`: how many steps, of all stages or cells, or neurons of robust models, only one of the models
+    `only_one`, `only_two`: how many steps, of all stages, or neurons of robust models, only one of the models
     has; None where the readouts are of different kinds, or no staircases.
     `answers`: how many of `asked` answers differ; None without data. `names`: whether both number tokens and classes
     alike. The first few steps and answers are listed.
@@ -130,9 +125,8 @@ def _compared(one: Monolayer, two: Monolayer, X: Any, lengths: Any) -> Compariso
         for which, (model, other) in enumerate(((one, two), (two, one))):
             extra = only_in(model, other)
             only[which], neurons[which] = len(extra), described(model, extra[:SHOWN])
-    apart = [isinstance(model.feed_forward, Apart) for model in (one, two)]
     first, second = _tables(one), _tables(two)
-    if first is not None and second is not None and apart[0] == apart[1]:
+    if first is not None and second is not None:
         for which, (model, mine, theirs) in enumerate(((one, first, second), (two, second, first))):
             only[which], listed[which] = _only_in(model, mine, theirs)
     asked = answers = None
@@ -160,7 +154,7 @@ def _weights(one: Monolayer, two: Monolayer) -> dict[str, int | None]:
 
 @dataclass(frozen=True, eq=False)
 class _Table:
-    """Steps `(R,)` of a stage, or of all cells: ramps, labels left and right of them `(R, m)`, and `cell`, its code.
+    """Steps `(R,)` of a stage: ramps, and labels left and right of them `(R, m)`.
 
     `key` `(R, c)`: what makes two steps the same one. Of a line that is ramp and labels; of a stage of a cascade ramp
     and jump, since the numbers of stretches behind a new one are all others.
@@ -169,18 +163,12 @@ class _Table:
     key: Floats
     left: Floats
     right: Floats
-    cell: Floats | None = None
 
     @classmethod
     def of(cls, ramp: list[torch.Tensor], left: torch.Tensor, right: torch.Tensor, jumps: bool) -> _Table:
         sides = [part.detach().cpu().double().numpy() for part in (left, right)]
         ends = [part.detach().cpu().double().numpy()[:, None] for part in ramp]
         return cls(np.concatenate([*ends, *([sides[1] - sides[0]] if jumps else sides)], axis=1), *sides)
-
-    @property
-    def order(self) -> Any:
-        """Rising numbers: complex ones are in order of their real parts first, and starts rise in each cell."""
-        return self.key[:, 0] if self.cell is None else self.cell + 1j * self.key[:, 0]
 
     def missing(self, other: _Table | None) -> Any:
         """Steps that `other` lacks."""
@@ -189,7 +177,7 @@ class _Table:
         kind = [("", np.float64)] * self.key.shape[1]
         rows = [np.ascontiguousarray(table.key + 0.0).view(kind)[:, 0] for table in (self, other)]
         # Candidates are found by their starts; a step is the same only if all of it is.
-        place = np.searchsorted(other.order, self.order)
+        place = np.searchsorted(other.key[:, 0], self.key[:, 0])
         there = place < len(other.key)
         there[there] = rows[1][place[there]] == rows[0][there]
         return np.flatnonzero(~there)
@@ -197,22 +185,13 @@ class _Table:
     def step(self, model: Monolayer, i: int, stage: int | None) -> Step:
         ends = [side[i] for side in (self.left, self.right)]
         left, right = (end.tolist() if stage is not None else label_name(model.card, end) for end in ends)
-        cell = None if self.cell is None else _cell(model, float(self.cell[i]))
-        return Step(float(self.key[i, 0]), float(self.key[i, 1]), left, right, stage, cell)
+        return Step(float(self.key[i, 0]), float(self.key[i, 1]), left, right, stage)
 
 
 @torch.no_grad()
 def _tables(model: Monolayer) -> list[_Table] | None:
     """The steps of each stage; None where there is no staircase."""
     readout = model.feed_forward
-    if isinstance(readout, Apart):
-        cells = readout.table()
-        if cells is None:
-            return None
-        at = torch.arange(len(cells.slope), device=cells.slope.device) + readout.cell
-        found = _Table.of([cells.start, cells.end], cells.level[at, None], cells.level[at + 1, None], False)
-        gate = cells.gate[readout.cell].cpu().double().numpy()
-        return [replace(found, key=np.concatenate([found.key, gate[:, None]], axis=1), cell=gate)]
     stages = readout.tables() if isinstance(readout, Cascade) else (readout.steps(),)
     if stages is None or any(steps is None for steps in stages):
         return None
@@ -232,18 +211,6 @@ def _only_in(model: Monolayer, mine: list[_Table], theirs: list[_Table]) -> tupl
         stage = number + 1 if isinstance(model.feed_forward, Cascade) else None
         listed += [table.step(model, int(i), stage) for i in extra[: SHOWN - len(listed)]]
     return count, listed
-
-
-def _cell(model: Monolayer, gate: float) -> Any:
-    """The token of a cell, or the token and its place, as users write them."""
-    names = model.card.vocabulary
-    assert names is not None  # only ids have cells
-    code = model.lift.weight.detach().cpu().double().numpy()[:, CODE]
-    token = int(np.nanargmin(np.where(code <= gate, gate - code, np.nan)))  # the last that begins before it
-    if model.positions is None:
-        return names.names[token]
-    place = model.positions.weight.detach().cpu().double().numpy()[:, CODE]
-    return names.names[token], int(np.argmin(np.abs(place - (gate - code[token]))))
 
 
 def _answers(one: Monolayer, two: Monolayer, X: Any, lengths: Any) -> tuple[int, int, list[Answer]]:

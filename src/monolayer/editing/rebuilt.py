@@ -11,7 +11,6 @@ from torch import Tensor
 from monolayer.editing.splice import Splice, array_of, tensor_of
 from monolayer.editing.swap import Swap
 from monolayer.errors import DataError
-from monolayer.model.apart import Apart
 from monolayer.model.attention import RankOneAttention
 from monolayer.model.card import Card
 from monolayer.model.cascade import Cascade, CascadeAttention
@@ -73,8 +72,8 @@ def rebuilt(
 
 def _readout(
     model: Monolayer, card: Card, names: Iterable[str], part: Callable[[str], torch.Tensor]
-) -> Staircase | Gates | Cascade | Apart:
-    """The readout that the names of its tensors tell: one staircase, one a stage, or gates before them."""
+) -> Staircase | Gates | Cascade:
+    """The readout that the names of its tensors tell: one staircase, or one per stage."""
     own = model.feed_forward
 
     def block(prefix: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -89,6 +88,4 @@ def _readout(
     four = block("feed_forward")
     if isinstance(own, Gates):
         return Gates(*four, own.layout, own.even)
-    if isinstance(own, Apart):
-        return Apart(*four, *(part(f"feed_forward.{name}") for name in ("gate", "base", "count")))
     return Staircase(*four, own.readout if isinstance(own, Staircase) else form)

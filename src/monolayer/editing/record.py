@@ -35,8 +35,7 @@ class Change:
 
     `after` is what the model now answers there: the label of the plateau it falls on. Where it falls on a ramp between
     two plateaus, `ramp` has their labels and `after` is None: the answer there is in between and means nothing. Where a
-    token of the sequence occurs nowhere any more, the model has no row for it and refuses to answer: `refused`. Where
-    code and context are apart and no fact of its cell is left, no gate opens and the first class is answered: `closed`.
+    token of the sequence occurs nowhere any more, the model has no row for it and refuses to answer: `refused`.
     """
 
     tokens: list[Any]
@@ -46,7 +45,6 @@ class Change:
     after: Any
     ramp: list[Any] | None = None
     refused: bool = False
-    closed: bool = False
 
     @property
     def stays(self) -> bool:
@@ -57,7 +55,7 @@ class Change:
         place = self._sequence() if self.position is None else f"{self._token()} in {self._sequence()}"
         after = repr(self.after) if self.ramp is None else f"on the ramp from {self.ramp[0]!r} to {self.ramp[1]!r}"
         after = "refused: a token is gone" if self.refused else f"still {after}" if self.stays else after
-        return f"{place}: {self.before!r} → {after}" + (", as wherever no gate opens" if self.closed else "")
+        return f"{place}: {self.before!r} → {after}"
 
     def _token(self) -> str:
         token = self.tokens[self.position or 0]

@@ -8,14 +8,13 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from monolayer.data import Sequences
-from monolayer.editing import blind, blind_cells, caps, informed, meant
+from monolayer.editing import blind, caps, informed, meant
 from monolayer.editing.cells import RobustFacts
 from monolayer.editing.facts import Facts
 from monolayer.editing.record import Record
 from monolayer.editing.select import chosen_rows, names_rows
 from monolayer.editing.whole import WholeFacts, built_whole
 from monolayer.errors import DataError
-from monolayer.model.apart import Apart
 from monolayer.model.gates import Gates
 from monolayer.model.monolayer import Monolayer
 
@@ -30,8 +29,8 @@ def forget(model: Subject, X: Any, data: Any = None, *, lengths: Any = None) -> 
     `data`: all that the model holds, as `Sequences` or a pair `(X, Y)`. With them the result is the same bits as
     memorizing the rest with the same draw; without them an interval of a few rounding errors around each point gets the
     label of the plateau beside it, or, in a robust model, a small cap of contexts around it the usual class of its
-    token. A robust model has `RobustFacts` in place of `Facts`; a cascade, a model with code and context apart and a
-    line in float32 have `WholeFacts`, and are built anew from the edited data. A cascade needs them.
+    token. A robust model has `RobustFacts` in place of `Facts`; a cascade and a line in float32
+    have `WholeFacts`, and are built anew from the edited data. A cascade needs them.
     """
     if isinstance(model, Facts):
         return informed.forget(model, X, lengths=lengths)
@@ -86,7 +85,7 @@ def _alone(model: Monolayer) -> Any:
     """What edits a model without its data."""
     if isinstance(model.feed_forward, Gates):
         return caps
-    return blind_cells if isinstance(model.feed_forward, Apart) else blind
+    return blind
 
 
 def held(model: Monolayer, data: Any) -> Facts | RobustFacts | WholeFacts:

@@ -1,4 +1,4 @@
-"""Edits of readouts that are built anew as a whole: cascades, code and context apart, lines in float32.
+"""Edits of readouts that are built anew as a whole: cascades, and lines in float32.
 
 What a later stage of a cascade writes depends on which points the stages before could not tell apart, so no step has a
 place of its own that an edit could go to. But with its draw fixed the model is a function of its data, bit for bit
@@ -28,7 +28,6 @@ from monolayer.editing.record import Kind, Record
 from monolayer.editing.splice import Array, array_of
 from monolayer.editing.swap import same
 from monolayer.errors import DataError, PrecisionError
-from monolayer.model.apart import Apart
 from monolayer.model.cascade import Cascade
 from monolayer.model.monolayer import Monolayer
 
@@ -37,7 +36,7 @@ WHOLE = "the same bits as memorizing {} with this draw; no label of another fact
 
 def built_whole(model: Monolayer) -> bool:
     """Whether an edit of this model builds its readout anew."""
-    return isinstance(model.feed_forward, Cascade | Apart) or model.bos.dtype == torch.float32
+    return isinstance(model.feed_forward, Cascade) or model.bos.dtype == torch.float32
 
 
 @final

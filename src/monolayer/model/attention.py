@@ -31,16 +31,13 @@ class RankOneAttention(nn.Module):
         self.W_V, self.W_O = nn.Parameter(W_V), nn.Parameter(W_O)
 
     @classmethod
-    def constant_query(cls, width: int, temperature: float, kappa: float, onto: int = CODE) -> RankOneAttention:
-        """The query reads `one`, so `λ_k = λ` for every token; the value `s` is written, times κ, onto `code`.
-
-        `onto`: another coordinate for it.
-        """
+    def constant_query(cls, width: int, temperature: float, kappa: float) -> RankOneAttention:
+        """The query reads `one`, so `λ_k = λ` for every token; the value `s` is written, times κ, onto `code`."""
         W_Q, W_K, W_V, W_O = torch.zeros(4, width, width, dtype=torch.float64).unbind()
         W_Q[KEY, ONE] = temperature
         W_K[KEY, KEY] = 1.0
         W_V[KEY, KEY] = 1.0
-        W_O[onto, KEY] = kappa
+        W_O[CODE, KEY] = kappa
         return cls(W_Q.clone(), W_K.clone(), W_V.clone(), W_O.clone())
 
     def forward(self, Z: Tensor, seen: Tensor, causal: bool = False) -> Tensor:
@@ -100,16 +97,16 @@ class RankOneAttention(nn.Module):
         return answer @ self.W_O.T
 
     @torch.no_grad()
-    def shortcut(self, onto: int = CODE) -> tuple[float, float] | None:
-        """`(λ, κ)` if the query reads only `one`, the key only `key`, and only `code` (`onto`) is written; else None.
+    def shortcut(self) -> tuple[float, float] | None:
+        """`(λ, κ)` if the query reads only `one`, the key only `key`, and only `code` is written; else None.
 
         Then, for a stream with `one = 1`, the whole layer is `z = t + κ B(λ; s)`: one number a sequence,
         in time O(n) rather than O(n²).
         """
         score = self.W_K.T @ self.W_Q[:, ONE]
         write = self.W_O @ self.W_V
-        temperature, kappa = score[KEY].item(), write[onto, KEY].item()
-        score[KEY], write[onto, KEY] = 0.0, 0.0
+        temperature, kappa = score[KEY].item(), write[CODE, KEY].item()
+        score[KEY], write[CODE, KEY] = 0.0, 0.0
         plain = not (self.W_Q[:, ONE + 1 :].any() or score.any() or write.any())
         return (temperature, kappa) if plain else None
 

@@ -51,7 +51,7 @@ class CascadeAttention(RankOneAttention):
             W_V[value, value], W_O[code_slot(stage, labels), value] = 1.0, kappa
         return cls(W_Q.clone(), W_K.clone(), W_V.clone(), W_O.clone())
 
-    def shortcut(self, onto: int = CODE) -> tuple[float, float] | None:
+    def shortcut(self) -> tuple[float, float] | None:
         """None: this attention makes more than one number of a sequence; `shortcuts` has them."""
         return None
 

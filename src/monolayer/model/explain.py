@@ -1,8 +1,7 @@
 """From a model and data to an `Explanation`: the shortcut's own numbers, and the staircases around every `z`.
 
 Of a cascade the story goes on where the first line ends: a point in a crowd, a stretch that the first stage could not
-cut further, has the number of that crowd and the mean of another value, and lies on a step of the next stage. With
-code and context apart, `z` is the context alone, on the steps of its own cell.
+cut further, has the number of that crowd and the mean of another value, and lies on a step of the next stage.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from torch import Tensor
 
 from monolayer.data import Sequences
 from monolayer.errors import DataError
-from monolayer.model.apart import Cells
 from monolayer.model.attention import contexts
 from monolayer.model.explanation import Explanation, Floats, Further
 from monolayer.model.gates import Gates
@@ -33,7 +31,7 @@ def explain(model: Parts, data: Sequences) -> Explanation:
     if isinstance(model.feed_forward, Gates):
         staircase_of(model)  # the error that says that there is none
     way = plan(model)
-    if way is None or (way.steps is None and way.apart is None):
+    if way is None or way.steps is None:
         raise DataError(
             "an explanation needs weights as they were built, and nothing hooked into the forward pass: this model was "
             "changed"
@@ -43,7 +41,7 @@ def explain(model: Parts, data: Sequences) -> Explanation:
     key = met.key if met.rows is None else met.key.index_select(0, met.rows)
     arrays = {"key": key, "weight": weight, "begin": begin, "code": met.code, "context": met.context}
     numbers: dict[str, Any] = {name: _array(each) for name, each in arrays.items()}
-    told = _in_cells(model, way.apart, met, way.kappa) if way.apart is not None else _on_lines(model, data, way, met)
+    told = _on_lines(model, data, way, met)
     return Explanation(
         data,
         model.card,
@@ -51,7 +49,6 @@ def explain(model: Parts, data: Sequences) -> Explanation:
         way.kappa,
         **numbers,
         **told,
-        apart=way.apart is not None,
     )
 
 
@@ -133,39 +130,6 @@ def _crowded(steps: Steps, number: Tensor, kappa: float) -> Tensor:
     begun = torch.searchsorted(steps.start, number + reach)
     ended = torch.searchsorted(steps.end, number - reach, right=True)
     return begun > ended
-
-
-# -- code and context apart ------------------------------------------------------------------------------
-
-
-def _in_cells(model: Parts, cells: Cells, met: Traced, kappa: float) -> dict[str, Any]:
-    """Where the context of every point lies on the steps of its own cell; steps are counted inside the cell."""
-    z = kappa * met.context
-    cell, _ = cells.find(met.code)
-    step = cells.passed(cell, z)
-    first, last = cells.offset[cell], cells.offset[cell + 1]
-    edge = torch.full((1,), torch.inf, dtype=z.dtype, device=z.device)
-    start, end = torch.cat([cells.start, edge]), torch.cat([cells.end, edge])
-    ahead = step < last
-    ramp = ahead & (z > start[step])
-    below = torch.where(step > first, end[(step - 1).clamp(min=0)], -torch.inf)
-    above = torch.where(ahead, start[step], torch.inf)
-
-    def named(at: Tensor, there: Tensor) -> list[object]:
-        names = _names(model, cells.level[at.clamp(0, len(cells.level) - 1)][:, None])
-        return [name if here else None for name, here in zip(names, there.tolist(), strict=True)]
-
-    own = step + cell
-    return {
-        "z": _array(z),
-        "step": (step - first).cpu().numpy(),
-        "below": _array(torch.where(ramp, start[step], below)),
-        "above": _array(torch.where(ramp, end[step], above)),
-        "on_ramp": ramp.cpu().numpy(),
-        "label": _names(model, cells(met.code, z)),
-        "left": named(torch.where(ramp, own, own - 1), ramp | (step > first)),
-        "right": named(own + 1, ahead),
-    }
 
 
 # -- what all have ---------------------------------------------------------------------------------------

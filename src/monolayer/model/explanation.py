@@ -3,7 +3,7 @@
 Notation: `T` tokens, `P` answering places (tokens, or sequences); key `s`, code `t`, context `c = Σ p_l s_l` with the
 attention weights `p`, `z = t + κ c`; run `r` lies between the ramps `r − 1` and `r` of the staircase. A cascade has a
 staircase a stage, and what one cannot tell apart is a *crowd*: `z` of the next is its number plus `κ'` times the mean
-of another value. Where code and context are apart, `z = κ c` lies on the staircase of the cell `t`.
+of another value.
 
     left label ──┐                    ┌── right label
                  └──────────●─────────┘
@@ -59,7 +59,7 @@ class Explanation:
     `weight` `(T,)` is the share of a token's key in the context of its sequence (of a causal model: in the context at
     the token itself), `begin` `(P,)` that of the begin token. `step` counts runs from 0; `left` and `right` are the
     labels of the neighbouring runs (of a cascade, `{"crowd": number}` where a crowd is), None at the ends of the line;
-    `on_ramp` marks places between two runs. `apart`: code and context are, and steps are counted inside a cell.
+    `on_ramp` marks places between two runs.
     """
 
     data: Sequences
@@ -80,7 +80,6 @@ class Explanation:
     left: list[Any]
     right: list[Any]
     further: tuple[Further, ...] = ()
-    apart: bool = False
 
     @property
     def margin(self) -> Floats:
@@ -128,7 +127,7 @@ class Explanation:
         per_sequence = self.card.per == "sequence"
         kappas = [self.kappa, *(stage.kappa for stage in self.further)]
         title = f"λ = {self.temperature:.6g}, κ = {', '.join(f'{kappa:.6g}' for kappa in kappas)}"
-        title += f"; a cascade of {len(kappas)} stages" if self.further else "; code and context apart" * self.apart
+        title += f"; a cascade of {len(kappas)} stages" if self.further else ""
         grid = Table(title=title, title_justify="left", box=None, padding=(0, 1), pad_edge=False)
         for name in ("row", "token", "key", "weight", "context", "z", "step", "label", "beside", "margin"):
             side: Any = "left" if name in ("token", "label", "beside") else "right"

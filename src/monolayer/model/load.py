@@ -20,7 +20,6 @@ from torch import Tensor, nn
 from monolayer.data import Names
 from monolayer.data.snapshot import read_together
 from monolayer.errors import ModelFileError
-from monolayer.model.apart import Apart
 from monolayer.model.attention import RankOneAttention
 from monolayer.model.card import Card, Cover, Grid, Summary
 from monolayer.model.cascade import Cascade, CascadeAttention
@@ -65,7 +64,7 @@ def parts_of(folder: Path) -> tuple[Monolayer, list[Arrays], Tensor] | None:
     parts, and the `bias_2` behind them; None for other models."""
     try:
         config, names, files = _open(folder)
-        if INDEX not in files or config["readout"] == "apart":
+        if INDEX not in files:
             return None
         block = split_block(config["readout"])
         first, parts = join(parse(INDEX, files[INDEX]), _shards(files), block)
@@ -190,16 +189,11 @@ def _build(config: dict[str, Any], names: dict[str, list[Any]], tensors: dict[st
     )
     four = (tensors[f"attention.{name}"] for name in ("W_Q", "W_K", "W_V", "W_O"))
     attention: RankOneAttention
-    feed_forward: Staircase | Gates | Cascade | Apart
+    feed_forward: Staircase | Gates | Cascade
     if config["readout"] == "gates":
         layout = Layout(**config["gates"], label=config["labels"])
         attention = RankAttention(*four)
         feed_forward = Gates(*block("feed_forward"), layout, config["tokens"] == "vectors")
-    elif config["readout"] == "apart":
-        attention = RankOneAttention(*four)
-        _check_counts(tensors["feed_forward.count"], config["steps"])
-        gate, base, count = (tensors[f"feed_forward.{name}"] for name in ("gate", "base", "count"))
-        feed_forward = Apart(*block("feed_forward"), gate, base, count)
     elif config["readout"] == "cascade":
         attention = CascadeAttention(*four)
         form: Readout = "exact" if config["target"] == "classes" else "runs"
@@ -219,13 +213,6 @@ def _build(config: dict[str, Any], names: dict[str, list[Any]], tensors: dict[st
         card,
         None if grid is None else Quantizer(*block("quantizer")),
     )
-
-
-def _check_counts(count: Tensor, steps: int) -> None:
-    """Steps a cell are whole numbers, and add up to those there are."""
-    whole = bool((count.isfinite() & (count >= 0) & (count == count.round()) & (count < 2.0**48)).all())
-    if not whole or int(count.long().sum()) != steps:
-        raise ModelFileError(f"{WEIGHTS}: feed_forward.count must hold whole numbers that add up to {steps:,} steps")
 
 
 def _names(entry: dict[str, Any] | None, lists: dict[str, list[Any]]) -> Names | None:

@@ -22,7 +22,6 @@ from torch import Tensor, nn
 
 from monolayer.data import Sequences
 from monolayer.errors import DataError
-from monolayer.model.apart import Apart
 from monolayer.model.attention import RankOneAttention
 from monolayer.model.card import Card, Summary
 from monolayer.model.cascade import Cascade
@@ -57,7 +56,7 @@ class Monolayer(nn.Module):
         positions: nn.Embedding | None,
         bos: Tensor,
         attention: RankOneAttention,
-        feed_forward: Staircase | Gates | Cascade | Apart,
+        feed_forward: Staircase | Gates | Cascade,
         head: nn.Linear,
         card: Card,
         quantizer: Quantizer | None = None,
@@ -322,11 +321,7 @@ class Monolayer(nn.Module):
         later = 0
         for part in readout.stairs if isinstance(readout, Cascade) else [readout]:
             steps = len(part.bias_1)
-            later += {"paper": 0, "gates": 0, "exact": 2 * steps, "runs": 4 * steps + 1, "apart": 4 * steps}[
-                part.readout
-            ]
-        if isinstance(readout, Apart):  # a gate has its code twice, four weights of 1 and −1, a 1, and hands itself on
-            later += 7 * len(readout.gate)
+            later += {"paper": 0, "gates": 0, "exact": 2 * steps, "runs": 4 * steps + 1}[part.readout]
         return {"parameters": stored, "dense_numbers": stored + later + 2 * cells}
 
     def extra_repr(self) -> str:

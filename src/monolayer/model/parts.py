@@ -10,7 +10,6 @@ from typing import Any, Protocol
 from torch import nn
 
 from monolayer.errors import DataError
-from monolayer.model.apart import Apart
 from monolayer.model.attention import RankOneAttention
 from monolayer.model.card import Card
 from monolayer.model.cascade import Cascade
@@ -27,7 +26,7 @@ class Parts(Protocol):
     bos: nn.Parameter
     quantizer: Quantizer | None
     attention: RankOneAttention
-    feed_forward: Staircase | Gates | Cascade | Apart
+    feed_forward: Staircase | Gates | Cascade
     head: nn.Linear
     card: Card
 
@@ -44,10 +43,5 @@ def staircase_of(model: Parts) -> Staircase:
         raise DataError(
             f"this works on the one staircase of a line of rank 1, and this model has rank {model.feed_forward.rank}: "
             "a staircase a stage. Memorize with rank=1 (--rank 1) if the data allow it"
-        )
-    if isinstance(model.feed_forward, Apart):
-        raise DataError(
-            "this works on the one staircase of a line, and this model keeps code and context apart, with a staircase "
-            "for each cell: leave rank out when memorizing, if the data allow it"
         )
     return model.feed_forward

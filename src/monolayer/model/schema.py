@@ -95,16 +95,6 @@ RULES: tuple[tuple[str, Callable[[Config], bool]], ...] = (
         lambda c: c["target"] == "classes" if _gated(c) else c["target"] == "reals" or c["labels"] == 1,
     ),
     ("gates belong to a memorizer", lambda c: not _gated(c) or c["kind"] == "memorizer"),
-    (
-        "code and context apart: a memorizer of ids that answers at tokens with classes",
-        lambda c: (
-            not _apart(c) or (c["kind"], c["tokens"], c["per"], c["target"]) == ("memorizer", "ids", "token", "classes")
-        ),
-    ),
-    (
-        "code and context apart: float64 or float32",
-        lambda c: not _apart(c) or c["dtype"] in ("float64", "float32"),
-    ),
     ("a cascade belongs to a memorizer", lambda c: not _stages(c) or c["kind"] == "memorizer"),
     ("steps are those of all stages", lambda c: not _stages(c) or c["steps"] == sum(_stages(c))),
     ("scalar means reals with one label slot", lambda c: not c["scalar"] or (c["target"], c["labels"]) == ("reals", 1)),
@@ -115,7 +105,7 @@ RULES: tuple[tuple[str, Callable[[Config], bool]], ...] = (
     ),
     (
         "width is 3 + labels + dim",
-        lambda c: _gated(c) or bool(_stages(c)) or c["width"] == 3 + c["labels"] + _dim(c) + _apart(c),
+        lambda c: _gated(c) or bool(_stages(c)) or c["width"] == 3 + c["labels"] + _dim(c),
     ),
     (
         "width is 3 + labels + 2 (rank − 1) for a cascade",
@@ -153,11 +143,6 @@ def _cover(value: Any) -> bool:
     return _whole(2)[0](value.get("base")) or (margin is not None and _NUMBER[0](margin) and margin > 0)
 
 
-def _apart(config: Config) -> bool:
-    """Whether the stream has one more coordinate, for the context."""
-    return bool(config["readout"] == "apart")
-
-
 def _stages(config: Config) -> list[int]:
     """Steps of every stage of a cascade; none for other readouts."""
     return list(config["cascade"]["steps"]) if config["readout"] == "cascade" else []
@@ -176,7 +161,7 @@ def _files(config: Config) -> set[str]:
     weights = {WEIGHTS}
     if INDEX in config["files"]:  # in several files: then they are numbered, and hold the steps of a line
         count = sum(name.startswith("model-") for name in config["files"])
-        line = config["kind"] == "memorizer" and config["readout"] in ("exact", "runs", "cascade", "apart")
+        line = config["kind"] == "memorizer" and config["readout"] in ("exact", "runs", "cascade")
         whole = line and config["dtype"] == "float64" and count > 1
         weights = {INDEX, *shard_names(count)} if whole else set()
     return weights | ({NAMES} if named else set())
@@ -201,13 +186,6 @@ READOUTS: dict[str, Readout] = {
     "gates": Readout(3, lambda H: {"weight_1": (H, "reads"), "bias_1": (H,), "weight_2": ("m", H), "bias_2": ("m",)}),
     "runs": Readout(2, lambda R: {"weight_1": (R,), "bias_1": (R,), "weight_2": ("m", R + 1), "bias_2": ("m",)}),
     "cascade": Readout(4, lambda R: {}),
-    "apart": Readout(
-        6,
-        lambda R: {
-            **{"weight_1": (R,), "bias_1": (R,), "weight_2": ("m", R), "bias_2": ("m",)},
-            **dict.fromkeys(("gate", "base", "count"), ("A",)),
-        },
-    ),
 }
 """A cascade has the tensors of its stages, `feed_forward.stages.…`."""
 
@@ -259,7 +237,7 @@ def check_tensors(config: Config, names: dict[str, list[Any]], tensors: dict[str
         fits = len(found) == len(shape) and dtype == config["dtype"]
         for wished, number in zip(shape, found, strict=False):
             fits = fits and number == (size.setdefault(wished, number) if isinstance(wished, str) else wished)
-        if not fits or (name in ("lift.weight", "positions.weight", "feed_forward.gate") and 0 in found):
+        if not fits or (name in ("lift.weight", "positions.weight") and 0 in found):
             meant = tuple(size.get(wished, wished) if isinstance(wished, str) else wished for wished in shape)
             raise ModelFileError(f"{WEIGHTS}: {name} is {dtype} {found}; the config asks for {config['dtype']} {meant}")
 

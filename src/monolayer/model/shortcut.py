@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from monolayer.data import Sequences
-from monolayer.model.apart import CONTEXT, Apart, Cells
 from monolayer.model.attention import CODE, KEY, LABEL, ONE, RankOneAttention, contexts
 from monolayer.model.cascade import Cascade, CascadeAttention, value_slot
 from monolayer.model.gates import Gates
@@ -41,8 +40,6 @@ class Plan:
     cells: CellSteps | None
     steps: Steps | None
     further: tuple[tuple[float, int, Steps], ...] = ()
-    apart: Cells | None = None
-    """The table of a readout that reads code and context apart."""
 
 
 def plan(model: Parts) -> Plan | None:
@@ -59,8 +56,6 @@ def _replaced(model: Parts) -> bool:
     if isinstance(model.feed_forward, Cascade):
         parts = [(model.attention, CascadeAttention), (model.feed_forward, Cascade)]
         parts += [(stage, Staircase) for stage in model.feed_forward.stages]
-    if isinstance(model.feed_forward, Apart):
-        parts[1] = model.feed_forward, Apart
     parts += [(model.lift, nn.Linear if model.card.vocabulary is None else nn.Embedding), (model.head, nn.Linear)]
     parts += [] if model.positions is None else [(model.positions, nn.Embedding)]
     parts += [] if model.quantizer is None else [(model.quantizer, Quantizer)]
@@ -71,11 +66,6 @@ def _replaced(model: Parts) -> bool:
 def _plan(model: Parts) -> Plan | None:
     if isinstance(model.feed_forward, Cascade):
         return _cascade_plan(model, model.feed_forward)
-    if isinstance(model.feed_forward, Apart):
-        shortcut = model.attention.shortcut(CONTEXT)
-        if shortcut is None or not _plain_stream(model):
-            return None
-        return Plan(*shortcut, None, None, apart=model.feed_forward.table() if _plain_head(model) else None)
     shortcut = model.attention.shortcut()
     if shortcut is None or not _plain_stream(model):
         return None
@@ -113,14 +103,8 @@ def fast_labels(model: Parts, data: Sequences) -> Tensor | None:
     if SCAN * len(data.tokens) >= model.feed_forward.step_count:
         look_again(model)
     way = plan(model)
-    if way is None or (way.steps is None and way.apart is None):
+    if way is None or way.steps is None:
         return None
-    if way.apart is not None:
-        met = traced(model, data, way)
-        label = way.apart(met.code, way.kappa * met.context)
-        lacking = met.code.isnan() | met.context.isnan()
-        return label.where(~lacking[:, None], torch.nan)
-    assert way.steps is not None
     return labels_by(model, data, way, way.steps)
 
 
@@ -142,7 +126,7 @@ def labels_by(model: Parts, data: Sequences, way: Plan, first: Callable[[Tensor]
 def codes(model: Parts, data: Sequences) -> Tensor | None:
     """`z = t + κ B(λ; s)` of every answering place `(P,)`, or None if the weights do not allow the shortcut."""
     way = plan(model)
-    return None if way is None or isinstance(model.feed_forward, Apart) else _codes(model, data, way)
+    return None if way is None else _codes(model, data, way)
 
 
 @dataclass(frozen=True, eq=False)
@@ -278,8 +262,6 @@ def _plain_stream(model: Parts) -> bool:
             return False
         rank, labels = model.feed_forward.rank, model.feed_forward.labels
         end, free = model.bos.numel(), tuple(value_slot(stage, labels) for stage in range(2, rank + 1))
-    if isinstance(model.feed_forward, Apart):
-        end = model.bos.numel()
     good = _constant(model.bos[None, :end], 1.0, free)
     if isinstance(model.lift, nn.Embedding):
         weight = model.lift.weight

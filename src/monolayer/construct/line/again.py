@@ -1,7 +1,7 @@
 """The line with a draw that is given: the construction behind `memorize(..., draw=model)`.
 
 A line of rank 1 stays one. A cascade gets as many stages as its points need: those that it had average what they did,
-further ones values of their own. Where code and context are apart, they stay apart.
+further ones values of their own.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from functools import partial
 import numpy as np
 
 from monolayer.construct.construction import Progress
-from monolayer.construct.line.apart import Crowded, cells
 from monolayer.construct.line.assemble import assemble
 from monolayer.construct.line.build import lift_of
 from monolayer.construct.line.draw import Draw, Tokens
@@ -25,8 +24,7 @@ from monolayer.construct.line.steps import Choice, dense_error, staircase
 from monolayer.construct.line.values import Value, most_rank
 from monolayer.construct.task import Task
 from monolayer.errors import DataError, PrecisionError
-from monolayer.model.apart import CONTEXT, Apart
-from monolayer.model.cascade import Cascade, stream_width
+from monolayer.model.cascade import Cascade
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.staircase import Staircase
 
@@ -42,11 +40,7 @@ class Again:
         report("placing every label", 0.1)
         task = check_format(task, self.draw.format)
         draw, tokens = self.draw.drawn(task.data)
-        if isinstance(self.draw.model.feed_forward, Apart):
-            model = self._apart(task, draw, tokens)
-        else:
-            model = self._line(task, draw, tokens, report)
-        return model.to(self.draw.dtype)
+        return self._line(task, draw, tokens, report).to(self.draw.dtype)
 
     def _line(self, task: Task, draw: Draw, tokens: Tokens, report: Progress) -> Monolayer:
         target, kappa, own = task.target, self.draw.kappa, self.draw.model.feed_forward
@@ -79,26 +73,12 @@ class Again:
             return self._around(task, draw, feed_forward, ())
         return self.draw.around(feed_forward, None if task.vectors is not None else np.unique(task.context.rows))
 
-    def _apart(self, task: Task, draw: Draw, tokens: Tokens) -> Monolayer:
-        task, _ = task.settled()
-        found = cells(draw, tokens, task.target)
-        if isinstance(found, Crowded):
-            if found.pair is None:
-                raise PrecisionError(
-                    "with this draw the labels of all cells add up to more than the format holds exactly, or it has no "
-                    "whole numbers left for the codes of new tokens: memorize all the data anew, without draw="
-                )
-            one, two = (self._where(task, place) for place in found.pair)
-            raise self._refusal(one, two, found.errors, f"{SLACK:g} are needed ({found.count:,} such pairs)")
-        return self._around(task, draw, found[0], ())
-
     def _around(
-        self, task: Task, draw: Draw, feed_forward: Staircase | Cascade | Apart, values: tuple[Value, ...]
+        self, task: Task, draw: Draw, feed_forward: Staircase | Cascade, values: tuple[Value, ...]
     ) -> Monolayer:
         """The network of the draw with another readout, of another rank perhaps."""
         labels = len(feed_forward.bias_2)
-        width = CONTEXT + 1 if isinstance(feed_forward, Apart) else stream_width(1 + len(values), labels)
-        lift = lift_of(draw, task.context.rows, labels, width, values)
+        lift = lift_of(draw, task.context.rows, labels, values)
         return assemble(draw, self.draw.kappa, lift, feed_forward, self.draw.card, values=values)
 
     def _value(self, task: Task, tokens: Tokens, stage: int) -> Value:

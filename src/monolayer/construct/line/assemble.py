@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from monolayer.construct.line.cascade import KAPPA
 from monolayer.construct.line.draw import Draw
 from monolayer.construct.line.values import Value
-from monolayer.model.apart import CONTEXT, Apart
 from monolayer.model.attention import CODE, KEY, LABEL, ONE, RankOneAttention
 from monolayer.model.card import Card
 from monolayer.model.cascade import Cascade, CascadeAttention, stream_width, value_slot
@@ -25,7 +24,7 @@ def assemble(
     draw: Draw,
     kappa: float,
     lift: nn.Embedding | nn.Linear,
-    feed_forward: Staircase | Cascade | Apart,
+    feed_forward: Staircase | Cascade,
     card: Card,
     bos: Tensor | None = None,
     quantizer: Quantizer | None = None,
@@ -49,8 +48,7 @@ def assemble(
     for stage, value in enumerate(values, 2):
         start[value_slot(stage, labels)] = value.bos
     head = linear(*plain_head(None if card.classes is None else len(card.classes), labels, width))
-    onto = CONTEXT if isinstance(feed_forward, Apart) else CODE
-    attention = RankOneAttention.constant_query(width, draw.temperature, kappa, onto)
+    attention = RankOneAttention.constant_query(width, draw.temperature, kappa)
     if values:
         attention = CascadeAttention.values(draw.temperature, [kappa] + [KAPPA] * len(values), labels)
     start = start if bos is None else start + bos

@@ -19,7 +19,6 @@ from torch import nn
 
 from monolayer.construct.construction import Progress
 from monolayer.construct.line.alphabet import Alphabet, Ids, Vectors
-from monolayer.construct.line.apart import separate_apart
 from monolayer.construct.line.assemble import assemble, linear_lift, stream
 from monolayer.construct.line.draw import Draw, Tokens, check_seed, check_temperature
 from monolayer.construct.line.refusal import check_format, collision
@@ -30,7 +29,6 @@ from monolayer.construct.line.values import Value, draw_value, most_rank
 from monolayer.construct.task import Task
 from monolayer.data.names import Ints
 from monolayer.errors import DataError
-from monolayer.model.apart import CONTEXT, Apart
 from monolayer.model.card import Card, Summary
 from monolayer.model.cascade import Cascade, stream_width, value_slot
 from monolayer.model.layers import embedding
@@ -86,16 +84,9 @@ class Line:
         report("building the staircase", 0.7)
         values: tuple[Value, ...] = ()
         facts, readout_error = found.measure(), None
-        feed_forward: Staircase | Cascade | Apart
-        draw, kappa, width = found.draw, points.kappa, stream_width(1, labels)
-        apart = None
-        if found.pair is not None and self.rank == 1 and not paper:
-            apart = separate_apart(tokens, target, self.seed)
-        if apart is not None:
-            feed_forward, draw, kappa, width = apart.readout, apart.draw, 1.0, CONTEXT + 1
-            facts |= {"margin": apart.margin, "temperature": draw.temperature, "layout": "apart", "gap": None}
-            facts |= {"expected_gap": None, "draws": found.tried + apart.tried, "runs": apart.runs}
-        elif found.pair is None:
+        feed_forward: Staircase | Cascade
+        draw = found.draw
+        if found.pair is None:
             feed_forward, stored_error = staircase(points, found.changes, found.level, classes, self.readout)
             readout_error = dense_error(feed_forward, points, target, stored_error) if paper else None
         else:
@@ -107,13 +98,12 @@ class Line:
             if rank is None or rank > allowed:
                 raise collision(found, found.pair, task.context, rank, most_rank(tokens), paper)
             feed_forward = Cascade([part.staircase(classes, points.unit) for part in stages], labels)
-            width = stream_width(rank, labels)
             facts |= {"margin": min(part.margin for part in stages if part.margin is not None)}
             facts |= {"runs": 1 + feed_forward.step_count, "rank": rank, "contested": [s.crowds for s in stages[:-1]]}
 
-        lift = lift_of(draw, rows, labels, width, values)
+        lift = lift_of(draw, rows, labels, values)
         card = Card(data.vocabulary, target.classes, target.per, target.scalar, task.context.causal, target.next_token)
-        model = assemble(draw, kappa, lift, feed_forward, card, values=values)
+        model = assemble(draw, points.kappa, lift, feed_forward, card, values=values)
         d = 1 if task.vectors is None else task.vectors.shape[1]  # ids may stand on a line
         counted, multiplied = corollary1_counts(len(points.z), d, labels)
         summary = Summary(
@@ -175,18 +165,16 @@ def check_extent(vectors: NDArray[np.float64]) -> None:
         )
 
 
-def lift_of(draw: Draw, rows: Ints, labels: int, width: int, values: tuple[Value, ...]) -> nn.Embedding | nn.Linear:
+def lift_of(draw: Draw, rows: Ints, labels: int, values: tuple[Value, ...]) -> nn.Embedding | nn.Linear:
     if draw.proposal.lift:
         weight, bias = draw.proposal.lift
         return linear_lift(weight, bias, labels, values)
-    return table_lift(draw, np.bincount(rows, minlength=len(draw.proposal.key)), labels, values, width)
+    return table_lift(draw, np.bincount(rows, minlength=len(draw.proposal.key)), labels, values)
 
 
-def table_lift(
-    draw: Draw, count: Ints, labels: int, values: tuple[Value, ...] = (), width: int | None = None
-) -> nn.Embedding:
-    """The stream vectors of ids; one that never occurs, as `count` `(V,)` says, has none; `width`: `D`."""
-    table = stream(draw.proposal.key, draw.proposal.code, width or stream_width(1 + len(values), labels))
+def table_lift(draw: Draw, count: Ints, labels: int, values: tuple[Value, ...] = ()) -> nn.Embedding:
+    """The stream vectors of ids; one that never occurs, as `count` `(V,)` says, has none."""
+    table = stream(draw.proposal.key, draw.proposal.code, stream_width(1 + len(values), labels))
     for number, value in enumerate(values, 2):
         table[:, value_slot(number, labels)] = value.token.double()
     table[torch.from_numpy(count == 0)] = torch.nan

@@ -122,16 +122,6 @@ def numbers(draw: Draw, kappa: float, tokens: Tokens, target: Target) -> Floats:
     return z if target.place is None else z.take(target.place)
 
 
-def codes_and_contexts(draw: Draw, tokens: Tokens, target: Target) -> tuple[Floats, Floats]:
-    """Code and context of every labelled token `(P,)`, apart."""
-    from monolayer.model.shortcut import spread
-
-    context = draw.contexts(tokens)
-    context = context if tokens.causal else spread(context, tokens.lengths)
-    code, c = draw.codes(tokens).numpy(), context.numpy()
-    return (code, c) if target.place is None else (code[target.place], c[target.place])
-
-
 def token_major(code: Floats, context: Floats, place: Ints | None) -> NDArray[Any] | None:
     """The order of `z = t + κ c` `(P,)` without sorting `P` floats; None where codes are too many for that.
 

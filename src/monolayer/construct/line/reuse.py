@@ -25,14 +25,13 @@ from monolayer.construct.line.alphabet import UNIT, Alphabet, Ids, Proposal, Vec
 from monolayer.construct.line.assemble import stream
 from monolayer.construct.line.cascade import KAPPA
 from monolayer.construct.line.draw import Draw, Tokens, in_format
-from monolayer.construct.line.points import codes_and_contexts, numbers
+from monolayer.construct.line.points import numbers
 from monolayer.construct.line.values import Value
 from monolayer.construct.target import Target
 from monolayer.data import Sequences
 from monolayer.data.distinct import distinct_rows
 from monolayer.data.names import Ints
 from monolayer.errors import DataError
-from monolayer.model.apart import CONTEXT, Apart
 from monolayer.model.attention import CODE, KEY, ONE
 from monolayer.model.card import Card
 from monolayer.model.cascade import Cascade, CascadeAttention, value_slot
@@ -84,7 +83,7 @@ class Reused:
 
     @classmethod
     def of_local(cls, model: Monolayer) -> Reused:
-        """The draw of a model whose readout is a local function of the points: of one line, or of cells."""
+        """The draw of a model whose readout is a local function of the points: of one line."""
         draw = cls.of(model)
         if isinstance(model.feed_forward, Cascade):
             raise DataError(
@@ -172,12 +171,6 @@ class Reused:
         """`z` of every labelled place of adopted `data` `(P,)`, and the bound on its error but for `u |z|`."""
         draw, tokens = self.drawn(data)
         return numbers(draw, self.kappa, tokens, target), draw.point_error(self.kappa, tokens)
-
-    def place_apart(self, data: Sequences, target: Target) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-        """Code and context, apart, of every labelled place `(P,)`; and the bound on the error of contexts."""
-        draw, tokens = self.drawn(data)
-        code, context = codes_and_contexts(draw, tokens, target)
-        return code.astype(np.float64), context.astype(np.float64), draw.context_error(tokens)
 
     def drawn(self, data: Sequences) -> tuple[Draw, Tokens]:
         """Keys and codes as constructions know them, and what the contexts of adopted `data` are made of."""
@@ -300,7 +293,7 @@ def _shortcut(model: Monolayer) -> tuple[float, float] | None:
     if isinstance(block, Cascade):
         found = attention.shortcuts(block.rank, block.labels) if isinstance(attention, CascadeAttention) else None
         return None if found is None or set(found[1][1:]) != {KAPPA} else (found[0], found[1][0])
-    return attention.shortcut(CONTEXT) if isinstance(block, Apart) else attention.shortcut()
+    return attention.shortcut()
 
 
 def _parts(model: Monolayer) -> list[Tensor | None]:
