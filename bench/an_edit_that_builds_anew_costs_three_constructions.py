@@ -1,10 +1,11 @@
 """Claim: an edit that builds a cascade anew costs less than three constructions with its draw.
 
-Float32, sequences of 16 tokens, 16 random classes: a cascade of 100,000 points (1,000 words). The yardstick, in the same run, is `memorize(data, draw=model)`, one construction with the draw
-that the model has; `memorize` beside it looks for a draw first. An edit builds the model of the edited data once, finds
-out which facts are meant and which neurons differ, and tells what is answered. `WholeFacts` see, once for many edits,
-that the data are those of the model: one construction more. Times are of the processor, so that others on the machine
-count for less. Results are compared with one made anew, bit for bit.
+Float32, sequences of 16 tokens, 16 random classes: a cascade of 100,000 points (1,000 words). The yardstick, in the
+same run, is `memorize(data, draw=model)`, one construction with the draw that the model has; `memorize` beside it looks
+for a draw first. An edit builds the model of the edited data once, finds out which facts are meant and which neurons
+differ, and tells what is answered. `WholeFacts` see, once for many edits, that the data are those of the model: one
+construction more. Times are of the processor, so that others on the machine count for less. Results are compared with
+one made anew, bit for bit.
 """
 
 from __future__ import annotations
