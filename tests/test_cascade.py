@@ -443,8 +443,9 @@ def test_neighbours_in_a_crowd_are_what_lies_beside_on_the_line_of_its_stage() -
 # -- what it refuses ---------------------------------------------------------------------------------------
 
 
-def test_rank_1_says_which_rank_would_do() -> None:
-    model, X, Y = built("sequences")
+@pytest.mark.parametrize("kind", ["sequences", "tokens"])
+def test_rank_1_says_which_rank_would_do(kind: str) -> None:
+    model, X, Y = built(kind)
     rank = model.summary.rank
     with pytest.raises(ml.PrecisionError, match=rf"with rank 1 in float32 about [\d,]+ points.*rank={rank}"):
         ml.memorize(X, Y, positions=True, dtype="float32", rank=1)
