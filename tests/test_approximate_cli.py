@@ -20,7 +20,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def test_the_table_says_what_was_built_predicted_and_measured(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["approximate", "sort", "--dim", "1", "--length", "3", "--cells", "10", "--points", "500"]) == 0
+    assert run(["approximate", "sort", "--dim", "1", "--length", "3", "--cells", "10"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     for words in ("10 a coordinate", "550 on 220 multisets", "parameters", "predicted error", "measured error",
                   "guaranteed by the modulus", "ramps", "seconds to build"):  # fmt: skip
@@ -67,9 +67,14 @@ def test_a_function_of_ones_own(
     assert run(["approximate", "my_functions:Inside.f", "--error", "0.1", "--domain", "-1", "1", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert not found["guaranteed"]
-    assert found["measured"]["sup"] <= 0.11
+    assert found["measured"]["sup"] <= 0.1
     assert run(["approximate", "my_functions:Inside.f", "--error", "0.1", "--lipschitz", "2", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["guaranteed"]
+
+
+def test_a_missed_error_is_never_exit_code_0(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["approximate", "ranks", "--length", "3", "--error", "0.1"]) == 2
+    assert "f is not continuous" in capsys.readouterr().err
 
 
 def test_the_library_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -109,7 +114,7 @@ def test_mistakes_get_a_message_and_exit_code_2(
 
 
 def picture(path: Path, *arguments: str) -> ET.Element:
-    assert run(["approximate", *arguments, "--points", "300", "--plot", str(path)]) == 0
+    assert run(["approximate", *arguments, "--plot", str(path)]) == 0
     return ET.parse(path).getroot()
 
 

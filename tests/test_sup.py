@@ -421,7 +421,7 @@ def test_what_the_checker_refuses(tmp_path: Path) -> None:
 
 def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = str(tmp_path / "m")
-    options = ["approximate", "nearest", "--length", "3", "--norm", "sup", "--points", "500"]
+    options = ["approximate", "nearest", "--length", "3", "--norm", "sup"]
     assert run([*options, "--error", "0.3", "--out", folder, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["measured"]["sup"] <= found["bound"] <= 0.3

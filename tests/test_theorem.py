@@ -302,6 +302,11 @@ def test_repeats_and_lengths_break_theorem_2_but_not_theorem_a():
     text = found.explain()
     assert "sequences 0, 1 repeat a token" in text
     assert "Theorem A may still hold" in text
+    assert "Theorem 2 does not cover these data" in text
+    proved = [value for name, value in found.rows() if name.endswith("exceeds δ")]
+    assert all(
+        "proved" in value and "computed for these data, which the theorem does not cover" in value for value in proved
+    )
     assert "Theorem A holds" in text
     assert found.worst.verdict == "proved"
     assert 0 < found.practical.gap < math.inf  # aab, abb and ab share a set, and are told apart

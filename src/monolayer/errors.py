@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-NEAR = 0.4
+NEAR = 0.6
 """How alike two words must be for the one to be offered in place of the other: 1 is equal."""
 
 

@@ -31,7 +31,9 @@ def approximate(
     dim: Annotated[int, typer.Option(help="Coordinates of a token.")] = 1,
     length: Annotated[int, typer.Option(help="Tokens of a sequence.")] = 2,
     cells: Annotated[int | None, typer.Option(help="Cells a coordinate.")] = None,
-    error: Annotated[float | None, typer.Option(help="Largest error off the ramps; chooses the cells.")] = None,
+    error: Annotated[
+        float | None, typer.Option(help="Largest error off the ramps: cells are added until it holds.")
+    ] = None,
     norm: Annotated[
         str, typer.Option(help="mean: rank 1, an error off the ramps; sup: rank (n − 1)d, an error everywhere.")
     ] = "mean",
@@ -40,7 +42,6 @@ def approximate(
     lipschitz: Annotated[
         float | None, typer.Option(help="Lipschitz constant in the sup norm; functions of the library know theirs.")
     ] = None,
-    points: Annotated[int, typer.Option(help="Fresh points to measure the error on.", min=1)] = 20_000,
     out: Annotated[Path | None, typer.Option(help="Folder to write the model to.")] = None,
     plot: Annotated[Path | None, typer.Option(help="File to draw to (.svg): maps, and error against cells.")] = None,
     seed: Annotated[int, typer.Option(help="Same seed and platform, same bits.", min=0)] = 0,
@@ -64,7 +65,7 @@ def approximate(
         known = constant if lipschitz is None else lipschitz
         shape: dict[str, Any] = {"dim": dim, "length": length, "cells": cells, "error": error, "domain": domain}
         shape |= {"positions": positions, "lipschitz": known, "seed": seed, "device": device}
-        everywhere(function, f, shape, points, out, overwrite, as_json)
+        everywhere(function, f, shape, out, overwrite, as_json)
         return
     if norm != "mean":
         raise DataError(f"--norm is mean or sup, not {norm!r}")
@@ -83,7 +84,7 @@ def approximate(
     with progress(as_json) as step:
         model = build(f, dim, length, cells=cells, error=error, progress=step, **options)
         step("measuring the error", 0.9)
-        found = measure(model, f, points)
+        found = measure(model, f)
         if plot is not None:
             _draw(plot, overwrite, function, f, model, found, options, step)
         if out is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import dataclass
+from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -34,11 +35,20 @@ def recite(
     if as_json:
         print_json({"prompt": prompt, "text": "".join(spoken)})
         return
+    watched, part = sys.stdout.isatty(), "\n"
     for part in spoken:
         sys.stdout.write(part)
-        if sys.stdout.isatty() and not part.isspace():
+        if watched and not part.isspace():
             sys.stdout.flush()  # word by word, where somebody looks
-    sys.stdout.write("\n")
+    if watched and not part.endswith("\n"):
+        sys.stdout.write("\n")  # not into a file, which is to be the text and nothing else
+
+
+def _standard_input() -> str:
+    """Standard input with its line ends as they are, as `read_text` reads a file."""
+    if isinstance(sys.stdin, TextIOWrapper):
+        sys.stdin.reconfigure(newline="")
+    return sys.stdin.read()
 
 
 @dataclass(frozen=True)
@@ -57,7 +67,7 @@ def memorize_book(path: str, out: Path, cut: TextOptions, overwrite: bool, as_js
 
     with progress(as_json) as step:
         step("reading", 0.0)
-        text = sys.stdin.read() if path == "-" else read_text(path)
+        text = _standard_input() if path == "-" else read_text(path)
         cutter = None if cut.tokenizer is None else read_text(cut.tokenizer)
         model = memorize_text(text, unit=cut.unit, window=cut.window, tokenizer=cutter, progress=step, **options)
         step("reciting it once", 0.9)

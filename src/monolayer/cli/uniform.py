@@ -22,7 +22,6 @@ def everywhere(
     name: str,
     f: Callable[[Any], Any],
     shape: dict[str, Any],
-    points: int,
     out: Path | None,
     overwrite: bool,
     as_json: bool,
@@ -40,7 +39,7 @@ def everywhere(
         model = build(f, norm="sup", progress=step, **shape)
         seconds = time.perf_counter() - began
         step("measuring the error", 0.9)
-        found = measure_everywhere(model, f, points)
+        found = measure_everywhere(model, f)
         if out is not None:
             model.save(out, overwrite=overwrite)
     knots, parameters = len(model.interpolation.values), sum(each.numel() for each in model.parameters())
@@ -78,9 +77,9 @@ def everywhere(
                 "measured error",
                 ", ".join(f"{norm} {number(facts['measured'][norm.lower()])}" for norm in ("sup", "L1", "L2")),
             ),
-            ("measured on", f"{points:,} fresh points, and for sup as many with equal tokens or on knots"),
+            ("measured on", f"{found.points:,} fresh points, and for sup as many with equal tokens or on knots"),
             ("seconds to build", f"{seconds:.2f}"),
-            ("seconds to answer", f"{found.seconds:.2f} for {2 * points:,} points"),
+            ("seconds to answer", f"{found.seconds:.2f} for {2 * found.points:,} points"),
         ],
     )
 

@@ -17,10 +17,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from monolayer.construct.cells.accuracy import Modulus, bound, estimate, fewest_cells, modulus_of
+from monolayer.construct.cells.accuracy import Modulus, bound, measure, modulus_of
 from monolayer.construct.cells.equivariance import check_equivariance
 from monolayer.construct.cells.function import Floats, Function
 from monolayer.construct.cells.grid import Box, Lattice, all_rows, first_in_row, multisets
+from monolayer.construct.cells.refine import Errors, cells_for, check_modulus
 from monolayer.construct.cells.size import MOST_KNOTS, afford
 from monolayer.construct.line.alphabet import Cells
 from monolayer.construct.line.assemble import assemble, copying_lift
@@ -103,11 +104,13 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
     report("choosing cells", 0.05)
     if cells is None:
         assert error is not None  # _check_choices saw to it
-        cells = fewest_cells(function, error, modulus, ramp, _most(box, most_knots), seed)
+        cells = cells_for(function, error, modulus, ramp, _most(box, most_knots), seed)
     cells = int(cells)
     afford(box, cells, function.out_dim, most_knots)
     lattice = Lattice.of(box, cells, ramp)
-    predicted = estimate(function, lattice, seed) if modulus is None else bound(modulus, lattice)
+    if modulus is not None:
+        check_modulus(function, lattice, modulus, seed)
+    predicted = Errors.sampled(function, lattice, seed).worst if modulus is None else bound(modulus, lattice)
 
     report("asking the function at every centre", 0.1)
     rows, first = _sequences(lattice)
@@ -155,6 +158,9 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
         corollary_1_dense=paper_dense,
     )
     model.card = model.card.with_summary(summary)
+    if error is not None:
+        report("measuring the error", 0.9)
+        _check_error(model, f, error)
     report("done", 1.0)
     return model if device is None else model.to(device)
 
@@ -213,6 +219,16 @@ def _collision(found: Separated, lattice: Lattice) -> PrecisionError:
         f"than {lattice.cells} cells a coordinate, or try another seed if few collide"
         f"{averaging(found.draw.temperature)}"
     )
+
+
+def _check_error(model: Monolayer, f: Callable[[Any], Any], error: float) -> None:
+    """The finished model itself, on the fresh points on which its cells were chosen: it differs by roundings."""
+    found = measure(model, f)
+    if found.sup > error * (1.0 + 2.0**-20):
+        raise PrecisionError(
+            f"the model was built for an error of {error:g}, and {found.sup:.6g} is measured: float64 does not hold "
+            "the values of this function closely enough. Ask for a larger error"
+        )
 
 
 # -- arguments -------------------------------------------------------------------------------------------

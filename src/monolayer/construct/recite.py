@@ -7,6 +7,7 @@ from typing import Any
 
 from monolayer.construct.memorize import memorize
 from monolayer.data.text import Unit, windows
+from monolayer.errors import DataError
 from monolayer.model.monolayer import Monolayer
 
 
@@ -19,6 +20,8 @@ def memorize_text(
     `tokenizer.json`, says where to cut. `window`: how many tokens tell what comes next; by default the fewest that do
     so everywhere in the text. `options`: as for `memorize`.
     """
+    if not isinstance(text, str):
+        raise DataError(f"the text must be a string, not a {type(text).__name__}; sequences are for memorize")
     data, script = windows(text, unit if tokenizer is None else "tokenizer", window, tokenizer)
     model = memorize(data, positions=True, fingerprint=True, **options)
     model.card = replace(model.card, script=script)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from monolayer.construct.cells.accuracy import Measured, Modulus
+from monolayer.construct.cells.accuracy import POINTS, Measured, Modulus
 from monolayer.construct.cells.function import Floats, Function
 from monolayer.construct.cells.grid import Box
 from monolayer.errors import DataError
@@ -71,10 +71,22 @@ def uniform(
             Bends(double.double(), double.double() ** 2),
         )
         model.root = Bends(side.double() ** 2, side.double())
+    if bound is not None:
+        _check_bound(model, function, bound)
     return model if device is None else model.to(device)
 
 
-def measure_everywhere(model: Uniform, f: Any, points: int, seed: int = 1) -> Measured:
+def _check_bound(model: Uniform, function: Function, bound: float) -> None:
+    """A modulus that samples contradict would guarantee an error that does not hold."""
+    found = measure_everywhere(model, function)
+    if found.sup > bound + 2.0**12 * function.rounding * float(model.interpolation.values.detach().abs().max()):
+        raise DataError(
+            f"lipschitz= does not hold: with it the error is at most {bound:.3g} everywhere, and {found.sup:.3g} is "
+            "measured. Give a larger constant, or cells= without one"
+        )
+
+
+def measure_everywhere(model: Uniform, f: Any, points: int = POINTS, seed: int = 1) -> Measured:
     """The network against `f` on uniform points, and as many of those that are hard: equal tokens, and knots."""
     box = Box(model.dim, model.length, model.low, model.high, False)
     function = Function(f, box, model.interpolation.values.shape[1], model.interpolation.values.device)

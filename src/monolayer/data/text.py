@@ -150,9 +150,10 @@ def _smallest(hashes: list[Words], label: Ints, line: Callable[[int], str]) -> i
     power = next((i for i, key in enumerate(hashes) if _contradiction(key, label) is None), None)
     if power is None:
         one, two = sorted(_contradiction(hashes[-1], label) or (0, 0))
+        after = "ends" if two == len(label) - 1 else "goes on differently"
         raise DataError(
             f"the text repeats itself: the {1 << (len(hashes) - 1)} tokens up to {line(one)} stand again up to "
-            f"{line(two)}, and then it goes on differently. No window of up to {MOST} tokens tells the two apart: give "
+            f"{line(two)}, and then it {after}. No window of up to {MOST} tokens tells the two apart: give "
             "a larger one, or leave out one of the passages"
         )
     if power == 0:

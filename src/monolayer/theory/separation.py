@@ -100,7 +100,7 @@ class Separation:
             geometry = "" if self.dimension is None else " r_min > 0, ε > 0,"
             lines.append(f"The hypotheses of Theorem 2 hold: no repeated token,{geometry} equal lengths.")
             return "\n".join(lines)
-        lines.append("Theorem 2 says nothing about these data:")
+        lines.append("Theorem 2 does not cover these data, because its hypotheses fail:")
         lines += [f"  - {words}" for words in self.broken]
         lines.append(
             "Theorem A may still hold: it asks only that the projection be injective on the vocabulary and "

@@ -107,13 +107,18 @@ class Theorem:
                 (f"{name}: δ", _power(built.bounds.log10_delta)),
                 (f"{name}: bits δ needs", "none" if built.bounds.bits is None else f"{built.bounds.bits:,}"),
                 (f"{name}: smallest separation", _powers(built.log10_separation)),
-                (f"{name}: exceeds δ", f"{built.verdict} ({built.reason})"),
+                (f"{name}: exceeds δ", f"{built.verdict} ({built.reason}{self._by_computation})"),
             ]
         return [
             *rows,
             ("Theorem A: vᵀ injective on V", "proved" if exact.injective else f"refuted: rows {exact.pair}"),
             *self.practical.rows(),
         ]
+
+    @property
+    def _by_computation(self) -> str:
+        """What a verdict rests on where the hypotheses fail: the construction was carried out all the same."""
+        return "; computed for these data, which the theorem does not cover" if self.separation.broken else ""
 
     def explain(self) -> str:
         """What the theorems say about these data, in sentences."""
@@ -122,12 +127,12 @@ class Theorem:
             if built is None:
                 continue
             beta, delta = _power(built.bounds.log10_beta), _power(built.bounds.log10_delta)
-            line = f"Theorem 2, {name}: β = {beta}, δ = {delta}"
+            line = f"Construction of Theorem 2, {name}: β = {beta}, δ = {delta}"
             if built.bounds.bits is not None:
                 line += f", which a significand of {built.bounds.bits:,} bits can resolve"
             if built.log10_separation is not None:
                 line += f". The smallest separation is {_powers(built.log10_separation)}"
-            lines.append(f"{line}: {built.verdict}, {built.reason}.")
+            lines.append(f"{line}: {built.verdict}, {built.reason}{self._by_computation}.")
         if self.refused:
             lines.append(f"Theorem 2 was not carried out: {self.refused}.")
         elif not self.good:

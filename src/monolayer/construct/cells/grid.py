@@ -144,6 +144,13 @@ class Lattice:
         """The centre of the cell of every token: `X` and the result are `(…, d)`. The other half of a ramp counts."""
         return self.centres[np.searchsorted(self.start + self.width / 2.0, X, side="right")]
 
+    def on_ramp(self, X: Floats) -> NDArray[np.bool_]:
+        """Which sequences of `X` `(B, n, d)` have a coordinate strictly inside a ramp `(B,)`."""
+        # A ramp that ends at or before x ends nothing; the next one may hold x inside.
+        after = np.searchsorted(self.start + self.width, X, side="right")
+        begins = np.append(self.start, np.inf)[after]
+        return np.asarray((begins < X).any(axis=(1, 2)))
+
     def corners(self, count: int, random: np.random.Generator) -> Floats:
         """`(count, n, d)` points in random corners of random cells, just off the ramps: where errors are largest."""
         shape = (count, self.box.length, self.box.dim)
