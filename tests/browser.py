@@ -50,7 +50,7 @@ def chromium() -> Any:
     """One browser a process, closed when the process ends: starting it takes longer than a page."""
     driver = pytest.importorskip("playwright.sync_api").sync_playwright().start()
     atexit.register(driver.stop)
-    browser = driver.chromium.launch(executable_path=executable(), args=list(ARGUMENTS))
+    browser = driver.chromium.launch(executable_path=executable(), args=list(ARGUMENTS), timeout=0)
     atexit.register(browser.close)
     return browser
 
@@ -60,6 +60,7 @@ def opened(path: Path, *, width: int = 1000, scheme: Literal["light", "dark"] = 
     """`path` opened from the disk in Chromium, offline, in a fresh profile."""
     context = chromium().new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True)
     try:
+        context.set_default_timeout(0)  # a busy machine takes its time
         view = Opened(context.new_page())
         view.page.on("console", lambda message: view.messages.append(f"{message.type}: {message.text}"))
         view.page.on("pageerror", lambda error: view.messages.append(f"error: {error}"))

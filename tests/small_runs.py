@@ -1,9 +1,12 @@
-"""Experiments that train, on less data and with short clocks, and what must hold of whatever they store."""
+"""Experiments that train, on less data and by steps instead of seconds, and what must hold of whatever they store."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,10 +15,24 @@ from monolayer_experiments import find
 from monolayer_experiments.experiment import Setting
 
 
+@contextmanager
+def training_by_steps(tick: float = 1 / 400) -> Iterator[None]:
+    """Training reads a clock that moves on by `tick` seconds whenever it is read, so about once per step.
+
+    A second is then `1 / tick` steps on every machine, however busy.
+    """
+    readings = count()
+    clock = SimpleNamespace(perf_counter=lambda: next(readings) * tick)
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("trainer", "fleet", "finetune", "editing"):
+            patch.setattr(f"monolayer_experiments.{module}.time", clock)
+        yield
+
+
 def quick_runs(plans: Mapping[str, Any]) -> dict[str, Any]:
     """The quick run of every experiment with the plan that is given; the plans are put back."""
     found = {}
-    with pytest.MonkeyPatch.context() as patch:
+    with training_by_steps(), pytest.MonkeyPatch.context() as patch:
         for name, plan in plans.items():
             patch.setattr(f"monolayer_experiments.{name}.QUICK", plan)
             shares: list[float] = []

@@ -121,6 +121,8 @@ def test_bad_input_is_named(model: ml.Monolayer) -> None:
         ml.audit(model, np.zeros((1 << 12, 5), np.int64) + X[0])
     with pytest.raises(ml.DataError, match="does not take a tensor of shape"):
         ml.audit(nn.Sequential(nn.Linear(3, 3)), X)
+    with pytest.raises(ml.DataError, match="strings, such as 'a', and this model takes ids"):
+        ml.audit(nn.Sequential(nn.Embedding(3, 3)), ["ab"])
     with pytest.raises(ml.DataError, match="no part answered with one vector a token"):
         ml.audit(nn.Sequential(nn.Flatten(), nn.Linear(10, 2)), RANDOM.standard_normal((4, 5, 2)).astype(np.float32))
 
@@ -146,3 +148,37 @@ def test_on_the_command_line(model: ml.Monolayer, tmp_path: Path, capsys: pytest
     shown, err = capsys.readouterr()
     assert "…" not in shown  # long names are folded at 80 columns, numbers are whole
     assert "Loading weights" not in err
+
+
+def test_code_in_a_folder_is_never_run(
+    model: ml.Monolayer, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, data, ran = tmp_path / "folder", tmp_path / "data.jsonl", tmp_path / "ran"
+    folder.mkdir()
+    data.write_text('{"tokens": [1, 2]}\n')
+    own = {"model_type": "own", "architectures": ["Own"], "auto_map": {"AutoConfig": "own.Own", "AutoModel": "own.Own"}}
+    (folder / "config.json").write_text(json.dumps(own))
+    (folder / "own.py").write_text(f"open({str(ran)!r}, 'w')\nclass Own: pass\n")
+    monkeypatch.setattr("builtins.input", lambda *_: "y")  # what somebody pipes in
+    assert run(["audit", str(folder), str(data)]) == 2
+    assert "cannot be loaded by transformers" in capsys.readouterr().err
+    assert not ran.exists()
+
+
+@pytest.mark.parametrize("change", ["weights", "architectures", "config"])
+def test_a_damaged_stock_folder_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str], change: str) -> None:
+    from transformers import BertConfig, BertModel
+
+    data, folder = tmp_path / "data.jsonl", tmp_path / "bert"
+    data.write_text('{"tokens": [1, 2]}\n')
+    sizes = {"vocab_size": 20, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    BertModel(BertConfig(**sizes, intermediate_size=8)).save_pretrained(folder)
+    config = json.loads((folder / "config.json").read_text())
+    if change == "weights":
+        (folder / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:100])
+    elif change == "architectures":
+        (folder / "config.json").write_text(json.dumps(config | {"architectures": 7, "model_type": "none"}))
+    else:
+        (folder / "config.json").write_text(json.dumps(config | {"hidden_size": "wide"}))
+    assert run(["audit", str(folder), str(data)]) == 2
+    assert "cannot be loaded by transformers" in capsys.readouterr().err

@@ -10,12 +10,13 @@ import pytest
 
 from monolayer_experiments import editing
 from monolayer_experiments.experiment import Setting
+from tests.small_runs import training_by_steps
 
 
 @pytest.fixture(scope="module")
 def results() -> dict[str, Any]:
     small = editing.Plan(200, 100, (1, 5), 0.05, 32, 0.01, 40)
-    with pytest.MonkeyPatch.context() as patch:
+    with training_by_steps(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(editing, "QUICK", small)
         found = editing.run(Setting(), lambda stage, share: None)
     return dict(json.loads(json.dumps(found, allow_nan=False)))

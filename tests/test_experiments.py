@@ -23,6 +23,7 @@ from monolayer_experiments.experiment import Experiment, Setting
 from monolayer_experiments.results import command
 from monolayer_experiments.synthetic import labels, near_copies, with_repeats, without_repeats
 from tests.browser import drawn, opened
+from tests.small_runs import training_by_steps
 
 Results = dict[str, Any]
 ERRORS = ("sup", "rms")
@@ -172,7 +173,8 @@ HOLDS: dict[str, Callable[[Results], None]] = {
 
 @pytest.mark.parametrize("name", HOLDS)
 def test_from_the_command_to_the_drawn_page(name: str, tmp_path: Path) -> None:
-    assert run(["experiment", name, "--out", str(tmp_path)]) == 0
+    with training_by_steps(1 / 50):
+        assert run(["experiment", name, "--out", str(tmp_path)]) == 0
     assert {path.name for path in tmp_path.iterdir()} == {f"{name}.json", "report.html"}
     stored = json.loads((tmp_path / f"{name}.json").read_text())
     assert stored["setting"] == {"full": False, "device": "cpu", "seed": 0}

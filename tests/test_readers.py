@@ -9,7 +9,6 @@ import io
 import json
 import re
 import sys
-import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from monolayer.data import Names, Sequences, growing, parquet, phrases, read, tiny_phrases
+from monolayer.data import Names, Sequences, columns, growing, parquet, phrases, read, tiny_phrases
 from monolayer.data.tabular import Columns
 from monolayer.errors import DataError
 
@@ -350,25 +349,25 @@ def test_progress_grows_to_the_size_of_the_file(tmp_path: Path, chunk: int) -> N
             assert len(calls) > 10
 
 
-def test_memory_is_a_few_bytes_a_token_beyond_the_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    count = 30_000
-    labels = json.dumps(list(range(100)))
-    (tmp_path / "a.jsonl").write_text(f'{{"tokens": "{"abcdefghij" * 10}", "labels": {labels}}}\n' * (count // 100))
+def test_no_more_than_a_chunk_of_tokens_waits_to_be_encoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    count, chunk, row = 30_000, 1 << 10, 100
+    labels = json.dumps(list(range(row)))
+    (tmp_path / "a.jsonl").write_text(f'{{"tokens": "{"abcdefghij" * 10}", "labels": {labels}}}\n' * (count // row))
     (tmp_path / "a.conll").write_text("".join(f"word{i % 50} {i % 7}\n" for i in range(count)))  # one long sequence
+    monkeypatch.setattr(growing, "CHUNK", chunk)
+    waiting: list[int] = []
+    add = columns.Column.add
 
-    def beyond(name: str, chunk: int) -> float:
-        monkeypatch.setattr(growing, "CHUNK", chunk)
-        tracemalloc.start()
-        data = read(tmp_path / name)
-        kept, peak = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-        assert len(data.tokens) == count
-        return (peak - kept) / count
+    def watched(self: columns.Column, values: Any, place: Any) -> None:
+        waiting.append(len(values))
+        add(self, values, place)
 
+    monkeypatch.setattr(columns.Column, "add", watched)
+    monkeypatch.setattr("monolayer.data.readers.ARROW", False)
     for name in ("a.jsonl", "a.conll"):
-        # Integer labels: 8 bytes of the chunks and 8 of their concatenation, beside tokens of 4.
-        assert beyond(name, 1 << 10) < 24
-    assert beyond("a.conll", count + 1) > 80  # the measure does see a reader that keeps its lines
+        assert len(read(tmp_path / name).tokens) == count
+    assert sum(waiting) == 4 * count  # tokens and labels of both
+    assert max(waiting) < chunk + row
 
 
 # -- bad files -----------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,13 @@ import torch
 from monolayer_experiments.trainer import NO_LABEL, Trained, _Batches, _cuts, fit, predict
 from monolayer_experiments.trainer import train as train_
 from monolayer_experiments.transformer import Attention, Layer, Tagger, width_for
+from tests.small_runs import training_by_steps
+
+
+@pytest.fixture(autouse=True)
+def by_steps() -> Iterator[None]:
+    with training_by_steps():
+        yield
 
 
 def train(X, Y, **options) -> Trained:

@@ -105,6 +105,11 @@ def audit(
     mode that it was in.
     """
     data = Sequences.of(_encoded(model, X))
+    if not isinstance(model, Monolayer) and data.vocabulary is not None and not data.vocabulary.integers:
+        raise DataError(
+            f"the data hold strings, such as {data.vocabulary.names[0]!r}, and this model takes ids: give what its "
+            "tokenizer makes of them"
+        )
     if not data.rectangular:
         raise DataError("audit takes sequences of one length: choose those of a length, or cut them")
     if len(data.tokens) > MOST_POINTS:

@@ -93,8 +93,14 @@ def _model(folder: Path) -> nn.Module:
         ) from None
     bars: Any = transformers.utils.logging
     bars.disable_progress_bar()  # this command has a bar of its own
-    kind = getattr(transformers, str(said["architectures"][0]), transformers.AutoModel)
-    loaded: nn.Module = kind.from_pretrained(folder, local_files_only=True)
+    names = said["architectures"]
+    kind = getattr(transformers, str(names[0]), None) if isinstance(names, list) and names else None
+    if not (isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)):
+        kind = transformers.AutoModel
+    try:
+        loaded: nn.Module = kind.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except Exception as error:  # transformers and safetensors raise whatever a damaged file makes them raise
+        raise DataError(f"{folder} cannot be loaded by transformers: {type(error).__name__}: {error}") from None
     return loaded
 
 
@@ -106,7 +112,10 @@ def _ids(model: nn.Module, folder: Path, data: Sequences) -> Sequences:
 
     from monolayer.data import Names, Sequences
 
-    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except Exception as error:
+        raise DataError(f"the tokenizer of {folder} cannot be loaded: {type(error).__name__}: {error}") from None
     names = [str(name) for name in data.vocabulary.names]
     rows: list[Any] = [tokenizer.convert_tokens_to_ids(name) for name in names]
     lacking = [name for name, row in zip(names, rows, strict=True) if row is None or row == tokenizer.unk_token_id]

@@ -28,7 +28,7 @@ TRIES = 3
 KEPT = {"MALLOC_TRIM_THRESHOLD_": f"{1 << 28}", "MALLOC_MMAP_THRESHOLD_": f"{1 << 25}"}
 """Memory that arrays leave is kept for the next ones, where the C library is glibc: to give it back and to get it anew
 takes the system as long as to sort it."""
-PATIENCE = 5.0
+PATIENCE = 30.0
 """Seconds to wait for a scheduler to answer."""
 
 
@@ -124,12 +124,11 @@ class Processes:
             )
 
     def _start(self) -> subprocess.Popen[bytes]:
-        path = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
         process = subprocess.Popen(
-            [sys.executable, "-m", "monolayer.cluster.worker"],
+            [sys.executable, "-P", "-m", "monolayer.cluster.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **KEPT},
+            env={**os.environ, "PYTHONPATH": _import_path(), "OMP_NUM_THREADS": "1", **KEPT},
             start_new_session=True,  # Ctrl-C is for us: we tell them
         )
         self.alive.append(process)
@@ -149,6 +148,16 @@ class Processes:
         self._closed = True
         for process in list(self.alive):
             self._end(process)
+
+
+def _import_path() -> str:
+    """Where workers import from: as we do, but not from the working folder, where anybody's files may lie.
+
+    It stays where the user's own PYTHONPATH names it, or where this package is in it.
+    """
+    wanted = {*os.environ.get("PYTHONPATH", "").split(os.pathsep), str(Path(__file__).parents[2])} - {""}
+    here = {"", str(Path.cwd())}
+    return os.pathsep.join(entry for entry in sys.path if entry in wanted or entry not in here)
 
 
 class Dask:

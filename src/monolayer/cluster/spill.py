@@ -15,9 +15,11 @@ import errno
 import hashlib
 import json
 import math
+import os
+import re
 import secrets
-import shutil
-from collections.abc import Iterator
+import stat
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -40,6 +42,9 @@ JOURNAL, LOCK = "journal.json", "lock"
 CHUNK = 1 << 18
 """Bytes that are written, and hashed, together: they fit into a processor's cache."""
 _NOTHING = bytes(CHUNK)
+_PIECE = r"lock|journal\.json|[a-z]+-[A-Za-z0-9_.+-]*\.(bin|facts)"
+_OWN = re.compile(rf"{_PIECE}|\.({_PIECE})\.[0-9a-f]{{8}}")
+"""Names of the files in a spill folder, and of those that are being written."""
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -139,6 +144,7 @@ def opened(out: Path, journal: dict[str, Any], resume: bool) -> Iterator[tuple[S
     """
     folder = out.resolve().parent / f".{out.resolve().name}.building"
     folder.parent.mkdir(parents=True, exist_ok=True)
+    _refuse_foreign(folder)
     if resume and not (folder / JOURNAL).exists():
         raise DataError(f"there is nothing to resume: no build of {out} was stopped. Leave resume=True (--resume) out")
     folder.mkdir(exist_ok=True)
@@ -164,15 +170,44 @@ def opened(out: Path, journal: dict[str, Any], resume: bool) -> Iterator[tuple[S
         except (PausedError, OutOfMemoryError):
             raise
         except MonolayerError:  # the data cannot be built as they are: nothing to go on from
-            shutil.rmtree(folder)
+            _remove(folder)
             raise
-        shutil.rmtree(folder)
+        _remove(folder)
 
 
-def _clear(folder: Path, ours: Any) -> None:
+def _refuse_foreign(folder: Path) -> None:
+    """Everything in the spill folder will be deleted: so it must be ours, and hold nothing but pieces."""
+    why = None
+    try:
+        found = folder.lstat()
+        if not stat.S_ISDIR(found.st_mode):
+            why = "it is no folder"
+        elif hasattr(os, "getuid") and found.st_uid != os.getuid():
+            why = "it belongs to another user"
+        else:
+            foreign = sorted(
+                entry.name
+                for entry in os.scandir(folder)
+                if not (entry.is_file(follow_symlinks=False) and _OWN.fullmatch(entry.name))
+            )
+            why = f"it holds {foreign[0]!r}, which is no part of a build" if foreign else None
+    except FileNotFoundError:
+        return
+    if why is not None:
+        raise DataError(f"{folder} is where the build keeps its pieces, but {why}: move it away. Nothing was changed")
+
+
+def _clear(folder: Path, unwanted: Callable[[str], bool]) -> None:
     for entry in folder.iterdir():
-        if entry.is_file() and ours(entry.name):
+        if _OWN.fullmatch(entry.name) and unwanted(entry.name):
             entry.unlink()
+
+
+def _remove(folder: Path) -> None:
+    """Remove the pieces and their folder; what somebody else has put into it stays."""
+    _clear(folder, lambda name: True)
+    with suppress(OSError):
+        folder.rmdir()
 
 
 def _compare(folder: Path, journal: dict[str, Any], out: Path) -> dict[str, Any]:

@@ -248,8 +248,9 @@ def _lock(workshop: Path, *, wait: bool) -> BinaryIO | None:
 def _workshops(final: Path) -> list[Path]:
     if not final.parent.is_dir():
         return []
-    prefix = f".{final.name}."
-    return sorted(path for path in final.parent.iterdir() if path.name.startswith(prefix) and path.suffix == _SUFFIX)
+    # Eight characters, as `tempfile` draws them: `.NAME.v2.x7f3q_0a.saving` is a workshop of `NAME.v2`, not of `NAME`.
+    name = re.compile(rf"\.{re.escape(final.name)}\.[a-z0-9_]{{8}}{re.escape(_SUFFIX)}")
+    return sorted(path for path in final.parent.iterdir() if name.fullmatch(path.name))
 
 
 def _clear(workshop: Path, kind: Kind) -> None:
