@@ -1,9 +1,9 @@
 """Claim: whatever kind of data files hold, a model is built from them within the memory that is allowed.
 
 Sequences of 16 tokens, 1,008 words, in npz files, by two processes: random classes, which are the yardstick; the same
-with fingerprints; real labels that are all different; tokens that are 1,008 vectors of four numbers; labels of which a
-quarter contradict others, with the majority; and every file twice. For each the time, also as a multiple of the
-yardstick's, and the sum of the peaks of all processes. By default 6.4 million labels within 1 GB.
+with fingerprints; real labels that are all different; labels of which a quarter contradict others, with the majority;
+and every file twice. For each the time, also as a multiple of the yardstick's, and the sum of the peaks of all
+processes. By default 6.4 million labels within 1 GB.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ KINDS: dict[str, dict[str, Any]] = {
     "classes": {},
     "fingerprints": {"fingerprint": True},
     "real labels": {},
-    "vectors": {},
     "contradictions": {"on_conflict": "majority"},
     "everything twice": {},
 }
@@ -36,8 +35,6 @@ def write(folder: Path, kind: str, number: int, rows: int) -> None:
     Y: Any = random.integers(0, 16, (rows, 16), dtype=np.int8)
     if kind == "real labels":
         Y = random.random((rows, 16))
-    if kind == "vectors":
-        X = np.random.default_rng(0).normal(size=(1008, 4))[X]
     if kind == "contradictions":
         X[: rows // 4] = X[-(rows // 4) :]
     np.savez(folder / f"shard-{number:05}.npz", X=X, Y=Y)
@@ -47,19 +44,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--labels", type=float, default=6.4e6)
     parser.add_argument("--memory", default="1GB")
-    parser.add_argument("--rows", type=int, default=100_000, help="sequences of a file; of vectors a quarter of it")
+    parser.add_argument("--rows", type=int, default=100_000, help="sequences per file")
     options = parser.parse_args()
     files, first, build = round(options.labels / (16 * options.rows)), 0.0, ml.memorize_files
     print(f"{files * 16 * options.rows:,} labels, --memory {options.memory}")
     print(f"{'kind':>18} {'seconds':>8} {'of classes':>10} {'memory':>8} {'steps':>12} {'overruled':>10}")
-    for kind, wishes in KINDS.items():
+    for kind, options_of_kind in KINDS.items():
         with tempfile.TemporaryDirectory() as name:
-            smaller = 4 if kind == "vectors" else 1
-            for number in range(smaller * files):
-                write(Path(name), kind, number, options.rows // smaller)
+            for number in range(files):
+                write(Path(name), kind, number, options.rows)
             with Peak() as peak:
                 began = time.perf_counter()
-                out = build(f"{name}/shard-*.npz", f"{name}/model", memory=options.memory, workers=2, **wishes)
+                out = build(f"{name}/shard-*.npz", f"{name}/model", memory=options.memory, workers=2, **options_of_kind)
                 seconds = time.perf_counter() - began
             first = first or seconds
             summary = ml.load(out).summary

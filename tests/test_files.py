@@ -486,6 +486,7 @@ def test_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pattern, out = write(tmp_path / "good", [[1, 2]], [[0, 1]], []), tmp_path / "files"
     strings = write(tmp_path / "good", [["a", "b"]], [[0, 1]], [], name="t")
     bare = write(tmp_path / "bare", [[1, 2]], None, [])
+    vectors = write(tmp_path / "vectors", [[[1.0, 2.0]], [[3.0, 4.0]]], [[1], [2]], [])
     wrong: list[tuple[Any, dict[str, Any], str]] = [
         (pattern, {"resume": True}, "nothing to resume"),
         (str(tmp_path / "*.parquet"), {}, "matches no file"),
@@ -494,6 +495,7 @@ def test_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ([pattern, pattern], {}, "given twice"),
         (str(tmp_path / "good" / "*"), {}, r"s0.jsonl and .*t0.jsonl do not go together: .* integers .* strings"),
         (bare, {}, "no labels: add them, or pass causal=True"),
+        (vectors, {}, "are vectors: memorize_files takes ids and strings"),
         (pattern, {"memory": "100MB", "workers": 2}, r"too little: 2 workers .* need at least [\d,]+MB"),
         (pattern, {"memory": "much"}, "memory must be a number of bytes"),
         (pattern, {"workers": 0}, "workers must be"),

@@ -40,8 +40,6 @@ class Rules:
     """The rank of each token among the codes (`construct/line/build.py`)."""
     reals: int = 0
     """`m`, the size of real labels; 0 for classes."""
-    vectors: bool = False
-    """Whether tokens are vectors; a token is the row of its vector all the same."""
     mended: bool = False
     """Whether labels that contradicted others are overruled (`settle.py`)."""
 

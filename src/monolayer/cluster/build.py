@@ -25,8 +25,6 @@ from monolayer.cluster.seen import kept
 from monolayer.cluster.settle import settle
 from monolayer.cluster.survey import survey
 from monolayer.cluster.tables import for_workers
-from monolayer.cluster.vectors import cells as cells_of_vectors
-from monolayer.cluster.vectors import room_of_codes
 from monolayer.cluster.work import Wishes, Work
 from monolayer.construct.line.draw import Draw, Layout, Tokens, candidates
 from monolayer.construct.line.points import Floats, contextual_points, scale
@@ -63,7 +61,6 @@ class Build(Work):
             found = replace(found, fingerprints=tuple(kept(self, rules, pieces)))
         data, target = sample(self.spill, pieces, rules, SAMPLE)
         some = found.tokens(data), target
-        occurring = cells_of_vectors(self, rules, pieces) if rules.vectors and rules.per == "token" else None
         tried, best, fewest = 0, found, math.inf
         layouts: tuple[Layout, ...] = ("cells", "mixed")
         for layout in layouts:
@@ -72,9 +69,8 @@ class Build(Work):
                 name = f"{layout}-{number}"
                 attempt = replace(found, drawn=draw, tried=tried, name=name)
                 extent = self._extent(attempt, pieces)
-                room = 1.0 if occurring is None else room_of_codes(draw, rules, occurring)
                 reach, error = extent.last - extent.first, draw.context_error(some[0])
-                kappa = 1.0 if rules.per == "sequence" else scale(room, reach, error)
+                kappa = 1.0 if rules.per == "sequence" else scale(1.0, reach, error)
                 at = measure.splitters(contextual_points(draw, *some, kappa).z, self.room.ranges(labelled))
                 attempt = replace(attempt, kappa=kappa, fixed_error=draw.point_error(kappa, some[0]))
                 attempt = replace(attempt, form=ranges.form_of(draw, kappa, extent, rules))
@@ -93,7 +89,7 @@ class Build(Work):
                 worse, best = (best, attempt) if count < fewest else (attempt, best)
                 fewest = min(fewest, count)
                 self._drop(worse, pieces)
-                if not rules.vectors and hopeless(count, labelled, attempt.errors, attempt.ends):
+                if hopeless(count, labelled, attempt.errors, attempt.ends):
                     if not wishes.positions:
                         return self._cascade(replace(best, tried=tried), pieces, wishes)
                     break

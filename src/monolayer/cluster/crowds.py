@@ -173,7 +173,7 @@ def near(
     """
     context = stored(spill, contexts, draw)
     here = raw(spill, block, rules, mapped)
-    if not isinstance(draw, tables.Tables) or rules.vectors:  # codes of vectors are no whole numbers
+    if not isinstance(draw, tables.Tables):
         rows, places = np.arange(len(here.lengths)), np.arange(len(here.tokens))
     else:
         rows = candidates(kappa * context, *wanted, whole=rules.per == "token")

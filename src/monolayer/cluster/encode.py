@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from monolayer.cluster.spill import PausedError, Spill, identity
 from monolayer.construct.line.points import BLOCK
 from monolayer.data import Names, Sequences, read
-from monolayer.data.distinct import distinct_rows
 from monolayer.data.names import Ints
 from monolayer.data.shards import kinds
 from monolayer.errors import DataError
@@ -42,12 +41,7 @@ def encode(spill: Spill, name: str, shard: dict[str, Any], reading: Reading) -> 
         raise PausedError(str(error)) from None
     if identity(shard["name"]) != shard:
         raise _changed(shard["name"])
-    token_names: Any
-    if data.vocabulary is None:
-        token_names, rows = distinct_rows(data.tokens)
-        tokens, token_count = rows.astype(np.min_scalar_type(len(token_names) - 1)), np.bincount(rows)
-    else:
-        token_names, tokens, token_count = used(data.vocabulary, data.tokens)
+    token_names, tokens, token_count = used(data.vocabulary, data.tokens)
     blocks, facts = [tokens], {"token_count": token_count, **_names("token", token_names)}
     labels = data.labels
     if labels is not None and labels.classes is None:
@@ -89,10 +83,10 @@ def _changed(name: str) -> DataError:
 
 
 def check(data: Sequences, causal: bool, name: str) -> None:
-    """What is built out of core: labels, or next tokens of ids and strings."""
-    if data.labels is None and causal and data.vocabulary is None:
+    """What is built out of core: ids and strings, with labels, or with the next token as the label."""
+    if data.vocabulary is None:
         raise DataError(
-            f"{name} has no labels, and the next token of vectors is no class: add labels, or use token ids"
+            f"the tokens of {name} are vectors: memorize_files takes ids and strings, memorize takes vectors"
         )
     if data.labels is None and not causal:
         raise DataError(f"{name} has no labels: add them, or pass causal=True to memorize each next token")
@@ -133,7 +127,7 @@ def used(names: Names | None, rows: Ints) -> tuple[list[Any] | Ints, NDArray[Any
 
 
 def _names(what: str, names: list[Any] | Ints) -> dict[str, Any]:
-    """Names as an array that needs no pickle: integers, vectors, or JSON as bytes."""
+    """Names as an array that needs no pickle: integers, or JSON as bytes."""
     if isinstance(names, np.ndarray):
         return {f"{what}_names": names}
     return {f"{what}_names": np.frombuffer(json.dumps(names).encode(), dtype=np.uint8)}
@@ -141,21 +135,17 @@ def _names(what: str, names: list[Any] | Ints) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """The names of all files, or their different `vectors` `(V, d)`, and for each file the row of each of its codes."""
+    """The names of all files, and for each file the row of each of its codes."""
 
-    names: Names | None
+    names: Names
     rows: list[Ints]
-    vectors: NDArray[np.float64] | None = None
 
     def __len__(self) -> int:
-        return len(self.vectors) if self.names is None and self.vectors is not None else len(self.names or ())
+        return len(self.names)
 
     @classmethod
     def of(cls, parts: list[NDArray[Any]]) -> Table:
         """As one file with all rows would have named and numbered them."""
-        if parts[0].dtype == np.float64:  # in order of first appearance, in each file and so in all
-            vectors, row = distinct_rows(np.concatenate(parts))
-            return cls(None, np.split(row, np.cumsum([len(part) for part in parts])[:-1]), vectors)
         if parts[0].dtype == np.int64:
             values = np.unique(np.concatenate(parts))
             names, rows = Names.of_integers(values)

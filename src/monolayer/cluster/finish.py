@@ -9,18 +9,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
 from monolayer.cluster.blocks import Rules
 from monolayer.cluster.crowds import Crowds
 from monolayer.cluster.ranges import Form, Range
 from monolayer.cluster.spill import Spill
-from monolayer.construct.line.alphabet import UNIT, Vectors
-from monolayer.construct.line.assemble import assemble, linear_lift
+from monolayer.construct.line.alphabet import UNIT
+from monolayer.construct.line.assemble import assemble
 from monolayer.construct.line.build import table_lift
 from monolayer.construct.line.cascade import Stage
 from monolayer.construct.line.draw import Draw, Tokens
-from monolayer.construct.line.points import Floats, Points
+from monolayer.construct.line.points import Points
 from monolayer.construct.line.separate import spacing
 from monolayer.construct.line.values import Value
 from monolayer.construct.target import entropy_bits, entropy_of
@@ -44,20 +43,18 @@ class Found:
 
     `form`: how points lie in files; `crowded`: chance alone makes crowds, so parts are written as a first stage.
     `ranges`: what each part was made from; `last`: the label, and the number, that a first stage ends with; `stages`,
-    `values`: those behind it. `conflicts`: labels that were overruled.
-    `vectors` `(V, d)`: the different ones, where tokens are vectors. `fingerprints`: files that hold them, one after
+    `values`: those behind it. `conflicts`: labels that were overruled. `fingerprints`: files that hold them, one after
     the other. `often`: of real labels, how often each comes, and how many come so often.
     """
 
     shards: list[dict[str, Any]]
     rules: Rules
-    vocabulary: Names | None
+    vocabulary: Names
     classes: Names | None
     sequences: int
     token_count: Ints
     label_count: Ints
     scalar: bool = False
-    vectors: Floats | None = None
     conflicts: int = 0
     drawn: Draw | None = None
     kappa: float = 1.0
@@ -86,8 +83,7 @@ class Found:
 
     def tokens(self, data: Sequences) -> Tokens:
         """Some of the sequences as PyTorch sees them, with all that a draw needs to know."""
-        tokens = self.rules.tokens(data)
-        return tokens if self.vectors is None else replace(tokens, alphabet=Vectors(self.vectors))
+        return self.rules.tokens(data)
 
     @property
     def labelled(self) -> int:
@@ -138,12 +134,7 @@ def _line(found: Found) -> Monolayer:
         margin += [stage.margin for stage in found.stages if stage.margin is not None]
         contested = [len(found.crowds.low), *(stage.crowds for stage in found.stages[:-1])]
         more = {"runs": 1 + readout.step_count, "rank": readout.rank, "contested": contested}
-    lift: nn.Embedding | nn.Linear
-    if draw.proposal.lift:
-        weight, bias = draw.proposal.lift
-        lift = linear_lift(weight, bias, labels, found.values)
-    else:
-        lift = table_lift(draw, found.token_count, labels, found.values)
+    lift = table_lift(draw, found.token_count, labels, found.values)
     model = assemble(draw, found.kappa, lift, readout, _card(found), values=found.values)
     more |= {"margin": min(margin) if margin else None, "layout": draw.layout, "draws": found.tried}
     return _with_summary(model, found, draw, more)
@@ -158,8 +149,7 @@ def _with_summary(model: Monolayer, found: Found, draw: Draw, more: dict[str, An
     """The model with what was found out; `more` goes before what all models say."""
     count, least = sum(int(part["count"]) for part in found.parts), min(float(part["least"]) for part in found.parts)
     low, high = found.ends
-    dimension = 1 if found.vectors is None else found.vectors.shape[1]
-    counted, multiplied = corollary1_counts(found.labelled, dimension, max(1, found.rules.reals))
+    counted, multiplied = corollary1_counts(found.labelled, 1, max(1, found.rules.reals))
     facts: dict[str, Any] = spacing(count, least, high - low) | {"temperature": draw.temperature} | more
     summary = Summary(
         sequences=found.sequences,

@@ -223,8 +223,7 @@ def _shown(work: Work, found: Found, pieces: list[Block], base: list[int], two: 
         labels.append(label_of(target)[place])
         places.append(named.index(name) if rules.per == "sequence" else before + inner - int(data.offsets[row]))
     tokens = np.concatenate(rows)
-    lengths, given = np.array([len(row) for row in rows]), tokens if found.vectors is None else found.vectors[tokens]
-    context = Sequences(given, lengths, found.vocabulary)
+    context = Sequences(tokens, np.array([len(row) for row in rows]), found.vocabulary)
     number, table = (np.arange(2), np.stack(labels)) if rules.reals else (np.array(labels), np.zeros((0, 1)))
     target = Target(number, table, rules.per, found.classes, found.scalar, np.array(places))
     return contradiction(Context(context, tokens, rules.positions, rules.causal), target, 0, 1, odd, named)

@@ -11,11 +11,9 @@ from numpy.typing import NDArray
 from monolayer.cluster import encode, reals
 from monolayer.cluster.blocks import Rules
 from monolayer.cluster.finish import Found
-from monolayer.cluster.vectors import check_room
 from monolayer.cluster.work import Wishes, Work
-from monolayer.construct.line.build import by_label, check_extent
+from monolayer.construct.line.build import by_label
 from monolayer.construct.line.separate import alike
-from monolayer.construct.memorize import NO_FINGERPRINT
 from monolayer.data.labels import Per
 from monolayer.data.shards import strangers
 from monolayer.errors import DataError
@@ -55,16 +53,10 @@ def survey(work: Work, reading: encode.Reading, wishes: Wishes) -> Found:
         wishes.temperature,
         None,
         reals=width,
-        vectors=token.vectors is not None,
     )
-    if token.vectors is not None:
-        check_room(token.vectors, work.room)
-        check_extent(token.vectors)
-        if wishes.fingerprint:
-            raise DataError(NO_FINGERPRINT)
     for i in range(count):
         spill.write(f"table-{i:05}", [], token=token.rows[i], label=label.rows[i])
-    if per == "token" and token.vectors is None:
+    if per == "token":
         rules = replace(rules, order=by_label(_last(work, facts, token, label, rules)))
     labelled = int(label_count.sum())
     return Found(
@@ -76,8 +68,7 @@ def survey(work: Work, reading: encode.Reading, wishes: Wishes) -> Found:
         token.total([fact["token_count"] for fact in facts]),
         label_count,
         scalar=bool(facts[0]["scalar"]),
-        crowded=alike(labelled) and token.vectors is None,
-        vectors=token.vectors,
+        crowded=alike(labelled),
     )
 
 
