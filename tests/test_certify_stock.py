@@ -197,26 +197,6 @@ def test_a_folder_outside_the_lemmas_is_undecided(case: tuple[str, str, Any], tm
     assert ml.certify(tmp_path / "broken", IDS, labels).verdict == "undecided"
 
 
-def test_the_id_of_padding_is_no_word(tmp_path: Path) -> None:
-    """RoBERTa does not count the place of id 0, whatever the tokenizer calls it."""
-    ml.memorize_as("roberta", IDS, LABELS, positions=True).save(tmp_path / "whole")
-    model = plain_stock.read(tmp_path / "whole")
-    tokenizer = json.loads(model["tokenizer"])
-    names = tokenizer["model"]["vocab"]
-    padding = next(name for name, number in names.items() if number == 0)
-    here = names["3"]
-    names["3"], names[padding] = 0, here
-    tokenizer["added_tokens"] = [token for token in tokenizer["added_tokens"] if token["id"] != 0]
-    model["tokenizer"] = json.dumps(tokenizer)
-    config = json.loads(model["tokenizer_config"])
-    model["tokenizer_config"] = json.dumps({key: value for key, value in config.items() if key != "pad_token"})
-    table = model["tensors"]["roberta.embeddings.word_embeddings.weight"]
-    table[[0, here]] = table[[here, 0]]
-    plain_stock.write(model, tmp_path / "broken")
-    with pytest.raises(ml.DataError, match="special token"):
-        ml.certify(tmp_path / "broken", IDS, LABELS)
-
-
 def test_label_columns_are_not_those_that_attention_writes_to(tmp_path: Path) -> None:
     ml.memorize_as("bert", IDS, LABELS % 2).save(tmp_path / "whole")
     net = read_stock(tmp_path / "whole")

@@ -89,12 +89,13 @@ class Certificate:
             )
         rows += [(finding.kind, str(finding)) for finding in self.findings]
         rows += [("note", note) for note in self.notes]
-        return [*rows, ("weights", self.weights_digest), ("data", self.data_digest)]
+        rows += [("weights", self.weights_digest), ("data", self.data_digest)]
+        return [(name, text) for name, text in rows if text]  # an unread folder has no digest
 
     def explain(self) -> str:
         """The certificate in plain words."""
-        lines = [f"{self.verdict.upper()}: {self.reason}", f"Claim: {self.claim}", "Assumed:"]
-        lines += [f"  - {assumption}" for assumption in self.assumptions]
+        lines = [f"{self.verdict.upper()}: {self.reason}", f"Claim: {self.claim}"]
+        lines += ["Assumed:", *(f"  - {assumption}" for assumption in self.assumptions)] if self.assumptions else []
         lines += [f"{name}: {text}" for name, text in self.rows()[3:]]
         return "\n".join(lines)
 

@@ -60,6 +60,11 @@ class Frame:
     def width(self) -> int:
         return int(self.tokens.shape[1])
 
+    @property
+    def room(self) -> int:
+        """Tokens that a sequence may have, the begin token among them."""
+        return self.positions + self.hidden_rows - self.offset
+
     def place_table(self) -> Floats:
         """Places behind `offset` rows of zeros; zeros throughout without positions."""
         table = np.zeros((self.positions + self.hidden_rows, self.width))

@@ -86,6 +86,7 @@ def stock_model(
         special=special,
         cut=cut or cut_of(job.names, special, data),
         longest=frame.positions,
+        room=frame.room,
         task=job.kind,
         attention=kind.attention,
         dtype=dtype,

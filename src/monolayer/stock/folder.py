@@ -17,7 +17,7 @@ from monolayer.data import Sequences
 from monolayer.data.folder import Kind, new_folder
 from monolayer.stock.architecture import Task, Tensors
 from monolayer.stock.card import StockSummary, loading, model_card
-from monolayer.stock.tokenizer import Cut, tokenizer_config, tokenizer_json
+from monolayer.stock.tokenizer import Cut, padding_side, tokenizer_config, tokenizer_json
 
 STOCK = Kind(
     "stock model of monolayer",
@@ -45,6 +45,8 @@ class StockModel:
     special: Mapping[str, str]
     cut: Cut
     longest: int
+    room: int
+    """Tokens that a sequence may have, the begin token among them."""
     task: Task
     attention: tuple[str, ...]
     dtype: str
@@ -58,15 +60,16 @@ class StockModel:
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write `folder`, all at once or not at all."""
+        padding = padding_side(self.architecture, self.task, positions=self.summary.positions)
         begin = "bos" if "bos" in self.special else "cls"
         files: dict[str, Any] = {
             "config.json": {**self.config, STOCK.key: STOCK.value},
             "tokenizer.json": tokenizer_json(self.names, self.special, begin, self.cut),
-            "tokenizer_config.json": tokenizer_config(self.special, self.longest, self.task),
+            "tokenizer_config.json": tokenizer_config(self.special, self.room, padding),
         }
         if self.task == "lm":
             ids = {f"{name}_token_id": list(self.special).index(name) for name in ("bos", "eos", "pad")}
-            files["generation_config.json"] = {"do_sample": False, "max_length": self.longest + 1, **ids}
+            files["generation_config.json"] = {"do_sample": False, "max_length": self.room + 1, **ids}
         with new_folder(folder, overwrite=overwrite, kind=STOCK) as scratch:
             dtype = getattr(torch, self.dtype)
             tensors = {

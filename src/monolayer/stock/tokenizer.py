@@ -130,13 +130,22 @@ def pre_tokenizer(cut: Cut) -> dict[str, Any] | None:
     return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
 
 
-def tokenizer_config(special: Mapping[str, str], longest: int, task: str) -> dict[str, Any]:
+def padding_side(architecture: str, task: str, *, positions: bool) -> str:
+    """Where padding leaves every answer of a forward pass right; `generate` wants it on the left, if that is one.
+
+    GPT-2 counts places from the left, padding included, unless it is given `position_ids`, as `generate` does. OPT
+    counts them by the mask, and rotary positions are differences. Labels are safe on the right in all architectures.
+    """
+    return "left" if task == "lm" and not (architecture == "gpt2" and positions) else "right"
+
+
+def tokenizer_config(special: Mapping[str, str], room: int, padding: str) -> dict[str, Any]:
     """`tokenizer_config.json`. The class has a name that older and newer versions of transformers know."""
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
-        "model_max_length": longest,
+        "model_max_length": room,
         "model_input_names": ["input_ids", "attention_mask"],
         "clean_up_tokenization_spaces": False,
-        "padding_side": "left" if task == "lm" else "right",
+        "padding_side": padding,
         **{f"{name}_token": text for name, text in special.items()},
     }

@@ -84,8 +84,8 @@ def _assumptions(net: Network) -> tuple[str, ...]:
     exp = f"exp within {EXP_ULPS if exact else SHORT_EXP} units in the last place"
     return (
         "the architecture computes what transformers 5.22 does, in evaluation mode",
-        "padding has its attention mask, and stands on the right or places are counted from the begin token",
-        "tokens enter as the ids that tokenizer.json gives them, behind the begin token",
+        _padding(net),
+        _entering(net),
         long if exact else short,
         "sums in any order; a product may be fused with the sum it goes into",
         exp + ("; erf and tanh are exactly ±1 from 8 and from 20 on" if exact else ""),
@@ -97,6 +97,21 @@ def _assumptions(net: Network) -> tuple[str, ...]:
         *(() if net.kind in ("bert", "roberta", "distilbert", "gpt2") or not exact else (float32,)),
         "NumPy on the checking machine keeps to the same rules",
     )
+
+
+def _padding(net: Network) -> str:
+    """Encoders read labels of sequences at index 0, and count places from there."""
+    if not net.causal:
+        return "padding has its attention mask, and stands on the right"
+    return (
+        "padding has its attention mask, and stands on the right; or on the left, with position_ids counted from the "
+        "begin token, as generate() passes them"
+    )
+
+
+def _entering(net: Network) -> str:
+    how = "lists of tokens (is_split_into_words=True)" if net.cut == "given" else "text"
+    return f"data enter as {how}, and become the ids that tokenizer.json gives them, behind the begin token"
 
 
 def _check(net: Network, data: Sequences, places: Places, question: Certificate) -> Certificate:

@@ -1,13 +1,14 @@
 """A Hugging Face folder as one network in one set of letters, whatever its architecture calls them.
 
-Whatever `config.json` says is either known to leave the function alone, or must have the value that the proofs
-assume, or leaves the claim undecided: a key that nobody here has heard of could mean anything.
+Its JSON files must be those that `expected.py` writes for these tensors, value by value: any other key, value or file
+could mean anything to transformers, and leaves the claim undecided.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,14 +18,17 @@ import numpy as np
 from safetensors import SafetensorError, deserialize
 
 from monolayer.checker.rounding import Floats, UnhandledError
-from monolayer.checker.stock.names import FIXED, LAYERS, SIZES, TASKS, Task
-from monolayer.checker.stock.tokens import Cut, read_cut
-from monolayer.checker.stock.values import CONFIG, STRICTER, check_value
+from monolayer.checker.stock.expected import BEGIN, DECODER, ENCODER, END, IGNORED, UNKNOWN, Cut, Facts, written
+from monolayer.checker.stock.names import CLASSES, LAYERS, Task
+from monolayer.checker.stock.strict import demand_equal, file_bytes, part_of, read_json
 from monolayer.data.regular import read_regular
 from monolayer.errors import ModelFileError
 
-PAD = 0
-"""The id of padding, whatever the tokenizer calls it: RoBERTa does not count its places."""
+ROTARY = ("gpt_neox", "starcoder2", "llama")
+TYPES = 2
+"""Rows of BERT's table of token types, which are 0."""
+BESIDE = frozenset({"README.md", "certificate.json"})
+"""Files that transformers does not read."""
 STORED = {"float64": "F64", "float32": "F32", "bfloat16": "BF16", "float16": "F16"}
 """Types that `config.json` may name, as safetensors call them."""
 Pool = Literal["none", "tanh", "relu"]
@@ -45,16 +49,24 @@ class Network:
     tokens: Floats
     places: Floats | None
     offset: int
+    room: int
+    """Tokens that a sequence may have, the begin token among them."""
     attention: Mapping[str, Floats]
     """`W_Q`, `b_Q`, … `W_O`, `b_O`."""
+    rotary: tuple[float, int] | None
+    """Base of the angles by which places turn queries and keys, and how many coordinates are turned."""
     norms: tuple[Floats, ...]
     """Weights and biases of every norm, in turn."""
+    rms: bool
+    """Whether norms subtract no mean."""
     zeros: tuple[Floats, ...]
     """What must be 0: token types."""
     W_1: Floats
     b_1: Floats
     W_2: Floats
     b_2: Floats
+    gate: tuple[Floats, Floats] | None
+    """`W_3`, `b_3` of a gated block: what its neurons are multiplied by."""
     pool: Pool
     W_P: Floats | None
     pool_bias: Floats | None
@@ -88,78 +100,86 @@ def is_stock(folder: Any) -> bool:
 
 
 def read_stock(folder: Path) -> Network:
-    """The network in `folder`; an architecture, a key or a type that the proofs do not cover is `UnhandledError`."""
-    content = {name: _bytes(folder / name) for name in ("config.json", "model.safetensors", "tokenizer.json")}
-    config, tokenizer = (_object(folder / name, content[name]) for name in ("config.json", "tokenizer.json"))
-    digest = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in content.values())).hexdigest()
+    """The network in `folder`; files that say anything but what the proofs assume are `UnhandledError`."""
+    config_bytes = file_bytes(folder / "config.json")
+    config = read_json(folder / "config.json", config_bytes)
     kind = config.get("model_type")
     if not isinstance(kind, str) or kind not in LAYERS:
         raise UnhandledError(f"the architecture {kind!r} is not one of {', '.join(LAYERS)}")
-    if (folder / "adapter_config.json").exists():
-        raise UnhandledError("an adapter lies beside the weights, and transformers would load it")
+    if config.get("built_by") != "monolayer":
+        raise UnhandledError(
+            "monolayer did not write it (config.json lacks built_by), and proofs are about folders of memorize_as; "
+            "`monolayer audit` measures what any model answers"
+        )
+    task = next((task for task, name in CLASSES[kind].items() if config.get("architectures") == [name]), None)
+    if task is None:
+        raise UnhandledError(f"config.json says architectures = {config.get('architectures')!r}")
+    content = {"config.json": config_bytes, "model.safetensors": file_bytes(folder / "model.safetensors")}
+    names = ("tokenizer.json", "tokenizer_config.json", *(("generation_config.json",) if task == "lm" else ()))
+    content |= {name: file_bytes(folder / name) for name in names}
+    _check_names(folder, {*content, *BESIDE})
+    files = {"config.json": config, **{name: read_json(folder / name, content[name]) for name in names}}
     try:
         tensors = _tensors(content["model.safetensors"], config.get("dtype"))
-        task = TASKS[config["architectures"][0]]
-        _check_config(config, kind, tensors)
-        return _network(config, tokenizer, tensors, kind, task, digest, read_cut(folder, tokenizer))
+        net = _network(files, tensors, kind, task, _digest(content))
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, SafetensorError) as error:
         if isinstance(error, ModelFileError):
             raise
-        raise ModelFileError(f"{folder} lacks or garbles a part that {kind} has: {error!r}") from None
+        raise ModelFileError(f"{folder} lacks or garbles a tensor that {kind} has: {error!r}") from None
+    said = {**files, "config.json": {key: value for key, value in config.items() if key not in IGNORED}}
+    for name, wanted in written(_facts(net)).items():
+        demand_equal(name, said[name], wanted)
+    return net
 
 
-def _check_config(config: dict[str, Any], kind: str, tensors: Mapping[str, Any]) -> None:
-    fixed = {**FIXED["all"], **FIXED[kind]}
-    for key, value in config.items():
-        if key in CONFIG:
-            check_value("config.json", key, value, STRICTER.get((kind, key), CONFIG[key]))
-        if key in CONFIG or key in SIZES[kind].values():
-            continue
-        if key not in fixed:
-            raise UnhandledError(f"config.json says {key} = {value!r}, of which the proofs know nothing")
-        blank = value is None and fixed[key][0] is not None  # a key may be left out; null is no default
-        if blank or not any(value == known and type(value) is type(known) for known in fixed[key]):
-            raise UnhandledError(f"config.json says {key} = {value!r}; the proofs assume {fixed[key][0]!r}")
-    sizes = {what: config.get(key) for what, key in SIZES[kind].items()}
-    if not all(type(sizes[what]) is int for what in ("width", "vocabulary", "positions", "neurons")):
-        raise UnhandledError("config.json has a size that is no whole number")
-    if not isinstance(sizes["activation"], str) or type(sizes.get("epsilon", 0.5)) is not float:
-        raise UnhandledError("config.json has no name for the activation, or no number for the norms' epsilon")
-    if config.get("torch_dtype", config["dtype"]) != config["dtype"]:
-        raise UnhandledError(
-            f"config.json says dtype = {config['dtype']!r} and torch_dtype = {config['torch_dtype']!r}"
-        )
-    missing = [key for key in fixed if key not in config and None not in fixed[key]]
-    if missing:
-        raise UnhandledError(f"config.json does not say {missing[0]}, whose default is not what the proofs assume")
+def _check_names(folder: Path, known: set[str]) -> None:
+    """Nothing else lies in the folder: adapters, templates, code and other weights are read where they are found."""
+    more = sorted(path.name for path in folder.iterdir() if path.name not in known and not path.name.startswith("."))
+    if more:
+        raise UnhandledError(f"{more[0]} lies beside its files, and transformers may read it: move it elsewhere")
+
+
+def _digest(content: Mapping[str, bytes]) -> str:
+    """Of the files that determine the others."""
+    parts = (content[name] for name in ("config.json", "model.safetensors", "tokenizer.json"))
+    return hashlib.sha256(b"".join(hashlib.sha256(each).digest() for each in parts)).hexdigest()
+
+
+def _facts(net: Network) -> Facts:
+    theta, turned = net.rotary or (0.0, 0)
+    return Facts(
+        kind=net.kind,
+        task=net.task,
+        dtype=net.dtype,
+        activation=net.activation,
+        epsilon=net.epsilon,
+        rotary=net.rotary and (theta, turned / net.width),
+        vocabulary=len(net.tokens),
+        width=net.width,
+        neurons=len(net.W_1),
+        places=net.room,
+        counted=net.places is not None and bool(net.places.any()),
+        causal=net.causal,
+        names=net.names,
+        classes=net.classes,
+        cut=net.cut,
+    )
+
+
+def _network(files: Mapping[str, Any], tensors: dict[str, Any], kind: str, task: Task, digest: str) -> Network:
+    config, layers = files["config.json"], LAYERS[kind]
     for name, tensor in tensors.items():
         if not np.isfinite(tensor).all():
             raise UnhandledError(f"{name} holds a number that is not finite")
-
-
-def _network(
-    config: dict[str, Any],
-    tokenizer: dict[str, Any],
-    tensors: dict[str, Any],
-    kind: str,
-    task: Task,
-    digest: str,
-    cut: tuple[Cut, tuple[str, ...]],
-) -> Network:
-    layers, sizes = LAYERS[kind], SIZES[kind]
     rest = dict(tensors)
 
-    def take(name: str | None, optional: bool = False) -> Any:
-        if name is None or (optional and name not in rest):
-            return None
-        return rest.pop(name)
-
     def linear(name: str) -> tuple[Any, Any]:
-        weight, bias = take(f"{name}.weight"), take(f"{name}.bias", optional=True)
+        weight, bias = rest.pop(f"{name}.weight"), rest.pop(f"{name}.bias")
         return (weight.T if layers.transposed else weight), bias
 
-    D, V = config[sizes["width"]], config[sizes["vocabulary"]]
-    H, L = config[sizes["neurons"]], config[sizes["positions"]]
+    tokens = rest.pop(layers.tokens)
+    places = None if layers.places is None else rest.pop(layers.places)
+    D = tokens.shape[1]
     attention: dict[str, Any] = {}
     if layers.fused is not None:
         weight, bias = linear(layers.fused)
@@ -169,63 +189,55 @@ def _network(
         for letter, name in zip("QKV", layers.separate, strict=True):
             attention[f"W_{letter}"], attention[f"b_{letter}"] = linear(name)
     attention["W_O"], attention["b_O"] = linear(layers.out)
-    norms = [take(f"{name}.{part}") for name in layers.norms for part in ("weight", "bias")]
+    norms: list[Any] = []
+    for name in layers.norms:
+        norms += [rest.pop(f"{name}.weight"), np.zeros(D) if layers.rms else rest.pop(f"{name}.bias")]
     (W_1, b_1), (W_2, b_2) = linear(layers.first), linear(layers.second)
-    tokens, places = take(layers.tokens), take(layers.places)
-    zeros = tuple(take(name) for name in layers.zeros)
-    pooler = layers.pooler.get(task)
-    W_P, b_P = (take(f"{pooler}.weight"), take(f"{pooler}.bias")) if pooler else (None, None)
-    head = layers.heads[task]
-    weight, bias = take(f"{head}.weight"), take(f"{head}.bias", optional=True)
+    gate = None if layers.gate is None else linear(layers.gate)
+    zeros = tuple(rest.pop(name) for name in layers.zeros)
+    pooler, head = layers.pooler.get(task), layers.heads[task]
+    W_P, b_P = (rest.pop(f"{pooler}.weight"), rest.pop(f"{pooler}.bias")) if pooler else (None, None)
+    weight, biased = rest.pop(f"{head}.weight"), head.startswith("classifier") or task == "token"
+    bias = rest.pop(f"{head}.bias") if biased else None
     if rest:
         raise ModelFileError(f"tensors unknown to {kind}: {', '.join(sorted(rest)[:3])}")
-    if config.get("word_embed_proj_dim", D) != D:
-        raise UnhandledError("embeddings are projected to another width")
-    names = _names(tokenizer)
-    classes = names if task == "lm" else _classes(config["id2label"])
-    C = len(classes)
-    if len(set(classes)) < C:
-        raise UnhandledError("two classes have one name")
-    shapes = [(tokens, (V, D)), (W_1, (H, D)), (b_1, (H,)), (W_2, (D, H)), (b_2, (D,)), (weight, (C, D))]
+    names = _names(files["tokenizer.json"])
+    classes = names if task == "lm" else _classes(config)
+    C, H = len(classes), len(W_1)
+    shapes = [(tokens, (len(names), D)), (W_1, (H, D)), (b_1, (H,)), (W_2, (D, H)), (b_2, (D,)), (weight, (C, D))]
     shapes += [(attention[f"W_{letter}"], (D, D)) for letter in "QKVO"]
     shapes += [(attention[f"b_{letter}"], (D,)) for letter in "QKVO"] + [(norm, (D,)) for norm in norms]
-    kinds = config.get("type_vocab_size", 2)
-    shapes += [(zero, (kinds, D)) for zero in zeros]
-    shapes += [] if places is None else [(places, (L + layers.hidden_rows, D))]
+    shapes += [(zero, (TYPES, D)) for zero in zeros]
+    shapes += [] if places is None else [(places, (max(len(places), layers.offset + 1), D))]
     shapes += [] if W_P is None else [(W_P, (D, D)), (b_P, (D,))]
     shapes += [] if bias is None else [(bias, (C,))]
+    shapes += [] if gate is None else [(gate[0], (H, D)), (gate[1], (H,))]
     for tensor, shape in shapes:
         if tensor.shape != shape:
-            raise ModelFileError(f"a tensor has shape {tensor.shape} where config.json and the tokenizer say {shape}")
-    special = tokenizer["post_processor"]["special_tokens"]
-    begins = tokenizer["post_processor"]["single"]
-    if len(special) != 1 or [next(iter(part)) for part in begins] != ["SpecialToken", "Sequence"] or len(names) != V:
-        raise UnhandledError("the tokenizer must put one begin token in front, and have a name for every row")
-    if tokenizer["post_processor"]["type"] != "TemplateProcessing":
-        raise UnhandledError("the tokenizer puts its begin token in some other way than the proofs assume")
-    begin, end = next(iter(special.values()))["ids"], config.get("eos_token_id")
-    if len(begin) != 1 or begin == [PAD]:
-        raise UnhandledError("the begin token must be one id, and not that of padding")
-    if not all(type(number) is int and 0 <= number < V for number in (*begin, *([end] if task == "lm" else []))):
-        raise UnhandledError("the begin token or the end token is no id of the model")
+            raise ModelFileError(f"a tensor has shape {tensor.shape} where the others and the tokenizer say {shape}")
+    special = DECODER if layers.causal else ENCODER
     return Network(
         kind=kind,
         dtype=config["dtype"],
         task=task,
         post_norm=layers.post_norm,
         causal=layers.causal,
-        epsilon=layers.epsilon or config[sizes["epsilon"]],
-        activation=config[sizes["activation"]],
+        epsilon=layers.epsilon or _number(config, layers.epsilon_key),
+        activation=_word(config, layers.activation_key),
         tokens=tokens,
         places=places,
         offset=layers.offset,
+        room=_room(config) if places is None else len(places) - layers.offset,
         attention=attention,
+        rotary=_rotary(config, kind, D),
         norms=tuple(norms),
+        rms=layers.rms,
         zeros=zeros,
         W_1=W_1,
         b_1=b_1,
         W_2=W_2.T,
         b_2=b_2,
+        gate=gate,
         pool="none" if W_P is None else layers.pool,
         W_P=W_P,
         pool_bias=b_P,
@@ -233,13 +245,13 @@ def _network(
         head_bias=bias,
         names=names,
         classes=classes,
-        special=frozenset({PAD, *(int(token["id"]) for token in tokenizer["added_tokens"])}),
-        unknown=names.index(tokenizer["model"]["unk_token"]),
-        begin=begin[0],
-        end=end if task == "lm" else None,
+        special=frozenset(range(len(special))),
+        unknown=UNKNOWN,
+        begin=BEGIN,
+        end=END if task == "lm" else None,
         digest=digest,
-        cut=cut[0],
-        added=cut[1],
+        cut=_cut(names[len(special) :], files["tokenizer.json"]),
+        added=tuple(special.values()),
     )
 
 
@@ -265,28 +277,64 @@ def _plain_name(code: str) -> str:
 
 
 def _names(tokenizer: dict[str, Any]) -> tuple[str, ...]:
-    table: dict[str, int] = tokenizer["model"]["vocab"]
-    if tokenizer["model"]["type"] != "WordLevel" or sorted(table.values()) != list(range(len(table))):
-        raise UnhandledError("the tokenizer must be a table of whole words, numbered from 0 on")
+    table = part_of("tokenizer.json", tokenizer, "model", "vocab")
+    numbers: list[Any] = list(table.values()) if isinstance(table, dict) else [None]
+    if any(type(number) is not int for number in numbers) or sorted(numbers) != list(range(len(numbers))):
+        raise UnhandledError("tokenizer.json says a model.vocab that is not numbered from 0 on")
     return tuple(sorted(table, key=table.__getitem__))
 
 
-def _classes(id2label: dict[str, str]) -> tuple[str, ...]:
-    return tuple(id2label[str(number)] for number in range(len(id2label)))
+def _cut(words: tuple[str, ...], tokenizer: dict[str, Any]) -> Cut:
+    """How texts must be cut to give these words; where both would do, as `tokenizer.json` says."""
+    if all(len(word) == 1 for word in words):
+        return "characters"
+    if not any(re.search(r"\s", word) for word in words):
+        return "words"
+    return "given" if part_of("tokenizer.json", tokenizer, "pre_tokenizer") is None else "pieces"
 
 
-def _object(path: Path, content: bytes) -> dict[str, Any]:
-    try:
-        value = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise ModelFileError(f"{path} cannot be read as JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise ModelFileError(f"{path} does not hold a JSON object")
+def _classes(config: dict[str, Any]) -> tuple[str, ...]:
+    table = part_of("config.json", config, "id2label")
+    names: list[Any] = [table.get(str(number)) for number in range(len(table))] if isinstance(table, dict) else []
+    if not names or any(type(name) is not str for name in names):
+        raise UnhandledError("config.json says an id2label without a name for each class, numbered from 0 on")
+    if len(set(names)) < len(names):
+        raise UnhandledError("config.json gives two classes in id2label the same name")
+    return tuple(names)
+
+
+def _number(config: dict[str, Any], key: str) -> float:
+    value = part_of("config.json", config, key)
+    if type(value) is not float or not 0.0 < value <= 1.0:
+        raise UnhandledError(f"config.json says {key} = {value!r}; the proofs need a number above 0, up to 1.0")
     return value
 
 
-def _bytes(path: Path) -> bytes:
-    try:
-        return read_regular(path)
-    except OSError as error:
-        raise ModelFileError(f"{path} cannot be read: {error.strerror}") from None
+def _word(config: dict[str, Any], key: str) -> str:
+    value = part_of("config.json", config, key)
+    if type(value) is not str:
+        raise UnhandledError(f"config.json says {key} = {value!r}; the proofs need a name")
+    return value
+
+
+def _room(config: dict[str, Any]) -> int:
+    """Places of an architecture without a table of them: whatever it says, since rotary angles have no end."""
+    value = part_of("config.json", config, "max_position_embeddings")
+    if type(value) is not int or not 0 < value < 2**31:
+        raise UnhandledError(f"config.json says max_position_embeddings = {value!r}")
+    return value
+
+
+def _rotary(config: dict[str, Any], kind: str, width: int) -> tuple[float, int] | None:
+    """Base of the angles, and how many coordinates are turned: all, or two in a GPT-NeoX without positions."""
+    if kind not in ROTARY:
+        return None
+    theta = part_of("config.json", config, "rope_parameters", "rope_theta")
+    if type(theta) is not float or not 1e-6 <= theta <= 1e30:
+        raise UnhandledError(f"config.json says rope_parameters.rope_theta = {theta!r}")
+    if kind != "gpt_neox":
+        return theta, width
+    share = part_of("config.json", config, "rope_parameters", "partial_rotary_factor")
+    if type(share) is not float or share not in (1.0, 2.0 / width) or width * share not in (2.0, width):
+        raise UnhandledError(f"config.json says rope_parameters.partial_rotary_factor = {share!r}")
+    return theta, int(width * share)

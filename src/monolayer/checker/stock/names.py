@@ -1,4 +1,4 @@
-"""What each architecture calls its tensors and its sizes, and which of its settings the proofs assume.
+"""What each architecture calls its classes and its tensors.
 
 From the architectures' own source (transformers 5.22): a mistake here would be found by the tests, which run it.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 Task = Literal["token", "sequence", "lm"]
 
@@ -34,6 +34,13 @@ class Layers:
     offset: int = 0
     hidden_rows: int = 0
     epsilon: float | None = None
+    """ε of the norms, where `config.json` cannot set it."""
+    epsilon_key: str = "layer_norm_eps"
+    activation_key: str = "hidden_act"
+    gate: str | None = None
+    """What multiplies the neurons, in gated blocks."""
+    rms: bool = False
+    """Norms that subtract no mean and have no bias."""
 
 
 def _bert(prefix: str, heads: Mapping[Task, str], pooler: str, offset: int) -> Layers:
@@ -80,6 +87,7 @@ LAYERS = {
         pooler={"sequence": "pre_classifier"},
         pool="relu",
         epsilon=1e-12,
+        activation_key="activation",
     ),
     "gpt2": Layers(
         tokens="transformer.wte.weight",
@@ -95,6 +103,8 @@ LAYERS = {
         post_norm=False,
         causal=True,
         transposed=True,
+        epsilon_key="layer_norm_epsilon",
+        activation_key="activation_function",
     ),
     "opt": Layers(
         tokens="model.decoder.embed_tokens.weight",
@@ -112,6 +122,7 @@ LAYERS = {
         offset=2,
         hidden_rows=2,
         epsilon=1e-5,
+        activation_key="activation_function",
     ),
     "gpt_neox": Layers(
         tokens="gpt_neox.embed_in.weight",
@@ -140,96 +151,43 @@ LAYERS = {
         heads={"token": "score", "sequence": "score", "lm": "lm_head"},
         post_norm=False,
         causal=True,
+        epsilon_key="norm_epsilon",
+    ),
+    "llama": Layers(
+        tokens="model.embed_tokens.weight",
+        places=None,
+        zeros=(),
+        fused=None,
+        separate=tuple(f"{_STAR}.self_attn.{name}_proj" for name in "qkv"),
+        out=f"{_STAR}.self_attn.o_proj",
+        norms=(f"{_STAR}.input_layernorm", f"{_STAR}.post_attention_layernorm", "model.norm"),
+        first=f"{_STAR}.mlp.gate_proj",
+        second=f"{_STAR}.mlp.down_proj",
+        gate=f"{_STAR}.mlp.up_proj",
+        rms=True,
+        heads={"token": "score", "sequence": "score", "lm": "lm_head"},
+        post_norm=False,
+        causal=True,
+        epsilon_key="rms_norm_eps",
     ),
 }
-TASKS: dict[str, Task] = {
-    "BertForTokenClassification": "token",
-    "BertForSequenceClassification": "sequence",
-    "RobertaForTokenClassification": "token",
-    "RobertaForSequenceClassification": "sequence",
-    "DistilBertForTokenClassification": "token",
-    "DistilBertForSequenceClassification": "sequence",
-    "GPT2ForTokenClassification": "token",
-    "GPT2ForSequenceClassification": "sequence",
-    "GPT2LMHeadModel": "lm",
-    "OPTForSequenceClassification": "sequence",
-    "OPTForCausalLM": "lm",
-    "GPTNeoXForTokenClassification": "token",
-    "GPTNeoXForSequenceClassification": "sequence",
-    "GPTNeoXForCausalLM": "lm",
-    "Starcoder2ForTokenClassification": "token",
-    "Starcoder2ForSequenceClassification": "sequence",
-    "Starcoder2ForCausalLM": "lm",
+_WORDS = {
+    "bert": "Bert",
+    "roberta": "Roberta",
+    "distilbert": "DistilBert",
+    "gpt2": "GPT2",
+    "opt": "OPT",
+    "gpt_neox": "GPTNeoX",
+    "starcoder2": "Starcoder2",
+    "llama": "Llama",
 }
-
-_COMMON = {"width": "hidden_size", "vocabulary": "vocab_size", "positions": "max_position_embeddings"}
-_BERT = {**_COMMON, "neurons": "intermediate_size", "epsilon": "layer_norm_eps", "activation": "hidden_act"}
-SIZES: dict[str, dict[str, str]] = {
-    "bert": _BERT,
-    "roberta": _BERT,
-    "distilbert": {**_COMMON, "width": "dim", "neurons": "hidden_dim", "activation": "activation"},
-    "gpt2": {
-        "width": "n_embd",
-        "vocabulary": "vocab_size",
-        "positions": "n_positions",
-        "neurons": "n_inner",
-        "epsilon": "layer_norm_epsilon",
-        "activation": "activation_function",
-    },
-    "opt": {
-        **_COMMON,
-        "neurons": "ffn_dim",
-        "activation": "activation_function",
-        "projected": "word_embed_proj_dim",
-    },
-    "gpt_neox": _BERT,
-    "starcoder2": {**_BERT, "epsilon": "norm_epsilon"},
+_TASKS: dict[Task, str] = {
+    "token": "ForTokenClassification",
+    "sequence": "ForSequenceClassification",
+    "lm": "ForCausalLM",
 }
-"""Keys of `config.json` that hold sizes, and are compared with the tensors."""
-
-FIXED: dict[str, dict[str, tuple[Any, ...]]] = {
-    "all": {
-        "dtype": ("float64", "float32", "bfloat16", "float16"),
-        "tie_word_embeddings": (False,),
-        "pad_token_id": (0,),
-        "is_decoder": (False, None),
-        "add_cross_attention": (False, None),
-    },
-    "bert": {"num_hidden_layers": (1,), "num_attention_heads": (1,)},
-    "roberta": {"num_hidden_layers": (1,), "num_attention_heads": (1,)},
-    "distilbert": {"n_layers": (1,), "n_heads": (1,), "sinusoidal_pos_embds": (False, None)},
-    "gpt2": {
-        "n_layer": (1,),
-        "n_head": (1,),
-        "scale_attn_weights": (True, None),
-        "scale_attn_by_inverse_layer_idx": (False, None),
-        "reorder_and_upcast_attn": (False, None),
-    },
-    "opt": {
-        "num_hidden_layers": (1,),
-        "num_attention_heads": (1,),
-        "do_layer_norm_before": (True, None),
-        "enable_bias": (True, None),
-        "layer_norm_elementwise_affine": (True, None),
-        "_remove_final_layer_norm": (False, None),
-    },
-    "gpt_neox": {
-        "num_hidden_layers": (1,),
-        "num_attention_heads": (1,),
-        "use_parallel_residual": (False,),
-        "attention_bias": (True, None),
-        "rope_parameters": tuple(
-            {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 2.0 / width}
-            for width in (16, 64, 256, 1024, 4096)
-        ),
-    },
-    "starcoder2": {
-        "num_hidden_layers": (1,),
-        "num_attention_heads": (1,),
-        "num_key_value_heads": (1,),
-        "use_bias": (True, None),
-        "sliding_window": (None,),
-        "rope_parameters": ({"rope_type": "default", "rope_theta": 1e30},),
-    },
+CLASSES: dict[str, dict[Task, str]] = {
+    kind: {task: word + _TASKS[task] for task in LAYERS[kind].heads} for kind, word in _WORDS.items()
 }
-"""Keys that must have one of these values; None behind them: the key may be missing, as the first is its default."""
+"""The class of each architecture for each task."""
+CLASSES["gpt2"]["lm"] = "GPT2LMHeadModel"

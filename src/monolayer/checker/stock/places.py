@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from monolayer.checker.rounding import UnhandledError
-from monolayer.checker.stock.files import PAD, Network
+from monolayer.checker.stock.files import Network
 from monolayer.checker.stock.structure import Structure
 from monolayer.checker.stock.tokens import check_cut
 from monolayer.data import Names, Sequences
@@ -54,14 +54,13 @@ def places_of(net: Network, data: Sequences) -> Places:
     if data.vocabulary is None:
         raise DataError("the model takes ids or strings as tokens, and the data hold vectors")
     longest = int(data.lengths.max())
-    room = longest + 1 if net.places is None else len(net.places) - net.offset
-    if longest + 1 > room:
+    if longest + 1 > net.room:
         row = int(data.lengths.argmax())
         raise DataError(
-            f"sequence {row} has {longest:,} tokens and a begin token; this {net.kind} has {room:,} positions"
+            f"sequence {row} has {longest:,} tokens and a begin token; this {net.kind} has {net.room:,} positions"
         )
     ids = _translation(data.vocabulary, net.names, net.unknown)[data.tokens]
-    strange = np.isin(ids, sorted({PAD} | (net.special - {net.unknown})))
+    strange = np.isin(ids, sorted(net.special - {net.unknown}))
     if strange.any():
         where = data.where(int(np.flatnonzero(strange)[0]))
         raise DataError(f"{where} is a special token of this folder, which no text may contain: rename it in the data")

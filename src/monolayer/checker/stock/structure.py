@@ -10,6 +10,7 @@ Anything else is `UnhandledError`, which leaves the claim undecided.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,9 +21,11 @@ from monolayer.checker.rounding import Floats, UnhandledError
 from monolayer.checker.stock.files import Network
 from monolayer.data.names import Ints
 
-SLOT = {"gpt_neox": lambda width: width - 1, "starcoder2": lambda width: width // 2 - 1}
-"""The coordinate of the head that rotary positions leave alone; elsewhere any will do."""
-
+SLOT: dict[str, Callable[[int], tuple[int, tuple[float, int]]]] = {
+    "gpt_neox": lambda width: (width - 1, (10000.0, 2)),
+    "starcoder2": lambda width: (width // 2 - 1, (1e30, width)),
+}
+"""The coordinate of the head that these rotary positions leave alone; elsewhere any will do."""
 LARGE = 2.0**30
 """Numbers of head and pooler lie between this and its inverse: logits then are normal numbers of float32 too."""
 
@@ -96,6 +99,8 @@ def read_structure(net: Network, used: int) -> Structure:
 def _plain(net: Network) -> None:
     """Norms that add nothing of their own, biases that are 0, a width whose root is a power of two."""
     D = net.width
+    if net.rms:
+        raise UnhandledError(f"the norms of {net.kind} compute in float32 whatever the weights are")
     if D & (D - 1) or D.bit_length() % 2 == 0 or D < 16:
         raise UnhandledError(f"the width {D} is no power of 4: 1/√{D} is not exact")
     if not all((part == kind).all() for part, kind in zip(net.norms, (1.0, 0.0) * 3, strict=True)):
@@ -116,7 +121,7 @@ def _attention(net: Network) -> tuple[float, float, int, Ints]:
     if W_Q.any() or len(found) != 1:
         raise UnhandledError("the query must be a constant: W_Q = 0 and one nonzero number in its bias")
     slot = int(found[0])
-    if net.kind in SLOT and slot != SLOT[net.kind](net.width):
+    if net.kind in SLOT and (slot, net.rotary) != SLOT[net.kind](net.width):
         raise UnhandledError(f"coordinate {slot} of the head is turned by rotary positions")
     rows = np.delete(W_K, slot, axis=0)
     if rows.any() or not np.array_equal(W_K, W_V):

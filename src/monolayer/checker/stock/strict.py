@@ -1,0 +1,116 @@
+"""JSON as a stock folder must hold it: one reading of it in every parser, and equality with types.
+
+`1`, `1.0` and `true` are three values here. Python would read NaN, a key given twice, half of a surrogate pair or a
+byte-order mark; the parser of `tokenizers` would not, or otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+import reprlib
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from monolayer.checker.rounding import UnhandledError
+from monolayer.data.regular import read_regular
+from monolayer.errors import ModelFileError
+
+DEEPEST = 32
+"""Levels of lists and objects: parsers have limits, and transformers copies what it reads by recursion."""
+
+
+def file_bytes(path: Path) -> bytes:
+    """The bytes of a file that must be there."""
+    try:
+        return read_regular(path)
+    except OSError as error:
+        raise ModelFileError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def read_json(path: Path, content: bytes) -> dict[str, Any]:
+    """The object in a JSON file; text that parsers read in different ways is `UnhandledError`."""
+    name = path.name
+
+    def refuse(what: str) -> Any:
+        raise UnhandledError(f"{name} {what}")
+
+    def table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            often = Counter(key for key, _ in pairs)
+            refuse(f"has the key {often.most_common(1)[0][0]!r} twice")
+        return found
+
+    def whole(digits: str) -> int:
+        return refuse("has the number -0, which is whole for some parsers only") if digits == "-0" else int(digits)
+
+    def constant(word: str) -> Any:
+        return refuse(f"has the number {word}, which JSON does not know")
+
+    try:
+        text = content.decode("utf-8")
+        value = json.loads(text, object_pairs_hook=table, parse_int=whole, parse_constant=constant)
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        refuse("has half of a surrogate pair in a string")
+    except UnicodeDecodeError:
+        refuse("is not UTF-8")
+    except (ValueError, RecursionError) as error:
+        if content.startswith(b"\xef\xbb\xbf"):
+            refuse("begins with a byte-order mark")
+        raise ModelFileError(f"{path} cannot be read as JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise ModelFileError(f"{path} does not hold a JSON object")
+    if _depth(value, DEEPEST) > DEEPEST:
+        refuse(f"is nested more than {DEEPEST} levels deep")
+    return value
+
+
+def demand_equal(name: str, found: Any, wanted: Any) -> None:
+    """`UnhandledError` with the path of the first key that differs, in value or in type."""
+    difference = _difference(found, wanted, "")
+    if difference is not None:
+        raise UnhandledError(f"{name} says {difference}")
+
+
+def part_of(name: str, value: Any, *keys: str) -> Any:
+    """What stands under these keys; `UnhandledError` if nothing does."""
+    for number, key in enumerate(keys):
+        if not isinstance(value, dict) or key not in value:
+            raise UnhandledError(f"{name} does not say {'.'.join(keys[: number + 1])}")
+        value = value[key]
+    return value
+
+
+def _difference(found: Any, wanted: Any, at: str) -> str | None:
+    if type(found) is dict and type(wanted) is dict:
+        for key in found:
+            if key not in wanted:
+                return f"{_path(at, key)} = {reprlib.repr(found[key])}, which the proofs do not allow for"
+        for key, value in wanted.items():
+            if key not in found:
+                return f"nothing of {_path(at, key)}; the proofs need {reprlib.repr(value)}"
+            inner = _difference(found[key], value, _path(at, key))
+            if inner is not None:
+                return inner
+        return None
+    if type(found) is list and type(wanted) is list and len(found) == len(wanted):
+        pairs = enumerate(zip(found, wanted, strict=True))
+        return next(filter(None, (_difference(one, two, f"{at}[{i}]") for i, (one, two) in pairs)), None)
+    if type(found) is type(wanted) and repr(found) == repr(wanted):  # -0.0 is not 0.0
+        return None
+    return f"{at} = {reprlib.repr(found)}; the proofs need {reprlib.repr(wanted)}"
+
+
+def _path(at: str, key: str) -> str:
+    plain = key.replace("_", "a").isalnum()
+    return f"{at}.{key}" if at and plain else key if plain else f"{at}[{reprlib.repr(key)}]"
+
+
+def _depth(value: Any, most: int) -> int:
+    """Levels of nesting, counted no further than one beyond `most`."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    if inner is None or most < 0:
+        return 0
+    return 1 + max((_depth(one, most - 1) for one in inner), default=0)
