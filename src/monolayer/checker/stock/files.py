@@ -27,7 +27,7 @@ from monolayer.errors import ModelFileError
 ROTARY = ("gpt_neox", "starcoder2", "llama")
 TYPES = 2
 """Rows of BERT's table of token types, which are 0."""
-BESIDE = frozenset({"README.md", "certificate.json"})
+BESIDE = frozenset({"README.md", "certificate.json", "draw.json"})
 """Files that transformers does not read."""
 STORED = {"float64": "F64", "float32": "F32", "bfloat16": "BF16", "float16": "F16"}
 """Types that `config.json` may name, as safetensors call them."""
