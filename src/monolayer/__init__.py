@@ -4,6 +4,7 @@ Names load on first use, so that a checker or a help page does not wait for PyTo
 """
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -83,12 +84,22 @@ _HOME = {
     "OutOfMemoryError": "monolayer.errors",
 }
 
-__all__ = sorted([*_HOME, "__version__"])
+_NEEDS = {"MonolayerClassifier": ("sklearn", "scikit-learn")}
+"""Names that exist only where another package is installed, and what pip calls it."""
+
+
+def _installed(name: str) -> bool:
+    return name not in _NEEDS or find_spec(_NEEDS[name][0]) is not None
+
+
+__all__ = sorted([*filter(_installed, _HOME), "__version__"])
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'monolayer' has no attribute {name!r}")
+    if not _installed(name):  # no ImportError: hasattr, help and `import *` shall go on
+        raise AttributeError(f"monolayer.{name} needs {_NEEDS[name][1]}: pip install {_NEEDS[name][1]}")
     return getattr(import_module(_HOME[name]), name)
 
 

@@ -81,7 +81,7 @@ def plotly_script() -> str:
     try:
         from plotly.offline import get_plotlyjs
     except ImportError:
-        raise DataError("the report page needs plotly: pip install 'monolayer[report]'") from None
+        raise DataError("the report page needs plotly: pip install plotly") from None
     script: str = get_plotlyjs()
     return script
 

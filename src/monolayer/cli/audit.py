@@ -88,9 +88,7 @@ def _model(folder: Path) -> nn.Module:
     try:
         import transformers
     except ImportError:
-        raise DataError(
-            "a Hugging Face folder needs the package transformers: pip install 'monolayer[stock]'"
-        ) from None
+        raise DataError("a Hugging Face folder needs the package transformers: pip install transformers") from None
     bars: Any = transformers.utils.logging
     bars.disable_progress_bar()  # this command has a bar of its own
     names = said["architectures"]

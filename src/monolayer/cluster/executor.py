@@ -184,7 +184,7 @@ def _dask(scheduler: Any) -> Iterator[Any]:
     try:
         from distributed import Client
     except ImportError:
-        raise DataError("engine='dask' needs dask: pip install 'monolayer[cluster]'") from None
+        raise DataError("engine='dask' needs dask: pip install dask distributed") from None
     if isinstance(scheduler, Client):
         yield scheduler
         return

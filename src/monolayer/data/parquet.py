@@ -1,6 +1,6 @@
 """Parquet tables, a record batch at a time. Columns of lists and numbers go to NumPy whole, never row by row.
 
-Needs pyarrow (the extra `monolayer[parquet]`), so nothing imports this file before a Parquet file is read.
+Needs pyarrow, so nothing imports this file before a Parquet file is read.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def phrases() -> Sequences:
             from pypinyin_dict.phrase_pinyin_data import large_pinyin
     except ImportError:
         raise DataError(
-            "the phrase dictionary comes with the package pypinyin-dict: pip install 'monolayer[demo]'. "
+            "the phrase dictionary comes with the package pypinyin-dict: pip install pypinyin-dict. "
             "tiny_phrases() needs no package"
         ) from None
     table: dict[str, list[list[str]]] = large_pinyin.phrases_dict

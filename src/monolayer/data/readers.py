@@ -84,7 +84,7 @@ def read(
         try:
             from monolayer.data.parquet import read_parquet
         except ImportError:
-            raise DataError(f"{file}: Parquet needs pyarrow: pip install 'monolayer[parquet]'") from None
+            raise DataError(f"{file}: Parquet needs pyarrow: pip install pyarrow") from None
         return read_parquet(file, columns, vocabulary, progress)
     with Lines(None if standard_input else file, progress) as lines:
         growing = Growing(lines.name, vocabulary, lines.tick)

@@ -71,7 +71,7 @@ def _cut(text: str, tokenizer: str) -> list[str]:
     try:
         from tokenizers import Tokenizer
     except ImportError:
-        raise DataError("a tokenizer needs the package tokenizers: pip install 'monolayer[stock]'") from None
+        raise DataError("a tokenizer needs the package tokenizers: pip install tokenizers") from None
     try:
         cutter = Tokenizer.from_str(tokenizer)
     except Exception as error:  # the package raises plain Exception

@@ -224,7 +224,7 @@ def _load(folder: Path, config: Mapping[str, Any]) -> Any:
         import transformers
     except ImportError:
         raise DataError(
-            "answers of stock folders are those of the package transformers: pip install 'monolayer[stock]', or "
+            "answers of stock folders are those of the package transformers: pip install transformers, or "
             "compare without data"
         ) from None
     bars: Any = transformers.utils.logging

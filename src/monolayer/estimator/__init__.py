@@ -19,7 +19,7 @@ try:
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 except ImportError as error:
-    raise ImportError("the classifier needs scikit-learn: pip install 'monolayer[sklearn]'") from error
+    raise ImportError("the classifier needs scikit-learn: pip install scikit-learn") from error
 
 
 class MonolayerClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]

@@ -144,7 +144,7 @@ class Explanation:
         try:
             from plotly.graph_objects import Figure
         except ImportError:
-            raise DataError("the picture needs plotly: pip install 'monolayer[report]'") from None
+            raise DataError("the picture needs plotly: pip install plotly") from None
         if not 0 <= sequence < len(self.data):
             raise DataError(f"there is no sequence {sequence}: they are numbered from 0 to {len(self.data) - 1}")
         return Figure(_drawn(self.json()[sequence], self.card.per == "sequence"))
