@@ -1,14 +1,11 @@
-"""Experiments: one claim a file, through the public face only. Modules load on first use."""
+"""Experiments: one claim per file, through the public face only. Modules load on first use."""
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 from monolayer.errors import DataError, nearest
-
-if TYPE_CHECKING:
-    from monolayer_experiments.experiment import Experiment
+from monolayer_experiments.experiment import Experiment
 
 NAMES = (
     "memorization",
@@ -40,5 +37,4 @@ def find(name: str) -> Experiment:
         hint = f"; did you mean {near[0]!r}? There" if near else ". There"
         raise DataError(f"there is no experiment {name!r}{hint} are: {', '.join(NAMES)}")
     module = import_module(f"monolayer_experiments.{name}")
-    experiment: Experiment = module.EXPERIMENT
-    return experiment
+    return Experiment(name, module.QUESTION, module.run, module.answer, module.figures, module.tables, module.limits)

@@ -23,8 +23,12 @@ from numpy.typing import NDArray
 
 import monolayer as ml
 from monolayer.theory.targets import TARGETS
-from monolayer_experiments.experiment import Experiment, Figure, Progress, Setting, Table
+from monolayer_experiments.experiment import Figure, Progress, Setting, Table
 from monolayer_experiments.look import BLUE, GREEN, GREY, ORANGE, amount, chart, line
+
+QUESTION = (
+    "Does the largest error of trained models fall where the theorem says, with the value rank as the only change?"
+)
 
 Results = dict[str, Any]
 Floats = NDArray[np.float64]
@@ -265,14 +269,3 @@ def limits(results: Results) -> str:
         f"construction for three numbers, with {results['cells']} cells, has {amount(results['constructed'], 2)} by "
         "the same search; for four numbers none is built."
     )
-
-
-EXPERIMENT = Experiment(
-    "cliff",
-    "Does the largest error of trained models fall where the theorem says, with the value rank as the only change?",
-    run,
-    answer,
-    figures,
-    tables,
-    limits,
-)

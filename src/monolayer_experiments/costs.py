@@ -18,9 +18,11 @@ from torch import nn
 
 import monolayer as ml
 from monolayer_experiments.evidence import apart
-from monolayer_experiments.experiment import Experiment, Figure, Progress, Setting, Table
+from monolayer_experiments.experiment import Figure, Progress, Setting, Table
 from monolayer_experiments.look import BLUE, GREY, RED, amount, bars, chart, line, share
 from monolayer_experiments.trainer import Trained, predict, train
+
+QUESTION = "What does a trained model have that a constructed one has not?"
 
 LENGTH, VOCABULARY, MARKER = 8, 50, 0
 NOISE = tuple(10.0**e for e in range(-16, 1))
@@ -210,14 +212,3 @@ def limits(results: dict[str, Any]) -> str:
         "coarser format is another matter. The larger the data, the narrower the gaps, and the less noise the "
         "constructed model bears. A certificate speaks of the stored weights and of rounding, not of noise in them."
     )
-
-
-EXPERIMENT = Experiment(
-    "costs",
-    "What does a trained model have that a constructed one has not?",
-    run,
-    answer,
-    figures,
-    tables,
-    limits,
-)

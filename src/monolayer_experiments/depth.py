@@ -14,7 +14,7 @@ from typing import Any
 
 import monolayer as ml
 from monolayer_experiments.evidence import decided
-from monolayer_experiments.experiment import Experiment, Figure, Progress, Setting, Table
+from monolayer_experiments.experiment import Figure, Progress, Setting, Table
 from monolayer_experiments.look import (
     BLUE,
     GOLD,
@@ -30,6 +30,10 @@ from monolayer_experiments.look import (
     share,
 )
 from monolayer_experiments.synthetic import without_repeats
+
+QUESTION = (
+    "Against trained Transformers: on the same data, how far and how fast does training get, with one layer or more?"
+)
 
 Results = dict[str, Any]
 MODELS = {
@@ -265,14 +269,3 @@ def edge(rows: list[Results]) -> str:
         runs = "1 run" if open_ == 1 else f"{open_} runs"
         text += f" In {runs} the trials were too short or too even to tell which rate is best."
     return text.strip()
-
-
-EXPERIMENT = Experiment(
-    "depth",
-    "Against trained Transformers: on the same data, how far and how fast does training get, with one layer or more?",
-    run,
-    answer,
-    figures,
-    tables,
-    limits,
-)

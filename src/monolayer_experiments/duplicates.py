@@ -21,10 +21,12 @@ import monolayer as ml
 from monolayer.theory.enclosure import wronskian
 from monolayer.theory.faithful import Construction
 from monolayer_experiments.evidence import kept_rate
-from monolayer_experiments.experiment import Experiment, Figure, Progress, Setting, Table
+from monolayer_experiments.experiment import Figure, Progress, Setting, Table
 from monolayer_experiments.look import BLUE, GREEN, ORANGE, RED, amount, chart, line, power, share
 from monolayer_experiments.synthetic import labels, near_copies, with_repeats, without_repeats
 from monolayer_experiments.trainer import RATES, train
+
+QUESTION = "What breaks where the paper's hypotheses are violated: repeats, near copies, close tokens?"
 
 SHARES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 DISTANCES = (1, 2, 4, 8, 16)
@@ -298,14 +300,3 @@ def limits(results: dict[str, Any]) -> str:
         f"sequences and reached {share(min(rest))} to {share(max(rest))} where not all tokens are equal: their curve "
         "shows how far gradient descent came in that time, with fewer labels to learn the more tokens repeat."
     )
-
-
-EXPERIMENT = Experiment(
-    "duplicates",
-    "What breaks where the paper's hypotheses are violated: repeats, near copies, close tokens?",
-    run,
-    answer,
-    figures,
-    tables,
-    limits,
-)

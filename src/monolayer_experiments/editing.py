@@ -18,9 +18,11 @@ from numpy.typing import NDArray
 import monolayer as ml
 from monolayer.data import Labels, Sequences
 from monolayer_experiments.evidence import above
-from monolayer_experiments.experiment import Experiment, Figure, Progress, Setting, Table
+from monolayer_experiments.experiment import Figure, Progress, Setting, Table
 from monolayer_experiments.look import BLUE, GREEN, GREY, ORANGE, RED, VIOLET, amount, chart, line, share
 from monolayer_experiments.tagging import some_phrases
+
+QUESTION = "What do edits of single facts cost, and what do they harm: construction beside fine-tuning?"
 
 Results = dict[str, Any]
 Ints = NDArray[np.int64]
@@ -283,14 +285,3 @@ def limits(results: Results) -> str:
         f"{drawn} The construction edits with its data at hand, put in order beforehand (about one construction, "
         f"{amount(results['build'])} s)."
     )
-
-
-EXPERIMENT = Experiment(
-    "editing",
-    "What do edits of single facts cost, and what do they harm: construction beside fine-tuning?",
-    run,
-    answer,
-    figures,
-    tables,
-    limits,
-)

@@ -18,8 +18,10 @@ from numpy.typing import NDArray
 
 import monolayer as ml
 from monolayer.theory.targets import TARGETS
-from monolayer_experiments.experiment import Experiment, Figure, Progress, Setting, Table
+from monolayer_experiments.experiment import Figure, Progress, Setting, Table
 from monolayer_experiments.look import PALETTE, amount, chart, heat, line
+
+QUESTION = "Does the error of the approximator fall as predicted, for functions of growing complexity?"
 
 LENGTH = 3
 SHAPES = ((1, 2), (1, 3), (1, 4), (2, 2), (2, 3), (3, 2))
@@ -282,14 +284,3 @@ def limits(results: dict[str, Any]) -> str:
         f"dimension {most['dim']} with {most['cells']} cells was the most built here. Many tokens or many coordinates "
         "are out of reach, whatever the hardware."
     )
-
-
-EXPERIMENT = Experiment(
-    "equivariant",
-    "Does the error of the approximator fall as predicted, for functions of growing complexity?",
-    run,
-    answer,
-    figures,
-    tables,
-    limits,
-)

@@ -21,13 +21,15 @@ from torch import nn
 
 import monolayer as ml
 from monolayer_experiments import capacity
-from monolayer_experiments.experiment import Experiment, Figure, Progress, Setting, Table
+from monolayer_experiments.experiment import Figure, Progress, Setting, Table
 from monolayer_experiments.gated import GatedSteps
 from monolayer_experiments.look import BLUE, GOLD, GREEN, GREY, ORANGE, RED, VIOLET, amount, chart, line, scatter
 from monolayer_experiments.packed import memorize_packed, pack
 from monolayer_experiments.perturbed import in_format, recall, tolerance
 from monolayer_experiments.synthetic import without_repeats
 from monolayer_experiments.trainer import train
+
+QUESTION = "What does it cost to survive noise and short formats?"
 
 CLASSES = 16
 RANKS = (8, 16, 32, 64, 128)
@@ -262,8 +264,3 @@ def limits(results: dict[str, Any]) -> str:
         "other data; fact-storing MLPs (Dugan and others 2025) are not drawn, for no figure of theirs in bits a "
         f"parameter was at hand to check.{words}"
     )
-
-
-EXPERIMENT = Experiment(
-    "frontier", "What does it cost to survive noise and short formats?", run, answer, figures, tables, limits
-)

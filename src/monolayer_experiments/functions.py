@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 
 import monolayer as ml
 from monolayer.theory.targets import TARGETS
-from monolayer_experiments.experiment import Experiment, Figure, Progress, Setting, Table
+from monolayer_experiments.experiment import Figure, Progress, Setting, Table
 from monolayer_experiments.look import BLUE, GOLD, GREEN, ORANGE, RED, VIOLET, amount, bars, chart
+
+QUESTION = "On functions, how far does training get beside the constructions, with more layers and with full rank?"
 
 Results = dict[str, Any]
 Floats = NDArray[np.float64]
@@ -279,14 +281,3 @@ def limits(results: Results) -> str:
         "edge, where ramps lie, are left out for all. A construction calls the function at centres of its choice, "
         "training sees random points."
     )
-
-
-EXPERIMENT = Experiment(
-    "functions",
-    "On functions, how far does training get beside the constructions, with more layers and with full rank?",
-    run,
-    answer,
-    figures,
-    tables,
-    limits,
-)

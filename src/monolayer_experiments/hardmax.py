@@ -17,8 +17,10 @@ import monolayer as ml
 from monolayer.theory.hardmax import check_witness
 from monolayer.theory.weights import AttentionWeights
 from monolayer.theory.witness import universal_pair
-from monolayer_experiments.experiment import Experiment, Figure, Progress, Setting, Table
+from monolayer_experiments.experiment import Figure, Progress, Setting, Table
 from monolayer_experiments.look import BLUE, GREY, PALETTE, amount, bars, chart, line
+
+QUESTION = "Is there a one-layer hardmax attention that tells all contexts apart?"
 
 SHAPES = ((1, 1, None), (1, 4, None), (1, 4, 1), (2, 4, None), (4, 8, None), (8, 8, None))
 """Heads, dimension, and the rank of every matrix (None: full)."""
@@ -156,14 +158,3 @@ def limits(results: dict[str, Any]) -> str:
         "with variance 1/d. One attention layer is meant, without positions; two hardmax layers, or one with a "
         "feed-forward block before it, are not refuted."
     )
-
-
-EXPERIMENT = Experiment(
-    "hardmax",
-    "Is there a one-layer hardmax attention that tells all contexts apart?",
-    run,
-    answer,
-    figures,
-    tables,
-    limits,
-)

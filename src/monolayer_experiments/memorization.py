@@ -17,9 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import monolayer as ml
-from monolayer_experiments.experiment import Experiment, Figure, Progress, Setting, Table
+from monolayer_experiments.experiment import Figure, Progress, Setting, Table
 from monolayer_experiments.look import BLUE, GREEN, GREY, ORANGE, amount, chart, line, share
 from monolayer_experiments.synthetic import without_repeats
+
+QUESTION = "Does one layer return every label of data without repeated tokens, and at what price?"
 
 LENGTH, VOCABULARY, CLASSES = 16, 1000, 16
 QUICK = (100, 300, 1_000, 3_000, 10_000)
@@ -253,14 +255,3 @@ def limits(results: dict[str, Any]) -> str:
         f"narrowest gap between different labels in units of its rounding error, {amount(last['margin'])} at the "
         "largest size here; it falls like 1/M², and the constructor refuses below 8. Times depend on the machine."
     )
-
-
-EXPERIMENT = Experiment(
-    "memorization",
-    "Does one layer return every label of data without repeated tokens, and at what price?",
-    run,
-    answer,
-    figures,
-    tables,
-    limits,
-)

@@ -23,9 +23,11 @@ from typing import Any
 import monolayer as ml
 from monolayer.theory.corollary import MAX_BITS, Scale, corollary1
 from monolayer.theory.faithful import Construction
-from monolayer_experiments.experiment import Experiment, Figure, Progress, Setting, Table
+from monolayer_experiments.experiment import Figure, Progress, Setting, Table
 from monolayer_experiments.look import BLUE, GOLD, GREEN, ORANGE, RED, amount, chart, line, power, share
 from monolayer_experiments.synthetic import without_repeats
+
+QUESTION = "Is the separation δ that Theorem 2 promises one that a computer can hold?"
 
 LENGTH = 3
 SCALES: tuple[Scale, ...] = ("paper", "measured")
@@ -190,14 +192,3 @@ def limits(results: dict[str, Any]) -> str:
         "vocabulary as such. The network of Corollary 1 in balls is tried up to 512 points, and at the paper's scale "
         f"up to {PAPER_BITS:,} bits; undecided means no more than that."
     )
-
-
-EXPERIMENT = Experiment(
-    "precision",
-    "Is the separation δ that Theorem 2 promises one that a computer can hold?",
-    run,
-    answer,
-    figures,
-    tables,
-    limits,
-)

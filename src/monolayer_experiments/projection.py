@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 import monolayer as ml
 from monolayer_experiments.depth import DEVICES, described, edge, grids
-from monolayer_experiments.experiment import Experiment, Figure, Progress, Setting, Table
+from monolayer_experiments.experiment import Figure, Progress, Setting, Table
 from monolayer_experiments.look import BLUE, ORANGE, amount, bars, chart, share
 from monolayer_experiments.readout import construct_readout
 from monolayer_experiments.synthetic import without_repeats
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
     from monolayer_experiments.trainer import Trained
     from monolayer_experiments.transformer import Tagger
+
+QUESTION = "Is it the attention from the proof that memorizes, or would a random or a trained one do as well?"
 
 Results = dict[str, Any]
 Floats = NDArray[np.float64]
@@ -281,14 +283,3 @@ def limits(results: Results) -> str:
         f"that was trained with it, of one hidden layer. {DEVICES} The trained readouts compute in TF32 there as well."
         f"{'' if _cells(results, 'the mean', 'trained') else ' The mean was added later, without a trained readout.'}"
     )
-
-
-EXPERIMENT = Experiment(
-    "projection",
-    "Is it the attention from the proof that memorizes, or would a random or a trained one do as well?",
-    run,
-    answer,
-    figures,
-    tables,
-    limits,
-)

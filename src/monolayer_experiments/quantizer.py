@@ -22,8 +22,10 @@ from numpy.typing import NDArray
 
 import monolayer as ml
 from monolayer.theory.boltzmann import boltzmann
-from monolayer_experiments.experiment import Experiment, Figure, Progress, Setting, Table
+from monolayer_experiments.experiment import Figure, Progress, Setting, Table
 from monolayer_experiments.look import PALETTE, amount, chart, line
+
+QUESTION = "Is the first feed-forward block, which rounds the tokens, needed?"
 
 Floats = NDArray[np.float64]
 
@@ -196,14 +198,3 @@ def limits(results: dict[str, Any]) -> str:
         "about the mean square over uniform tokens; it "
         "says nothing about data that lie on a finite set, which one head memorizes."
     )
-
-
-EXPERIMENT = Experiment(
-    "quantizer",
-    "Is the first feed-forward block, which rounds the tokens, needed?",
-    run,
-    answer,
-    figures,
-    tables,
-    limits,
-)

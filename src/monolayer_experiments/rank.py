@@ -24,10 +24,12 @@ from scipy.spatial import cKDTree
 
 from monolayer.theory.balls import precision
 from monolayer_experiments.evidence import kept_rate
-from monolayer_experiments.experiment import Experiment, Figure, Progress, Setting, Table
+from monolayer_experiments.experiment import Figure, Progress, Setting, Table
 from monolayer_experiments.look import BLUE, GREEN, ORANGE, PALETTE, RED, VIOLET, amount, chart, line, scatter, share
 from monolayer_experiments.synthetic import without_repeats
 from monolayer_experiments.trainer import RATES, train
+
+QUESTION = "What does a higher rank of the attention matrices buy?"
 
 LENGTH, VOCABULARY, LAM = 16, 1000, 1.0
 BITS = {"float64": 53, "float32": 24, "bfloat16": 8, "balls of 113 bits": 113}
@@ -269,14 +271,3 @@ def limits(results: dict[str, Any]) -> str:
         f"{share(min(right))} to {share(max(right))}: their curve shows how far gradient descent came in that time, "
         "not what the rank can hold."
     )
-
-
-EXPERIMENT = Experiment(
-    "rank",
-    "What does a higher rank of the attention matrices buy?",
-    run,
-    answer,
-    figures,
-    tables,
-    limits,
-)

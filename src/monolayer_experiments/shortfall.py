@@ -34,13 +34,15 @@ from monolayer_experiments.contexts import (
 )
 from monolayer_experiments.depth import described, edge, grids
 from monolayer_experiments.evidence import apart
-from monolayer_experiments.experiment import Experiment, Figure, Progress, Setting, Table
+from monolayer_experiments.experiment import Figure, Progress, Setting, Table
 from monolayer_experiments.look import BLUE, GOLD, GREEN, GREY, ORANGE, RED, VIOLET, amount, bars, chart, line, share
 from monolayer_experiments.readout import construct_readout
 from monolayer_experiments.synthetic import without_repeats
 
 if TYPE_CHECKING:
     from monolayer_experiments.transformer import Tagger
+
+QUESTION = "Where training with rank 1 falls short, is it the contexts or the readout?"
 
 Results = dict[str, Any]
 Ints = NDArray[np.int64]
@@ -274,14 +276,3 @@ def limits(results: Results) -> str:
         f"the first {AUDITED:,} points at most. A readout alone trains its own token embedding with the contexts "
         "fixed, in float32 with TF32 products on a GPU; models of full rank train in bfloat16 there."
     )
-
-
-EXPERIMENT = Experiment(
-    "shortfall",
-    "Where training with rank 1 falls short, is it the contexts or the readout?",
-    run,
-    answer,
-    figures,
-    tables,
-    limits,
-)

@@ -21,8 +21,10 @@ from monolayer.data import Labels, Names, Sequences, phrases
 from monolayer.data.words import drawn, words
 from monolayer_experiments.depth import DEVICES, curve, described, edge, grids
 from monolayer_experiments.evidence import apart
-from monolayer_experiments.experiment import Experiment, Figure, Progress, Setting, Table
+from monolayer_experiments.experiment import Figure, Progress, Setting, Table
 from monolayer_experiments.look import BLUE, GREEN, GREY, ORANGE, amount, bars, chart, scatter, share
+
+QUESTION = "On real labels, how does the construction compare with training, on the data and on held-out sequences?"
 
 Results = dict[str, Any]
 Ints = NDArray[np.int64]
@@ -272,14 +274,3 @@ def limits(results: Results) -> str:
         "Held-out sequences with a token or a position that the data lack are left out: the construction refuses "
         f"them. {DEVICES}"
     )
-
-
-EXPERIMENT = Experiment(
-    "tagging",
-    "On real labels, how does the construction compare with training, on the data and on held-out sequences?",
-    run,
-    answer,
-    figures,
-    tables,
-    limits,
-)

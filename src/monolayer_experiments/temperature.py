@@ -20,9 +20,11 @@ from numpy.typing import NDArray
 from monolayer.theory.boltzmann import boltz, boltzmann, boltzmann_slope, free_energy, log_partition
 from monolayer.theory.bounds import contextual_bounds, theorem2
 from monolayer.theory.enclosure import smallest_gap
-from monolayer_experiments.experiment import Experiment, Figure, Progress, Setting, Table
+from monolayer_experiments.experiment import Figure, Progress, Setting, Table
 from monolayer_experiments.look import BLUE, GREEN, GREY, ORANGE, RED, VIOLET, amount, chart, line, power
 from monolayer_experiments.synthetic import without_repeats
+
+QUESTION = "How wide is the range of temperatures between the mean and hardmax that tells contexts apart?"
 
 LENGTH, VOCABULARY, BALLS = 8, 100, 40
 FORMATS = {"float64": (np.float64, 2.0**-53), "float32": (np.float32, 2.0**-24)}
@@ -311,14 +313,3 @@ def limits(results: dict[str, Any]) -> str:
         "keys, and cannot where keys add up, is a theorem (docs/theorems.md, What softmax is for); how wide the range "
         f"is, is measured. Balls were run on {results['in_balls']} sequences."
     )
-
-
-EXPERIMENT = Experiment(
-    "temperature",
-    "How wide is the range of temperatures between the mean and hardmax that tells contexts apart?",
-    run,
-    answer,
-    figures,
-    tables,
-    limits,
-)

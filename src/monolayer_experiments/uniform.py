@@ -18,8 +18,10 @@ from numpy.typing import NDArray
 
 import monolayer as ml
 from monolayer.theory.targets import TARGETS
-from monolayer_experiments.experiment import Experiment, Figure, Progress, Setting, Table
+from monolayer_experiments.experiment import Figure, Progress, Setting, Table
 from monolayer_experiments.look import BLUE, GREEN, GREY, ORANGE, amount, chart, line
+
+QUESTION = "Is one rank-1 head enough for a small error everywhere, not only in the mean?"
 
 CASES = (("sort", 1, 3, (4, 8, 16, 32, 64)), ("force", 2, 2, (4, 8, 16, 32)), ("softmax-pooling", 2, 2, (4, 8, 16, 32)))
 """Functions with their coordinates, tokens and cells; all have at least two outputs a token."""
@@ -172,14 +174,3 @@ def limits(results: dict[str, Any]) -> str:
         "and `ml.certify` adds what rounding may. Up to three tokens of one coordinate and two of two: the knots grow "
         "like D^(dn). Whether rank (n − 1)d is enough for three coordinates and more is not settled here."
     )
-
-
-EXPERIMENT = Experiment(
-    "uniform",
-    "Is one rank-1 head enough for a small error everywhere, not only in the mean?",
-    run,
-    answer,
-    figures,
-    tables,
-    limits,
-)
