@@ -146,7 +146,8 @@ def test_on_the_command_line(model: ml.Monolayer, tmp_path: Path, capsys: pytest
     assert "encoder.layer.0" in {part["name"] for part in json.loads(capsys.readouterr().out)["parts"]}
     assert run(["audit", str(tmp_path / "bert"), str(data)]) == 0
     shown, err = capsys.readouterr()
-    assert "…" not in shown  # long names are folded at 80 columns, numbers are whole
+    assert "encoder.layer.0.attention.self.query\n" in shown  # long names are whole, above their numbers
+    assert max(map(len, shown.splitlines())) <= 80
     assert "Loading weights" not in err
 
 

@@ -157,6 +157,21 @@ def test_a_robust_model_has_no_steps_to_show() -> None:
         ml.memorize(X, Y, robust=True).explain(X)
 
 
+def test_what_is_shown_can_be_told_apart_and_obeys_nothing() -> None:
+    """A space is a sign, no neighbour is not the label "-", and names give no orders to a terminal or to a page."""
+    model = ml.memorize([[" ", "\x1b[2J"], ["a\u202eb", "<b>"]], [["-", "—"], [" ", "⟨end⟩"]])
+    found = model.explain([[" ", "\x1b[2J"], ["a\u202eb", "<b>"]])
+    text = StringIO()
+    Console(width=200, file=text).print(found.table())
+    shown = text.getvalue()
+    assert "\x1b" not in shown
+    assert "\u202e" not in shown
+    for word in ("␣", "\\x1b[2J", "a\\u202eb", "'⟨end⟩'", "⟨end⟩ │", "│ ⟨end⟩", "—"):
+        assert word in shown
+    pytest.importorskip("plotly")
+    assert "&lt;b&gt; 2" in found.figure(1).layout.yaxis.ticktext
+
+
 def test_the_picture(tmp_path: Path) -> None:
     pytest.importorskip("plotly")
     found = ml.memorize(X, Y).explain(X)

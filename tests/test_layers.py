@@ -23,6 +23,7 @@ ORDER = [
     "checker",
     "theory",
     "data",
+    "table",
     "errors",
 ]
 """From top to bottom: a layer may import those to its right, and itself."""

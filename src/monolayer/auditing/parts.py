@@ -32,11 +32,15 @@ from monolayer.data import Sequences
 from monolayer.data.distinct import distinct_rows
 from monolayer.errors import DataError, nearest
 from monolayer.model.monolayer import Monolayer
+from monolayer.table import columns
 from monolayer.theory.contextual import context_classes, contextual_mapping
 
 FORMATS = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 COLUMNS = ("part", "width", "r", "δ", "bits", "confused", "QK", "OV", "soft")
-"""Confused points are those in float32, float16, bfloat16; QK and OV effective ranks; soft 1 the mean, 0 hardmax."""
+LEGEND = (
+    "confused: points in float32, float16, bfloat16; QK, OV: effective ranks;\n"
+    "soft: 1 the mean of all tokens, 0 hardmax"
+)
 MOST_POINTS = 1 << 14
 """Points up to which a closest pair is searched: above 8 dimensions that takes all pairs."""
 
@@ -84,6 +88,10 @@ class Audit:
             ]
             for part in self.parts
         ]
+
+    def __repr__(self) -> str:
+        heading = f"{self.points:,} points in {self.classes:,} classes (token, set of tokens)"
+        return f"{heading}\n{columns(COLUMNS, self.rows())}\n{LEGEND}"
 
     def to_json(self) -> dict[str, Any]:
         """The same for machines; an infinite number of bits is null."""

@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 from monolayer.data.aside import new_file
 from monolayer.data.regular import read_regular
 from monolayer.errors import ModelFileError
+from monolayer.table import as_table
 
 FILE = "certificate.json"
 VERSION = 1
@@ -70,6 +71,8 @@ class Certificate:
     def __bool__(self) -> bool:
         """Only a proof is true: unknown is never rounded to yes."""
         return self.verdict == "proved"
+
+    __repr__ = as_table
 
     def rows(self) -> list[tuple[str, str]]:
         """What a table shows."""

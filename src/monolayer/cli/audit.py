@@ -7,19 +7,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
 from monolayer.cli.console import (
     Json,
     app,
     err,
-    escape,
     out,
     print_json,
     progress,
 )
 from monolayer.cli.reading import PLAIN, Data, Reading, reads
 from monolayer.errors import DataError
+from monolayer.table import escape
 
 if TYPE_CHECKING:
     from torch import nn
@@ -41,7 +40,6 @@ def audit(
     Sequences must be of one length, up to 16,384 tokens in all; of a text (.txt), the windows of full length.
     """
     from monolayer.auditing import audit as measure
-    from monolayer.auditing.parts import COLUMNS
     from monolayer.model.monolayer import Monolayer
 
     text = ""
@@ -59,19 +57,7 @@ def audit(
     if as_json:
         print_json(found.to_json())
         return
-    grid = Table(
-        title=f"{found.points:,} points in {found.classes:,} classes (token, set of tokens)",
-        caption="confused: in float32, float16, bfloat16; QK, OV: effective ranks; soft: 1 the mean, 0 hardmax",
-        box=None,
-    )
-    for number, column in enumerate(COLUMNS):
-        if number == 0:  # long names of parts are folded, so that numbers stay whole
-            grid.add_column(column, style="cyan", overflow="fold")
-        else:
-            grid.add_column(column, justify="right", no_wrap=True)
-    for row in found.rows():
-        grid.add_row(*map(escape, row))
-    out.print(grid)
+    out.print(escape(repr(found)), soft_wrap=True)
 
 
 def _model(folder: Path) -> nn.Module:

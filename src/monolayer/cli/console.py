@@ -13,7 +13,8 @@ from typing import Annotated, Any, TextIO
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
+
+from monolayer.table import escape, pairs, visible, visible_json
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -83,43 +84,9 @@ def show_traceback() -> None:
     err.print(visible(traceback.format_exc()), markup=False, soft_wrap=True)
 
 
-def escape(text: str) -> str:
-    """Text from elsewhere, as it may be shown: no markup of ours, no commands to the terminal."""
-    from rich.markup import escape as rich_escape
-
-    return rich_escape(visible(text))
-
-
-def visible(text: str) -> str:
-    """Control characters but the end of a line, halves of surrogate pairs and overrides of direction, by their codes.
-
-    A name in a file may hold any of these, and would clear the screen, or show another verdict than there is.
-    """
-    return text if text.isprintable() else _HIDDEN.sub(lambda found: ascii(found[0])[1:-1], text)
-
-
-_HIDDEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-
-
-LONG_WORD = 64
-"""Letters of a digest: a value that long and without a blank is not broken if it can be helped."""
-
-
 def table(title: str, rows: Iterable[tuple[str, str]]) -> None:
     """Two columns: what, and how much."""
-    every = list(rows)
-    apart = [row for row in every if len(row[1]) >= LONG_WORD and " " not in row[1]]
-    # A digest beside a long name would be broken at 80 columns: those have a table of their own, below.
-    for some, heading in (([row for row in every if row not in apart], escape(title)), (apart, None)):
-        if not some and heading is None:
-            continue
-        grid = Table(
-            title=heading, title_justify="left", title_style="bold", show_header=False, box=None, pad_edge=False
-        )
-        grid.add_column(style="cyan", no_wrap=True)
-        grid.add_column(overflow="fold")
-        for name, value in some:
-            grid.add_row(escape(name), escape(value))
+    for grid in pairs(title, rows):
         out.print(grid)
 
 
@@ -131,7 +98,7 @@ def print_json(value: Any) -> None:
 def json_text(value: Any, file: TextIO, indent: int | None = None) -> str:
     """JSON with characters as they are, or escaped where `file` cannot write them or a terminal would obey them."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
-    text = text if text.isprintable() else _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    text = visible_json(text)
     try:
         text.encode(file.encoding or "utf-8")
     except UnicodeEncodeError:

@@ -9,10 +9,11 @@ from typing import Annotated
 
 import typer
 
-from monolayer.cli.console import Json, app, escape, out, print_json, progress, table
+from monolayer.cli.console import Json, app, out, print_json, progress, table
 from monolayer.cli.construct import check
 from monolayer.cli.summary import Built
 from monolayer.errors import DataError
+from monolayer.table import escape
 
 SHOWN = ("你好", "银行", "行走", "音乐", "快乐", "长城", "校长", "重要", "重复")
 """Phrases that a person can check; 行, 乐, 长 and 重 are read in two ways among them."""

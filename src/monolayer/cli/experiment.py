@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from monolayer.cli.console import Json, app, err, escape, out, print_json, progress
+from monolayer.cli.console import Json, app, err, out, print_json, progress
 from monolayer.cli.construct import check_device
 from monolayer.errors import DataError
+from monolayer.table import escape
 
 
 @app.command()

@@ -11,7 +11,6 @@ from monolayer.cli.console import (
     Json,
     app,
     err,
-    escape,
     out,
     print_json,
     progress,
@@ -19,6 +18,7 @@ from monolayer.cli.console import (
 from monolayer.cli.construct import check_file
 from monolayer.cli.reading import PLAIN, Data, Reading, reads
 from monolayer.errors import DataError
+from monolayer.table import escape
 
 
 @app.command()

@@ -10,13 +10,13 @@ import typer
 from monolayer.cli.console import (
     Json,
     app,
-    escape,
     out,
     print_json,
     progress,
 )
 from monolayer.cli.construct import check_file
 from monolayer.cli.reading import PLAIN, Reading, reads
+from monolayer.table import escape
 
 
 @app.command()

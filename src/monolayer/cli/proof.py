@@ -17,11 +17,11 @@ from monolayer.cli.console import (
     print_json,
     progress,
     table,
-    visible,
 )
 from monolayer.cli.large import verify_a_file_at_a_time
 from monolayer.cli.reading import PLAIN, Data, Reading, reads
 from monolayer.cli.recite import book
+from monolayer.table import visible
 
 EXIT = {"proved": 0, "refuted": 1, "undecided": 3}
 

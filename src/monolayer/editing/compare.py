@@ -22,6 +22,7 @@ from monolayer.model.cascade import Cascade
 from monolayer.model.gates import Gates
 from monolayer.model.load import load
 from monolayer.model.monolayer import Monolayer
+from monolayer.table import as_table
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,8 @@ class Comparison:
     def same(self) -> bool:
         """Whether the two are one model, bit for bit."""
         return not self.weights and self.names
+
+    __repr__ = as_table
 
     def rows(self) -> list[tuple[str, str]]:
         """What a table shows."""

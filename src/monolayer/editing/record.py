@@ -17,6 +17,7 @@ from monolayer.editing.swap import Swap
 from monolayer.errors import DataError, ModelFileError
 from monolayer.model.card import Summary
 from monolayer.model.monolayer import Monolayer
+from monolayer.table import as_table
 
 Kind = Literal["forget", "edit", "insert"]
 FORMAT, VERSION = "monolayer-edit", 2
@@ -160,6 +161,8 @@ class Record:
         return tensor.startswith("feed_forward.")
 
     # -- words -----------------------------------------------------------------------------------------
+
+    __repr__ = as_table
 
     def rows(self) -> list[tuple[str, str]]:
         """What a table shows."""

@@ -21,6 +21,7 @@ from monolayer.stock.build import ARCHITECTURES
 from monolayer.stock.codes import Floats
 from monolayer.stock.reading import read_folder, read_key, read_tokenizer
 from monolayer.stock.tokenizer import DECODER, ENCODER
+from monolayer.table import as_table
 
 AT_ONCE = 1 << 24
 """Numbers that a batch may have in its widest layer."""
@@ -59,6 +60,8 @@ class StockComparison:
     def same(self) -> bool:
         """Whether the two are one model, bit for bit."""
         return not self.weights and not self.config and self.names
+
+    __repr__ = as_table
 
     def rows(self) -> list[tuple[str, str]]:
         """What a table shows."""

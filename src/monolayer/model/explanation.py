@@ -12,6 +12,7 @@ of another value.
 
 from __future__ import annotations
 
+import html
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from monolayer.data import Sequences
 from monolayer.errors import DataError
 from monolayer.model.card import Card
+from monolayer.table import visible
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -133,7 +135,7 @@ class Explanation:
             side: Any = "left" if name in ("token", "label", "beside") else "right"
             grid.add_column(name, justify=side, overflow="fold", no_wrap=side == "right")
         for one in self.json():
-            lines = one["tokens"] if not per_sequence else [{"token": "⟨begin⟩", "weight": one["begin"], **one}]
+            lines = one["tokens"] if not per_sequence else [{"shown": BEGIN, "weight": one["begin"], **one}]
             for line in [*lines, *(one["tokens"] if per_sequence else [])]:
                 for part in _lines(line):
                     grid.add_row(*_cells(one["sequence"], part))
@@ -172,7 +174,7 @@ def _lines(line: dict[str, Any]) -> list[dict[str, Any]]:
     stages = line.get("stages", [])
     crowds = [{"crowd": stage["crowd"]} for stage in stages]
     ends = [*crowds, line["label"]] if stages else []
-    parts = [line, *({"token": f"└ crowd {stage['crowd']}", **stage} for stage in stages)]
+    parts = [line, *({"shown": f"└ crowd {stage['crowd']}", **stage} for stage in stages)]
     return [{**part, "label": end} for part, end in zip(parts, ends, strict=True)] if stages else [line]
 
 
@@ -187,21 +189,38 @@ def _cells(sequence: int, line: dict[str, Any]) -> list[str]:
     around = f"{_word(left)} │ {_word(right)}" if "neighbours" in line else ""
     step = "ramp" if line.get("on_ramp") else number("step", "d")
     margin = number("margin", ".3g") or ("∞" if "margin" in line else "")
-    words = [_word(line["token"]), _word(line["label"]) if "label" in line else "", around]
+    words = [line.get("shown") or _word(line["token"]), _word(line["label"]) if "label" in line else "", around]
     token, label, around = map(escape, words)
     key, weight, context = number("key", ".4f"), number("weight", ".4f"), number("context", ".4f")
     return [str(sequence), token, key, weight, context, number("z", ".7g"), step, label, around, margin]
 
 
+BEGIN, END, EMPTY = "⟨begin⟩", "⟨end⟩", "⟨empty⟩"
+"""The begin token, the end of the line where a step has no neighbour, and a name without letters."""
+
+
 def _word(value: Any) -> str:
-    """A token or a label in few characters; an end of the line is a dash."""
+    """A token or a label in few characters; None is the neighbour that an outermost step does not have."""
     if value is None:
-        return "—"
+        return END
     if isinstance(value, dict):
         return f"crowd {value['crowd']}"
     if isinstance(value, float):
         return f"{value:.6g}"
-    return "(" + ", ".join(map(_word, value)) + ")" if isinstance(value, list) else str(value)
+    return "(" + ", ".join(map(_word, value)) + ")" if isinstance(value, list) else _letters(str(value))
+
+
+def _letters(text: str) -> str:
+    """A name that can be seen: a space is ␣, other blanks and what a terminal would obey are their codes."""
+    if text in (BEGIN, END):
+        return repr(text)  # a name, and not the thing itself
+    signs = ("␣" if sign == " " else ascii(sign)[1:-1] if sign.isspace() else sign for sign in visible(text))
+    return "".join(signs) or EMPTY
+
+
+def _marked(value: Any) -> str:
+    """The same where Plotly would read < and & as markup."""
+    return html.escape(_word(value), quote=False)
 
 
 def _finite(value: float) -> float | None:
@@ -214,7 +233,7 @@ def _drawn(one: dict[str, Any], per_sequence: bool) -> dict[str, Any]:
     Steps are stretched to one length, from 0 to 1: their real ones may differ by many powers of ten.
     """
     tokens = one["tokens"]
-    rows = ["⟨begin⟩", *(f"{_word(token['token'])} {place}" for place, token in enumerate(tokens, 1))]
+    rows = [BEGIN, *(f"{_marked(token['token'])} {place}" for place, token in enumerate(tokens, 1))]
     # Of a cascade the stage that decides is drawn.
     answers = [(row, _lines(each)[-1]) for row, each in ([(0, one)] if per_sequence else enumerate(tokens, 1))]
     begin = one["begin"] if per_sequence else tokens[-1]["begin"]
@@ -225,12 +244,13 @@ def _drawn(one: dict[str, Any], per_sequence: bool) -> dict[str, Any]:
         at = 0.5 if low is None or high is None else (answer["z"] - low) / (high - low)
         ends += [(0.0, row, left, "middle left"), (1.0, row, right, "middle right")]
         ends.append((at, row - 0.14, answer["label"], "top center"))
-    hover = [f"z = {answer['z']!r}<br>margin = {_word(answer['margin'])}" for _, answer in answers]
+    margins = ["∞" if answer["margin"] is None else f"{answer['margin']:.6g}" for _, answer in answers]
+    hover = [f"z = {answer['z']!r}<br>margin = {m}" for (_, answer), m in zip(answers, margins, strict=True)]
     across = {"xaxis": "x2", "yaxis": "y"}
     steps: dict[str, Any] = {"type": "scatter", "mode": "lines", "hoverinfo": "skip", **across}
     steps |= {"x": [0.0, 1.0, None] * len(answers), "y": [row for row, _ in answers for _ in range(3)]}
     words: dict[str, Any] = {"type": "scatter", "mode": "text", "hoverinfo": "skip", **across}
-    words |= {"x": [end[0] for end in ends], "y": [end[1] for end in ends], "text": [_word(end[2]) for end in ends]}
+    words |= {"x": [end[0] for end in ends], "y": [end[1] for end in ends], "text": [_marked(end[2]) for end in ends]}
     dots: dict[str, Any] = {"type": "scatter", "mode": "markers", "hovertext": hover, "hoverinfo": "text", **across}
     dots |= {"x": [end[0] for end in ends[2::3]], "y": [row for row, _ in answers]}
     weights: dict[str, Any] = {"type": "bar", "orientation": "h", "x": [begin, *(token["weight"] for token in tokens)]}

@@ -18,6 +18,7 @@ from monolayer.data.folder import Kind, new_folder
 from monolayer.stock.architecture import Task, Tensors
 from monolayer.stock.card import StockSummary, loading, model_card
 from monolayer.stock.tokenizer import Cut, padding_side, tokenizer_config, tokenizer_json
+from monolayer.table import as_table
 
 STOCK = Kind(
     "stock model of monolayer",
@@ -85,6 +86,8 @@ class StockModel:
         """README.md of the folder."""
         kind, begin = self.config["architectures"][0], self.special.get("bos") or self.special["cls"]
         return model_card(kind, self.task, self.cut, begin, self.attention, self.parameters, self.dtype, self.summary)
+
+    __repr__ = as_table
 
     def rows(self) -> list[tuple[str, str]]:
         """What a table shows."""

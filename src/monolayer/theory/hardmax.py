@@ -24,6 +24,7 @@ from typing import Any, Literal
 import numpy as np
 
 from monolayer.errors import DataError
+from monolayer.table import as_table
 from monolayer.theory.attention import (
     Comparison,
     ExactHead,
@@ -73,6 +74,8 @@ class Refutation:
     def softmax_verdict(self) -> SoftmaxVerdict:
         """'separated' if softmax separates the pair at every shared token, 'equal' if at one it fails to."""
         return overall(self.softmax)
+
+    __repr__ = as_table
 
     def rows(self) -> list[tuple[str, str]]:
         """What was found, a (name, value) pair a row, for a table."""

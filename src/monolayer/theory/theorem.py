@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from monolayer.data import Sequences
 from monolayer.errors import DataError
+from monolayer.table import as_table
 from monolayer.theory.bounds import contextual_balls, good_direction, good_direction_bound, theorem2_balls
 from monolayer.theory.contextual import frequency_classes
 from monolayer.theory.faithful import MAX_BITS, MAX_TERMS, Construction, Head, Verdict
@@ -86,6 +87,8 @@ class Theorem:
         if self.worst is None:
             return "proved" if self.separation.vocabulary == 1 else "undecided"
         return self.worst.verdict
+
+    __repr__ = as_table
 
     def rows(self) -> list[tuple[str, str]]:
         """(name, value) pairs for a table."""

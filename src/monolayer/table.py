@@ -1,0 +1,99 @@
+"""Tables for people: what a command prints, and what a result shows of itself in Python, are the same table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+WIDTH = 100
+"""Columns of a table that is the `repr` of a result."""
+LONG_WORD = 64
+"""Letters of a digest: a value that long and without a blank is not broken if it can be helped."""
+LONG_NAME = 14
+"""Letters of a name in front of columns of numbers; a longer one gets a line of its own."""
+_HIDDEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+class Tabular(Protocol):
+    """A result with (name, value) pairs to show."""
+
+    def rows(self) -> list[tuple[str, str]]: ...
+
+
+def as_table(result: Tabular) -> str:
+    """The `repr` of a result: the table that its command prints, under the name of its class."""
+    from rich.console import Console
+
+    console = Console(width=WIDTH, highlight=False, color_system=None)
+    with console.capture() as text:
+        for grid in pairs(type(result).__name__, result.rows()):
+            console.print(grid)
+    return "\n".join(line.rstrip() for line in text.get().rstrip().split("\n"))
+
+
+def pairs(title: str, rows: Iterable[tuple[str, str]]) -> list[Table]:
+    """Two columns: what, and how much."""
+    from rich.table import Table
+
+    every = list(rows)
+    apart = [row for row in every if len(row[1]) >= LONG_WORD and " " not in row[1]]
+    grids = []
+    # A digest beside a long name would be broken at 80 columns: those have a table of their own, below.
+    for some, heading in (([row for row in every if row not in apart], escape(title)), (apart, None)):
+        if not some and heading is None:
+            continue
+        grid = Table(
+            title=heading, title_justify="left", title_style="bold", show_header=False, box=None, pad_edge=False
+        )
+        grid.add_column(style="cyan", no_wrap=True)
+        grid.add_column(overflow="fold")
+        for name, value in some:
+            grid.add_row(escape(name), escape(value))
+        grids.append(grid)
+    return grids
+
+
+def columns(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns of numbers behind a name, as lines of text; a long name stands above its numbers, whole."""
+    short = max((len(row[0]) for row in rows if len(row[0]) <= LONG_NAME), default=len(names[0]))
+    _, *numbers = zip(names, *rows, strict=True)
+    widths = [max(short, len(names[0])), *(max(map(len, column)) for column in numbers)]
+
+    def line(cells: Sequence[str]) -> str:
+        padded = [cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True)]
+        return "  ".join([cells[0].ljust(widths[0]), *padded]).rstrip()
+
+    lines = [line(names)]
+    for row in rows:
+        name, *rest = map(visible, row)
+        lines += [line([name, *rest])] if len(name) <= widths[0] else [name, line(["", *rest])]
+    return "\n".join(lines)
+
+
+def escape(text: str) -> str:
+    """Text from elsewhere, as rich may show it: no markup of ours, no commands to the terminal."""
+    from rich.markup import escape as rich_escape
+
+    return rich_escape(visible(text))
+
+
+def visible(text: str) -> str:
+    """Control characters but the end of a line, halves of surrogate pairs and overrides of direction, by their codes.
+
+    A name in a file may hold any of these, and would clear the screen, or show another verdict than there is.
+    """
+    return text if text.isprintable() else _HIDDEN.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def visible_json(text: str) -> str:
+    """The same inside JSON, by JSON's own escapes."""
+    return text if text.isprintable() else _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def plural(count: int, word: str) -> str:
+    """`1 label`, `2,000 labels`."""
+    return f"{count:,} {word}{'' if count == 1 else 's'}"

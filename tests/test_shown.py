@@ -1,0 +1,51 @@
+"""What a result shows of itself in Python is the table that its command prints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import monolayer as ml
+
+X, Y = [["a", "b"], ["b", "c"]], [[0, 1], [1, 0]]
+
+
+def results(folder: Path) -> dict[str, Any]:
+    model = ml.memorize(X, Y)
+    edited, record = ml.edit(model, [["a", "b"]], [[1, 1]], (X, Y))
+    return {
+        "Certificate": ml.certify(model, X, Y),
+        "Record": record,
+        "Comparison": ml.compare(model, edited),
+        "StockModel": ml.memorize_as("bert", X, Y),
+        "Refutation": ml.refute_hardmax(),
+        "Theorem": ml.theorem(X),
+    }
+
+
+def test_a_result_shows_the_table_of_its_command(tmp_path: Path) -> None:
+    for name, result in results(tmp_path).items():
+        first, *rest = repr(result).splitlines()
+        assert first.strip() == name
+        words = " ".join(" ".join(rest).split())
+        for row, value in result.rows():
+            assert " ".join(row.split()) in words, name
+            assert value.split()[0] in words, name
+        assert "array(" not in words
+
+
+def test_an_audit_shows_its_columns() -> None:
+    shown = repr(ml.audit(ml.memorize(np.array([[0, 1], [1, 2]]), np.array([[0, 1], [1, 0]])), [[0, 1], [1, 2]]))
+    assert shown.splitlines()[1].split() == ["part", "width", "r", "δ", "bits", "confused", "QK", "OV", "soft"]
+    assert "attention" in shown
+
+
+@pytest.mark.parametrize(("word", "near"), [("t5", ""), ("brt", "bert")])
+def test_only_what_is_near_is_suggested(word: str, near: str) -> None:
+    with pytest.raises(ml.DataError) as caught:
+        ml.memorize_as(word, X, Y)
+    assert ("did you mean" in str(caught.value)) == bool(near)
+    assert near in str(caught.value)
