@@ -9,6 +9,9 @@ uniform points is at most half a cell for sort (Lipschitz constant 1), and 1 % o
 from __future__ import annotations
 
 import argparse
+import time
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +21,19 @@ from workload import seconds, sort_seconds
 
 CASES = (("sort", 1, 3, 100, 0.005, None), ("sort", 1, 5, 20, 0.025, None), ("force", 2, 2, 32, None, 0.01))
 """Function, dimension, length, cells, and what is claimed: the largest error, or L2 as a share of the range."""
+
+
+class Clock:
+    """A function, and the seconds that its calls took."""
+
+    def __init__(self, f: Callable[[Any], Any]) -> None:
+        self.f, self.spent = f, 0.0
+
+    def __call__(self, X: Any) -> Any:
+        began = time.perf_counter()
+        answer = self.f(X)
+        self.spent += time.perf_counter() - began
+        return answer
 
 
 def main() -> None:
@@ -31,8 +47,9 @@ def main() -> None:
         constant = f.lipschitz(dim, length, 0.0, 1.0)
         best = (np.inf, 0.0)
         for _ in range(options.repeats):
-            build, model = seconds(lambda: ml.approximate(f, dim, length, cells=cells, lipschitz=constant), 1)  # noqa: B023
-            best = min(best, (build - model.card.grid.function_seconds, model.card.grid.function_seconds))
+            clock = Clock(f)
+            build, model = seconds(lambda: ml.approximate(clock, dim, length, cells=cells, lipschitz=constant), 1)  # noqa: B023
+            best = min(best, (build - clock.spent, clock.spent))
         sort = sort_seconds(model.summary.labelled, options.repeats)
         X = np.random.default_rng(7).random((options.points, length, dim))
         answer, fast = seconds(lambda: model.predict(X), 1)  # noqa: B023

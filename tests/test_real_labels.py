@@ -251,7 +251,7 @@ def test_a_file_of_version_1_with_real_labels_still_loads_and_is_judged(tmp_path
     case = random_case(8, target="reals", readout="exact", tokens="ids", per="token", causal=False, positions=False)
     fields = {"sequences": 1, "labelled": 1, "points": 1, "vocabulary": 1, "gap": 1.0, "expected_gap": 1.0}
     fields |= {"margin": None, "temperature": 1.0, "layout": "cells", "draws": 1, "runs": 1, "parameters": 1}
-    fields |= {"corollary_1": 1, "label_bits": None, "conflicts": 0, "readout_error": None, "seconds": 0.1}
+    fields |= {"corollary_1": 1, "label_bits": None, "conflicts": 0, "readout_error": None}
     case.saved.config["summary"] = fields | {"label_error": 1e-9}
     case.saved.config["grid"] = None
     folder = case.saved.write(tmp_path / "old")

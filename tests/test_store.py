@@ -37,6 +37,28 @@ def test_what_is_saved_comes_back(tmp_path_factory: pytest.TempPathFactory, data
         assert np.array_equal(one, two)
 
 
+BUILDS: dict[str, Callable[[Path], object]] = {
+    "line": lambda out: ml.memorize(["ab", "b"], [["x", "y"], ["z"]]).save(out),
+    "robust": lambda out: ml.memorize(["ab", "b"], [["x", "y"], ["z"]], robust=True).save(out),
+    "paper": lambda out: ml.memorize([[1, 2]], [[0.5, 1.5]], readout="paper", fingerprint=True).save(out),
+    "text": lambda out: ml.memorize_text("to be or not to be").save(out),
+    "approximator": lambda out: ml.approximate(lambda X: X.max(axis=1, keepdims=True) + 0 * X, 1, 2, cells=4).save(out),
+    "uniform": lambda out: ml.approximate(
+        lambda X: X.max(axis=1, keepdims=True) + 0 * X, 1, 2, cells=4, norm="sup"
+    ).save(out),
+    "stock": lambda out: ml.memorize_as("bert", ["ab", "b"], [["x", "y"], ["z"]]).save(out),
+    "robust stock": lambda out: ml.memorize_as("gpt2", ["ab", "b"], [["x", "y"], ["z"]], robust=True).save(out),
+}
+
+
+@pytest.mark.parametrize("kind", BUILDS)
+def test_one_seed_gives_one_folder_byte_for_byte(kind: str, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        BUILDS[kind](tmp_path / name)
+    one, two = ({file.name: file.read_bytes() for file in (tmp_path / name).iterdir()} for name in ("one", "two"))
+    assert one == two
+
+
 def truncate(folder: Path) -> None:
     path = folder / store.WEIGHTS
     path.write_bytes(path.read_bytes()[:-8])

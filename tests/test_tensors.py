@@ -104,9 +104,6 @@ def test_memorize_builds_where_the_tensors_are(monkeypatch: pytest.MonkeyPatch) 
     elsewhere = torch.from_numpy(X).to("meta"), torch.from_numpy(Y).to("meta")
     assert ml.memorize(*elsewhere) is here
     assert asked == ["meta"]
-    assert here is not None
-    assert here.summary is not None
-    assert here.summary.seconds > 0
     ml.memorize(torch.from_numpy(X), torch.from_numpy(Y))  # on a processor NumPy sorts faster
     ml.memorize(torch.from_numpy(X), torch.from_numpy(Y), positions=True)
     assert asked == ["meta"]

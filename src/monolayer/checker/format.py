@@ -41,7 +41,7 @@ SWITCHES = ("scalar", "causal", "next_token", "positions")
 COUNTS = {"version": 1, "width": 4, "labels": 1, "steps": 0}
 OTHERS = ("vocabulary", "classes", "grid", "summary", "files", "digest")
 GRID_COUNTS = ("dim", "length", "cells")
-GRID_REALS = ("low", "high", "ramp", "error", "spread", "function_seconds")
+GRID_REALS = ("low", "high", "ramp", "error", "spread")
 
 
 def examine_config(config: dict[str, Any]) -> None:

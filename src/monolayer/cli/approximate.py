@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -82,7 +83,9 @@ def approximate(
         "device": device,
     }
     with progress(as_json) as step:
+        began = time.perf_counter()
         model = build(f, dim, length, cells=cells, error=error, progress=step, **options)
+        seconds = time.perf_counter() - began
         step("measuring the error", 0.9)
         found = measure(model, f)
         if plot is not None:
@@ -90,9 +93,10 @@ def approximate(
         if out is not None:
             model.save(out, overwrite=overwrite)
     if as_json:
-        print_json({"function": function, "folder": None if out is None else str(out), **facts(model, found)})
+        folder = None if out is None else str(out)
+        print_json({"function": function, "folder": folder, **facts(model, found), "seconds": seconds})
     else:
-        table(function, rows(model, found))
+        table(function, [*rows(model, found), ("seconds to build", f"{seconds:.2f}")])
 
 
 def _list(as_json: bool) -> None:
@@ -160,7 +164,6 @@ def facts(model: Monolayer, found: Measured) -> dict[str, Any]:
         "sequences": summary.sequences,
         "parameters": summary.parameters,
         "margin": summary.margin,
-        "seconds": summary.seconds,
         "ramp_share": grid.ramp_share,
         "predicted": {"sup": grid.error, "l1": grid.mean_error(1), "l2": grid.mean_error(2)},
         "measured": {"sup": found.sup, "l1": found.l1, "l2": found.l2, "points": found.points, "range": found.range},
@@ -189,7 +192,6 @@ def rows(model: Monolayer, found: Measured) -> list[tuple[str, str]]:
         ("measured error", f"{errors['measured']}; L2 is {share:.2%} of the range"),
         ("measured on", f"{found.points:,} fresh points, and as many corners of cells for sup"),
         ("share of the domain on ramps", number(grid.ramp_share)),
-        ("seconds to build", f"{known['seconds']:.2f}, of which {grid.function_seconds:.2f} in the function"),
         ("seconds to answer", f"{found.seconds:.2f} for {2 * found.points:,} points"),
     ]
 

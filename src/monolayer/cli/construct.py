@@ -183,6 +183,7 @@ def memorize(
         raise DataError("--tokenizer and --window say how to cut a text: they go with --recite")
     with progress(as_json) as step:
         sequences = reading.read(data, step)
+        began = time.perf_counter()
         model = build(
             sequences,
             positions=positions,
@@ -200,8 +201,9 @@ def memorize(
             draw=None if draw is None else load(draw),
             progress=step,
         )
+        seconds = time.perf_counter() - began
         step("checking every label", 0.9)
-        right, total, seconds = check(model, sequences)
+        right, total, seconds_check = check(model, sequences)
         step("writing", 1.0)
         model.save(out, overwrite=overwrite)
     if model.summary is None:  # two ways to one model must give one file, so one with a given draw carries no figures
@@ -211,7 +213,7 @@ def memorize(
         else:
             table(str(out), [(name, f"{value:,}") for name, value in facts.items()])
         return
-    built = Built(model, sequences, right, total, seconds)
+    built = Built(model, sequences, right, total, seconds, seconds_check)
     if as_json:
         print_json({"folder": str(out), **built.json()})
     else:

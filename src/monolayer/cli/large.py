@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ def memorize_out_of_core(data: str, out: Path, memory: str, options: dict[str, A
     """`memorize_files` with a bar, and the table after it; `options` are its keywords."""
     from monolayer.cluster.memorize import memorize_files
 
+    began = time.perf_counter()
     try:
         with progress(as_json) as step:
             memorize_files(data, out, memory=memory, progress=step, **options)
@@ -27,7 +29,7 @@ def memorize_out_of_core(data: str, out: Path, memory: str, options: dict[str, A
             complain(note)
         raise
     config = json.loads((out / "config.json").read_text(encoding="utf-8"))
-    summary = config["summary"]
+    summary = config["summary"] | {"seconds": time.perf_counter() - began}
     if as_json:
         print_json({"folder": str(out), **summary, "files": len(config["files"])})
         return

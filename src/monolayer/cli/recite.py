@@ -69,9 +69,11 @@ def memorize_book(path: str, out: Path, cut: TextOptions, overwrite: bool, as_js
         step("reading", 0.0)
         text = _standard_input() if path == "-" else read_text(path)
         cutter = None if cut.tokenizer is None else read_text(cut.tokenizer)
+        began = time.perf_counter()
         model = memorize_text(text, unit=cut.unit, window=cut.window, tokenizer=cutter, progress=step, **options)
+        seconds = time.perf_counter() - began
         step("reciting it once", 0.9)
-        found = facts(model, text)
+        found = {**facts(model, text), "seconds": seconds}
         if not found["recited"]:
             raise DataError("the model does not say the text as it stands; nothing is saved. Please report this text")
         model.save(out, overwrite=overwrite)
@@ -97,7 +99,6 @@ def facts(model: Monolayer, text: str) -> dict[str, Any]:
         "steps": summary.runs - 1,
         "margin": summary.margin,
         "parameters": summary.parameters,
-        "seconds": summary.seconds,
         "recited": right,
         "seconds_recited": time.perf_counter() - began,
     }

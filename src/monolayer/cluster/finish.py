@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -106,11 +105,9 @@ class Found:
         return Points(np.zeros(0), np.zeros(0, np.int64), self.kappa, self.fixed_error)
 
 
-def finish(spill: Spill, found: Found, out: Path, overwrite: bool, began: float) -> Path:
+def finish(spill: Spill, found: Found, out: Path, overwrite: bool) -> Path:
     """The folder: weights of the readout as they lie in the spill folder, and everything else."""
     model = _line(found)
-    assert model.summary is not None  # just made
-    model.card = model.card.with_summary(replace(model.summary, seconds=time.perf_counter() - began))
     files = [(spill.numbers(part["name"]), str(part["digest"][0])) for part in found.parts]
     return save_parts(model, files, out, overwrite=overwrite, fingerprints=found.fingerprints)
 

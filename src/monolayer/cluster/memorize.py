@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import time
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -64,7 +63,6 @@ def memorize_files(
     `temperature`, `rank`, `seed`, `on_conflict`, `fingerprint`: as for `memorize`; `format` to `per`: as for
     `monolayer.data.read`.
     """
-    began = time.perf_counter()
     names = _names(files)
     for what, value in (("positions", positions), ("causal", causal), ("fingerprint", fingerprint)):
         if not isinstance(value, bool):
@@ -101,7 +99,7 @@ def memorize_files(
                 if identity(shard["name"]) != shard:
                     raise DataError(f"{shard['name']} changed while the model was built: start anew")
             report("writing", 1.0)
-            return finish(spill, found, final, overwrite, began)
+            return finish(spill, found, final, overwrite)
     except OSError as error:
         if not is_full(error):
             raise

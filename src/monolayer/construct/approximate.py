@@ -8,7 +8,6 @@ stores the value of the function at the centres. After the first block this is t
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal, overload
@@ -82,7 +81,6 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
     `norm="sup"` builds a `Uniform` instead, with value `rank` (n − 1)d and no ramps: its error holds everywhere
     (docs/uniform.md). For two or three tokens of one coordinate, and two of two.
     """
-    began = time.perf_counter()
     report = progress or (lambda stage, share: None)
     report("trying the function", 0.0)
     box = Box.of(dim, length, domain, positions)
@@ -138,7 +136,6 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
         error=predicted,
         guaranteed=modulus is not None,
         spread=float(np.ptp(found.level, axis=1).max()),
-        function_seconds=function.seconds,
     )
     card = Card(None, None, "token", function.scalar, kind="approximator", grid=grid)
     lift = copying_lift(box.dim, table.shape[1])
@@ -154,7 +151,6 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
         corollary_1=paper,
         label_bits=None,
         readout_error=None,
-        seconds=time.perf_counter() - began,
         corollary_1_dense=paper_dense,
     )
     model.card = model.card.with_summary(summary)

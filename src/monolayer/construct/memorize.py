@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -81,7 +80,6 @@ def memorize(
     `device`: where the model goes. Ids and classes that are tensors on an accelerator become a line there, without
     coming back to the processor; its bits may differ from those of a model built here, its labels do not.
     """
-    began = time.perf_counter()
     report = progress or (lambda stage, share: None)
     check_conflict(on_conflict)
     for name, value in (("positions", positions), ("causal", causal), ("fingerprint", fingerprint)):
@@ -95,8 +93,6 @@ def memorize(
     if given and construction == Line(seed=seed, temperature=temperature):
         built = _on_device(X, Y, device, seed, temperature)
         if built is not None:
-            assert built.summary is not None
-            built.card = built.card.with_summary(replace(built.summary, seconds=time.perf_counter() - began))
             report("done", 1.0)
             return built
 
@@ -131,8 +127,6 @@ def memorize(
     model = construction.build(task, report)
     if fingerprint:
         model.card = replace(model.card, fingerprint=_fingerprint(task))
-    if model.summary is not None:
-        model.card = model.card.with_summary(replace(model.summary, seconds=time.perf_counter() - began))
     report("done", 1.0)
     return model if device is None else model.to(device)
 

@@ -46,8 +46,6 @@ class Summary:
     """Labels overruled by `on_conflict`."""
     readout_error: float | None
     """Largest error of the dense `paper` readout on the points it was tried on; None for `exact`, which has none."""
-    seconds: float = 0.0
-    """From data to model, measured by whoever called the construction."""
     dense_numbers: int | None = None
     """Numbers that a dense pass multiplies by or adds: `parameters`, and the −1 and 1 of the later hidden layers."""
     corollary_1_dense: int | None = None
@@ -106,8 +104,6 @@ class Grid:
     """Whether `error` follows from a modulus of continuity that the caller vouched for."""
     spread: float
     """Largest difference of two stored values of one output coordinate: what an answer on a ramp may be off by."""
-    function_seconds: float = 0.0
-    """How much of the time to build went into calls of `f`."""
 
     @property
     def ramp_share(self) -> float:

@@ -80,7 +80,7 @@ COVERED = 5
 """The version in which robust models say how their facts are covered."""
 GRID: dict[str, tuple[Callable[[Any], bool], str]] = {
     **dict.fromkeys(("dim", "length", "cells"), _whole(1)),
-    **dict.fromkeys(("low", "high", "ramp", "error", "spread", "function_seconds"), _NUMBER),
+    **dict.fromkeys(("low", "high", "ramp", "error", "spread"), _NUMBER),
     "guaranteed": _BOOLEAN,
 }
 RULES: tuple[tuple[str, Callable[[Config], bool]], ...] = (

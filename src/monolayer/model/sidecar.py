@@ -16,7 +16,7 @@ from typing import get_args
 
 import numpy as np
 from safetensors import SafetensorError
-from safetensors.numpy import load, save_file
+from safetensors.numpy import load
 
 from monolayer.data.text import Script, Unit
 from monolayer.errors import ModelFileError
@@ -32,20 +32,27 @@ def write_memory(card: Card, path: Path) -> None:
     if card.script is not None:
         said = {"unit": card.script.unit, "window": str(card.script.window)}
         said |= {} if card.script.tokenizer is None else {"tokenizer": card.script.tokenizer}
-    save_file({NAME: words}, path, metadata=said)
+    with path.open("wb") as file:
+        file.write(_header(len(words), said) + words.astype("<u8").tobytes())
 
 
 def join_memory(parts: Sequence[Path], path: Path) -> None:
     """The memory of a model whose fingerprints lie in files, in order, and need not fit into memory."""
     count = sum(part.stat().st_size for part in parts) // 8
-    header = {NAME: {"dtype": "U64", "shape": [count], "data_offsets": [0, 8 * count]}}
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text = text.ljust(-(-len(text) // 8) * 8)
     with path.open("wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text)
+        file.write(_header(count, {}))
         for part in parts:
             with part.open("rb") as words:
                 shutil.copyfileobj(words, file)
+
+
+def _header(count: int, said: dict[str, str]) -> bytes:
+    """The beginning of a safetensors file with so many words; the library would write `said` in a random order."""
+    header: dict[str, object] = {"__metadata__": said} if said else {}
+    header[NAME] = {"dtype": "U64", "shape": [count], "data_offsets": [0, 8 * count]}
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text = text.ljust(-(-len(text) // 8) * 8)
+    return len(text).to_bytes(8, "little") + text
 
 
 def read_memory(card: Card, content: bytes) -> Card:

@@ -6,7 +6,6 @@ have that shape, be finite, and be the same whenever it is asked the same.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -25,13 +24,12 @@ _ENTRIES_AT_ONCE = 1 << 18
 
 
 class Function:
-    """`f` on the domain `box`: NumPy float64 in, `(B, n, m)` float64 out, with a count of the time it takes."""
+    """`f` on the domain `box`: NumPy float64 in, `(B, n, m)` float64 out."""
 
     def __init__(self, f: Callable[[Any], Any], box: Box, out_dim: int | None, device: Any = None) -> None:
         if not callable(f):
             raise DataError(f"f is a {type(f).__name__}: it must be a function of batches (B, n, d)")
         self._f, self.box, self._device = f, box, device
-        self.seconds = 0.0
         probe = box.uniform(8, np.random.default_rng(0))
         self._torch = self._wants_torch(probe)
         once = self._call(probe)
@@ -76,13 +74,10 @@ class Function:
 
     def _call(self, X: Floats) -> NDArray[Any]:
         """One call of `f`, on a copy that it may spoil."""
-        began = time.perf_counter()
         try:
             return self._answer(X, self._torch)
         except Exception as error:
             raise DataError(f"f failed on a batch of shape {X.shape}: {type(error).__name__}: {error}") from error
-        finally:
-            self.seconds += time.perf_counter() - began
 
     def _answer(self, X: Floats, as_torch: bool) -> NDArray[Any]:
         given: Any = X.copy()
