@@ -120,7 +120,7 @@ def _folder(
             raise DataError(ONLY_ROBUST)
         if wish.only:
             raise DataError("only= asks what the readout of a memorizer holds; this folder has a stock architecture")
-        return judge_stock(folder, Sequences.of(X, Y, lengths=lengths, per=per), None, None)
+        return judge_stock(folder, _read(X, Y, lengths, per))
     return _judge(_asked(read(folder), wish), X, Y, lengths, per, tolerance, wish)
 
 

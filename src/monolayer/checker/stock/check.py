@@ -18,10 +18,10 @@ from monolayer.checker.certificate import Certificate, Finding, Verdict
 from monolayer.checker.labelled import data_digest
 from monolayer.checker.rounding import EXP_ULPS, Floats, UnhandledError
 from monolayer.checker.stock.bounds import BLOCK, MEAN, VARIANCE, Bounds, bounds
+from monolayer.checker.stock.enclosed import EXP_ULPS as SHORT_EXP
+from monolayer.checker.stock.enclosed import MOMENTS as SHORT_MOMENTS
+from monolayer.checker.stock.evaluate import judge_robust
 from monolayer.checker.stock.files import Network, read_stock
-from monolayer.checker.stock.halves import judge_halves
-from monolayer.checker.stock.mirror import EXP_ULPS as SHORT_EXP
-from monolayer.checker.stock.mirror import MOMENTS as SHORT_MOMENTS
 from monolayer.checker.stock.places import Places, places_of
 from monolayer.checker.stock.readout import answers, read_steps
 from monolayer.checker.stock.structure import Structure, read_structure
@@ -36,14 +36,11 @@ REASONS: dict[Verdict, str] = {
     "undecided": "for some points the error bound leaves room for more than one answer",
 }
 
-ROBUST = (
-    "at every point the neurons that may wake there leave the right class the largest logit, however float32 rounds"
-)
+ROBUST = "at every point the right class has the largest logit, however float32 rounds"
 
 
-def judge_stock(folder: Path, X: Any, Y: Any, lengths: Any) -> Certificate:
+def judge_stock(folder: Path, data: Sequences) -> Certificate:
     """The certificate of a Hugging Face folder for these data."""
-    data = Sequences.of(X, Y, lengths=lengths)
     question = Certificate(
         verdict="undecided",
         claim=CLAIM.replace("each of the {:,}", "each of the"),
@@ -151,8 +148,8 @@ def _check(net: Network, data: Sequences, places: Places, question: Certificate)
 
 
 def _check_robust(net: Network, data: Sequences, places: Places, question: Certificate) -> Certificate:
-    """Half-spaces: no steps on a line, so no margin in errors; the claim is for the weights as stored."""
-    seen = judge_halves(net, data, places)
+    """The given sequences in enclosed numbers; the claim is for the weights as stored."""
+    seen = judge_robust(net, data, places)
     wrong = seen.wrong | (places.wanted < 0)
     unsure = ~seen.right & ~wrong
     verdict: Verdict = "refuted" if wrong.any() else "undecided" if unsure.any() else "proved"

@@ -1,0 +1,184 @@
+"""The verdict on a robust stock folder: its forward pass on the given sequences, in enclosed numbers. Lemma E7.
+
+    embedding → norm → attention → + → norm → neurons → + → norm → (pooler) → head
+
+What the sums add to is the stream in front of the norms (GPT-2 and its kin) or behind them (BERT and its kin).
+
+Sequences of one length at a time, a few thousand points each. Neurons that surely rest at a token are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from monolayer.checker.noise import Answers
+from monolayer.checker.readout import Bools
+from monolayer.checker.rounding import Floats, UnhandledError
+from monolayer.checker.stock.enclosed import (
+    MORE,
+    UNIT,
+    Average,
+    Enclosed,
+    Linear,
+    add,
+    average,
+    norm,
+    scores,
+    turned,
+)
+from monolayer.checker.stock.files import Network
+from monolayer.checker.stock.head import Head
+from monolayer.checker.stock.neurons import AT_ONCE, Neurons, Sway
+from monolayer.checker.stock.places import Places
+from monolayer.data import Sequences
+from monolayer.data.names import Ints
+
+MOST_SCORES = 1 << 24
+"""Scores held at a time."""
+LARGEST = 2.0**20
+"""Stored numbers are at most this."""
+LEAST_EPSILON = 2.0**-40
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """Sequences of one length, begin token in front `(B, n)`, places `(m,)` that answer, and their points `(B, m)`."""
+
+    ids: Ints
+    at: Ints
+    points: Ints
+
+    def only(self, chosen: Bools) -> Asked:
+        """The sequences and the places that have a chosen point `(B, m)`."""
+        rows, columns = chosen.any(axis=1), chosen.any(axis=0)
+        return Asked(self.ids[rows], self.at[columns], self.points[np.ix_(rows, columns)])
+
+
+def judge_robust(net: Network, data: Sequences, places: Places) -> Answers:
+    """Which points surely get their label, and which surely another. What is unsure is looked at twice as closely."""
+    program = Program(net)
+    count = len(places.wanted)
+    right, wrong, got = np.zeros(count, bool), np.zeros(count, bool), np.full(count, -1)
+    for asked in _batches(net, data, places):
+        for closely in (False, True):
+            points = asked.points.reshape(-1)
+            stream = program.stream(asked.ids, asked.at, closely)
+            sure, other, larger = program.head.compare(stream, places.wanted[points])
+            right[points] |= sure
+            wrong[points] |= other
+            got[points] = np.where(other, larger, got[points])
+            asked = asked.only(~(right | wrong)[asked.points] & (places.wanted[asked.points] >= 0))
+            if asked.points.size == 0:
+                break
+    return Answers(right, wrong, got)
+
+
+def _batches(net: Network, data: Sequences, places: Places) -> Iterator[Asked]:
+    for length in np.unique(data.lengths):
+        rows = np.flatnonzero(data.lengths == length)
+        step = max(1, AT_ONCE // ((int(length) + 1) * max(net.width, int(length) + 1)))
+        for begin in range(0, len(rows), step):
+            some = rows[begin : begin + step]
+            flat = data.offsets[some][:, None] + np.arange(length)
+            ids = np.append(np.full((len(some), 1), net.begin), places.ids[flat], axis=1)
+            if net.task == "sequence":
+                yield Asked(ids, np.array([length if net.causal else 0]), some[:, None])
+                continue
+            for at in np.array_split(np.arange(1, length + 1), 1 + len(some) * int(length) ** 2 // MOST_SCORES):
+                yield Asked(ids, at, flat[:, at - 1])
+    if places.begins:
+        yield Asked(np.array([[net.begin]]), np.array([0]), np.array([[len(data.tokens)]]))
+
+
+class Program:
+    """The network of a folder on enclosed numbers."""
+
+    def __init__(self, net: Network) -> None:
+        _check(net)
+        self.net = net
+        parts = net.attention
+        self.heads, self.turn = _heads(net)
+        self.query, self.key = (Linear(parts[f"W_{x}"][self.heads], parts[f"b_{x}"][self.heads]) for x in "QK")
+        kept = np.flatnonzero(parts["W_V"].any(axis=1) | (parts["b_V"] != 0))
+        self.value = Linear(parts["W_V"][kept], parts["b_V"][kept])
+        self.write = parts["W_O"][:, kept]
+        self.out = Linear(self.write, parts["b_O"])
+        self.neurons, self.head = Neurons(net), Head(net)
+
+    def stream(self, ids: Ints, at: Ints, closely: bool) -> Enclosed:
+        """What the last norm sees `(B·m, D)` at the places `at` `(m,)` of sequences `(B, n)`."""
+        net = self.net
+        stream = self._embedded(ids)
+        normed = self._norm(stream, 0)
+        seen = self._average(normed, at)
+        stream = _rows(add((normed if net.post_norm else stream)[:, at], self.out(seen.found)))
+        normed = self._norm(stream, 1)
+        sway = Sway(net, seen, self.write, stream, normed) if closely else None
+        return add(normed if net.post_norm else stream, self.neurons(normed, ids[:, at].reshape(-1), sway))
+
+    def _embedded(self, ids: Ints) -> Enclosed:
+        net = self.net
+        x = net.tokens[ids]
+        if net.places is None:
+            return Enclosed.of(x, np.zeros_like(x))
+        table = net.places[net.offset : net.offset + ids.shape[1]]
+        both = x + table
+        return Enclosed.of(both, np.where((x != 0) & (table != 0), MORE * UNIT * np.abs(both), 0.0))
+
+    def _norm(self, x: Enclosed, number: int) -> Enclosed:
+        net = self.net
+        return norm(x, net.norms[2 * number], net.norms[2 * number + 1], net.epsilon, net.rms)
+
+    def _average(self, x: Enclosed, at: Ints) -> Average:
+        """The values that queries at `at` see, averaged."""
+        q, k = self.query(x), self.key(x)
+        if self.turn is not None and len(self.heads):
+            q, k = (turned(part, *self.turn) for part in (q, k))
+        score, off = scores(q[:, at], k, self.net.width**-0.5)
+        there = np.arange(x.middle.shape[1])
+        seen = (there <= at[:, None]) if self.net.causal else np.ones((len(at), len(there)), dtype=bool)
+        return average(score, off, seen, self.value(x))
+
+
+def _rows(x: Enclosed) -> Enclosed:
+    return Enclosed(*(part.reshape(-1, part.shape[-1]) for part in (x.middle, x.radius, x.common)))
+
+
+def _heads(net: Network) -> tuple[Ints, tuple[Ints, Floats, Floats, float] | None]:
+    """Coordinates of the head that scores depend on; how rotary positions turn them."""
+    sides = [net.attention[f"W_{x}"].any(axis=1) | (net.attention[f"b_{x}"] != 0) for x in "QK"]
+    if net.rotary is None:
+        return np.flatnonzero(sides[0] & sides[1]), None
+    theta, turned_ones = net.rotary
+    half = turned_ones // 2
+    number = np.arange(net.width)
+    partner = np.where(number < half, number + half, np.where(number < turned_ones, number - half, number))
+    sides = [side | side[partner] for side in sides]
+    used = np.flatnonzero(sides[0] & sides[1])
+    place = np.zeros(net.width, dtype=np.int64)
+    place[used] = np.arange(len(used))
+    sign = np.where(number < half, -1.0, np.where(number < turned_ones, 1.0, 0.0))
+    # Angles of coordinates that are not turned: place · θ^−∞ = 0.
+    exponent = np.where(number < turned_ones, (number % half) / half, np.inf)
+    return used, (place[partner[used]], sign[used], exponent[used], theta)
+
+
+def _check(net: Network) -> None:
+    """Sizes within which nothing overflows, padding included; no token types."""
+    if any(part.any() for part in net.zeros):
+        raise UnhandledError("the table of token types is not 0")
+    if net.width > 2**14 or not LEAST_EPSILON <= net.epsilon <= 1.0:
+        raise UnhandledError("the width is too large, or the norms' epsilon out of bounds")
+    stored = [net.tokens, *net.norms, *net.attention.values(), net.W_1, net.b_1, net.W_2, net.b_2, net.head]
+    stored += [part for part in (net.places, net.W_P, net.pool_bias, net.head_bias) if part is not None]
+    stored += [] if net.gate is None else list(net.gate)
+    if max(float(np.abs(part).max(initial=0.0)) for part in stored) > LARGEST:
+        raise UnhandledError(f"stored numbers are larger than {LARGEST:g}")
+    # Padding is masked, but must be finite: the product of any query and key there.
+    length = net.width**0.5 * np.abs(net.norms[0]).max() + np.linalg.norm(net.norms[1])
+    sizes = [np.linalg.norm(net.attention[f"W_{x}"]) * length + np.linalg.norm(net.attention[f"b_{x}"]) for x in "QK"]
+    if not sizes[0] * sizes[1] <= 2.0**100:
+        raise UnhandledError("scores of padding may not be finite")

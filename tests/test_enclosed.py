@@ -1,0 +1,258 @@
+"""Enclosed numbers against evaluations in binary32, in random order, and against balls: Lemmas E1 to E6."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from flint import arb, ctx
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from monolayer.checker.stock import activations, enclosed
+from monolayer.checker.stock.enclosed import UNIT, Enclosed, Linear
+
+f32 = np.float32
+SEEDS = st.integers(0, 2**32)
+
+
+def some(random: np.random.Generator, *shape: int, loose: bool = True) -> tuple[Enclosed, Any]:
+    """An enclosure with a common error, and floats of binary32 that lie in it."""
+    scale = np.exp2(random.integers(-6, 7, shape[-1]).astype(float))
+    value = (random.normal(size=shape) * scale * (random.random(shape) < 0.8)).astype(f32)
+    common = np.full((*shape[:-1], 1), random.choice([0.0, 1e-5, 1e-3]) if loose else 0.0)
+    radius = scale * random.choice([0.0, 1e-6, 1e-3]) * np.ones(shape) if loose else np.zeros(shape)
+    theta = common * random.uniform(-1, 1, common.shape)
+    middle = value.astype(float) / (1.0 + theta) - radius * random.uniform(-0.999, 0.999, shape)
+    return Enclosed.of(middle, radius, common), value
+
+
+def inside(found: Enclosed, value: Any) -> bool:
+    """Whether one `θ` for each row puts all of its numbers within their radii."""
+    value = np.asarray(value, dtype=float)
+    low, high = found.middle - found.radius, found.middle + found.radius
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ends = np.sort(np.stack([low / value, high / value]), axis=0)
+    zero = value == 0.0
+    assert ((low <= 0.0) & (high >= 0.0))[zero].all()
+    least = np.where(zero, -np.inf, ends[0]).max(axis=-1)
+    most = np.where(zero, np.inf, ends[1]).min(axis=-1)
+    t = found.common[..., 0]
+    return bool((np.maximum(least, 1.0 / (1.0 + t)) <= np.minimum(most, 1.0 / (1.0 - t)) + 1e-15).all())
+
+
+def summed(random: np.random.Generator, terms: Any) -> Any:
+    """A sum over the last axis in binary32, in some order: one after the other, or in pairs."""
+    terms = np.take(terms, random.permutation(terms.shape[-1]), axis=-1)
+    if random.random() < 0.5:
+        total = np.zeros(terms.shape[:-1], dtype=f32)
+        for i in range(terms.shape[-1]):
+            total = total + terms[..., i]
+        return total
+    while terms.shape[-1] > 1:
+        if terms.shape[-1] % 2:
+            terms = np.append(terms, np.zeros((*terms.shape[:-1], 1), f32), axis=-1)
+        terms = terms[..., ::2] + terms[..., 1::2]
+    return terms[..., 0]
+
+
+@settings(max_examples=60, deadline=None)
+@given(SEEDS)
+def test_sums_and_linear_maps(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    (x, a), (y, b) = some(random, 3, 40), some(random, 3, 40)
+    assert inside(enclosed.add(x, y), a + b)
+    weight = (random.normal(size=(7, 40)) * (random.random((7, 40)) < 0.6)).astype(f32)
+    bias = random.normal(size=7).astype(f32)
+    for shift in (None, bias):
+        linear = Linear(weight.astype(float), None if shift is None else shift.astype(float))
+        terms = a[:, None, :] * weight
+        if shift is not None:
+            terms = np.append(terms, np.broadcast_to(shift[:, None], (3, 7, 1)), axis=-1)
+        assert inside(linear(x), summed(random, terms))
+        exact = a.astype(float) @ weight.astype(float).T + (0.0 if shift is None else shift.astype(float))
+        assert inside(linear(x), exact)
+    tight = Linear(weight.astype(float))(Enclosed.of(a.astype(float), np.zeros(a.shape)))
+    assert (tight.radius <= 64 * UNIT * (np.abs(a) @ np.abs(weight).T) + 1e-15).all()
+
+
+def moments(random: np.random.Generator, x: Any, kind: str) -> tuple[Any, Any]:
+    """Mean and variance in binary32, by one of three formulas."""
+    D = f32(x.shape[-1])
+    if kind == "welford":
+        x = np.take(x, random.permutation(x.shape[-1]), axis=-1)
+        mean, square = np.zeros(x.shape[:-1], f32), np.zeros(x.shape[:-1], f32)
+        for k in range(x.shape[-1]):
+            off = x[..., k] - mean
+            mean = mean + off / f32(k + 1)
+            square = square + off * (x[..., k] - mean)
+        return mean[..., None], (square / D)[..., None]
+    mean = (summed(random, x) / D)[..., None]
+    if kind == "two passes":
+        return mean, (summed(random, (x - mean) * (x - mean)) / D)[..., None]
+    return mean, (summed(random, x * x) / D)[..., None] - mean * mean
+
+
+@pytest.mark.parametrize("kind", ["two passes", "textbook", "welford", "rms"])
+@settings(max_examples=60, deadline=None)
+@given(SEEDS)
+def test_norms(kind: str, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    x, a = some(random, 4, 64)
+    # A mean of 0, as every stream has, about which the textbook formula does not lose what it wants.
+    shift = random.choice([0.0, 1.0]) if kind != "textbook" else 0.0
+    if not shift:
+        a[:, 32:] = -a[:, :32]
+        x = Enclosed.of(a.astype(float), np.abs(a) * 1e-6, np.full((4, 1), 1e-5))
+    weight, bias = random.normal(size=64).astype(f32), random.normal(size=64).astype(f32)
+    epsilon = f32(2.0**-17)
+    for shifts in (np.zeros(64, f32), bias):
+        mean, variance = (
+            moments(random, a, kind) if kind != "rms" else (f32(0), (summed(random, a * a) / f32(64))[:, None])
+        )
+        found = (a - mean) * (f32(1) / np.sqrt(variance + epsilon)) * weight + shifts
+        wide = (weight.astype(float), shifts.astype(float), float(epsilon), kind == "rms")
+        assert found.dtype == f32
+        assert inside(enclosed.norm(x, *wide), found)
+        big = a.astype(float)
+        centre = 0.0 if kind == "rms" else big.mean(axis=1, keepdims=True)
+        exact = (big - centre) / np.sqrt(((big - centre) ** 2).mean(axis=1, keepdims=True) + float(epsilon))
+        assert inside(enclosed.norm(x, *wide), exact * weight + shifts)
+
+
+def blocks(random: np.random.Generator, score: Any, values: Any) -> Any:
+    """A softmax in binary32 that rescales its sums from block to block, as fused kernels do."""
+    best, total, over = f32(-np.inf), f32(0), np.zeros(values.shape[1], f32)
+    for begin in range(0, len(score), 16):
+        part = score[begin : begin + 16]
+        top = max(best, part.max())
+        shrink, weight = f32(np.exp(best - top)), np.exp(part - top)
+        total = total * shrink + summed(random, weight[None])[0]
+        over = over * shrink + summed(random, (weight[:, None] * values[begin : begin + 16]).T)
+        best = top
+    return over / total
+
+
+@settings(max_examples=60, deadline=None)
+@given(SEEDS)
+def test_attention(seed: int) -> None:
+    """Scores of turned queries and keys, their softmax in one piece and in blocks, and sums of the average."""
+    random = np.random.default_rng(seed)
+    n, h, k = 37, 6, 5
+    (q, a), (key, b) = some(random, 1, n, h), some(random, 1, n, h)
+    a, b = (part / f32(2.0**8) for part in (a, b))
+    q, key = (Enclosed(x.middle / 2**8, x.radius / 2**8, x.common) for x in (q, key))
+    (v, c), theta = some(random, 1, n, k), float(random.choice([14.0, 10000.0]))
+    # Coordinates 0 to 3 are turned, 4 and 5 are not.
+    partner, sign = np.array([2, 3, 0, 1, 4, 5]), np.array([-1.0, -1.0, 1.0, 1.0, 0.0, 0.0])
+    exponent = np.array([0.0, 0.5, 0.0, 0.5, np.inf, np.inf])
+    q, key = (enclosed.turned(x, partner, sign, exponent, theta) for x in (q, key))
+    speed = f32(1) / (f32(theta) ** (np.array([0, 2], f32) / f32(4)))
+    angle = np.arange(n, dtype=f32)[:, None] * np.append(np.tile(speed, 2), [f32(0), f32(0)]).astype(f32)
+    turn = [x * np.cos(angle) + x[..., partner] * (sign.astype(f32) * np.sin(angle)) for x in (a, b)]
+    assert turn[0].dtype == f32
+    assert inside(q, turn[0])
+    scale = 1.0 / np.sqrt(h)
+    score, off = enclosed.scores(q, key, scale)
+    theirs = summed(random, turn[0][:, :, None] * turn[1][:, None]) * f32(scale)
+    assert (np.abs(theirs - score) <= off).all()
+    seen = np.tril(np.ones((n, n), dtype=bool))
+    found = enclosed.average(score, off, seen, v)
+    matrix = random.normal(size=(3, k))
+    own = found.found.radius - found.swayed
+    for place in random.integers(0, n, 4):
+        row = theirs[0, place, : place + 1]
+        weight = np.exp(row - row.max())
+        weight = weight / summed(random, weight[None])[0]
+        for value in (
+            summed(random, (weight[:, None] * c[0, : place + 1]).T),
+            blocks(random, row, c[0, : place + 1]),
+        ):
+            assert inside(found.found[:, place], value[None])
+            along = found.along((np.array([0]), np.array([place])), matrix)[0]
+            apart = np.abs(matrix @ (value - found.found.middle[0, place]))
+            assert (apart <= along + np.abs(matrix) @ own[0, place] + 1e-12).all()
+
+
+EXACT: dict[str, Callable[[arb], arb]] = {
+    "relu": lambda x: x.max(arb(0)),
+    "relu6": lambda x: x.max(arb(0)).min(arb(6)),
+    "gelu": lambda x: x * (1 + (x / arb(2).sqrt()).erf()) / 2,
+    "gelu_new": lambda x: x * (1 + ((2 / arb.pi()).sqrt() * (x + arb("0.044715") * x**3)).tanh()) / 2,
+    "silu": lambda x: x / (1 + (-x).exp()),
+}
+OURS = {
+    "relu": lambda x: np.maximum(x, f32(0)),
+    "relu6": lambda x: np.clip(x, f32(0), f32(6)),
+    "silu": lambda x: x / (f32(1) + np.exp(-x)),
+}
+
+
+@pytest.mark.parametrize("name", EXACT)
+@settings(max_examples=80, deadline=None)
+@given(SEEDS)
+def test_activations(name: str, seed: int) -> None:
+    """Ends and points between them; PyTorch in binary32 too, where it is installed."""
+    random = np.random.default_rng(seed)
+    centre = random.choice([-40.0, -9.0, -8.6, -6.0, -1.28, -0.75, 0.0, 1.0, 6.0, 9.0, 60.0])
+    width = random.choice([0.0, 1e-6, 1e-3, 1.0, 30.0])
+    low = (centre + random.normal(size=8) * 0.1).astype(f32)
+    high = (low + width).astype(f32)
+    within = (low + random.random(8) * (high - low)).astype(f32).clip(low, high)
+    least, most = activations.activation(name)(low.astype(float), high.astype(float))
+    with ctx.workprec(128):
+        for x, floor, ceiling in zip(within, least, most, strict=True):
+            exact = EXACT[name](arb(float(x)))
+            saturated = "gelu" in name and abs(x) >= activations.SATURATED  # erf and tanh round to ±1 there
+            slack = arb(1e-15) if saturated else arb(0)
+            assert arb(float(floor)) <= exact + slack
+            assert exact - slack <= arb(float(ceiling))
+    if name in OURS:
+        theirs = OURS[name](within)
+        assert ((least <= theirs) & (theirs <= most)).all()
+    torch = pytest.importorskip("torch")
+    functions = torch.nn.functional
+    there = torch.from_numpy(np.tile(within, 4))  # long enough for vector instructions
+    found = {
+        "relu": functions.relu,
+        "relu6": functions.relu6,
+        "gelu": functions.gelu,
+        "gelu_new": lambda x: functions.gelu(x, approximate="tanh"),
+        "silu": functions.silu,
+    }[name](there).numpy()[:8]
+    assert ((least <= found) & (found <= most)).all()
+    if name in ("relu", "relu6") or high.max() <= activations.activation(name).rests:
+        rest = activations.activation(name)
+        asleep = high <= rest.rests
+        assert (np.maximum(np.abs(least), np.abs(most))[asleep] <= rest.sleeping).all()
+
+
+def test_what_torch_does_to_erf_and_tanh_is_what_is_assumed() -> None:
+    torch = pytest.importorskip("torch")
+    x = torch.linspace(-12.0, 12.0, 1 << 20)
+    for name, edge in (("erf", 6.0), ("tanh", 10.0)):
+        found = getattr(torch, name)(x)
+        exact = getattr(torch, name)(x.double())
+        assert (found.double() - exact).abs().max() <= activations.WRONG
+        assert (found.abs()[x.abs() >= edge] == 1.0).all()
+
+
+@settings(max_examples=40, deadline=None)
+@given(SEEDS)
+def test_poolers(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    x, a = some(random, 3, 20)
+    assert inside(activations.tanh(x), np.tanh(a))
+    assert inside(activations.relu(x), np.maximum(a, f32(0)))
+
+
+def test_what_cannot_be_bounded_is_never_sure() -> None:
+    """A norm of noise has an infinite radius, and so has what follows; nothing is compared as if it were a number."""
+    x = Enclosed.of(np.ones((1, 8)) * 1e-3, np.ones((1, 8)))
+    wide = enclosed.norm(x, np.ones(8), np.zeros(8), 1e-6, False)
+    assert not np.isfinite(wide.radius).any()
+    with np.errstate(invalid="ignore"):
+        after = Linear(np.eye(8))(wide)
+    assert not (after.radius < 1e300).any()
