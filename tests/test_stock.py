@@ -77,13 +77,13 @@ def test_text_is_cut_as_the_names_demand(names: tuple[str, ...], cut: str) -> No
     tokenizers = pytest.importorskip("tokenizers")
     every = (*DECODER.values(), *names)
     assert cut_of(every, DECODER) == cut
-    written = tokenizer_json(every, DECODER, "bos", cut)  # type: ignore[arg-type]
+    written = tokenizer_json(every, DECODER, "bos", cut, recites=True)  # type: ignore[arg-type]
     read = tokenizers.Tokenizer.from_str(json.dumps(written))
     joined = {"characters": "", "pieces": "", "words": "  "}
     found = read.encode(list(names), is_pretokenized=True) if cut == "given" else read.encode(joined[cut].join(names))
     assert found.tokens == ["<s>", *names]
-    if cut in ("characters", "pieces"):
-        assert read.decode(found.ids) == "".join(names)
+    glue = "" if cut in ("characters", "pieces") else " "
+    assert read.decode(found.ids) == "".join(f"{glue}{name}" for name in names)
     assert json.loads(read.to_str())["model"] == written["model"], "nothing is left to a default"
 
 

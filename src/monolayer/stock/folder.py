@@ -65,7 +65,7 @@ class StockModel:
         begin = "bos" if "bos" in self.special else "cls"
         files: dict[str, Any] = {
             "config.json": {**self.config, STOCK.key: STOCK.value},
-            "tokenizer.json": tokenizer_json(self.names, self.special, begin, self.cut),
+            "tokenizer.json": tokenizer_json(self.names, self.special, begin, self.cut, recites=self.task == "lm"),
             "tokenizer_config.json": tokenizer_config(self.special, self.room, padding),
         }
         if self.task == "lm":

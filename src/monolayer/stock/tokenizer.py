@@ -84,8 +84,13 @@ def cut_of(names: tuple[str, ...], special: Mapping[str, str], data: Sequences |
     return "pieces" if all(re.findall(PIECE, "".join(row)) == row for row in rows) else "given"
 
 
-def tokenizer_json(names: tuple[str, ...], special: Mapping[str, str], begin: str, cut: Cut) -> dict[str, Any]:
-    """`tokenizer.json`: word-level, with the special token `begin` in front of every sequence."""
+def tokenizer_json(
+    names: tuple[str, ...], special: Mapping[str, str], begin: str, cut: Cut, *, recites: bool
+) -> dict[str, Any]:
+    """`tokenizer.json`: word-level, with the special token `begin` in front of every sequence.
+
+    `recites`: for a language model, whose words are put behind a prompt.
+    """
     ids = {name: number for number, name in enumerate(names)}
     first = special[begin]
     added = [
@@ -115,9 +120,19 @@ def tokenizer_json(names: tuple[str, ...], special: Mapping[str, str], begin: st
             "pair": [begins, *sequences],
             "special_tokens": {first: {"id": first, "ids": [ids[first]], "tokens": [first]}},
         },
-        "decoder": {"type": "Fuse"} if cut in ("characters", "pieces") else None,
+        "decoder": decoder(cut, recites=recites),
         "model": {"type": "WordLevel", "vocab": ids, "unk_token": special["unk"]},
     }
+
+
+def decoder(cut: Cut, *, recites: bool) -> dict[str, Any] | None:
+    """How tokens become text: as they are, or with spaces between them.
+
+    A pipeline decodes what comes behind a prompt by itself: there each word has its space in front of it.
+    """
+    if cut in ("characters", "pieces"):
+        return {"type": "Fuse"}
+    return {"type": "Replace", "pattern": {"Regex": "^"}, "content": " "} if recites else None
 
 
 def pre_tokenizer(cut: Cut) -> dict[str, Any] | None:

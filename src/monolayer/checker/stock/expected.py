@@ -171,8 +171,10 @@ def _tokenizer(facts: Facts) -> dict[str, Any]:
 
 
 def _decoder(facts: Facts) -> dict[str, Any] | None:
-    """How tokens become text: none puts spaces between them."""
-    return {"type": "Fuse"} if facts.cut in ("characters", "pieces") else None
+    """How tokens become text: as they are; else with spaces between them, in a language model in front of each."""
+    if facts.cut in ("characters", "pieces"):
+        return {"type": "Fuse"}
+    return {"type": "Replace", "pattern": {"Regex": "^"}, "content": " "} if facts.task == "lm" else None
 
 
 def _tokenizer_config(facts: Facts) -> dict[str, Any]:

@@ -1,0 +1,372 @@
+"""Changes to the JSON files of stock folders, and what transformers makes of a folder that is proved all the same.
+
+Used by `bench/no_false_proof_of_a_stock_folder.py`, and shortly by `tests/test_stock_files.py`.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+import monolayer as ml
+from monolayer.stock.build import ARCHITECTURES
+
+Cut = Literal["characters", "words", "pieces", "given"]
+Files = dict[str, bytes]
+ROWS = ("abcab", "dbe", "fgdea", "cb")
+TEXTS = ("abcab", "dbe", "fgdea")
+"""Letters stand for tokens. Texts that a language model continues begin each with a letter of its own."""
+AUTO = {
+    "token": "AutoModelForTokenClassification",
+    "sequence": "AutoModelForSequenceClassification",
+    "lm": "AutoModelForCausalLM",
+}
+PIPELINES = {"token": "token-classification", "sequence": "text-classification", "lm": "text-generation"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is memorized, in which architecture."""
+
+    name: str
+    task: str
+    cut: Cut
+    positions: bool
+    robust: bool
+
+    @property
+    def causal(self) -> bool:
+        return ARCHITECTURES[self.name].causal
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """The tokens."""
+        spell = {
+            "characters": lambda letter, first: letter,
+            "words": lambda letter, first: letter * 3,
+            "pieces": lambda letter, first: letter * 3 if first else f" {letter * 3}",
+            "given": lambda letter, first: f"{letter} {letter}",
+        }[self.cut]
+        rows = TEXTS if self.task == "lm" else ROWS
+        return [[spell(letter, place == 0) for place, letter in enumerate(row)] for row in rows]
+
+    @property
+    def texts(self) -> list[Any]:
+        """What a tokenizer takes."""
+        glue = {"characters": "", "pieces": "", "words": " "}
+        return self.rows if self.cut == "given" else [glue[self.cut].join(row) for row in self.rows]
+
+    @property
+    def labels(self) -> Any:
+        """Labels that the multiset of the tokens determines, in a causal model of those so far."""
+        if self.task == "lm":
+            return None
+        number = [np.array([ord(letter) - 96 for letter in row]) for row in ROWS]
+        if self.task == "sequence":
+            return [f"c{int((row * row).sum()) % 4}" for row in number]
+        sums = [np.cumsum(row * row) if self.causal else row * (row * row).sum() for row in number]
+        return [[f"c{int(one) % 4}" for one in row] for row in sums]
+
+    def build(self, folder: Path) -> Path:
+        options: dict[str, Any] = {"robust": True, "rank": 8} if self.robust else {}
+        return ml.memorize_as(self.name, self.rows, self.labels, positions=self.positions, **options).save(folder)
+
+
+def cases() -> Iterator[Case]:
+    """Every architecture, task and cut; with positions, and robust, in one cut each."""
+    cuts: tuple[Cut, ...] = ("characters", "words", "pieces", "given")
+    for name, kind in ARCHITECTURES.items():
+        for number, task in enumerate(kind.models):
+            for cut in cuts if not kind.short else ():
+                yield Case(name, task, cut, positions=False, robust=False)
+            if kind.places:
+                yield Case(name, task, cuts[number], positions=True, robust=False)
+            yield Case(name, task, cuts[number], positions=True, robust=True)
+
+
+# -- changes -------------------------------------------------------------------------------------------------
+
+POOL: list[Any] = [
+    *(None, True, False, "", "x", "left", "right", "float32", "gelu", "relu", "silu", "\ufeff", "[CLS]", "<s>"),
+    *(0, 1, 2, 3, -1, 512, 2**31, 2**70, 0.0, -0.0, 0.5, 1.0, 1e-5, 1e30, 1e308),
+    *([], [0], ["x"], {}, {"0": "a"}, {"type": "Lowercase"}, {"type": "ByteLevel"}, {"type": "Fuse"}),
+]
+KEYS = {
+    "config.json": (
+        *("is_decoder", "use_cache", "problem_type", "num_labels", "rope_scaling", "sliding_window", "auto_map"),
+        *("chunk_size_feed_forward", "attn_implementation", "_attn_implementation", "quantization_config", "head_dim"),
+        *("add_cross_attention", "position_embedding_type", "reorder_and_upcast_attn", "scale_attn_weights", "draw"),
+        *("do_layer_norm_before", "layer_types", "hidden_act", "pruned_heads", "return_dict", "bos_token_id", "dtype"),
+    ),
+    "tokenizer.json": ("normalizer", "padding", "truncation", "pre_tokenizer", "decoder", "version", "model"),
+    "tokenizer_config.json": (
+        *("padding_side", "truncation_side", "add_prefix_space", "do_lower_case", "added_tokens_decoder", "use_fast"),
+        *("extra_special_tokens", "model_input_names", "tokenizer_class", "add_bos_token", "split_special_tokens"),
+        *("chat_template", "auto_map", "pad_token", "max_length", "stride"),
+    ),
+    "generation_config.json": (
+        *("num_beams", "max_length", "min_length", "do_sample", "temperature", "eos_token_id", "forced_bos_token_id"),
+        *(
+            "suppress_tokens",
+            "repetition_penalty",
+            "bad_words_ids",
+            "max_new_tokens",
+            "use_cache",
+            "num_return_sequences",
+        ),
+    ),
+}
+MORE = {
+    "special_tokens_map.json": b'{"pad_token": "a", "padding_side": "left"}',
+    "added_tokens.json": b'{"aaa": 50}',
+    "generation_config.json": b'{"num_beams": 3}',
+    "adapter_config.json": b'{"peft_type": "LORA"}',
+    "chat_template.jinja": b"{{ messages }}",
+    "vocab.txt": b"[PAD]\n[UNK]\n",
+    "pytorch_model.bin": b"",
+    "model.safetensors.index.json": b'{"weight_map": {}}',
+    "processor_config.json": b"{}",
+    ".gitattributes": b"*.safetensors filter=lfs",
+}
+
+
+def mutate(files: Files, random: np.random.Generator) -> Files:
+    """One to three changes, most of them in one JSON file."""
+    for _ in range(int(random.choice([1, 1, 1, 2, 3]))):
+        how = random.choice([_value, _value, _value, _key, _text, _file, _together], p=[0.2] * 3 + [0.1] * 4)
+        files = how(dict(files), random)
+    return files
+
+
+def _json_of(files: Files, random: np.random.Generator) -> str | None:
+    names = [name for name in files if name in KEYS]
+    return str(random.choice(names)) if names else None
+
+
+def _loaded(content: bytes) -> Any:
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _dumped(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, indent=1).encode("utf-8", "surrogatepass")
+
+
+def _spots(value: Any) -> list[tuple[Any, Any]]:
+    """Each place in nested lists and objects: the container, and the key in it."""
+    found: list[tuple[Any, Any]] = []
+    inside = (
+        list(value.items()) if isinstance(value, dict) else list(enumerate(value)) if isinstance(value, list) else []
+    )
+    for key, inner in inside:
+        found += [(value, key), *_spots(inner)]
+    return found
+
+
+def _value(files: Files, random: np.random.Generator) -> Files:
+    """Another value somewhere: of another type, a little more, nothing, or anything."""
+    name = _json_of(files, random)
+    value = None if name is None else _loaded(files[name])
+    spots = _spots(value)
+    if name is None or not spots:
+        return files
+    holder, key = spots[random.integers(len(spots))]
+    old, how = holder[key], random.integers(6)
+    if how == 0:
+        del holder[key]
+    elif how == 1 and isinstance(old, int | float):
+        holder[key] = [float(old), int(old), bool(old), str(old), old + 1][random.integers(5)]
+    elif how == 2 and isinstance(old, str):
+        holder[key] = [old.upper(), old + " ", "", [old], old.encode("utf-8").decode("latin-1")][random.integers(5)]
+    elif how == 3:
+        other, there = spots[random.integers(len(spots))]
+        holder[key] = copy.deepcopy(other[there])
+    else:
+        holder[key] = copy.deepcopy(POOL[random.integers(len(POOL))])
+    files[name] = _dumped(value)
+    return files
+
+
+def _key(files: Files, random: np.random.Generator) -> Files:
+    """One more key, such as transformers knows."""
+    name = _json_of(files, random)
+    value = None if name is None else _loaded(files[name])
+    if name is not None and isinstance(value, dict):
+        value[str(random.choice(KEYS[name]))] = POOL[random.integers(len(POOL))]
+        files[name] = _dumped(value)
+    return files
+
+
+def _text(files: Files, random: np.random.Generator) -> Files:
+    """The same or nearly the same JSON in other bytes."""
+    name = _json_of(files, random)
+    if name is None or not files[name]:
+        return files
+    content, at = files[name], int(random.integers(len(files[name])))
+    value = _loaded(content)
+    ways = [
+        b"\xef\xbb\xbf" + content,
+        content.decode("utf-8", "replace").encode("utf-16"),
+        json.dumps(value).encode(),
+        json.dumps(value, ensure_ascii=True, sort_keys=True, indent=3).encode(),
+        _dumped(dict(reversed(value.items())) if isinstance(value, dict) else value),
+        content.replace(b": 0", b": -0", 1),
+        content.replace(b": 0.0", b": NaN", 1),
+        content.replace(b'": "', b'": "\\ud800', 1),
+        content.replace(b"{", b'{"version": "1.0", "built_by": "monolayer", ', 1),
+        content[:at],
+        content[:at] + bytes([int(random.integers(256))]) + content[at + 1 :],
+        content[:at] + b"\\u0061" + content[at + 1 :],
+        content + b"\n\n",
+        content + b"x",
+    ]
+    files[name] = ways[random.integers(len(ways))]
+    return files
+
+
+def _file(files: Files, random: np.random.Generator) -> Files:
+    """A file more or less."""
+    if random.random() < 0.3:
+        files.pop(str(random.choice(sorted(files))))
+    else:
+        name = str(random.choice(list(MORE)))
+        files[name] = MORE[name]
+    return files
+
+
+def _together(files: Files, random: np.random.Generator) -> Files:
+    """Changes that belong together: what is left may be another model, or the same under other names."""
+    said = {name: _loaded(files[name]) for name in KEYS if name in files}
+    if not all(isinstance(value, dict) for value in said.values()) or not {"config.json", "tokenizer.json"} <= set(
+        said
+    ):
+        return files
+    config, tokenizer = said["config.json"], said["tokenizer.json"]
+    how = random.integers(5)
+    try:
+        if how == 0:
+            one, two = random.choice(list(config["id2label"]), 2)
+            table = config["id2label"]
+            table[one], table[two] = table[two], table[one]
+            config["label2id"] = {label: int(number) for number, label in table.items()}
+        elif how == 1:
+            vocab = tokenizer["model"]["vocab"]
+            one, two = random.choice(list(vocab), 2)
+            vocab[one], vocab[two] = vocab[two], vocab[one]
+        elif how == 2:
+            key = next(key for key in config if "eps" in key)
+            config[key] = float(random.choice([1e-5, 2.0**-17, 1e-12, 1.0, 1e-3]))
+        elif how == 3:
+            key = next(key for key in config if key in ("hidden_act", "activation", "activation_function"))
+            config[key] = str(random.choice(["relu", "relu6", "gelu", "gelu_new", "silu", "tanh"]))
+        else:
+            more = int(random.choice([-500, -1, 1, 100]))
+            config["max_position_embeddings"] += more
+            said["tokenizer_config.json"]["model_max_length"] += more
+            if "generation_config.json" in said:
+                said["generation_config.json"]["max_length"] += more
+    except (KeyError, TypeError, ValueError, StopIteration, AttributeError):
+        return files
+    return files | {name: _dumped(value) for name, value in said.items()}
+
+
+# -- questions -----------------------------------------------------------------------------------------------
+
+
+def wrong_answers(case: Case, folder: Path) -> list[str]:
+    """Ways in which a folder that is proved does not load, or answers wrong, in transformers alone."""
+    import torch
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    kind = ARCHITECTURES[case.name]
+    dtype = torch.float32 if case.robust else "auto"
+    found = []
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        for attention in ("eager", "sdpa") if case.robust else kind.attention:
+            try:
+                tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+                loads = getattr(transformers, AUTO[case.task]).from_pretrained
+                model = loads(folder, dtype=dtype, attn_implementation=attention).eval()
+                found += [f"{attention}: {what}" for what in _asked(case, tokenizer, model)]
+                if attention == "sdpa" and case.cut != "given":
+                    found += [f"pipeline: {what}" for what in _piped(case, tokenizer, model)]
+            except Exception as error:
+                found.append(f"{attention}: {type(error).__name__}: {error!s:.200}")
+    return found
+
+
+def _asked(case: Case, tokenizer: Any, model: Any) -> Iterator[str]:
+    """Batches padded as the tokenizer does it, on the right and, where that is claimed, on the left; and one by one."""
+    sides: list[tuple[str, dict[str, Any], bool]] = [("own padding", {}, False)]
+    sides.append(("right", {"padding_side": "right"}, False))
+    if case.causal:
+        sides.append(("left", {"padding_side": "left"}, True))
+    split = {"is_split_into_words": True} if case.cut == "given" else {}
+    for side, options, counted in sides:
+        batch = tokenizer(case.texts, padding=True, return_tensors="pt", **options, **split)
+        if counted:
+            batch["position_ids"] = (batch["attention_mask"].cumsum(-1) - 1).clamp(min=0)
+        yield from _compared(case, tokenizer, model, batch, range(len(case.rows)), side)
+    for row, text in enumerate(case.texts):
+        batch = tokenizer([text], return_tensors="pt", **split)
+        yield from _compared(case, tokenizer, model, batch, [row], "alone")
+
+
+def _compared(case: Case, tokenizer: Any, model: Any, batch: Any, rows: Any, how: str) -> Iterator[str]:
+    best, mask = model(**batch).logits.argmax(-1), batch["attention_mask"].bool()
+    for number, row in enumerate(rows):
+        name = model.config.id2label
+        if case.task == "sequence":
+            got, wanted = name[int(best[number])], case.labels[row]
+        elif case.task == "token":
+            got, wanted = [name[int(one)] for one in best[number][mask[number]][1:]], case.labels[row]
+        else:
+            got = tokenizer.convert_ids_to_tokens(best[number][mask[number]][1:])
+            wanted = [*case.rows[row][1:], tokenizer.eos_token]
+        if got != wanted:
+            yield f"{how}: row {row} got {got}, wanted {wanted}"
+
+
+def _piped(case: Case, tokenizer: Any, model: Any) -> Iterator[str]:
+    import transformers
+
+    ask = transformers.pipeline(PIPELINES[case.task], model=model, tokenizer=tokenizer)
+    if case.task == "lm":
+        glue = {"characters": "", "pieces": "", "words": " "}[case.cut]
+        prompts = [glue.join(row[: 1 + number]) for number, row in enumerate(case.rows)]
+        got = [one[0]["generated_text"] for one in ask(prompts, batch_size=3)]
+        wanted: Any = case.texts
+    elif case.task == "token":
+        got, wanted = [[part["entity"] for part in row] for row in ask(case.texts, batch_size=4)], case.labels
+    else:
+        got, wanted = [row["label"] for row in ask(case.texts, batch_size=4)], case.labels
+    if got != wanted:
+        yield f"got {got}, wanted {wanted}"
+
+
+def attack(case: Case, whole: Files, folder: Path, seed: int) -> tuple[str, list[str]]:
+    """The verdict on a folder with changed files, and what is wrong with it: a crash, or a proof that does not hold."""
+    files = mutate(dict(whole), np.random.default_rng(seed))
+    for path in folder.iterdir():
+        path.unlink()
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    try:
+        verdict: str = ml.certify(folder, case.rows, case.labels).verdict
+    except ml.MonolayerError:
+        return "refused", []
+    except Exception as error:
+        return "crash", [f"{type(error).__name__}: {error}"]
+    return verdict, wrong_answers(case, folder) if verdict == "proved" else []
