@@ -29,36 +29,34 @@ from monolayer.construct.line.points import SLACK, Points
 from monolayer.construct.line.separate import crowds
 from monolayer.construct.task import Task
 from monolayer.data import Sequences
-from monolayer.model.cascade import Cascade, CascadeAttention, code_slot
+from monolayer.model.cascade import Cascade, code_slot
 from monolayer.model.load import load
 from monolayer.page import page
 from monolayer.theory.balls import precision
 from tests.evil import Evil, errs
 from tests.stored_models import CODE, KEY, LABEL, Case, Saved, _attended
 
-RANDOM = np.random.default_rng(12)
+KINDS = ("tokens", "sequences", "causal", "vectors", "ragged", "reals")
 
 
 def _data(kind: str) -> tuple[Any, Any, dict[str, Any]]:
-    X = RANDOM.integers(0, 40, (400, 8))
-    labels = RANDOM.integers(0, 9, (400, 8))
+    random = np.random.default_rng([12, KINDS.index(kind)])
+    X = random.integers(0, 40, (400, 8))
+    labels = random.integers(0, 9, (400, 8))
     if kind == "tokens":
         return X, labels, {"positions": True}
     if kind == "sequences":
-        return RANDOM.integers(0, 40, (2000, 8)), RANDOM.integers(0, 9, 2000), {"positions": True}
+        return random.integers(0, 40, (2000, 8)), random.integers(0, 9, 2000), {"positions": True}
     if kind == "causal":
         first = 40 + np.arange(100)[:, None]  # no two prefixes are equal
-        return np.concatenate([first, RANDOM.integers(0, 40, (100, 60))], axis=1), None, {"causal": True}
+        return np.concatenate([first, random.integers(0, 40, (100, 60))], axis=1), None, {"causal": True}
     if kind == "vectors":
-        return RANDOM.standard_normal((300, 6, 4)), RANDOM.integers(0, 9, 300), {}
+        return random.standard_normal((300, 6, 4)), random.integers(0, 9, 300), {}
     if kind == "ragged":
-        rows = [RANDOM.integers(0, 40, size).tolist() for size in RANDOM.integers(1, 9, 900)]
+        rows = [random.integers(0, 40, size).tolist() for size in random.integers(1, 9, 900)]
         names = {}
         return rows, [names.setdefault(tuple(sorted(row)), f"{len(names) % 7}") for row in rows], {}
-    return X, RANDOM.standard_normal((400, 8, 2)).astype(np.float32).astype(np.float64), {"positions": True}
-
-
-KINDS = ("tokens", "sequences", "causal", "vectors", "ragged", "reals")
+    return X, random.standard_normal((400, 8, 2)).astype(np.float32).astype(np.float64), {"positions": True}
 
 
 @cache
@@ -82,7 +80,9 @@ def test_a_crowded_line_gets_stages_and_every_label_is_proved(kind: str, tmp_pat
     assert model.bos.dtype == torch.float32
     data = model.encode(X)
     answers = model.labels(data, path="fast")
-    assert np.array_equal(answers, model.labels(data, path="dense"))
+    labelled = data.position < 60  # the last token of a causal row has no label, and may stand on a ramp
+    labelled = labelled if model.card.per == "token" else slice(None)
+    assert np.array_equal(answers[labelled], model.labels(data, path="dense")[labelled])
     assert ml.certify(model, X, Y).verdict == "proved"
     again = ml.load(model.save(tmp_path / "m"))
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True))
@@ -105,11 +105,12 @@ def test_the_draw_of_a_cascade_is_used_again(kind: str) -> None:
         part = X[:size], None if Y is None else Y[:size]
         less = ml.memorize(*part, draw=model)
         assert ml.certify(less, *part).verdict == "proved"
-    assert not isinstance(ml.memorize(X[:3], None if Y is None else Y[:3], draw=model).feed_forward, Cascade)
+    assert not isinstance(ml.memorize(X[:1], None if Y is None else Y[:1], draw=model).feed_forward, Cascade)
 
 
 def test_rank_1_stays_what_it_was_where_it_serves() -> None:
-    X, Y = RANDOM.integers(0, 30, (60, 5)), RANDOM.integers(0, 4, (60, 5))
+    random = np.random.default_rng(12)
+    X, Y = random.integers(0, 30, (60, 5)), random.integers(0, 4, (60, 5))
     ours, forced = ml.memorize(X, Y, positions=True), ml.memorize(X, Y, positions=True, rank=1)
     more = ml.memorize(X, Y, positions=True, rank=5, dtype="float64")
     for model in (forced, more):
@@ -120,7 +121,8 @@ def test_rank_1_stays_what_it_was_where_it_serves() -> None:
 
 def test_float64_has_stages_too(demanding: Callable[[float], None]) -> None:
     demanding(1e11)
-    X, Y = RANDOM.integers(0, 30, (300, 6)), RANDOM.integers(0, 5, (300, 6))
+    random = np.random.default_rng(12)
+    X, Y = random.integers(0, 30, (300, 6)), random.integers(0, 5, (300, 6))
     model = ml.memorize(X, Y, positions=True)
     assert model.summary.rank >= 2
     assert np.array_equal(model.predict(X), Y)
@@ -139,7 +141,7 @@ def test_the_same_network_in_balls(tmp_path: Path) -> None:
     t = saved(model, tmp_path / "m")
     steps = t.config["cascade"]["steps"]
     with precision(160):
-        for row in RANDOM.permutation(len(X))[:6]:
+        for row in np.random.default_rng(12).permutation(len(X))[:6]:
             for place, Z in enumerate(_attended(t, X[row])[1:]):
                 code = CODE
                 for stage in range(len(steps)):
@@ -483,7 +485,7 @@ def test_what_works_on_one_staircase_says_so() -> None:
 def test_changed_weights_and_parts_fall_back_to_the_dense_network() -> None:
     X, Y, rules = _data("sequences")
     model = ml.memorize(X, Y, dtype="float32", **rules)
-    assert isinstance(model.attention, CascadeAttention)
+    assert isinstance(model.feed_forward, Cascade)
     with torch.no_grad():
         model.attention.W_O[-1, KEY] = 0.5
     with pytest.raises(ml.DataError, match="fast path"):

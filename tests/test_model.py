@@ -44,7 +44,7 @@ def test_segment_sums_equal_softmax_attention(seed: int, causal: bool, temperatu
     weight = torch.exp(temperature * key)
     bos_weight = float(np.exp(temperature * bos))
     fast = contexts(weight, key * weight, torch.from_numpy(lengths), (bos_weight, bos * bos_weight), causal)
-    attention = RankOneAttention.constant_query(4, temperature, 1.0)
+    attention = RankOneAttention.constant_query(4, temperature, [1.0])
     start = 0
     for row, size in enumerate(lengths):
         Z = torch.zeros(1, size + 1, 4, dtype=torch.float64)

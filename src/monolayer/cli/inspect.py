@@ -34,15 +34,9 @@ def describe(model: Monolayer) -> dict[str, Any]:
     """Facts computed from the weights themselves, not from what the builder wrote down."""
     import torch
 
-    from monolayer.model.cascade import Cascade, CascadeAttention
-
     card, attention = model.card, model.attention
-    tables: list[Any] = [model.feed_forward.steps()]
-    shortcut: Any = attention.shortcut()
-    if isinstance(model.feed_forward, Cascade) and isinstance(attention, CascadeAttention):
-        tables = list(model.feed_forward.tables() or [None])
-        shortcut = attention.shortcuts(model.feed_forward.rank, model.feed_forward.labels)
-    slopes = [table.slope.double() for table in tables if table is not None]
+    shortcut = attention.shortcuts(model.feed_forward.slots)
+    slopes = [table.slope.double() for table in model.feed_forward.tables() or ()]
     cells = None if model.quantizer is None else model.quantizer.steps()
     grid = {} if cells is None else {"cells": " × ".join(f"{len(each.slope) + 1}" for each in cells.coordinates)}
     return {

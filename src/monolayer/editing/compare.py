@@ -18,7 +18,6 @@ from monolayer.editing.readout import Floats
 from monolayer.editing.stock_compare import StockComparison, compare_stock
 from monolayer.editing.words import label_name
 from monolayer.errors import DataError
-from monolayer.model.cascade import Cascade
 from monolayer.model.gates import Gates
 from monolayer.model.load import load
 from monolayer.model.monolayer import Monolayer
@@ -194,15 +193,11 @@ class _Table:
 @torch.no_grad()
 def _tables(model: Monolayer) -> list[_Table] | None:
     """The steps of each stage; None where there is no staircase."""
-    readout = model.feed_forward
-    stages = readout.tables() if isinstance(readout, Cascade) else (readout.steps(),)
-    if stages is None or any(steps is None for steps in stages):
+    stages = model.feed_forward.tables()
+    if stages is None:
         return None
-    return [
-        _Table.of([steps.start, steps.end], steps.level[:-1], steps.level[1:], isinstance(readout, Cascade))
-        for steps in stages
-        if steps is not None
-    ]
+    staged = len(stages) > 1
+    return [_Table.of([steps.start, steps.end], steps.level[:-1], steps.level[1:], staged) for steps in stages]
 
 
 def _only_in(model: Monolayer, mine: list[_Table], theirs: list[_Table]) -> tuple[int, list[Step]]:
@@ -211,7 +206,7 @@ def _only_in(model: Monolayer, mine: list[_Table], theirs: list[_Table]) -> tupl
     for number, table in enumerate(mine):
         extra = table.missing(theirs[number] if number < len(theirs) else None)
         count += len(extra)
-        stage = number + 1 if isinstance(model.feed_forward, Cascade) else None
+        stage = number + 1 if len(mine) > 1 else None
         listed += [table.step(model, int(i), stage) for i in extra[: SHOWN - len(listed)]]
     return count, listed
 

@@ -11,13 +11,12 @@ from torch import Tensor
 from monolayer.editing.splice import Splice, array_of, tensor_of
 from monolayer.editing.swap import Swap
 from monolayer.errors import DataError
-from monolayer.model.attention import RankOneAttention
 from monolayer.model.card import Card
-from monolayer.model.cascade import Cascade, CascadeAttention
+from monolayer.model.cascade import Cascade
 from monolayer.model.gates import Gates
 from monolayer.model.layers import embedding, linear
 from monolayer.model.monolayer import Monolayer
-from monolayer.model.staircase import Readout, Staircase
+from monolayer.model.staircase import Form, Staircase
 
 FINGERPRINTS = "fingerprints"
 """Stands for the tensor of what a model was built from, which is no weight."""
@@ -55,14 +54,11 @@ def rebuilt(
 
     lift = linear(part("lift.weight"), part("lift.bias")) if "lift.bias" in tensors else embedding(part("lift.weight"))
     readout = _readout(model, card, tensors.keys(), part)
-    attention = type(model.attention)
-    if attention in (RankOneAttention, CascadeAttention):  # a readout that changed its rank has another one
-        attention = CascadeAttention if isinstance(readout, Cascade) else RankOneAttention
     new_model = Monolayer(
         lift,
         None if model.positions is None else embedding(part("positions.weight")),
         part("bos"),
-        attention(*(part(f"attention.{name}") for name in ("W_Q", "W_K", "W_V", "W_O"))),
+        type(model.attention)(*(part(f"attention.{name}") for name in ("W_Q", "W_K", "W_V", "W_O"))),
         readout,
         linear(part("head.weight"), part("head.bias")),
         card,
@@ -80,7 +76,7 @@ def _readout(
         one, two, three, four = (part(f"{prefix}.{name}") for name in ("weight_1", "bias_1", "weight_2", "bias_2"))
         return one, two, three, four
 
-    form: Readout = "runs" if card.classes is None else "exact"
+    form: Form = "runs" if card.classes is None else "exact"
     stages = sum(name.startswith("feed_forward.stages.") and name.endswith(".bias_2") for name in names)
     if stages:
         stairs = [Staircase(*block(f"feed_forward.stages.{number}"), form) for number in range(stages)]

@@ -7,6 +7,8 @@ Notation: the stream `Z` is `(N, n, D)`; `Q = Z W_Qᵀ`, `K = Z W_Kᵀ`, `V = Z 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -17,6 +19,8 @@ from monolayer.model.recording import recording
 
 ONE, KEY, CODE, LABEL = 0, 1, 2, 3
 """Coordinates of the stream: the constant 1, the key `s`, the code `t` (later `z`), the first label slot."""
+Slots = Sequence[tuple[int, int]]
+"""For every stage of a readout: the coordinate of the stream that attention averages, and the one it writes onto."""
 
 SCORES_AT_ONCE = 1 << 22
 """Attention scores held at a time by the dense layer: 32 MiB in float64."""
@@ -31,13 +35,17 @@ class RankOneAttention(nn.Module):
         self.W_V, self.W_O = nn.Parameter(W_V), nn.Parameter(W_O)
 
     @classmethod
-    def constant_query(cls, width: int, temperature: float, kappa: float) -> RankOneAttention:
-        """The query reads `one`, so `λ_k = λ` for every token; the value `s` is written, times κ, onto `code`."""
+    def constant_query(
+        cls, width: int, temperature: float, kappas: Sequence[float], slots: Slots = ((KEY, CODE),)
+    ) -> RankOneAttention:
+        """The query reads `one`, so `λ_k = λ` for every token; a mean is written, times its `κ`, onto its coordinate.
+
+        `slots`: as for `shortcuts`. With one stage, all four matrices have rank 1; with k, `W_V` and `W_O` have rank k.
+        """
         W_Q, W_K, W_V, W_O = torch.zeros(4, width, width, dtype=torch.float64).unbind()
-        W_Q[KEY, ONE] = temperature
-        W_K[KEY, KEY] = 1.0
-        W_V[KEY, KEY] = 1.0
-        W_O[CODE, KEY] = kappa
+        W_Q[KEY, ONE], W_K[KEY, KEY] = temperature, 1.0
+        for kappa, (value, code) in zip(kappas, slots, strict=True):
+            W_V[value, value], W_O[code, value] = 1.0, kappa
         return cls(W_Q.clone(), W_K.clone(), W_V.clone(), W_O.clone())
 
     def forward(self, Z: Tensor, seen: Tensor, causal: bool = False) -> Tensor:
@@ -96,22 +104,34 @@ class RankOneAttention(nn.Module):
             answer = answer + ((both - answer[:, :, None] * mean[:, None, :]).detach() * moved[:, None, :]).sum(2)
         return answer @ self.W_O.T
 
-    @torch.no_grad()
     def shortcut(self) -> tuple[float, float] | None:
         """`(λ, κ)` if the query reads only `one`, the key only `key`, and only `code` is written; else None.
 
         Then, for a stream with `one = 1`, the whole layer is `z = t + κ B(λ; s)`: one number a sequence,
         in time O(n) rather than O(n²).
         """
-        score = self.W_K.T @ self.W_Q[:, ONE]
-        write = self.W_O @ self.W_V
-        temperature, kappa = score[KEY].item(), write[CODE, KEY].item()
-        score[KEY], write[CODE, KEY] = 0.0, 0.0
+        found = self.shortcuts(((KEY, CODE),))
+        return None if found is None else (found[0], found[1][0])
+
+    @torch.no_grad()
+    def shortcuts(self, slots: Slots) -> tuple[float, tuple[float, ...]] | None:
+        """`λ` and the `κ` of every stage, if attention averages and writes these coordinates and no others; else None.
+
+        `slots`: for every stage the coordinate that is averaged and the one that the mean is written onto.
+        """
+        if not slots or self.W_Q.shape != self.W_O.shape:
+            return None
+        score, write = self.W_K.T @ self.W_Q[:, ONE], self.W_O @ self.W_V
+        temperature, score[KEY] = score[KEY].item(), 0.0
+        kappas = []
+        for value, code in slots:
+            kappas.append(write[code, value].item())
+            write[code, value] = 0.0
         plain = not (self.W_Q[:, ONE + 1 :].any() or score.any() or write.any())
-        return (temperature, kappa) if plain else None
+        return (temperature, tuple(kappas)) if plain else None
 
     def extra_repr(self) -> str:
-        return f"width={len(self.W_Q)}, heads=1"
+        return f"width={self.W_Q.shape[1]}, heads=1, value rank {int(torch.linalg.matrix_rank(self.W_V))}"
 
 
 def _rank_one(M: Tensor) -> tuple[Tensor, Tensor] | None:

@@ -13,13 +13,14 @@ share a stretch of their own, and stage `j + 1` tells them apart; all other stre
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
-from monolayer.model.attention import CODE, KEY, LABEL, ONE, RankOneAttention
-from monolayer.model.staircase import Staircase, Steps
+from monolayer.data import Sequences
+from monolayer.model.attention import CODE, KEY, LABEL, Slots
+from monolayer.model.staircase import Block, Form, Staircase, Steps
 
 
 def value_slot(stage: int, labels: int) -> int:
@@ -37,39 +38,9 @@ def stream_width(rank: int, labels: int) -> int:
     return LABEL + labels + 2 * (rank - 1)
 
 
-class CascadeAttention(RankOneAttention):
-    """One head with one query and one key; `W_V` and `W_O` `(D, D)` have rank k."""
-
-    @classmethod
-    def values(cls, temperature: float, kappas: Sequence[float], labels: int) -> CascadeAttention:
-        """The query reads `one`, so `λ_k = λ` for every token; value `j` is written, times `κ_j`, onto code `j`."""
-        width = stream_width(len(kappas), labels)
-        W_Q, W_K, W_V, W_O = torch.zeros(4, width, width, dtype=torch.float64).unbind()
-        W_Q[KEY, ONE], W_K[KEY, KEY] = temperature, 1.0
-        for stage, kappa in enumerate(kappas, 1):
-            value = value_slot(stage, labels)
-            W_V[value, value], W_O[code_slot(stage, labels), value] = 1.0, kappa
-        return cls(W_Q.clone(), W_K.clone(), W_V.clone(), W_O.clone())
-
-    def shortcut(self) -> tuple[float, float] | None:
-        """None: this attention makes more than one number of a sequence; `shortcuts` has them."""
-        return None
-
-    @torch.no_grad()
-    def shortcuts(self, rank: int, labels: int) -> tuple[float, tuple[float, ...]] | None:
-        """`λ` and `κ_1 … κ_k` if attention reads and writes what it was built to, and nothing else; else None."""
-        score, write = self.W_K.T @ self.W_Q[:, ONE], self.W_O @ self.W_V
-        temperature, score[KEY] = score[KEY].item(), 0.0
-        kappas = []
-        for stage in range(1, rank + 1):
-            at = code_slot(stage, labels), value_slot(stage, labels)
-            kappas.append(write[at].item())
-            write[at] = 0.0
-        plain = not (self.W_Q[:, ONE + 1 :].any() or score.any() or write.any())
-        return (temperature, tuple(kappas)) if plain else None
-
-    def extra_repr(self) -> str:
-        return f"width={len(self.W_Q)}, heads=1, value rank {int(torch.linalg.matrix_rank(self.W_V))}"
+def slots(rank: int, labels: int) -> Slots:
+    """Both of them, for every stage of a line."""
+    return tuple((value_slot(stage, labels), code_slot(stage, labels)) for stage in range(1, rank + 1))
 
 
 class Cascade(nn.Module):
@@ -121,14 +92,35 @@ class Cascade(nn.Module):
             Z = torch.cat(parts, dim=-1)
         return Z
 
-    def steps(self) -> None:
-        """None: one table does not say it all; `tables` has one a stage."""
-        return
-
     def tables(self) -> tuple[Steps, ...] | None:
         """Every stage as a table for binary search, or None if one of them is no staircase (any more)."""
         found = [stage.steps() for stage in self.stairs]
         return None if None in found else tuple(steps for steps in found if steps is not None)
+
+    @property
+    def slots(self) -> Slots:
+        """What every stage averages and reads."""
+        return slots(self.rank, self.labels)
+
+    @property
+    def later_numbers(self) -> int:
+        """Those of all stages."""
+        return sum(stage.later_numbers for stage in self.stairs)
+
+    def fast(self, model: Any, data: Sequences) -> None:
+        """None: the tables say it all (`shortcut.py`)."""
+        return
+
+    def to_json(self) -> dict[str, Any]:
+        """The steps of every stage."""
+        return {"cascade": {"steps": [stage.step_count for stage in self.stairs]}}
+
+    @classmethod
+    def stored(cls, config: dict[str, Any], block: Block) -> Cascade:
+        """The readout of a file: `exact` stages for classes, `runs` for reals."""
+        form: Form = "exact" if config["target"] == "classes" else "runs"
+        stages = range(len(config["cascade"]["steps"]))
+        return cls([Staircase(*block(f"feed_forward.stages.{number}"), form) for number in stages], config["labels"])
 
     def extra_repr(self) -> str:
         return f"rank={self.rank}, labels={self.labels}"

@@ -17,7 +17,6 @@ from monolayer.data import Sequences
 from monolayer.errors import DataError
 from monolayer.model.attention import contexts
 from monolayer.model.explanation import Explanation, Floats, Further
-from monolayer.model.gates import Gates
 from monolayer.model.parts import Parts, staircase_of
 from monolayer.model.shortcut import Plan, Traced, further_mean, plan, spread, traced
 from monolayer.model.staircase import Steps
@@ -28,7 +27,7 @@ Stages = tuple[tuple[float, int, Steps], ...]  # those behind a stage: `κ`, the
 @torch.no_grad()
 def explain(model: Parts, data: Sequences) -> Explanation:
     """The numbers behind the answers to encoded `data`; weights that were changed have no such explanation."""
-    if isinstance(model.feed_forward, Gates):
+    if not model.feed_forward.stairs:
         staircase_of(model)  # the error that says that there is none
     way = plan(model)
     if way is None or way.steps is None:
@@ -59,7 +58,7 @@ def _on_lines(model: Parts, data: Sequences, way: Plan, met: Traced) -> dict[str
     """Where every point lies on the first line and, if a crowd is there, on those behind it."""
     assert way.steps is not None
     z = met.code + way.kappa * met.context
-    total = torch.zeros(len(z), len(model.feed_forward.bias_2), dtype=z.dtype, device=z.device)
+    total = torch.zeros(len(z), model.feed_forward.labels, dtype=z.dtype, device=z.device)
     steps, stages, told = way.steps, way.further, _Around.of(way.steps, z).told(model, z, way.steps, way.further, total)
     further: list[Further] = []
     crowd = torch.ones(len(z), dtype=torch.bool, device=z.device)

@@ -1,64 +1,25 @@
 """The robust readout: neurons that are half-spaces of contexts, each gated by its token; and the attention before it.
 
-Coordinates of the stream, from the left:
-
-    token   code of the token, and constant ones    `(t,)`
-    place   code of the position                    `(p,)`      none without positions
-    context value of the token, plus what attention adds  `(k,)`
-    key     cosine and sine of the position         `(2,)`      read by attention only
-    label   code of a class                         `(m,)`
-
 A neuron reads token, place and the context at length `√k`, writes the code of its class, and is silent at every other
 token, whatever the context: `⟨w, c⟩ ≤ |w| √k` (docs/robust.md).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from monolayer.model.attention import CODE, RankOneAttention
+from monolayer.data import Sequences
+from monolayer.model.attention import RankOneAttention
+from monolayer.model.layout import KEYS, Layout, unit
+from monolayer.model.live import live_classes
+from monolayer.model.parts import Parts
+from monolayer.model.staircase import Block
 
-EPSILON = 2.0**-20
-"""Added to the mean square before its root, as usual; far below any context that is built."""
-KEYS = 2
-"""Coordinates of the stream that only attention reads: logits have rank 2."""
 _HIDDEN_AT_ONCE = 1 << 24
 """Hidden numbers held at a time by the dense readout: 64 MiB in float32."""
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Widths of the parts of the stream."""
-
-    token: int
-    place: int
-    rank: int
-    label: int
-
-    @property
-    def reads(self) -> int:
-        """`R`: coordinates that the readout reads."""
-        return self.token + self.place + self.rank
-
-    @property
-    def context(self) -> slice:
-        return slice(self.token + self.place, self.reads)
-
-    @property
-    def key(self) -> slice:
-        return slice(self.reads, self.reads + KEYS)
-
-    @property
-    def width(self) -> int:
-        """`D`."""
-        return self.reads + KEYS + self.label
-
-    def to_json(self) -> dict[str, int]:
-        """What a file says of it; the label part is known from elsewhere."""
-        return {"token": self.token, "place": self.place, "rank": self.rank}
 
 
 class RankAttention(RankOneAttention):
@@ -75,10 +36,6 @@ class RankAttention(RankOneAttention):
         W_V = torch.zeros(layout.rank, layout.width, dtype=torch.float64)
         W_V[:, layout.context] = torch.eye(layout.rank, dtype=torch.float64)
         return cls(W_Q.clone(), W_K.clone(), W_V, gain * W_V.T.clone())
-
-    def shortcut(self, onto: int = CODE) -> tuple[float, float] | None:
-        """None: this attention does not make one number of a sequence."""
-        return None
 
     def extra_repr(self) -> str:
         return f"width={self.W_Q.shape[1]}, heads=1, value rank {len(self.W_V)}"
@@ -115,19 +72,40 @@ class Gates(nn.Module):
         token, place, context = torch.split(Z[..., : self.layout.reads], widths, dim=-1)
         return torch.cat([unit(token) if self.even else token, place, unit(context)], dim=-1)
 
-    def steps(self) -> None:
-        """None: this readout is no staircase."""
-        return
+    # -- the protocol of readouts (`parts.Readout`) ------------------------------------------------------
+
+    slots = ()
+    stairs = ()
+    later_numbers = 0
+
+    @property
+    def labels(self) -> int:
+        """`m`."""
+        return len(self.bias_2)
 
     @property
     def step_count(self) -> int:
         """`H`: neurons."""
         return len(self.weight_1)
 
+    def tables(self) -> None:
+        """None: this readout has no steps."""
+        return
+
+    def fast(self, model: Parts, data: Sequences) -> Tensor | None:
+        """Class numbers `(P, 1)`, from the neurons that a token can wake."""
+        classes = live_classes(model, self, data)
+        return None if classes is None else classes[:, None].double()
+
+    def to_json(self) -> dict[str, Any]:
+        """The widths of the stream."""
+        return {"gates": self.layout.to_json()}
+
+    @classmethod
+    def stored(cls, config: dict[str, Any], block: Block) -> Gates:
+        """The readout of a file."""
+        layout = Layout(**config["gates"], label=config["labels"])
+        return cls(*block("feed_forward"), layout, config["tokens"] == "vectors")
+
     def extra_repr(self) -> str:
         return f"readout=gates, neurons={len(self.weight_1)}, {self.layout}"
-
-
-def unit(z: Tensor) -> Tensor:
-    """`z` `(…, w)` at mean square 1."""
-    return z * torch.rsqrt(z.square().mean(-1, keepdim=True) + EPSILON)

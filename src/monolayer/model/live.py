@@ -7,6 +7,7 @@ weights as they are, whatever was done to them: a silent neuron adds exactly 0, 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 from monolayer.data import Sequences
 from monolayer.data.sequences import Per
 from monolayer.model.attention import RankOneAttention
-from monolayer.model.gates import Gates, Layout, unit
+from monolayer.model.layout import Layout, unit
 from monolayer.model.parts import Parts
 from monolayer.model.places import Places, mixtures
 
@@ -24,8 +25,19 @@ _PAIRS_AT_ONCE = 1 << 22
 """Numbers gathered at a time for pairs of a point and a neuron: 16 MiB in float32."""
 
 
+class HalfSpaces(Protocol):
+    """What is asked of a robust readout (`gates.Gates`)."""
+
+    layout: Layout
+    even: bool
+    weight_1: nn.Parameter
+    bias_1: nn.Parameter
+    weight_2: nn.Parameter
+    bias_2: nn.Parameter
+
+
 @torch.no_grad()
-def live_classes(model: Parts, gates: Gates, data: Sequences) -> Tensor | None:
+def live_classes(model: Parts, gates: HalfSpaces, data: Sequences) -> Tensor | None:
     """Class numbers `(P,)` of every answering place, or None where weights do more than the layout says."""
     layout, per = gates.layout, model.card.per
     if not _as_laid_out(model, layout):
@@ -63,7 +75,7 @@ def live_classes(model: Parts, gates: Gates, data: Sequences) -> Tensor | None:
 class _Alive:
     """Pairs of a token and a neuron that some context may wake, by token."""
 
-    def __init__(self, gates: Gates, token: Tensor, codes: Tensor) -> None:
+    def __init__(self, gates: HalfSpaces, token: Tensor, codes: Tensor) -> None:
         """`token` `(V, t)` as the neurons read it, `codes` `(L, p)` of the places."""
         layout, self.codes = gates.layout, codes
         weight = gates.weight_1.to(token)

@@ -20,14 +20,12 @@ from torch import Tensor, nn
 from monolayer.data import Names
 from monolayer.data.snapshot import read_together
 from monolayer.errors import ModelFileError
-from monolayer.model.attention import RankOneAttention
 from monolayer.model.card import Card, Cover, Grid, Summary
-from monolayer.model.cascade import Cascade, CascadeAttention
 from monolayer.model.device import check_device
-from monolayer.model.gates import Gates, Layout, RankAttention
 from monolayer.model.layers import embedding, linear
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.quantizer import Quantizer
+from monolayer.model.readouts import READOUTS
 from monolayer.model.save import config_digest
 from monolayer.model.schema import (
     CONFIG,
@@ -43,7 +41,6 @@ from monolayer.model.schema import (
 from monolayer.model.sharded import INDEX, is_shard, join, split_block, whole
 from monolayer.model.sharded import Tensors as Arrays
 from monolayer.model.sidecar import read_memory
-from monolayer.model.staircase import Readout, Staircase
 
 _OWN = (CONFIG, WEIGHTS, NAMES, MEMORY, INDEX)
 
@@ -188,27 +185,13 @@ def _build(config: dict[str, Any], names: dict[str, list[Any]], tensors: dict[st
         cover=Cover(**config["cover"]) if "cover" in config else None,
     )
     four = (tensors[f"attention.{name}"] for name in ("W_Q", "W_K", "W_V", "W_O"))
-    attention: RankOneAttention
-    feed_forward: Staircase | Gates | Cascade
-    if config["readout"] == "gates":
-        layout = Layout(**config["gates"], label=config["labels"])
-        attention = RankAttention(*four)
-        feed_forward = Gates(*block("feed_forward"), layout, config["tokens"] == "vectors")
-    elif config["readout"] == "cascade":
-        attention = CascadeAttention(*four)
-        form: Readout = "exact" if config["target"] == "classes" else "runs"
-        stages = range(len(config["cascade"]["steps"]))
-        feed_forward = Cascade(
-            [Staircase(*block(f"feed_forward.stages.{number}"), form) for number in stages], config["labels"]
-        )
-    else:
-        attention, feed_forward = RankOneAttention(*four), Staircase(*block("feed_forward"), config["readout"])
+    readout, attention = READOUTS[config["readout"]]
     return Monolayer(
         table("lift") if config["tokens"] == "ids" else layer("lift"),
         table("positions") if config["positions"] else None,
         tensors["bos"],
-        attention,
-        feed_forward,
+        attention(*four),
+        readout.stored(config, block),
         layer("head"),
         card,
         None if grid is None else Quantizer(*block("quantizer")),

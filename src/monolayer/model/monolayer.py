@@ -24,19 +24,17 @@ from monolayer.data import Sequences
 from monolayer.errors import DataError
 from monolayer.model.attention import RankOneAttention
 from monolayer.model.card import Card, Summary
-from monolayer.model.cascade import Cascade
 from monolayer.model.explain import explain
 from monolayer.model.explanation import Explanation
-from monolayer.model.gates import Gates
 from monolayer.model.inputs import blank_rows, check_input, check_lengths, no_vector
 from monolayer.model.on_device import answers, elsewhere, returned
+from monolayer.model.parts import Readout
 from monolayer.model.quantizer import Quantizer
 from monolayer.model.recital import recite
 from monolayer.model.recording import recording
 from monolayer.model.room import STREAMS, afford
 from monolayer.model.save import save
 from monolayer.model.shortcut import fast_labels
-from monolayer.model.staircase import Staircase
 
 Path_ = Literal["auto", "fast", "dense"]
 
@@ -56,7 +54,7 @@ class Monolayer(nn.Module):
         positions: nn.Embedding | None,
         bos: Tensor,
         attention: RankOneAttention,
-        feed_forward: Staircase | Gates | Cascade,
+        feed_forward: Readout,
         head: nn.Linear,
         card: Card,
         quantizer: Quantizer | None = None,
@@ -67,7 +65,7 @@ class Monolayer(nn.Module):
         self.bos = nn.Parameter(bos)
         self.quantizer = quantizer
         self.attention = attention
-        self.feed_forward = feed_forward
+        self.feed_forward: Readout = feed_forward
         self.head = head
         self.card = card
 
@@ -311,18 +309,10 @@ class Monolayer(nn.Module):
         return self.card.summary
 
     def counts(self) -> dict[str, Any]:
-        """`parameters` in the file, and `dense_numbers`: those, and the later hidden layers, which no file need hold.
-
-        A neuron `relu(1 − h)` of a second layer multiplies by −1 and adds 1; one of a third layer, `relu(h' − h)`,
-        multiplies by 1 and −1, but for the first, which has one neighbour.
-        """
+        """`parameters` in the file; `dense_numbers`: those, and the later hidden layers, which no file need hold."""
         stored = sum(parameter.numel() for parameter in self.parameters())
-        readout, cells = self.feed_forward, 0 if self.quantizer is None else len(self.quantizer.bias_1)
-        later = 0
-        for part in readout.stairs if isinstance(readout, Cascade) else [readout]:
-            steps = len(part.bias_1)
-            later += {"paper": 0, "gates": 0, "exact": 2 * steps, "runs": 4 * steps + 1}[part.readout]
-        return {"parameters": stored, "dense_numbers": stored + later + 2 * cells}
+        cells = 0 if self.quantizer is None else len(self.quantizer.bias_1)
+        return {"parameters": stored, "dense_numbers": stored + self.feed_forward.later_numbers + 2 * cells}
 
     def extra_repr(self) -> str:
         card = self.card

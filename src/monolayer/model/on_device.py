@@ -13,11 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from monolayer.model.attention import CODE, KEY, contexts, pick
-from monolayer.model.cascade import Cascade
 from monolayer.model.memory import look_again
 from monolayer.model.parts import Parts
 from monolayer.model.shortcut import SCAN, boltzmann_terms, plan, spread
-from monolayer.model.staircase import Staircase
 
 _SPREAD = 500.0
 """Scores may be this far apart: the least weight is then far from 0."""
@@ -51,7 +49,7 @@ def labels_there(model: Parts, X: Tensor) -> Tensor | None:
     card, lift = model.card, model.lift
     plain = card.vocabulary is not None and card.vocabulary.identity and not card.causal and model.positions is None
     whole = not (X.is_floating_point() or X.is_complex() or X.dtype == torch.bool)
-    known = isinstance(model.feed_forward, Staircase | Cascade)
+    known = bool(model.feed_forward.slots)
     if not (known and plain and whole and X.ndim == 2 and X.numel() and X.device == model.bos.device):
         return None
     if SCAN * X.numel() >= model.feed_forward.step_count:

@@ -27,14 +27,15 @@ class OneHidden(nn.Module):
 
     def __init__(self, model: Monolayer) -> None:
         super().__init__()
-        steps = model.feed_forward.steps() if hasattr(model.feed_forward, "steps") else None
-        if model.quantizer is None or steps is None or model.card.kind != "approximator":
+        tables = model.feed_forward.tables()
+        if model.quantizer is None or tables is None or model.card.kind != "approximator":
             raise DataError("only an approximator with the weights that it was built with has this form")
         self.lift, self.positions, self.bos = model.lift, model.positions, model.bos
         self.attention, self.head = model.attention, model.head
         block = model.quantizer
         weight, bias, out = block.weight_1.detach(), block.bias_1.detach(), block.weight_2.detach()
         self.quantize: nn.Sequential = _steps(weight, bias, -out, block.bias_2.detach() + out.sum(1))
+        steps = tables[0]
         jump = steps.level.diff(dim=0).T
         self.readout = _steps(steps.slope[:, None], steps.bias, jump, steps.level[0])
 

@@ -87,13 +87,13 @@ def _answer(model: Parts, labels: Labels) -> Callable[[list[int]], int]:
     def slow(rows: list[int]) -> int:
         return int(labels(Sequences(np.array(rows), np.array([len(rows)]), model.card.vocabulary))[0])
 
-    steps, shortcut = model.feed_forward.steps(), model.attention.shortcut()
+    tables, shortcut = model.feed_forward.tables(), model.attention.shortcut()
     probe = Sequences(np.zeros(1, np.int64), np.ones(1, np.int64), model.card.vocabulary)
-    if steps is None or shortcut is None or model.positions is None or model.bos.dtype != torch.float64:
+    if tables is None or shortcut is None or model.positions is None or model.bos.dtype != torch.float64:
         return slow
     if fast_labels(model, probe) is None:  # something else is not as it was built
         return slow
-    (temperature, kappa), bos = shortcut, model.bos.detach().cpu().numpy()
+    steps, (temperature, kappa), bos = tables[0], shortcut, model.bos.detach().cpu().numpy()
     key = model.lift.weight.detach()[:, KEY].cpu().numpy()
     place = model.positions.weight.detach()[:, KEY].cpu().numpy()
     start = (-steps.bias / steps.slope).cpu().numpy()

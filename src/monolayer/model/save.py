@@ -20,8 +20,6 @@ from torch import Tensor, nn
 from monolayer.data import Names
 from monolayer.data.folder import new_folder
 from monolayer.errors import DataError, ModelFileError
-from monolayer.model.cascade import Cascade
-from monolayer.model.gates import Gates
 from monolayer.model.parts import Parts
 from monolayer.model.schema import (
     CONFIG,
@@ -113,11 +111,9 @@ def _complete(
 def _describe(model: Parts, names: dict[str, list[Any]]) -> Config:
     """The config without digests; lists of names go into `names`."""
     card, readout = model.card, model.feed_forward
-    parts: Config = {"gates": readout.layout.to_json()} if isinstance(readout, Gates) else {}
-    if isinstance(readout, Cascade):
-        parts = {"cascade": {"steps": [stage.step_count for stage in readout.stairs]}}
+    parts: Config = readout.to_json()
     version = READOUTS[readout.readout].version
-    if isinstance(readout, Gates) and card.cover is not None:
+    if card.cover is not None:
         parts["cover"], version = card.cover.to_json(), COVERED
     return parts | {
         "format": "monolayer",
@@ -125,12 +121,12 @@ def _describe(model: Parts, names: dict[str, list[Any]]) -> Config:
         "kind": card.kind,
         "tokens": "ids" if isinstance(model.lift, nn.Embedding) else "vectors",
         "width": model.bos.numel(),
-        "labels": len(model.feed_forward.bias_2),
-        "steps": model.feed_forward.step_count,
+        "labels": readout.labels,
+        "steps": readout.step_count,
         "per": card.per,
         "target": "reals" if card.classes is None else "classes",
         "scalar": card.scalar,
-        "readout": model.feed_forward.readout,
+        "readout": readout.readout,
         "causal": card.causal,
         "next_token": card.next_token,
         "positions": model.positions is not None,

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from monolayer.data import Sequences
-from monolayer.model.attention import CODE, KEY, LABEL, ONE, RankOneAttention, contexts
-from monolayer.model.cascade import Cascade, CascadeAttention, value_slot
-from monolayer.model.gates import Gates
-from monolayer.model.live import live_classes
+from monolayer.model.attention import CODE, KEY, LABEL, ONE, contexts
 from monolayer.model.memory import hooked, look_again, remembered
 from monolayer.model.parts import Parts
 from monolayer.model.quantizer import CellSteps, Quantizer
+from monolayer.model.readouts import READOUTS
 from monolayer.model.staircase import Staircase, Steps
 
 SCAN = 16
@@ -52,10 +51,11 @@ def _replaced(model: Parts) -> bool:
 
     Not a subclass either: what it does in its forward pass is not in the weights.
     """
-    parts: list[tuple[nn.Module, type]] = [(model.attention, RankOneAttention), (model.feed_forward, Staircase)]
-    if isinstance(model.feed_forward, Cascade):
-        parts = [(model.attention, CascadeAttention), (model.feed_forward, Cascade)]
-        parts += [(stage, Staircase) for stage in model.feed_forward.stages]
+    readout: Any = model.feed_forward
+    if getattr(readout, "readout", None) not in READOUTS:
+        return True
+    parts: list[tuple[Any, type]] = list(zip((readout, model.attention), READOUTS[readout.readout], strict=True))
+    parts += [(stage, Staircase) for stage in getattr(readout, "stairs", ())]
     parts += [(model.lift, nn.Linear if model.card.vocabulary is None else nn.Embedding), (model.head, nn.Linear)]
     parts += [] if model.positions is None else [(model.positions, nn.Embedding)]
     parts += [] if model.quantizer is None else [(model.quantizer, Quantizer)]
@@ -64,30 +64,20 @@ def _replaced(model: Parts) -> bool:
 
 @torch.no_grad()
 def _plan(model: Parts) -> Plan | None:
-    if isinstance(model.feed_forward, Cascade):
-        return _cascade_plan(model, model.feed_forward)
-    shortcut = model.attention.shortcut()
-    if shortcut is None or not _plain_stream(model):
+    readout, cells = model.feed_forward, None
+    found = model.attention.shortcuts(readout.slots)
+    if found is None or not _plain_stream(model):
         return None
-    cells = None
     if model.quantizer is not None:
         cells = model.quantizer.steps()
         if cells is None:
             return None
-    return Plan(*shortcut, cells, model.feed_forward.steps() if _plain_head(model) else None)
-
-
-def _cascade_plan(model: Parts, readout: Cascade) -> Plan | None:
-    assert isinstance(model.attention, CascadeAttention)  # nothing was replaced
-    shortcut = model.attention.shortcuts(readout.rank, readout.labels)
-    if shortcut is None or not _plain_stream(model):
-        return None
-    temperature, kappas = shortcut
+    temperature, kappas = found
     tables = readout.tables() if _plain_head(model) else None
     if tables is None:
-        return Plan(temperature, kappas[0], None, None)
-    slots = [value_slot(stage, readout.labels) for stage in range(2, readout.rank + 1)]
-    return Plan(temperature, kappas[0], None, tables[0], tuple(zip(kappas[1:], slots, tables[1:], strict=True)))
+        return Plan(temperature, kappas[0], cells, None)
+    values = [value for value, _ in readout.slots]
+    return Plan(temperature, kappas[0], cells, tables[0], tuple(zip(kappas[1:], values[1:], tables[1:], strict=True)))
 
 
 @torch.no_grad()
@@ -96,11 +86,10 @@ def fast_labels(model: Parts, data: Sequences) -> Tensor | None:
 
     For a robust readout, class numbers `(P, 1)`.
     """
-    if isinstance(model.feed_forward, Gates):
-        gates = model.feed_forward
-        classes = None if hooked(model) else live_classes(model, gates, data)
-        return None if classes is None else classes[:, None].double()
-    if SCAN * len(data.tokens) >= model.feed_forward.step_count:
+    readout = model.feed_forward
+    if not readout.slots:
+        return None if hooked(model) else readout.fast(model, data)
+    if SCAN * len(data.tokens) >= readout.step_count:
         look_again(model)
     way = plan(model)
     if way is None or way.steps is None:
@@ -256,12 +245,10 @@ def _plain_stream(model: Parts) -> bool:
 
     For an approximator also: the lift copies the token behind the label slots and writes nothing else but `one`.
     """
-    end, free = LABEL + len(model.feed_forward.bias_2), tuple[int, ...]()
-    if isinstance(model.feed_forward, Cascade):
-        if model.quantizer is not None:
-            return False
-        rank, labels = model.feed_forward.rank, model.feed_forward.labels
-        end, free = model.bos.numel(), tuple(value_slot(stage, labels) for stage in range(2, rank + 1))
+    free = tuple(value for value, _ in model.feed_forward.slots[1:])
+    end = model.bos.numel() if model.quantizer is None else LABEL + model.feed_forward.labels
+    if free and model.quantizer is not None:
+        return False
     good = _constant(model.bos[None, :end], 1.0, free)
     if isinstance(model.lift, nn.Embedding):
         weight = model.lift.weight

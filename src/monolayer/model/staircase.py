@@ -20,19 +20,23 @@ comes out, whatever float it is. (`h_0 = 0` and `h_{R+1} = 1`.)
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from monolayer.model.attention import CODE, LABEL
+from monolayer.data import Sequences
+from monolayer.model.attention import CODE, KEY, LABEL, Slots
 from monolayer.model.recording import recording
 
-Readout = Literal["exact", "runs", "paper"]
+Form = Literal["exact", "runs", "paper"]
+Block = Callable[[str], tuple[Tensor, Tensor, Tensor, Tensor]]
+"""By the name of a block in a file, its `weight_1`, `bias_1`, `weight_2` and `bias_2`."""
 
 CELLS_AT_ONCE = 1 << 22
 """Points times neurons held at a time by the dense readout: 32 MiB in float64."""
@@ -129,7 +133,7 @@ class Staircase(nn.Module):
     whose matrix has 1 on the diagonal and −1 beside it.
     """
 
-    def __init__(self, weight_1: Tensor, bias_1: Tensor, weight_2: Tensor, bias_2: Tensor, readout: Readout) -> None:
+    def __init__(self, weight_1: Tensor, bias_1: Tensor, weight_2: Tensor, bias_2: Tensor, readout: Form) -> None:
         super().__init__()
         self.weight_1, self.bias_1 = nn.Parameter(weight_1), nn.Parameter(bias_1)
         self.weight_2, self.bias_2 = nn.Parameter(weight_2), nn.Parameter(bias_2)
@@ -137,7 +141,7 @@ class Staircase(nn.Module):
 
     @classmethod
     def from_steps(
-        cls, slope: Tensor, start: Tensor, jump: Tensor, first: Tensor, last: Tensor, readout: Readout
+        cls, slope: Tensor, start: Tensor, jump: Tensor, first: Tensor, last: Tensor, readout: Form
     ) -> Staircase:
         """From ramps that begin at `start` `(R,)` with power-of-two `slope` `(R,)`, and jumps `(m, R)`.
 
@@ -219,10 +223,51 @@ class Staircase(nn.Module):
             level = torch.cat([bias_2, bias_2 + _running(jump)], dim=1)
         return Steps(slope, bias, level.T) if rising(slope, bias) else None
 
+    # -- the protocol of readouts (`parts.Readout`) ------------------------------------------------------
+
+    slots: Slots = ((KEY, CODE),)
+
+    @property
+    def stairs(self) -> list[Staircase]:
+        """One stage: this one."""
+        return [self]
+
+    @property
+    def labels(self) -> int:
+        """`m`."""
+        return len(self.bias_2)
+
     @property
     def step_count(self) -> int:
         """`R`."""
         return len(self.weight_1) // (2 if self.readout == "paper" else 1)
+
+    @property
+    def later_numbers(self) -> int:
+        """A neuron `relu(1 − h)` multiplies by −1 and adds 1; one of `runs`, `relu(h' − h)`, multiplies by 1 and −1.
+
+        But for the first, which has one neighbour.
+        """
+        steps = len(self.bias_1)
+        return {"paper": 0, "exact": 2 * steps, "runs": 4 * steps + 1}[self.readout]
+
+    def tables(self) -> tuple[Steps] | None:
+        """The one table, if there is one."""
+        steps = self.steps()
+        return None if steps is None else (steps,)
+
+    def fast(self, model: Any, data: Sequences) -> None:
+        """None: the table says it all (`shortcut.py`)."""
+        return
+
+    def to_json(self) -> dict[str, Any]:
+        """Nothing besides what every model says."""
+        return {}
+
+    @classmethod
+    def stored(cls, config: dict[str, Any], block: Block) -> Staircase:
+        """The readout of a file."""
+        return cls(*block("feed_forward"), config["readout"])
 
     def extra_repr(self) -> str:
         return f"steps={self.step_count}, labels={len(self.bias_2)}, readout={self.readout!r}"

@@ -161,7 +161,7 @@ def _known(model: Monolayer) -> Ints:
 def _begin(model: Monolayer, way: Plan) -> dict[str, float]:
     pair = model.bos[KEY : CODE + 1]
     if way.cells is not None:
-        pair = pair + way.cells(model.bos[None, LABEL + len(model.feed_forward.bias_2) :])[0]
+        pair = pair + way.cells(model.bos[None, LABEL + model.feed_forward.labels :])[0]
     return {"key": float(pair[0]), "code": float(pair[1])}
 
 

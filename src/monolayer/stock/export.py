@@ -20,7 +20,6 @@ from monolayer.construct.target import Target
 from monolayer.data import Sequences
 from monolayer.data.folder import check_output
 from monolayer.errors import DataError
-from monolayer.model.gates import Gates
 from monolayer.model.load import load
 from monolayer.model.monolayer import Monolayer
 from monolayer.stock.architecture import choose
@@ -72,7 +71,7 @@ def export(
         does = "only what came before" if sees else "all of its sequence"
         raise DataError(f"a token of this model sees {does}, and one of {to} does not: take one of {', '.join(able)}")
     if robust is None:
-        robust = isinstance(model.feed_forward, Gates)
+        robust = not model.feed_forward.stairs
         own = str(model.bos.dtype).removeprefix("torch.")
         if robust and options.get("dtype") is None and own != "float64":
             options["dtype"] = own

@@ -12,7 +12,7 @@ from monolayer.construct.line.draw import Draw
 from monolayer.construct.line.values import Value
 from monolayer.model.attention import CODE, KEY, LABEL, ONE, RankOneAttention
 from monolayer.model.card import Card
-from monolayer.model.cascade import Cascade, CascadeAttention, stream_width, value_slot
+from monolayer.model.cascade import Cascade, slots, stream_width, value_slot
 from monolayer.model.layers import embedding, linear
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.quantizer import Quantizer
@@ -48,9 +48,8 @@ def assemble(
     for stage, value in enumerate(values, 2):
         start[value_slot(stage, labels)] = value.bos
     head = linear(*plain_head(None if card.classes is None else len(card.classes), labels, width))
-    attention = RankOneAttention.constant_query(width, draw.temperature, kappa)
-    if values:
-        attention = CascadeAttention.values(draw.temperature, [kappa] + [KAPPA] * len(values), labels)
+    kappas = [kappa] + [KAPPA] * len(values)
+    attention = RankOneAttention.constant_query(width, draw.temperature, kappas, slots(len(kappas), labels))
     start = start if bos is None else start + bos
     return Monolayer(lift, positions, start, attention, feed_forward, head, card, quantizer)
 

@@ -34,7 +34,7 @@ from monolayer.data.names import Ints
 from monolayer.errors import DataError
 from monolayer.model.attention import CODE, KEY, ONE
 from monolayer.model.card import Card
-from monolayer.model.cascade import Cascade, CascadeAttention, value_slot
+from monolayer.model.cascade import Cascade, value_slot
 from monolayer.model.gates import Gates
 from monolayer.model.layers import embedding, linear
 from monolayer.model.memory import remembered
@@ -289,11 +289,8 @@ def new_values(stage: int, size: int, share: float) -> NDArray[np.float64]:
 
 def _shortcut(model: Monolayer) -> tuple[float, float] | None:
     """`λ` and `κ` of the first stage, if attention is that of a construction with this readout."""
-    block, attention = model.feed_forward, model.attention
-    if isinstance(block, Cascade):
-        found = attention.shortcuts(block.rank, block.labels) if isinstance(attention, CascadeAttention) else None
-        return None if found is None or set(found[1][1:]) != {KAPPA} else (found[0], found[1][0])
-    return attention.shortcut()
+    found = model.attention.shortcuts(model.feed_forward.slots)
+    return None if found is None or set(found[1][1:]) - {KAPPA} else (found[0], found[1][0])
 
 
 def _parts(model: Monolayer) -> list[Tensor | None]:

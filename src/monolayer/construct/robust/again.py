@@ -29,8 +29,9 @@ from monolayer.data import Sequences
 from monolayer.data.names import Ints
 from monolayer.errors import DataError, PrecisionError
 from monolayer.model.card import Card, Cover
-from monolayer.model.gates import Gates, Layout, RankAttention
+from monolayer.model.gates import Gates, RankAttention
 from monolayer.model.layers import embedding, linear
+from monolayer.model.layout import Layout
 from monolayer.model.monolayer import Monolayer
 
 _NEW_VALUES = (2307, 14023, 17)

@@ -21,8 +21,9 @@ from monolayer.construct.robust.codes import code_for, largest_cosine, words
 from monolayer.construct.robust.linear import LIFT, class_codes
 from monolayer.construct.task import Task
 from monolayer.data.names import Ints
-from monolayer.model.gates import Layout, RankAttention, unit
+from monolayer.model.gates import RankAttention
 from monolayer.model.layers import embedding, linear
+from monolayer.model.layout import Layout, unit
 from monolayer.model.live import read_places
 from monolayer.model.places import mixtures
 
