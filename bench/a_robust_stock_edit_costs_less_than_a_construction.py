@@ -17,7 +17,7 @@ import numpy as np
 import monolayer as ml
 from monolayer.data.phrases import phrases
 from monolayer.editing.stock import change
-from monolayer.stock.robust_again import RobustStock
+from monolayer.stock.folder import StockModel
 from workload import seconds
 
 
@@ -42,8 +42,8 @@ def main() -> None:
 
         build, whole = seconds(construct, 1)
         print(f"build and save      {build:.1f} s")
-        read, _ = seconds(lambda: RobustStock.of(scratch / "old", whole), 1)
-        print(f"read the draw       {read:.2f} s, in every call")
+        read, _ = seconds(lambda: StockModel.load(scratch / "old"), 1)
+        print(f"read the folder     {read:.2f} s, in every call")
         often = np.bincount(whole.tokens)
         size = np.add.reduceat(often[whole.tokens], whole.offsets[:-1])
         rows = random.permutation(len(whole))[: options.edits]
@@ -73,7 +73,7 @@ def main() -> None:
         many, _ = seconds(lambda: edit("forget", some), 1)
         print(f"forget {len(some):,} phrases in one call: {many:.1f} s = {many / build:.2f} constructions")
         rest = whole.select(np.setdiff1d(np.arange(len(whole)), some))
-        RobustStock.of(scratch / "old", whole).with_data(rest).save(scratch / "anew")
+        ml.memorize_as("bert", rest, draw=scratch / "old").save(scratch / "anew")
         files = ("config.json", "model.safetensors", "tokenizer.json")
         assert all((scratch / "new" / name).read_bytes() == (scratch / "anew" / name).read_bytes() for name in files)
         print("the same bytes as built from the rest with the same draw")

@@ -16,7 +16,7 @@ from monolayer.cli import run
 from monolayer.data import Sequences
 from monolayer.editing.differing import Answer
 from monolayer.editing.stock import change
-from monolayer.stock.build import ARCHITECTURES
+from monolayer.stock.architectures import ARCHITECTURES
 from tests.test_edit_cli import ROWS, write
 from tests.test_edit_stock import BLOCKS, TEXTS, X, Y
 

@@ -114,13 +114,14 @@ def test_signature_of_memorize_as_is_pinned() -> None:
     assert defaults == {
         "lengths": None,
         "positions": False,
-        "activation": "relu6",
+        "activation": None,
         "width": None,
         "robust": False,
         "rank": None,
         "dtype": None,
-        "seed": 0,
+        "seed": None,
         "on_conflict": "error",
+        "draw": None,
         "progress": None,
     }
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import monolayer as ml
 from monolayer.cli import run
-from monolayer.stock.build import ARCHITECTURES
+from monolayer.stock.architectures import ARCHITECTURES
 from monolayer.stock.codes import balanced, length
 from monolayer.stock.layout import draw_keys, lay_out
 from monolayer.stock.norms import arriving, factor

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import monolayer as ml
 from monolayer.cli import run
-from monolayer.stock.build import ARCHITECTURES
+from monolayer.stock.architectures import ARCHITECTURES
 from monolayer.stock.halves import rounded
 from monolayer.stock.labelled import work
 from monolayer.stock.mirror import lay_out

@@ -13,7 +13,7 @@ import pytest
 
 import monolayer as ml
 from monolayer.data.phrases import tiny_phrases
-from monolayer.stock.build import ARCHITECTURES
+from monolayer.stock.architectures import ARCHITECTURES
 from tests import plain_stock
 
 pytest.importorskip("transformers")

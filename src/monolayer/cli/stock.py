@@ -18,7 +18,7 @@ def check_stock(architecture: str, out: Path, overwrite: bool) -> None:
     """An unknown architecture and a folder that may not be replaced: better known before the work than after it."""
     from monolayer.data.folder import check_output
     from monolayer.stock.architecture import choose
-    from monolayer.stock.build import ARCHITECTURES
+    from monolayer.stock.architectures import ARCHITECTURES
     from monolayer.stock.folder import STOCK
 
     choose(architecture, ARCHITECTURES)

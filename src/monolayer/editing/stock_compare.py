@@ -15,11 +15,10 @@ from monolayer.data import Sequences
 from monolayer.data.distinct import distinct_rows
 from monolayer.editing.differing import Answer, answer_rows, differing
 from monolayer.errors import DataError
-from monolayer.stock import tracing
 from monolayer.stock.architecture import Architecture, Task, choose
-from monolayer.stock.build import ARCHITECTURES
+from monolayer.stock.architectures import ARCHITECTURES
 from monolayer.stock.codes import Floats
-from monolayer.stock.reading import read_folder, read_key, read_tokenizer
+from monolayer.stock.reading import read_folder, read_names
 from monolayer.stock.tokenizer import DECODER, ENCODER
 from monolayer.table import as_table
 
@@ -136,23 +135,19 @@ def _weights(ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor]) -> dict[s
 
 def _neurons(config: Mapping[str, Any], ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor]) -> Neurons | None:
     """Neurons found by their contents: what they read, with their bias, and what they write."""
-    kind, task = _task(config)
-    blank = tracing.blank(kind, task, 1, ("",), 2, "relu", 4)
-    out = tracing.block_matrix(kind, blank, "W_2")
+    kind, _ = _task(config)
     reads, writes = list[Floats](), list[Floats]()
     for tensors in (ours, theirs):
-        parts = {}
-        for name, axis in tracing.neuron_axes(kind, blank):
-            if name not in tensors or tensors[name].ndim <= axis:
-                return None
-            part = np.moveaxis(tensors[name].double().numpy(), axis, 0)
-            parts[name] = part.reshape(len(part), -1)
-        if len({len(part) for part in parts.values()}) > 1:
+        try:
+            block = kind.neurons({name: part.double().numpy() for name, part in tensors.items()})
+        except KeyError:
             return None
-        read = np.concatenate([part for name, part in parts.items() if name != out], axis=1)
-        fires = read.any(axis=1) | parts[out].any(axis=1)
+        if not len(block.W_1) == len(block.b_1) == len(block.W_2):
+            return None
+        read = np.concatenate([block.W_1, block.b_1[:, None]], axis=1)
+        fires = read.any(axis=1) | block.W_2.any(axis=1)
         reads.append(read[fires])
-        writes.append(parts[out][fires])
+        writes.append(block.W_2[fires])
     if reads[0].shape[1] != reads[1].shape[1] or writes[0].shape[1] != writes[1].shape[1]:
         return None
     sizes = len(reads[0]), len(reads[1])
@@ -186,10 +181,11 @@ def _answers(folder: Path, config: Mapping[str, Any], data: Sequences) -> Any:
         raise DataError("the tokens are vectors: a stock architecture takes ids or strings")
     kind, task = _task(config)
     special = DECODER if kind.causal else ENCODER
-    names, _ = read_tokenizer(folder, special)
+    names = read_names(folder)
     number = {name: row for row, name in enumerate(names) if row >= len(special)}
     ids = np.array([number.get(str(name), -1) for name in data.vocabulary.names])[data.tokens]
-    room = read_key(folder, config, "places") - 1 - kind.offset + kind.hidden_rows
+    places = config["n_positions"] if "n_positions" in config else config["max_position_embeddings"]
+    room = places - 1 - kind.offset + kind.hidden_rows
     known = data.lengths <= room
     known[data.sequence[ids < 0]] = False
     table = config.get("id2label") or {}

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -53,16 +51,3 @@ def carry(record: Record, folder: Path, out: Path, *, undo: bool, overwrite: boo
         back, note = (NOTE, UNDONE) if undo else (UNDONE, NOTE)
         # What the last note says is taken back with the edit; else the figures are those of the other side of it.
         card.write_text(said.removesuffix(back) if said.endswith(back) else said + note, encoding="utf-8")
-
-
-@dataclass(frozen=True, eq=False)
-class EditedFolder:
-    """A folder with an edit made: `save` writes it as another one."""
-
-    folder: Path
-    record: Record
-
-    def save(self, out: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-        """Write `out`, all at once or not at all."""
-        carry(self.record, self.folder, Path(out), undo=False, overwrite=overwrite)
-        return Path(out)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -16,30 +16,28 @@ from monolayer.data.names import Ints
 from monolayer.editing.record import SHOWN, Change, Kind
 from monolayer.editing.select import names_rows
 from monolayer.errors import ContradictionError, DataError
-from monolayer.stock.labelled import Answer, Work
+from monolayer.stock.labelled import Work
 
 
-class Draw(Protocol):
-    """The draw of a folder, as far as rows are concerned."""
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """The data of a folder in the numbers of its names; how others get them, and what they are as a task."""
 
-    @property
-    def data(self) -> Sequences: ...
-
-    def adopt(self, data: Sequences) -> Sequences: ...
-
-    def work(self, data: Sequences) -> Work: ...
+    data: Sequences
+    adopt: Callable[[Sequences], Sequences]
+    work: Callable[[Sequences], Work]
 
 
-def edited(kind: Kind, draw: Draw, X: Any, Y: Any, lengths: Any) -> tuple[Sequences, Sequences, str]:
+def edited(kind: Kind, subject: Subject, X: Any, Y: Any, lengths: Any) -> tuple[Sequences, Sequences, str]:
     """The data afterwards, the rows that were asked for (to be forgotten: with their labels), and both in words."""
-    own = draw.data
+    own = subject.data
     if kind == "forget":
-        rows = chosen(own, draw, X, lengths)
+        rows = chosen(own, subject, X, lengths)
         kept = np.setdiff1d(np.arange(len(own)), rows)
         if len(kept) == 0:
             raise DataError("that would forget all the data, and a model of nothing is no model")
         return own.select(kept), own.select(rows), "the rest of the data"
-    asked = draw.adopt(Sequences.of(X, Y, lengths=lengths))
+    asked = subject.adopt(Sequences.of(X, Y, lengths=lengths))
     if kind == "insert":
         return joined(own, asked), asked, "all the data"
     return relabelled(own, asked), asked, "the edited data"
@@ -50,12 +48,12 @@ def labelled(data: Sequences) -> int:
     return len(data) if data.labels is not None and data.labels.per == "sequence" else len(data.tokens)
 
 
-def shared(draw: Draw, asked: Sequences, rest: Sequences) -> int:
+def shared(subject: Subject, asked: Sequences, rest: Sequences) -> int:
     """Facts of `asked` that `rest` teaches too."""
     near = np.unique(rest.sequence[np.isin(rest.tokens, asked.tokens)])
     if len(near) == 0:
         return 0
-    task = draw.work(joined(asked, rest.select(near))).task
+    task = subject.work(joined(asked, rest.select(near))).task
     group = equal_points(task.context, task.target)
     count = labelled(asked)
     return int(np.isin(group[:count], group[count:]).sum())
@@ -64,8 +62,8 @@ def shared(draw: Draw, asked: Sequences, rest: Sequences) -> int:
 def told(
     kind: Kind,
     asked: Sequences,
-    before: Callable[[Sequences], list[Answer]],
-    after: Callable[[Sequences], list[Answer]],
+    before: Callable[[Sequences], list[Any]],
+    after: Callable[[Sequences], list[Any]],
 ) -> Iterator[Change]:
     """The first facts of `asked`: what the folder answered there, and what it answers now."""
     tokens = labelled(asked) == len(asked.tokens)
@@ -73,14 +71,14 @@ def told(
     few = asked.select(np.arange(min(len(asked), enough)))
     assert few.vocabulary is not None
     names, now = few.vocabulary.decode(few.tokens), after(few)
-    old = [Answer(None)] * len(now) if kind == "insert" else before(few)
+    old = [None] * len(now) if kind == "insert" else before(few)
     for i in range(min(SHOWN, labelled(few))):
         row, position = few.place(i) if tokens else (i, None)
         here = slice(*few.offsets[row : row + 2].tolist())
-        yield Change(names[here].tolist(), position, 0.0, old[i].label, now[i].label, now[i].ramp)
+        yield Change(names[here].tolist(), position, 0.0, old[i], now[i])
 
 
-def chosen(data: Sequences, draw: Draw, X: Any, lengths: Any) -> Ints:
+def chosen(data: Sequences, subject: Subject, X: Any, lengths: Any) -> Ints:
     """Rows that are meant: numbers, a mask, a token, a predicate, or sequences."""
     given = array_like(X)
     names = data.vocabulary
@@ -108,7 +106,7 @@ def chosen(data: Sequences, draw: Draw, X: Any, lengths: Any) -> Ints:
         if len(rows) == 0:
             raise DataError("no row of the data is chosen")
         return np.asarray(rows, dtype=np.int64)
-    asked = draw.adopt(Sequences.of(X, lengths=lengths))
+    asked = subject.adopt(Sequences.of(X, lengths=lengths))
     return np.unique(np.concatenate(equal(data, asked)))
 
 

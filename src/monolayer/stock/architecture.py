@@ -105,6 +105,8 @@ class Architecture:
     own_activation: str
     config: Callable[[Frame], dict[str, Any]]
     tensors: Callable[[Frame], Tensors]
+    block: tuple[str, str]
+    """Names of the two matrices of its feed-forward block."""
     epsilon: float = EPSILON
     """ε of its norms, where it is not one that `config.json` may set."""
     offset: int = 0
@@ -117,6 +119,14 @@ class Architecture:
     """Attention that computes in float64 throughout."""
     short: bool = False
     """Whether a part of it computes in float32 whatever the weights are, so that only a robust model fits."""
+    turned: bool = False
+    """Whether matrices are stored as `(in, out)`."""
+
+    def neurons(self, tensors: Mapping[str, Floats]) -> Neurons:
+        """The feed-forward block, read back from its tensors."""
+        first, second = (tensors[f"{name}.weight"] for name in self.block)
+        W_1, W_2 = (first.T, second) if self.turned else (first, second.T)
+        return Neurons(W_1, tensors[f"{self.block[0]}.bias"], W_2, len(W_1))
 
 
 def choose(name: str, known: Mapping[str, Architecture]) -> Architecture:

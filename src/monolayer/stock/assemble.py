@@ -12,10 +12,12 @@ from monolayer.data.names import Ints
 from monolayer.stock.architecture import Architecture, Attention, Frame
 from monolayer.stock.card import StockSummary
 from monolayer.stock.codes import Floats
+from monolayer.stock.draw import Draw, Line
 from monolayer.stock.folder import StockModel
 from monolayer.stock.gates import Neurons
 from monolayer.stock.labelled import Work
-from monolayer.stock.tokenizer import Cut, cut_of
+from monolayer.stock.mirror import Kept
+from monolayer.stock.tokenizer import cut_of
 
 
 def frame_of(
@@ -63,14 +65,17 @@ def stock_model(
     special: Mapping[str, str],
     dtype: str,
     figures: Mapping[str, Any],
-    places: int | None = None,
-    cut: Cut | None = None,
+    numbers: Line | Kept,
+    draw: Draw | None,
 ) -> StockModel:
-    """The model; `figures`: what the construction has to say of itself; `places`: how many the model takes; `cut`: how
-    its tokenizer cuts text, where a draw that is used again has settled it."""
-    frame = frame if places is None else replace(frame, positions=places)
+    """The model; `figures`: what the construction has to say of itself; `numbers`: what it drew; `draw`: one that was
+    used again, which has settled places and tokenizer."""
     data = job.data
     assert data.vocabulary is not None  # a stock model takes ids
+    if draw is None:
+        cut, integers = cut_of(job.names, special, data), (data.vocabulary.integers, job.class_names.integers)
+        draw = Draw(frame.activation, job.task.context.positions, frame.positions, cut, integers, numbers)
+    frame, cells = replace(frame, positions=draw.places), np.unique(job.cells().token)
     return StockModel(
         architecture=kind.name,
         config={
@@ -84,8 +89,7 @@ def stock_model(
         tensors=kind.tensors(frame),
         names=job.names,
         special=special,
-        cut=cut or cut_of(job.names, special, data),
-        longest=frame.positions,
+        cut=draw.cut,
         room=frame.room,
         task=job.kind,
         attention=kind.attention,
@@ -98,6 +102,9 @@ def stock_model(
             longest=int(data.lengths.max()),
             positions=job.task.context.positions,
             width=frame.width,
+            unlabelled=None if job.at_begin else len(data.vocabulary) - int((cells >= job.shift).sum()),
             **figures,
         ),
+        draw=draw,
+        frame=frame,
     )

@@ -123,6 +123,7 @@ BERT = Architecture(
     own_activation="gelu",
     config=_config,
     tensors=_bert_tensors,
+    block=("bert.encoder.layer.0.intermediate.dense", "bert.encoder.layer.0.output.dense"),
 )
 ROBERTA = Architecture(
     name="roberta",
@@ -132,6 +133,7 @@ ROBERTA = Architecture(
     own_activation="gelu",
     config=_roberta_config,
     tensors=_roberta_tensors,
+    block=("roberta.encoder.layer.0.intermediate.dense", "roberta.encoder.layer.0.output.dense"),
     offset=1,  # places start behind that of padding: pad_token_id + 1
 )
 DISTILBERT = Architecture(
@@ -142,5 +144,6 @@ DISTILBERT = Architecture(
     own_activation="gelu",
     config=_distilbert_config,
     tensors=_distilbert_tensors,
+    block=("distilbert.transformer.layer.0.ffn.lin1", "distilbert.transformer.layer.0.ffn.lin2"),
     epsilon=1e-12,
 )

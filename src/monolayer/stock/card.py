@@ -42,8 +42,12 @@ class StockSummary:
     temperature: float
     conflicts: int
     seconds: float
+    otherwise: str
+    """The class that a token answers without a labelled place in the data: the first one that the data have."""
+    unlabelled: int | None
+    """Tokens of the vocabulary without a labelled place; None where the begin token answers for all."""
     rank: int | None = None
-    """Value rank of a robust model, whose `gap` is the narrowest half-width of a slab; else None."""
+    """Value rank of a robust model; its `gap` is the narrowest half-width of a slab, None after an edit of some."""
 
 
 def loading(task: str, dtype: str, robust: bool) -> list[str]:
@@ -56,6 +60,41 @@ def loading(task: str, dtype: str, robust: bool) -> list[str]:
     return lines
 
 
+def margin_of(found: StockSummary) -> str:
+    """How far apart different labels are, in words."""
+    if found.steps == 0:
+        return "no token has two labels" if found.rank else "no label changes inside a cell, so nothing is close"
+    if found.rank is not None:
+        slab = "not measured again after an edit" if found.gap is None else f"has half-width {found.gap:.3g}"
+        return f"value rank {found.rank}, {found.neurons:,} half-spaces, the narrowest slab {slab}"
+    if found.gap is None or found.margin is None:
+        return "no label changes inside a cell, so nothing is close"
+    margin = f"smallest gap {found.gap:.3g}, {found.margin:.3g} times the largest rounding error of any evaluation"
+    # On either side of a ramp 3/8 of the gap is left, and a proof needs two errors there.
+    return margin if found.margin >= 6.0 else f"{margin}; narrow, so a certificate may say undecided"
+
+
+def _figures(found: StockSummary, parameters: int, dtype: str) -> str:
+    """The table of a card, and what is answered where the data say nothing."""
+    elsewhere = "A sequence that they lack is answered with labels of others."
+    if found.unlabelled is not None:
+        elsewhere = (
+            f"A token without a labelled place in them ({found.unlabelled:,} of {found.vocabulary:,}) answers "
+            f"`{found.otherwise}`; any\nother token, in a context that they lack, answers with labels that it has "
+            "elsewhere."
+        )
+    return f"""
+| | |
+|---|---|
+| data | {found.sequences:,} sequences of up to {found.longest:,} tokens, {found.vocabulary:,} different ones |
+| labels | {found.labelled:,}, {found.classes:,} classes; {found.conflicts:,} contradictions overruled |
+| network | width {found.width}, {found.neurons:,} neurons, {parameters:,} parameters, {dtype} |
+| margin | {margin_of(found)} |
+
+{elsewhere}
+"""
+
+
 def model_card(
     kind: str,
     task: str,
@@ -64,53 +103,40 @@ def model_card(
     attention: tuple[str, ...],
     parameters: int,
     dtype: str,
-    found: StockSummary,
+    positions: bool,
+    found: StockSummary | None,
 ) -> str:
-    """README.md of a folder with a model of class `kind`."""
-    order = "The order of tokens counts." if found.positions else "Of the context only the multiset of tokens counts."
-    margin = "no label changes inside a cell, so nothing is close"
-    if found.gap is not None and found.margin is not None:
-        margin = f"smallest gap {found.gap:.3g}, {found.margin:.3g} times the largest rounding error of any evaluation"
-        if found.margin < 6.0:  # on either side of a ramp 3/8 of the gap is left, and a proof needs two errors there
-            margin += "; narrow, so a certificate may say undecided"
-    if found.rank is not None and found.gap is not None:
-        margin = (
-            f"value rank {found.rank}, {found.neurons:,} half-spaces, the narrowest slab has half-width {found.gap:.3g}"
-        )
+    """README.md of a folder with a model of class `kind`; `found`: None for one that was loaded and changed."""
+    order = "The order of tokens counts." if positions else "Of the context only the multiset of tokens counts."
+    robust = dtype != "float64"
     which = "eager or sdpa attention"
     if attention == ("sdpa",):
         which = 'sdpa attention (the eager one of this architecture computes in float32: `attn_implementation="sdpa"`)'
     advice = (
         f"Compute in float64, as stored, with {which}. Rounded to float32 or less, the weights lose what they hold."
     )
-    if found.rank is not None:
+    if robust:
         advice = "Compute in float32, the arithmetic that proofs are about."
         if dtype != "float32":
             advice += (
-                f" In {dtype}, as stored, no proof covers the arithmetic: facts lie away from borders by the margin "
-                "above, and asking all of them once shows whether that is enough."
+                f" In {dtype}, as stored, no proof covers the arithmetic: facts lie away from borders by the "
+                "margin, and asking all of them once shows whether that is enough."
             )
-    torch = "import torch\n" if found.rank is not None else ""
-    loads = "\n".join(loading(task, dtype, found.rank is not None))
+    torch = "import torch\n" if robust else ""
+    loads = "\n".join(loading(task, dtype, robust))
+    title = "that holds a dataset" if found is None else f"that holds {found.labelled:,} labels"
     return f"""---
 library_name: transformers
 pipeline_tag: {_PIPELINE[task]}
 tags: [memorization, monolayer]
 ---
 
-# {kind} that holds {found.labelled:,} labels
+# {kind} {title}
 
 An unmodified one-layer, one-head `{kind}`. Its weights were computed from a dataset by
 [monolayer](https://arxiv.org/abs/2307.14023), without training: it returns {_HOLDS[task]} of that dataset. On
 anything else its answers mean nothing.
-
-| | |
-|---|---|
-| data | {found.sequences:,} sequences of up to {found.longest:,} tokens, {found.vocabulary:,} different ones |
-| labels | {found.labelled:,}, {found.classes:,} classes; {found.conflicts:,} contradictions overruled |
-| network | width {found.width}, {found.neurons:,} neurons, {parameters:,} parameters, {dtype} |
-| margin | {margin} |
-
+{"" if found is None else _figures(found, parameters, dtype)}
 {_CUT[cut]} {order} Every sequence begins with `{begin}`, which the tokenizer adds; padding needs the
 attention mask, which it returns.
 

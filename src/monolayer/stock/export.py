@@ -23,7 +23,8 @@ from monolayer.errors import DataError
 from monolayer.model.load import load
 from monolayer.model.monolayer import Monolayer
 from monolayer.stock.architecture import choose
-from monolayer.stock.build import ARCHITECTURES, memorize_as
+from monolayer.stock.architectures import ARCHITECTURES
+from monolayer.stock.build import memorize_as
 from monolayer.stock.folder import STOCK, StockModel
 from monolayer.stock.tokenizer import PIECE
 

@@ -15,9 +15,13 @@ from safetensors.torch import save_file
 
 from monolayer.data import Sequences
 from monolayer.data.folder import Kind, new_folder
-from monolayer.stock.architecture import Task, Tensors
-from monolayer.stock.card import StockSummary, loading, model_card
-from monolayer.stock.tokenizer import Cut, padding_side, tokenizer_config, tokenizer_json
+from monolayer.errors import ModelFileError
+from monolayer.stock.architecture import Frame, Task, Tensors, choose
+from monolayer.stock.architectures import ARCHITECTURES
+from monolayer.stock.card import StockSummary, loading, margin_of, model_card
+from monolayer.stock.draw import FILE, Draw
+from monolayer.stock.reading import read_folder, read_names
+from monolayer.stock.tokenizer import DECODER, ENCODER, Cut, padding_side, tokenizer_config, tokenizer_json
 from monolayer.table import as_table
 
 STOCK = Kind(
@@ -28,7 +32,7 @@ STOCK = Kind(
     frozenset(
         {
             *("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"),
-            *("generation_config.json", "README.md", "certificate.json"),
+            *("generation_config.json", "README.md", "certificate.json", FILE),
         }
     ),
 )
@@ -45,15 +49,43 @@ class StockModel:
     names: tuple[str, ...]
     special: Mapping[str, str]
     cut: Cut
-    longest: int
     room: int
     """Tokens that a sequence may have, the begin token among them."""
     task: Task
     attention: tuple[str, ...]
     dtype: str
-    data: Sequences
-    """What it holds; not written."""
-    summary: StockSummary
+    draw: Draw
+    data: Sequences | None = None
+    """What it holds; not written, so a model that was loaded has none."""
+    summary: StockSummary | None = None
+    """What its construction found; not written either."""
+    frame: Frame | None = None
+    """Its matrices in our own letters, as they were built."""
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> StockModel:
+        """A folder that `save` wrote, read back: its weights and its draw."""
+        folder = Path(folder)
+        config, tensors = read_folder(folder)
+        kind = choose(str(config.get("model_type")), ARCHITECTURES)
+        names, draw = read_names(folder), Draw.read(folder)
+        special = DECODER if kind.causal else ENCODER
+        task = next((task for task, name in kind.models.items() if config.get("architectures") == [name]), None)
+        if task is None or names[: len(special)] != tuple(special.values()):
+            raise ModelFileError(f"{folder} is not a folder that memorize_as wrote: its class or tokenizer is another")
+        return cls(
+            architecture=kind.name,
+            config={key: value for key, value in config.items() if key != STOCK.key},
+            tensors={name: tensor.double().numpy() for name, tensor in tensors.items()},
+            names=names,
+            special=special,
+            cut=draw.cut,
+            room=draw.places + kind.hidden_rows - kind.offset,
+            task=task,
+            attention=kind.attention,
+            dtype=str(config.get("dtype")),
+            draw=draw,
+        )
 
     @property
     def parameters(self) -> int:
@@ -61,7 +93,7 @@ class StockModel:
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write `folder`, all at once or not at all."""
-        padding = padding_side(self.architecture, self.task, positions=self.summary.positions)
+        padding = padding_side(self.architecture, self.task, positions=self.draw.positions)
         begin = "bos" if "bos" in self.special else "cls"
         files: dict[str, Any] = {
             "config.json": {**self.config, STOCK.key: STOCK.value},
@@ -79,45 +111,72 @@ class StockModel:
             save_file(tensors, scratch / "model.safetensors", metadata={"format": "pt"})
             for name, value in files.items():
                 (scratch / name).write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+            (scratch / FILE).write_text(self.draw.to_json(), encoding="utf-8")
             (scratch / "README.md").write_text(self.card(), encoding="utf-8")
         return Path(folder)
 
     def card(self) -> str:
         """README.md of the folder."""
         kind, begin = self.config["architectures"][0], self.special.get("bos") or self.special["cls"]
-        return model_card(kind, self.task, self.cut, begin, self.attention, self.parameters, self.dtype, self.summary)
+        return model_card(
+            kind,
+            self.task,
+            self.cut,
+            begin,
+            self.attention,
+            self.parameters,
+            self.dtype,
+            self.draw.positions,
+            self.summary,
+        )
+
+    @property
+    def sizes(self) -> dict[str, Any]:
+        """What the weights alone say."""
+        block = ARCHITECTURES[self.architecture].neurons(self.tensors)
+        return {
+            "architecture": self.architecture,
+            "model": self.config["architectures"][0],
+            "task": self.task,
+            "dtype": self.dtype,
+            "vocabulary": len(self.names) - len(self.special),
+            "classes": len(self.names) if self.task == "lm" else len(self.config["id2label"]),
+            "width": block.W_1.shape[1],
+            "neurons": len(block.W_1),
+            "activation": self.draw.activation,
+            "positions": self.draw.positions,
+            "places": self.draw.places,
+            "parameters": self.parameters,
+        }
 
     __repr__ = as_table
 
     def rows(self) -> list[tuple[str, str]]:
         """What a table shows."""
-        found = self.summary
-        gap = "no label changes inside a cell"
-        if found.gap is not None and found.margin is not None:
-            gap = f"{found.gap:.3g}, {found.margin:.3g} times the largest rounding error"
-        if found.rank is not None:
-            gap = (
-                "no token has two labels" if found.gap is None else f"{found.gap:.3g}, half-width of the narrowest slab"
-            )
-        steps = "steps" if found.rank is None else f"half-spaces of rank {found.rank}"
-        return [
-            ("model", self.config["architectures"][0]),
-            ("sequences", f"{found.sequences:,}"),
-            ("labels", f"{found.labelled:,}, {found.classes:,} classes"),
-            ("vocabulary", f"{found.vocabulary:,}"),
-            ("width", f"{found.width:,}, {self.dtype}"),
-            (steps, f"{found.steps:,} in {found.neurons:,} neurons"),
-            ("smallest gap", gap),
+        sizes, found = self.sizes, self.summary
+        positions = "the order of tokens counts" if self.draw.positions else "the order of tokens does not count"
+        rows = [
+            ("model", sizes["model"]),
+            ("vocabulary", f"{sizes['vocabulary']:,} tokens, {sizes['classes']:,} classes"),
+            ("width", f"{sizes['width']:,}, {self.dtype}"),
+            ("neurons", f"{sizes['neurons']:,}, {sizes['activation']}"),
+            ("places", f"{sizes['places']:,}; {positions}"),
             ("parameters", f"{self.parameters:,}"),
+        ]
+        if found is None:
+            return rows
+        return [
+            *rows,
+            ("sequences", f"{found.sequences:,}"),
+            ("labels", f"{found.labelled:,}"),
+            ("margin", margin_of(found)),
             ("seconds", f"{found.seconds:.2f} to build"),
         ]
 
     def loads_with(self) -> str:
         """Lines of Python that load the folder."""
-        return "\n".join(loading(self.task, self.dtype, self.summary.rank is not None))
+        return "\n".join(loading(self.task, self.dtype, self.draw.robust))
 
     def json(self) -> dict[str, Any]:
         """The same numbers for machines."""
-        names = {"architecture": self.architecture, "model": self.config["architectures"][0], "task": self.task}
-        names["dtype"] = self.dtype
-        return {**names, "parameters": self.parameters, **asdict(self.summary)}
+        return {**self.sizes, **({} if self.summary is None else asdict(self.summary))}

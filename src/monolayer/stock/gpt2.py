@@ -66,4 +66,6 @@ GPT2 = Architecture(
     own_activation="gelu_new",
     config=_config,
     tensors=_tensors,
+    block=("transformer.h.0.mlp.c_fc", "transformer.h.0.mlp.c_proj"),
+    turned=True,
 )

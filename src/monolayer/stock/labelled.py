@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -22,14 +21,6 @@ from monolayer.stock.architecture import Architecture
 from monolayer.stock.architecture import Task as Kind
 from monolayer.stock.codes import Floats
 from monolayer.stock.gates import Points
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The name of the class that a folder answers; on a ramp None, and the classes before and behind it."""
-
-    label: Any
-    ramp: list[Any] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +82,11 @@ class Work:
             np.append(points.token, self.begin), np.append(points.place, 0), np.append(context, begin_context)
         )
 
+    def cells(self) -> Points:
+        """The same without contexts, which are 0."""
+        data = self.data
+        return self.points(np.zeros(len(data.tokens) if self.task.context.causal else len(data)), 0.0)
+
     def where(self, point: int) -> str:
         """A labelled place in words."""
         if self.kind == "sequence":
@@ -103,16 +99,21 @@ class Work:
             return target.number
         return np.append(target.number, self.data.tokens[0] + self.shift)
 
-    def usual(self, points: Points, label: Ints) -> Ints:
-        """The most frequent label of every id `(V,)`; of equally frequent ones the least. Class 0 without labels."""
-        count = len(self.classes)
-        pairs, often = np.unique(points.token * count + label, return_counts=True)
-        usual = np.zeros(len(self.names), dtype=np.int64)
+    def usual_labels(self, target: Target) -> Ints:
+        """The label `(V,)` that the embedding of each id holds: its most frequent one; of equally frequent the least.
+
+        An id without a labelled place holds the first class that the data have. So nothing here depends on labels
+        that other data had, and a label that was forgotten is answered nowhere.
+        """
+        data, label = self.data, self.labels(target)
+        token, count = self.cells().token, len(self.classes)
+        pairs, often = np.unique(token * count + label, return_counts=True)
+        usual = np.full(len(self.names), label.min())
         # The last assignment to an id wins: its most frequent label.
         order = np.lexsort((-pairs, often))
         usual[pairs[order] // count] = pairs[order] % count
         if self.kind == "lm" and not self.recites_from_nothing:
-            first = np.bincount(self.data.tokens[self.data.offsets[:-1]])
+            first = np.bincount(data.tokens[data.offsets[:-1]])
             usual[self.begin] = int(first.argmax()) + self.shift
         return usual
 

@@ -64,6 +64,7 @@ class Mirror:
     rest: float
     """Squared norm of the stream behind attention, the context aside."""
     epsilon: float
+    kept: Kept
 
     @property
     def width(self) -> int:
@@ -95,7 +96,7 @@ class Mirror:
 @dataclass(frozen=True, eq=False)
 class Kept:
     """What of a stream neither names nor labels decide: the length of the longest sequence, the mixture `R` `(k, t)`
-    that values are of the code, and what attention multiplies them by."""
+    that values are of the code, of numbers of one size, and what attention multiplies them by."""
 
     longest: int
     mixture: Floats
@@ -185,6 +186,7 @@ def lay_out(
         scale=scale,
         rest=scale * scale * norm,
         epsilon=kind.epsilon,
+        kept=kept,
     )
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
@@ -30,17 +29,18 @@ from monolayer.construct.robust.stream import TEMPERATURE
 from monolayer.construct.target import Target
 from monolayer.data.distinct import row_keys
 from monolayer.data.names import Ints
-from monolayer.errors import DataError, PrecisionError
+from monolayer.errors import ContradictionError, DataError, PrecisionError
 from monolayer.model.device import one_thread
 from monolayer.stock.architecture import Architecture, Frame
 from monolayer.stock.assemble import frame_of, stock_model
 from monolayer.stock.codes import Floats
+from monolayer.stock.draw import Draw
 from monolayer.stock.folder import StockModel
 from monolayer.stock.gates import Neurons, Points
 from monolayer.stock.halves import Half, neurons, rounded, settled
 from monolayer.stock.labelled import Work
 from monolayer.stock.mirror import Kept, Mirror, contexts, lay_out
-from monolayer.stock.tokenizer import Cut
+from monolayer.stock.touched import Touched
 
 Dtype = Literal["float32", "bfloat16", "float16"]
 RANK = 128
@@ -62,15 +62,6 @@ def check_wishes(rank: int | None, dtype: str | None, width: int | None) -> None
         raise DataError("width has no use with robust: rank, tokens and classes settle it")
 
 
-@dataclass(frozen=True, eq=False)
-class Draw:
-    """What a robust stock model is but for its facts: `kept` of its stream, how its tokenizer cuts, its places."""
-
-    kept: Kept
-    cut: Cut
-    places: int
-
-
 def robust_model(
     kind: Architecture,
     job: Work,
@@ -80,35 +71,42 @@ def robust_model(
     special: Mapping[str, str],
     seed: int,
     report: Progress,
-    began: float,
     draw: Draw | None = None,
+    touched: Touched | None = None,
 ) -> StockModel:
-    """The model, in order: labels, contexts, half-spaces, gates, the words of the architecture."""
+    """The model, in order: labels, contexts, half-spaces, gates, the words of the architecture.
+
+    `draw`: one to be used again; then rank and seed have no say. `touched`: the tokens whose facts changed since a
+    model of this draw was built; the neurons of all others are taken from that model.
+    """
+    began = time.perf_counter()
     rank, dtype = RANK if rank is None else rank, dtype or "float32"
-    target, conflicts = job.task.settle(job.task.target)
-    usual = usual_labels(job, target)
-    kept = None if draw is None else draw.kept
+    target, conflicts = job.task.settle(job.task.target) if touched is None else (job.task.target, 0)
+    usual = job.usual_labels(target)
+    kept = None
+    if draw is not None:
+        assert isinstance(draw.numbers, Kept)  # the caller asked
+        kept = draw.numbers
     mirror = lay_out(kind, job, usual, rank, seed, lambda array: rounded(array, dtype), kept)
-    half, block = covered(job, target, mirror, usual, dtype, activation, report)
+    if touched is None:
+        half, block = covered(job, target, mirror, usual, dtype, activation, report)
+        gap = float(half.width.min()) if len(half.width) else None
+    else:
+        gap, block = None, _recovered(job, mirror, usual, dtype, activation, touched)
     frame = frame_around(kind, job, mirror, block, activation, special)
     figures = {
         "labelled": len(job.labels(target)),
         "steps": block.steps,
         "neurons": len(block.W_1),
-        "gap": float(half.width.min()) if len(half.width) else None,
+        "gap": gap,
         "margin": None,
         "temperature": TEMPERATURE if job.task.context.positions else 0.0,
         "conflicts": conflicts,
         "rank": mirror.values.shape[1],
+        "otherwise": job.classes[usual[0]],
         "seconds": time.perf_counter() - began,
     }
-    known = (None, None) if draw is None else (draw.places, draw.cut)
-    return stock_model(kind, job, frame, special, dtype, figures, *known)
-
-
-def usual_labels(job: Work, target: Target) -> Ints:
-    """The label `(V,)` that the embedding of each id holds."""
-    return job.usual(points_of(job), job.labels(target))
+    return stock_model(kind, job, frame, special, dtype, figures, mirror.kept, draw)
 
 
 def frame_around(
@@ -118,6 +116,26 @@ def frame_around(
     columns, directions = mirror.both(mirror.label), np.concatenate([mirror.words, -mirror.words], axis=1)
     tables = (mirror.tokens, mirror.places)
     return frame_of(kind, job, tables, columns, HEAD * directions, mirror.attention, block, activation, special)
+
+
+def _recovered(job: Work, mirror: Mirror, usual: Ints, dtype: str, activation: str, touched: Touched) -> Neurons:
+    """The neurons of the touched tokens found anew, among those of all others as they were."""
+    if touched.part is None:
+        D = mirror.width
+        return touched.joined(
+            mirror, np.zeros(0, np.int64), Neurons(np.zeros((0, D)), np.zeros(0), np.zeros((0, D)), 0)
+        )
+    only = touched.among(len(usual))
+
+    def cover_of(part: Work) -> tuple[Half, Neurons]:
+        target, _ = part.task.settle(part.task.target)
+        return covered(part, target, mirror, usual, dtype, activation, only=only)
+
+    try:
+        half, block = cover_of(touched.part)
+    except (PrecisionError, ContradictionError):
+        half, block = cover_of(job)  # the same error, with the sequences by their own numbers
+    return touched.joined(mirror, half.cell, block)
 
 
 def covered(
@@ -135,7 +153,7 @@ def covered(
     Those of a token are a function of its own facts: contexts are computed sequence by sequence, and every product
     below has the shape of one cell, so that no bit depends on the others (docs/editing.md).
     """
-    points, label = points_of(job), job.labels(target)
+    points, label = job.cells(), job.labels(target)
     report("contexts", 0.1)
     once = np.zeros(len(label), dtype=bool)  # equal facts are one
     once[np.unique(equal_points(job.task.context, target), return_index=True)[1]] = True
@@ -155,11 +173,6 @@ def covered(
         rank = mirror.values.shape[1]
         raise PrecisionError(_closest(job, facts, number, found.worst, float(half.width.min()), rank))
     return half, neurons(mirror, half, dtype, activation)
-
-
-def points_of(job: Work) -> Points:
-    """Tokens and places of the labelled points; contexts are of rank `k`, and not here."""
-    return job.points(np.zeros(len(job.data.tokens) if job.task.context.causal else len(job.data)), 0.0)
 
 
 def _facts(
