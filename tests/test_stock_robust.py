@@ -106,5 +106,5 @@ def test_the_command_line_writes_short_formats(tmp_path: Path, capsys: pytest.Ca
     capsys.readouterr()
     assert run([*words, "--overwrite"]) == 0
     table = " ".join(capsys.readouterr().out.split())
-    assert "half-spaces of rank 128" in table
+    assert "value rank 128" in table
     assert "dtype=torch.float32" in table

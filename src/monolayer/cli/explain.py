@@ -35,9 +35,15 @@ def explain(
     """Show, token by token, key, attention weight, context, the number z, its step, the neighbours and the margin."""
     import numpy as np
 
+    from monolayer.checker.stock.files import is_stock
     from monolayer.data.aside import new_file
     from monolayer.model.load import load
 
+    if is_stock(folder):
+        raise DataError(
+            f"{folder} has a stock architecture, which explain does not read: `monolayer verify {folder} DATA` proves "
+            "its answers, `monolayer compare` shows where two folders differ, and `monolayer inspect` its sizes"
+        )
     if picture is not None:
         check_file(picture, overwrite)
     model = load(folder)

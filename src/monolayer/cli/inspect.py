@@ -20,10 +20,14 @@ def inspect(
     as_json: Json = False,
 ) -> None:
     """Show what a saved model is: its kinds, sizes, the ranks of its matrices, and its narrowest step."""
+    from monolayer.checker.stock.files import is_stock
     from monolayer.model.load import load
 
-    everywhere = Everywhere.load(folder)
-    facts = describe(load(folder)) if everywhere is None else everywhere.describe()
+    if is_stock(folder):
+        facts = describe_stock(folder)
+    else:
+        everywhere = Everywhere.load(folder)
+        facts = describe(load(folder)) if everywhere is None else everywhere.describe()
     if as_json:
         print_json({"folder": str(folder), **facts})
         return
@@ -58,6 +62,14 @@ def describe(model: Monolayer) -> dict[str, Any]:
         "parameters_in_all": sum(value.numel() for value in model.parameters()),
         "dtype": str(model.bos.dtype).removeprefix("torch."),
     }
+
+
+def describe_stock(folder: Path) -> dict[str, Any]:
+    """The same of a folder of a stock architecture."""
+    from monolayer.stock.folder import StockModel
+
+    stored = {path.name: path.stat().st_size for path in sorted(folder.iterdir()) if path.is_file()}
+    return {**StockModel.load(folder).sizes, "bytes": stored, "bytes_in_all": sum(stored.values())}
 
 
 def _scale(values: Any) -> Any:
