@@ -273,6 +273,27 @@ def test_the_contextual_mapping_of_a_model_takes_strings() -> None:
     assert ml.contextual_mapping(ml.memorize(vectors, vectors[..., 0]), vectors).points == 6
 
 
+def test_the_contextual_mapping_of_anything_else_is_refused_in_words() -> None:
+    from transformers import BertConfig, BertModel
+
+    sizes = {"vocab_size": 20, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    bert, ids = BertModel(BertConfig(**sizes, intermediate_size=8)).eval(), [[1, 2], [2, 3]]
+    with pytest.raises(ml.DataError, match=r"f failed on X .*last_hidden_state; ml.audit"):
+        ml.contextual_mapping(bert, ids)
+    with pytest.raises(ml.DataError, match="answered with a BaseModelOutput.*such as the last_hidden_state"):
+        ml.contextual_mapping(bert, torch.tensor(ids))
+    assert ml.contextual_mapping(lambda X: bert(torch.as_tensor(X)).last_hidden_state, ids).points == 4
+
+
+@pytest.mark.parametrize("readout", ["exact", "paper"])
+def test_a_model_in_bfloat16_answers_and_explains(readout: Any) -> None:
+    """NumPy has no such numbers; the labels of so small a line survive them."""
+    X, Y = ["ab", "b"], [["x", "y"], ["z"]]
+    model = ml.memorize(X, Y, readout=readout).to(torch.bfloat16)
+    assert [list(row) for row in model.predict(X)] == Y
+    assert model.explain(X).label == ["x", "y", "z"]
+
+
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("dims", [{}, {"kdim": 8, "vdim": 8}])
 def test_hardmax_of_a_pytorch_attention_is_refuted(bias: bool, dims: dict[str, int]) -> None:

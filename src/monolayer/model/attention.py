@@ -162,13 +162,13 @@ def contexts(weight: Tensor, moment: Tensor, lengths: Tensor, bos: tuple[float, 
 
 def pick(table: Tensor, rows: Tensor) -> Tensor:
     """`table[rows]` for tables `(V,)`, where the rows are; on a processor by NumPy, several times faster at this."""
-    if rows.device.type != "cpu":
+    if rows.device.type != "cpu" or table.dtype == torch.bfloat16:  # which NumPy lacks
         return table.to(rows.device).index_select(0, rows)
     return torch.from_numpy(table.numpy().take(rows.numpy()))
 
 
 def _totals(flat: Tensor, lengths: Tensor) -> Tensor:
-    if flat.device.type == "cpu":
+    if flat.device.type == "cpu" and flat.dtype != torch.bfloat16:
         # NumPy's segment sums: the sum of a row is the same bits whatever rows stand beside it, which an edit of some
         # rows relies on, and they take less time than either way below.
         starts = (lengths.cumsum(0) - lengths).numpy()

@@ -156,5 +156,5 @@ def _names(model: Parts, level: Tensor) -> list[object]:
 
 
 def _array(values: Tensor) -> Floats:
-    found: Floats = np.asarray(values.detach().cpu().numpy(), dtype=np.float64)
+    found: Floats = np.asarray(values.detach().double().cpu().numpy(), dtype=np.float64)
     return found

@@ -77,7 +77,7 @@ def contextual_mapping(f: Callable[[Any], Any], X: Any) -> ContextualMapping:
     takes whatever it was built from, strings and lists of any lengths too; its logits are the outputs.
     """
     data = Sequences.of(X)
-    outputs = _flat(_logits(f, X) if callable(getattr(f, "encode", None)) else f(X), data)
+    outputs = _flat(_answer(f, X), data)
     classes = context_classes(data)
     closest = closest_pair(outputs, classes)
     pair = None
@@ -124,6 +124,19 @@ def token_counts(sequence: Ints, rows: Ints, count: int) -> tuple[Ints, Ints, In
     return pairs % width, counts.astype(np.int64), lengths.astype(np.int64)
 
 
+def _answer(f: Callable[[Any], Any], X: Any) -> Any:
+    """What `f` says to `X`; a failure inside `f` is told as one."""
+    if callable(getattr(f, "encode", None)):
+        return _logits(f, X)
+    try:
+        return f(X)
+    except Exception as error:
+        raise DataError(
+            f"f failed on X ({type(error).__name__}: {error}). It is called with X as given: for a PyTorch model give a "
+            "function, such as lambda X: model(torch.as_tensor(X)).last_hidden_state; ml.audit measures all its parts"
+        ) from error
+
+
 def _logits(model: Any, X: Any) -> Any:
     """The answer of a `Monolayer` to padded rows of its vocabulary; its own tensors make new ones, without torch."""
     data = model.encode(X)
@@ -147,6 +160,11 @@ def _flat(answer: Any, data: Sequences) -> Floats:
                 f"tokens it must be ({count}, {longest}, p)"
             )
         flat = answer[np.arange(answer.shape[1]) < data.lengths[:, None]]
+    elif not isinstance(answer, list | tuple | np.ndarray):
+        raise DataError(
+            f"the map answered with a {type(answer).__name__}; it must be an array or a tensor ({count}, {longest}, p), "
+            "such as the last_hidden_state of a Hugging Face model"
+        )
     else:
         parts = [part.detach().cpu().numpy() if hasattr(part, "detach") else np.asarray(part) for part in answer]
         sizes = [len(part) for part in parts]
