@@ -247,6 +247,8 @@ def test_nothing_that_is_shown_commands_the_terminal(tmp_path: Path, capsys: Cap
         (["predict", folder, str(data)], 0),
         (["predict", folder, str(unknown)], 2),
         (["theorem", str(data)], 0),
+        (["explain", folder, str(data)], 0),
+        (["explain", folder, str(data), "--json"], 0),
         (["verify", folder + "\x1b[2J", str(data)], 2),
     ):
         assert run(words) == code

@@ -280,7 +280,7 @@ def test_the_contextual_mapping_of_anything_else_is_refused_in_words() -> None:
     bert, ids = BertModel(BertConfig(**sizes, intermediate_size=8)).eval(), [[1, 2], [2, 3]]
     with pytest.raises(ml.DataError, match=r"f failed on X .*last_hidden_state; ml.audit"):
         ml.contextual_mapping(bert, ids)
-    with pytest.raises(ml.DataError, match="answered with a BaseModelOutput.*such as the last_hidden_state"):
+    with pytest.raises(ml.DataError, match=r"answered with a BaseModelOutput.*such as the last_hidden_state"):
         ml.contextual_mapping(bert, torch.tensor(ids))
     assert ml.contextual_mapping(lambda X: bert(torch.as_tensor(X)).last_hidden_state, ids).points == 4
 

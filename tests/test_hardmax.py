@@ -449,15 +449,18 @@ def test_bad_weights_name_head_matrix_and_shape(arrays):
 def test_bad_files(tmp_path, arrays):
     with pytest.raises(DataError, match="there is no file"):
         AttentionWeights.read(tmp_path / "none.npz")
-    for name in ("broken.npz", "broken.safetensors"):
+    for name, words in (("broken.npz", "is no npz file"), ("broken.safetensors", "cannot be read as")):
         (tmp_path / name).write_bytes(b"nothing of the kind")
-        with pytest.raises(DataError, match="cannot be read as"):
+        with pytest.raises(DataError, match=words):
             AttentionWeights.read(tmp_path / name)
+    (tmp_path / "empty.npz").touch()
+    with pytest.raises(DataError, match=r"empty\.npz is empty"):
+        AttentionWeights.read(tmp_path / "empty.npz")
     (tmp_path / "weights.pt").write_bytes(b"")
     with pytest.raises(DataError, match=r"are read from \.npz and \.safetensors"):
         AttentionWeights.read(tmp_path / "weights.pt")
     np.savez(tmp_path / "pickled.npz", W_Q=np.array([None, {}], dtype=object))
-    with pytest.raises(DataError, match=r"pickled\.npz cannot be read"):
+    with pytest.raises(DataError, match=r"pickled\.npz holds an array that cannot be read"):
         AttentionWeights.read(tmp_path / "pickled.npz")
     np.savez(tmp_path / "short.npz", W_Q=arrays["W_Q"])
     with pytest.raises(DataError, match=r"short\.npz: W_K, W_V, W_O missing"):

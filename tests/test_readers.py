@@ -9,6 +9,7 @@ import io
 import json
 import re
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from monolayer.data import Names, Sequences, columns, growing, parquet, phrases, read, tiny_phrases
+from monolayer.data.size import tokens_at_most
 from monolayer.data.tabular import Columns
 from monolayer.errors import DataError
 
@@ -612,6 +614,34 @@ def test_parquet_checksums_are_used(tmp_path: Path, whole: dict[str, bytes]) -> 
     (tmp_path / "a.parquet").write_bytes(whole["parquet"][:place] + b"\7" + whole["parquet"][place + 1 :])
     with pytest.raises(DataError, match="is no Parquet file, or a damaged one"):
         read(tmp_path / "a.parquet")
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_an_npz_header_that_claims_more_than_the_file_is_not_believed(tmp_path: Path, compression: int) -> None:
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        header, {"descr": "<i8", "fortran_order": False, "shape": (1_000_000, 1_000_000)}
+    )
+    with zipfile.ZipFile(tmp_path / "a.npz", "w", compression) as file:
+        file.writestr("X.npy", header.getvalue() + bytes(80))
+    with pytest.raises(DataError, match=r"a\.npz is damaged: the array 'X' claims 8,000,000,000,000 bytes"):
+        read(tmp_path / "a.npz")
+    assert tokens_at_most(str(tmp_path / "a.npz")) < 1000
+
+
+@pytest.mark.parametrize("arrow", [False, True])
+@pytest.mark.parametrize("name", ["a.jsonl.gz", "a.csv.gz", "a.conll.gz"])
+def test_a_line_that_is_too_long_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, arrow: bool
+) -> None:
+    """A few bytes of gzip unpack to any length."""
+    monkeypatch.setattr("monolayer.data.lines.LONGEST", 1 << 10)
+    monkeypatch.setattr("monolayer.data.readers.ARROW", arrow)
+    good = {"a.jsonl.gz": GOOD, "a.csv.gz": "tokens,labels\na b,x y\n", "a.conll.gz": "a x\n"}[name]
+    with gzip.open(tmp_path / name, "wt") as file:
+        file.write(good * 2 + "a" * (1 << 22))
+    with pytest.raises(DataError, match=r"line [35] of .* is longer than .*: give every sequence its own line"):
+        read(tmp_path / name)
 
 
 def test_bad_npz_files_are_named(tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ import numpy as np
 
 from monolayer.errors import DataError
 
+LONGEST = 1 << 27
+"""Bytes of one line: parsed it takes about ten times as much memory, and a small gzip may hold a huge one."""
 Progress = Callable[[int, int | None], None]  # bytes done, bytes in all where they are known
 
 
@@ -55,7 +57,7 @@ class Lines:
         return self
 
     def __next__(self) -> str:
-        line = next(self._held, b"") or self._read(self._file.readline)
+        line = next(self._held, b"") or self._line(self.number + 1)
         if not line:
             raise StopIteration
         self.number += 1
@@ -76,7 +78,7 @@ class Lines:
         """Whole lines, as bytes, about `size` of them, and how many lines; nothing at the end of the file."""
         block = self._read(lambda: self._file.read(size))
         if block and not block.endswith(b"\n"):
-            block += self._read(self._file.readline)
+            block += self._line(self.number + block.count(b"\n") + 1)
         # Where lines are short, `bytes.count` is several times slower.
         ends = int(np.count_nonzero(np.frombuffer(block, np.uint8) == ord("\n")))
         count = ends + (bool(block) and not block.endswith(b"\n"))
@@ -84,6 +86,15 @@ class Lines:
         block = block if self.number else block.removeprefix(codecs.BOM_UTF8)
         self.number += count
         return block, count
+
+    def _line(self, number: int) -> bytes:
+        """The rest of line `number`, as bytes."""
+        line = self._read(lambda: self._file.readline(LONGEST + 1))
+        if len(line) > LONGEST:
+            raise DataError(
+                f"line {number} of {self.name} is longer than {LONGEST >> 20} MiB: give every sequence its own line"
+            )
+        return line
 
     def put_back(self, block: bytes, count: int) -> None:
         """The last block, to be read once more, line by line."""

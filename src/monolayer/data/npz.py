@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import zipfile
 import zlib
+from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from monolayer.data.layout import Columns
 from monolayer.data.lines import Progress
@@ -14,36 +18,22 @@ from monolayer.data.names import Names
 from monolayer.data.sequences import Sequences
 from monolayer.errors import DataError
 
+_PACKED_AT_MOST = 1032
+"""How many bytes deflate can make of one."""
+
 
 def read_npz(file: Path, columns: Columns, vocabulary: Names | None, progress: Progress | None) -> Sequences:
     """Arrays `X`, and maybe `Y` and `lengths`, as `Sequences.of` takes them. Never unpickles."""
     size = file.stat().st_size
-    if size == 0:
-        raise DataError(f"{file} is empty: there is no sequence in it")
-    with file.open("rb") as raw:
-        if not zipfile.is_zipfile(raw):
-            raw.seek(0)
-            if raw.read(2) == b"PK":
-                raise DataError(f"{file} ends in the middle: it was cut short; copy or write it again")
-            raise DataError(f"{file} is no npz file: write it with numpy.savez(file, X=..., Y=...)")
     wanted = (columns.tokens or "X", columns.labels or "Y", "lengths")
-    try:
-        with file.open("rb") as raw, np.load(raw, allow_pickle=False) as stored:
-            names = list(stored.files)
-            arrays = [stored[name] if name in names else None for name in wanted]
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, SyntaxError) as error:
-        raise DataError(f"{file} is damaged ({error}): copy or write it again") from None
-    except ValueError as error:
-        raise DataError(
-            f"{file} holds an array that cannot be read ({error}): store numbers or strings, padded, with `lengths`"
-        ) from None
-    for name, array, must in zip(wanted, arrays, (True, columns.labels is not None, False), strict=True):
-        if array is None and must:
+    names, found = load_arrays(file, wanted)
+    for name, must in zip(wanted, (True, columns.labels is not None, False), strict=True):
+        if name not in found and must:
             raise DataError(
                 f"{file} has no array {name!r}; it has: {', '.join(names) or 'none'}. Choose with tokens= "
                 "and labels= (--tokens, --labels)"
             )
-    X, Y, lengths = arrays
+    X, Y, lengths = (found.get(name) for name in wanted)
     try:
         data = Sequences.of(X, Y, lengths=lengths, per=columns.per, vocabulary=vocabulary, ours=True)
     except DataError as error:
@@ -51,3 +41,54 @@ def read_npz(file: Path, columns: Columns, vocabulary: Names | None, progress: P
     if progress is not None:
         progress(size, size)
     return data
+
+
+def load_arrays(file: Path, wanted: Collection[str] | None = None) -> tuple[list[str], dict[str, NDArray[Any]]]:
+    """The names of all arrays in an npz file, and those that are `wanted`, by default all of them."""
+    if file.stat().st_size == 0:
+        raise DataError(f"{file} is empty: there are no arrays in it")
+    with file.open("rb") as raw:
+        if not zipfile.is_zipfile(raw):
+            raw.seek(0)
+            if raw.read(2) == b"PK":
+                raise DataError(f"{file} ends in the middle: it was cut short; copy or write it again")
+            raise DataError(f"{file} is no npz file: write it with numpy.savez")
+    try:
+        sizes = array_sizes(file)
+        with file.open("rb") as raw, np.load(raw, allow_pickle=False) as stored:
+            names = list(stored.files)
+            for name, (count, size, there) in sizes.items():
+                if count * size > there:
+                    raise DataError(
+                        f"{file} is damaged: the array {name!r} claims {count * size:,} bytes, and the file has room "
+                        f"for {there:,} at most; write it again"
+                    )
+            return names, {name: stored[name] for name in names if wanted is None or name in wanted}
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, SyntaxError) as error:
+        raise DataError(f"{file} is damaged ({error}): copy or write it again") from None
+    except DataError:
+        raise
+    except ValueError as error:
+        raise DataError(
+            f"{file} holds an array that cannot be read ({error}): store numbers or strings, padded, with `lengths`"
+        ) from None
+
+
+def array_sizes(file: Path) -> dict[str, tuple[int, int, int]]:
+    """Of every array: how many values its header claims, bytes of each, and the most bytes that can be in its part."""
+    found = {}
+    with zipfile.ZipFile(file) as stored:
+        for part in stored.infolist():
+            with stored.open(part) as member:
+                if member.read(6) != np.lib.format.MAGIC_PREFIX:
+                    continue
+            with stored.open(part) as member:
+                version = np.lib.format.read_magic(member)
+                header = (
+                    np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+                )
+                shape, _, kind = header(member)
+                there = min(part.file_size, _PACKED_AT_MOST * file.stat().st_size)
+                size = 0 if kind.hasobject else kind.itemsize  # objects are refused later
+                found[part.filename.removesuffix(".npy")] = math.prod(shape), size, there
+    return found

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 
 import numpy as np
+
+from monolayer.data.npz import array_sizes
 
 LETTERS = 3
 """Bytes of text that a token takes at least, its label and the signs around it counted in: a rough guess."""
@@ -19,26 +20,12 @@ def tokens_at_most(name: str, format: str | None = None) -> int:
     try:
         size = file.stat().st_size
         if format == "npz" or (format is None and file.suffix.lower() == ".npz"):
-            return _npz(file)
+            return max(min(count, there) for count, _, there in array_sizes(file).values())
         if format == "parquet" or (format is None and file.suffix.lower() in (".parquet", ".pq")):
             return _parquet(file)
     except Exception:  # whatever is wrong with the file is said where it is read
         return 0
     return size * (PACKED if file.suffix.lower() == ".gz" else 1) // LETTERS
-
-
-def _npz(file: Path) -> int:
-    """The largest of its arrays."""
-    largest = 0
-    with zipfile.ZipFile(file) as stored:
-        for name in stored.namelist():
-            with stored.open(name) as member:
-                version = np.lib.format.read_magic(member)
-                header = (
-                    np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-                )
-                largest = max(largest, int(np.prod(header(member)[0], dtype=np.int64)))
-    return largest
 
 
 def _parquet(file: Path) -> int:

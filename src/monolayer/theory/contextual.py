@@ -132,8 +132,8 @@ def _answer(f: Callable[[Any], Any], X: Any) -> Any:
         return f(X)
     except Exception as error:
         raise DataError(
-            f"f failed on X ({type(error).__name__}: {error}). It is called with X as given: for a PyTorch model give a "
-            "function, such as lambda X: model(torch.as_tensor(X)).last_hidden_state; ml.audit measures all its parts"
+            f"f failed on X ({type(error).__name__}: {error}). It is called with X as given: for a PyTorch model give "
+            "a function, such as lambda X: model(torch.as_tensor(X)).last_hidden_state; ml.audit measures all its parts"
         ) from error
 
 
@@ -162,8 +162,8 @@ def _flat(answer: Any, data: Sequences) -> Floats:
         flat = answer[np.arange(answer.shape[1]) < data.lengths[:, None]]
     elif not isinstance(answer, list | tuple | np.ndarray):
         raise DataError(
-            f"the map answered with a {type(answer).__name__}; it must be an array or a tensor ({count}, {longest}, p), "
-            "such as the last_hidden_state of a Hugging Face model"
+            f"the map answered with a {type(answer).__name__}; it must be an array or a tensor ({count}, {longest}, "
+            "p), such as the last_hidden_state of a Hugging Face model"
         )
     else:
         parts = [part.detach().cpu().numpy() if hasattr(part, "detach") else np.asarray(part) for part in answer]

@@ -12,7 +12,6 @@ along the first axis, `(H, s, d)` and so on (a matrix is one head), or one matri
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from monolayer.data.npz import load_arrays
 from monolayer.errors import DataError
 
 Floats = NDArray[np.float64]
@@ -125,27 +125,28 @@ class AttentionWeights:
         path = Path(path)
         if not path.is_file():
             raise DataError(f"there is no file {path}")
+        if path.suffix == ".npz":
+            arrays = load_arrays(path)[1]
+        elif path.suffix == ".safetensors":
+            arrays = _safetensors(path)
+        else:
+            raise DataError(f"{path} ends in {path.suffix!r}: weights are read from .npz and .safetensors")
         try:
-            if path.suffix == ".npz":
-                with np.load(path, allow_pickle=False) as arrays:
-                    return cls.of({name: arrays[name] for name in arrays.files})
-            if path.suffix == ".safetensors":
-                from safetensors.numpy import load_file
-
-                return cls.of(load_file(path))
+            return cls.of(arrays)
         except DataError as error:
             raise DataError(f"{path}: {error}") from None
-        # TypeError and KeyError: a type that NumPy lacks, such as bfloat16; the rest: not such a file at all.
-        except (OSError, ValueError, TypeError, KeyError, zipfile.BadZipFile, _safetensors_error()) as error:
-            raise DataError(f"{path} cannot be read as {path.suffix}: {error}") from None
-        raise DataError(f"{path} ends in {path.suffix!r}: weights are read from .npz and .safetensors")
 
 
-def _safetensors_error() -> type[Exception]:
+def _safetensors(path: Path) -> dict[str, NDArray[Any]]:
     from safetensors import SafetensorError
+    from safetensors.numpy import load_file
 
-    kind: type[Exception] = SafetensorError
-    return kind
+    try:
+        found: dict[str, NDArray[Any]] = load_file(path)
+    # TypeError and KeyError: a type that NumPy lacks, such as bfloat16; the rest: not such a file at all.
+    except (OSError, ValueError, TypeError, KeyError, SafetensorError) as error:
+        raise DataError(f"{path} cannot be read as .safetensors: {error}") from None
+    return found
 
 
 def _from_names(arrays: Mapping[str, Any]) -> tuple[Head, ...]:
