@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check browser bench docs clean
+.PHONY: demo test check browser bench docs serve clean
 .DEFAULT_GOAL := test
 
 # The demo needs little; everything else needs the developers' tools and every extra. A stamp is written last, so an
@@ -41,7 +41,12 @@ bench: .venv/ready
 
 docs: .venv/ready
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
-	@echo "open build/site/index.html"
+	@echo "open build/site/index.html; make serve shows the same with its search"
+
+# A browser lets no page search an index from the disk: the search needs a server.
+serve: docs
+	@echo "http://localhost:8000"
+	$(BIN)/python -m http.server --bind localhost --directory build/site 8000
 
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -18,6 +18,8 @@ import monolayer as ml
 from monolayer.cli import run
 from monolayer.errors import DataError
 from monolayer.model.shortcut import codes
+from monolayer.page.picture import picture_page
+from tests.browser import opened
 from tests.datasets import Dataset, datasets
 
 X = ["银行", "行走", "音乐", "快乐"]
@@ -181,6 +183,19 @@ def test_the_picture(tmp_path: Path) -> None:
     assert "yuè" in figure.data[2].text
     with pytest.raises(DataError, match="no sequence 4"):
         found.figure(4)
+
+
+def test_the_picture_follows_the_reader_s_colours_and_fits_a_phone(tmp_path: Path) -> None:
+    pytest.importorskip("plotly")
+    path = tmp_path / "why.html"
+    path.write_text(picture_page(ml.memorize(X, Y).explain(X).figure(), "why"), encoding="utf-8")
+    with opened(path, width=390, scheme="dark") as view:
+        view.page.wait_for_function("document.querySelector('.xtick text')")
+        assert view.call("getComputedStyle(document.querySelector('.xtick text')).fill") == "rgb(228, 231, 235)"
+        assert view.call("getComputedStyle(document.body).backgroundColor") == "rgb(22, 25, 29)"
+        assert view.call("document.documentElement.scrollWidth") <= 390
+        assert "z on its step" in view.call("document.querySelector('.x2title').textContent")
+        assert (view.messages, view.requests) == ([], [])
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -51,7 +51,11 @@ def test_answers_change_with_the_numbers(results):
     stored = copy.deepcopy(results["cliff"])
     for row, found in zip(stored["rows"], (0.3, 0.03, 0.02), strict=True):
         row["found"] = [found, 2 * found]
-    assert "= 2 divides it by 10, and from there on it is between 0.02 and 0.03" in cliff.answer(stored)
+    said = cliff.answer(stored)
+    assert said.startswith("Yes: for 3 numbers the step to rank n − 1 = 2 divides the largest error by 10, and from")
+    stored["rows"][1]["found"] = [0.5]
+    assert cliff.answer(stored).startswith("Not in this run, which trained too little to tell")
+    assert "multiplies the largest error by 1.7" in cliff.answer(stored)
     stored["rows"][0]["found"] = [0.2]
     assert "did not reach the error that is proved" in cliff.answer(stored)
 

@@ -17,7 +17,7 @@ from monolayer.errors import DataError
 from monolayer.page import colours
 from monolayer_experiments import NAMES, find, look
 from monolayer_experiments.experiment import Experiment, Figure, Setting, Table
-from monolayer_experiments.report import KEY, SECTIONS, caption_of, page, words
+from monolayer_experiments.report import KEY, SECTIONS, caption_of, page, plotly_script, words
 from monolayer_experiments.results import Record, read, read_all, write
 from tests.browser import Opened, drawn, flaws, opened
 
@@ -349,6 +349,19 @@ def test_raised_exponents(text: str, shown: str) -> None:
 )
 def test_amounts(value: float | None, shown: str) -> None:
     assert look.amount(value) == shown
+
+
+def test_a_short_logarithmic_axis_writes_whole_numbers(tmp_path: Path) -> None:
+    """0.5 and 0.2 as such: plotly's own labels between powers of ten are single digits, 5 and 2."""
+    curve = {"type": "scatter", "x": [1, 2], "y": [0.2, 1.0]}
+    layout = {"yaxis": look.axis("e", log=True, values=curve["y"])}
+    call = f"Plotly.newPlot(document.body, {json.dumps([curve])}, {json.dumps(layout)})"
+    scripts = "".join(f"<script>{script}</script>" for script in (plotly_script(), call))
+    (tmp_path / "p.html").write_text(f'<meta charset="utf-8"><body>{scripts}', encoding="utf-8")
+    with opened(tmp_path / "p.html") as view:
+        view.page.wait_for_function("document.querySelector('.ytick text')")
+        labels = view.call("[...document.querySelectorAll('.ytick text')].map((one) => one.textContent)")
+    assert labels == ["0.2", "0.5", "1"]
 
 
 @given(st.floats(1e-300, 1e300))

@@ -76,9 +76,9 @@ def draw(figures: dict[str, dict[str, Any]]) -> None:
                 for axis in ("xaxis", "yaxis")
             }
             clear = {"paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)"}
-            layout = {**figure["layout"], **axes, **clear, "font": {"color": INK, "size": 13, "family": WIDE}}
+            layout = {**figure["layout"], **axes, **clear, "font": {"color": INK, "size": 16, "family": WIDE}}
             address = page.evaluate(
-                "one => Plotly.toImage(one, {format: 'svg', width: 760, height: 400})",
+                "one => Plotly.toImage(one, {format: 'svg', width: 600, height: 460})",
                 {"data": figure["data"], "layout": layout},
             )
             head, body = address.split(",", 1)

@@ -6,6 +6,7 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 import numpy as np
+from outlines import OUTLINES
 
 import monolayer as ml
 from monolayer.model.shortcut import codes
@@ -13,17 +14,32 @@ from monolayer.page.colours import LIGHT, SVG_STYLE
 
 X = ["银行", "行走", "音乐", "快乐", "行长", "长城"]
 Y = [["yín", "háng"], ["xíng", "zǒu"], ["yīn", "yuè"], ["kuài", "lè"], ["háng", "zhǎng"], ["cháng", "chéng"]]
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 960, 440, 92, 24, 150, 60
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 620, 680, 82, 16, 270, 70
 INK, SOFT, LINE, MARK = "#1f2933", "#7b8794", "#2f6fde", "#d9480f"
 
 
-def text(x: float, y: float, words: str, size: int = 14, colour: str = INK, anchor: str = "middle") -> str:
+def text(x: float, y: float, words: str, size: int = 18, colour: str = INK, anchor: str = "middle") -> str:
+    if OUTLINES.keys() & set(words):
+        return drawn(x, y, words, size, colour)
     place = f'x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{colour}" text-anchor="{anchor}"'
     return f"<text {place}>{escape(words)}</text>"
 
 
+def drawn(x: float, y: float, words: str, size: int, colour: str) -> str:
+    """Characters around `x` as outlines: a reader's font may not have them. A space is half as wide."""
+    widths = [0.5 if word == " " else 1.0 for word in words]
+    at, parts = x - size * sum(widths) / 2, []
+    for word, width in zip(words, widths, strict=True):
+        if word != " ":
+            scale = size / 1000
+            place = f'transform="translate({at:.1f} {y:.1f}) scale({scale:g} {-scale:g})"'
+            parts.append(f'<path class="letter" {place} fill="{colour}" d="{OUTLINES[word]}"/>')
+        at += size * width
+    return f'<g role="img" aria-label="{escape(words)}">{"".join(parts)}</g>'
+
+
 def pipeline() -> list[str]:
-    """The network in four boxes."""
+    """The network in six boxes, three a row: so they can be read on a phone."""
     boxes = [
         ("tokens", "行 走"),
         ("lift", "(1, s, t, 0)"),
@@ -32,19 +48,19 @@ def pipeline() -> list[str]:
         ("staircase", "ReLU layers"),
         ("labels", "xíng zǒu"),
     ]
-    step, parts = (WIDTH - 20) / len(boxes), []
+    step, gap, parts = (WIDTH - 20) / 3, 28, []
     for place, (name, what) in enumerate(boxes):
-        x = 20 + place * step
+        x, y = 24 + place % 3 * step, 18 + place // 3 * 100
         parts.append(
-            f'<rect x="{x:.1f}" y="18" width="{step - 26:.1f}" height="62" rx="9" class="box" fill="#f5f7fa" '
+            f'<rect x="{x:.1f}" y="{y}" width="{step - gap:.1f}" height="78" rx="9" class="box" fill="#f5f7fa" '
             'stroke="#cbd2d9"/>'
         )
-        parts.append(text(x + (step - 26) / 2, 43, name, 15))
-        parts.append(text(x + (step - 26) / 2, 65, what, 13, SOFT))
-        if place + 1 < len(boxes):
-            start, end = x + step - 24, x + step - 4
-            parts.append(f'<path d="M{start:.1f} 49H{end - 5:.1f}" stroke="{SOFT}" stroke-width="1.5"/>')
-            parts.append(f'<path d="M{end - 8:.1f} 44l8 5l-8 5z" fill="{SOFT}"/>')
+        parts.append(text(x + (step - gap) / 2, y + 32, name, 19))
+        parts.append(text(x + (step - gap) / 2, y + 60, what, 17, SOFT))
+        if place != 2 and place + 1 < len(boxes):
+            start, end = x + step - gap + 3, x + step - 3
+            parts.append(f'<path d="M{start:.1f} {y + 39}H{end - 5:.1f}" stroke="{SOFT}" stroke-width="1.5"/>')
+            parts.append(f'<path d="M{end - 8:.1f} {y + 34}l8 5l-8 5z" fill="{SOFT}"/>')
     return parts
 
 
@@ -76,31 +92,22 @@ def main() -> None:
         path += f"L{across(start):.1f} {up(before):.1f}L{across(end):.1f} {up(after):.1f}"
     path += f"L{WIDTH - RIGHT} {up(steps.level[-1, 0].item()):.1f}"
     parts = [*pipeline()]
-    parts.append(
-        text(
-            LEFT - 70,
-            122,
-            "The readout of a real model: every character of six phrases, at its number z.",
-            15,
-            INK,
-            "start",
-        )
-    )
+    parts.append(text(24, 240, "The readout of a real model: six phrases, at their z", 18, INK, "start"))
     for label, name in enumerate(model.card.classes.names):  # type: ignore[union-attr]
         parts.append(f'<path d="M{LEFT} {up(label):.1f}H{WIDTH - RIGHT}" class="rule" stroke="#e4e7eb"/>')
-        parts.append(text(LEFT - 10, up(label) + 5, str(name), 13, INK, "end"))
+        parts.append(text(LEFT - 10, up(label) + 6, str(name), 18, INK, "end"))
     parts.append(f'<path d="{path}" fill="none" stroke="{LINE}" stroke-width="2"/>')
     characters = [character for phrase in X for character in phrase]
     for which in order:
         x, y = across(float(z[which])), up(float(number[which]))
-        parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4.5" fill="{MARK}"/>')
-        parts.append(text(x, HEIGHT - BOTTOM + 26, characters[which], 17))
+        parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{MARK}"/>')
+        parts.append(text(x, HEIGHT - BOTTOM + 30, characters[which], 20))
         parts.append(f'<path d="M{x:.1f} {y + 6:.1f}V{HEIGHT - BOTTOM + 8}" stroke="{MARK}" stroke-opacity="0.25"/>')
-    parts.append(text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 10, "z (gaps between characters shortened)", 13, SOFT))
+    parts.append(text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 10, "z (gaps between characters shortened)", 16, SOFT))
     body = "\n".join(parts)
     svg = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
-        'font-family="system-ui, -apple-system, Segoe UI, Noto Sans, Noto Sans CJK SC, sans-serif">\n'
+        'font-family="system-ui, -apple-system, Segoe UI, Noto Sans, sans-serif">\n'
         f'{SVG_STYLE}<rect class="page" width="{WIDTH}" height="{HEIGHT}" rx="6" fill="{LIGHT}"/>\n{body}\n</svg>\n'
     )
     Path(__file__).with_name("monolayer.svg").write_text(svg, encoding="utf-8")

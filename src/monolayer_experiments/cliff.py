@@ -183,6 +183,10 @@ def _of(results: Results, length: int) -> list[Results]:
     return [row for row in results["rows"] if row["length"] == length]
 
 
+CLEAR = 2.0
+"""A fall by less than this is no answer: runs with other seeds differ by as much."""
+
+
 def answer(results: Results) -> str:
     below = [row for row in results["rows"] if row["proved"] > 0]
     under = [row for row in below if min(row["found"]) < row["proved"]]
@@ -190,27 +194,35 @@ def answer(results: Results) -> str:
     for length in _lengths(results):
         parts = ", ".join(f"{amount(min(row['found']), 2)} at rank {row['rank']}" for row in _of(results, length))
         words.append(f"{length} numbers: {parts}")
-    text = f"The largest error found in sorting, the best of {results['seeds']} seeds. {'; '.join(words)}. "
+    found = f"The largest error found in sorting, the best of {results['seeds']} seeds. {'; '.join(words)}."
     if under:
-        return text + (
-            f"In {len(under)} of {len(below)} cases below rank n − 1 the search did not reach the error that is "
-            "proved to be there."
+        return (
+            f"Not decided: in {len(under)} of {len(below)} cases below rank n − 1 the search did not reach the error "
+            f"that is proved to be there. {found}"
         )
+    clear = all(_fall(results, length) >= CLEAR for length in _lengths(results))
+    verdict = "Yes" if clear else "Not in this run, which trained too little to tell (--full trains more)"
     falls = "; ".join(_falls(results, length) for length in _lengths(results))
-    return (
-        f"{text}Below rank n − 1 all are above what is proved of every network of that rank. Where it falls: {falls}."
-    )
+    return f"{verdict}: {falls}. {found} Below rank n − 1 all are above what is proved of every network of that rank."
+
+
+def _fall(results: Results, length: int) -> float:
+    """By how much rank n − 1 divides the largest error of rank n − 2."""
+    rows = {row["rank"]: min(row["found"]) for row in _of(results, length)}
+    return float(rows[length - 2] / rows[length - 1])
 
 
 def _falls(results: Results, length: int) -> str:
-    rows = {row["rank"]: min(row["found"]) for row in _of(results, length)}
+    fall = _fall(results, length)
+    what = f"divides the largest error by {amount(fall, 2)}"
+    if fall < 1.0:
+        what = f"multiplies the largest error by {amount(1.0 / fall, 2)}"
     rms = ", ".join(amount(min(row["rms"]), 2) for row in _of(results, length))
-    after = [found for rank, found in rows.items() if rank >= length - 1]
+    after = [min(row["found"]) for row in _of(results, length) if row["rank"] >= length - 1]
     low, high = amount(min(after), 2), amount(max(after), 2)
     return (
-        f"for {length} numbers the step to rank n − 1 = {length - 1} divides it by "
-        f"{amount(rows[length - 2] / rows[length - 1], 2)}, and from there on it is between {low} and {high} (root "
-        f"mean square by rank: {rms})"
+        f"for {length} numbers the step to rank n − 1 = {length - 1} {what}, and from there on it is between {low} and "
+        f"{high} (root mean square by rank: {rms})"
     )
 
 

@@ -179,15 +179,17 @@ def _unhidden(traces: Sequence[Trace]) -> list[Trace]:
 
 
 def axis(title: str, *, log: bool = False, values: Sequence[Any] = ()) -> dict[str, Any]:
-    """A titled axis; a logarithmic one is labelled in powers of ten, at most about eight of them."""
+    """A titled axis; a logarithmic one is labelled in powers of ten, at most about six of them."""
     made: dict[str, Any] = {"title": {"text": raised(title), "standoff": 10}, "automargin": True, "zeroline": False}
     if not log:
         return made
     made |= {"type": "log", "exponentformat": "power"}
     logs = [math.log10(value) for value in values if value is not None and value > 0]
     decades = max(logs) - min(logs) if logs else 0.0
-    # Below a decade and a half powers of ten alone are too few: D2 adds 2 and 5 between them.
-    return {**made, "dtick": math.ceil(decades / 8) if decades > 1.5 else "D2"}
+    if decades > 1.5:
+        return {**made, "dtick": math.ceil(decades / 6)}
+    # Powers of ten alone are too few: D2 adds 2 and 5 between them. Without a format plotly would write 0.5 as 5.
+    return {**made, "dtick": "D2", "tickformat": ",~g"}
 
 
 def amount(value: float | int | None, digits: int = 3) -> str:

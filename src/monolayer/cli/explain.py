@@ -38,6 +38,7 @@ def explain(
     from monolayer.checker.stock.files import is_stock
     from monolayer.data.aside import new_file
     from monolayer.model.load import load
+    from monolayer.page.picture import picture_page
 
     if is_stock(folder):
         raise DataError(
@@ -53,7 +54,7 @@ def explain(
     if picture is not None:
         if picture.suffix != ".html":
             raise DataError(f"{picture} should end in .html: the picture is a page of its own")
-        text = found.figure().to_html(include_plotlyjs=True)
+        text = picture_page(found.figure(), f"{folder.name}: why the first sequence is answered as it is")
         picture.parent.mkdir(parents=True, exist_ok=True)
         with new_file(picture) as file:
             file.write(text)

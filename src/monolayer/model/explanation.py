@@ -265,7 +265,8 @@ def _drawn(one: dict[str, Any], per_sequence: bool) -> dict[str, Any]:
         "layout": {
             "showlegend": False,
             "height": 160 + 56 * len(rows),
-            "plot_bgcolor": "#ffffff",
+            "plot_bgcolor": "rgba(0,0,0,0)",
+            "paper_bgcolor": "rgba(0,0,0,0)",
             "font": {"size": 14, "color": "#1d2126"},
             "margin": {"t": 30, "l": 110},
             "xaxis": {**plain, "domain": [0.0, 0.3], "title": {"text": "attention weight"}, "rangemode": "tozero"},

@@ -11,6 +11,7 @@ SVG_STYLE = (
     f".page {{ fill: {DARK} }} text {{ fill: {INK_DARK} !important }} "
     f".rule, .crisp {{ stroke: {RULE_DARK} !important }} .ink {{ stroke: {INK_DARK} }} "
     ".box { fill: #20262d; stroke: #454d57 } "
+    f".letter {{ fill: {INK_DARK} }} "
     "}</style>"
 )
 """For pictures on their own: written in the colours of a light page, shown in those of the reader's."""
