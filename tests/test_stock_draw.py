@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -170,3 +171,62 @@ def test_a_file_that_is_no_draw_is_refused(part: str | None, value: Any, tmp_pat
     with pytest.raises(ml.ModelFileError, match="has no draw to use again"):
         StockModel.load(folder)
     assert ml.certify(folder, PHRASES, READINGS).verdict == "proved"
+
+
+@pytest.mark.parametrize("activation", ["relu6", "relu", "gelu"])
+@pytest.mark.parametrize("name", ["bert", "gpt2"])
+def test_a_folder_holds_nothing_else_iff_it_is_the_model_of_the_data(name: str, activation: str) -> None:
+    """`certify(only=True)` on the data without one row: proved just where that row left no bit behind."""
+    seen = set()
+    for task, positions in (("token", True), ("token", False), ("sequence", False)):
+        rows = [*range(12), *range(6)]  # of few labels, and some rows twice, so that some leave nothing behind
+        data = ml.Sequences.of(X[rows], Y[rows] % 2)
+        if task == "sequence":
+            data = ml.Sequences.of(X[:12, 1:3], Y[:12, 0] % 2)
+        options: dict[str, Any] = {"positions": positions, "activation": activation, "on_conflict": "first"}
+        built = ml.memorize_as(name, data, **options)
+        if built.summary.conflicts:
+            continue
+        assert ml.certify(built, data, only=True).verdict == "proved"
+        for row in range(len(data)):
+            rest = data.select(np.setdiff1d(np.arange(len(data)), [row]))
+            less = ml.memorize_as(name, rest, draw=built)
+            alike = same(less, built)
+            assert ml.certify(less, rest, only=True).verdict == "proved"
+            assert ml.certify(built, rest, only=True).verdict == ("proved" if alike else "refuted")
+            seen.add(alike)
+    assert seen == {True, False}
+
+
+def test_planted_leftovers_are_found(tmp_path: Path) -> None:
+    """One label in an embedding, one bias, one slope, one neuron too many: no longer proved, though labels return."""
+    data = ml.Sequences.of(X, Y)
+    built = ml.memorize_as("bert", data, positions=True)
+    block = "bert.encoder.layer.0.intermediate.dense"
+    table = "bert.embeddings.word_embeddings.weight"
+    rest = data.select(np.arange(1, 40))
+    less = ml.memorize_as("bert", rest, draw=built)
+    assert ml.certify(less, rest, only=True).verdict == "proved"
+
+    def with_(**changed: Any) -> StockModel:
+        names = {"table": table, "bias": f"{block}.bias", "weight": f"{block}.weight"}
+        return replace(less, tensors={**less.tensors, **{names[key]: part for key, part in changed.items()}})
+
+    row = len(less.special) + int(X[0, 0])  # a token without facts now
+    secret = less.tensors[table].copy()
+    secret[row] = built.tensors[table][row]
+    bias, weight = less.tensors[f"{block}.bias"].copy(), less.tensors[f"{block}.weight"].copy()
+    bias[3] += 2.0
+    weight[4] *= 2.0
+    bias_too = less.tensors[f"{block}.bias"].copy()
+    bias_too[4] *= 2.0
+    assert (built.tensors[table][row] != less.tensors[table][row]).any()
+    for model in (with_(table=secret), with_(bias=bias), with_(weight=weight, bias=bias_too)):
+        assert ml.certify(model, rest).verdict == "proved"
+        found = ml.certify(model, rest, only=True)
+        assert (found.verdict, "holds more than the data" in found.reason) == ("refuted", True)
+
+
+def test_that_nothing_else_is_held_is_not_claimed_of_robust_folders() -> None:
+    with pytest.raises(ml.DataError, match="shown by equality"):
+        ml.certify(ml.memorize_as("bert", PHRASES, READINGS, robust=True), PHRASES, READINGS, only=True)

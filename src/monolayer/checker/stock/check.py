@@ -22,6 +22,9 @@ from monolayer.checker.stock.enclosed import EXP_ULPS as SHORT_EXP
 from monolayer.checker.stock.enclosed import MOMENTS as SHORT_MOMENTS
 from monolayer.checker.stock.evaluate import judge_robust
 from monolayer.checker.stock.files import Network, read_stock
+from monolayer.checker.stock.only import CLAIM as CLAIM_ONLY
+from monolayer.checker.stock.only import REASON as HELD_ONLY
+from monolayer.checker.stock.only import Points, leftover
 from monolayer.checker.stock.places import Places, places_of
 from monolayer.checker.stock.readout import answers, read_steps
 from monolayer.checker.stock.structure import Structure, read_structure
@@ -36,11 +39,16 @@ REASONS: dict[Verdict, str] = {
     "undecided": "for some points the error bound leaves room for more than one answer",
 }
 
+ONLY_STEPS = (
+    "only= asks what the steps of a folder hold; a half-space of a robust folder holds many facts, and its weights do "
+    "not show which. That it holds nothing else is shown by equality: memorize_as(architecture, X, Y, draw=folder) "
+    "gives the same bits"
+)
 ROBUST = "at every point the right class has the largest logit, however float32 rounds"
 
 
-def judge_stock(folder: Path, data: Sequences) -> Certificate:
-    """The certificate of a Hugging Face folder for these data."""
+def judge_stock(folder: Path, data: Sequences, *, only: bool = False) -> Certificate:
+    """The certificate of a Hugging Face folder for these data; `only`: also whether it holds nothing else."""
     question = Certificate(
         verdict="undecided",
         claim=CLAIM.replace("each of the {:,}", "each of the"),
@@ -60,9 +68,11 @@ def judge_stock(folder: Path, data: Sequences) -> Certificate:
             count = len(places.wanted)
             question = replace(question, points=count, unsure=count, claim=CLAIM.format(count))
             if net.dtype != "float64":
+                if only:
+                    raise DataError(ONLY_STEPS)
                 claim = f"{question.claim}, weights in {net.dtype} and arithmetic in float32"
                 return _check_robust(net, data, places, replace(question, claim=claim))
-            return _check(net, data, places, question)
+            return _check(net, data, places, question, only)
     except UnhandledError as why:
         return replace(question, reason=f"the proof does not cover this folder: {why}")
 
@@ -111,7 +121,7 @@ def _entering(net: Network) -> str:
     return f"data enter as {how}, and become the ids that tokenizer.json gives them, behind the begin token"
 
 
-def _check(net: Network, data: Sequences, places: Places, question: Certificate) -> Certificate:
+def _check(net: Network, data: Sequences, places: Places, question: Certificate, only: bool) -> Certificate:
     found = read_structure(net, places.most)
     steps = read_steps(net, found, places.most)
     bound = bounds(net, found, int(places.terms.max()), steps.reach)
@@ -128,13 +138,19 @@ def _check(net: Network, data: Sequences, places: Places, question: Certificate)
     wrong = (sure & (answer != places.wanted) & (answer >= 0)) | (places.wanted < 0)
     unsure = ~right & ~wrong
     verdict: Verdict = "refuted" if wrong.any() else "undecided" if unsure.any() else "proved"
+    reason, extra = REASONS[verdict], None
+    if only and verdict == "proved":
+        extra, reason = leftover(net, found, data, places, Points(cell, feature, radius)), reason + HELD_ONLY
+    if extra is not None:
+        verdict, reason = "refuted", f"every label comes back, but the folder holds more than the data: {extra}"
     margin = room / radius
     tightest = int(np.argmin(margin))
     stepped = bool(np.isfinite(margin[tightest]))
     return replace(
         question,
         verdict=verdict,
-        reason=REASONS[verdict],
+        claim=question.claim + (CLAIM_ONLY if only else ""),
+        reason=reason,
         wrong=int(wrong.sum()),
         unsure=int(unsure.sum()),
         findings=tuple(
