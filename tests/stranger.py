@@ -62,12 +62,20 @@ def answers(job: dict, attention: str) -> dict:
 
 def recite(job: dict, tokenizer: object, model: object) -> dict:
     found = {}
-    for cache in (True, False):
-        start = tokenizer(job["prompts"], padding=True, return_tensors="pt")
+    start = tokenizer(job["prompts"], padding=True, padding_side="left", return_tensors="pt")
+    beyond = {"num_beams": 2, "max_new_tokens": max(map(len, job["texts"])) + 40}  # more than any text has
+    for how, options in (("cache", {}), ("no cache", {"use_cache": False}), ("beams", beyond)):
         with torch.no_grad():
-            said = model.generate(**start, use_cache=cache)
-        found[f"said_{cache}"] = tokenizer.batch_decode(said, skip_special_tokens=True)
-        found[f"ended_{cache}"] = [tokenizer.eos_token_id in row for row in said.tolist()]
+            said = model.generate(**start, **options)
+        found[f"said, {how}"] = tokenizer.batch_decode(said, skip_special_tokens=True)
+        found[f"ended, {how}"] = [tokenizer.eos_token_id in row for row in said.tolist()]
+    batch = tokenizer(job["texts"], padding=True, return_tensors="pt")  # on the side that the tokenizer says
+    with torch.no_grad():
+        best = model(**batch).logits.argmax(-1)
+    found["next"] = 0
+    for ids, mask, guess in zip(batch["input_ids"], batch["attention_mask"].bool(), best, strict=True):
+        wanted = torch.cat([ids[mask][2:], torch.tensor([tokenizer.eos_token_id])])
+        found["next"] += int((guess[mask][1:] != wanted).sum())
     ids = tokenizer(job["texts"][0], return_tensors="pt")["input_ids"]
     with torch.no_grad():
         found["loss"] = float(model(input_ids=ids, labels=ids).loss)

@@ -43,7 +43,7 @@ def test_the_page_runs_and_onnxruntime_agrees(
         warnings.simplefilter("ignore")
         exec(compile(blocks[3], "docs/stock.md", "exec"), names)
     session = onnxruntime.InferenceSession("dictionary.onnx", providers=["CPUExecutionProvider"])
-    assert [part.type for part in session.get_outputs()] == ["tensor(double)"]
+    assert [part.type for part in session.get_outputs()] == ["tensor(float)"]
     model = transformers.AutoModelForTokenClassification.from_pretrained("dictionary")
     assert data.vocabulary is not None
     assert data.labels is not None
@@ -56,7 +56,7 @@ def test_the_page_runs_and_onnxruntime_agrees(
         with torch.no_grad():
             theirs = model(**batch).logits.numpy()
         mask = feeds["attention_mask"].astype(bool)
-        assert np.abs(logits - theirs)[mask].max() < 1e-9
+        assert np.abs(logits - theirs)[mask].max() < 1e-5 * np.abs(theirs).max()
         for row, labels in zip(logits, wanted[part], strict=True):
             assert (row[1 : 1 + len(labels)].argmax(-1) == labels).all()
 

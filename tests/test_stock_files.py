@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from monolayer.checker.stock.expected import written
 from monolayer.checker.stock.files import _facts, read_stock
 from monolayer.cli import run
 from monolayer.stock.build import ARCHITECTURES
+from tests import stock_attack
 
 X, Y = [["a", "b"], ["b", "c", "a"]], ["u", "v"]
 CONFIG, TOKENIZER, SETTINGS = "config.json", "tokenizer.json", "tokenizer_config.json"
@@ -174,5 +176,34 @@ def test_the_two_writers_agree(name: str, robust: bool, tmp_path: Path) -> None:
                 built = ml.memorize_as(name, rows, labels, positions=positions, on_conflict="first", **options)
                 folder = built.save(tmp_path / str(number))
                 net = read_stock(folder)  # compares, and raises what differs
-                assert set(written(_facts(net))) == {path.name for path in folder.glob("*.json")}
+                assert {*written(_facts(net)), "draw.json"} == {path.name for path in folder.glob("*.json")}
                 number += 1
+
+
+def test_what_is_proved_after_a_change_is_loaded_and_right(tmp_path: Path) -> None:
+    """A short run of `bench/no_false_proof_of_a_stock_folder.py`: a change or two in each kind of folder."""
+    pytest.importorskip("transformers")
+    some = [case for number, case in enumerate(stock_attack.cases()) if number % 4 == 0]
+    found: Counter[str] = Counter()
+    for number, case in enumerate(some):
+        folder = case.build(tmp_path / str(number))
+        whole = {path.name: path.read_bytes() for path in folder.iterdir()}
+        for seed in (number, number + len(some)):
+            verdict, wrong = stock_attack.attack(case, whole, folder, seed)
+            assert not wrong, (case, seed)
+            found[verdict] += 1
+    assert found["undecided"] > 20
+    assert found["proved"] > 0
+
+
+def test_a_recited_text_of_words_has_its_spaces(tmp_path: Path) -> None:
+    """The pipeline puts what it decodes behind the prompt as the user wrote it."""
+    transformers = pytest.importorskip("transformers")
+    for rows, prompt, text in (
+        ([["to", "be", "or", "not"]], "to", "to be or not"),
+        (["tobe"], "t", "tobe"),
+        ([["to", " be", " or"]], "to", "to be or"),
+    ):
+        folder = ml.memorize_as("gpt2", rows).save(tmp_path / text)
+        ask = transformers.pipeline("text-generation", model=str(folder), tokenizer=str(folder))
+        assert ask(prompt)[0]["generated_text"] == text

@@ -19,6 +19,10 @@ from monolayer.stock.labelled import Work
 from monolayer.stock.mirror import Kept
 from monolayer.stock.tokenizer import cut_of
 
+SPARE = 512
+"""Places beyond the longest sequence and its begin token: `generate` may go on, batches count padding, and exporters
+try a model with sequences of their own. Their rows are 0, and what is answered there means nothing."""
+
 
 def frame_of(
     kind: Architecture,
@@ -38,8 +42,7 @@ def frame_of(
     head[:, label] = directions
     if len(block.W_1) == 0:  # an empty layer is no layer: one neuron that never fires
         block = Neurons(np.zeros((1, D)), np.zeros(1), np.zeros((1, D)), 0)
-    longest = int(job.data.lengths.max()) + 1
-    positions = longest if job.task.context.positions else max(512, longest + 1)
+    room = int(job.data.lengths.max()) + 1 + SPARE
     return Frame(
         task=job.kind,
         tokens=tokens,
@@ -50,7 +53,7 @@ def frame_of(
         neurons=block,
         head=head,
         activation=activation,
-        positions=positions + (kind.offset - kind.hidden_rows),
+        positions=room + (kind.offset - kind.hidden_rows),
         special={name: number for number, name in enumerate(special)},
         classes=job.classes,
         offset=kind.offset,

@@ -25,8 +25,6 @@ ENCODER = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask
 DECODER = {"pad": "<pad>", "unk": "<unk>", "bos": "<s>", "eos": "</s>"}
 """Special tokens of models that see both ways, and of those that see what came before, in the order of their ids."""
 PAD, UNKNOWN, BEGIN, END = range(4)
-IGNORED = frozenset({"draw"})
-"""Keys of `config.json` that are ours, and that transformers makes nothing of."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import numpy as np
 from safetensors import SafetensorError, deserialize
 
 from monolayer.checker.rounding import Floats, UnhandledError
-from monolayer.checker.stock.expected import BEGIN, DECODER, ENCODER, END, IGNORED, UNKNOWN, Cut, Facts, written
+from monolayer.checker.stock.expected import BEGIN, DECODER, ENCODER, END, UNKNOWN, Cut, Facts, written
 from monolayer.checker.stock.names import CLASSES, LAYERS, Task
 from monolayer.checker.stock.strict import demand_equal, file_bytes, part_of, read_json
 from monolayer.data.regular import read_regular
@@ -126,9 +126,8 @@ def read_stock(folder: Path) -> Network:
         if isinstance(error, ModelFileError):
             raise
         raise ModelFileError(f"{folder} lacks or garbles a tensor that {kind} has: {error!r}") from None
-    said = {**files, "config.json": {key: value for key, value in config.items() if key not in IGNORED}}
     for name, wanted in written(_facts(net)).items():
-        demand_equal(name, said[name], wanted)
+        demand_equal(name, files[name], wanted)
     return net
 
 
