@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import monolayer as ml
+from monolayer.cli import run
 from monolayer.stock.again import again
 from monolayer.stock.answers import answers
 from monolayer.stock.architectures import ARCHITECTURES
@@ -230,3 +231,42 @@ def test_planted_leftovers_are_found(tmp_path: Path) -> None:
 def test_that_nothing_else_is_held_is_not_claimed_of_robust_folders() -> None:
     with pytest.raises(ml.DataError, match="shown by equality"):
         ml.certify(ml.memorize_as("bert", PHRASES, READINGS, robust=True), PHRASES, READINGS, only=True)
+
+
+def test_the_commands_use_a_draw_again_and_look_into_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [{"tokens": list(text), "labels": labels} for text, labels in zip(PHRASES, READINGS, strict=True)]
+    for name, some in (
+        ("all", rows),
+        ("rest", [*rows[:2], rows[3]]),
+        ("odd", [*rows, {**rows[0], "labels": ["a", "b"]}]),
+    ):
+        Path(f"{name}.jsonl").write_text("\n".join(map(json.dumps, some)), encoding="utf-8")
+    assert run(["memorize", "all.jsonl", "--architecture", "bert", "--out", "old"]) == 0
+    assert run(["memorize", "rest.jsonl", "--architecture", "bert", "--draw", "old", "--out", "less"]) == 0
+    forgot = ml.memorize_as("bert", [*PHRASES[:2], PHRASES[3]], [*READINGS[:2], READINGS[3]], draw="old")
+    assert same(StockModel.load("less"), forgot)
+    assert run(["verify", "less", "rest.jsonl", "--only"]) == 0
+    assert run(["verify", "old", "rest.jsonl", "--only"]) == 1
+    capsys.readouterr()
+    assert run(["inspect", "old", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["model"], said["dtype"], said["vocabulary"]) == ("BertForTokenClassification", "float64", 6)
+    assert said["bytes"]["model.safetensors"] < said["bytes_in_all"]
+    for words, why in (
+        (
+            ["memorize", "all.jsonl", "--architecture", "bert", "--draw", "old", "--seed", "1", "--out", "x"],
+            "decides seed",
+        ),
+        (
+            ["memorize", "all.jsonl", "--architecture", "bert", "--draw", "old", "--robust", "--out", "x"],
+            "decides robust",
+        ),
+        # Before anything is built: these data contradict themselves, and are not looked at.
+        (["memorize", "odd.jsonl", "--architecture", "bert", "--out", "old"], "exists already"),
+        (["explain", "old", "all.jsonl"], "monolayer verify old DATA"),
+    ):
+        assert run(words) == 2
+        assert why in " ".join(capsys.readouterr().err.split())

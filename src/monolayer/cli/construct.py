@@ -159,9 +159,10 @@ def memorize(
     check_use(said, "in memory")
     if architecture is not None:
         check_use(said, "stock")
-        if not robust:
+        if not robust and draw is None:
             check_use(said, "stock on the line")
-        options: dict[str, Any] = {"positions": positions, "seed": seed, "on_conflict": on_conflict.value}
+        options: dict[str, Any] = {"positions": positions, "on_conflict": on_conflict.value, "draw": draw}
+        options |= {"seed": seed} if "seed" in said else {}
         options |= {"robust": robust, "rank": _rank(rank), "dtype": None if dtype is None else dtype.value}
         options |= {} if activation is None else {"activation": activation}
         with progress(as_json) as step:

@@ -19,7 +19,7 @@ NO_USE: dict[str, tuple[tuple[str, ...], str]] = {
     "in memory": (("workers", "scheduler"), "they go with --memory"),
     "stock": (
         (
-            *("causal", "readout", "device", "recite", "fingerprint", "draw", "temperature", "noise", "neurons"),
+            *("causal", "readout", "device", "recite", "fingerprint", "temperature", "noise", "neurons"),
             *("tokenizer", "window"),
         ),
         "the architecture settles that",
