@@ -14,6 +14,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
+from scipy.optimize import nnls
 
 import monolayer as ml
 from monolayer.checker.labelled import labelled
@@ -21,11 +22,12 @@ from monolayer.checker.noise import Shares, errors
 from monolayer.checker.robust import _question
 from monolayer.checker.short import round_to
 from monolayer.checker.stored import read
+from monolayer.construct.robust import hull
 from monolayer.construct.robust.codes import largest_cosine, words
 from monolayer.construct.robust.cover import cover
 from monolayer.construct.robust.groups import Cells
 from monolayer.construct.robust.halfspaces import widest
-from monolayer.construct.robust.hull import Problem, widest_slab, widest_slabs
+from monolayer.construct.robust.hull import Crowd, Problem, widest_slabs
 from monolayer.construct.robust.linear import solve
 from monolayer.model.live import live_classes
 from tests.datasets import Dataset, datasets
@@ -77,26 +79,6 @@ def test_the_widest_slab_is_found_and_no_dual_bound_is_below_it(seed: int) -> No
 
 
 @settings(max_examples=12, deadline=None)
-@given(st.integers(0, 2**32))
-def test_single_facts_get_the_same_slabs_together_as_alone(seed: int) -> None:
-    """Bit for bit, whatever others are looked for beside them, how soon each ends, and how many it sees."""
-    random = np.random.default_rng(seed)
-    problems = []
-    for size in random.choice([2, 7, 8, 30, 130, 260], 12):
-        points = random.normal(size=(size, 5))
-        kept = random.integers(0, size - 1, 2) if random.random() < 0.3 else None
-        away = points[0] - points[1:]
-        problems.append(Problem(away, float(random.choice([0.1, 0.6])), int(random.choice([0, 4])), kept))
-    for problem, slab in zip(problems, widest_slabs(problems), strict=True):
-        alone = widest_slab(problem.away, problem.enough, problem.most_in, problem.kept)
-        assert np.array_equal(alone.normal, slab.normal)
-        assert alone.half_width == slab.half_width
-        assert np.array_equal(alone.inside, slab.inside)
-        beaten = np.delete(problem.away @ slab.normal, slab.inside)
-        assert beaten.min() == pytest.approx(2.0 * slab.half_width)  # the width is the one that it really has
-
-
-@settings(max_examples=12, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 12))
 def test_what_covers_a_cell_depends_on_its_own_facts_alone(seed: int, count: int) -> None:
     """Bit for bit, whatever other cells are worked on beside it: edits rely on it."""
@@ -131,20 +113,43 @@ def test_the_slab_of_one_fact_is_the_widest_and_what_it_lets_in_was_in_the_way(s
     random = np.random.default_rng(seed)
     away = random.normal(size=(150, 2)) + np.array([2.5, 0.0])
     away = away[away[:, 0] > 0.1]
+    crowd = Crowd(np.append(np.zeros((1, 2)), -away, axis=0), np.append(1, np.zeros(len(away), np.int64)))
     angle = np.linspace(0, 2 * np.pi, 4_000)
     heights = away @ np.stack([np.cos(angle), np.sin(angle)])
     best = float(heights.min(axis=0).max()) / 2
-    plain = widest_slab(away, 1.0)
+    (plain,) = widest_slabs(crowd, [Problem(0, 1.0)])
     assert len(plain.inside) == 0
     assert 0.99 * best - 1e-3 <= plain.half_width <= best + 1e-3
-    kept = np.flatnonzero(away[:, 0] > np.median(away[:, 0]))
-    wide = widest_slab(away, 0.6, most_in, kept)
+    kept = tuple((1 + np.flatnonzero(away[:, 0] > np.median(away[:, 0]))).tolist())
+    (wide,) = widest_slabs(crowd, [Problem(0, 0.6, most_in, kept)])
     assert wide.half_width >= plain.half_width - 1e-3
     assert len(wide.inside) <= most_in
     assert not np.isin(wide.inside, kept).any()
-    out = np.delete(away, wide.inside, axis=0) @ wide.normal
+    out = np.delete(away, wide.inside - 1, axis=0) @ wide.normal
     assert np.isclose(out.min(), 2 * wide.half_width)
-    assert (away[wide.inside] @ wide.normal < out.min()).all()
+    assert (away[wide.inside - 1] @ wide.normal < out.min()).all()
+
+
+def test_the_search_for_a_slab_sees_few_of_a_crowd_and_misses_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a fact costs must not grow with its cell: few others are in a problem, and all are measured."""
+    sizes: list[int] = []
+    solve_one = hull._shortest
+    monkeypatch.setattr(hull, "_shortest", lambda away: sizes.append(len(away)) or solve_one(away))
+    random = np.random.default_rng(3)
+    points = random.normal(size=(3_000, 12))
+    points *= 12**0.5 / np.linalg.norm(points, axis=1, keepdims=True)
+    crowd, asked = Crowd(points, np.arange(3_000)), [Problem(fact, 2.0) for fact in range(0, 3_000, 100)]
+    for problem, slab in zip(asked, widest_slabs(crowd, asked), strict=True):
+        away = np.delete(points[problem.fact] - points, problem.fact, axis=0)
+        assert (away @ slab.normal).min() == pytest.approx(2.0 * slab.half_width)
+        assert slab.half_width >= 0.999 * _exact(away)
+    assert max(sizes) <= hull.NEAREST
+
+
+def _exact(away: Any) -> float:
+    """Half the length of the shortest vector in the hull, from one problem with all differences."""
+    weight, _ = nnls(np.vstack([away.T, np.ones(len(away))]), np.append(np.zeros(away.shape[1]), 1.0))
+    return float(np.linalg.norm(weight @ away / weight.sum())) / 2.0
 
 
 def test_facts_that_are_let_in_are_overruled() -> None:

@@ -3,7 +3,8 @@
 A *cell* is a token; its *base* is its most frequent label, which the embedding carries; the other facts are
 *exceptional*. One group of facts a label is tried first. Where its slab is too narrow, the facts that are inside at the
 wished width stay if they are at least half, and the others are tried again; else the group is split along its leading
-direction, at the widest gap. A group of one fact is the end: it gets the widest slab there is (`hull.py`).
+direction, at the widest gap. A group of one fact is the end: it gets the widest slab there is, or one that is wide
+enough (`hull.py`).
 
 Or a wider one, with a few facts *let in* that have other labels. Those are covered once more, by half-spaces that hold
 no fact with another label than theirs, and whose neurons are louder than what they overrule: a neuron at `h` or less is
@@ -59,16 +60,20 @@ def _settled(
     pool: ThreadPoolExecutor,
     progress: Callable[[float], None] | None = None,
 ) -> tuple[list[Found], list[Group]]:
-    """Half-spaces of groups that could be had at the wished width, and the single facts that could not."""
+    """Half-spaces of groups that could be had at the wished width, and the single facts that are left."""
     total = sum(len(group.facts) for group in open_groups)
     found: list[Found] = []
     single: list[Group] = []
-    while open_groups:
+    while True:
+        single += [group for group in open_groups if len(group.facts) == 1]
+        open_groups = [group for group in open_groups if len(group.facts) > 1]
+        if not open_groups:
+            break
         later: list[Group] = []
         for part, slabs in pool.map(partial(_solve, cells, enough), _batches(cells, open_groups)):
             for row, groups in enumerate(part):
                 for column, group in enumerate(groups):
-                    _settle(cells, group, _Slab(slabs, row, column), enough, found, later, single)
+                    _settle(cells, group, _Slab(slabs, row, column), enough, found, later)
         open_groups = later
         if progress is not None and total:
             progress(1.0 - sum(len(group.facts) for group in open_groups) / total)
@@ -176,16 +181,12 @@ class _Slab:
         return Found(group, normal, self.low, float(self.height(group.facts).min()))
 
 
-def _settle(
-    cells: Cells, group: Group, slab: _Slab, enough: float, found: list[Found], later: list[Group], single: list[Group]
-) -> None:
-    """Keep the half-space of a group, or part of it, or split the group; a single fact may be too hard."""
+def _settle(cells: Cells, group: Group, slab: _Slab, enough: float, found: list[Found], later: list[Group]) -> None:
+    """Keep the half-space of a group, or part of it, or split the group."""
     facts = group.facts
     inside = slab.height(facts) >= slab.low + 2.0 * enough
     if inside.all():
         found.append(slab.found(group))
-    elif len(facts) == 1:
-        single.append(group)
     elif 2 * inside.sum() >= len(facts):
         found.append(slab.found(replace(group, facts=facts[inside])))
         later.append(replace(group, facts=facts[~inside]))

@@ -1,38 +1,67 @@
-"""One fact against all others of its cell: the widest slab, and which others to let in so that it becomes wide.
+"""One fact against the others of its cell: the widest slab, and which others to let in so that it becomes wide.
 
 The widest slab between a point `z` and points `z_j` is across the shortest vector of the hull of the differences
-`z − z_j`, found by moving weight between two of them at a time (pairwise Frank–Wolfe with exact steps). Any point of
-that hull is at least as long as the shortest, so a width that cannot be had is known early. Then the difference that
-weighs most is left out: its fact is *let in*, and has to be overruled (`cover.py`).
+`z − z_j`. That is a problem of nonnegative least squares,
 
-Letters: `n` differences, `p` features.
+    minimize |Σ x_j (z − z_j)|² + g² (Σ x_j − 1)²   subject to  x ≥ 0,
+
+whose solution is a multiple of the weights of the shortest vector, whatever `g > 0` is. A few differences carry all of
+the weight, so it is solved for the nearest others, and again for those that carry weight and those that lie deepest on
+the wrong side, at most `ROUNDS` times: what a fact costs does not grow with its cell but for the look at all others.
+Every slab is measured on all of them, so a search that ends early costs width only.
+
+Where a width cannot be had, the difference that weighs most is left out: its fact is *let in*, and has to be overruled
+(`cover.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from scipy.optimize import nnls
 
 from monolayer.data.names import Ints
 
 Floats = NDArray[np.float64]
-START = 100
+NEAREST = 48
 """Nearest others that the search begins with."""
-MORE = 50
+MORE = 24
 """Others that come into the search when they are found on the wrong side."""
+ROUNDS = 16
+"""Looks at all others, at most."""
+AT_ONCE = 64
+"""Facts of a cell whose slabs are looked at together."""
 MOST_IN = 8
 """Facts that are let in at most."""
 NEARLY = 0.75
 """Share of the distance to a fact that stays out for which others are let in."""
-STEPS = 4000
-"""Moves of weight at most; the slab is measured afterwards, so too few cost width only."""
-NUMBERS = 1 << 21
-"""Products of differences that are held at a time: 16 MiB."""
 CLOSE = 1e-3
-"""Relative gap between the hull point and the shortest at which it is taken."""
+"""Share of its width that a slab may still gain when the search ends."""
+
+
+@dataclass(frozen=True, eq=False)
+class Crowd:
+    """All points of a cell `(N, p)` and their labels `(N,)`."""
+
+    points: Floats
+    label: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A fact of a crowd, by its number; the half-width from which its slab is wide enough; how many may be let in.
+
+    Those numbered in `kept` are never let in.
+    """
+
+    fact: int
+    enough: float
+    most_in: int = 0
+    kept: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,142 +73,109 @@ class Slab:
     inside: Ints
 
 
-def widest_slab(away: Floats, enough: float, most_in: int = 0, kept: Ints | None = None) -> Slab:
-    """The slab for differences `away` `(n, p)` of a fact and the others; up to `most_in` of these are let in for it.
-
-    Those numbered in `kept` are never let in, and no more are than a width of `enough` takes.
-    """
-    return widest_slabs([Problem(away, enough, most_in, kept)])[0]
-
-
-@dataclass(frozen=True, eq=False)
-class Problem:
-    """What `widest_slab` is asked for."""
-
-    away: Floats
-    enough: float
-    most_in: int = 0
-    kept: Ints | None = None
-
-
-def widest_slabs(problems: list[Problem]) -> list[Slab]:
-    """Many at once, the same bits as one by one: their searches go on side by side, and their moves are one batch."""
-    searches = [_search(problem) for problem in problems]
-    hulls = {number: next(search) for number, search in enumerate(searches)}
-    slabs: dict[int, Slab] = {}
-    while hulls:
-        going, answers = {}, _shorten_all(list(hulls.values()))
-        for number, hopeless in zip(hulls, answers, strict=True):
-            try:
-                going[number] = searches[number].send(hopeless)
-            except StopIteration as end:
-                slabs[number] = end.value
-        hulls = going
-    return [slabs[number] for number in range(len(problems))]
+def widest_slabs(crowd: Crowd, problems: list[Problem]) -> Iterator[Slab]:
+    """Slabs as wide as they come, or at least as wide as is enough."""
+    points = torch.from_numpy(crowd.points)
+    squares = points.square().sum(1)
+    for begin in range(0, len(problems), AT_ONCE):
+        part = problems[begin : begin + AT_ONCE]
+        facts = points[[problem.fact for problem in part]]
+        distance = (squares - 2.0 * facts @ points.T).numpy()
+        searches = [_Search(crowd, problem, row) for problem, row in zip(part, distance, strict=True)]
+        going = searches
+        for _ in range(ROUNDS):
+            normals = torch.from_numpy(np.stack([search.direction() for search in going]))
+            heights = (normals @ points.T).numpy()
+            going = [search for search, row in zip(going, heights, strict=True) if search.looks(row)]
+            if not going:
+                break
+        yield from (search.found() for search in searches)
 
 
-@dataclass(frozen=True, eq=False)
-class _Hull:
-    """Differences `(n, p)` and their weights `(n,)`, which are moved in place; those barred get none."""
+@dataclass(eq=False)
+class _Search:
+    """The search for one slab: what it sees, what it let in, and the widest slab so far."""
 
-    away: Floats
-    weight: Floats
-    barred: NDArray[np.bool_]
-    enough: float
+    crowd: Crowd
+    problem: Problem
+    distance: Floats
+    """Squared distances to the points `(N,)`, but for a constant."""
+    enough: float = field(init=False)
+    others: NDArray[np.bool_] = field(init=False)
+    """Those with another label that were not let in `(N,)`."""
+    seen: Ints = field(init=False)
+    weight: Floats = field(init=False)
+    normal: Floats = field(init=False)
+    best: tuple[float, Floats, Ints] | None = None
+    out: list[int] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        crowd, problem = self.crowd, self.problem
+        self.others = crowd.label != crowd.label[problem.fact]
+        self.enough = problem.enough
+        if problem.kept:
+            nearest = crowd.points[list(problem.kept)] - crowd.points[problem.fact]
+            self.enough = min(problem.enough, NEARLY * float(np.linalg.norm(nearest, axis=1).min()) / 2.0)
+        self.seen = _least(np.where(self.others, self.distance, np.inf), NEAREST)
 
-def _search(problem: Problem) -> Generator[_Hull, bool, Slab]:
-    """Asks for the shortest vectors of hulls, and is told whether one is too short for the width that is wished."""
-    away, enough = problem.away, problem.enough
-    may = np.ones(len(away), dtype=bool)
-    if problem.kept is not None and len(problem.kept):
-        may[problem.kept] = False
-        enough = min(enough, NEARLY * float(np.sqrt((away[problem.kept] ** 2).sum(axis=1).min())) / 2.0)
-    order = np.argsort((away**2).sum(axis=1), kind="stable")
-    seen = order[:START]
-    weight = np.zeros(len(seen))
-    weight[0] = 1.0
-    out: set[int] = set()
-    while True:
-        barred = np.isin(seen, list(out)) if out else np.zeros(len(seen), dtype=bool)
-        hopeless = yield _Hull(away[seen], weight, barred, enough if len(out) < problem.most_in else 0.0)
-        loose = np.where(may[seen], weight, 0.0)
-        if hopeless and loose.any() and len(out) < len(away) - 1:
-            heaviest = int(loose.argmax())
-            out.add(int(seen[heaviest]))
-            weight[heaviest] = 0.0
-            if weight.sum() <= 0.0:
-                weight[np.flatnonzero(~np.isin(seen, list(out)))[0]] = 1.0
-            weight /= weight.sum()
-            continue
-        normal = weight @ away[seen]
-        normal /= max(float(np.linalg.norm(normal)), np.finfo(np.float64).tiny)
-        height = away @ normal
-        height[list(out)] = np.inf
-        low = float(height[seen].min())
-        below = np.flatnonzero(height < low - CLOSE * abs(low))
-        new = np.setdiff1d(below, seen) if len(below) else below
-        if len(new) == 0:
-            break
-        new = new[np.argsort(height[new], kind="stable")][:MORE]
-        seen, weight = np.concatenate([seen, new]), np.concatenate([weight, np.zeros(len(new))])
-    width = float(height.min()) / 2.0
-    inside = np.array([j for j in sorted(out) if away[j] @ normal < 2.0 * width], dtype=np.int64)
-    return Slab(normal, width, inside)
+    def direction(self) -> Floats:
+        """The normal of the widest slab for what is seen, after as many were let in as help."""
+        while True:
+            away = self.crowd.points[self.problem.fact] - self.crowd.points[self.seen]
+            self.weight = _shortest(away)
+            vector = self.weight @ away
+            length = float(np.linalg.norm(vector))
+            heaviest = self._heaviest() if length < 2.0 * self.enough else None
+            if heaviest is None:
+                break
+            self.out.append(heaviest)
+            self.others[heaviest] = False
+            self.seen = self.seen[self.seen != heaviest]
+        self.normal = vector / max(length, np.finfo(np.float64).tiny)
+        return self.normal
 
+    def _heaviest(self) -> int | None:
+        """The one to let in next; None if no more may be, or none is left to see."""
+        if len(self.out) == self.problem.most_in or len(self.seen) == 1:
+            return None
+        loose = np.where(np.isin(self.seen, self.problem.kept), 0.0, self.weight)
+        return int(self.seen[loose.argmax()]) if loose.any() else None
 
-def _shorten_all(hulls: list[_Hull]) -> list[bool]:
-    """Move the weights to the shortest vectors; True for those that are too short. Equal sizes are one batch."""
-    by_size: dict[tuple[int, ...], list[int]] = {}
-    for number, hull in enumerate(hulls):
-        by_size.setdefault(hull.away.shape, []).append(number)
-    answers = [False] * len(hulls)
-    for size, numbers in by_size.items():
-        step = max(1, NUMBERS // (size[0] * max(size)))
-        for begin in range(0, len(numbers), step):
-            part = numbers[begin : begin + step]
-            for number, hopeless in zip(part, _shorten([hulls[number] for number in part]), strict=True):
-                answers[number] = hopeless
-    return answers
+    def looks(self, height: Floats) -> bool:
+        """Measure the slab on all points; whether others were found on the wrong side of what could be wide."""
+        above = height[self.problem.fact] - height
+        away = np.where(self.others, above, np.inf)
+        width = float(away.min()) / 2.0
+        if self.best is None or width > self.best[0] or len(self.out) > len(self.best[2]):
+            inside = np.array(sorted(j for j in self.out if above[j] < 2.0 * width), dtype=np.int64)
+            self.best = width, self.normal, inside
+        low = float(away[self.seen].min())
+        if width >= self.enough or 2.0 * width >= low - CLOSE * abs(low):
+            return False
+        away[self.seen] = np.inf
+        self.seen = np.concatenate([self.seen[self.weight > 0.0], _least(away, MORE)])
+        return True
 
-
-def _shorten(hulls: list[_Hull]) -> list[bool]:
-    """Move the weights of hulls of one size, in place; True as soon as a vector is shorter than `2 enough`."""
-    away, weight = np.stack([hull.away for hull in hulls]), np.stack([hull.weight for hull in hulls])
-    barred, enough = np.stack([hull.barred for hull in hulls]), np.array([hull.enough for hull in hulls])
-    product = away @ away.transpose(0, 2, 1)
-    slope = (product @ weight[:, :, None])[..., 0]
-    square = np.diagonal(product, axis1=1, axis2=2).copy()
-    number = row = np.arange(len(hulls))  # of those in the batch, and their places there
-    short, going = np.zeros((2, len(hulls)), dtype=bool)
-    going[:] = True
-    for _ in range(STEPS):
-        length = (weight[:, None] @ slope[:, :, None])[:, 0, 0]
-        hopeless = going & (length < 4.0 * enough**2)
-        to = np.where(barred, np.inf, slope).argmin(axis=1)
-        of = np.where(weight > 0.0, slope, -np.inf).argmax(axis=1)
-        gap = slope[row, of] - slope[row, to]
-        short[number[hopeless]] = True
-        going &= ~hopeless & (gap > CLOSE * length)
-        left = int(going.sum())
-        if left == 0:
-            break
-        if 2 * left <= len(going):  # those that are done are taken out, a half at a time
-            _keep(hulls, number, weight)
-            product, slope, weight, square = product[going], slope[going], weight[going], square[going]
-            barred, enough, number = barred[going], enough[going], number[going]
-            to, of, gap, row = to[going], of[going], gap[going], row[:left]
-            going = going[going]
-        bend = square[row, to] + square[row, of] - 2.0 * product[row, to, of]
-        step = np.minimum(weight[row, of], gap / np.maximum(bend, np.finfo(np.float64).tiny))
-        step[~going] = 0.0
-        weight[row, of] -= step
-        weight[row, to] += step
-        slope += step[:, None] * (product[row, to] - product[row, of])
-    _keep(hulls, number, weight)
-    return list(short.tolist())
+    def found(self) -> Slab:
+        assert self.best is not None  # it was looked at
+        width, normal, inside = self.best
+        return Slab(normal, width, inside)
 
 
-def _keep(hulls: list[_Hull], number: Ints, weight: Floats) -> None:
-    for place, hull in enumerate(number.tolist()):
-        hulls[hull].weight[:] = weight[place]
+def _least(values: Floats, count: int) -> Ints:
+    """Numbers of the least `count` finite values."""
+    count = min(count, int(np.isfinite(values).sum()))
+    return np.argpartition(values, count - 1)[:count]
+
+
+def _shortest(away: Floats) -> Floats:
+    """Weights `(n,)`, adding up to 1, of the shortest vector in the hull of differences `(n, p)`."""
+    size = float(np.sqrt((away * away).sum() / len(away))) or 1.0
+    aim = np.zeros(away.shape[1] + 1)
+    aim[-1] = size
+    try:
+        weight, _ = nnls(np.vstack([away.T, np.full(len(away), size)]), aim, maxiter=10 * len(away))
+    except RuntimeError:  # not settled after so many moves: the nearest alone, whose slab is then measured
+        weight = np.zeros(len(away))
+        weight[(away * away).sum(axis=1).argmin()] = 1.0
+    return np.asarray(weight / weight.sum())
