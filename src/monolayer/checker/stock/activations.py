@@ -1,8 +1,4 @@
-"""Activations of enclosed numbers, and where neurons are at rest. Lemma E6.
-
-Assumed in binary32: erf and tanh within `2^-20`, and exactly ±1 beyond ±6 and ±10; silu as `x / (1 + exp(−x))`, or `x`
-times such a quotient.
-"""
+"""Activations of enclosed numbers, and where neurons are at rest. Lemma E6."""
 
 from __future__ import annotations
 
@@ -13,11 +9,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from monolayer.checker.rounding import Floats, UnhandledError
-from monolayer.checker.stock.enclosed import EXP_ULPS, UNIT, Enclosed
+from monolayer.checker.stock.enclosed import EXP_ULPS, TURN_ULPS, UNIT, Enclosed
 
 SATURATED = 8.6
 """Beyond this `x/√2` is beyond 6, and `√(2/π)(x + 0.044715 x³)` beyond 10."""
 WRONG = 2.0**-20
+FUNCTIONS = (
+    "erf and tanh within 2^-20, and exactly ±1 from 6 and from 10 on; silu as x/(1 + exp(−x)); powers, cosines and "
+    f"sines of rotary positions within {TURN_ULPS} units in the last place of 1"
+)
+"""Assumed in binary32, in words."""
 _erfc = np.frompyfunc(math.erfc, 1, 1)
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from monolayer.checker.certificate import Certificate, Finding, Verdict
 from monolayer.checker.labelled import data_digest
 from monolayer.checker.rounding import EXP_ULPS, Floats, UnhandledError
+from monolayer.checker.stock.activations import FUNCTIONS
 from monolayer.checker.stock.bounds import BLOCK, MEAN, VARIANCE, Bounds, bounds
 from monolayer.checker.stock.enclosed import EXP_ULPS as SHORT_EXP
 from monolayer.checker.stock.enclosed import MOMENTS as SHORT_MOMENTS
@@ -95,11 +96,12 @@ def _assumptions(net: Network) -> tuple[str, ...]:
         _entering(net),
         long if exact else short,
         "sums in any order; a product may be fused with the sum it goes into",
-        exp + ("; erf and tanh are exactly ±1 from 8 and from 20 on" if exact else ""),
+        exp + ("; erf and tanh are exactly ±1 from 8 and from 20 on" if exact else f"; {FUNCTIONS}"),
         f"softmax in one piece, or (fused kernels) in blocks of at least {BLOCK} keys, sums being rescaled on the way",
         (
-            f"LayerNorm with a mean within {moments} of the true ones, D the width and X the largest coordinate: "
-            "two-pass, textbook and Welford's sums do"
+            f"LayerNorm with a mean within {moments} of the true ones, D the width, X the largest coordinate"
+            f"{'' if exact else ', A the mean of absolute values, Q² that of squares'}: two-pass, textbook and "
+            "Welford's sums do"
         ),
         *(() if net.kind in ("bert", "roberta", "distilbert", "gpt2") or not exact else (float32,)),
         "NumPy on the checking machine keeps to the same rules",

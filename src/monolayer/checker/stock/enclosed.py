@@ -24,7 +24,7 @@ EXP_ULPS = 32
 """Assumed of exp in binary32: fused kernels take quicker ones than libraries of functions do."""
 TURN_ULPS = 16
 """Assumed of powers, cosines and sines in binary32, of which rotary positions are made."""
-MOMENTS = "(D + 16) u max(A, X/2) and a variance within (D + 32) u Q² + (3/2 D + 32) u X Q"
+MOMENTS = "ν = (D + 16) u max(A, X/2) and a variance within (D + 32) u Q² + (3/2 D + 32) u X Q + 2 ν |mean|"
 """Assumed of LayerNorm in binary32, in words; `A` is the mean of absolute values, `Q²` that of squares."""
 SIZE = 2.0**40
 """Numbers stay below this, so nothing overflows."""
@@ -129,6 +129,7 @@ def norm(x: Enclosed, weight: Floats, bias: Floats, epsilon: float, rms: bool) -
     wrong = gamma(D + 32.0) * square
     if not rms:
         wrong = wrong + (1.5 * D + 32.0) * UNIT * size.max(axis=-1, keepdims=True) * np.sqrt(square)
+        wrong = wrong + 2.0 * np.abs(x.middle.mean(axis=-1, keepdims=True)) * mean
     total = variance + epsilon
     share = (moved + MORE * wrong + 2.2 * x.common * epsilon) / total + 4.0 * UNIT + 2.0**-40
     common = np.where(share <= 0.75, 0.5 * share * np.maximum(1.0 - share, 0.25) ** -1.5 + gamma(8.0), np.inf)

@@ -49,85 +49,83 @@ class Neurons:
 
     def __init__(self, net: Network) -> None:
         self.net, self.active = net, activation(net.activation)
-        H = len(net.W_1)
-        self.columns = np.flatnonzero(net.W_1.any(axis=0))
-        self.first, self.second = np.ascontiguousarray(net.W_1[:, self.columns]), net.W_2
-        self.written = np.flatnonzero(net.W_2.any(axis=0))
-        of_token = (net.tokens[:, self.columns] != 0).any(axis=0)
-        self.token_side, self.other_side = np.flatnonzero(of_token), np.flatnonzero(~of_token)
-        self.lengths = [np.linalg.norm(self.first[:, part], axis=1) for part in (self.token_side, self.other_side)]
-        self.terms = float(np.count_nonzero(net.W_1, axis=1).max(initial=0))
+        self.columns, self.written = (np.flatnonzero(part.any(axis=0)) for part in (net.W_1, net.W_2))
+        self.first, self.second = net.W_1[:, self.columns], net.W_2[:, self.written]
+        self.rounds = MORE * gamma(float(np.count_nonzero(net.W_1, axis=1).max(initial=0)) + 4.0)
+        self.tokens = net.tokens[:, self.columns]
+        self.of_token = self.tokens.any(axis=0)
+        self.lengths = [np.linalg.norm(self.first[:, part], axis=1) for part in (self.of_token, ~self.of_token)]
         # What resting neurons add where they are not exactly 0, and what a gate multiplies that by.
-        size = np.ones(H)
+        size = np.ones(len(net.W_1))
         if net.gate is not None:
             length = PADDING * (net.width**0.5 * np.abs(net.norms[2]).max() + np.linalg.norm(net.norms[3]))
             size = MORE * (np.linalg.norm(net.gate[0], axis=1) * length + np.abs(net.gate[1]))
-        self.sleep = 2.0 * self.active.sleeping * (size @ np.abs(net.W_2)) if H else np.zeros(net.width)
+        self.sleep = 2.0 * self.active.sleeping * (size @ np.abs(net.W_2))
 
     def __call__(self, x: Enclosed, token: Ints, sway: Sway | None) -> Enclosed:
         """What the neurons write `(P, D)` where `x` `(P, D)` arrives; `token` `(P,)`."""
         order = np.argsort(token, kind="stable")
         tokens, starts = np.unique(token[order], return_index=True)
-        groups = np.split(order, starts[1:])
-        middle, radius = np.zeros((2, *x.middle.shape))
-        radius += self.sleep
-        for begin in range(0, len(tokens), step := max(1, AT_ONCE // max(1, 4 * len(self.first)))):
-            some = groups[begin : begin + step]
-            for points, live in zip(some, self._awake(x, tokens[begin : begin + step], some), strict=True):
-                which = np.flatnonzero(live)
+        starts = np.append(starts, len(order))
+        x = x[order]
+        read = Enclosed(x.middle[:, self.columns], x.radius[:, self.columns], x.common)
+        middle, radius = np.zeros((2, len(order), len(self.written)))
+        step = max(1, AT_ONCE // max(1, 4 * len(self.first)))
+        for begin in range(0, len(tokens), step):
+            group = slice(begin, begin + step)
+            awake = self._awake(read, tokens[group], starts[begin : begin + step + 1])
+            for number in np.flatnonzero(awake.any(axis=1)):
+                which = np.flatnonzero(awake[number])
+                points = np.arange(*starts[begin + number : begin + number + 2])
                 size = len(which) if sway is None else sway.cost(len(which))
                 for cut in np.array_split(points, 1 + len(points) * size // AT_ONCE):
-                    if len(which) == 0:
-                        continue
-                    found = self._write(x, cut, which, sway)
-                    middle[np.ix_(cut, self.written)] = found.middle
-                    radius[np.ix_(cut, self.written)] += found.radius
-        found = Enclosed.of(middle, radius)
-        b = self.net.b_2
-        return found if not b.any() else Enclosed.of(middle + b, found.radius + MORE * UNIT * (found.size + np.abs(b)))
+                    middle[cut], radius[cut] = self._write(x[cut], read[cut], which, sway, order[cut])
+        wide = np.zeros((2, *x.middle.shape))
+        wide[0][np.ix_(order, self.written)], wide[1][np.ix_(order, self.written)] = middle, radius
+        found, b = Enclosed.of(wide[0], wide[1] + self.sleep), self.net.b_2
+        return found if not b.any() else Enclosed.of(wide[0] + b, found.radius + MORE * UNIT * (found.size + np.abs(b)))
 
-    def _awake(self, x: Enclosed, tokens: Ints, groups: list[Ints]) -> Bools:
-        """Neurons `(G, H)` that may wake at some of a token's points.
+    def _awake(self, x: Enclosed, tokens: Ints, starts: Ints) -> Bools:
+        """Neurons `(G, H)` that may wake at some point of a token, whose points are those between two `starts`.
 
         What arrives is `α T + rest`, `T` the token's row: `w · rest` is at most the lengths of both, on the columns of
         tokens, where the rest is all but 0, and on the others.
         """
-        net, own = self.net, self.net.tokens[tokens][:, self.columns]
-        height = own @ self.first.T
-        square = np.maximum((own * own).sum(axis=1), 1e-300)
-        reach = np.zeros((5, len(tokens)))
-        for number, points in enumerate(groups):
-            z = x.middle[np.ix_(points, self.columns)]
-            share = (z @ own[number]) / square[number]
-            rest = z - share[:, None] * own[number]
-            lengths = [np.linalg.norm(rest[:, part], axis=1).max() for part in (self.token_side, self.other_side)]
-            off = x.radius[np.ix_(points, self.columns)] + float(x.common[points].max()) * np.abs(z)
-            off = off + MORE * gamma(self.terms + 4.0) * (np.abs(z) + off)
-            reach[:, number] = share.min(), share.max(), *lengths, np.linalg.norm(off, axis=1).max()
-        least, most, near, far, off = reach[:, :, None]
-        top = np.maximum(least * height, most * height) + near * self.lengths[0] + far * self.lengths[1]
+        rows, first = slice(starts[0], starts[-1]), starts[:-1] - starts[0]
+        own = np.repeat(self.tokens[tokens], np.diff(starts), axis=0)
+        z = x.middle[rows]
+        share = (z * own).sum(axis=1) / np.maximum((own * own).sum(axis=1), 1e-300)
+        rest = z - share[:, None] * own
+        off = x.radius[rows] + x.common[rows] * np.abs(z)
+        off = np.linalg.norm(off + self.rounds * (np.abs(z) + off), axis=1)
+        lengths = [np.linalg.norm(rest[:, part], axis=1) for part in (self.of_token, ~self.of_token)]
+        near, far, off = (np.maximum.reduceat(part, first)[:, None] for part in (*lengths, off))
+        height = self.tokens[tokens] @ self.first.T
+        top = np.maximum(*(bound.reduceat(share, first)[:, None] * height for bound in (np.minimum, np.maximum)))
         # `off` holds the roundings of binary32, beside which those of binary64 here are nothing.
-        top += MORE * off * np.hypot(*self.lengths) + net.b_1 + MORE * gamma(self.terms + 4.0) * np.abs(net.b_1) + TINY
+        top += near * self.lengths[0] + far * self.lengths[1] + MORE * off * np.hypot(*self.lengths)
+        top += self.net.b_1 + self.rounds * np.abs(self.net.b_1) + TINY
         return np.asarray(~(top <= self.active.rests))
 
-    def _write(self, x: Enclosed, points: Ints, which: Ints, sway: Sway | None) -> Enclosed:
-        """What some neurons write at some points, in the columns that any neuron writes to."""
-        net, here = self.net, x[points]
-        first = Linear(net.W_1[which], net.b_1[which])
-        if sway is None:
-            read = first(here).spread()
-        else:
-            less = Enclosed(here.middle, here.radius - sway.each[points], here.common)
-            read = first(less, sway.along(points, net.W_1[which])).spread()
-        low, high = self.active(read.middle - read.radius, read.middle + read.radius)
+    def _write(
+        self, x: Enclosed, read: Enclosed, which: Ints, sway: Sway | None, points: Ints
+    ) -> tuple[Floats, Floats]:
+        """What some neurons write in the columns that any neuron writes to, and how far it may be off."""
+        net, first, second, bias = self.net, self.first[which], self.second[which], self.net.b_1[which]
+        radius, more = read.radius, np.zeros(1)
+        if sway is not None:
+            radius, more = radius - sway.each[np.ix_(points, self.columns)], sway.along(points, net.W_1[which])
+        radius = (radius + self.rounds * read.size) @ np.abs(first).T + more
+        middle = read.middle @ first.T
+        radius = PADDING * (radius + read.common * (np.abs(middle) + radius)) + self.rounds * np.abs(bias) + TINY
+        low, high = self.active(middle + bias - radius, middle + bias + radius)
         value = between(low, high)
         if net.gate is not None:
-            by = Linear(net.gate[0][which], net.gate[1][which])(here).spread()
+            by = Linear(net.gate[0][which], net.gate[1][which])(x).spread()
             size = value.size * by.size
-            radius = size - np.abs(value.middle * by.middle) + 2.0 * UNIT * size
-            value = Enclosed.of(value.middle * by.middle, radius)
+            value = Enclosed.of(value.middle * by.middle, size - np.abs(value.middle * by.middle) + 2.0 * UNIT * size)
         # Exact zeros add nothing, so that only others round.
         nonzero = ((low != 0.0) | (high != 0.0)).sum(axis=1, keepdims=True)
         nonzero = nonzero if self.active.sleeping == 0.0 else np.full_like(nonzero, len(net.W_1))
-        second, rounds = net.W_2[np.ix_(which, self.written)], MORE * gamma(nonzero + 8.0)
-        return Enclosed.of(value.middle @ second, (value.radius + rounds * value.size) @ np.abs(second))
+        rounds = MORE * gamma(nonzero + 8.0)
+        return value.middle @ second, PADDING * ((value.radius + rounds * value.size) @ np.abs(second))
