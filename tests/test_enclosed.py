@@ -78,6 +78,16 @@ def test_sums_and_linear_maps(seed: int) -> None:
     assert (tight.radius <= 64 * UNIT * (np.abs(a) @ np.abs(weight).T) + 1e-15).all()
 
 
+def test_rounding_can_use_up_a_good_part_of_the_bound() -> None:
+    """4,096 equal numbers one after the other: a bound ten times as small would be wrong."""
+    x = np.full((1, 4096), f32(0.1))
+    total = f32(0)
+    for term in x[0]:
+        total = total + term
+    found = Linear(np.ones((1, 4096)))(Enclosed.of(x.astype(float), np.zeros(x.shape)))
+    assert 0.1 < abs(total - found.middle[0, 0]) / found.radius[0, 0] < 1.0
+
+
 def moments(random: np.random.Generator, x: Any, kind: str) -> tuple[Any, Any]:
     """Mean and variance in binary32, by one of three formulas."""
     D = f32(x.shape[-1])
