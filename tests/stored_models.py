@@ -95,7 +95,7 @@ def random_case(seed: int, *, dtype: str = "float64", **options: Any) -> Case:
     labels = _labels(kind, sequences, rng)
     tensors = _front(kind, sequences, vectors, rng, dtype)
     config = {
-        "format": "monolayer", "version": 2 if kind["readout"] == "runs" else 1,
+        "format": "monolayer", "version": 1,
         "kind": "memorizer", "tokens": str(kind["tokens"]),
         "width": len(tensors["bos"]), "labels": len(tensors["bos"]) - LABEL, "per": kind["per"],
         "target": kind["target"], "scalar": kind["target"] == "reals", "readout": kind["readout"],

@@ -18,6 +18,7 @@ import monolayer as ml
 from monolayer.checker import format as checker_format
 from monolayer.checker import stored
 from monolayer.model import schema
+from monolayer.model.readouts import READOUTS
 from tests.stored_models import Case, Saved, random_case
 
 PAGE = (Path(__file__).parent.parent / "docs" / "format.md").read_text()
@@ -57,7 +58,6 @@ def related_fields(saved: Saved, rng: np.random.Generator) -> None:
         "tokens": ["ids", "vectors"],
         "vocabulary": [None, {"range": 3}],
         "readout": ["exact", "runs", "paper"],
-        "version": [1, 2],
         "kind": ["memorizer", "approximator"],
         "positions": [True, False],
         "dtype": ["float32", "float64", "float16", "bfloat16"],
@@ -363,26 +363,37 @@ def test_the_page_names_every_field_and_every_tensor() -> None:
     for key, words in checker_format.WORDS.items():
         assert set(re.findall(r'`"([^"]*)"`', fields[key])) == set(words)
     for key, least in checker_format.COUNTS.items():
-        assert key == "version" or fields[key] == f"whole, from {least}"
+        assert fields[key] == f"whole, from {least}"
     grid = {row[0].strip("`") for row in table("`grid`, of an approximator")}
     assert grid == set(schema.GRID) == {*checker_format.GRID_COUNTS, *checker_format.GRID_REALS, "guaranteed"}
     tensors = {row[0].strip("`"): row for row in table("### model.safetensors")}
-    configs = [{"tokens": tokens, "readout": "exact", "steps": 3, "positions": True} for tokens in ("ids", "vectors")]
+    configs = [
+        {"kind": "memorizer", "tokens": tokens, "readout": "exact", "steps": 3, "positions": True}
+        for tokens in ("ids", "vectors")
+    ]
     known = {name for config in configs for name in schema.shapes({**config, "grid": {"dim": 1}})}
     assert set(tensors) == known
-    versions = {schema.COVERED, *(readout.version for readout in schema.READOUTS.values())}
-    assert {int(row[0]) for row in table("### Versions")} == versions
-    assert {kind: (r.version) for kind, r in schema.READOUTS.items()} == {
-        kind: r[0] for kind, r in checker_format.READOUTS.items()
-    }
+    assert set(schema.READOUTS) == set(checker_format.READOUTS) == set(READOUTS)
+    interpolator = {row[0].strip("`") for row in table("### A network for the maximum norm")}
+    assert interpolator == set(schema.INTERPOLATOR) - {"format", "version", "files", "digest"}
+    assert interpolator == checker_format.INTERPOLATOR - {"format", "version"}
 
 
-def test_what_older_writers_wrote_is_read(tmp_path: Path) -> None:
-    """A folder of version 1, with a summary that has a field which is no longer written."""
+@pytest.mark.parametrize("version", [0, 2, 4, 6, 1.0, True, None, "1"])
+def test_other_versions_are_refused_with_one_sentence(version: Any, tmp_path: Path) -> None:
+    folder = ml.memorize(["ab"], [["x", "y"]]).save(tmp_path / "m")
+    rewrite(folder, lambda config: config.update(version=version))
+    with pytest.raises(ml.ModelFileError, match="reads version 1 alone: build the model again"):
+        ml.load(folder)
+    with pytest.raises(ml.ModelFileError, match="this checker reads version 1"):
+        stored.read(folder)
+
+
+def test_a_summary_with_other_fields_is_read(tmp_path: Path) -> None:
+    """Nothing depends on it: fields that are not known are passed over."""
     model = ml.memorize(["ab", "ba"], [["x", "y"], ["y", "x"]])
     folder = model.save(tmp_path / "m")
     rewrite(folder, lambda config: config["summary"].update(label_error=0.0))
-    assert json.loads((folder / "config.json").read_text())["version"] == 1
     assert ml.load(folder).summary == model.summary
     rewrite(folder, lambda config: config["summary"].update(points="many"))
     assert ml.load(folder).summary is None

@@ -242,32 +242,3 @@ def test_a_subnormal_label_may_be_flushed_and_is_left_open(tmp_path: Path) -> No
     doubt = read_staircase(read(tiny.write(tmp_path / "tiny"))).fixed
     assert (doubt > 0).sum() == 1
     assert doubt.max() >= 3e-310
-
-
-# -- old files -------------------------------------------------------------------------------------------
-
-
-def test_a_file_of_version_1_with_real_labels_still_loads_and_is_judged(tmp_path: Path) -> None:
-    case = random_case(8, target="reals", readout="exact", tokens="ids", per="token", causal=False, positions=False)
-    fields = {"sequences": 1, "labelled": 1, "points": 1, "vocabulary": 1, "gap": 1.0, "expected_gap": 1.0}
-    fields |= {"margin": None, "temperature": 1.0, "layout": "cells", "draws": 1, "runs": 1, "parameters": 1}
-    fields |= {"corollary_1": 1, "label_bits": None, "conflicts": 0, "readout_error": None}
-    case.saved.config["summary"] = fields | {"label_error": 1e-9}
-    case.saved.config["grid"] = None
-    folder = case.saved.write(tmp_path / "old")
-    assert case.saved.config["version"] == 1
-    model = ml.load(folder)
-    assert model.summary is not None
-    got = np.concatenate(model.predict(case.X))
-    assert 0 < np.abs(got - np.concatenate(case.Y or [])).max() < 2e-6
-    assert ml.certify(folder, case.X, case.Y).verdict == "refuted"
-    assert ml.certify(folder, case.X, case.Y, tolerance=1e-6).verdict == "proved"
-    case.saved.config["readout"] = "runs"
-    with pytest.raises(ml.ModelFileError, match="the version is the one that brought its readout"):
-        ml.load(case.saved.write(tmp_path / "mixed"))
-
-
-def test_models_without_the_new_readout_keep_version_1(tmp_path: Path) -> None:
-    for labels, version in (([0, 1], 1), ([0.5, 1.5], 2)):
-        folder = ml.memorize(["ab", "cd"], labels).save(tmp_path / str(version))
-        assert json.loads((folder / "config.json").read_text())["version"] == version

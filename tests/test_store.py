@@ -90,7 +90,7 @@ def unlink(name: str) -> Callable[[Path], None]:
         (truncate, "truncated or was changed"),
         (flip, "truncated or was changed"),
         (edit("causal", True), "config.json was changed after it was written"),
-        (edit("version", 99), "format version 99.*update monolayer"),
+        (edit("version", 99), "format version 99, and this monolayer reads version 1 alone"),
         (edit("format", "other"), "not written by monolayer"),
         (unlink(store.CONFIG), "no saved model"),
         (unlink(store.WEIGHTS), "model.safetensors is missing"),

@@ -25,6 +25,7 @@ from monolayer.cli import run
 from monolayer.construct.uniform import OTHERS
 from monolayer.errors import DataError, ModelFileError
 from monolayer.model.uniform import Bends, Interpolation
+from monolayer.page import page
 from monolayer.theory.targets import TARGETS
 
 SORT = TARGETS["sort"].function
@@ -296,19 +297,29 @@ def test_rounding_that_is_always_at_its_worst_stays_within_the_bound(
 def test_saved_and_loaded_it_is_the_same_network(tmp_path: Path) -> None:
     for name, dim, length in (("sort", 1, 3), ("nearest", 2, 2), ("max", 1, 2)):
         model = ml.approximate(TARGETS[name].function, dim, length, cells=4, norm="sup", lipschitz=2.0, domain=(-1, 1))
-        again = ml.Uniform.load(model.save(tmp_path / name))
+        again = ml.load(model.save(tmp_path / name))
         X = np.random.default_rng(0).uniform(-1.2, 1.2, (50, length, dim))
         assert np.array_equal(again.predict(X), model.predict(X))
         assert (again.error, again.scalar, again.rank) == (model.error, model.scalar, model.rank)
     with pytest.raises(DataError, match="exists already"):
         model.save(tmp_path / "max")
     model.save(tmp_path / "max", overwrite=True)
-    with pytest.raises(ModelFileError, match=r"ml\.Uniform\.load reads it"):
-        ml.load(tmp_path / "max")
-    with pytest.raises(ModelFileError, match="does not describe"):
-        ml.Uniform.load(ml.memorize([[0, 1]], [[0, 1]]).save(tmp_path / "other"))
     with pytest.raises(DataError, match="float64 only"):
         model.float().save(tmp_path / "short")
+
+
+def test_what_asks_about_facts_or_steps_refuses_it_with_a_sentence(tmp_path: Path) -> None:
+    """Each of these ended in an AttributeError or a TypeError."""
+    model = ml.approximate(SORT, 1, 2, cells=2, norm="sup")
+    folder = model.save(tmp_path / "m")
+    calls = [lambda: model.explain([[[0.5], [0.2]]]), lambda: model.predict([[[0.5]]]), lambda: model.check_seen(None)]
+    for each in (model, folder):
+        calls += [lambda each=each: page(each), lambda each=each: ml.compare(each, each)]
+    for call in calls:
+        with pytest.raises(DataError):
+            call()
+    for command in (["explain", "x.jsonl"], ["page", "--out", str(tmp_path / "p.html")]):
+        assert run([command[0], str(folder), *command[1:]]) == 2
 
 
 def tampered(folder: Path, name: str, change: Callable[[np.ndarray], None]) -> Path:
@@ -357,7 +368,7 @@ def test_loader_and_checker_refuse_the_same_folders(change: dict[str, Any], tmp_
     rest = {key: value for key, value in config.items() if key != "digest"}
     config["digest"] = hashlib.sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
     (folder / "config.json").write_text(json.dumps(config))
-    for call in (lambda: ml.Uniform.load(folder), lambda: read_net(folder)):
+    for call in (lambda: ml.load(folder), lambda: read_net(folder)):
         with pytest.raises(ModelFileError):
             call()
 
@@ -382,7 +393,7 @@ def test_ends_that_no_float_has_are_rounded_alike_by_loader_and_checker(tmp_path
     resized(folder, values, low=2**53 + 1, high=2**53 + 3)
     assert ml.certify(folder, f).verdict == "proved"
     X = 2.0**53 + np.array([[[0.0], [2.0]], [[4.0], [2.0]]])
-    assert np.array_equal(ml.Uniform.load(folder).predict(X), f(X))
+    assert np.array_equal(ml.load(folder).predict(X), f(X))
 
 
 def test_values_that_overflow_or_underflow(tmp_path: Path) -> None:
@@ -393,7 +404,7 @@ def test_values_that_overflow_or_underflow(tmp_path: Path) -> None:
     assert "+ 0 of" not in proof.claim  # half of 5e-324 is rounded
     folder = ml.approximate(SORT, 1, 2, cells=2, norm="sup").save(tmp_path / "m")
     resized(folder, np.zeros((9, 0)))
-    for call in (lambda: ml.Uniform.load(folder), lambda: ml.certify(folder, SORT)):
+    for call in (lambda: ml.load(folder), lambda: ml.certify(folder, SORT)):
         with pytest.raises(ModelFileError):
             call()
     with pytest.raises(DataError, match="not finite"):
@@ -414,7 +425,7 @@ def test_what_the_checker_refuses(tmp_path: Path) -> None:
         ml.certify(folder, SORT, only=True)
     whole = (folder / "model.safetensors").read_bytes()
     (folder / "model.safetensors").write_bytes(whole[:-8])
-    for call in (lambda: ml.certify(folder, SORT), lambda: ml.Uniform.load(folder)):
+    for call in (lambda: ml.certify(folder, SORT), lambda: ml.load(folder)):
         with pytest.raises(ModelFileError, match="changed"):
             call()
 

@@ -35,7 +35,7 @@ from monolayer.checker.stages import Line, evaluate
 from monolayer.checker.stock.check import judge_stock
 from monolayer.checker.stock.files import is_stock
 from monolayer.checker.stored import Stored, read
-from monolayer.checker.uniform import is_uniform, judge_uniform
+from monolayer.checker.uniform import judge_uniform
 from monolayer.data import Sequences
 from monolayer.data.dtypes import dtype_name
 from monolayer.data.frames import is_frame
@@ -111,15 +111,16 @@ def certify(
 def _folder(
     folder: Path, X: Any, Y: Any, lengths: Any, per: Per | None, tolerance: float | None, wish: Wish
 ) -> Certificate:
-    if is_uniform(folder):
-        if wish.noise or wish.dtype or wish.only:
-            raise DataError("noise, dtype and only are claims about memorizers; this network approximates a function")
-        return judge_uniform(folder, X, tolerance)
     if is_stock(folder):
         if wish.noise or wish.dtype:
             raise DataError(ONLY_ROBUST)
         return judge_stock(folder, _read(X, Y, lengths, per), only=wish.only)
-    return _judge(_asked(read(folder), wish), X, Y, lengths, per, tolerance, wish)
+    stored = read(folder)
+    if stored.config["kind"] == "interpolator":
+        if wish.noise or wish.dtype or wish.only:
+            raise DataError("noise, dtype and only are claims about memorizers; this network approximates a function")
+        return judge_uniform(stored, X, tolerance)
+    return _judge(_asked(stored, wish), X, Y, lengths, per, tolerance, wish)
 
 
 def _asked(stored: Stored, wish: Wish) -> Stored:

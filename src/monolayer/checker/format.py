@@ -1,8 +1,7 @@
 """Whether a folder's parts are a model of docs/format.md, worked out from the tensors. The loader has its own reading.
 
 Letters: `D` the width of the stream, `m` label coordinates, `H` hidden neurons, `V` vocabulary rows, `C` outputs, `L`
-positions, `d` coordinates of a vector. A new kind of readout, and the version of the format that brings it, is an
-entry of `READOUTS`.
+positions, `d` coordinates of a vector. A new kind of readout is an entry of `READOUTS`.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.checker.several import INDEX, numbered
@@ -18,16 +18,9 @@ from monolayer.errors import ModelFileError
 
 Tensors = dict[str, NDArray[Any]]
 
-READOUTS = {
-    "exact": (1, 1, 0),
-    "paper": (1, 2, 0),
-    "runs": (2, 1, 1),
-    "gates": (3, 1, 0),
-    "cascade": (4, 1, 0),
-}
-"""Kinds of readout: the version that has it, its neurons for each step, and how many columns `weight_2` has besides."""
-COVERED = 5
-"""The version of gates that says how facts are covered; no proof depends on it."""
+VERSION = 1
+READOUTS = {"exact": (1, 0), "paper": (2, 0), "runs": (1, 1), "gates": (1, 0), "cascade": (1, 0)}
+"""Kinds of readout: neurons for each step, and how many columns `weight_2` has besides."""
 WORDS = {
     "format": ("monolayer",),
     "kind": ("memorizer", "approximator"),
@@ -38,8 +31,8 @@ WORDS = {
     "dtype": ("float64", "float32", "float16", "bfloat16"),
 }
 SWITCHES = ("scalar", "causal", "next_token", "positions")
-COUNTS = {"version": 1, "width": 4, "labels": 1, "steps": 0}
-OTHERS = ("vocabulary", "classes", "grid", "summary", "files", "digest")
+COUNTS = {"width": 4, "labels": 1, "steps": 0}
+OTHERS = ("version", "vocabulary", "classes", "grid", "summary", "files", "digest")
 GRID_COUNTS = ("dim", "length", "cells")
 GRID_REALS = ("low", "high", "ramp", "error", "spread")
 
@@ -47,8 +40,7 @@ GRID_REALS = ("low", "high", "ramp", "error", "spread")
 def examine_config(config: dict[str, Any]) -> None:
     """Every field is there, with a value that it may have, and they fit together."""
     gated, staged = config.get("readout") == "gates", config.get("readout") == "cascade"
-    covered = gated and config.get("version") == COVERED
-    own = ["gates"] * gated + ["cascade"] * staged + ["cover"] * covered
+    own = ["gates", "cover"] * gated + ["cascade"] * staged
     known = {*WORDS, *SWITCHES, *COUNTS, *OTHERS, *own}
     _demand(set(config) == known, f"fields {sorted(set(config) ^ known)} are missing or unknown")
     for key, words in WORDS.items():
@@ -57,8 +49,6 @@ def examine_config(config: dict[str, Any]) -> None:
         _demand(config[key] is True or config[key] is False, f"{key} is not true or false")
     for key, least in COUNTS.items():
         _demand(_is_count(config[key], least), f"{key} is no whole number from {least}")
-    right = covered or config["version"] == READOUTS[config["readout"]][0]
-    _demand(right, f"version {config['version']} is not the one of readout {config['readout']}")
     grid, summary, files = (config[key] for key in ("grid", "summary", "files"))
     _demand(summary is None or isinstance(summary, dict), "summary is no object")
     _demand(isinstance(files, dict) and all(isinstance(x, str) for x in files.values()), "files holds no digests")
@@ -106,12 +96,11 @@ def _examine_gates(config: dict[str, Any]) -> None:
     _demand(parts["token"] > 0 and parts["rank"] > 0, "gates: token and rank must be positive")
     _demand(config["target"] == "classes" and not config["scalar"], "gates answer with classes")
     _demand(config["kind"] == "memorizer", "gates belong to a memorizer")
-    if "cover" in config:
-        cover = config["cover"]
-        _demand(isinstance(cover, dict) and len(cover) == 1, "cover has not one entry")
-        margin, base = cover.get("margin"), cover.get("base")
-        wide = isinstance(margin, int | float) and not isinstance(margin, bool) and 0 < margin <= 2**1023
-        _demand(wide or _is_count(base, 2), "cover is no margin above 0, and no base from 2")
+    cover = config["cover"]  # no proof depends on it
+    _demand(isinstance(cover, dict) and len(cover) == 1, "cover has not one entry")
+    margin, base = cover.get("margin"), cover.get("base")
+    wide = isinstance(margin, int | float) and not isinstance(margin, bool) and 0 < margin <= 2**1023
+    _demand(wide or _is_count(base, 2), "cover is no margin above 0, and no base from 2")
     fits = config["width"] == sum(parts.values()) + 2 + config["labels"]
     _demand(fits, "width is not token + place + rank + 2 + labels")
 
@@ -193,7 +182,7 @@ def examine_tensors(config: dict[str, Any], names: dict[str, Names | None], tens
         size[letter] = shape[axis]
 
     vocabulary, classes, grid = names["vocabulary"], names["classes"], config["grid"]
-    _, neurons, more = READOUTS[config["readout"]]
+    neurons, more = READOUTS[config["readout"]]
     steps = config["cascade"]["steps"][-1] if staged else config["steps"]
     said = {"D": config["width"], "m": config["labels"], "H": neurons * steps}
     said["C"] = config["labels"] if classes is None else len(classes)
@@ -238,6 +227,51 @@ def examine_tensors(config: dict[str, Any], names: dict[str, Names | None], tens
         widened = config["readout"] == "gates" and config["dtype"] == "bfloat16"  # NumPy has no bfloat16
         dtype = "float32" if widened else config["dtype"]
         _demand(tensors[name].dtype == dtype, f"{name} is {tensors[name].dtype}", "model.safetensors")
+
+
+INTERPOLATOR = {"dim", "length", "cells", "low", "high", "error", "scalar", "format", "version", "kind"}
+BENDS: dict[tuple[int, int], tuple[str, ...]] = {(1, 2): (), (1, 3): ("square", "total", "root"), (2, 2): ()}
+"""Coordinates and tokens of a network for the maximum norm, and its bends."""
+
+
+def examine_interpolator(config: dict[str, Any]) -> None:
+    """The fields of a network for the maximum norm."""
+    known = {*INTERPOLATOR, "files", "digest"}
+    _demand(set(config) == known, f"fields {sorted(set(config) ^ known)} are missing or unknown")
+    dim, length, cells, low, high, error = (config[key] for key in ("dim", "length", "cells", "low", "high", "error"))
+    whole = (
+        all(type(value) is int for value in (dim, length, cells)) and (dim, length) in BENDS and 1 <= cells < 1 << 24
+    )
+    _demand(whole, "dim, length and cells are those of no network that there is")
+    ends = [low, high] if error is None else [low, high, error]
+    _demand(
+        all(type(end) in (int, float) and abs(end) <= 2.0**1000 for end in ends), "an end or the error is no number"
+    )
+    _demand(float(low) < float(high), "low must be below high")
+    _demand(type(config["scalar"]) is bool, "scalar is not true or false")
+    files = config["files"]
+    _demand(isinstance(files, dict) and set(files) == {"model.safetensors"}, "files must be model.safetensors")
+    _demand(isinstance(files["model.safetensors"], str), "files holds no digests")
+
+
+def examine_interpolation(config: dict[str, Any], tensors: Tensors) -> None:
+    """The tensors of a network for the maximum norm: finite, in float64, and those that its fields ask for."""
+    dim, length, stream = config["dim"], config["length"], 2 * (config["length"] - 1) * config["dim"]
+    heads = [f"attention.W_{letter}" for letter in "QKVO"]
+    bends = [f"{part}.{name}" for part in BENDS[dim, length] for name in ("knots", "values")]
+    odd = sorted(set(tensors) ^ {*heads, *bends, "interpolation.values"})
+    _demand(not odd, f"tensors {odd} are missing or unknown", "model.safetensors")
+    for name, tensor in tensors.items():
+        _demand(tensor.dtype == "float64" and bool(np.isfinite(tensor).all()), f"{name} is odd", "model.safetensors")
+    values = tensors["interpolation.values"]
+    fits = values.ndim == 2 and len(values) == (config["cells"] + 1) ** (dim * length)
+    fits = fits and (values.shape[1] == 1 if config["scalar"] else values.shape[1] > 0)
+    fits = fits and all(tensors[name].shape == (stream, stream) for name in heads)
+    for part in BENDS[dim, length]:
+        knots, at = tensors[f"{part}.knots"], tensors[f"{part}.values"]
+        fits = fits and knots.ndim == 1 and knots.shape == at.shape and len(knots) > 1
+        fits = fits and bool((knots[1:] > knots[:-1]).all())
+    _demand(fits, "the shapes are not those that the fields ask for, or knots do not rise", "model.safetensors")
 
 
 def _is_count(value: Any, least: int) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +18,15 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, deserialize
 from safetensors.numpy import load
 
-from monolayer.checker.format import examine_config, examine_memory, examine_names, examine_tensors
+from monolayer.checker.format import (
+    VERSION,
+    examine_config,
+    examine_interpolation,
+    examine_interpolator,
+    examine_memory,
+    examine_names,
+    examine_tensors,
+)
 from monolayer.checker.rounding import BFLOAT16, BINARY16, BINARY32, BINARY64, Format
 from monolayer.checker.several import INDEX, joined, outlines, parts
 from monolayer.data import Names
@@ -95,23 +104,22 @@ def _read(folder: Path, apart: bool) -> Stored:
     for name, digest in config["files"].items():
         if hashlib.sha256(files[name]).hexdigest() != digest:
             raise ModelFileError(f"{name} was changed after it was written: its digest does not match")
+    if config["kind"] == "interpolator":
+        tensors = _loaded(files["model.safetensors"], load)
+        examine_interpolation(config, tensors)
+        return Stored(tensors, config, None, None, BINARY64)
     lists = _object("names.json", files["names.json"]) if "names.json" in files else {}
     names = examine_names(config, lists)
     fmt = FORMATS[config["dtype"]]
     steps = None
-    try:
-        if INDEX in files:
-            first, steps = parts(files, _object(INDEX, files[INDEX]), config["readout"] == "cascade")
-            tensors = first | outlines(steps) if apart else joined(first, steps)
-        elif config["readout"] == "gates":
-            fmt = BINARY64 if fmt is BINARY64 else BINARY32
-            tensors = _tensors(files["model.safetensors"], config["dtype"])
-        else:
-            tensors = _shapes(files["model.safetensors"]) if fmt is BFLOAT16 else load(files["model.safetensors"])
-    except ModelFileError:
-        raise
-    except (SafetensorError, KeyError, ValueError, TypeError) as error:
-        raise ModelFileError(f"model.safetensors cannot be read: {error!r}") from None
+    if INDEX in files:
+        first, steps = parts(files, _object(INDEX, files[INDEX]), config["readout"] == "cascade")
+        tensors = first | outlines(steps) if apart else joined(first, steps)
+    elif config["readout"] == "gates":
+        fmt = BINARY64 if fmt is BINARY64 else BINARY32
+        tensors = _loaded(files["model.safetensors"], _widened if config["dtype"] == "bfloat16" else load)
+    else:
+        tensors = _loaded(files["model.safetensors"], _shapes if fmt is BFLOAT16 else load)
     examine_tensors(config, names, tensors)
     memory = _memory(files["memory.safetensors"]) if "memory.safetensors" in files else None
     if apart and steps is not None:
@@ -144,10 +152,16 @@ def _memory(content: bytes) -> NDArray[Any]:
     return tensors["fingerprints"]
 
 
-def _tensors(content: bytes, dtype: str) -> dict[str, NDArray[Any]]:
-    """The arrays by name; bfloat16, which NumPy lacks, as float32: the upper half of its bits."""
-    if dtype != "bfloat16":
-        return load(content)
+def _loaded(content: bytes, reader: Callable[[bytes], dict[str, Any]]) -> dict[str, Any]:
+    """The tensors of a file, by a reader of safetensors."""
+    try:
+        return reader(content)
+    except (SafetensorError, KeyError, ValueError, TypeError) as error:
+        raise ModelFileError(f"model.safetensors cannot be read: {error!r}") from None
+
+
+def _widened(content: bytes) -> dict[str, NDArray[Any]]:
+    """Arrays of bfloat16, which NumPy lacks, as float32: the upper half of its bits."""
     found = {}
     for name, entry in deserialize(content):  # type: ignore[no-untyped-call]
         if entry["dtype"] != "BF16":
@@ -161,8 +175,8 @@ def _config(content: bytes) -> dict[str, Any]:
     config = _object("config.json", content)
     if config.get("format") != "monolayer":
         raise ModelFileError("config.json does not describe a model written by monolayer")
-    if config.get("version") not in (1, 2, 3, 4, 5, 6):
-        raise ModelFileError(f"the format version is {config.get('version')!r}; this checker reads 1 to 6")
+    if config.get("version") != VERSION or isinstance(config["version"], bool | float):
+        raise ModelFileError(f"the format version is {config.get('version')!r}; this checker reads version {VERSION}")
     rest = {key: value for key, value in config.items() if key != "digest"}
     try:
         canonical = json.dumps(rest, sort_keys=True, separators=(",", ":"))
@@ -170,7 +184,7 @@ def _config(content: bytes) -> dict[str, Any]:
         raise ModelFileError("config.json is nested too deeply") from None
     if hashlib.sha256(canonical.encode()).hexdigest() != config.get("digest"):
         raise ModelFileError("config.json was changed after it was written: its digest does not match")
-    examine_config(config)
+    (examine_interpolator if config.get("kind") == "interpolator" else examine_config)(config)
     return config
 
 

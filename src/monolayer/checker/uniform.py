@@ -14,7 +14,6 @@ The values at the knots are compared with the function, asked at every knot anew
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import ROUND_UP, Context
@@ -25,21 +24,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load
 
 from monolayer.checker.certificate import Certificate, Finding, Verdict
+from monolayer.checker.format import BENDS
 from monolayer.checker.function import asked
 from monolayer.checker.rounding import BINARY64, EXP_ULPS, UnhandledError
-from monolayer.data.regular import read_regular
-from monolayer.data.snapshot import read_together
-from monolayer.errors import DataError, ModelFileError
+from monolayer.checker.stored import Stored, read
+from monolayer.errors import DataError
 
 Floats = NDArray[np.float64]
 
-FORMAT = "monolayer-uniform"
-SHAPES = {(1, 2): (), (1, 3): ("square", "total", "root"), (2, 2): ()}
-"""Coordinates and tokens of the networks that Lemma U covers, and their bends."""
 U = BINARY64.unit
 OTHERS = 2.0**-13
 """`ε` for n = 3: how far the other tokens may be from what square and root say, over the reals."""
@@ -63,15 +57,6 @@ ASSUMED = (
     "NumPy on the checking machine keeps to the same rules",
     "the function is permutation equivariant and has the modulus ω, everywhere; it is asked at the knots only",
 )
-
-
-def is_uniform(folder: Path) -> bool:
-    """Whether a folder says that it holds a network for the maximum norm."""
-    try:
-        config = json.loads(str(read_regular(folder / "config.json"), "utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return False
-    return isinstance(config, dict) and config.get("format") == FORMAT
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +99,7 @@ class Net:
         error = self._sums(own)
         if n == 3:
             square, total, root = (
-                (self.tensors[f"{part}.knots"], self.tensors[f"{part}.values"]) for part in SHAPES[1, 3]
+                (self.tensors[f"{part}.knots"], self.tensors[f"{part}.values"]) for part in BENDS[1, 3]
             )
             squares = self._sums(_steepest(*square) * own + bend_error(*square))
             apart = 2.0 * squares + _steepest(*total) * error + bend_error(*total) + 16.0 * U
@@ -153,11 +138,11 @@ def _steepest(knots: Floats, values: Floats) -> float:
     return float(np.abs(np.diff(values) / np.diff(knots)).max())
 
 
-def judge_uniform(folder: Path, f: Any, tolerance: float | None) -> Certificate:
+def judge_uniform(stored: Stored, f: Any, tolerance: float | None) -> Certificate:
     """Whether the stored network is as close to `f` as its grid says, in every evaluation, everywhere."""
     if not callable(f):
         raise DataError("a network for the maximum norm is compared with its function, not with labelled points")
-    net = read_net(folder)
+    net = _net(stored)
     claim = CLAIM.format("h", "ρ")
     question = Certificate("undecided", claim, "", ASSUMED, len(net.values), len(net.values), net.digest, "", 1)
     try:
@@ -223,54 +208,14 @@ def _compare(net: Net, f: Callable[[Any], Any], room: float) -> tuple[int, tuple
 
 
 def read_net(folder: Path) -> Net:
-    """The network in `folder`, once every digest, name and shape agrees with docs/uniform.md."""
-    try:
-        return _read(folder)
-    except ModelFileError as error:
-        raise ModelFileError(f"{folder}: {error}") from None
-    except (OSError, ValueError) as error:
-        raise ModelFileError(f"{folder} cannot be read as a model: {error}") from None
+    """The network in `folder`, once every digest, name and shape agrees with the format."""
+    return _net(read(folder))
 
 
-def _read(folder: Path) -> Net:
-    files = read_together(folder, "config.json", lambda _: ["model.safetensors"])
-    config = json.loads(str(files["config.json"], "utf-8"))
-    if not isinstance(config, dict):
-        raise ModelFileError("config.json does not hold a JSON object")
-    rest = {key: value for key, value in config.items() if key != "digest"}
-    if sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()).hexdigest() != config.get("digest"):
-        raise ModelFileError("config.json was changed after it was written: its digest does not match")
-    known = {"dim", "length", "cells", "low", "high", "error", "scalar", "format", "version", "files", "digest"}
-    if set(config) != known or config["version"] != 1 or config["format"] != FORMAT:
-        raise ModelFileError("config.json has other fields, or another version, than docs/uniform.md says")
-    if config["files"] != {"model.safetensors": sha256(files["model.safetensors"]).hexdigest()}:
-        raise ModelFileError("model.safetensors was changed after it was written: its digest does not match")
-    dim, length, cells = (config[key] for key in ("dim", "length", "cells"))
-    whole = all(type(value) is int for value in (dim, length, cells)) and (dim, length) in SHAPES and cells >= 1
-    ends = [config[key] for key in ("low", "high")]
-    plain = all(type(end) in (int, float) and abs(end) <= 2.0**1000 for end in ends) and type(config["scalar"]) is bool
-    known_error = config["error"] is None or (
-        type(config["error"]) in (int, float) and abs(config["error"]) <= 2.0**1000
-    )
-    if not (whole and plain and known_error and ends[0] < ends[1]):
-        raise ModelFileError("config.json names no network that there is")
-    try:
-        tensors = load(files["model.safetensors"])
-    except (SafetensorError, KeyError, ValueError, TypeError) as error:
-        raise ModelFileError(f"model.safetensors cannot be read: {error!r}") from None
-    stream = dim + (length - 2) * dim + (length - 1) * dim
-    shapes: dict[str, tuple[int, ...]] = {f"attention.W_{name}": (stream, stream) for name in "QKVO"}
-    bends = [f"{part}.{name}" for part in SHAPES[dim, length] for name in ("knots", "values")]
-    values = tensors.get("interpolation.values")
-    fits = set(tensors) == {*shapes, *bends, "interpolation.values"} and values is not None and values.ndim == 2
-    fits = fits and all(tensors[name].shape == shape for name, shape in shapes.items())
-    fits = fits and values is not None and (values.shape[1] == 1 if config["scalar"] else values.shape[1] > 0)
-    if not fits or values is None or len(values) != (cells + 1) ** (dim * length):
-        raise ModelFileError("model.safetensors holds other tensors than docs/uniform.md says")
-    for name, tensor in tensors.items():
-        if tensor.dtype != np.float64 or not np.isfinite(tensor).all():
-            raise ModelFileError(f"{name} does not hold finite float64 numbers")
-    return Net(tensors, dim, length, cells, float(ends[0]), float(ends[1]), config["digest"])
+def _net(stored: Stored) -> Net:
+    low, high = (float(stored.config[key]) for key in ("low", "high"))
+    dim, length, cells = (int(stored.config[key]) for key in ("dim", "length", "cells"))
+    return Net(stored.tensors, dim, length, cells, low, high, stored.config["digest"])
 
 
 def _check_parts(net: Net) -> None:
@@ -286,7 +231,7 @@ def _check_parts(net: Net) -> None:
             raise UnhandledError(f"W_{name} does not average the powers of the tokens into their slots")
     fine, coarse = np.arange(2**13 + 1) / 2.0**13, np.arange(2**11 + 1) / 2.0**11
     bends = {"square": (fine, fine**2), "total": (2.0 * fine, 4.0 * fine**2), "root": (coarse**2, coarse)}
-    for part in SHAPES[net.dim, net.length]:
+    for part in BENDS[net.dim, net.length]:
         for name, wanted in zip(("knots", "values"), bends[part], strict=True):
             if not np.array_equal(net.tensors[f"{part}.{name}"], wanted):
                 raise UnhandledError(f"{part} is not the one whose error docs/uniform.md bounds")

@@ -68,9 +68,9 @@ def _model(folder: Path) -> nn.Module:
     except (OSError, ValueError) as error:
         raise DataError(f"{folder} is no folder of a model: its config.json cannot be read ({error})") from None
     if not isinstance(said, dict) or "architectures" not in said:
-        from monolayer.model.load import load
+        from monolayer.model.load import load_monolayer
 
-        return load(folder)
+        return load_monolayer(folder)
     try:
         import transformers
     except ImportError:

@@ -26,7 +26,6 @@ from monolayer.cli.reading import PLAIN, Data, Reading, reads
 from monolayer.cli.recite import TextOptions, memorize_book
 from monolayer.cli.stock import check_stock, write_stock
 from monolayer.cli.summary import Built
-from monolayer.cli.uniform import Everywhere
 from monolayer.data.aside import new_file
 from monolayer.errors import DataError
 
@@ -142,7 +141,7 @@ def memorize(
     """Build a model that returns every label of DATA, check it on every one, and save it."""
     from monolayer.construct.memorize import memorize as build
     from monolayer.data.folder import check_output
-    from monolayer.model.load import load
+    from monolayer.model.load import load_monolayer
 
     said = given(memorize, locals())
     if said & {"memory", "engine", "resume"}:
@@ -199,7 +198,7 @@ def memorize(
             seed=seed,
             on_conflict=on_conflict.value,
             fingerprint=fingerprint,
-            draw=None if draw is None else load(draw),
+            draw=None if draw is None else load_monolayer(draw),
             progress=step,
         )
         seconds = time.perf_counter() - began
@@ -253,10 +252,12 @@ def agreement(model: Answering, sequences: Sequences, values: Any) -> tuple[int,
 
 def room(model: Answering) -> float:
     """How far a real answer may be from its label to count as right: 0 but for `paper` and approximators."""
-    if isinstance(model, Everywhere):
-        return model.error or 0.0
-    summary, grid = model.summary, model.card.grid
-    return (0.0 if summary is None else summary.readout_error or 0.0) + (0.0 if grid is None else grid.error)
+    summary, grid, everywhere = model.summary, model.card.grid, getattr(model, "error", None)
+    return (
+        (everywhere or 0.0)
+        + (0.0 if summary is None else summary.readout_error or 0.0)
+        + (0.0 if grid is None else grid.error)
+    )
 
 
 @contextmanager

@@ -140,7 +140,7 @@ def record(
 ) -> None:
     """Show the record of an edit; with --apply or --undo, make it again or take it back."""
     from monolayer.editing.record import Record
-    from monolayer.model.load import load
+    from monolayer.model.load import load_monolayer
 
     if (apply is not None) + (undo is not None) != (out is not None):
         raise DataError("to make an edit again or take it back, give one of --apply and --undo, and --out")
@@ -150,7 +150,7 @@ def record(
 
         carry(found, apply or undo or Path(), out, undo=undo is not None, overwrite=overwrite)
     elif out is not None:
-        new = found.apply(load(apply)) if apply is not None else found.undo(load(undo))  # type: ignore[arg-type]
+        new = found.apply(load_monolayer(apply)) if apply is not None else found.undo(load_monolayer(undo))
         new.save(out, overwrite=overwrite)
     if as_json:
         print_json(found.to_json())
@@ -175,7 +175,7 @@ def _run(
     from monolayer.checker.stock.files import is_stock
     from monolayer.data.folder import check_output
     from monolayer.editing import verbs
-    from monolayer.model.load import load
+    from monolayer.model.load import load_monolayer
     from monolayer.model.monolayer import Monolayer
 
     if record is not None:
@@ -184,7 +184,7 @@ def _run(
         _run_stock(verb, folder, facts, chosen, out, data, record, overwrite, reading, as_json)
         return
     check_output(out, overwrite=overwrite)  # better known before the work than after it
-    subject: Any = load(folder)
+    subject: Any = load_monolayer(folder)
     proof = None
     with progress(as_json) as step:
         if data is not None:
@@ -263,10 +263,10 @@ def _rows(text: str) -> list[int]:
 def _token(folder: Path, text: str) -> str | int:
     """A token as the model names it: an integer where its names are integers."""
     from monolayer.checker.stock.files import is_stock
-    from monolayer.model.load import load
+    from monolayer.model.load import load_monolayer
 
     if is_stock(folder):
         return text
-    names = load(folder).card.vocabulary
+    names = load_monolayer(folder).card.vocabulary
     whole = names is not None and names.integers and text.lstrip("-").isdigit()
     return int(text) if whole else text

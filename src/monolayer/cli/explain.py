@@ -37,7 +37,7 @@ def explain(
 
     from monolayer.checker.stock.files import is_stock
     from monolayer.data.aside import new_file
-    from monolayer.model.load import load
+    from monolayer.model.load import load_monolayer
     from monolayer.page.picture import picture_page
 
     if is_stock(folder):
@@ -47,7 +47,7 @@ def explain(
         )
     if picture is not None:
         check_file(picture, overwrite)
-    model = load(folder)
+    model = load_monolayer(folder)
     with progress(as_json) as step:
         sequences = reading.read(data, step, model)
     found = model.explain(sequences.select(np.arange(min(first, len(sequences)))))

@@ -48,14 +48,14 @@ def export(
 
     Labels come from the model; those in DATA, if any, are compared with them.
     """
-    from monolayer.model.load import load
+    from monolayer.model.load import load_monolayer
     from monolayer.stock.export import export as write
 
     options: dict[str, Any] = {"rank": rank, "dtype": None if dtype is None else dtype.value, "seed": seed}
     options |= {} if activation is None else {"activation": activation}
     with progress(as_json) as step:
         check_stock(to, out, overwrite)
-        model = load(folder)
+        model = load_monolayer(folder)
         sequences = None
         if data is not None:
             sequences = reading.read(data, step, model)

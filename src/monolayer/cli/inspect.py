@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from monolayer.cli.console import Json, app, number, print_json, table
-from monolayer.cli.uniform import Everywhere
+from monolayer.cli.uniform import describe as describe_uniform
 
 if TYPE_CHECKING:
     from monolayer.model.monolayer import Monolayer
@@ -22,12 +22,13 @@ def inspect(
     """Show what a saved model is: its kinds, sizes, the ranks of its matrices, and its narrowest step."""
     from monolayer.checker.stock.files import is_stock
     from monolayer.model.load import load
+    from monolayer.model.monolayer import Monolayer
 
     if is_stock(folder):
         facts = describe_stock(folder)
     else:
-        everywhere = Everywhere.load(folder)
-        facts = describe(load(folder)) if everywhere is None else everywhere.describe()
+        model = load(folder)
+        facts = describe(model) if isinstance(model, Monolayer) else describe_uniform(model)
     if as_json:
         print_json({"folder": str(folder), **facts})
         return

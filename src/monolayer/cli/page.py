@@ -33,11 +33,11 @@ def page(
 ) -> None:
     """Write one HTML file that runs the model in the browser: type a sequence, see every number on its way."""
     from monolayer.checker import verify
-    from monolayer.model.load import load
+    from monolayer.model.load import load_monolayer
     from monolayer.page import write
 
     check_file(file, overwrite)
-    model = load(folder)
+    model = load_monolayer(folder)
     sequences, verdict = None, None
     with progress(as_json) as step:
         if data is not None:

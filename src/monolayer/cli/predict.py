@@ -19,7 +19,6 @@ from monolayer.cli.console import (
 )
 from monolayer.cli.construct import agreement, check_device, check_file, output, room
 from monolayer.cli.reading import PLAIN, Data, Reading, reads
-from monolayer.cli.uniform import Everywhere
 
 if TYPE_CHECKING:
     from monolayer.cli.uniform import Answering
@@ -53,8 +52,8 @@ def predict(
     if out is not None:
         check_file(out, overwrite)
     # A readout in several files stays there: it may be larger than memory.
-    model: Answering | None = Everywhere.load(folder, device)
-    model = model or (None if dense or device is not None else load_mapped(folder)) or load(folder, device=device)
+    model: Answering | None = None if dense or device is not None else load_mapped(folder)
+    model = model or load(folder, device=device)
     facts: dict[str, Any] = {"folder": str(folder), "sequences": 0}
     answers: list[dict[str, Any]] = []
     compared: list[tuple[int, int] | str | None] = []
@@ -104,7 +103,7 @@ def _compared(model: Answering, sequences: Sequences, values: Any) -> tuple[int,
     """How many labels of the data are right, of how many; why they are not compared; None if there are none."""
     if sequences.labels is None:
         return None
-    if isinstance(model, Everywhere) and model.error is None:
+    if getattr(model, "error", 0.0) is None:
         return "the network has no bound on its error (approximate with --lipschitz): labels are not compared"
     theirs, ours = _kind(sequences.labels), _kind(model.card.labels(values))
     if theirs != ours:

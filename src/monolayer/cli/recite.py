@@ -29,9 +29,9 @@ def recite(
     as_json: Json = False,
 ) -> None:
     """Recite a memorized text from PROMPT on, to its end."""
-    from monolayer.model.load import load
+    from monolayer.model.load import load_monolayer
 
-    spoken = islice(load(folder).recite(prompt), tokens)
+    spoken = islice(load_monolayer(folder).recite(prompt), tokens)
     if as_json:
         print_json({"prompt": prompt, "text": "".join(spoken)})
         return

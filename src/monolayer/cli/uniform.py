@@ -1,4 +1,4 @@
-"""Networks whose error holds everywhere: `approximate --norm sup`, and what `predict` and `inspect` make of them."""
+"""Networks whose error holds everywhere: `approximate --norm sup`, and what `inspect` says of them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from monolayer.cli.console import number, print_json, progress, table
-from monolayer.errors import DataError
 
 if TYPE_CHECKING:
-    from monolayer.data import Sequences
     from monolayer.model.mapped import Mapped
     from monolayer.model.monolayer import Monolayer
+    from monolayer.model.uniform import Uniform
 
-    Answering: TypeAlias = "Monolayer | Mapped | Everywhere"  # what `predict` can ask
+    Answering: TypeAlias = "Monolayer | Mapped | Uniform"  # what `predict` can ask
 
 
 def everywhere(
@@ -30,10 +29,9 @@ def everywhere(
     from monolayer.construct.approximate import approximate as build
     from monolayer.construct.uniform import measure_everywhere
     from monolayer.data.folder import check_output
-    from monolayer.model.uniform import UNIFORM
 
     if out is not None:
-        check_output(out, overwrite=overwrite, kind=UNIFORM)  # better known before the work than after it
+        check_output(out, overwrite=overwrite)  # better known before the work than after it
     with progress(as_json) as step:
         began = time.perf_counter()
         model = build(f, norm="sup", progress=step, **shape)
@@ -84,79 +82,21 @@ def everywhere(
     )
 
 
-class Everywhere:
-    """A saved network for the maximum norm, asked as `predict` asks a memorizer."""
+def describe(network: Uniform) -> dict[str, Any]:
+    """Facts for `inspect`."""
+    import torch
 
-    summary = None
-
-    def __init__(self, folder: Path, device: str | None) -> None:
-        from monolayer.model.card import Card
-        from monolayer.model.uniform import Uniform
-
-        self.network = Uniform.load(folder).to(device)
-        self.card = Card(None, None, "token", self.network.scalar, kind="approximator")
-
-    @classmethod
-    def load(cls, folder: Path, device: str | None = None) -> Everywhere | None:
-        """The network of `folder`; None if it says that it holds something else."""
-        from monolayer.checker.uniform import is_uniform
-
-        return cls(folder, device) if is_uniform(folder) else None
-
-    @property
-    def error(self) -> float | None:
-        """How far an answer may be off."""
-        return self.network.error
-
-    def encode(self, data: Sequences) -> Sequences:
-        """`data`, once they are sequences that the network is made for."""
-        network = self.network
-        if data.vocabulary is not None or data.tokens.shape[1] != network.dim:
-            raise DataError(f"the network takes vectors of {network.dim} numbers as tokens")
-        if (data.lengths != network.length).any():
-            row = int((data.lengths != network.length).argmax())
-            raise DataError(f"sequence {row} has {data.lengths[row]} tokens: the network takes {network.length}")
-        outside = ((data.tokens < network.low) | (data.tokens > network.high)).any(axis=1)
-        if outside.any():
-            raise DataError(
-                f"{data.where(int(outside.argmax()))} lies outside [{network.low:g}, {network.high:g}], where the "
-                "network says nothing: approximate with a larger --domain"
-            )
-        return data
-
-    def check_seen(self, data: Sequences) -> None:
-        """It was built from a function."""
-        raise DataError("strict asks what a model was built from, and this one was built from a function: drop strict")
-
-    def labels(self, data: Sequences, *, path: str) -> Any:
-        """Answers `(T, m)`; `path` is `dense` or `auto`."""
-        import torch
-
-        network = self.network
-        X = data.tokens.reshape(len(data), network.length, network.dim)
-        if path == "dense":
-            with torch.no_grad():
-                found = network(torch.from_numpy(X).to(network.interpolation.values.device)).cpu().numpy()
-        else:
-            found = network.predict(X)
-        return found.reshape(len(data.tokens), -1)
-
-    def describe(self) -> dict[str, Any]:
-        """Facts for `inspect`."""
-        import torch
-
-        network = self.network
-        heads = ("W_Q", "W_K", "W_V", "W_O")
-        return {
-            "kind": "approximator in the maximum norm",
-            "tokens": f"{network.length} vectors of {network.dim} numbers in [{network.low:g}, {network.high:g}]",
-            "labels": f"reals per token, {network.interpolation.values.shape[1]} each",
-            "order": "permutation equivariant",
-            "cells": network.interpolation.cells,
-            "ranks": {name: int(torch.linalg.matrix_rank(getattr(network.attention, name).detach())) for name in heads},
-            "bound": "none: built without a modulus of continuity" if self.error is None else self.error,
-            "knots": len(network.interpolation.values),
-            "parameters": {name: value.numel() for name, value in network.named_parameters()},
-            "parameters_in_all": sum(value.numel() for value in network.parameters()),
-            "dtype": str(network.interpolation.values.dtype).removeprefix("torch."),
-        }
+    heads = ("W_Q", "W_K", "W_V", "W_O")
+    return {
+        "kind": "approximator in the maximum norm",
+        "tokens": f"{network.length} vectors of {network.dim} numbers in [{network.low:g}, {network.high:g}]",
+        "labels": f"reals per token, {network.interpolation.values.shape[1]} each",
+        "order": "permutation equivariant",
+        "cells": network.interpolation.cells,
+        "ranks": {name: int(torch.linalg.matrix_rank(getattr(network.attention, name).detach())) for name in heads},
+        "bound": "none: built without a modulus of continuity" if network.error is None else network.error,
+        "knots": len(network.interpolation.values),
+        "parameters": {name: value.numel() for name, value in network.named_parameters()},
+        "parameters_in_all": sum(value.numel() for value in network.parameters()),
+        "dtype": str(network.interpolation.values.dtype).removeprefix("torch."),
+    }

@@ -19,7 +19,7 @@ from monolayer.editing.stock_compare import StockComparison, compare_stock
 from monolayer.editing.words import label_name
 from monolayer.errors import DataError
 from monolayer.model.gates import Gates
-from monolayer.model.load import load
+from monolayer.model.load import load_monolayer
 from monolayer.model.monolayer import Monolayer
 from monolayer.table import as_table
 
@@ -109,12 +109,12 @@ def compare(
 
     Answers of two stock folders are those of transformers: in float64, or in float32 where the folders are robust.
     """
-    stock = [not isinstance(each, Monolayer) and is_stock(each) for each in (one, two)]
+    stock = [isinstance(each, str | os.PathLike) and is_stock(each) for each in (one, two)]
     if all(stock):
         return compare_stock(Path(one), Path(two), X, lengths=lengths)  # type: ignore[arg-type]
     if any(stock):
         raise DataError("one of the two is a stock folder, the other is not: their weights have nothing in common")
-    models = [each if isinstance(each, Monolayer) else load(each) for each in (one, two)]
+    models = [load_monolayer(each) for each in (one, two)]
     return _compared(models[0], models[1], X, lengths)
 
 

@@ -20,13 +20,13 @@ from torch import Tensor, nn
 from monolayer.data import Names
 from monolayer.data.folder import new_folder
 from monolayer.errors import DataError, ModelFileError
+from monolayer.model.card import Card
 from monolayer.model.parts import Parts
 from monolayer.model.schema import (
     CONFIG,
-    COVERED,
     MEMORY,
     NAMES,
-    READOUTS,
+    VERSION,
     WEIGHTS,
     Config,
     check_config,
@@ -38,17 +38,29 @@ from monolayer.model.sidecar import join_memory, write_memory
 
 def save(model: Parts, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
     """Write `model` as `folder`, all at once or not at all."""
-    tensors = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
     names: dict[str, list[Any]] = {}
-    config = _describe(model, names)
+    return write(folder, _describe(model, names), dict(model.state_dict()), names, model.card, overwrite=overwrite)
+
+
+def write(
+    folder: str | os.PathLike[str],
+    config: Config,
+    state: dict[str, Tensor],
+    names: dict[str, list[Any]] | None = None,
+    card: Card | None = None,
+    *,
+    overwrite: bool = False,
+) -> Path:
+    """A folder with this config, which lacks its digests yet, these tensors and these names."""
+    tensors = {name: value.detach().cpu().contiguous() for name, value in state.items()}
     with new_folder(folder, overwrite=overwrite) as scratch:
         try:
             save_file(tensors, scratch / WEIGHTS)
         except SafetensorError as error:  # the library's word for what the system says, a full disk most often
             raise OSError(f"{folder} cannot be written: {error}") from None
-        if model.card.fingerprint is not None or model.card.script is not None:
-            write_memory(model.card, scratch / MEMORY)
-        _complete(scratch, config, names, tensors, {})
+        if card is not None and (card.fingerprint is not None or card.script is not None):
+            write_memory(card, scratch / MEMORY)
+        _complete(scratch, config, names or {}, tensors, {})
     return Path(folder)
 
 
@@ -111,13 +123,12 @@ def _complete(
 def _describe(model: Parts, names: dict[str, list[Any]]) -> Config:
     """The config without digests; lists of names go into `names`."""
     card, readout = model.card, model.feed_forward
-    parts: Config = readout.to_json()
-    version = READOUTS[readout.readout].version
+    own: Config = readout.to_json()
     if card.cover is not None:
-        parts["cover"], version = card.cover.to_json(), COVERED
-    return parts | {
+        own["cover"] = card.cover.to_json()
+    return own | {
         "format": "monolayer",
-        "version": version,
+        "version": VERSION,
         "kind": card.kind,
         "tokens": "ids" if isinstance(model.lift, nn.Embedding) else "vectors",
         "width": model.bos.numel(),

@@ -1,7 +1,7 @@
 """The format of a saved model as the loader demands it: docs/format.md, line by line. The checker reads it on its own.
 
-A new kind of readout is an entry of `READOUTS`, with the new version of the format that brings it; a new field is a
-line of `FIELDS`, a condition on several fields a line of `RULES`.
+A new kind of readout is an entry of `READOUTS`; a new field is a line of `FIELDS`, a condition on several fields a line
+of `RULES`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from monolayer.errors import ModelFileError
@@ -19,6 +18,7 @@ Config = dict[str, Any]
 Shape = tuple[str | int, ...]
 """Sizes: numbers, or letters that must mean the same number in every tensor."""
 
+VERSION = 1
 CONFIG, WEIGHTS, NAMES, MEMORY = "config.json", "model.safetensors", "names.json", "memory.safetensors"
 _NAMES_OR_NULL = 'null, {"range": number} or {"names": its own name}'
 
@@ -33,6 +33,7 @@ def _whole(least: int) -> tuple[Callable[[Any], bool], str]:
 
 _BOOLEAN = (lambda value: type(value) is bool), "true or false"
 _NUMBER = (lambda value: type(value) in (int, float) and abs(value) <= 2.0**1023), "a number of ordinary size"
+_END = (lambda value: type(value) in (int, float) and abs(value) <= 2.0**1000), "a number up to 2^1000"
 _OBJECT_OR_NULL = (lambda value: value is None or type(value) is dict), "an object or null"
 
 
@@ -48,7 +49,7 @@ def _digests(value: Any) -> bool:
 
 FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "format": _one_of("monolayer"),
-    "version": _whole(1),
+    "version": ((lambda value: value == VERSION), str(VERSION)),
     "kind": _one_of("memorizer", "approximator"),
     "tokens": _one_of("ids", "vectors"),
     "width": _whole(4),
@@ -76,18 +77,23 @@ CASCADE: dict[str, tuple[Callable[[Any], bool], str]] = {
     )
 }
 GATES: dict[str, tuple[Callable[[Any], bool], str]] = {"token": _whole(1), "place": _whole(0), "rank": _whole(1)}
-COVERED = 5
-"""The version in which robust models say how their facts are covered."""
+INTERPOLATOR: dict[str, tuple[Callable[[Any], bool], str]] = {
+    **{key: FIELDS[key] for key in ("format", "version", "scalar", "files", "digest")},
+    "kind": _one_of("interpolator"),
+    "dim": ((lambda value: type(value) is int and value in (1, 2)), "1 or 2"),
+    "length": ((lambda value: type(value) is int and value in (2, 3)), "2 or 3"),
+    "cells": ((lambda value: type(value) is int and 1 <= value < 2**24), "a whole number from 1, below 2^24"),
+    "low": _END,
+    "high": _END,
+    "error": ((lambda value: value is None or _END[0](value)), "null or a number up to 2^1000"),
+}
+"""All fields of a network for the maximum norm."""
 GRID: dict[str, tuple[Callable[[Any], bool], str]] = {
     **dict.fromkeys(("dim", "length", "cells"), _whole(1)),
     **dict.fromkeys(("low", "high", "ramp", "error", "spread"), _NUMBER),
     "guaranteed": _BOOLEAN,
 }
 RULES: tuple[tuple[str, Callable[[Config], bool]], ...] = (
-    (
-        "the version is the one that brought its readout, or for gates the one that brought cover",
-        lambda c: c["version"] == READOUTS[c["readout"]].version or (_gated(c) and c["version"] == COVERED),
-    ),
     ("ids have a vocabulary, vectors have none", lambda c: (c["tokens"] == "ids") == (c["vocabulary"] is not None)),
     ("classes are named, reals are not", lambda c: (c["target"] == "classes") == (c["classes"] is not None)),
     (
@@ -170,35 +176,28 @@ def _files(config: Config) -> set[str]:
 # -- readouts and tensors -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Readout:
-    """A kind of readout: the version of the format that has it, and its tensors `feed_forward.…` for `R` steps."""
-
-    version: int
-    tensors: Callable[[int], dict[str, Shape]]
-
-
-READOUTS: dict[str, Readout] = {
-    "exact": Readout(1, lambda R: {"weight_1": (R,), "bias_1": (R,), "weight_2": ("m", R), "bias_2": ("m",)}),
-    "paper": Readout(
-        1, lambda R: {"weight_1": (2 * R,), "bias_1": (2 * R,), "weight_2": ("m", 2 * R), "bias_2": ("m",)}
-    ),
-    "gates": Readout(3, lambda H: {"weight_1": (H, "reads"), "bias_1": (H,), "weight_2": ("m", H), "bias_2": ("m",)}),
-    "runs": Readout(2, lambda R: {"weight_1": (R,), "bias_1": (R,), "weight_2": ("m", R + 1), "bias_2": ("m",)}),
-    "cascade": Readout(4, lambda R: {}),
+READOUTS: dict[str, Callable[[int], dict[str, Shape]]] = {
+    "exact": lambda R: {"weight_1": (R,), "bias_1": (R,), "weight_2": ("m", R), "bias_2": ("m",)},
+    "paper": lambda R: {"weight_1": (2 * R,), "bias_1": (2 * R,), "weight_2": ("m", 2 * R), "bias_2": ("m",)},
+    "runs": lambda R: {"weight_1": (R,), "bias_1": (R,), "weight_2": ("m", R + 1), "bias_2": ("m",)},
+    "gates": lambda H: {"weight_1": (H, "reads"), "bias_1": (H,), "weight_2": ("m", H), "bias_2": ("m",)},
+    "cascade": lambda R: {},
 }
-"""A cascade has the tensors of its stages, `feed_forward.stages.…`."""
+"""Kinds of readout: their tensors `feed_forward.…` for `R` steps. A cascade has those of its stages."""
 
 
 def shapes(config: Config) -> dict[str, Shape]:
     """All tensors that a config asks for, and no others."""
+    if config["kind"] == "interpolator":
+        bends = ("square", "total", "root") if config["length"] == 3 else ()
+        known: dict[str, Shape] = {f"attention.W_{letter}": ("D", "D") for letter in "QKVO"}
+        known |= {f"{bend}.{name}": (bend,) for bend in bends for name in ("knots", "values")}
+        return known | {"interpolation.values": ((config["cells"] + 1) ** (config["dim"] * config["length"]), "m")}
     found: dict[str, Shape] = {f"attention.W_{letter}": ("D", "D") for letter in "QKVO"}
     if _gated(config):
         found = {"attention.W_Q": (2, "D"), "attention.W_K": (2, "D"), "attention.W_V": ("k", "D")}
         found["attention.W_O"] = ("D", "k")
-    found |= {
-        f"feed_forward.{name}": shape for name, shape in READOUTS[config["readout"]].tensors(config["steps"]).items()
-    }
+    found |= {f"feed_forward.{name}": shape for name, shape in READOUTS[config["readout"]](config["steps"]).items()}
     for number, steps in enumerate(_stages(config)):
         more = config["target"] == "reals"
         writes = "m" if number == len(_stages(config)) - 1 else "m + 1"  # the label, and the number of a stretch
@@ -222,6 +221,9 @@ def check_tensors(config: Config, names: dict[str, list[Any]], tensors: dict[str
     wanted = shapes(config)
     if set(wanted) != set(tensors):
         raise ModelFileError(f"{WEIGHTS}: missing or unknown tensors {sorted(set(wanted) ^ set(tensors))}")
+    if config["kind"] == "interpolator":
+        _check_shapes(wanted, tensors, {"D": (2 * config["length"] - 2) * config["dim"]}, "float64")
+        return
     size = {"D": config["width"], "m": config["labels"], "m + 1": config["labels"] + 1, "C": config["labels"]}
     if _gated(config):
         size |= {"k": config["gates"]["rank"], "reads": sum(config["gates"].values())}
@@ -232,14 +234,20 @@ def check_tensors(config: Config, names: dict[str, list[Any]], tensors: dict[str
     grid = config["grid"]
     if grid is not None:
         size |= {"d": grid["dim"], "H": grid["dim"] * (grid["cells"] - 1), "L": grid["length"]}
+    _check_shapes(wanted, tensors, size, config["dtype"])
+
+
+def _check_shapes(
+    wanted: dict[str, Shape], tensors: dict[str, tuple[tuple[int, ...], str]], size: dict[str, int], dtype: str
+) -> None:
     for name, shape in wanted.items():
-        found, dtype = tensors[name]
-        fits = len(found) == len(shape) and dtype == config["dtype"]
+        found, own = tensors[name]
+        fits = len(found) == len(shape) and own == dtype
         for wished, number in zip(shape, found, strict=False):
             fits = fits and number == (size.setdefault(wished, number) if isinstance(wished, str) else wished)
         if not fits or (name in ("lift.weight", "positions.weight") and 0 in found):
             meant = tuple(size.get(wished, wished) if isinstance(wished, str) else wished for wished in shape)
-            raise ModelFileError(f"{WEIGHTS}: {name} is {dtype} {found}; the config asks for {config['dtype']} {meant}")
+            raise ModelFileError(f"{WEIGHTS}: {name} is {own} {found}; the config asks for {dtype} {meant}")
 
 
 # -- reading ------------------------------------------------------------------------------------------------
@@ -257,26 +265,31 @@ def parse(name: str, content: bytes) -> dict[str, Any]:
 
 
 def check_config(config: Config, digest: str) -> None:
-    """A parsed `config.json` of any version that this monolayer reads, whose own digest should be `digest`."""
+    """A parsed `config.json`, whose own digest should be `digest`."""
     if config.get("format") != "monolayer":
         raise ModelFileError(f"{CONFIG} was not written by monolayer")
-    version = config.get("version")
-    latest = max(COVERED, *(readout.version for readout in READOUTS.values()))
-    if type(version) is not int or version > latest:
+    if config.get("version") != VERSION or type(config["version"]) is not int:
         raise ModelFileError(
-            f"{CONFIG} has format version {version!r}, and this monolayer reads up to {latest}: update monolayer"
+            f"{CONFIG} has format version {config.get('version')!r}, and this monolayer reads version {VERSION} alone: "
+            "build the model again, or use the monolayer that wrote it"
         )
     if config.get("digest") != digest:
         raise ModelFileError(f"{CONFIG} was changed after it was written: its digest does not match")
-    own = {"gates": GATES, "cascade": CASCADE}
-    kind = config.get("readout")
-    kind = kind if type(kind) is str and kind in own else None
-    more = {kind: _OBJECT_OR_NULL} if kind else {}
-    if kind == "gates" and version == COVERED:
+    if config.get("kind") == "interpolator":
+        _check_fields(CONFIG, config, INTERPOLATOR)
+        if (config["dim"], config["length"]) == (2, 3) or not float(config["low"]) < float(config["high"]):
+            raise ModelFileError(f"{CONFIG}: 3 tokens have one coordinate each, and low must be below high")
+        if set(config["files"]) != {WEIGHTS}:
+            raise ModelFileError(f"{CONFIG}: files must name {WEIGHTS} and nothing else")
+        return
+    own: dict[Any, dict[str, Any]] = {"gates": GATES, "cascade": CASCADE}
+    kind = config.get("readout") if type(config.get("readout")) is str else None
+    more: dict[str, Any] = {str(kind): _OBJECT_OR_NULL} if kind in own else {}
+    if kind == "gates":
         more["cover"] = _cover, '{"margin": positive number} or {"base": whole number from 2}'
     _check_fields(CONFIG, config, FIELDS | more)
-    if kind:
-        _check_fields(f"{kind} in {CONFIG}", config[kind] or {}, own[kind])
+    if kind in own:
+        _check_fields(f"{kind} in {CONFIG}", config[str(kind)] or {}, own[kind])
     if config["grid"] is not None:
         _check_fields(f"grid in {CONFIG}", config["grid"], GRID)
     for rule, holds in RULES:

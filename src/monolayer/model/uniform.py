@@ -24,34 +24,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from monolayer.data.folder import Kind
+from monolayer.data import Sequences
 from monolayer.errors import DataError, ModelFileError
 from monolayer.model.attention import RankOneAttention
-from monolayer.model.folded import Fields, read_folder, write_folder
+from monolayer.model.card import Card
+from monolayer.model.save import write
+from monolayer.model.schema import VERSION
 
-UNIFORM = Kind(
-    "network for the maximum norm",
-    "config.json",
-    "format",
-    "monolayer-uniform",
-    frozenset({"config.json", "model.safetensors", "certificate.json"}),
-)
-"""Its folder has a format of its own, so that no other reader takes it for a `Monolayer`."""
-
-
-def _number(value: Any) -> bool:
-    return type(value) in (int, float) and abs(value) <= 2.0**1000
-
-
-FIELDS: Fields = {
-    "dim": lambda value: type(value) is int and value in (1, 2),
-    "length": lambda value: type(value) is int and value in (2, 3),
-    "cells": lambda value: type(value) is int and 1 <= value < 2**24,
-    "low": _number,
-    "high": _number,
-    "error": lambda value: value is None or _number(value),
-    "scalar": lambda value: type(value) is bool,
-}
 _CELLS_AT_ONCE = 1 << 21
 """Points times knots held at a time by the dense readout."""
 
@@ -158,11 +137,57 @@ class Uniform(nn.Module):
         found = self._answers(tokens, dense=False).cpu().numpy()
         return found[..., 0] if self.scalar else found
 
+    # -- what every model has ----------------------------------------------------------------------------
+
+    @property
+    def card(self) -> Card:
+        """Vectors in, real numbers out, at every token."""
+        return Card(None, None, "token", self.scalar, kind="approximator")
+
+    summary = None
+
+    def encode(self, X: Any) -> Sequences:
+        """`X`, once they are sequences that the network is made for."""
+        data = Sequences.of(X)
+        if data.vocabulary is not None or data.tokens.shape[1] != self.dim:
+            raise DataError(f"the network takes vectors of {self.dim} numbers as tokens")
+        if (data.lengths != self.length).any():
+            row = int((data.lengths != self.length).argmax())
+            raise DataError(f"sequence {row} has {data.lengths[row]} tokens: the network takes {self.length}")
+        outside = ((data.tokens < self.low) | (data.tokens > self.high)).any(axis=1)
+        if outside.any():
+            raise DataError(
+                f"{data.where(int(outside.argmax()))} lies outside [{self.low:g}, {self.high:g}], where the network "
+                "says nothing: approximate with a larger domain (--domain)"
+            )
+        return data
+
+    def check_seen(self, data: Sequences) -> None:
+        """It was built from a function."""
+        raise DataError("strict asks what a model was built from, and this one was built from a function: drop strict")
+
+    @torch.no_grad()
+    def labels(self, data: Sequences, *, path: str = "auto") -> NDArray[np.float64]:
+        """Answers `(T, m)` to encoded data; `path`: `dense`, or by look-ups."""
+        X = torch.from_numpy(data.tokens.reshape(len(data), self.length, self.dim)).to(self.interpolation.values)
+        found: NDArray[np.float64] = self._answers(X, dense=path == "dense").cpu().numpy()
+        return found.reshape(len(data.tokens), -1)
+
+    def explain(self, X: Any) -> Any:
+        """It has no steps, whose neighbours an explanation would name."""
+        raise DataError(
+            "an explanation shows the step that an answer stands on; a network for the maximum norm interpolates "
+            "between the knots of a grid, and its answers are within its bound everywhere (docs/uniform.md)"
+        )
+
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-        """Write the network as `folder`, all at once or not at all; `Uniform.load` reads it (docs/uniform.md)."""
+        """Write the network as `folder`, all at once or not at all (docs/format.md)."""
         if any(parameter.dtype != torch.float64 for parameter in self.parameters()):
             raise DataError("a network for the maximum norm is saved in float64 only: its bound is about float64")
-        about = {
+        config = {
+            "format": "monolayer",
+            "version": VERSION,
+            "kind": "interpolator",
             "dim": self.dim,
             "length": self.length,
             "cells": self.interpolation.cells,
@@ -171,41 +196,30 @@ class Uniform(nn.Module):
             "error": self.error,
             "scalar": self.scalar,
         }
-        return write_folder(folder, UNIFORM, about, dict(self.state_dict()), overwrite=overwrite)
+        return write(folder, config, dict(self.state_dict()), overwrite=overwrite)
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> Uniform:
-        """The network in `folder`; one that is damaged, changed or of another kind is a `ModelFileError`."""
-        about, tensors = read_folder(folder, UNIFORM, FIELDS)
-        if (about["dim"], about["length"]) == (2, 3) or not about["low"] < about["high"]:
-            raise ModelFileError(f"{folder}: no such network: 3 tokens have one coordinate, and low is below high")
-        dimensions, knots = about["dim"] * about["length"], (about["cells"] + 1) ** (about["dim"] * about["length"])
-        parts = ("square", "total", "root") if about["length"] == 3 else ()
-        bends = [f"{part}.{name}" for part in parts for name in ("knots", "values")]
-        heads = [f"attention.{name}" for name in ("W_Q", "W_K", "W_V", "W_O")]
-        if set(tensors) != {*heads, *bends, "interpolation.values"}:
-            raise ModelFileError(f"{folder}: the tensors are not those of {about['length']} tokens")
+    def stored(cls, config: dict[str, Any], tensors: dict[str, Tensor]) -> Uniform:
+        """The network that a file describes, whose fields and shapes have been checked."""
+        for name, tensor in tensors.items():
+            if not bool(torch.isfinite(tensor).all()):
+                raise ModelFileError(f"{name} does not hold finite numbers")
         values = tensors["interpolation.values"]
-        model = cls(
-            Interpolation(values, about["cells"], dimensions),
-            about["dim"], about["length"], float(about["low"]), float(about["high"]), about["error"],
-        )  # fmt: skip
-        for part in parts:
-            given = tensors[f"{part}.knots"], tensors[f"{part}.values"]
-            rising = given[0].ndim == 1 and len(given[0]) > 1 and bool((given[0].diff() > 0).all())
-            if given[0].shape != given[1].shape or not rising:
-                raise ModelFileError(f"{folder}: {part} must have as many values as knots, which rise")
-            setattr(model, part, Bends(*given))
-        square = tuple(model.attention.W_Q.shape)
-        if values.ndim != 2 or len(values) != knots or any(tuple(tensors[name].shape) != square for name in heads):
-            raise ModelFileError(
-                f"{folder}: the tensors are not those of {knots:,} knots over {dimensions} coordinates"
-            )
-        if not (values.shape[1] == 1 if about["scalar"] else values.shape[1] > 0):
-            raise ModelFileError(f"{folder}: config.json says scalar = {about['scalar']}; knots hold {values.shape[1]}")
+        if not (values.shape[1] == 1 if config["scalar"] else values.shape[1] > 0):
+            raise ModelFileError(f"config.json says scalar = {config['scalar']}, and knots hold {values.shape[1]} each")
+        dim, length, cells = config["dim"], config["length"], config["cells"]
+        interpolation = Interpolation(values, cells, dim * length)
+        model = cls(interpolation, dim, length, float(config["low"]), float(config["high"]), config["error"])
+        for part in ("square", "total", "root") if length == 3 else ():
+            knots, values = tensors[f"{part}.knots"], tensors[f"{part}.values"]
+            if len(knots) < 2 or not bool((knots.diff() > 0).all()):
+                raise ModelFileError(f"the knots of {part} must be two or more, and rise")
+            setattr(model, part, Bends(knots, values))
         model.load_state_dict(tensors)
-        model.scalar = about["scalar"]
+        model.scalar = config["scalar"]
         return model
+
+    # -- the network -------------------------------------------------------------------------------------
 
     def _answers(self, X: Tensor, dense: bool) -> Tensor:
         x = ((X - self.low) / self.width).clamp(0.0, 1.0)

@@ -12,6 +12,7 @@ import numpy as np
 
 from monolayer.data import Sequences
 from monolayer.data.aside import new_file
+from monolayer.model.load import load_monolayer
 from monolayer.model.monolayer import Monolayer
 from monolayer.page.payload import Examples, draw, payload
 
@@ -28,6 +29,7 @@ def page(
     examples: int = EXAMPLES,
 ) -> str:
     """The page as text. `data`: sequences to pick from, maybe labelled; `verdict`: what a certificate says of them."""
+    model = load_monolayer(model)
     if data is None:
         some = draw(model, examples)
     else:

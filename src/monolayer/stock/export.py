@@ -20,7 +20,7 @@ from monolayer.construct.target import Target
 from monolayer.data import Sequences
 from monolayer.data.folder import check_output
 from monolayer.errors import DataError
-from monolayer.model.load import load
+from monolayer.model.load import load_monolayer
 from monolayer.model.monolayer import Monolayer
 from monolayer.stock.architecture import choose
 from monolayer.stock.architectures import ARCHITECTURES
@@ -50,7 +50,7 @@ def export(
     """
     kind = choose(to, ARCHITECTURES)
     check_output(Path(folder), overwrite=overwrite, kind=STOCK)
-    model = model if isinstance(model, Monolayer) else load(model)
+    model = load_monolayer(model)
     if not isinstance(model, Monolayer) or model.card.kind != "memorizer" or model.card.vocabulary is None:
         raise DataError("only a memorizer of ids or strings fits a stock architecture: its tokens are rows of a table")
     if model.card.classes is None:
