@@ -14,6 +14,7 @@ import pytest
 
 import monolayer as ml
 from monolayer.data import folder as folders
+from monolayer.data import snapshot
 from monolayer.data.exchange import exchange, rename_new
 from tests import killing
 
@@ -117,10 +118,11 @@ def test_killed_at_any_step_the_old_or_the_new_folder_is_there(tmp_path: Path, h
 def test_the_kills_would_notice_a_moment_without_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the way back, the same kills find nothing there."""
     monkeypatch.setattr(folders, "exchange", lambda one, two: False)
-    monkeypatch.setattr(folders, "_put_back", lambda workshop, final: None)
+    for module in (folders, snapshot):
+        monkeypatch.setattr(module, "recover", lambda final: False)
 
     def stop(source: Path, target: Path) -> None:
-        if (source.parent / "old").exists():
+        if source.with_suffix(".old").exists():
             raise KeyboardInterrupt
         rename_new(source, target)
 
@@ -141,7 +143,7 @@ def test_stopped_in_the_moment_of_moving_the_old_folder_stays(
     moved: list[Path] = []
 
     def stop(source: Path, target: Path) -> None:
-        if source.name == "made":
+        if source.suffix == ".saving":
             if target.exists():
                 raise FileExistsError
             moved.append(source)
@@ -215,30 +217,25 @@ def test_a_new_folder_that_another_process_makes_first_is_not_replaced_unasked(
 
 def test_workshops_of_the_living_and_of_strangers_stay(tmp_path: Path) -> None:
     killing.save(tmp_path / "m", b"old")
-    stranger = tmp_path / ".m.photos_1.saving"
-    (stranger / "made").mkdir(parents=True)
-    (stranger / "made" / "photo.jpg").touch()
-    (stranger / "lock").touch()
+    stranger = tmp_path / ".m.0123abcd.saving"
+    stranger.mkdir()
+    (stranger / "photo.jpg").touch()
     with folders.new_folder(tmp_path / "m", overwrite=True) as scratch:
         killing.save(tmp_path / "m", b"between")
         assert scratch.exists(), "a save clears what the dead left, not what the living use"
         (scratch / "model.safetensors").write_bytes(b"new")
         (scratch / "config.json").write_bytes(b'{"format": "monolayer", "is": "new"}')
     assert killing.content(tmp_path / "m") == b"new"
-    assert names(tmp_path) == [".m.photos_1.saving", "m"]
-    assert (stranger / "made" / "photo.jpg").exists()
+    assert names(tmp_path) == [".m.0123abcd.saving", "m"]
+    assert (stranger / "photo.jpg").exists()
 
 
 def test_workshops_of_a_longer_name_stay(
     models: tuple[ml.Monolayer, ml.Monolayer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`m.v2`, replaced by two renames and killed between them, exists in its workshop alone."""
+    """`m.v2`, replaced by two renames and killed between them, exists beside its place alone."""
     monkeypatch.setattr(folders, "exchange", lambda one, two: False)
-    workshop = tmp_path / ".m.v2.abcd_123.saving"
-    models[1].save(tmp_path / "m.v2")
-    workshop.mkdir()
-    (workshop / "lock").touch()
-    (tmp_path / "m.v2").rename(workshop / "old")
+    models[1].save(tmp_path / "m.v2").rename(tmp_path / ".m.v2.0123abcd.old")
     with pytest.raises(ml.ModelFileError, match="does not exist"):
         ml.load(tmp_path / "m")
     models[0].save(tmp_path / "m")
@@ -284,10 +281,9 @@ def test_a_new_folder_has_the_permissions_that_the_user_asks_for(
 
 def test_what_a_killed_library_left_is_cleared(tmp_path: Path) -> None:
     """safetensors writes `.tmp…` and renames it; a random kill found one that stayed."""
-    workshop = tmp_path / ".m.dead1234.saving"
-    (workshop / "made").mkdir(parents=True)
-    (workshop / "made" / ".tmpU5q9Sn").touch()
-    (workshop / "lock").touch()
+    left = tmp_path / ".m.0123abcd.saving"
+    left.mkdir()
+    (left / ".tmpU5q9Sn").touch()
     killing.save(tmp_path / "m", b"new")
     assert names(tmp_path) == ["m"]
 

@@ -1,12 +1,11 @@
 """A folder that is replaced all at once: at every moment the old one or the new one is there, and whole.
 
-    .NAME.x7f3.saving/          a workshop beside the folder NAME, made by one process for one save
-        lock                    locked while that process lives, so others know whether it still does
-        made/                   the new folder; exchanged with NAME in one step, after which it is the old one
-        old/                    the old folder, only where the system cannot exchange: then two renames are needed
+    .NAME.3f9a01bc.saving/    the new folder, locked by the process that writes it; exchanged with NAME in one step,
+                              after which it is the old one, and is removed
+    .NAME.3f9a01bc.old/       the old folder, only where the system cannot exchange: then two renames are needed
 
-A process may be killed anywhere. What it leaves is a workshop whose lock is free; the next save of NAME clears it,
-and if NAME is missing, the next save or load first moves `old` back.
+A process may be killed anywhere. What it leaves is cleared by the next save of NAME, once its lock is free; and if NAME
+is missing, the next save or load first moves the old folder back.
 """
 
 from __future__ import annotations
@@ -14,14 +13,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from monolayer.data.exchange import exchange, rename_new
 from monolayer.data.regular import read_regular
@@ -30,10 +29,9 @@ from monolayer.errors import DataError
 fcntl: Any
 try:
     import fcntl
-except ImportError:  # no locks that die with their process: workshops of the dead stay
+except ImportError:  # no locks that die with their process: what the dead leave stays
     fcntl = None
 
-_SUFFIX = ".saving"
 _TRIES = 1000
 """Renames tried before giving up; only another process that saves at the same moment costs one."""
 
@@ -98,24 +96,24 @@ def new_folder(folder: str | os.PathLike[str], *, overwrite: bool = False, kind:
     """A scratch folder that becomes `folder` when the block ends well, and vanishes when it does not."""
     final = check_output(folder, overwrite=overwrite, kind=kind).resolve()  # '.' has no name to make another from
     final.parent.mkdir(parents=True, exist_ok=True)
-    for dead in _workshops(final):
-        _clear(dead, kind)
-    workshop, lock = _open_workshop(final)
+    _clear(final, kind)
+    scratch, lock = _make(final)
     try:
-        made = workshop / "made"
-        made.mkdir()
-        yield made
-        usual = (workshop / "lock").stat().st_mode & 0o777
-        for path in made.iterdir():
+        yield scratch
+        usual = scratch.stat().st_mode & 0o666
+        for path in scratch.iterdir():
             path.chmod(usual)  # libraries that write aside make files for their owner alone
         if final.exists():  # the old one goes: first see to it that the new one survives a loss of power
-            for path in (*made.iterdir(), made):
+            for path in (*scratch.iterdir(), scratch):
                 _sync(path)
-        _move_into_place(made, final, overwrite, kind)
+        _move_into_place(scratch, final, overwrite, kind)
     finally:
-        _put_back(workshop, final)
-        _remove(workshop)
-        lock.close()
+        recover(final)
+        shutil.rmtree(scratch, ignore_errors=True)  # the old folder, or one that was not finished
+        if final.exists():
+            shutil.rmtree(scratch.with_suffix(".old"), ignore_errors=True)
+        if lock is not None:
+            os.close(lock)
 
 
 def check_output(folder: str | os.PathLike[str], *, overwrite: bool = False, kind: Kind = MODEL) -> Path:
@@ -137,29 +135,18 @@ def check_output(folder: str | os.PathLike[str], *, overwrite: bool = False, kin
     return final
 
 
-def recover(final: Path) -> None:
+def recover(final: Path) -> bool:
     """If `final` is missing because a save was stopped between its two renames, put the old folder back.
 
-    A save that still runs is waited for.
+    Whether it is there now, or was a moment ago: a save that still runs takes it away once more.
     """
     if os.path.lexists(final):
-        return
-    for workshop in _workshops(final):
-        if (workshop / "old").is_dir():
-            lock = _lock(workshop, wait=True)
-            if lock is not None:
-                with lock:
-                    _put_back(workshop, final)
-
-
-def being_saved(final: Path) -> bool:
-    """Whether some process is saving `final` now, so that it may be missing for a moment."""
-    for workshop in _workshops(final):
-        lock = _lock(workshop, wait=False)
-        if lock is None:  # in use, or finished while we looked
-            return True
-        lock.close()
-    return False
+        return True
+    aside = _beside(final, "old")
+    for old in aside:
+        with suppress(OSError):
+            rename_new(old, final)
+    return bool(aside) or os.path.lexists(final)
 
 
 def _objection(final: Path, kind: Kind) -> str | None:
@@ -175,107 +162,78 @@ def _objection(final: Path, kind: Kind) -> str | None:
     return "other processes keep replacing it"
 
 
-def _move_into_place(made: Path, final: Path, overwrite: bool, kind: Kind) -> None:
+def _move_into_place(scratch: Path, final: Path, overwrite: bool, kind: Kind) -> None:
     for _ in range(_TRIES):
         try:
-            rename_new(made, final)
+            rename_new(scratch, final)
             return
         except FileExistsError:
             check_output(final, overwrite=overwrite, kind=kind)
         with suppress(FileNotFoundError):  # another process took it away: look again
-            if exchange(made, final):
-                foreign = kind.foreign(made)
+            if exchange(scratch, final):
+                foreign = kind.foreign(scratch)
                 if foreign is not None:  # it came after we had looked
-                    exchange(made, final)
+                    exchange(scratch, final)
                     raise DataError(f"{final} is not replaced: {foreign!r} was put into it. Nothing was changed")
                 return
-            # The system cannot exchange: two renames. If it ends here, `_put_back` or `recover` undoes the first.
-            final.rename(made.parent / "old")
-            with suppress(FileExistsError):
-                rename_new(made, final)
-                return
-            shutil.rmtree(made.parent / "old")  # another process put a whole folder there in between
+            # The system cannot exchange: two renames. If it ends between them, `recover` undoes the first.
+            old = scratch.with_suffix(".old")
+            shutil.rmtree(old, ignore_errors=True)  # from the last round, in which another process put a folder there
+            final.rename(old)
     raise DataError(f"{final} cannot be replaced: other processes keep replacing it")
 
 
-def _put_back(workshop: Path, final: Path) -> None:
-    """The old folder back to its place, if no other stands there."""
-    if not os.path.lexists(final):
-        with suppress(FileExistsError, FileNotFoundError):
-            rename_new(workshop / "old", final)
+# -- what lies beside ------------------------------------------------------------------------------------
 
 
-# -- workshops --------------------------------------------------------------------------------------------
-
-
-def _open_workshop(final: Path) -> tuple[Path, BinaryIO]:
-    """A new workshop for `final`, and the open file that locks it."""
+def _make(final: Path) -> tuple[Path, int | None]:
+    """A new scratch folder for `final`, and its lock, where there are locks."""
     for _ in range(_TRIES):
-        workshop = Path(tempfile.mkdtemp(prefix=f".{final.name}.", suffix=_SUFFIX, dir=final.parent))
-        with suppress(FileNotFoundError):  # cleared by another save before it was locked: make another one
-            (workshop / "lock").touch()
-            lock = _lock(workshop, wait=True)
-            if lock is not None:
-                return workshop, lock
+        scratch = final.with_name(f".{final.name}.{secrets.token_hex(4)}.saving")
+        scratch.mkdir()
+        lock = _lock(scratch, wait=True)
+        if scratch.exists():  # else cleared by another save before it was locked
+            return scratch, lock
     raise DataError(f"{final} cannot be written: other processes keep clearing its scratch folders")
 
 
-def _lock(workshop: Path, *, wait: bool) -> BinaryIO | None:
-    """The lock of a workshop, held until the file is closed; None if the workshop is gone or, unless `wait`, in use."""
+def _lock(scratch: Path, *, wait: bool) -> int | None:
+    """The lock of a scratch folder, which ends with its process; None if it has none or, unless `wait`, is in use."""
+    if fcntl is None:
+        return None
     try:
-        file = (workshop / "lock").open("r+b")
+        handle = os.open(scratch, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return None
     try:
-        if fcntl is not None:
-            fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-        elif not wait:
-            raise BlockingIOError
-        if os.path.samestat(os.fstat(file.fileno()), (workshop / "lock").stat()):
-            return file
-    except FileNotFoundError:  # cleared while we waited
-        pass
-    except OSError:
-        if wait:  # a file system without locks: nobody clears there either
-            return file
-    except BaseException:
-        file.close()
-        raise
-    file.close()
-    return None
+        fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # in use, or a file system without locks: then nobody clears
+        os.close(handle)
+        return None
+    return handle
 
 
-def _workshops(final: Path) -> list[Path]:
+def _beside(final: Path, suffix: str) -> list[Path]:
+    """Scratch folders of `final`: the random part has no dot, so `.NAME.v2.3f9a01bc.old` belongs to `NAME.v2` alone."""
     if not final.parent.is_dir():
         return []
-    # Eight characters, as `tempfile` draws them: `.NAME.v2.x7f3q_0a.saving` is a workshop of `NAME.v2`, not of `NAME`.
-    name = re.compile(rf"\.{re.escape(final.name)}\.[a-z0-9_]{{8}}{re.escape(_SUFFIX)}")
+    name = re.compile(rf"\.{re.escape(final.name)}\.[0-9a-f]{{8}}\.{suffix}")
     return sorted(path for path in final.parent.iterdir() if name.fullmatch(path.name))
 
 
-def _clear(workshop: Path, kind: Kind) -> None:
-    """Remove the workshop of a process that died; one that holds anything foreign stays."""
-    with suppress(OSError):
-        workshop.rmdir()  # killed before it had a lock, or after it had none any more
-        return
-    lock = _lock(workshop, wait=False)
-    if lock is not None:
-        with lock, suppress(FileNotFoundError):
-            if not any(kind.foreign(inside, unfinished=True) for inside in _inside(workshop)):
-                _remove(workshop)
-
-
-def _remove(workshop: Path) -> None:
-    """Remove a workshop whose lock is ours; the lock last, so that whoever is stopped here leaves something to lock."""
-    for folder in _inside(workshop):
-        shutil.rmtree(folder, ignore_errors=True)
-    with suppress(OSError):
-        (workshop / "lock").unlink(missing_ok=True)
-        workshop.rmdir()
-
-
-def _inside(workshop: Path) -> list[Path]:
-    return [workshop / name for name in ("made", "old") if (workshop / name).is_dir()]
+def _clear(final: Path, kind: Kind) -> None:
+    """Remove what processes left that died while they saved `final`; a folder that holds anything foreign stays."""
+    for scratch in _beside(final, "saving"):
+        lock = _lock(scratch, wait=False)
+        if lock is not None:
+            with suppress(OSError):
+                if kind.foreign(scratch, unfinished=True) is None:
+                    shutil.rmtree(scratch, ignore_errors=True)
+            os.close(lock)
+    for old in _beside(final, "old"):
+        with suppress(OSError):
+            if final.exists() and not old.with_suffix(".saving").exists() and kind.foreign(old) is None:
+                shutil.rmtree(old, ignore_errors=True)
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from monolayer.data.folder import being_saved, recover
+from monolayer.data.folder import recover
 from monolayer.data.regular import map_regular, read_regular
 
 _TRIES = 1000
@@ -35,12 +35,11 @@ def read_together(
         found = {first: read_regular(folder / first)}
         return found | {name: _read(folder / name, None, mapped(name)) for name in others(found[first])}
     for _ in range(_TRIES):
-        recover(folder.resolve())
+        there = recover(folder.resolve())
         try:
             opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except FileNotFoundError:
-            # In this order: a save that ends between the two questions has put the folder there.
-            if being_saved(folder.resolve()) or folder.exists():
+            if there:  # a moment ago: it is being replaced by two renames
                 continue
             raise
         name = first
