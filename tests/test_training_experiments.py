@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monolayer.data import Labels, Names, Sequences, words
-from monolayer_experiments import depth, find, projection, tagging
+from monolayer.data import Labels, Names, Sequences
+from monolayer_experiments import depth, find, projection, tagging, words
 from monolayer_experiments.evidence import above, apart, decided, kept_rate
 from monolayer_experiments.readout import construct_readout
 from tests.small_runs import check_words, quick_runs

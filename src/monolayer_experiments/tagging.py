@@ -1,7 +1,7 @@
 """Real labels: reading Chinese phrases and English words, construction against training, seen and held out.
 
 Phrases: each character has its reading in the phrase (`monolayer.data.phrases`). Words: each letter has the phones that
-it stands for (`monolayer.data.words`).
+it stands for (`words.py`).
 
 A tenth of the sequences is held out. Of those only the ones whose tokens and positions all occur in the others are
 asked: the construction has no answer to the rest.
@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 import monolayer as ml
 from monolayer.data import Labels, Names, Sequences, phrases
-from monolayer.data.words import drawn, words
 from monolayer_experiments.depth import DEVICES, curve, described, edge, grids
 from monolayer_experiments.evidence import apart
 from monolayer_experiments.experiment import Figure, Progress, Setting, Table
 from monolayer_experiments.look import BLUE, GREEN, GREY, ORANGE, amount, bars, chart, scatter, share
+from monolayer_experiments.words import drawn, words
 
 QUESTION = "On real labels, how does the construction compare with training, on the data and on held-out sequences?"
 
