@@ -117,6 +117,8 @@ def test_integers_are_tokens_and_labels_too() -> None:
         ("gpt2", ["so <s> it is"], None, {}, "sequence 0 spells '<s>'"),
         ("bert", [["ab", "x[SEP]y"]], [["x", "y"]], {}, "sequence 0 spells"),
         ("bert", [["", "b"]], [["x", "y"]], {}, "empty token"),
+        ("bert", [["\ud800", "b"]], [["x", "y"]], {}, "the token .* holds half of a surrogate pair"),
+        ("bert", X[:1], [["x", "y", "\ud800"]], {}, "the label .* holds half of a surrogate pair"),
         ("bert", X, None, {}, "one label a token or one label a sequence; the data have sequences without labels"),
         ("opt", X, Y, {}, "opt is for one label a sequence or texts without labels; the data have one label a token"),
         ("bert", np.zeros((2, 3, 2)), [[0, 1, 0], [1, 0, 0]], {}, "vectors"),

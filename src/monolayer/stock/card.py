@@ -53,7 +53,10 @@ class StockSummary:
 def loading(task: str, dtype: str, robust: bool) -> list[str]:
     """Lines of Python that load a folder: first the one whose arithmetic proofs are about."""
     if not robust:
-        return [f'model = {AUTO[task]}.from_pretrained(folder, dtype="auto")']
+        return [
+            f'model = {AUTO[task]}.from_pretrained(folder, dtype="auto")',
+            "# In float32, to which exporters for ONNX cast, it loses answers: build with robust=True for that.",
+        ]
     lines = [f"model = {AUTO[task]}.from_pretrained(folder, dtype=torch.float32)"]
     if dtype != "float32":
         lines.append(f"# or, as stored, without a proof: {AUTO[task]}.from_pretrained(folder, dtype=torch.{dtype})")
@@ -104,6 +107,7 @@ def model_card(
     parameters: int,
     dtype: str,
     positions: bool,
+    padding: str,
     found: StockSummary | None,
 ) -> str:
     """README.md of a folder with a model of class `kind`; `found`: None for one that was loaded and changed."""
@@ -138,7 +142,7 @@ An unmodified one-layer, one-head `{kind}`. Its weights were computed from a dat
 anything else its answers mean nothing.
 {"" if found is None else _figures(found, parameters, dtype)}
 {_CUT[cut]} {order} Every sequence begins with `{begin}`, which the tokenizer adds; padding needs the
-attention mask, which it returns.
+attention mask, which it returns. {padding}
 
 ```python
 {torch}from transformers import AutoTokenizer, {AUTO[task]}, pipeline

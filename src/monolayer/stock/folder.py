@@ -21,7 +21,7 @@ from monolayer.stock.architectures import ARCHITECTURES
 from monolayer.stock.card import StockSummary, loading, margin_of, model_card
 from monolayer.stock.draw import FILE, Draw
 from monolayer.stock.reading import read_folder, read_names
-from monolayer.stock.tokenizer import DECODER, ENCODER, Cut, padding_side, tokenizer_config, tokenizer_json
+from monolayer.stock.tokenizer import DECODER, ENCODER, Cut, padding, tokenizer_config, tokenizer_json
 from monolayer.table import as_table
 
 STOCK = Kind(
@@ -93,12 +93,12 @@ class StockModel:
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write `folder`, all at once or not at all."""
-        padding = padding_side(self.architecture, self.task, positions=self.draw.positions)
+        side, _ = padding(self.architecture, self.task, positions=self.draw.positions)
         begin = "bos" if "bos" in self.special else "cls"
         files: dict[str, Any] = {
             "config.json": {**self.config, STOCK.key: STOCK.value},
             "tokenizer.json": tokenizer_json(self.names, self.special, begin, self.cut, recites=self.task == "lm"),
-            "tokenizer_config.json": tokenizer_config(self.special, self.room, padding),
+            "tokenizer_config.json": tokenizer_config(self.special, self.room, side),
         }
         if self.task == "lm":
             ids = {f"{name}_token_id": list(self.special).index(name) for name in ("bos", "eos", "pad")}
@@ -127,6 +127,7 @@ class StockModel:
             self.parameters,
             self.dtype,
             self.draw.positions,
+            padding(self.architecture, self.task, positions=self.draw.positions)[1],
             self.summary,
         )
 

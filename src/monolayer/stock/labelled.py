@@ -21,6 +21,7 @@ from monolayer.stock.architecture import Architecture
 from monolayer.stock.architecture import Task as Kind
 from monolayer.stock.codes import Floats
 from monolayer.stock.gates import Points
+from monolayer.stock.tokenizer import check_utf8
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,6 +140,7 @@ def work(
         raise DataError("the labels are real numbers: a stock architecture answers with classes")
     if labels is not None and labels.classes is not None:
         known = {str(name) for name in labels.classes.names}
+        check_utf8("label", known)
         if len(known) < len(labels.classes):
             raise DataError("two labels have the same name in config.json, such as 1 and '1': rename one of them")
     if architecture.short and not robust:

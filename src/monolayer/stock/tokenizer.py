@@ -12,7 +12,7 @@ front. How text is cut depends on the names of the tokens:
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -21,6 +21,7 @@ from monolayer.data import Names, Sequences
 from monolayer.errors import DataError
 
 Cut = Literal["characters", "words", "pieces", "given"]
+ENCODERS = ("bert", "roberta", "distilbert")
 PIECE = r"\s*\S+|\s+"
 ENCODER = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 DECODER = {"pad": "<pad>", "unk": "<unk>", "bos": "<s>", "eos": "</s>"}
@@ -39,9 +40,19 @@ def token_names(vocabulary: Names, special: Mapping[str, str]) -> tuple[str, ...
     if len(set(words)) < len(words):
         twice = next(word for number, word in enumerate(words) if word in words[:number])
         raise DataError(f"the tokens {int(twice)} and {twice!r} have one name in a tokenizer: rename one of them")
+    check_utf8("token", words)
     if "" in words:
         raise DataError("the data have an empty token, which a tokenizer cannot produce from text: rename it")
     return (*special.values(), *words)
+
+
+def check_utf8(what: str, names: Iterable[str]) -> None:
+    """Half of a surrogate pair is no character, and no file in UTF-8 can hold it: an error that names it."""
+    for name in names:
+        try:
+            name.encode("utf-8")
+        except UnicodeEncodeError:
+            raise DataError(f"the {what} {name!r} holds half of a surrogate pair, no character: rename it") from None
 
 
 def check_texts(data: Sequences, names: tuple[str, ...], special: Mapping[str, str]) -> None:
@@ -145,22 +156,31 @@ def pre_tokenizer(cut: Cut) -> dict[str, Any] | None:
     return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
 
 
-def padding_side(architecture: str, task: str, *, positions: bool) -> str:
-    """Where padding leaves every answer of a forward pass right; `generate` wants it on the left, if that is one.
+def padding(architecture: str, task: str, *, positions: bool) -> tuple[str, str]:
+    """The side where padding leaves every answer of a forward pass right, and why, for the model card.
 
-    GPT-2 counts places from the left, padding included, unless it is given `position_ids`, as `generate` does. OPT
-    counts them by the mask, and rotary positions are differences. Labels are safe on the right in all architectures.
+    `generate` needs the left. There GPT-2 counts places from the padding on, unless it is given `position_ids`, as by
+    `generate`; OPT counts them by the mask, and rotary positions are differences.
     """
-    return "left" if task == "lm" and not (architecture == "gpt2" and positions) else "right"
+    if task == "lm" and architecture == "gpt2" and positions:
+        return "right", (
+            "The tokenizer pads on the right, since this architecture counts places from the left. For `generate` in "
+            'batches\npad on the left (`padding_side="left"`): it counts places by the mask. Pipelines do so by '
+            "themselves."
+        )
+    if task == "lm":
+        return "left", "The tokenizer pads on the left, where `generate` needs it; a forward pass is right there too."
+    why = "the label is read at the first token" if architecture in ENCODERS and task == "sequence" else None
+    return "right", f"Pad on the right, as the tokenizer does: {why or 'places are counted from the left'}."
 
 
-def tokenizer_config(special: Mapping[str, str], room: int, padding: str) -> dict[str, Any]:
+def tokenizer_config(special: Mapping[str, str], room: int, side: str) -> dict[str, Any]:
     """`tokenizer_config.json`. The class has a name that older and newer versions of transformers know."""
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": room,
         "model_input_names": ["input_ids", "attention_mask"],
         "clean_up_tokenization_spaces": False,
-        "padding_side": padding,
+        "padding_side": side,
         **{f"{name}_token": text for name, text in special.items()},
     }
