@@ -101,9 +101,6 @@ def _faults() -> list[tuple[str, Any, str]]:
 
         return apply
 
-    def setting(**values: Any) -> Any:
-        return lambda model: model["config"].update(values)
-
     def set_first(value: float) -> Any:
         return lambda array: array.reshape(-1).__setitem__(0, value)
 
@@ -121,16 +118,6 @@ def _faults() -> list[tuple[str, Any, str]]:
         ("a key with a bias", tensor("self.key.bias", set_first(1e-9)), "undecided"),
         ("values unlike keys", tensor("self.value.weight", set_first(0.25)), "undecided"),
         ("a head with a bias", tensor("classifier.bias", set_first(1.0)), "undecided"),
-        ("one more layer", setting(num_hidden_layers=2), "undecided"),
-        ("another activation", setting(hidden_act="silu"), "undecided"),
-        ("a setting nobody knows", setting(magic=True), "undecided"),
-        ("a decoder", setting(is_decoder=True), "undecided"),
-        ("another type", setting(dtype="float32"), "undecided"),
-        ("True is not 1", setting(num_attention_heads=True), "undecided"),
-        ("a width with a point", setting(hidden_size=64.0), "undecided"),
-        ("a list of architectures", setting(model_type=["bert"]), "undecided"),
-        ("an epsilon in words", setting(layer_norm_eps="1e-5"), "undecided"),
-        ("code from elsewhere", setting(auto_map={"AutoModel": "modeling.Mine"}), "undecided"),
     ]
 
 
@@ -144,12 +131,6 @@ def test_each_check_has_a_fault_that_it_sees(fault: tuple[str, Any, str], tmp_pa
     proof = ml.certify(tmp_path / "broken", IDS, LABELS)
     assert proof.verdict == verdict
     assert proof.verdict != "undecided" or proof.reason
-
-
-def _begin(model: dict[str, Any], ids: list[int]) -> None:
-    tokenizer = json.loads(model["tokenizer"])
-    next(iter(tokenizer["post_processor"]["special_tokens"].values()))["ids"] = ids
-    model["tokenizer"] = json.dumps(tokenizer)
 
 
 def _lopsided(model: dict[str, Any]) -> None:
@@ -177,9 +158,6 @@ OUTSIDE: list[tuple[str, str, Any]] = [
     ("logits below float32", "token", _times("classifier.weight", 1e-50)),
     ("squares beyond float64", "two", _times("bert.encoder.layer.0.output.dense.weight", 2.0**510)),
     ("a place of padding that is not finite", "token", _far_place),
-    ("two begin tokens", "token", lambda model: _begin(model, [2, 7])),
-    ("padding as begin token", "token", lambda model: _begin(model, [0])),
-    ("two classes of one name", "token", lambda model: model["config"]["id2label"].update({"0": "1"})),
 ]
 """Folders that answer wrongly, at least in float32, with padding or behind their own tokenizer."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,12 +18,12 @@ from safetensors import SafetensorError, deserialize
 
 from monolayer.checker.rounding import Floats, UnhandledError
 from monolayer.checker.stock.expected import BEGIN, DECODER, ENCODER, END, UNKNOWN, Cut, Facts, written
+from monolayer.checker.stock.facts import activation_of, classes_of, cut_of, epsilon_of, names_of, room_of, rotary_of
 from monolayer.checker.stock.names import CLASSES, LAYERS, Task
-from monolayer.checker.stock.strict import demand_equal, file_bytes, part_of, read_json
+from monolayer.checker.stock.strict import demand_equal, file_bytes, read_json
 from monolayer.data.regular import read_regular
 from monolayer.errors import ModelFileError
 
-ROTARY = ("gpt_neox", "starcoder2", "llama")
 TYPES = 2
 """Rows of BERT's table of token types, which are 0."""
 BESIDE = frozenset({"README.md", "certificate.json", "draw.json"})
@@ -200,8 +199,8 @@ def _network(files: Mapping[str, Any], tensors: dict[str, Any], kind: str, task:
     bias = rest.pop(f"{head}.bias") if biased else None
     if rest:
         raise ModelFileError(f"tensors unknown to {kind}: {', '.join(sorted(rest)[:3])}")
-    names = _names(files["tokenizer.json"])
-    classes = names if task == "lm" else _classes(config)
+    names = names_of(files["tokenizer.json"])
+    classes = names if task == "lm" else classes_of(config)
     C, H = len(classes), len(W_1)
     shapes = [(tokens, (len(names), D)), (W_1, (H, D)), (b_1, (H,)), (W_2, (D, H)), (b_2, (D,)), (weight, (C, D))]
     shapes += [(attention[f"W_{letter}"], (D, D)) for letter in "QKVO"]
@@ -221,14 +220,14 @@ def _network(files: Mapping[str, Any], tensors: dict[str, Any], kind: str, task:
         task=task,
         post_norm=layers.post_norm,
         causal=layers.causal,
-        epsilon=layers.epsilon or _number(config, layers.epsilon_key),
-        activation=_word(config, layers.activation_key),
+        epsilon=layers.epsilon or epsilon_of(config, layers.epsilon_key),
+        activation=activation_of(config, layers.activation_key),
         tokens=tokens,
         places=places,
         offset=layers.offset,
-        room=_room(config) if places is None else len(places) - layers.offset,
+        room=room_of(config) if places is None else len(places) - layers.offset,
         attention=attention,
-        rotary=_rotary(config, kind, D),
+        rotary=rotary_of(config, kind, D),
         norms=tuple(norms),
         rms=layers.rms,
         zeros=zeros,
@@ -249,14 +248,14 @@ def _network(files: Mapping[str, Any], tensors: dict[str, Any], kind: str, task:
         begin=BEGIN,
         end=END if task == "lm" else None,
         digest=digest,
-        cut=_cut(names[len(special) :], files["tokenizer.json"]),
+        cut=cut_of(names[len(special) :], files["tokenizer.json"]),
         added=tuple(special.values()),
     )
 
 
 def _tensors(content: bytes, dtype: Any) -> dict[str, Floats]:
     """All tensors, widened to float64; each must have the type that `config.json` names."""
-    if dtype not in STORED:
+    if type(dtype) is not str or dtype not in STORED:
         raise UnhandledError(f"config.json says dtype = {dtype!r}; the proofs know {', '.join(STORED)}")
     found = {}
     for name, tensor in deserialize(content):  # type: ignore[no-untyped-call]
@@ -273,67 +272,3 @@ def _tensors(content: bytes, dtype: Any) -> dict[str, Floats]:
 
 def _plain_name(code: str) -> str:
     return next((name for name, stored in STORED.items() if stored == code), code)
-
-
-def _names(tokenizer: dict[str, Any]) -> tuple[str, ...]:
-    table = part_of("tokenizer.json", tokenizer, "model", "vocab")
-    numbers: list[Any] = list(table.values()) if isinstance(table, dict) else [None]
-    if any(type(number) is not int for number in numbers) or sorted(numbers) != list(range(len(numbers))):
-        raise UnhandledError("tokenizer.json says a model.vocab that is not numbered from 0 on")
-    return tuple(sorted(table, key=table.__getitem__))
-
-
-def _cut(words: tuple[str, ...], tokenizer: dict[str, Any]) -> Cut:
-    """How texts must be cut to give these words; where both would do, as `tokenizer.json` says."""
-    if all(len(word) == 1 for word in words):
-        return "characters"
-    if not any(re.search(r"\s", word) for word in words):
-        return "words"
-    return "given" if part_of("tokenizer.json", tokenizer, "pre_tokenizer") is None else "pieces"
-
-
-def _classes(config: dict[str, Any]) -> tuple[str, ...]:
-    table = part_of("config.json", config, "id2label")
-    names: list[Any] = [table.get(str(number)) for number in range(len(table))] if isinstance(table, dict) else []
-    if not names or any(type(name) is not str for name in names):
-        raise UnhandledError("config.json says an id2label without a name for each class, numbered from 0 on")
-    if len(set(names)) < len(names):
-        raise UnhandledError("config.json gives two classes in id2label the same name")
-    return tuple(names)
-
-
-def _number(config: dict[str, Any], key: str) -> float:
-    value = part_of("config.json", config, key)
-    if type(value) is not float or not 0.0 < value <= 1.0:
-        raise UnhandledError(f"config.json says {key} = {value!r}; the proofs need a number above 0, up to 1.0")
-    return value
-
-
-def _word(config: dict[str, Any], key: str) -> str:
-    value = part_of("config.json", config, key)
-    if type(value) is not str:
-        raise UnhandledError(f"config.json says {key} = {value!r}; the proofs need a name")
-    return value
-
-
-def _room(config: dict[str, Any]) -> int:
-    """Places of an architecture without a table of them: whatever it says, since rotary angles have no end."""
-    value = part_of("config.json", config, "max_position_embeddings")
-    if type(value) is not int or not 0 < value < 2**31:
-        raise UnhandledError(f"config.json says max_position_embeddings = {value!r}")
-    return value
-
-
-def _rotary(config: dict[str, Any], kind: str, width: int) -> tuple[float, int] | None:
-    """Base of the angles, and how many coordinates are turned: all, or two in a GPT-NeoX without positions."""
-    if kind not in ROTARY:
-        return None
-    theta = part_of("config.json", config, "rope_parameters", "rope_theta")
-    if type(theta) is not float or not 1e-6 <= theta <= 1e30:
-        raise UnhandledError(f"config.json says rope_parameters.rope_theta = {theta!r}")
-    if kind != "gpt_neox":
-        return theta, width
-    share = part_of("config.json", config, "rope_parameters", "partial_rotary_factor")
-    if type(share) is not float or share not in (1.0, 2.0 / width) or width * share not in (2.0, width):
-        raise UnhandledError(f"config.json says rope_parameters.partial_rotary_factor = {share!r}")
-    return theta, int(width * share)
