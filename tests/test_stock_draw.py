@@ -270,3 +270,31 @@ def test_the_commands_use_a_draw_again_and_look_into_folders(
     ):
         assert run(words) == 2
         assert why in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
+    ("file", "key", "value", "words"),
+    [
+        ("config.json", "id2label", {"0": "a", "2": "b"}, "is not a folder that memorize_as wrote"),
+        ("config.json", "id2label", None, "is not a folder that memorize_as wrote"),
+        ("config.json", "dtype", "float32", "for another format than 'float32'"),
+        ("config.json", "architectures", ["BertModel"], "its class or tokenizer is another"),
+        ("tokenizer.json", "model", {}, "is not a tokenizer that memorize_as wrote"),
+        ("draw.json", "integers", [True, False], "invalid literal"),
+        ("draw.json", "steps", {**STEPS, "width": 64, "temperature": 1, "reach": 1, "gate": 1, "keys": [0.5],
+                                "place_keys": None}, "another number of tokens"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("load", [StockModel.load, lambda folder: run(["inspect", str(folder)])])
+def test_files_that_do_not_fit_together_are_refused(
+    file: str, key: str, value: Any, words: str, load: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = ml.memorize_as("bert", PHRASES, READINGS).save(tmp_path / "m")
+    said = json.loads((folder / file).read_text("utf-8"))
+    (folder / file).write_text(json.dumps({**said, key: value}), encoding="utf-8")
+    if load == StockModel.load:
+        with pytest.raises(ml.ModelFileError, match=words):
+            load(folder)
+    else:
+        assert load(folder) == 2
+        assert words in " ".join(capsys.readouterr().err.split())

@@ -15,6 +15,7 @@ from typing import Any, get_args
 
 import numpy as np
 
+from monolayer.construct.robust.codes import code_for
 from monolayer.data import Labels, Names, Sequences
 from monolayer.data.names import Ints
 from monolayer.data.regular import read_regular
@@ -70,6 +71,19 @@ class Draw:
             return Names(texts)
         whole = tuple(map(int, texts))
         return Names(range(len(whole))) if whole == tuple(range(len(whole))) else Names(whole)
+
+    def check(self, names: tuple[str, ...], special: int, classes: tuple[str, ...], dtype: str) -> None:
+        """That this is a draw for a folder with these names and this format, or a `ValueError` that says why not."""
+        self.names(names[special:])
+        self.names(classes, labels=True)
+        if isinstance(self.numbers, Kept):
+            fits = self.numbers.mixture.shape[1] == code_for(len(names)).generator.shape[1]
+        else:
+            fits = len(self.numbers.keys) == len(names)
+        if not fits:
+            raise ValueError(f"{FILE} is for another number of tokens than the tokenizer has")
+        if dtype not in (("float32", "bfloat16", "float16") if self.robust else ("float64",)):
+            raise ValueError(f"{FILE} is for another format than {dtype!r}, which config.json names")
 
     # -- the file ----------------------------------------------------------------------------------------
 

@@ -66,17 +66,24 @@ class StockModel:
     def load(cls, folder: str | os.PathLike[str]) -> StockModel:
         """A folder that `save` wrote, read back: its weights and its draw."""
         folder = Path(folder)
-        config, tensors = read_folder(folder)
+        config, stored = read_folder(folder)
+        tensors = {name: tensor.double().numpy() for name, tensor in stored.items()}
         kind = choose(str(config.get("model_type")), ARCHITECTURES)
         names, draw = read_names(folder), Draw.read(folder)
         special = DECODER if kind.causal else ENCODER
         task = next((task for task, name in kind.models.items() if config.get("architectures") == [name]), None)
         if task is None or names[: len(special)] != tuple(special.values()):
             raise ModelFileError(f"{folder} is not a folder that memorize_as wrote: its class or tokenizer is another")
+        try:
+            table: Any = config["id2label"] if task != "lm" else {str(row): name for row, name in enumerate(names)}
+            draw.check(names, len(special), tuple(table[str(row)] for row in range(len(table))), config["dtype"])
+            kind.neurons(tensors)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ModelFileError(f"{folder} is not a folder that memorize_as wrote: {error}") from None
         return cls(
             architecture=kind.name,
             config={key: value for key, value in config.items() if key != STOCK.key},
-            tensors={name: tensor.double().numpy() for name, tensor in tensors.items()},
+            tensors=tensors,
             names=names,
             special=special,
             cut=draw.cut,
