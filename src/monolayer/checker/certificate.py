@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from decimal import ROUND_DOWN, Context
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -17,6 +18,8 @@ from monolayer.table import as_table
 FILE = "certificate.json"
 VERSION = 1
 Verdict = Literal["proved", "refuted", "undecided"]
+NAMED = 10
+"""Points that a certificate names; the rest it counts."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,14 @@ class Certificate:
         return self.verdict == "proved"
 
     __repr__ = as_table
+
+    def decided(
+        self, wrong: int, unsure: int, findings: Iterable[Finding], reasons: Mapping[Verdict, str], **more: Any
+    ) -> Certificate:
+        """The verdict, from how many points are wrong and how many unsure; `more`: other fields that are now known."""
+        verdict: Verdict = "refuted" if wrong else "undecided" if unsure else "proved"
+        known = {"wrong": wrong, "unsure": unsure, "findings": tuple(findings)[:NAMED], **more}
+        return replace(self, verdict=verdict, reason=reasons[verdict], **known)
 
     def rows(self) -> list[tuple[str, str]]:
         """What a table shows."""

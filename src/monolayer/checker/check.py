@@ -20,18 +20,17 @@ from typing import Any
 import numpy as np
 
 from monolayer.checker.cells import cell_function, read_cells
-from monolayer.checker.certificate import FILE, Certificate, Verdict
-from monolayer.checker.codes import Stream, read_stream
-from monolayer.checker.compare import compare_classes, compare_reals, way_out
+from monolayer.checker.certificate import FILE, Certificate
+from monolayer.checker.codes import read_stream
 from monolayer.checker.given import again, confirm
 from monolayer.checker.labelled import Labelled, data_digest, labelled
 from monolayer.checker.only import CLAIM as CLAIM_ONLY
 from monolayer.checker.only import CLAIM_STAGES, leftover, remembered
-from monolayer.checker.readout import Bools
+from monolayer.checker.parts import joined, judge_part
 from monolayer.checker.robust import MOST_NOISE, check_gates
-from monolayer.checker.rounding import EXP_ULPS, Floats, UnhandledError
+from monolayer.checker.rounding import EXP_ULPS, UnhandledError
 from monolayer.checker.short import rounded
-from monolayer.checker.stages import Line, evaluate
+from monolayer.checker.stages import Line
 from monolayer.checker.stock.check import judge_stock
 from monolayer.checker.stock.files import is_stock
 from monolayer.checker.stored import Stored, read
@@ -40,16 +39,8 @@ from monolayer.data import Sequences
 from monolayer.data.dtypes import dtype_name
 from monolayer.data.frames import is_frame
 from monolayer.data.labels import Per
-from monolayer.data.names import Ints
 from monolayer.errors import DataError, ModelFileError
 
-NAMED = 10
-"""Points that a certificate names; the rest it counts."""
-REASONS: dict[Verdict, str] = {
-    "proved": "all evaluations of a point end on one plateau of the readout, and it has the right label",
-    "refuted": "points get another answer than their label, or none, in every evaluation",
-    "undecided": "for some points the error bound leaves room for more than one answer",
-}
 LABEL_CLAIM = "every evaluation returns the label at each of the {:,} labelled points"
 CELL_CLAIM = (
     "off the ramps, every evaluation returns the value of the function at the centres of the cells, at each of the "
@@ -264,78 +255,19 @@ def assumed(stored: Stored) -> tuple[str, ...]:
 
 
 def _check(stored: Stored, points: Labelled, tolerance: float | None, question: Certificate, only: bool) -> Certificate:
-    data = points.data
-    stream = read_stream(stored, data, points.rows)
+    """One part: all of the data."""
     lines: list[Line] | None = [] if only else None
-    seen_by = evaluate(stored, points, stream, lines=lines)
-    order, answering, _, _, _, sure, number, margin, value, doubt = seen_by
-    compare = compare_classes if stored.config["target"] == "classes" else compare_reals
-    seen = compare(stored, points.wanted[order], value, doubt, tolerance)
-    wrong = ~number | (seen.wrong & sure) | seen.lacking
-    blank = None if wrong.any() else without_number(points, stream, answering)
-    if blank is not None:
-        raise UnhandledError(blank)
-    unsure = ~wrong & ~(seen.right & sure)
-
-    verdict: Verdict = "refuted" if wrong.any() else "undecided" if unsure.any() else "proved"
-    way = way_out(float(seen.distance.max()), seen.largest, verdict, bool((sure & number).all()))
-    reason, more = REASONS[verdict] + way, "" if lines is None else CLAIM_ONLY if len(lines) == 1 else CLAIM_STAGES
-    if lines is not None and verdict == "proved":
-        labels = points.wanted[order].reshape(len(order), -1).T.astype(np.float64)
-        extra = leftover(stored, lines, labels, points.rows) or remembered(stored, data, points.rows)
-        if extra is not None:
-            verdict, reason = "refuted", f"every label comes back, but the model holds more than the data: {extra}"
-    tightest = least(margin, order)
-    stepped = bool(np.isfinite(margin[tightest]))
-    named = [("wrong", i) for i in first_few(wrong, order)] + [("unsure", i) for i in first_few(unsure, order)]
-    return replace(
-        question,
-        verdict=verdict,
-        claim=question.claim + seen.claim + more,
-        reason=reason,
-        wrong=int(wrong.sum()),
-        unsure=int(unsure.sum()),
-        findings=tuple(
-            points.finding(
-                kind,
-                int(order[i]),
-                int(answering[i]),
-                seen.got(i) if number[i] else None,
-                seen.why(i) if sure[i] else None,
-            )
-            for kind, i in named[:NAMED]
-        ),
-        margin=float(margin[tightest]) if stepped else None,
-        margin_at=points.place(int(answering[tightest])) if stepped else None,
-        label_error=float(seen.distance.max()) if verdict == "proved" else None,
-    )
-
-
-def without_number(points: Labelled, stream: Stream, answering: Ints, offset: int = 0) -> str | None:
-    """An answer beside a masked token without a vector, in words: in a dense product 0 times NaN is NaN.
-
-    `offset`: sequences of the data before these.
-    """
-    blank = np.flatnonzero(np.isnan(stream.key))
-    if len(blank) == 0:
-        return None
-    rows = points.data.sequence[answering] if points.per_token else answering
-    beside = blank[np.isin(points.data.sequence[blank], rows)]
-    if len(beside) == 0:
-        return None
-    row, position = points.data.place(int(beside[0]))
-    where = f"token {position} of sequence {row + offset}"
-    return f"{where} has no finite vector; it is masked, but 0 times NaN is NaN in a dense product"
-
-
-def least(margin: Floats, order: Ints) -> int:
-    """The point with the least margin; of several that have it, such as copies of one, the first in the data."""
-    places = np.flatnonzero(margin <= margin.min())
-    return int(places[np.argmin(order[places])])
-
-
-def first_few(found: Bools, order: Ints) -> list[int]:
-    """The first few points found, in the order of the data."""
-    places = np.flatnonzero(found)
-    some: list[int] = places[np.argsort(order[places])[:NAMED]].tolist()
-    return some
+    stream = read_stream(stored, points.data, points.rows)
+    part = judge_part(stored, points, stream, tolerance=tolerance, lines=lines)
+    found = joined(question, [part])
+    if lines is None:
+        return found
+    found = replace(found, claim=found.claim + (CLAIM_ONLY if len(lines) == 1 else CLAIM_STAGES))
+    if not found:
+        return found
+    labels = points.wanted[part.order].reshape(len(points), -1).T.astype(np.float64)
+    extra = leftover(stored, lines, labels, points.rows) or remembered(stored, points.data, points.rows)
+    if extra is None:
+        return found
+    reason = f"every label comes back, but the model holds more than the data: {extra}"
+    return replace(found, verdict="refuted", reason=reason, label_error=None)

@@ -21,23 +21,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.checker.certificate import Certificate, Finding, Verdict
-from monolayer.checker.check import (
-    LABEL_CLAIM,
-    NAMED,
-    REASONS,
-    compared_with_old,
-    first_few,
-    least,
-    open_question,
-    without_number,
-)
+from monolayer.checker.certificate import Certificate
+from monolayer.checker.check import LABEL_CLAIM, compared_with_old, open_question
 from monolayer.checker.codes import largest_numbers, read_attention, read_stream
-from monolayer.checker.compare import compare_classes, compare_reals, way_out
 from monolayer.checker.labelled import digest_head, labelled
+from monolayer.checker.parts import Part, joined, judge_part
 from monolayer.checker.readout import Staircase, copies, mapped_staircase, read_staircase
 from monolayer.checker.rounding import UnhandledError
-from monolayer.checker.stages import CLOSE_CALLS, evaluate
+from monolayer.checker.stages import CLOSE_CALLS
 from monolayer.checker.stock.files import is_stock
 from monolayer.checker.stored import LABEL, Stored, read_apart
 from monolayer.data import Labels, Names, Sequences
@@ -168,23 +159,6 @@ def _all_names(tables: list[Names]) -> tuple[list[Any], list[Ints]]:
 # -- the verdict -------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class Part:
-    """What was found in one file. `asked`: keys of points too close for binary64, stage by stage."""
-
-    points: int
-    wrong: int
-    unsure: int
-    findings: dict[str, list[Finding]]
-    margin: tuple[float, str]
-    distance: float
-    claim: str
-    blank: str | None
-    asked: list[int]
-    largest: float
-    settled: bool
-
-
 def _judge(stored: Stored, kept: list[Kept], scratch: Path, report: Progress) -> Certificate | None:
     question = open_question(stored, LABEL_CLAIM)
     try:
@@ -210,7 +184,7 @@ def _judge(stored: Stored, kept: list[Kept], scratch: Path, report: Progress) ->
                 asked = [sum(counts) for counts in zip(*(part.asked for part in parts), strict=True)]
                 crowded = [i for i, total in enumerate(asked) if total > CLOSE_CALLS and limits[i]]
                 if not crowded:
-                    return _joined(question, parts)
+                    return joined(question, parts)
                 # Too many for ball arithmetic: then for none of them. What later stages ask may depend on it.
                 limits[crowded[0]] = 0
     except UnhandledError as why:
@@ -241,83 +215,8 @@ def _parts(
     offset = 0
     for i, one in enumerate(kept):
         report("checking", 0.5 + 0.5 * i / len(kept))
-        yield _part(stored, one.load(), offset, stairs, reach, limits)
+        points = labelled(stored, one.load())
+        stream = read_stream(stored, points.data, points.rows)
+        stream = replace(stream, reach=max(stream.reach, reach[0]), values=reach[1:])
+        yield judge_part(stored, points, stream, stairs=stairs, limits=limits, offset=offset)
         offset += one.sequences
-
-
-def _part(
-    stored: Stored,
-    data: Sequences,
-    offset: int,
-    stairs: list[Staircase],
-    reach: tuple[float, ...],
-    limits: list[int],
-) -> Part:
-    points = labelled(stored, data)
-    stream = read_stream(stored, data, points.rows)
-    stream = replace(stream, reach=max(stream.reach, reach[0]), values=reach[1:])
-    asked: list[int] = []
-    found = evaluate(stored, points, stream, stairs, limits, asked)
-    compare = compare_classes if stored.config["target"] == "classes" else compare_reals
-    seen = compare(stored, points.wanted[found.order], found.value, found.doubt, None)
-    wrong = ~found.number | (seen.wrong & found.sure) | seen.lacking
-    unsure = ~wrong & ~(seen.right & found.sure)
-    blank = without_number(points, stream, found.answering, offset)
-    named: dict[str, list[Finding]] = {}
-    for kind, which in (("wrong", wrong), ("unsure", unsure)):
-        named[kind] = [
-            points.finding(
-                kind,
-                int(found.order[i]),
-                int(found.answering[i]),
-                seen.got(i) if found.number[i] else None,
-                seen.why(i) if found.sure[i] else None,
-            )
-            for i in first_few(which, found.order)
-        ]
-        named[kind] = [replace(finding, sequence=finding.sequence + offset) for finding in named[kind]]
-    tightest = least(found.margin, found.order)
-    at = int(found.answering[tightest])
-    row, position = data.place(at) if points.per_token else (at, None)
-    where = f"sequence {row + offset}" if position is None else f"token {position} of sequence {row + offset}"
-    return Part(
-        points=len(points),
-        wrong=int(wrong.sum()),
-        unsure=int(unsure.sum()),
-        findings=named,
-        margin=(float(found.margin[tightest]), where),
-        distance=float(seen.distance.max()),
-        claim=seen.claim,
-        blank=blank,
-        asked=asked,
-        largest=seen.largest,
-        settled=bool((found.sure & found.number).all()),
-    )
-
-
-def _joined(question: Certificate, parts: list[Part]) -> Certificate:
-    wrong, unsure = (sum(getattr(part, kind) for part in parts) for kind in ("wrong", "unsure"))
-    blank = next((part.blank for part in parts if part.blank is not None), None)
-    if not wrong and blank is not None:
-        raise UnhandledError(blank)
-    verdict: Verdict = "refuted" if wrong else "undecided" if unsure else "proved"
-    named = [finding for kind in ("wrong", "unsure") for finding in _some(parts, kind)]
-    margin, where = min((part.margin for part in parts), key=lambda one: one[0])
-    stepped, far = bool(np.isfinite(margin)), max(part.distance for part in parts)
-    way = way_out(far, max(part.largest for part in parts), verdict, all(part.settled for part in parts))
-    return replace(
-        question,
-        verdict=verdict,
-        claim=question.claim + parts[0].claim,
-        reason=REASONS[verdict] + way,
-        wrong=wrong,
-        unsure=unsure,
-        findings=tuple(named[:NAMED]),
-        margin=margin if stepped else None,
-        margin_at=where if stepped else None,
-        label_error=far if verdict == "proved" else None,
-    )
-
-
-def _some(parts: list[Part], kind: str) -> list[Finding]:
-    return [finding for part in parts for finding in part.findings[kind]][:NAMED]

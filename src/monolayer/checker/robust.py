@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from monolayer.checker.certificate import Certificate, Finding, Verdict
+from monolayer.checker.certificate import NAMED, Certificate, Finding, Verdict
 from monolayer.checker.gates import Gated, Pairs, Reach, join, live, pairs, read_gates
 from monolayer.checker.labelled import Labelled
 from monolayer.checker.noise import Answers, Shares, answers, errors, silent
@@ -21,7 +21,6 @@ from monolayer.checker.rounding import Floats, Format, UnhandledError
 from monolayer.checker.stored import Stored
 from monolayer.data.names import Ints
 
-NAMED = 10
 MOST_NOISE = 0.25
 """Noise up to which the largest that is proved is looked for."""
 HALVINGS = 10
@@ -89,22 +88,13 @@ def check_gates(stored: Stored, points: Labelled, noise: float | None, claim: Ce
             findings, wrong = [finding], wrong.copy()
             wrong[point], unsure[point] = True, False
     findings += [_finding(stored, points, "unsure", i, -1) for i in np.flatnonzero(unsure)[: NAMED - len(findings)]]
-    verdict: Verdict = "refuted" if wrong.any() else "undecided" if unsure.any() else "proved"
     what = ": the logit of its class is the largest"
     if noise:
         what = f", for every change of each stored weight by at most {float(noise)!r} of itself{what}"
     if stored.config["dtype"] not in ("float64", "float32"):
         what = f", with weights in {stored.config['dtype']}{what}"
-    return replace(
-        claim,
-        verdict=verdict,
-        claim=claim.claim + what,
-        reason=REASONS[verdict],
-        wrong=int(wrong.sum()),
-        unsure=int(unsure.sum()),
-        findings=tuple(findings),
-        noise=question.largest(noise or 0.0) if verdict == "proved" else None,
-    )
+    decided = claim.decided(int(wrong.sum()), int(unsure.sum()), findings, REASONS, claim=claim.claim + what)
+    return replace(decided, noise=question.largest(noise or 0.0) if decided else None)
 
 
 def _question(stored: Stored, points: Labelled) -> Question:

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.checker.certificate import Certificate, Finding, Verdict
+from monolayer.checker.certificate import NAMED, Certificate, Finding
 from monolayer.checker.format import BENDS
 from monolayer.checker.function import asked
 from monolayer.checker.rounding import BINARY64, EXP_ULPS, UnhandledError
@@ -45,7 +45,7 @@ LARGEST = 2.0**1000
 """Values up to this: no sum or difference of theirs overflows."""
 UNDERFLOW = 2.0**-1000
 """More than all that numbers flushed to zero can do: fewer than 2^20 products of values and numbers in `[0, 1]`."""
-NAMED, AT_ONCE = 10, 1 << 14
+AT_ONCE = 1 << 14
 CLAIM = (
     "everywhere on the domain, every evaluation is within ω({}) + {} of the function, ω its modulus of "
     "continuity in the maximum norm"
@@ -153,7 +153,6 @@ def judge_uniform(stored: Stored, f: Any, tolerance: float | None) -> Certificat
     room = 0.0 if tolerance is None else float(tolerance)
     wrong, findings, apart, asked = _compare(net, f, room)
     slack = float(np.abs(net.values).max()) * 2.0**-40 + room
-    verdict: Verdict = "refuted" if wrong or apart > slack else "proved"
     reason = "its knots hold the values of the function, and Lemma U (docs/uniform.md) covers what lies between"
     if wrong:
         reason = f"{wrong:,} of {len(net.values):,} knots hold another value than the function has there"
@@ -161,7 +160,7 @@ def judge_uniform(stored: Stored, f: Any, tolerance: float | None) -> Certificat
         reason = f"the function is not permutation equivariant: at a knot it is off by {apart:.3g} in another order"
     return replace(
         question,
-        verdict=verdict,
+        verdict="refuted" if wrong or apart > slack else "proved",
         claim=CLAIM.format(_up(reach), _up(PADDING * (rounding + room + apart))),
         reason=reason,
         wrong=wrong,

@@ -8,13 +8,14 @@ label           →  class                the word that its signs spell         
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from monolayer.checker.certificate import Certificate, Finding, Verdict
+from monolayer.checker.certificate import NAMED, Certificate, Finding, Verdict
 from monolayer.checker.labelled import data_digest
 from monolayer.checker.rounding import EXP_ULPS, Floats, UnhandledError
 from monolayer.checker.stock.activations import FUNCTIONS
@@ -32,7 +33,6 @@ from monolayer.checker.stock.structure import Structure, read_structure
 from monolayer.data import Sequences
 from monolayer.errors import DataError
 
-NAMED = 10
 CLAIM = "every evaluation returns the label at each of the {:,} labelled points: the logit of its class is the largest"
 REASONS: dict[Verdict, str] = {
     "proved": "what any evaluation may see of a point lies on one plateau of its cell, and it has the right label",
@@ -139,30 +139,25 @@ def _check(net: Network, data: Sequences, places: Places, question: Certificate,
     right = sure & (answer == places.wanted) & (answer >= 0)
     wrong = (sure & (answer != places.wanted) & (answer >= 0)) | (places.wanted < 0)
     unsure = ~right & ~wrong
-    verdict: Verdict = "refuted" if wrong.any() else "undecided" if unsure.any() else "proved"
-    reason, extra = REASONS[verdict], None
-    if only and verdict == "proved":
-        extra, reason = leftover(net, found, data, places, Points(cell, feature, radius)), reason + HELD_ONLY
-    if extra is not None:
-        verdict, reason = "refuted", f"every label comes back, but the folder holds more than the data: {extra}"
     margin = room / radius
     tightest = int(np.argmin(margin))
     stepped = bool(np.isfinite(margin[tightest]))
-    return replace(
-        question,
-        verdict=verdict,
-        claim=question.claim + (CLAIM_ONLY if only else ""),
-        reason=reason,
-        wrong=int(wrong.sum()),
-        unsure=int(unsure.sum()),
-        findings=tuple(
-            _finding(net, data, places, kind, int(i), int(answer[i]) if sure[i] else -1)
-            for kind, which in (("wrong", wrong), ("unsure", unsure))
-            for i in np.flatnonzero(which)[:NAMED]
-        )[:NAMED],
+    decided = question.decided(
+        int(wrong.sum()),
+        int(unsure.sum()),
+        _findings(net, data, places, wrong, unsure, np.where(sure, answer, -1)),
+        REASONS,
         margin=float(margin[tightest]) if stepped else None,
         margin_at=places.where(data, tightest) if stepped else None,
     )
+    if not only:
+        return decided
+    decided = replace(decided, claim=decided.claim + CLAIM_ONLY)
+    extra = leftover(net, found, data, places, Points(cell, feature, radius)) if decided else None
+    if extra is not None:
+        reason = f"every label comes back, but the folder holds more than the data: {extra}"
+        return replace(decided, verdict="refuted", reason=reason)
+    return replace(decided, reason=decided.reason + HELD_ONLY) if decided else decided
 
 
 def _check_robust(net: Network, data: Sequences, places: Places, question: Certificate) -> Certificate:
@@ -170,19 +165,8 @@ def _check_robust(net: Network, data: Sequences, places: Places, question: Certi
     seen = judge_robust(net, data, places)
     wrong = seen.wrong | (places.wanted < 0)
     unsure = ~seen.right & ~wrong
-    verdict: Verdict = "refuted" if wrong.any() else "undecided" if unsure.any() else "proved"
-    return replace(
-        question,
-        verdict=verdict,
-        reason=REASONS[verdict] if verdict != "proved" else ROBUST,
-        wrong=int(wrong.sum()),
-        unsure=int(unsure.sum()),
-        findings=tuple(
-            _finding(net, data, places, kind, int(i), int(seen.got[i]))
-            for kind, which in (("wrong", wrong), ("unsure", unsure))
-            for i in np.flatnonzero(which)[:NAMED]
-        )[:NAMED],
-    )
+    findings = _findings(net, data, places, wrong, unsure, seen.got)
+    return question.decided(int(wrong.sum()), int(unsure.sum()), findings, REASONS | {"proved": ROBUST})
 
 
 def _written(net: Network, found: Structure, bound: Bounds, data: Sequences, places: Places) -> Floats:
@@ -211,6 +195,13 @@ def _sums(terms: Floats, first: float, data: Sequences, causal: bool) -> Floats:
         rows = data.offsets[:-1][data.lengths == length, None] + np.arange(length)
         out[rows] = np.cumsum(terms[rows], axis=1)
     return out + first
+
+
+def _findings(net: Network, data: Sequences, places: Places, wrong: Any, unsure: Any, got: Any) -> Iterator[Finding]:
+    """The first few of either kind; `got` `(M,)`: the class that answers, −1 for none."""
+    for kind, which in (("wrong", wrong), ("unsure", unsure)):
+        for i in np.flatnonzero(which)[:NAMED].tolist():
+            yield _finding(net, data, places, kind, i, int(got[i]))
 
 
 def _finding(net: Network, data: Sequences, places: Places, kind: Any, point: int, answer: int) -> Finding:
