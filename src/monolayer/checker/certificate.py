@@ -91,7 +91,7 @@ class Certificate:
             ("verdict", self.verdict),
             ("claim", self.claim),
             ("reason", self.reason),
-            ("points", f"{self.points:,}"),
+            ("points", f"{self.points:,}" if self.points else ""),
         ]
         if self.margin is not None:
             rows.append(("smallest margin", f"{self.margin:.3g} error bounds, at {self.margin_at}"))

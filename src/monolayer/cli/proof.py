@@ -80,7 +80,8 @@ def verify(
     else:
         table(str(folder), [(name, as_flags(value)) for name, value in certificate.rows()])
         out.print()
-        table("assumed", [("", assumption) for assumption in certificate.assumptions])
+        if certificate.assumptions:
+            table("assumed", [("", assumption) for assumption in certificate.assumptions])
     raise typer.Exit(EXIT[certificate.verdict])
 
 

@@ -74,6 +74,7 @@ def rotary_of(config: dict[str, Any], kind: str, width: int) -> tuple[float, int
     if kind != "gpt_neox":
         return theta, width
     share = part_of("config.json", config, "rope_parameters", "partial_rotary_factor")
-    if type(share) is not float or share not in (1.0, 2.0 / width) or width * share not in (2.0, width):
+    if type(share) is not float or share not in (1.0, 2.0 / width):
         raise UnhandledError(f"config.json says rope_parameters.partial_rotary_factor = {share!r}")
-    return theta, int(width * share)
+    # transformers rounds the product down; 1 is one pair with the angle 1 as well.
+    return theta, width if share == 1.0 else 2
