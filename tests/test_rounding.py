@@ -1,4 +1,4 @@
-"""The lemmas of docs/certificate.md against exact and ball arithmetic, adversarial rounding, and shuffled sums."""
+"""The lemmas of docs/proofs.md against exact and ball arithmetic, adversarial rounding, and shuffled sums."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """An approximator's first block, read from the file: which floats lie in which cell, and what each cell gets.
 
-Lemma 11 (docs/certificate.md): off its ramps every neuron of the block is exactly 0 or 1, so on a cell, a product of
+Lemma 11 (docs/proofs.md): off its ramps every neuron of the block is exactly 0 or 1, so on a cell, a product of
 plateaus, all evaluations give one and the same key and code. What is proved at its centre holds on the whole cell,
 and the network is a function of finitely many sequences of cells.
 

@@ -1,7 +1,7 @@
 """A robust model read from its file: parts of the stream, and at every labelled point the neurons that can wake there.
 
 Everything is computed in binary64 from the stored numbers; how far weights and roundings may move it is `noise.py`.
-What is asked of the weights, and why it suffices: docs/certificate.md, Robust models.
+What is asked of the weights, and why it suffices: docs/proofs.md, Robust models.
 
 Letters: `t p k m` widths of token, place, context and label part; `H` neurons; a *row* is a vocabulary row, or a token
 of the data where tokens are vectors; a *pair* is a labelled point and a neuron that may wake there.

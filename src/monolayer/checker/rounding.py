@@ -1,4 +1,4 @@
-"""How far rounding can move `z`, in any order of summation. Proofs: docs/certificate.md, whose numbers stand below.
+"""How far rounding can move `z`, in any order of summation. Proofs: docs/proofs.md, whose numbers stand below.
 
 Notation: `u` unit roundoff, `τ` smallest normal number, `γ_k = ku / (1 − ku)` for real `k`, `g` the ulps that
 `exp` may be wrong; `q k v o` the one nonzero entry of `W_Q W_K W_V W_O`; `S ≥ |s_l|` for every key of every

@@ -3,7 +3,7 @@
     stage 1   z₁ = t + y₁    on one plateau in every evaluation?   adds a label and writes a number, both exact
     stage j   z_j = number + y_j    likewise                        adds to the label, writes the next number
 
-Lemma 14 (docs/certificate.md): where every stage is sure of its plateau, all evaluations have the same bits behind each
+Lemma 14 (docs/proofs.md): where every stage is sure of its plateau, all evaluations have the same bits behind each
 of them, so the label is one float. Where one is not, nothing is claimed of the point.
 """
 

@@ -47,7 +47,7 @@ def arriving(g: Any, norm: float, width: int, epsilon: float) -> Any:
 def rounding(width: int, largest: float, gate: float, write: float, scores: float, terms: int) -> tuple[float, float]:
     """How far an evaluation of `φ` may be from the true one: at worst, and commonly.
 
-    The first is the bound of `docs/certificate.md` to first order, rounded up: norms within `8 D X²` roundings, a
+    The first is the bound of `docs/proofs-stock.md` to first order, rounded up: norms within `8 D X²` roundings, a
     softmax of `terms` terms in any order and in blocks, a sum of `D` products in a neuron whose terms add up to `gate`.
     The second lets errors of random sign cancel: `√` of their number in place of their number.
     """

@@ -1,4 +1,4 @@
-"""From what arrives at a cell to label coordinates, and from those to a class. Lemmas S5 to S7 of docs/certificate.md.
+"""From what arrives at a cell to label coordinates, and from those to a class. Lemmas S5 to S7 of docs/proofs-stock.md.
 
 A neuron of slope `w` and bias `b` is at rest while `w φ + b ≤ low`, and settled once `w φ + b ≥ high`: relu6 is then
 exactly 6, relu and gelu return `w φ + b` itself, and the two neurons of a step cancel but for the difference of their

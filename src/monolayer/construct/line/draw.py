@@ -117,7 +117,7 @@ class Draw:
         return code.double()
 
     def context_error(self, tokens: Tokens) -> float:
-        """Bound on the rounding error of a context id in any order of summation (docs/certificate.md).
+        """Bound on the rounding error of a context id in any order of summation (docs/proofs.md).
 
         `2 max|s| u (n + 4R + 2g + 2)` with `R = |λ| max|s|`, for `n` tokens and the begin token; a key wrong
         by `η` moves the Boltzmann operator by at most `η (1 + 2R)`.

@@ -27,7 +27,7 @@ SLACK = 8.0
 """Neighbours with different labels must lie this many rounding errors apart.
 
 The ramp between them takes at most a quarter of the gap, so 3/8 of it stay free on either side: three
-errors. A certificate needs two (docs/certificate.md); the third is room for its stricter count.
+errors. A certificate needs two (docs/proofs.md); the third is room for its stricter count.
 """
 
 

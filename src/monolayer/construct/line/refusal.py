@@ -22,7 +22,7 @@ def check_format(task: Task, dtype: str) -> Task:
     if dtype == "float64":
         return task
     unit, target = float(torch.finfo(getattr(torch, dtype)).eps) / 2.0, task.target
-    # Lemma 10 of docs/certificate.md: the head 2 j y − j² tells classes apart in every evaluation if 32 u C² < 1.
+    # Lemma 10 of docs/proofs.md: the head 2 j y − j² tells classes apart in every evaluation if 32 u C² < 1.
     most = int(np.sqrt(1.0 / (32.0 * unit)))
     if target.classes is not None and 32.0 * unit * len(target.classes) ** 2 >= 1.0:
         raise PrecisionError(
