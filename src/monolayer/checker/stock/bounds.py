@@ -1,4 +1,4 @@
-"""How far rounding can move what arrives at the neurons of a stock block. Proofs: docs/proofs-stock.md, Lemmas S1 to S4.
+"""How far rounding can move what arrives at the neurons of a stock block. Lemmas S1 to S4, docs/proofs-stock.md.
 
 Notation: `D` width, `u`, `τ`, `γ_k`, `g` as in `rounding.py`; `K` squared norm and `X` largest coordinate of a stream
 vector; `f = 1/√(K/D + ε)` the first norm's factor, `F` the second's; `S ≥ |s|` for every key, `λ`, `ω` temperature and
