@@ -104,15 +104,6 @@ def text(cells: Any) -> bool:
     return bool(pa.types.is_string(cells.type) or pa.types.is_large_string(cells.type))
 
 
-def _whole(names: Any) -> Ints | None:
-    """The names as whole numbers, if all of them are, as tables usually count their sequences."""
-    try:
-        numbers: Ints = names.cast(pa.int64()).to_numpy()
-    except (pa.ArrowException, NotImplementedError):
-        return None
-    return numbers
-
-
 def long_batch(first: int, cells: dict[str, Any], layout: Layout, growing: Growing, runs: Runs) -> None:
     """Rows `first, first + 1, …` of a table that has a token a row."""
     names = cells[layout.sequence or ""]
@@ -123,7 +114,6 @@ def long_batch(first: int, cells: dict[str, Any], layout: Layout, growing: Growi
     starts = np.ones(len(names), dtype=bool)
     starts[1:] = pc.not_equal(names[1:], names[:-1]).to_numpy(zero_copy_only=False)
     at = np.flatnonzero(starts)
-    changed = names.take(pa.array(at))
-    starts[at] = runs.begin_all(changed, _whole(changed), first, at)
+    starts[at] = runs.begin_all(names.take(pa.array(at)).to_pylist(), first, at)
     label = cells.get(layout.label or "")
     growing.stretch(first, values(cells[layout.token]), None if label is None else values(label), starts)

@@ -158,21 +158,15 @@ def _records(lines: Lines, tabs: bool) -> Iterator[tuple[int, list[str]]]:
 
 
 class Runs:
-    """The sequences of a long table are runs of equal values; a value that comes back is an error.
-
-    As long as the values are numbers that rise, none can: they are put aside, for the day that one does not.
-    """
+    """The sequences of a long table are runs of equal values; a value that comes back is an error."""
 
     def __init__(self, growing: Growing) -> None:
         self._growing = growing
         self._seen: set[Any] = set()
         self._last: Any = self  # equal to no value of a file
-        self._aside: list[Any] | None = []
-        self._highest: int | None = None
 
     def begins(self, value: Any, line: int) -> bool:
         """Whether a new sequence begins with this value."""
-        self._look_back()
         if value == self._last:
             return False
         if value is None or value == "":
@@ -186,42 +180,13 @@ class Runs:
         self._last = value
         return True
 
-    def begin_all(self, column: Any, numbers: Ints | None, line: int, at: Ints) -> NDArray[np.bool_]:
-        """`begins` for values `(K,)` that change from one to the next, in rows `line + at`; `K ≥ 1`.
-
-        `column` holds them, an Arrow array, and `numbers` are they as whole numbers, where they are.
-        """
-        begun = self._rise(column, numbers)
-        if begun is not None:
-            return begun
-        values = column.to_pylist()
+    def begin_all(self, values: list[Any], line: int, at: Ints) -> NDArray[np.bool_]:
+        """`begins` for values that change from one to the next, in rows `line + at`: all at once if all are new."""
         new = set(values[1:])
-        self._look_back()
-        plain = len(new) == len(values) - 1 and not new & {None, "", values[0]} and new.isdisjoint(self._seen)
-        if plain:
-            begun = np.ones(len(values), dtype=bool)
-            begun[0] = self.begins(values[0], line + int(at[0]))  # it may go on from the rows before
-            self._seen |= new
-            self._last = values[-1]
-            return begun
-        return np.array([self.begins(value, line + row) for value, row in zip(values, at.tolist(), strict=True)])
-
-    def _rise(self, column: Any, numbers: Ints | None) -> NDArray[np.bool_] | None:
-        """Which values begin a sequence, if all so far rise; else None. The first may go on from the rows before."""
-        if self._aside is None or numbers is None or not (numbers[1:] > numbers[:-1]).all():
-            return None
-        goes_on = bool(column[0].as_py() == self._last)
-        if self._highest is not None and int(numbers[0]) < self._highest + (not goes_on):
-            return None  # also 01 after 1, which is another name
-        self._aside.append(column)
-        self._highest, self._last = int(numbers[-1]), column[-1].as_py()
-        begun = np.ones(len(numbers), dtype=bool)
-        begun[0] = not goes_on
+        if len(new) < len(values) - 1 or new & {None, "", values[0]} or not new.isdisjoint(self._seen):
+            return np.array([self.begins(value, line + row) for value, row in zip(values, at.tolist(), strict=True)])
+        begun = np.ones(len(values), dtype=bool)
+        begun[0] = self.begins(values[0], line + int(at[0]))  # it may go on from the rows before
+        self._seen |= new
+        self._last = values[-1]
         return begun
-
-    def _look_back(self) -> None:
-        """From here on values are compared with all before."""
-        if self._aside is not None:
-            for column in self._aside:
-                self._seen.update(column.to_pylist())
-            self._aside = None
