@@ -152,7 +152,7 @@ def test_attention(seed: int) -> None:
     (q, a), (key, b) = some(random, 1, n, h), some(random, 1, n, h)
     a, b = (part / f32(2.0**8) for part in (a, b))
     q, key = (Enclosed(x.middle / 2**8, x.radius / 2**8, x.common) for x in (q, key))
-    (v, c), theta = some(random, 1, n, k), float(random.choice([14.0, 10000.0]))
+    (v, c), theta = some(random, 1, n, k), float(random.choice([0.5, 1.0, 14.0, 10000.0]))
     # Coordinates 0 to 3 are turned, 4 and 5 are not.
     partner, sign = np.array([2, 3, 0, 1, 4, 5]), np.array([-1.0, -1.0, 1.0, 1.0, 0.0, 0.0])
     exponent = np.array([0.0, 0.5, 0.0, 0.5, np.inf, np.inf])

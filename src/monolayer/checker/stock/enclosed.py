@@ -146,10 +146,11 @@ def norm(x: Enclosed, weight: Floats, bias: Floats, epsilon: float, rms: bool) -
 def turned(x: Enclosed, partner: Ints, sign: Floats, exponent: Floats, theta: float) -> Enclosed:
     """Rotary positions on `(B, n, h)`: `x cos α ± x' sin α`, `x'` the `partner` of each coordinate.
 
-    `α = place · θ^−s`, `s` the `exponent`, has a relative error of pow, of its rounded exponent and of three more
-    operations; cosine and sine have one of their own.
+    `α = place · θ^−s`, `s` the `exponent`, infinite where nothing is turned, has a relative error of pow, of its rounded
+    exponent and of three more operations; cosine and sine have one of their own.
     """
-    angle = np.arange(x.middle.shape[1], dtype=np.float64)[:, None] * theta**-exponent
+    speed = np.where(np.isfinite(exponent), theta ** -np.minimum(exponent, 1.0), 0.0)
+    angle = np.arange(x.middle.shape[1], dtype=np.float64)[:, None] * speed
     off = (abs(np.log(theta)) + 2.0 * TURN_ULPS + 8.0) * UNIT * np.abs(angle) + 2.0 * TURN_ULPS * UNIT
     cos, sin = np.cos(angle), sign * np.sin(angle)
     middle = x.middle * cos + x.middle[..., partner] * sin

@@ -111,36 +111,41 @@ class Program:
     def stream(self, ids: Ints, at: Ints, closely: bool) -> Enclosed:
         """What the last norm sees `(B·m, D)` at the places `at` `(m,)` of sequences `(B, n)`."""
         net = self.net
-        stream = self._embedded(ids)
+        # In front of attention a vector is that of its token and place, which occur often: each is evaluated once.
+        place = np.broadcast_to(np.arange(ids.shape[1]), ids.shape)
+        number = ids if net.places is None else ids * ids.shape[1] + place
+        _, first, back = np.unique(number, return_index=True, return_inverse=True)
+        back = back.reshape(ids.shape)
+        stream = self._embedded(ids.reshape(-1)[first], place.reshape(-1)[first])
         normed = self._norm(stream, 0)
-        seen = self._average(normed, at)
-        stream = _rows(add((normed if net.post_norm else stream)[:, at], self.out(seen.found)))
+        seen = self._average(normed, back, at)
+        stream = _rows(add((normed if net.post_norm else stream)[back[:, at]], self.out(seen.found)))
         normed = self._norm(stream, 1)
         sway = Sway(net, seen, self.write, stream, normed) if closely else None
         return add(normed if net.post_norm else stream, self.neurons(normed, ids[:, at].reshape(-1), sway))
 
-    def _embedded(self, ids: Ints) -> Enclosed:
+    def _embedded(self, ids: Ints, places: Ints) -> Enclosed:
         net = self.net
         x = net.tokens[ids]
         if net.places is None:
             return Enclosed.of(x, np.zeros_like(x))
-        table = net.places[net.offset : net.offset + ids.shape[1]]
-        both = x + table
-        return Enclosed.of(both, np.where((x != 0) & (table != 0), MORE * UNIT * np.abs(both), 0.0))
+        there = net.places[net.offset + places]
+        both = x + there
+        return Enclosed.of(both, np.where((x != 0) & (there != 0), MORE * UNIT * np.abs(both), 0.0))
 
     def _norm(self, x: Enclosed, number: int) -> Enclosed:
         net = self.net
         return norm(x, net.norms[2 * number], net.norms[2 * number + 1], net.epsilon, net.rms)
 
-    def _average(self, x: Enclosed, at: Ints) -> Average:
-        """The values that queries at `at` see, averaged."""
-        q, k = self.query(x), self.key(x)
+    def _average(self, x: Enclosed, back: Ints, at: Ints) -> Average:
+        """The values that queries at `at` see, averaged; `back` `(B, n)` says which row of `x` stands where."""
+        q, k, v = (part(x)[back] for part in (self.query, self.key, self.value))
         if self.turn is not None and len(self.heads):
             q, k = (turned(part, *self.turn) for part in (q, k))
         score, off = scores(q[:, at], k, self.net.width**-0.5)
-        there = np.arange(x.middle.shape[1])
+        there = np.arange(back.shape[1])
         seen = (there <= at[:, None]) if self.net.causal else np.ones((len(at), len(there)), dtype=bool)
-        return average(score, off, seen, self.value(x))
+        return average(score, off, seen, v)
 
 
 def _rows(x: Enclosed) -> Enclosed:
@@ -161,7 +166,6 @@ def _heads(net: Network) -> tuple[Ints, tuple[Ints, Floats, Floats, float] | Non
     place = np.zeros(net.width, dtype=np.int64)
     place[used] = np.arange(len(used))
     sign = np.where(number < half, -1.0, np.where(number < turned_ones, 1.0, 0.0))
-    # Angles of coordinates that are not turned: place · θ^−∞ = 0.
     exponent = np.where(number < turned_ones, (number % half) / half, np.inf)
     return used, (place[partner[used]], sign[used], exponent[used], theta)
 
