@@ -146,7 +146,7 @@ def norm(x: Enclosed, weight: Floats, bias: Floats, epsilon: float, rms: bool) -
 def turned(x: Enclosed, partner: Ints, sign: Floats, exponent: Floats, theta: float) -> Enclosed:
     """Rotary positions on `(B, n, h)`: `x cos α ± x' sin α`, `x'` the `partner` of each coordinate.
 
-    `α = place · θ^−s`, `s` the `exponent`, infinite where nothing is turned, has a relative error of pow, of its rounded
+    `α = place · θ^−s`, `s` the `exponent`, infinite where nothing is turned, has a relative error of pow, of a rounded
     exponent and of three more operations; cosine and sine have one of their own.
     """
     speed = np.where(np.isfinite(exponent), theta ** -np.minimum(exponent, 1.0), 0.0)

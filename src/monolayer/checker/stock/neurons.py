@@ -52,9 +52,12 @@ class Neurons:
         self.columns, self.written = (np.flatnonzero(part.any(axis=0)) for part in (net.W_1, net.W_2))
         self.first, self.second = net.W_1[:, self.columns], net.W_2[:, self.written]
         self.rounds = MORE * gamma(float(np.count_nonzero(net.W_1, axis=1).max(initial=0)) + 4.0)
-        self.tokens = net.tokens[:, self.columns]
-        self.of_token = self.tokens.any(axis=0)
-        self.lengths = [np.linalg.norm(self.first[:, part], axis=1) for part in (self.of_token, ~self.of_token)]
+        tokens = net.tokens[:, self.columns]
+        self.of_token = tokens.any(axis=0)
+        self.tokens, self.reads = tokens[:, self.of_token], self.first[:, self.of_token]
+        lengths = [np.linalg.norm(self.first[:, part], axis=1) for part in (self.of_token, ~self.of_token)]
+        # Rows for `_awake`: what multiplies lengths on both sides, what multiplies errors, and what is added.
+        self.limits = np.stack([*lengths, MORE * np.hypot(*lengths), net.b_1 + self.rounds * np.abs(net.b_1) + TINY])
         # What resting neurons add where they are not exactly 0, and what a gate multiplies that by.
         size = np.ones(len(net.W_1))
         if net.gate is not None:
@@ -92,19 +95,17 @@ class Neurons:
         tokens, where the rest is all but 0, and on the others.
         """
         rows, first = slice(starts[0], starts[-1]), starts[:-1] - starts[0]
-        own = np.repeat(self.tokens[tokens], np.diff(starts), axis=0)
-        z = x.middle[rows]
-        share = (z * own).sum(axis=1) / np.maximum((own * own).sum(axis=1), 1e-300)
-        rest = z - share[:, None] * own
+        own, z = np.repeat(self.tokens[tokens], np.diff(starts), axis=0), x.middle[rows]
+        near, far = z[:, self.of_token], z[:, ~self.of_token]
+        share = (near * own).sum(axis=1) / np.maximum((own * own).sum(axis=1), 1e-300)
         off = x.radius[rows] + x.common[rows] * np.abs(z)
-        off = np.linalg.norm(off + self.rounds * (np.abs(z) + off), axis=1)
-        lengths = [np.linalg.norm(rest[:, part], axis=1) for part in (self.of_token, ~self.of_token)]
-        near, far, off = (np.maximum.reduceat(part, first)[:, None] for part in (*lengths, off))
-        height = self.tokens[tokens] @ self.first.T
-        top = np.maximum(*(bound.reduceat(share, first)[:, None] * height for bound in (np.minimum, np.maximum)))
+        off = off + self.rounds * (np.abs(z) + off)
+        lengths = [np.linalg.norm(part, axis=1) for part in (near - share[:, None] * own, far, off)]
+        most = np.stack([*(np.maximum.reduceat(part, first) for part in lengths), np.ones(len(tokens))], axis=1)
+        height = self.tokens[tokens] @ self.reads.T
         # `off` holds the roundings of binary32, beside which those of binary64 here are nothing.
-        top += near * self.lengths[0] + far * self.lengths[1] + MORE * off * np.hypot(*self.lengths)
-        top += self.net.b_1 + self.rounds * np.abs(self.net.b_1) + TINY
+        top = most @ self.limits
+        top += np.maximum(*(bound.reduceat(share, first)[:, None] * height for bound in (np.minimum, np.maximum)))
         return np.asarray(~(top <= self.active.rests))
 
     def _write(
