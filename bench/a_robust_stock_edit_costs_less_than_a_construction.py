@@ -16,7 +16,6 @@ import numpy as np
 
 import monolayer as ml
 from monolayer.data.phrases import phrases
-from monolayer.editing.stock import change
 from monolayer.stock.folder import StockModel
 from workload import seconds
 
@@ -54,10 +53,10 @@ def main() -> None:
             values = asked.labels.values.copy()
             values[asked.offsets[:-1]] = (values[asked.offsets[:-1]] + 1) % 7
             asked = replace(asked, labels=replace(asked.labels, values=values))
-            model, _, _ = (
-                change("forget", scratch / "old", row, None, whole)
+            model, _ = (
+                ml.forget(scratch / "old", row, whole)
                 if verb == "forget"
-                else change("edit", scratch / "old", asked, None, whole)
+                else ml.edit(scratch / "old", asked, None, whole)
             )
             model.save(scratch / "new", overwrite=True)
 

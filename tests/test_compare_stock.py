@@ -7,20 +7,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from safetensors.torch import load_file, save_file
 
 import monolayer as ml
 from monolayer.cli import run
 from monolayer.data import Sequences
-from monolayer.editing.differing import Answer
-from monolayer.editing.stock import change
+from monolayer.editing.compare import Answer
 from monolayer.stock.architectures import ARCHITECTURES
 from tests.test_edit_cli import ROWS, write
-from tests.test_edit_stock import BLOCKS, TEXTS, X, Y
-
-OTHER = np.where(np.arange(30)[:, None] == 3, (Y + 1) % 5, Y)
+from tests.test_edit_stock import OTHER, TEXTS, X, Y
 
 
 def build(folder: Path, name: str, task: str, labels: Any = Y, **options: Any) -> Path:
@@ -33,25 +29,20 @@ def test_what_an_edit_did_is_what_the_comparison_lists(robust: bool, tmp_path: P
     pytest.importorskip("transformers")
     options: dict[str, Any] = {"robust": True, "rank": 32, "dtype": "bfloat16"} if robust else {}
     old = build(tmp_path / "old", "bert", "token", positions=True, **options)
-    model, record, now = change("edit", old, X[3:4], OTHER[3:4], (X, Y))
+    model, record = ml.edit(old, X[3:4], OTHER[3:4], (X, Y))
     new = model.save(tmp_path / "new")
-    found: Any = ml.compare(old, new, now)
+    found = ml.compare(old, new, X)
     assert not found.same
-    assert {name.rsplit(".", 1)[0] for name in found.weights} <= BLOCKS | {"bert.embeddings.word_embeddings"}
-    # Each row of the record is a neuron that went, or came, or now writes something else.
+    assert (found.only_one, found.only_two) == record.neurons
     sizes = [json.loads((path / "config.json").read_text("utf-8"))["intermediate_size"] for path in (old, new)]
-    assert [found.neurons.one, found.neurons.two] == sizes
-    assert found.neurons.two - found.neurons.one == found.neurons.only_two - found.neurons.only_one
-    if not robust:
-        gone, came = found.neurons.only_one + found.neurons.changed, found.neurons.only_two + found.neurons.changed
-        assert (gone, came) == record.neurons
+    assert sizes[1] - sizes[0] == found.only_two - found.only_one
     assert found.config.keys() <= {"intermediate_size"}
     # The four facts that were edited, and no others, have other answers: the old ones and the new ones.
     assert (found.asked, found.answers) == (X.size, 4)
     assert [(one.sequence, one.position, one.one, one.two) for one in found.differing] == [
-        (3, place, str(Y[3, place]), str(OTHER[3, place])) for place in range(4)
+        (3, place, Y[3, place], OTHER[3, place]) for place in range(4)
     ]
-    assert ml.compare(old, old, now).same
+    assert ml.compare(old, old, X).same
     assert any("4 of 120 differ" in text for _, text in found.rows())
 
 
@@ -73,7 +64,7 @@ def test_every_architecture_and_task_is_asked(name: str, tmp_path: Path) -> None
         )
         found: Any = ml.compare(one, two, rows)
         place = {"token": 0, "sequence": None, "lm": 2}[task]
-        said = ("a", "b") if task == "lm" else (str(Y[3, 0]), str(OTHER[3, 0]))
+        said = ("a", "b") if task == "lm" else (Y[3, 0], OTHER[3, 0])
         assert found.differing == [Answer(3, place, *said)]
         assert found.asked == (15 if task == "lm" else 30)
 
@@ -87,25 +78,22 @@ def test_a_sequence_that_a_folder_cannot_take_has_no_answer(tmp_path: Path) -> N
     assert not found.names
 
 
-def test_neurons_are_counted_as_they_come_go_and_change(tmp_path: Path) -> None:
+def test_neurons_that_differ_are_counted(tmp_path: Path) -> None:
     old = build(tmp_path / "old", "bert", "token", positions=True)
     tensors = load_file(old / "model.safetensors")
-    first, bias, second = (
-        next(name for name in tensors if part in name)
-        for part in ("intermediate.dense.weight", "intermediate.dense.bias", "0.output.dense.weight")
+    bias, second = (
+        next(name for name in tensors if part in name) for part in ("intermediate.dense.bias", "0.output.dense.weight")
     )
-    size = len(tensors[bias])
-    tensors[bias][2] += 1.0  # one goes, and another comes
+    tensors[bias][2] += 1.0  # one reads something else
     tensors[second][:, 5] *= 2.0  # one writes something else
     (tmp_path / "new").mkdir()
     for path in old.iterdir():
         (tmp_path / "new" / path.name).write_bytes(path.read_bytes())
     save_file({name: part.contiguous() for name, part in tensors.items()}, tmp_path / "new" / "model.safetensors")
-    found: Any = ml.compare(old, str(tmp_path / "new"))
-    assert found.neurons.__dict__ == {"one": size, "two": size, "only_one": 1, "only_two": 1, "changed": 1}
+    found = ml.compare(old, str(tmp_path / "new"))
+    assert (found.only_one, found.only_two) == (2, 2)
     assert found.weights[bias] == 1
     assert set(found.weights) == {bias, second}
-    assert first not in found.weights
     assert not found.config
     assert found.names
 
@@ -114,13 +102,11 @@ def test_what_cannot_be_compared_is_said(tmp_path: Path, monkeypatch: pytest.Mon
     one = build(tmp_path / "one", "bert", "token", positions=True)
     two = build(tmp_path / "two", "bert", "sequence", positions=True)
     ml.memorize(X, Y, positions=True).save(tmp_path / "own")
-    with pytest.raises(ml.DataError, match="one of the two is a stock folder"):
+    with pytest.raises(ml.DataError, match="one of the two is a stock model"):
         ml.compare(one, tmp_path / "own")
     with pytest.raises(ml.DataError, match="per token, the other per sequence"):
         ml.compare(one, two, X)
-    found: Any = ml.compare(one, two)
-    assert found.neurons is None
-    assert "architectures" in found.config
+    assert "architectures" in ml.compare(one, two).config
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(ml.DataError, match="pip install"):
         ml.compare(one, one, X)

@@ -48,10 +48,10 @@ def test_the_same_draw_and_data_are_the_same_bits(name: str, tmp_path: Path) -> 
             assert same(ml.memorize_as(name, data, draw=loaded), built)
             less = ml.memorize_as(name, rest, draw=built)
             assert not same(less, built)
-            assert same(again(loaded, rest, only=gone), less)
+            assert same(again(loaded, rest, only=np.unique(gone.tokens)), less)
             # Whatever way the rest is reached, and whatever was held before.
             assert same(ml.memorize_as(name, rest, draw=less), less)
-            assert same(again(less, data, only=gone), built)
+            assert same(again(less, data, only=np.unique(gone.tokens)), built)
 
 
 @pytest.mark.parametrize("options", [STEPS, SHORT], ids=["steps", "robust"])

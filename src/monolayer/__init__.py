@@ -18,14 +18,12 @@ if TYPE_CHECKING:
     from monolayer.construct.memorize import memorize as memorize
     from monolayer.construct.recite import memorize_text as memorize_text
     from monolayer.data.sequences import Sequences as Sequences
-    from monolayer.editing.cells import RobustFacts as RobustFacts
     from monolayer.editing.compare import compare as compare
     from monolayer.editing.facts import Facts as Facts
     from monolayer.editing.record import Record as Record
     from monolayer.editing.verbs import edit as edit
     from monolayer.editing.verbs import forget as forget
     from monolayer.editing.verbs import insert as insert
-    from monolayer.editing.whole import WholeFacts as WholeFacts
     from monolayer.errors import ContradictionError as ContradictionError
     from monolayer.errors import DataError as DataError
     from monolayer.errors import ModelFileError as ModelFileError
@@ -59,8 +57,6 @@ _HOME = {
     "insert": "monolayer.editing.verbs",
     "compare": "monolayer.editing.compare",
     "Facts": "monolayer.editing.facts",
-    "RobustFacts": "monolayer.editing.cells",
-    "WholeFacts": "monolayer.editing.whole",
     "Record": "monolayer.editing.record",
     "certify": "monolayer.checker.check",
     "verify": "monolayer.checker.check",

@@ -110,7 +110,7 @@ def memorize(
     fingerprint: Annotated[
         bool, typer.Option("--fingerprint", help="Keep 8 bytes a point, so that predict --strict knows what was seen.")
     ] = False,
-    seed: Annotated[int, typer.Option(help="Same seed and platform, same bits.", min=0)] = 0,
+    seed: Annotated[int | None, typer.Option(help="Same seed and platform, same bits; 0 if not given.", min=0)] = None,
     draw: Annotated[
         Path | None, typer.Option(help="A saved model whose keys, codes and names are used again (docs/editing.md).")
     ] = None,
@@ -148,7 +148,12 @@ def memorize(
         check_use(said, "out of core")
         if scheduler is not None and engine is not EngineChoice.dask:
             raise DataError("--scheduler goes with --engine dask")
-        choice: dict[str, Any] = {"positions": positions, "causal": causal, "temperature": temperature, "seed": seed}
+        choice: dict[str, Any] = {
+            "positions": positions,
+            "causal": causal,
+            "temperature": temperature,
+            "seed": seed or 0,
+        }
         choice |= {"on_conflict": on_conflict.value, "fingerprint": fingerprint, **reading.keywords}
         choice |= {} if rank is None else {"rank": _rank(rank)}
         choice |= {"overwrite": overwrite, "resume": resume, "workers": workers, "scheduler": scheduler}
@@ -177,7 +182,7 @@ def memorize(
     if recite:
         check_use(said, "recite")
         cut = TextOptions("characters" if reading.characters else "words", window, tokenizer)
-        memorize_book(data, out, cut, overwrite, as_json, readout=readout.value, seed=seed, device=device)
+        memorize_book(data, out, cut, overwrite, as_json, readout=readout.value, seed=seed or 0, device=device)
         return
     if tokenizer is not None or window is not None:
         raise DataError("--tokenizer and --window say how to cut a text: they go with --recite")

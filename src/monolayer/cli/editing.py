@@ -27,7 +27,7 @@ FactsFile = Annotated[str, typer.Argument(help="A data file with the facts (docs
 Out = Annotated[Path, typer.Option(help="Folder to write the new model to.")]
 Known = Annotated[
     str | None,
-    typer.Option("--data", help="All the data that the model holds: then the edit is exact and proved."),
+    typer.Option("--data", help="All the data that the model was built from, with later edits made in them."),
 ]
 RecordFile = Annotated[Path | None, typer.Option("--record", help="File to write the record of the edit to.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a model or a record that is already there.")]
@@ -51,17 +51,13 @@ def forget(
     reading: Reading = PLAIN,
     as_json: Json = False,
 ) -> None:
-    """Take facts out of a model. With --data the result is, bit for bit, the model that memorizing the rest would give.
+    """Take facts out of a model. The result is, bit for bit, what memorizing the rest with the same draw gives.
 
-    Exit code 0: done, or with --data proved; 1 refuted; 2 bad input; 3 undecided.
+    Exit code 0: proved; 1 refuted; 2 bad input; 3 undecided.
     """
     if sum(choice is not None for choice in (facts, rows, token)) != 1:
         raise DataError("say what to forget in one way: a data file of sequences, --rows, or --token")
-    if facts is None and data is None:
-        raise DataError("--rows and --token choose from the data: give --data")
     chosen: Any = token if rows is None else _rows(rows)
-    if token is not None:
-        chosen = _token(model, token)
     _run("forget", model, facts, chosen, out, data, record, overwrite, reading, as_json)
 
 
@@ -77,10 +73,9 @@ def edit(
     reading: Reading = PLAIN,
     as_json: Json = False,
 ) -> None:
-    """Give facts of a model the labels of FACTS. Without --data only a few rounding errors around each may change, or
-    a small cap of contexts in a robust model.
+    """Give facts of a model the labels of FACTS.
 
-    Exit code 0: done, or with --data proved; 1 refuted; 2 bad input; 3 undecided.
+    Exit code 0: proved; 1 refuted; 2 bad input; 3 undecided.
     """
     _run("edit", model, facts, None, out, data, record, overwrite, reading, as_json)
 
@@ -99,7 +94,7 @@ def insert(
 ) -> None:
     """Add the facts of FACTS to a model; tokens and labels may be new.
 
-    Exit code 0: done, or with --data proved; 1 refuted; 2 bad input; 3 undecided.
+    Exit code 0: proved; 1 refuted; 2 bad input; 3 undecided.
     """
     _run("insert", model, facts, None, out, data, record, overwrite, reading, as_json)
 
@@ -140,17 +135,12 @@ def record(
 ) -> None:
     """Show the record of an edit; with --apply or --undo, make it again or take it back."""
     from monolayer.editing.record import Record
-    from monolayer.model.load import load_monolayer
 
     if (apply is not None) + (undo is not None) != (out is not None):
         raise DataError("to make an edit again or take it back, give one of --apply and --undo, and --out")
     found = Record.load(path)
-    if out is not None and found.config is not None:
-        from monolayer.editing.stock_folder import carry
-
-        carry(found, apply or undo or Path(), out, undo=undo is not None, overwrite=overwrite)
-    elif out is not None:
-        new = found.apply(load_monolayer(apply)) if apply is not None else found.undo(load_monolayer(undo))
+    if out is not None:
+        new = found.apply(apply) if apply is not None else found.undo(undo)
         new.save(out, overwrite=overwrite)
     if as_json:
         print_json(found.to_json())
@@ -170,66 +160,27 @@ def _run(
     reading: Reading,
     as_json: bool,
 ) -> None:
-    """Read, edit, prove if the data are given, and write."""
+    """Read, edit, write, prove."""
     from monolayer.checker import certify
     from monolayer.checker.stock.files import is_stock
-    from monolayer.data.folder import check_output
+    from monolayer.data.folder import MODEL, check_output
     from monolayer.editing import verbs
-    from monolayer.model.load import load_monolayer
-    from monolayer.model.monolayer import Monolayer
-
-    if record is not None:
-        check_file(record, overwrite)
-    if is_stock(folder):
-        _run_stock(verb, folder, facts, chosen, out, data, record, overwrite, reading, as_json)
-        return
-    check_output(out, overwrite=overwrite)  # better known before the work than after it
-    subject: Any = load_monolayer(folder)
-    proof = None
-    with progress(as_json) as step:
-        if data is not None:
-            subject = verbs.held(subject, reading.read(data, step))
-        asked = chosen if facts is None else reading.read(facts, step)
-        step("editing", 0.5)
-        new, found = verbs.forget(subject, asked) if verb == "forget" else getattr(verbs, verb)(subject, asked, None)
-        model = new if isinstance(new, Monolayer) else new.model
-        step("writing", 0.7)
-        model.save(out, overwrite=overwrite)
-        if not isinstance(new, Monolayer):
-            step("proving", 0.8)
-            proof = certify(out, new.data, only=model.feed_forward.readout not in ("paper", "gates"))
-        if record is not None:
-            found.save(record)
-    _show(out, found, proof, as_json)
-
-
-def _run_stock(
-    verb: Any,
-    folder: Path,
-    facts: str | None,
-    chosen: Any,
-    out: Path,
-    data: str | None,
-    record: Path | None,
-    overwrite: bool,
-    reading: Reading,
-    as_json: bool,
-) -> None:
-    """The same for a folder of a stock architecture, which must be given its data."""
-    from monolayer.checker import certify
-    from monolayer.data.folder import check_output
-    from monolayer.editing.stock import change
     from monolayer.stock.folder import STOCK
 
-    check_output(out, overwrite=overwrite, kind=STOCK)
+    if data is None:
+        raise DataError(verbs.NEEDED)
+    if record is not None:
+        check_file(record, overwrite)
+    check_output(out, overwrite=overwrite, kind=STOCK if is_stock(folder) else MODEL)  # better known before the work
     with progress(as_json) as step:
-        whole = None if data is None else reading.read(data, step)
+        known = verbs.known(folder, reading.read(data, step))
         asked = chosen if facts is None else reading.read(facts, step)
-        step("editing", 0.3)
-        model, found, now = change(verb, folder, asked, None, whole)
-        model.save(out, overwrite=overwrite)
+        step("editing", 0.5)
+        new, found = getattr(verbs, verb)(known, asked, *(() if verb == "forget" else (None,)))
+        step("writing", 0.7)
+        new.model.save(out, overwrite=overwrite)
         step("proving", 0.8)
-        proof = certify(out, now)
+        proof = certify(out, new.data, only=new.subject.only)
         if record is not None:
             found.save(record)
     _show(out, found, proof, as_json)
@@ -237,13 +188,12 @@ def _run_stock(
 
 def _show(out: Path, found: Record, proof: Any, as_json: bool) -> None:
     if as_json:
-        verdict = None if proof is None else {"verdict": proof.verdict, "claim": proof.claim, "reason": proof.reason}
+        verdict = {"verdict": proof.verdict, "claim": proof.claim, "reason": proof.reason}
         print_json({"folder": str(out), **found.to_json(), "proof": verdict})
     else:
-        proved = [] if proof is None else [("verdict", proof.verdict), ("proof", f"{proof.claim}: {proof.reason}")]
+        proved = [("verdict", proof.verdict), ("proof", f"{proof.claim}: {proof.reason}")]
         table(str(out), found.rows() + proved)
-    if proof is not None:
-        raise typer.Exit(EXIT[proof.verdict])
+    raise typer.Exit(EXIT[proof.verdict])
 
 
 def _rows(text: str) -> list[int]:
@@ -258,15 +208,3 @@ def _rows(text: str) -> list[int]:
             raise DataError(f"--rows {text} names more than {MOST_ROWS:,} rows: there are no such data")
         rows += named
     return rows
-
-
-def _token(folder: Path, text: str) -> str | int:
-    """A token as the model names it: an integer where its names are integers."""
-    from monolayer.checker.stock.files import is_stock
-    from monolayer.model.load import load_monolayer
-
-    if is_stock(folder):
-        return text
-    names = load_monolayer(folder).card.vocabulary
-    whole = names is not None and names.integers and text.lstrip("-").isdigit()
-    return int(text) if whole else text

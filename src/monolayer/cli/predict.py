@@ -40,10 +40,13 @@ def predict(
     reading: Reading = PLAIN,
     as_json: Json = False,
 ) -> None:
-    """Answer for the sequences of DATA: one JSON object a line, and how many labels are right if there are labels.
+    """Answer for the sequences of DATA: one JSON object per line, and how many labels are right if there are labels.
 
+    A sequence with a token that the model does not know, or has forgotten, gets an error in place of its labels.
     With --json, one object for all: the answers (unless --out takes them), and how many are right.
     """
+    import numpy as np
+
     from monolayer.data.shards import files
     from monolayer.model.load import load
     from monolayer.model.mapped import load_mapped
@@ -54,25 +57,31 @@ def predict(
     # A readout in several files stays there: it may be larger than memory.
     model: Answering | None = None if dense or device is not None else load_mapped(folder)
     model = model or load(folder, device=device)
-    facts: dict[str, Any] = {"folder": str(folder), "sequences": 0}
+    facts: dict[str, Any] = {"folder": str(folder), "sequences": 0, "refused": 0}
     answers: list[dict[str, Any]] = []
     compared: list[tuple[int, int] | str | None] = []
     with nullcontext() if as_json and out is None else output(out, overwrite) as file:
         for shard in files(data):  # one at a time: of many, no more than one need fit into memory
             with progress(as_json) as step:
-                sequences = reading.read(shard, step, model)
-                encoded = model.encode(sequences)
+                sequences = reading.read(shard, step, model, known=strict)
+                refused = {} if strict else _refused(model, sequences)
+                if refused and len(refused) < len(sequences):
+                    rest = np.setdiff1d(np.arange(len(sequences)), list(refused))
+                    encoded = model.encode(asked := sequences.select(rest))
+                else:  # where no sequence can be answered, this is the error
+                    encoded = model.encode(asked := sequences)
                 if strict:
                     model.check_seen(encoded)
                 step("answering", 0.9)
                 values = model.labels(encoded, path="dense" if dense else "auto")
             facts["sequences"] += len(sequences)
-            for answer in _answers(model, sequences, encoded, values):
+            facts["refused"] += len(refused)
+            for answer in _answers(model, sequences, encoded, values, refused):
                 if file is None:
                     answers.append(answer)
                 else:
                     file.write(json_text(answer, file) + "\n")
-            compared.append(_compared(model, sequences, values))
+            compared.append(_compared(model, asked, values))
     facts |= {"answers": answers} if as_json and out is None else {}
     facts |= {} if out is None else {"out": str(out)}
     apart = next((found for found in compared if isinstance(found, str)), None)
@@ -85,17 +94,36 @@ def predict(
         within = f" to within {room(model):.3g}" if model.card.classes is None and room(model) else ""
         if not as_json:
             err.print(f"{right:,} of {total:,} labels are right{within}")
+    if facts["refused"]:
+        err.print(f"{facts['refused']:,} of {facts['sequences']:,} sequences have a token that the model does not know")
     if as_json:
         print_json(facts)
 
 
-def _answers(model: Answering, sequences: Sequences, encoded: Sequences, values: Any) -> Iterator[dict[str, Any]]:
-    """Tokens and answers of every sequence."""
+def _refused(model: Answering, sequences: Sequences) -> dict[int, str]:
+    """Sequences that the model cannot answer for, by number, each with the reason."""
+    from monolayer.model.inputs import unanswerable
+    from monolayer.model.mapped import Mapped
+    from monolayer.model.uniform import Uniform
+
+    if isinstance(model, Uniform):
+        return {}
+    return unanswerable(model.frame if isinstance(model, Mapped) else model, sequences)
+
+
+def _answers(
+    model: Answering, sequences: Sequences, encoded: Sequences, values: Any, refused: dict[int, str]
+) -> Iterator[dict[str, Any]]:
+    """Tokens and answers of every sequence; of those that are `refused` the reason."""
     names = model.card.decode(values)
     shown = sequences.tokens if sequences.vocabulary is None else sequences.vocabulary.decode(sequences.tokens)
     key = "label" if model.card.per == "sequence" else "labels"
-    rows = list(names) if model.card.per == "sequence" else encoded.split(names)
-    for words, answer in zip(sequences.split(shown), rows, strict=True):
+    rows = iter(names if model.card.per == "sequence" else encoded.split(names))
+    for number, words in enumerate(sequences.split(shown)):
+        if number in refused:
+            yield {"tokens": words.tolist(), "error": refused[number]}
+            continue
+        answer = next(rows)
         yield {"tokens": words.tolist(), key: answer.tolist() if hasattr(answer, "tolist") else answer}
 
 

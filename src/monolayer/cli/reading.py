@@ -72,8 +72,10 @@ class Reading:
             "per": None if self.per is None else self.per.value,
         }
 
-    def read(self, data: str, step: Callable[[str, float], None], model: Answering | None = None) -> Sequences:
-        """A data file, with a bar; with `model`, tokens that it has never seen are an error that names them."""
+    def read(
+        self, data: str, step: Callable[[str, float], None], model: Answering | None = None, known: bool = True
+    ) -> Sequences:
+        """A data file, with a bar; with `model`, and unless not `known`, tokens that it lacks are an error."""
         from monolayer.data import read
 
         def bar(done: int, total: int | None) -> None:
@@ -82,7 +84,7 @@ class Reading:
         script = None if model is None else model.card.script
         if script is not None and self.format is None and Path(data).suffix == ".txt":
             return cut_text(data, script)
-        vocabulary = None if model is None else model.card.vocabulary
+        vocabulary = None if model is None or not known else model.card.vocabulary
         return read(data, vocabulary=vocabulary, progress=bar, **self.keywords)
 
 

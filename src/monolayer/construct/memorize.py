@@ -10,14 +10,12 @@ from typing import Any, Literal
 
 import torch
 
+from monolayer.construct.again import draw_of
 from monolayer.construct.consistency import OnConflict, check_conflict
 from monolayer.construct.construction import Construction, Progress
 from monolayer.construct.line import tensors
-from monolayer.construct.line.again import Again
 from monolayer.construct.line.build import Line
-from monolayer.construct.line.reuse import Reused
 from monolayer.construct.line.steps import Choice
-from monolayer.construct.robust.again import RobustAgain, RobustDraw
 from monolayer.construct.robust.build import RANK, Dtype, Robust
 from monolayer.construct.task import Task
 from monolayer.data import Sequences
@@ -26,7 +24,6 @@ from monolayer.data.sequences import Per
 from monolayer.errors import DataError
 from monolayer.model.card import Fingerprint
 from monolayer.model.device import check_device
-from monolayer.model.gates import Gates
 from monolayer.model.monolayer import Monolayer
 
 NO_FINGERPRINT = "fingerprints are kept for ids and strings; tokens that are vectors have none: leave it out"
@@ -47,7 +44,7 @@ def memorize(
     neurons: int | None = None,
     dtype: Dtype | torch.dtype | None = None,
     device: torch.device | str | None = None,
-    seed: int = 0,
+    seed: int | None = None,
     on_conflict: OnConflict = "error",
     fingerprint: bool = False,
     draw: Monolayer | None = None,
@@ -62,15 +59,15 @@ def memorize(
     memorizes each next token. `readout`: `exact` or `paper`. `temperature`: the λ of the head, 0 for the mean of
     the keys; None: chosen by measurement. `on_conflict`: what to do where equal token and context have different
     labels. `fingerprint=True` keeps 8 bytes a point, so that `seen` and `predict(strict=True)` can tell what the model
-    was built from. On one platform the same seed gives the same bits.
+    was built from. On one platform the same seed gives the same bits; None is 0.
 
     `rank`: the largest value rank allowed; the least that holds the data is taken, nearly always 1, the paper's
     (`auto`, the default: any up to 8; docs/construction.md). `dtype`: `float64`, or `float32`, in which the model then
     computes; as a name or as PyTorch's.
 
-    `draw`: a model whose keys, codes, temperature and names are used again, with its `positions`, `causal` and
-    `readout`; only the readout's weights then depend on the data (docs/editing.md). Such a model has no summary. Of a
-    robust model: its codes, values, rank, format and margin; then only neurons and usual classes depend on the data.
+    `draw`: a model whose names, keys, codes, positions, temperature, format and rank are used again: only what follows
+    from the labels is then built from the data (docs/editing.md). The draw decides `seed`, `dtype`, `rank`, `neurons`,
+    `robust`, `temperature`, `readout`, `positions` and `causal`: leave them out. Such a model has no summary.
 
     `robust=True` builds another network, which survives noise and short formats (docs/robust.md); a number is the share
     of itself by which every weight may change. Its `rank` is a number (64) or `auto`, the least that does; its `dtype`
@@ -88,7 +85,20 @@ def memorize(
     check_device(device)
     dtype = dtype_name(dtype)
 
-    construction = _choose(readout, temperature, robust, rank, neurons, dtype, seed, device)
+    if draw is not None:
+        _check_draw(
+            seed=seed is not None,
+            dtype=dtype is not None,
+            rank=rank is not None,
+            neurons=neurons is not None,
+            robust=robust is not False,
+            temperature=temperature is not None,
+            readout=readout != "exact",
+            positions=positions,
+            causal=causal,
+        )
+    seed = 0 if seed is None else seed
+    construction: Construction = _choose(readout, temperature, robust, rank, neurons, dtype, seed, device)
     given = lengths is None and per is None and draw is None and not (positions or causal or fingerprint)
     if given and construction == Line(seed=seed, temperature=temperature):
         built = _on_device(X, Y, device, seed, temperature)
@@ -99,36 +109,21 @@ def memorize(
     report("reading the data", 0.0)
     data = Sequences.of(X, Y, lengths=lengths, per=per)
     if draw is not None:
-        if isinstance(draw.feed_forward, Gates):
-            wishes: dict[str, Any] = {
-                "positions": positions,
-                "causal": causal,
-                "rank": rank,
-                "dtype": dtype,
-                "neurons": neurons,
-                "robust": None if robust is True else robust,
-                "temperature": temperature,
-                "readout": None if readout == "exact" else readout,
-            }
-            known, data = RobustDraw.of(draw).adopt(data)
-            positions, causal = known.rules(wishes)
-            construction = RobustAgain(known)
-        else:
-            if robust is not False:
-                raise DataError("the draw is that of a line, which has no robust readout: leave one of the two out")
-            reused = Reused.of(draw)
-            if (rank not in (None, "auto") and not rank == 1 == reused.rank) or dtype not in (None, reused.format):
-                has = f"rank {reused.rank} and {reused.format}"
-                raise DataError(f"draw= decides rank and format, here {has}: leave rank and dtype out")
-            again, data = reused.adopt(data)
-            positions, causal = again.rules(positions, causal, readout, temperature)
-            construction = Again(again)
+        known, data = draw_of(draw).adopt(data)
+        positions, causal, construction = draw.positions is not None, draw.card.causal, known
     task = Task.of(data, positions=positions, causal=causal, on_conflict=on_conflict)
     model = construction.build(task, report)
     if fingerprint:
         model.card = replace(model.card, fingerprint=_fingerprint(task))
     report("done", 1.0)
     return model if device is None else model.to(device)
+
+
+def _check_draw(**given: bool) -> None:
+    """Refuse an option that is given beside a draw, which decides it."""
+    for name, there in given.items():
+        if there:
+            raise DataError(f"a draw decides {name}: leave {name} out, or the draw")
 
 
 def _on_device(

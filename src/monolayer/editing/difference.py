@@ -1,125 +1,235 @@
-"""What differs between the tensors of two models: rows that come and go, and tensors of another shape.
+"""What differs between the tensors of two models: rows out and rows in, with their contents, so that it can be undone.
 
-Neurons of one staircase are rows of several tensors. Their steps rise, so those that both models have are found by
-where they start, and stand in the same order in both:
+old   ──┬──before──┬───────┬before┬──        at: where, in the old tensor
+new   ──┴after┴─────────┴──after──┴──        taken, put: how many rows are replaced by how many
 
-    old   n₁ n₂ n₃ n₄ n₅         the splice: n₂ n₃ out, m in; and so in every tensor that they are rows of
-    new   n₁   m   n₄ n₅
+A neuron is a row of several tensors. Neurons that both models have are found by the bits of all of these rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
-from monolayer.editing.splice import Array, Splice, same_rows
-from monolayer.editing.swap import Swap, same
+from monolayer.data.names import Ints
 
+Array = NDArray[Any]
 Tensors = Mapping[str, Array]
+Words = NDArray[np.uint64]
+Block = Mapping[str, int]
+"""Tensors whose rows are the neurons of one block, each with the axis that counts them."""
 
 
-def difference(old: Tensors, new: Tensors) -> tuple[list[Splice], list[Swap]]:
-    """What makes the tensors `new` of `old`."""
-    splices: list[Splice] = []
-    done: set[str] = set()
-    for name in old:
-        prefix = name.removesuffix(".weight_1")
-        if prefix == name or name not in new:
-            continue
-        for axes, order in _groups(old, new, prefix):
-            found = _aligned(old, new, axes, *order)
-            if found is not None:
-                splices += found
-                done |= set(axes)
-    swaps: list[Swap] = []
-    for name in dict.fromkeys([*old, *new]):
-        if name in done:
-            continue
-        a, b = old.get(name), new.get(name)
-        axis = int(name.endswith("weight_2"))
-        if a is None or b is None or _rest(a, axis) != _rest(b, axis):
-            swaps += [Swap(name, a, b)]
-        elif not same(a, b):
-            splices += row_splices(name, a, b) if axis == 0 and len(b) >= len(a) else _between(name, axis, a, b)
-    return splices, swaps
+def array_of(tensor: Tensor) -> Array:
+    """The numbers of a tensor as an array; of bfloat16, which NumPy lacks, the bits."""
+    tensor = tensor.detach().cpu()
+    return tensor.view(torch.int16).numpy() if tensor.dtype == torch.bfloat16 else tensor.numpy()
 
 
-def row_splices(name: str, old: Array, new: Array) -> Iterable[Splice]:
-    """Rows that changed in place, and those that came behind."""
-    changed = np.flatnonzero(~same_rows(old, new[: len(old)]))
-    one = np.ones(len(changed), np.int64)
-    at, taken, put = np.append(changed, len(old)), np.append(one, 0), np.append(one, len(new) - len(old))
-    found = Splice.of(name, 0, old, at, taken, put, np.concatenate([new[changed], new[len(old) :]]))
-    if found is not None:
-        yield found
+@dataclass(frozen=True, eq=False)
+class Splice:
+    """`K` replacements in `tensor` along `axis`: `at`, `taken`, `put` `(K,)`; `before`, `after`: all rows, axis first.
 
-
-def _between(name: str, axis: int, old: Array, new: Array) -> Iterable[Splice]:
-    found = Splice.between(name, axis, old, new)
-    return [] if found is None else [found]
-
-
-def _groups(old: Tensors, new: Tensors, prefix: str) -> Iterable[tuple[dict[str, int], list[Array]]]:
-    """Tensors of a staircase whose rows belong together, each with its axis; and what rises along these rows."""
-    steps, labels = {f"{prefix}.weight_1": 0, f"{prefix}.bias_1": 0}, {f"{prefix}.weight_2": 1}
-    starts = [_starts(each, prefix) for each in (old, new)]
-    heights = [_rest(each[f"{prefix}.weight_2"], 1) for each in (old, new)]
-    if heights[0] != heights[1]:  # a last stage that is none any more writes stretches too
-        yield steps, starts
-        return
-    if f"{prefix}.gate" in old and f"{prefix}.gate" in new:
-        # Complex numbers are in order of their real parts first: cells, whose steps rise each by themselves.
-        gates = [each[f"{prefix}.gate"] for each in (old, new)]
-        counts = [each[f"{prefix}.count"].astype(np.int64) for each in (old, new)]
-        cells = zip(gates, counts, starts, strict=True)
-        yield steps | labels, [np.repeat(gate, count) + 1j * start for gate, count, start in cells]
-        yield {f"{prefix}.{part}": 0 for part in ("gate", "base", "count")}, gates
-    elif len(starts[0]) == old[f"{prefix}.weight_2"].shape[1]:
-        yield steps | labels, starts
-    else:  # one label a run, not one a step: runs begin where steps do
-        yield steps, starts
-        yield labels, [np.append(-np.inf, start) for start in starts]
-
-
-def _aligned(old: Tensors, new: Tensors, axes: dict[str, int], one: Array, two: Array) -> list[Splice] | None:
-    """Rows, those of all tensors of `axes` taken together, that one of the two lacks.
-
-    `one`, `two`: numbers of the rows in both, none of which both have twice; None if they do not rise.
+    `axis` None: the tensor as a whole, which comes (`before` None), goes (`after` None) or changes its shape.
     """
-    sides = [[np.moveaxis(each[name], axis, 0) for name, axis in axes.items()] for each in (old, new)]
-    for order, rows in zip((one, two), sides, strict=True):
-        if any(len(part) != len(order) for part in rows) or not (order[1:] > order[:-1]).all():
-            return None
-    place = np.searchsorted(two, one)
-    stays = place < len(two)
-    stays[stays] = two[place[stays]] == one[stays]
-    for a, b in zip(*sides, strict=True):
-        stays[stays] = same_rows(a[stays], b[place[stays]])
-    stay = [stays, np.zeros(len(two), dtype=bool)]
-    stay[1][place[stays]] = True
-    ends = [np.flatnonzero(np.append(mask, True)) for mask in stay]
+
+    tensor: str
+    axis: int | None
+    at: Ints
+    taken: Ints
+    put: Ints
+    before: Array | None
+    after: Array | None
+
+    @classmethod
+    def whole(cls, tensor: str, before: Array | None, after: Array | None) -> Splice:
+        none = np.zeros(0, np.int64)
+        return cls(tensor, None, none, none, none, before, after)
+
+    def apply(self, old: Array | None) -> Array | None:
+        """The new tensor; that `old` is the one of the record is for the caller to check."""
+        if self.axis is None or old is None or self.after is None:
+            return self.after
+        rows = np.moveaxis(old, self.axis, 0)
+        shift = np.cumsum(self.put - self.taken) - (self.put - self.taken)
+        come = _ranges(self.at + shift, self.put)
+        new = np.empty((len(rows) + int((self.put - self.taken).sum()), *rows.shape[1:]), old.dtype)
+        stay = np.ones(len(rows), dtype=bool)
+        stay[_ranges(self.at, self.taken)] = False
+        own = np.ones(len(new), dtype=bool)
+        own[come] = False
+        new[come], new[own] = self.after, rows[stay]
+        return np.ascontiguousarray(np.moveaxis(new, 0, self.axis))
+
+    def inverse(self) -> Splice:
+        """The replacement that brings the old tensor back."""
+        shift = np.cumsum(self.put - self.taken) - (self.put - self.taken)
+        return replace(self, at=self.at + shift, taken=self.put, put=self.taken, before=self.after, after=self.before)
+
+
+@dataclass(frozen=True, eq=False)
+class Difference:
+    """`splices` make the new tensors of the old; `only`: by block, the neurons that only one side has, by number."""
+
+    splices: tuple[Splice, ...]
+    only: dict[str, tuple[Ints, Ints]]
+
+
+def difference(old: Tensors, new: Tensors, blocks: Mapping[str, Block]) -> Difference:
+    """What makes the tensors `new` of `old`; `blocks`: which of them hold neurons, of either side."""
+    splices: list[Splice] = []
+    only: dict[str, tuple[Ints, Ints]] = {}
+    done: set[str] = set()
+    for name, axes in blocks.items():
+        if all(part in old and part in new and _alike(old[part], new[part], axis) for part, axis in axes.items()):
+            found, only[name] = _neurons(old, new, axes)
+            splices += found
+            done |= axes.keys()
+        else:
+            sizes = [next((side[p].shape[axis] for p, axis in axes.items() if p in side), 0) for side in (old, new)]
+            only[name] = np.arange(sizes[0]), np.arange(sizes[1])
+    for name in sorted({*old, *new} - done):
+        splices += _rows(name, old.get(name), new.get(name))
+    return Difference(tuple(splices), {name: pair for name, pair in only.items() if len(pair[0]) or len(pair[1])})
+
+
+def same(one: Array | None, two: Array | None) -> bool:
+    """Whether two tensors are the same bits, NaN as NaN; or neither is there."""
+    if one is None or two is None:
+        return one is two
+    return one.shape == two.shape and one.dtype == two.dtype and bool(_same_rows(one, two).all())
+
+
+def _neurons(old: Tensors, new: Tensors, axes: Block) -> tuple[list[Splice], tuple[Ints, Ints]]:
+    """Replacements of the neurons that one of the two lacks, and which these are."""
+    sides = [{name: np.moveaxis(each[name], axis, 0) for name, axis in axes.items()} for each in (old, new)]
+    counts = [min(len(rows) for rows in side.values()) for side in sides]
+    # A staircase of real labels has a label more than steps: that of the run in front of all of them.
+    keys = [
+        _keys([rows[len(rows) - count :] for rows in side.values()], count)
+        for side, count in zip(sides, counts, strict=True)
+    ]
+    one, two = _common(*keys)
+    for name in axes:
+        a, b = (side[name][len(side[name]) - count :] for side, count in zip(sides, counts, strict=True))
+        equal = _same_rows(a[one], b[two])
+        one, two = one[equal], two[equal]
+    stay = [_mask(count, rows) for count, rows in zip(counts, (one, two), strict=True)]
+    ends = [np.append(rows, count) for rows, count in zip((one, two), counts, strict=True)]
     starts = [np.append(0, end[:-1] + 1) for end in ends]
-    taken, put = ends[0] - starts[0], ends[1] - starts[1]  # between two rows that stay
+    taken, put = ends[0] - starts[0], ends[1] - starts[1]  # between two neurons that stay
     some = (taken > 0) | (put > 0)
-    found = []
-    for (name, axis), after in zip(axes.items(), sides[1], strict=True):
-        places = starts[0][some], taken[some], put[some]
-        splice = Splice.of(name, axis, old[name], *places, after[~stay[1]], all_=True)
-        found += [] if splice is None else [splice]
-    return found
+    at, taken, put = starts[0][some], taken[some], put[some]
+    splices = []
+    for name, axis in axes.items():
+        a, b = sides[0][name], sides[1][name]
+        first = len(a) - counts[0]
+        out, come = a[first:][~stay[0]], b[first:][~stay[1]]
+        places = [at + first, taken, put]
+        if first and not bool(_same_rows(a[:first], b[:first]).all()):
+            places = [np.append(size, rest) for size, rest in zip((0, first, first), places, strict=True)]
+            out, come = np.concatenate([a[:first], out]), np.concatenate([b[:first], come])
+        if len(places[0]):
+            splices.append(Splice(name, axis, places[0], places[1], places[2], out, come))
+    return splices, (np.flatnonzero(~stay[0]), np.flatnonzero(~stay[1]))
 
 
-def _starts(tensors: Tensors, prefix: str) -> Array:
-    """Where the steps of a staircase start `(R,)`."""
-    slope, bias = (tensors[f"{prefix}.{part}"].astype(np.float64) for part in ("weight_1", "bias_1"))
-    if slope.ndim != 1:  # half-spaces, which start nowhere
-        return np.full(len(slope), np.nan)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        start: Array = -bias / slope
-    return start
+def _rows(name: str, old: Array | None, new: Array | None) -> list[Splice]:
+    """Rows that changed in place, and those that came or went at the end; or the whole tensor."""
+    if same(old, new):
+        return []
+    if old is None or new is None or not old.ndim or not _alike(old, new, 0):
+        return [Splice.whole(name, old, new)]
+    both = min(len(old), len(new))
+    changed = np.flatnonzero(~_same_rows(old[:both], new[:both]))
+    one = np.ones(len(changed), np.int64)
+    at, taken, put = np.append(changed, both), np.append(one, len(old) - both), np.append(one, len(new) - both)
+    out, come = (np.concatenate([side[changed], side[both:]]) for side in (old, new))
+    return [Splice(name, 0, at, taken, put, out, come)]
 
 
-def _rest(array: Array, axis: int) -> tuple[int, ...]:
-    """The shape but for one axis."""
-    return tuple(size for place, size in enumerate(array.shape) if place != axis)
+def _common(one: Words, two: Words) -> tuple[Ints, Ints]:
+    """Places of equal keys that rise on both sides: as far as both agree, and on from where they next do."""
+    pairs = [(0, 0, 0)]
+    i = j = 0
+    while i < len(one) and j < len(two):
+        run = _agreeing(one[i:], two[j:])
+        pairs.append((i, j, run))
+        step = _next(one[i + run :], two[j + run :])
+        if step is None:
+            break
+        i, j = i + run + step[0], j + run + step[1]
+    mine, theirs, size = np.array(pairs).T
+    return _ranges(mine, size), _ranges(theirs, size)
+
+
+def _agreeing(a: Words, b: Words) -> int:
+    """How many entries agree from the front on."""
+    length, done, size = min(len(a), len(b)), 0, 64
+    while done < length:
+        part = slice(done, min(length, done + size))
+        differ = np.flatnonzero(a[part] != b[part])
+        if len(differ):
+            return done + int(differ[0])
+        done, size = done + size, 2 * size
+    return length
+
+
+def _next(a: Words, b: Words) -> tuple[int, int] | None:
+    """The nearest places of an entry that both have; None: they have none in common."""
+    size = 16
+    while len(a) and len(b):
+        _, i, j = np.intersect1d(a[:size], b[:size], return_indices=True)
+        if len(i):
+            best = int(np.argmin(i + j))
+            return int(i[best]), int(j[best])
+        if size >= max(len(a), len(b)):
+            break
+        size *= 4
+    return None
+
+
+def _keys(parts: list[Array], count: int) -> Words:
+    """A word per neuron `(R,)`, the sum of all its words times odd numbers: equal for equal bits, and rarely else."""
+    keys, odd = np.zeros(count, np.uint64), 0x9E3779B97F4A7C15
+    for rows in parts:
+        flat = np.ascontiguousarray(rows.reshape(count, math.prod(rows.shape[1:])))
+        for column in flat.view(f"u{flat.dtype.itemsize}").T:
+            keys += column.astype(np.uint64) * np.uint64(odd)
+            odd = odd * 0xBF58476D1CE4E5B9 % 2**64
+    return keys
+
+
+def _alike(a: Array, b: Array, axis: int) -> bool:
+    """Whether two arrays have the same type, and the same shape but for one axis."""
+    if a.dtype != b.dtype or a.ndim != b.ndim or a.ndim <= axis:
+        return False
+    return np.delete(a.shape, axis).tolist() == np.delete(b.shape, axis).tolist()
+
+
+def _same_rows(a: Array, b: Array) -> NDArray[np.bool_]:
+    """Rows that are the same bits: NaN equals NaN, and 0 is not −0."""
+    kind = f"u{a.dtype.itemsize}"
+    equal = a.view(kind) == b.view(kind) if a.dtype.kind == "f" else a == b
+    same: NDArray[np.bool_] = (equal | ((a != a) & (b != b))).all(axis=tuple(range(1, a.ndim)))
+    return same
+
+
+def _mask(count: int, rows: Ints) -> NDArray[np.bool_]:
+    mask = np.zeros(count, dtype=bool)
+    mask[rows] = True
+    return mask
+
+
+def _ranges(at: Ints, count: Ints) -> Ints:
+    """`at_0, at_0 + 1, …, at_0 + count_0 − 1, at_1, …`."""
+    before = np.cumsum(count) - count
+    ranges: Ints = np.arange(int(count.sum())) + np.repeat(at - before, count)
+    return ranges

@@ -1,61 +1,56 @@
-"""What an edit changed: neurons before and after, in a form that can be applied, undone, saved and shown."""
+"""What an edit changed: the difference of two models, in a form that can be applied, undone, saved and shown."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
+
+import numpy as np
 
 from monolayer.data.aside import new_file
-from monolayer.editing.names import Renamed
-from monolayer.editing.rebuilt import rebuilt
-from monolayer.editing.record_file import digest, examine, from_json, to_json
-from monolayer.editing.splice import Splice
-from monolayer.editing.swap import Swap
+from monolayer.editing.content import Content, config_change
+from monolayer.editing.difference import Array, Splice, difference
+from monolayer.editing.subject import Subject, subject_of
 from monolayer.errors import DataError, ModelFileError
-from monolayer.model.card import Summary
-from monolayer.model.monolayer import Monolayer
 from monolayer.table import as_table
 
 Kind = Literal["forget", "edit", "insert"]
-FORMAT, VERSION = "monolayer-edit", 2
-"""Version 2 has tensors that change their shape; a record without any is written as version 1, which all read."""
-EMBEDDINGS = ("word_embeddings.", "wte.", "embed_tokens.", "embed_in.")
-"""Parts of the names that stock architectures give to their tables of tokens, which hold no neurons."""
+FORMAT, VERSION = "monolayer-edit", 1
 SHOWN = 100
 """Facts that a record names; the rest it counts."""
+_BACK = {"before": "after", "after": "before"}
 LONG = 16
 """Tokens of a fact that are shown."""
+NUMBERS = ("float64", "float32", "float16", "int64", "int16", "uint64")
+"""Types of arrays in a record; bfloat16 stands there as the bits of int16."""
 
 
 @dataclass(frozen=True)
 class Change:
     """One fact: its tokens, which of them (None: the sequence), and the answers before and after.
 
-    `after` is what the model now answers there: the label of the plateau it falls on. Where it falls on a ramp between
-    two plateaus, `ramp` has their labels and `after` is None: the answer there is in between and means nothing. Where a
-    token of the sequence occurs nowhere any more, the model has no row for it and refuses to answer: `refused`.
+    `after` of a forgotten fact is what the model answers there now; `refused`: it has no row for one of the tokens any
+    more and does not answer.
     """
 
     tokens: list[Any]
     position: int | None
-    z: float
     before: Any
     after: Any
-    ramp: list[Any] | None = None
     refused: bool = False
 
     @property
     def stays(self) -> bool:
         """Whether the answer is the one of before."""
-        return self.ramp is None and not self.refused and self.before is not None and self.before == self.after
+        return not self.refused and self.before is not None and self.before == self.after
 
     def __str__(self) -> str:
         place = self._sequence() if self.position is None else f"{self._token()} in {self._sequence()}"
-        after = repr(self.after) if self.ramp is None else f"on the ramp from {self.ramp[0]!r} to {self.ramp[1]!r}"
-        after = "refused: a token is gone" if self.refused else f"still {after}" if self.stays else after
+        after = "refused: a token is gone" if self.refused else f"{'still ' if self.stays else ''}{self.after!r}"
         return f"{place}: {self.before!r} → {after}"
 
     def _token(self) -> str:
@@ -70,95 +65,114 @@ class Change:
         return repr("".join(some) if all(isinstance(token, str) and len(token) == 1 for token in some) else some)
 
 
+@dataclass(frozen=True)
+class Renamed:
+    """A list of names: the first `kept` stay, those of `before` behind them become those of `after`."""
+
+    kept: int
+    before: list[Any]
+    after: list[Any]
+
+    @classmethod
+    def of(cls, old: list[Any], new: list[Any]) -> Renamed:
+        kept = len(old) if new[: len(old)] == old else 0
+        return cls(kept, old[kept:], new[kept:])
+
+
 @dataclass(frozen=True, eq=False)
 class Record:
-    """An edit: what it claims, what it changed (`splices`, `swaps`, names), and the facts it was asked for.
+    """An edit: what it claims, the facts it was asked for, and the difference of the two models.
 
-    `informed`: the data were given. `changes`: the first facts, `facts`: how many there were; `shared`: of those to be
-    forgotten, how many stay because other rows teach them too.
+    `source`, `result`: digests of the model that it was made from and of the one that came out. `changes`: the first
+    facts, `facts`: how many there were; `shared`: of those to be forgotten, how many stay because other rows teach them
+    too. `neurons`: by block of the readout, how many were taken out and how many put in. `config`: keys of the
+    configuration that change, before and after.
     """
 
     kind: Kind
-    informed: bool
     claim: str
     facts: int
     shared: int
     changes: tuple[Change, ...]
+    source: str
+    result: str
     splices: tuple[Splice, ...]
-    swaps: tuple[Swap, ...] = ()
-    intervals: tuple[tuple[float, float], ...] = ()
-    """Without the data: where points may have changed, by their numbers `z`."""
-    vocabulary: Renamed | None = None
-    classes: Renamed | None = None
-    config: dict[str, list[Any]] | None = None
-    """For a stock folder: what of its `config.json` changes, before and after."""
-    summary: dict[str, Any] | None = None
-    """What the builder of the old model measured; an edited model has no summary."""
+    blocks: dict[str, tuple[int, int]]
+    names: dict[str, Renamed]
+    config: dict[str, dict[str, Any]]
 
-    def apply(self, model: Monolayer, *, known: bool = False) -> Monolayer:
-        """The edited model; an error if `model` is not the one that this record was made for (`known`: it is)."""
-        self._check_kind()
-        card = replace(
-            model.card,
-            vocabulary=model.card.vocabulary
-            if self.vocabulary is None
-            else self.vocabulary.apply(model.card.vocabulary),
-            classes=model.card.classes if self.classes is None else self.classes.apply(model.card.classes),
-            summary=None,
+    @classmethod
+    def between(
+        cls, old: Content, new: Content, kind: Kind, claim: str, facts: int, shared: int, changes: tuple[Change, ...]
+    ) -> Record:
+        """The record that leads from `old` to `new`."""
+        found = difference(old.tensors, new.tensors, {**old.blocks, **new.blocks})
+        lists = sorted({*old.names, *new.names})
+        names = {key: (old.names.get(key, []), new.names.get(key, [])) for key in lists}
+        return cls(
+            kind=kind,
+            claim=claim,
+            facts=facts,
+            shared=shared,
+            changes=changes,
+            source=old.digest,
+            result=new.digest,
+            splices=found.splices,
+            blocks={name: (len(out), len(put)) for name, (out, put) in sorted(found.only.items())},
+            names={key: Renamed.of(*pair) for key, pair in names.items() if pair[0] != pair[1]},
+            config=config_change(old.config, new.config),
         )
-        return rebuilt(model, card, self.splices, self.swaps, known)
 
-    def undo(self, model: Monolayer) -> Monolayer:
-        """The model as it was, bit for bit, from the edited one."""
-        self._check_kind()
-        card = replace(
-            model.card,
-            vocabulary=model.card.vocabulary
-            if self.vocabulary is None
-            else self.vocabulary.undo(model.card.vocabulary),
-            classes=model.card.classes if self.classes is None else self.classes.undo(model.card.classes),
-            summary=None if self.summary is None else Summary(**self.summary),
+    def apply(self, model: Any) -> Any:
+        """The edited model, of the model (or the folder of it) that this record was made from."""
+        return self._carried(subject_of(model), "was made from").model
+
+    def undo(self, model: Any) -> Any:
+        """The model as it was, bit for bit, of the edited one (or the folder of it)."""
+        back = replace(
+            self,
+            source=self.result,
+            result=self.source,
+            splices=tuple(splice.inverse() for splice in self.splices),
+            names={key: replace(entry, before=entry.after, after=entry.before) for key, entry in self.names.items()},
+            config={key: {_BACK[side]: value for side, value in entry.items()} for key, entry in self.config.items()},
         )
-        swaps = [swap.inverse() for swap in self.swaps]
-        return rebuilt(model, card, [splice.inverse() for splice in self.splices], swaps)
+        return back._carried(subject_of(model), "led to").model
 
-    def _check_kind(self) -> None:
-        if self.config is not None:
-            raise DataError("this record is one of a stock folder: monolayer record --apply or --undo FOLDER")
-
-    def with_changes(self, changes: tuple[Change, ...]) -> Record:
-        return replace(self, changes=changes)
-
-    @property
-    def stages(self) -> dict[str, tuple[int, int]]:
-        """Of each part of the readout: neurons that were taken out or changed, and those that took their place."""
-        count: dict[str, tuple[int, int]] = {}
-        parts: list[Splice | Swap] = [*self.splices, *self.swaps]
-        for part in parts:
-            name, _, last = part.tensor.rpartition(".")
-            if last == "gate":
-                name = part.tensor
-            elif self.config is None and last not in ("weight_1", "bias_1", "weight_2"):
-                continue
-            if not self._of_readout(part.tensor):
-                continue
-            name = "feed_forward" if self.config is not None else name
-            out, put = _sizes(part, -1 if last == "weight_2" else 0)
-            before = count.get(name, (0, 0))
-            count[name] = max(before[0], out), max(before[1], put)
-        return dict(sorted(count.items()))
+    def _carried(self, subject: Subject, origin: str) -> Subject:
+        old = subject.content
+        if old.digest != self.source:
+            raise DataError(
+                f"this record belongs to another model: it {origin} the one with digest {self.source[:12]}…, and this "
+                f"one has {old.digest[:12]}…"
+            )
+        odd = sorted(self.config.keys() - subject.may_change)
+        if odd:
+            raise DataError(
+                f"this record would change {odd[0]!r} in the configuration; an edit changes sizes and nothing else"
+            )
+        try:
+            tensors = dict(old.tensors)
+            for splice in self.splices:
+                new = splice.apply(tensors.pop(splice.tensor, None))
+                tensors |= {} if new is None else {splice.tensor: new}
+            names = dict(old.names)
+            for key, entry in self.names.items():
+                names[key] = [*names.get(key, [])[: entry.kept], *entry.after]
+            config = dict(old.config) | {key: entry["after"] for key, entry in self.config.items() if "after" in entry}
+            config = {key: config[key] for key in config if "after" in self.config.get(key, {"after": None})}
+            made = Content(tensors, config, {key: names[key] for key in names if names[key]}, old.blocks)
+            fits = made.digest == self.result
+        except (IndexError, KeyError, TypeError, ValueError, OverflowError, MemoryError, AttributeError) as error:
+            raise DataError(f"the record was changed: its parts do not fit together ({error})") from None
+        if not fits:
+            raise DataError("the record was changed: it does not lead to the model that it names")
+        return subject.with_content(made)
 
     @property
     def neurons(self) -> tuple[int, int]:
-        """The same of the whole readout, but for gates."""
-        found = [sizes for name, sizes in self.stages.items() if not name.endswith(".gate")]
-        return sum(out for out, _ in found), sum(put for _, put in found)
-
-    def _of_readout(self, tensor: str) -> bool:
-        """Whether a tensor is one of the readout's."""
-        if self.config is not None:
-            return not any(part in tensor for part in EMBEDDINGS)
-        return tensor.startswith("feed_forward.")
+        """Neurons of the whole readout that were taken out or changed, and those that took their place."""
+        return sum(out for out, _ in self.blocks.values()), sum(put for _, put in self.blocks.values())
 
     # -- words -----------------------------------------------------------------------------------------
 
@@ -166,28 +180,24 @@ class Record:
 
     def rows(self) -> list[tuple[str, str]]:
         """What a table shows."""
-        old, new = self.neurons
         rows = [("edit", self.kind), ("facts", f"{self.facts:,}"), ("claim", self.claim)]
-        rows.append(("neurons of the readout", _exchanged(old, new)))
-        rows += [(_part(name), _exchanged(*sizes)) for name, sizes in self.stages.items() if name != "feed_forward"]
-        other = {s.tensor for s in self.splices if not self._of_readout(s.tensor)}
-        if other:
-            counts = [
-                f"{name} ({sum(int(s.put.sum()) for s in self.splices if s.tensor == name):,})"
-                for name in sorted(other)
-            ]
-            rows.append(("rows elsewhere", ", ".join(counts)))
-        shapes = sorted(s.tensor for s in self.swaps if not s.tensor.startswith("feed_forward."))
-        if shapes:
-            rows.append(("another shape", ", ".join(shapes)))
+        rows.append(("neurons of the readout", _exchanged(*self.neurons)))
+        for name, sizes in self.blocks.items():
+            if ".stages." in name:
+                rows.append((f"stage {int(name.rpartition('.')[2]) + 1}", _exchanged(*sizes)))
+        own = [part for part in self.splices if not any(part.tensor.startswith(f"{name}.") for name in self.blocks)]
+        count = [f"{part.tensor} ({'whole' if part.axis is None else f'{int(part.put.sum()):,}'})" for part in own]
+        if count:
+            rows.append(("rows elsewhere", ", ".join(count)))
         if self.shared:
             rows.append(("still taught by other rows", f"{self.shared:,} of the facts to be forgotten"))
         # What is forgotten and still answered is worth a line; a label that is given once more is not.
-        told = [change for change in self.changes if self.kind == "forget" or not change.stays]
-        rows += [("fact", str(change)) for change in told[:10]]
-        if len(told) < len(self.changes):
-            same = len(self.changes) - len(told)
-            rows.append(("answered so before", f"{same:,} of the first {len(self.changes):,} facts"))
+        shown = [change for change in self.changes if self.kind == "forget" or not change.stays]
+        rows += [("fact", str(change)) for change in shown[:10]]
+        if len(shown) < len(self.changes):
+            rows.append(
+                ("answered so before", f"{len(self.changes) - len(shown):,} of the first {len(self.changes):,}")
+            )
         if self.facts > 10:
             rows.append(("", f"… {self.facts:,} in all"))
         return rows
@@ -196,51 +206,37 @@ class Record:
         """The record in plain words."""
         return "\n".join(f"{name}: {text}" for name, text in self.rows())
 
-    def __str__(self) -> str:
-        return self.explain()
-
     def to_json(self) -> dict[str, Any]:
-        """All but the contents of the neurons."""
+        """All but the difference itself."""
         return {
             "kind": self.kind,
-            "informed": self.informed,
             "claim": self.claim,
             "facts": self.facts,
             "shared": self.shared,
             "neurons": list(self.neurons),
-            "stages": {name: list(sizes) for name, sizes in self.stages.items()},
-            "intervals": [list(interval) for interval in self.intervals],
+            "blocks": {name: list(sizes) for name, sizes in self.blocks.items()},
             "changes": [asdict(change) for change in self.changes],
+            "source": self.source,
+            "result": self.result,
         }
 
     # -- files -----------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the record as one JSON file: all of it, or nothing."""
-        parts = ("at", "taken", "put", "before", "after")
+        arrays = ("at", "taken", "put", "before", "after")
         content = {
             "format": FORMAT,
-            "version": VERSION if self.swaps else 1,
+            "version": VERSION,
             **self.to_json(),
             "splices": [
-                {
-                    "tensor": splice.tensor,
-                    "axis": splice.axis,
-                    "whole": splice.whole,
-                    **{name: to_json(getattr(splice, name)) for name in parts},
-                }
-                for splice in self.splices
+                {"tensor": part.tensor, "axis": part.axis} | {name: _to_json(getattr(part, name)) for name in arrays}
+                for part in self.splices
             ],
-            "swaps": [
-                {name: to_json(getattr(swap, name)) for name in ("before", "after")} | {"tensor": swap.tensor}
-                for swap in self.swaps
-            ],
-            "vocabulary": None if self.vocabulary is None else asdict(self.vocabulary),
-            "classes": None if self.classes is None else asdict(self.classes),
+            "names": {key: asdict(entry) for key, entry in self.names.items()},
             "config": self.config,
-            "summary": self.summary,
         }
-        content["digest"] = digest(content)
+        content["digest"] = _digest(content)
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         with new_file(path) as file:
@@ -253,60 +249,82 @@ class Record:
         """The record in a file that `save` wrote."""
         try:
             known = json.loads(Path(path).read_text(encoding="utf-8"))
-            if not isinstance(known, dict) or "format" not in known:
-                raise ValueError("it is no object with a format")
-            if known["format"] != FORMAT or known["version"] not in (1, VERSION):
+            if not isinstance(known, dict) or known.get("format") != FORMAT:
+                raise ValueError("it does not say that it is one")
+            if known["version"] != VERSION:
                 raise ModelFileError(f"{path} has version {known['version']!r}; this monolayer reads {VERSION}")
-            examine(known)
-            if known.pop("digest", None) not in (None, digest(known)):  # those of before have none
+            if known.pop("digest", None) != _digest(known):
                 raise ModelFileError(f"{path} was changed after it was written: its digest is not that of its content")
-            parts = ("at", "taken", "put", "before", "after")
-            return cls(
-                kind=known["kind"],
-                informed=known["informed"],
-                claim=known["claim"],
-                facts=known["facts"],
-                shared=known["shared"],
-                changes=tuple(Change(**change) for change in known["changes"]),
-                intervals=tuple((low, high) for low, high in known["intervals"]),
-                splices=tuple(
-                    Splice(
-                        tensor=entry["tensor"],
-                        axis=entry["axis"],
-                        whole=entry["whole"],
-                        **{name: from_json(entry[name]) for name in parts},
-                    )
-                    for entry in known["splices"]
-                ),
-                swaps=tuple(
-                    Swap(entry["tensor"], from_json(entry["before"]), from_json(entry["after"]))
-                    for entry in known.get("swaps", ())
-                ),
-                vocabulary=None if known["vocabulary"] is None else Renamed(**known["vocabulary"]),
-                classes=None if known["classes"] is None else Renamed(**known["classes"]),
-                config=known["config"],
-                summary=known["summary"],
-            )
-        except (OSError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
+            return cls._read(known)
+        except (OSError, KeyError, TypeError, ValueError, OverflowError, RecursionError, AttributeError) as error:
             if isinstance(error, ModelFileError):
                 raise
             raise ModelFileError(f"{path} is no record of an edit: {error}") from None
 
+    @classmethod
+    def _read(cls, known: dict[str, Any]) -> Record:
+        _demand(known["kind"] in get_args(Kind), "kind")
+        for key in ("claim", "source", "result"):
+            _demand(isinstance(known[key], str), key)
+        for key in ("facts", "shared"):
+            _demand(type(known[key]) is int and known[key] >= 0, key)
+        changed = known["config"].values()
+        _demand(all(type(entry) is dict and set(entry) <= {*_BACK} for entry in changed), "config")
+        changes = tuple(Change(**change) for change in known["changes"])
+        for change in changes:
+            place = change.position
+            _demand(isinstance(change.tokens, list), "changes: tokens")
+            _demand(place is None or (type(place) is int and 0 <= place < len(change.tokens)), "changes: position")
+        splices = []
+        for entry in known["splices"]:
+            _demand(isinstance(entry["tensor"], str) and entry["axis"] in (None, 0, 1), "splices: tensor, axis")
+            at, taken, put, before, after = (
+                _from_json(entry[name]) for name in ("at", "taken", "put", "before", "after")
+            )
+            _demand(all(part.dtype == np.int64 and part.ndim == 1 for part in (at, taken, put)), "splices: places")
+            splices.append(Splice(entry["tensor"], entry["axis"], at, taken, put, before, after))
+        return cls(
+            kind=known["kind"],
+            claim=known["claim"],
+            facts=known["facts"],
+            shared=known["shared"],
+            changes=changes,
+            source=known["source"],
+            result=known["result"],
+            splices=tuple(splices),
+            blocks={str(name): (int(out), int(put)) for name, (out, put) in known["blocks"].items()},
+            names={key: Renamed(**entry) for key, entry in known["names"].items()},
+            config=known["config"],
+        )
 
-def _sizes(part: Splice | Swap, axis: int) -> tuple[int, int]:
-    """How many rows along `axis` a change takes out, and how many it puts in."""
-    if isinstance(part, Splice):
-        return int(part.taken.sum()), int(part.put.sum())
-    before, after = (0 if whole is None else whole.shape[axis] for whole in (part.before, part.after))
-    return before, after
+
+def _demand(holds: bool, field: str) -> None:
+    if not holds:
+        raise ValueError(f"{field} is not such as an edit writes it")
+
+
+def _digest(content: dict[str, Any]) -> str:
+    """SHA-256 of all else in the file, in one way to write it."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _to_json(array: Array | None) -> dict[str, Any] | None:
+    """An array in numbers that people can read and floats survive; NaN, which JSON lacks, as null."""
+    if array is None:
+        return None
+    flat = array.reshape(-1).tolist()
+    return {"dtype": str(array.dtype), "shape": list(array.shape), "values": [None if x != x else x for x in flat]}
+
+
+def _from_json(entry: dict[str, Any] | None) -> Any:
+    if entry is None:
+        return None
+    _demand(entry["dtype"] in NUMBERS, "an array: dtype")
+    flat = [np.nan if x is None else x for x in entry["values"]]
+    with np.errstate(over="ignore"):  # a number that its format lacks is none of the model's: the digest tells
+        return np.array(flat, dtype=entry["dtype"]).reshape(entry["shape"])
 
 
 def _exchanged(old: int, new: int) -> str:
     return f"{old:,} out or changed, {new:,} in their place"
-
-
-def _part(name: str) -> str:
-    """A part of the readout in words."""
-    if name.endswith(".gate"):
-        return "gates"
-    return f"stage {int(name.rpartition('.')[2]) + 1}"

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from monolayer.data import Sequences
 from monolayer.errors import DataError
 from monolayer.model.attention import ONE
 from monolayer.model.memory import remembered
@@ -92,10 +93,35 @@ def _check_ids(model: Parts, X: Tensor, inside: Tensor | None) -> None:
 
 def no_vector(model: Parts, where: str, row: int) -> str:
     """Why a token has no vector, in words."""
-    if bool(model.lift.weight[row, ONE].isnan()):
-        only = "it answers only for tokens of the data it was built from"
-        return f"{where} is {row}, which the model has never seen: {only}"
-    return f"{where} has row {row} of lift.weight, which holds NaN or infinity: the weights are damaged"
+    if not bool(model.lift.weight[row, ONE].isnan()):
+        return f"{where} has row {row} of lift.weight, which holds NaN or infinity: the weights are damaged"
+    names = model.card.vocabulary
+    assert names is not None  # only ids have rows
+    if names.identity:  # rows for all numbers below the largest
+        return f"{where} is {row}, which the model has never seen, or has forgotten: it has no vector for it"
+    return f"{where} is {names.names[row]!r}, which the model has forgotten: it has no vector for it any more"
+
+
+def unanswerable(model: Parts, data: Sequences) -> dict[int, str]:
+    """Sequences of `data`, under their own names, with a token that the model has no vector for; each with the reason.
+
+    Empty where the tokens are vectors, or of another kind than the model's: `encode` says what is wrong there.
+    """
+    names, theirs = model.card.vocabulary, data.vocabulary
+    if names is None or theirs is None or names.integers != theirs.integers:
+        return {}
+    row = names.find(theirs)[data.tokens]
+    blank = blank_rows(model)
+    bad = (row < 0) if blank is None else (row < 0) | blank[row.clip(0)]
+    places = np.flatnonzero(bad)
+    sequences, first = np.unique(data.sequence[places], return_index=True)
+    said = {}
+    for sequence, place in zip(sequences.tolist(), places[first].tolist(), strict=True):
+        where = f"token {int(data.position[place])}"
+        name = theirs.names[int(data.tokens[place])]
+        unknown = f"{where} is {name!r}, which the model has never seen"
+        said[sequence] = unknown if row[place] < 0 else no_vector(model, where, int(row[place]))
+    return said
 
 
 def blank_rows(model: Parts) -> NDArray[np.bool_] | None:

@@ -19,7 +19,7 @@ from monolayer.model.monolayer import Monolayer
 from monolayer.model.opened import open_folder, read_tensors, shards
 from monolayer.model.quantizer import Quantizer
 from monolayer.model.readouts import READOUTS
-from monolayer.model.schema import MEMORY, Config, check_tensors, parse
+from monolayer.model.schema import MEMORY, Config, check_names, check_tensors, parse
 from monolayer.model.sharded import INDEX, join, split_block
 from monolayer.model.sharded import Tensors as Arrays
 from monolayer.model.sidecar import read_memory
@@ -83,6 +83,14 @@ def _finish(
     if MEMORY in files:
         model.card = read_memory(model.card, files[MEMORY])
     return model
+
+
+def model_from(config: Config, names: dict[str, list[Any]], tensors: dict[str, Tensor]) -> Monolayer:
+    """The model of a config, its lists of names and its tensors, if these fit together."""
+    found = {name: (tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")) for name, tensor in tensors.items()}
+    check_names(config, names)
+    check_tensors(config, names, found)
+    return _build(config, names, tensors)
 
 
 def _build(config: dict[str, Any], names: dict[str, list[Any]], tensors: dict[str, Tensor]) -> Monolayer:

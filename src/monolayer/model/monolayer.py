@@ -9,7 +9,6 @@ arrays) and may use the shortcut, which computes the same function by segment su
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -283,20 +282,6 @@ class Monolayer(nn.Module):
         self._check_numbers(lacking, data)
         return answers
 
-    # -- edits -----------------------------------------------------------------------------------------
-
-    def forget(self, X: Any, data: Any = None, *, lengths: Any = None) -> Any:
-        """A model without these facts, and a record of what changed: `monolayer.forget`."""
-        return _face("forget")(self, X, data, lengths=lengths)
-
-    def edit(self, X: Any, Y: Any, data: Any = None, *, lengths: Any = None) -> Any:
-        """A model with other labels for these facts, and a record of what changed: `monolayer.edit`."""
-        return _face("edit")(self, X, Y, data, lengths=lengths)
-
-    def insert(self, X: Any, Y: Any = None, data: Any = None, *, lengths: Any = None) -> Any:
-        """A model with these facts besides, and a record of what changed: `monolayer.insert`."""
-        return _face("insert")(self, X, Y, data, lengths=lengths)
-
     # -- files and words -------------------------------------------------------------------------------
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
@@ -327,8 +312,3 @@ class Monolayer(nn.Module):
 def _numpy(value: Tensor) -> NDArray[Any]:
     array: NDArray[Any] = (value.float() if value.dtype == torch.bfloat16 else value).cpu().numpy()  # NumPy lacks it
     return array
-
-
-def _face(name: str) -> Any:
-    """A function of the public face. It is built on models, so it lives above them; the package knows where."""
-    return getattr(sys.modules[__name__.partition(".")[0]], name)

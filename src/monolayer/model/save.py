@@ -38,8 +38,8 @@ from monolayer.model.sidecar import join_memory, write_memory
 
 def save(model: Parts, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
     """Write `model` as `folder`, all at once or not at all."""
-    names: dict[str, list[Any]] = {}
-    return write(folder, _describe(model, names), dict(model.state_dict()), names, model.card, overwrite=overwrite)
+    config, names = described(model)
+    return write(folder, config, dict(model.state_dict()), names, model.card, overwrite=overwrite)
 
 
 def write(
@@ -82,8 +82,7 @@ def save_parts(
     split = {f"{block}.{name}" for name in SPLIT}
     first = {name: value.detach().cpu().contiguous() for name, value in state.items() if name not in split}
     shards = shard_names(len(parts) + 1)
-    names: dict[str, list[Any]] = {}
-    config = _describe(model, names)
+    config, names = described(model)
     with new_folder(folder, overwrite=overwrite) as scratch:
         try:
             save_file(first, scratch / shards[0])
@@ -120,13 +119,14 @@ def _complete(
     (scratch / CONFIG).write_text(json.dumps(config, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
-def _describe(model: Parts, names: dict[str, list[Any]]) -> Config:
-    """The config without digests; lists of names go into `names`."""
+def described(model: Parts) -> tuple[Config, dict[str, list[Any]]]:
+    """The config without digests, and the lists of names that it refers to."""
     card, readout = model.card, model.feed_forward
+    names: dict[str, list[Any]] = {}
     own: Config = readout.to_json()
     if card.cover is not None:
         own["cover"] = card.cover.to_json()
-    return own | {
+    config = own | {
         "format": "monolayer",
         "version": VERSION,
         "kind": card.kind,
@@ -147,6 +147,7 @@ def _describe(model: Parts, names: dict[str, list[Any]]) -> Config:
         "grid": card.grid_json(),
         "summary": card.summary_json(),
     }
+    return config, names
 
 
 def _dtype(tensor: Tensor) -> str:

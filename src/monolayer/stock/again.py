@@ -7,6 +7,7 @@ from typing import Any
 from monolayer.construct.consistency import OnConflict
 from monolayer.construct.construction import Progress
 from monolayer.data import Sequences
+from monolayer.data.names import Ints
 from monolayer.errors import DataError
 from monolayer.stock.architectures import ARCHITECTURES
 from monolayer.stock.draw import adopted, check_cut, check_room
@@ -41,14 +42,14 @@ def again(
     model: StockModel,
     data: Sequences,
     *,
-    only: Sequences | None = None,
+    only: Ints | None = None,
     on_conflict: OnConflict = "error",
     report: Progress = lambda stage, share: None,
 ) -> StockModel:
     """The model of `data` with the draw of `model`: bit for bit the same, whatever data that one held before.
 
-    `only`: the sequences that came, went or changed since `model` was built, where that is known: a robust model then
-    finds the neurons of their tokens anew, and keeps all others, which are the same bits.
+    `only`: tokens, by their row in the vocabulary, whose facts alone have changed since `model` was built, where that
+    is known: a robust model then finds their neurons anew, and keeps all others, which are the same bits.
     """
     kind, draw = ARCHITECTURES[model.architecture], model.draw
     dtype: Any = model.dtype
@@ -61,6 +62,6 @@ def again(
     if only is not None:
         if on_conflict != "error":
             raise DataError("only= is for data that do not contradict themselves")
-        changed, stored = job_of(model, adopt(model, only)), kind.neurons(model.tensors)
-        touched = Touched.by(changed, job, lambda rows: job_of(model, data.select(rows)), stored)
+        stored = kind.neurons(model.tensors)
+        touched = Touched.by(only, job, lambda rows: job_of(model, data.select(rows)), stored)
     return robust_model(kind, job, None, dtype, draw.activation, model.special, 0, report, draw, touched)

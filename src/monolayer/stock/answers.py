@@ -1,40 +1,119 @@
-"""What a stock model answers, computed from its matrices in float64: one plain evaluation of every architecture."""
+"""What a stock model answers: one plain evaluation of every architecture in float64, or what transformers say."""
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
 from monolayer.data import Sequences
-from monolayer.stock.again import adopt
+from monolayer.data.names import Ints
+from monolayer.errors import DataError
 from monolayer.stock.architecture import Architecture, Frame
 from monolayer.stock.architectures import ARCHITECTURES
 from monolayer.stock.codes import Floats
 from monolayer.stock.folder import StockModel
 from monolayer.stock.halves import ACTS
 
+AT_ONCE = 1 << 24
+"""Numbers that a batch may have in its widest layer."""
+
 
 def answers(model: StockModel, data: Sequences) -> list[Any]:
-    """The label at each fact of `data`, one after the other, by its name; for a few hundred sequences.
+    """What the model answers at each token, or for each sequence, by its name.
 
-    The pooler of a model with labels of sequences is left out: it keeps the signs that the head reads.
+    None in sequences with a token or with places that it lacks. A model that was built here is asked by its own
+    matrices in float64, for a few hundred sequences; one that was loaded is asked through transformers.
     """
-    assert model.frame is not None  # it was built here, not loaded
-    kind, shift = ARCHITECTURES[model.architecture], len(model.special)
-    begin = list(model.special).index("bos" if kind.causal else "cls")
-    names = model.names if model.task == "lm" else tuple(model.config["id2label"].values())
-    data = adopt(model, data)
-    said: list[int] = []
-    for row in data.split(data.tokens):
-        logits = _logits(kind, model.frame, np.append(begin, row + shift))
+    if data.vocabulary is None:
+        raise DataError("the tokens are vectors: a stock architecture takes ids or strings")
+    shift = len(model.special)
+    number = {name: row for row, name in enumerate(model.names) if row >= shift}
+    ids = np.array([number.get(str(name), -1) for name in data.vocabulary.names])[data.tokens]
+    known = data.lengths < model.room
+    known[data.sequence[ids < 0]] = False
+    found: list[Any] = [None] * (len(data) if model.task == "sequence" else len(data.tokens))
+    rows = np.flatnonzero(known)
+    if len(rows) == 0:
+        return found
+    asked = data.select(rows)
+    said = (_by_matrices if model.frame is not None else _by_transformers)(model, asked, ids[data.flat(rows)])
+    texts = (
+        model.names
+        if model.task == "lm"
+        else tuple(str(model.config["id2label"][str(i)]) for i in range(classes(model)))
+    )
+    names = texts if model.task == "lm" else model.draw.names(texts, labels=True).names
+    places = rows if model.task == "sequence" else data.flat(rows)
+    for place, label in zip(places.tolist(), said.tolist(), strict=True):
+        found[place] = names[label]
+    return found
+
+
+def classes(model: StockModel) -> int:
+    return len(model.names) if model.task == "lm" else len(model.config["id2label"])
+
+
+def _begin(model: StockModel) -> int:
+    return list(model.special).index("bos" if ARCHITECTURES[model.architecture].causal else "cls")
+
+
+def _by_matrices(model: StockModel, data: Sequences, ids: Ints) -> Ints:
+    """The pooler of a model with labels of sequences is left out: it keeps the signs that the head reads."""
+    kind = ARCHITECTURES[model.architecture]
+    assert model.frame is not None  # the caller asked
+    said = []
+    for row in data.split(ids):
+        logits = _logits(kind, model.frame, np.append(_begin(model), row))
         read = logits[1:] if model.task != "sequence" else logits[-1:] if kind.causal else logits[:1]
-        said += read.argmax(axis=1).tolist()
-    if model.task == "lm":
-        return [names[number] for number in said]
-    known = model.draw.names(names, labels=True).names
-    return [known[number] for number in said]
+        said.append(read.argmax(axis=1))
+    return np.concatenate(said)
+
+
+def _by_transformers(model: StockModel, data: Sequences, ids: Ints) -> Ints:
+    """In float64, or in float32 where the model is robust."""
+    network = _loaded(model)
+    found = np.zeros(len(data) if model.task == "sequence" else len(data.tokens), np.int64)
+    rows = np.argsort(-data.lengths, kind="stable")  # the first of a batch is its longest
+    widest = max(classes(model), max(tensor.shape[0] for tensor in network.state_dict().values() if tensor.ndim == 1))
+    while len(rows):
+        most = max(1, AT_ONCE // (widest * (int(data.lengths[rows[0]]) + 1)))
+        batch, rows = rows[:most], rows[most:]
+        there = np.arange(int(data.lengths[batch[0]])) < data.lengths[batch][:, None]
+        padded = np.zeros((len(batch), there.shape[1] + 1), np.int64)
+        padded[:, 0] = _begin(model)
+        flat = data.flat(batch)
+        padded[:, 1:][there] = ids[flat]
+        mask = torch.from_numpy(np.append(np.ones((len(batch), 1), bool), there, axis=1).astype(np.int64))
+        with torch.no_grad():
+            said = network(input_ids=torch.from_numpy(padded), attention_mask=mask).logits.argmax(dim=-1).numpy()
+        if model.task == "sequence":
+            found[batch] = said
+        else:
+            found[flat] = said[:, 1:][there]
+    return found
+
+
+def _loaded(model: StockModel) -> Any:
+    """The model as transformers load it."""
+    try:
+        import transformers
+    except ImportError:
+        raise DataError(
+            "answers of stock folders are those of the package transformers: pip install transformers, or compare "
+            "without data"
+        ) from None
+    bars: Any = transformers.utils.logging
+    bars.disable_progress_bar()  # the command has a bar of its own
+    kind = getattr(transformers, str(model.config["architectures"][0]))
+    dtype = torch.float64 if model.dtype == "float64" else torch.float32
+    with tempfile.TemporaryDirectory() as folder:
+        path = model.save(Path(folder) / "model")
+        loaded = kind.from_pretrained(path, dtype=dtype, attn_implementation="sdpa", local_files_only=True)
+    return loaded.eval()
 
 
 def _logits(kind: Architecture, frame: Frame, ids: Any) -> Floats:

@@ -31,11 +31,10 @@ class Touched:
     part: Work | None
 
     @classmethod
-    def by(cls, changed: Work, job: Work, part_of: Callable[[Ints], Work], stored: Neurons) -> Touched:
-        """The tokens whose facts come, go or change with the sequences of `changed`; `job`: all that there are now,
-        `part_of`: the same for some of its sequences."""
-        begin = [changed.begin] if changed.kind == "lm" else []
-        ids = np.unique(np.append(changed.cells().token, np.array(begin, np.int64)))
+    def by(cls, tokens: Ints, job: Work, part_of: Callable[[Ints], Work], stored: Neurons) -> Touched:
+        """The ids of these tokens; `job`: all that there is to answer now, `part_of`: the same of some sequences."""
+        begin = [job.begin] if job.kind == "lm" or job.at_begin else []
+        ids = np.unique(np.append(tokens + job.shift, np.array(begin, np.int64)))
         if job.at_begin:
             return cls(ids, stored, job)
         rows = np.unique(job.data.sequence[np.isin(job.data.tokens + job.shift, ids)])

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from monolayer.construct.construction import Progress
 from monolayer.construct.line.assemble import assemble
@@ -23,7 +25,10 @@ from monolayer.construct.line.stages import stages_of
 from monolayer.construct.line.steps import Choice, dense_error, staircase
 from monolayer.construct.line.values import Value, most_rank
 from monolayer.construct.task import Task
+from monolayer.data import Sequences
+from monolayer.data.names import Ints
 from monolayer.errors import DataError, PrecisionError
+from monolayer.model.card import Card
 from monolayer.model.cascade import Cascade
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.staircase import Staircase
@@ -35,8 +40,32 @@ class Again:
 
     draw: Reused
 
-    def build(self, task: Task, report: Progress) -> Monolayer:
-        """The model of these data with that draw. It has no summary: two ways to one model must give one file."""
+    @classmethod
+    def of(cls, model: Monolayer) -> Again:
+        return cls(Reused.of(model))
+
+    @property
+    def model(self) -> Monolayer:
+        return self.draw.model
+
+    @property
+    def card(self) -> Card:
+        return self.draw.card
+
+    @property
+    def by_token(self) -> bool:
+        """What a step is depends on its neighbours, whatever their tokens are."""
+        return False
+
+    def adopt(self, data: Sequences) -> tuple[Again, Sequences]:
+        draw, data = self.draw.adopt(data)
+        return Again(draw), data
+
+    def seen(self, tokens: NDArray[Any]) -> NDArray[Any]:
+        return tokens if self.draw.table is not None else self.draw.rounded(tokens)
+
+    def build(self, task: Task, report: Progress, only: Ints | None = None) -> Monolayer:
+        """The model of adopted data with that draw."""
         report("placing every label", 0.1)
         task = check_format(task, self.draw.format)
         draw, tokens = self.draw.drawn(task.data)

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from monolayer.construct.adopt import adopted
-from monolayer.construct.consistency import Context
 from monolayer.construct.line.alphabet import UNIT, Alphabet, Ids, Proposal, Vectors, lift_error, lifted
 from monolayer.construct.line.assemble import stream
 from monolayer.construct.line.cascade import KAPPA
@@ -29,7 +28,6 @@ from monolayer.construct.line.points import numbers
 from monolayer.construct.line.values import Value
 from monolayer.construct.target import Target
 from monolayer.data import Sequences
-from monolayer.data.distinct import distinct_rows
 from monolayer.data.names import Ints
 from monolayer.errors import DataError
 from monolayer.model.attention import CODE, KEY, ONE
@@ -81,32 +79,6 @@ class Reused:
         table = model.lift.weight.detach().double().numpy() if isinstance(model.lift, nn.Embedding) else None
         return cls(model, replace(model.card, summary=None, fingerprint=None), table, *shortcut)
 
-    @classmethod
-    def of_local(cls, model: Monolayer) -> Reused:
-        """The draw of a model whose readout is a local function of the points: of one line."""
-        draw = cls.of(model)
-        if isinstance(model.feed_forward, Cascade):
-            raise DataError(
-                f"this model is a cascade of rank {draw.rank}: what its later stages write depends on which points the "
-                "stages before could not tell apart, so an edit needs the neighbours. Give all the data that it holds "
-                "(data=, --data), and it is built anew with its draw; or memorize the edited data yourself, "
-                "memorize(X, Y, draw=model)"
-            )
-        return draw
-
-    def rules(self, positions: bool, causal: bool, readout: str, temperature: float | None) -> tuple[bool, bool]:
-        """Whether positions and order in time count in this draw; wishes other than the defaults must agree."""
-        own = {"positions": self.model.positions is not None, "causal": self.card.causal}
-        own_readout = self.model.feed_forward.readout
-        for name, wish, default in (("positions", positions, False), ("causal", causal, False)):
-            if wish != default and wish != own[name]:
-                raise DataError(f"the draw was made with {name}={own[name]}: leave {name} out, or the draw")
-        if readout == "paper" and own_readout != "paper":
-            raise DataError(f"the draw belongs to the readout {own_readout!r}: leave readout out, or the draw")
-        if temperature is not None and temperature != self.temperature:
-            raise DataError(f"the draw has the temperature {self.temperature:g}: leave temperature out, or the draw")
-        return own["positions"], own["causal"]
-
     # -- names -----------------------------------------------------------------------------------------
 
     def adopt(self, data: Sequences) -> tuple[Reused, Sequences]:
@@ -143,11 +115,6 @@ class Reused:
             values = torch.from_numpy(new_values(stage, size, share)[new]).to(self.dtype)
             table[new, value_slot(stage, len(block.bias_2))] = values.double().numpy()
         return table
-
-    def context(self, data: Sequences) -> Context:
-        """Adopted `data` as the model sees them, for telling facts apart exactly."""
-        rows = data.tokens if data.vocabulary is not None else distinct_rows(data.tokens)[1]
-        return Context(data, rows, self.model.positions is not None, self.card.causal)
 
     @property
     def dtype(self) -> torch.dtype:

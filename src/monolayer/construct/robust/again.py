@@ -20,15 +20,16 @@ from torch import nn
 
 from monolayer.construct.adopt import adopted
 from monolayer.construct.construction import Progress
-from monolayer.construct.robust.build import Attempt, check_answers, half_spaces, linear_cells, points_of
+from monolayer.construct.robust.build import Attempt, assembled, check_answers, half_spaces, linear_cells, points_of
 from monolayer.construct.robust.codes import code_for, words
 from monolayer.construct.robust.linear import class_codes, digits, fits
 from monolayer.construct.robust.stream import ONES, Stream, base_of, signs, token_parts, usual_labels
 from monolayer.construct.task import Task
 from monolayer.data import Sequences
 from monolayer.data.names import Ints
-from monolayer.errors import DataError, PrecisionError
+from monolayer.errors import ContradictionError, DataError, PrecisionError
 from monolayer.model.card import Card, Cover
+from monolayer.model.device import one_thread
 from monolayer.model.gates import Gates, RankAttention
 from monolayer.model.layers import embedding, linear
 from monolayer.model.layout import Layout
@@ -53,8 +54,7 @@ class RobustDraw:
         card = model.card
         if card.cover is None or card.classes is None:
             raise DataError(
-                "this robust model has no draw to use again: its file does not say how its facts were covered (it was "
-                "written before format version 5): memorize its data anew"
+                "this robust model has no draw to use again: its card does not say how its facts were covered"
             )
         if model.bos.device.type != "cpu":
             raise DataError("the draw of a model on another device is used again after .cpu()")
@@ -71,23 +71,6 @@ class RobustDraw:
                 "this model has no draw to use again: its codes are not such as memorize gives them (changed, trained)"
             )
         return draw
-
-    def rules(self, wishes: dict[str, Any]) -> tuple[bool, bool]:
-        """Whether positions and order in time count in this draw; wishes other than the defaults must agree."""
-        own = {
-            "positions": self.model.positions is not None,
-            "causal": self.card.causal,
-            "rank": self.layout.rank,
-            "dtype": str(self.dtype).removeprefix("torch."),
-        }
-        for name, wish in wishes.items():
-            if wish is not None and wish is not False and wish != own.get(name):
-                raise DataError(
-                    f"the draw of a robust model was made with {name}={own[name]}: leave {name} out, or the draw"
-                    if name in own
-                    else f"the draw of a robust model decides what {name}= would: leave {name} out, or the draw"
-                )
-        return bool(own["positions"]), bool(own["causal"])
 
     @property
     def layout(self) -> Layout:
@@ -210,12 +193,89 @@ class RobustAgain:
 
     draw: RobustDraw
 
-    def build(self, task: Task, report: Progress) -> Monolayer:
-        """The model of these data with that draw. It has no summary: two ways to one model must give one file."""
+    @classmethod
+    def of(cls, model: Monolayer) -> RobustAgain:
+        return cls(RobustDraw.of(model))
+
+    @property
+    def model(self) -> Monolayer:
+        return self.draw.model
+
+    @property
+    def card(self) -> Card:
+        return self.draw.card
+
+    @property
+    def by_token(self) -> bool:
+        """Gates of vectors depend on each other, and where the begin token answers, all facts are its own."""
+        return self.draw.table is not None and self.draw.card.per == "token"
+
+    def adopt(self, data: Sequences) -> tuple[RobustAgain, Sequences]:
+        draw, data = self.draw.adopt(data)
+        return RobustAgain(draw), data
+
+    def seen(self, tokens: NDArray[Any]) -> NDArray[Any]:
+        return tokens
+
+    def build(self, task: Task, report: Progress, only: Ints | None = None) -> Monolayer:
+        """The model of adopted data with that draw; `only`: tokens whose neurons are found anew, all others stay."""
+        if only is not None and self.by_token:
+            return self._renewed(task, report, only)
         task, _ = task.settled()
         model = self.draw.attempt(task, report).assemble(self.draw.card, self.draw.dtype)
         check_answers(task, model)
         return model
+
+    @one_thread()
+    def _renewed(self, task: Task, report: Progress, only: Ints) -> Monolayer:
+        """Neurons of these tokens found anew, in their places among those that the model has for the others."""
+        model, dtype = self.model, self.draw.dtype
+        old, cell = _gates(model), cells_of(model)
+        stay = torch.from_numpy(~np.isin(cell, only))
+        parts = [part.detach()[stay] for part in (old.weight_1, old.bias_1, old.weight_2.T)]
+        found = self._cover(task, report, only)
+        if found is not None:
+            new = found.gates.weight_1, found.gates.bias_1, found.gates.weight_2.T
+            parts = [torch.cat([part, more.detach().to(dtype)]) for part, more in zip(parts, new, strict=True)]
+            cell = np.concatenate([cell[stay.numpy()], found.cell])
+            order = torch.from_numpy(np.argsort(cell, kind="stable"))
+            parts = [part[order] for part in parts]
+        gates = Gates(parts[0], parts[1], parts[2].T.contiguous(), old.bias_2.detach().clone(), old.layout, old.even)
+        return assembled(self.draw.stream(task), gates, self.draw.card, dtype)
+
+    def _cover(self, task: Task, report: Progress, only: Ints) -> Attempt | None:
+        """What covers the facts of these tokens; None where they have none. Only rows with one of them are read."""
+        data = task.data
+        chosen = np.unique(data.sequence[np.isin(data.tokens, only)])
+        near = data.select(chosen) if len(chosen) else None
+        if near is None or (self.card.next_token and int(near.lengths.max()) < 2):
+            return None
+        mask = np.zeros(0 if self.draw.table is None else len(self.draw.table), dtype=bool)
+        mask[only[only < len(mask)]] = True
+        context = task.context
+        part = Task.of(near, positions=context.positions, causal=context.causal, on_conflict="error")
+        try:
+            return self.draw.attempt(part.settled()[0], report, mask)
+        except (PrecisionError, ContradictionError):
+            return self.draw.attempt(task.settled()[0], report, mask)  # the same error, rows by their own numbers
+
+
+def cells_of(model: Monolayer) -> Ints:
+    """The token row of every neuron `(H,)`, by its gate, in rising order; of a model of ids that answers at tokens."""
+    gates = _gates(model)
+    assert isinstance(model.lift, nn.Embedding)
+    width = gates.layout.token - ONES
+    code = words(model.lift.num_embeddings) > 0
+    gate = gates.weight_1.detach()[:, :width].double().numpy()
+    rows = [np.packbits(bits, axis=1) for bits in (code, gate > 0)]
+    keys = [np.ascontiguousarray(part).view(f"V{part.shape[1]}")[:, 0] for part in rows]
+    found, number = np.unique(np.concatenate(keys), return_inverse=True)
+    cell = np.full(len(found), -1)
+    cell[number[: len(code)]] = np.arange(len(code))
+    cells: Ints = cell[number[len(code) :]]
+    if (cells < 0).any() or (np.diff(cells) < 0).any() or not gate.all():
+        raise DataError("the neurons are not gated one token after the other any more: the weights were changed")
+    return cells
 
 
 _FULL = "the code of this draw has no word left for more {}, so memorize all the data anew"

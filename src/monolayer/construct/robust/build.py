@@ -209,14 +209,7 @@ class Attempt:
 
     def assemble(self, card: Card, dtype: torch.dtype) -> Monolayer:
         """The model, its numbers in `dtype`."""
-        stream, layout = self.stream, self.stream.layout
-        weight = torch.zeros(len(stream.classes), layout.width, dtype=torch.float64)
-        weight[:, -layout.label :] = torch.from_numpy(stream.classes)
-        head = linear(weight, torch.from_numpy(stream.bias))
-        model = Monolayer(stream.lift, stream.positions, stream.bos, stream.attention, self.gates, head, card).to(dtype)
-        if isinstance(model.lift, nn.Embedding):
-            model.lift = embedding(in_format(model.lift.weight, dtype))
-        return model
+        return assembled(self.stream, self.gates, card, dtype)
 
     def closest(self, task: Task) -> str:
         """The two facts behind the narrowest slab, how far apart they are, and what would help."""
@@ -237,6 +230,17 @@ class Attempt:
             f"half-width {self.half_width:.3g}. A higher rank helps where many facts crowd in, positions=True where "
             "only the order differs; without robust, the line tells them apart"
         )
+
+
+def assembled(stream: Stream, gates: Gates, card: Card, dtype: torch.dtype) -> Monolayer:
+    """A stream with its readout and head, all numbers in `dtype`."""
+    weight = torch.zeros(len(stream.classes), stream.layout.width, dtype=torch.float64)
+    weight[:, -stream.layout.label :] = torch.from_numpy(stream.classes)
+    head = linear(weight, torch.from_numpy(stream.bias))
+    model = Monolayer(stream.lift, stream.positions, stream.bos, stream.attention, gates, head, card).to(dtype)
+    if isinstance(model.lift, nn.Embedding):
+        model.lift = embedding(in_format(model.lift.weight, dtype))
+    return model
 
 
 def points_of(

@@ -1,0 +1,101 @@
+"""Models of every construction, with their data: what tests of edits and records run over."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+
+import monolayer as ml
+
+CASCADES = [f"cascade {kind}" for kind in ("tokens", "sequences", "next", "vectors", "ragged", "reals")]
+LINES = ["line", "line paper", "line reals", "line float32", "line float32 reals"]
+ROBUST = [
+    f"robust {kind}"
+    for kind in ("positions", "bfloat16", "float16", "linear", "causal", "words", "sequences", "next", "vectors")
+]
+KINDS = [*LINES, *CASCADES, *ROBUST]
+WORDS = ["银行", "行走", "音乐", "快乐"], [["b", "h"], ["x", "z"], ["y", "yue"], ["k", "le"]]
+
+
+def _data(kind: str) -> tuple[Any, Any]:
+    random = np.random.default_rng(sum(map(ord, kind)))
+    X, Y = random.integers(0, 40, (400, 8)), random.integers(0, 9, (400, 8))
+    other = np.random.default_rng(5)
+    small, classes = other.integers(0, 30, (60, 5)), other.integers(0, 4, (60, 5))
+    first = 40 + np.arange(100)[:, None]  # no two prefixes are equal
+    if kind == "cascade ragged":
+        rows = [random.integers(0, 40, size).tolist() for size in random.integers(1, 9, 900)]
+        names: dict[Any, str] = {}
+        return rows, [names.setdefault(tuple(sorted(row)), f"{len(names) % 7}") for row in rows]
+    makers: dict[str, Any] = {
+        "cascade sequences": lambda: (random.integers(0, 40, (2000, 8)), random.integers(0, 9, 2000)),
+        "cascade next": lambda: (np.concatenate([first, random.integers(0, 40, (100, 60))], axis=1), None),
+        "cascade vectors": lambda: (random.standard_normal((300, 6, 4)), random.integers(0, 9, 300)),
+        "cascade reals": lambda: (X, random.standard_normal((400, 8, 2)).astype(np.float32).astype(np.float64)),
+        "cascade tokens": lambda: (X, Y),
+        "line reals": lambda: (X[:12, :4], random.standard_normal((12, 4))),
+        "line float32 reals": lambda: (random.standard_normal((12, 4, 3)), Y[:12, :4] / 8.0),
+        "robust causal": lambda: (small, (small.cumsum(axis=1) * (1 + np.arange(5))) % 4),
+        "robust words": lambda: WORDS,
+        "robust sequences": lambda: (small, classes[:, 0]),
+        "robust next": lambda: (np.concatenate([np.arange(8)[:, None], other.integers(8, 20, (8, 7))], axis=1), None),
+        "robust vectors": lambda: (other.standard_normal((20, 5, 3)), classes[:20]),
+    }
+    found: tuple[Any, Any] = (X[:12, :4], Y[:12, :4]) if kind.startswith("line") else (small, classes)
+    return makers[kind]() if kind in makers else found
+
+
+def _options(kind: str) -> dict[str, Any]:
+    found: dict[str, Any] = {"positions": kind not in ("cascade vectors", "cascade ragged", "cascade next")}
+    if kind in ("line float32 reals", "robust words", "robust sequences", "robust vectors"):
+        found = {}
+    if kind in ("cascade next", "robust next", "robust causal"):
+        found["causal"] = True
+    if kind.startswith("cascade") or "float32" in kind:
+        found["dtype"] = "float32"
+    if kind == "line paper":
+        found["readout"] = "paper"
+    if kind.startswith("robust"):
+        more = {
+            "bfloat16": {"dtype": "bfloat16"},
+            "float16": {"dtype": "float16", "robust": 0.002},
+            "linear": {"neurons": 60},
+        }
+        found |= {"robust": True, "rank": 32} | more.get(kind.removeprefix("robust "), {})
+    return found
+
+
+@cache
+def built(kind: str) -> tuple[ml.Monolayer, ml.Sequences]:
+    """A model of some kind, without a summary, and its data; labels do not contradict each other."""
+    X, Y = _data(kind)
+    model = ml.memorize(X, Y, on_conflict="first", **_options(kind))
+    assert (model.feed_forward.readout == "cascade") == kind.startswith("cascade")
+    assert (model.feed_forward.readout == "gates") == kind.startswith("robust")
+    model.card = replace(model.card, summary=None)
+    return model, ml.Sequences.of(X, Y)
+
+
+def same_bits(one: ml.Monolayer, two: ml.Monolayer) -> bool:
+    a, b = one.state_dict(), two.state_dict()
+    equal = a.keys() == b.keys() and all(_equal(a[name], b[name]) for name in a)
+    parts = ("attention", "feed_forward", "lift")
+    return equal and one.card == two.card and all(type(getattr(one, p)) is type(getattr(two, p)) for p in parts)
+
+
+def _equal(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """The same bits: NaN as NaN, and 0 is not −0."""
+    whole = {8: torch.int64, 4: torch.int32, 2: torch.int16}[a.element_size()]
+    return a.shape == b.shape and a.dtype == b.dtype and bool((a.view(whole) == b.view(whole)).all())
+
+
+def joined(one: ml.Sequences, two: ml.Sequences) -> ml.Sequences:
+    tokens, lengths = (np.concatenate([getattr(part, name) for part in (one, two)]) for name in ("tokens", "lengths"))
+    labels = None
+    if one.labels is not None and two.labels is not None:
+        labels = replace(one.labels, values=np.concatenate([one.labels.values, two.labels.values]))
+    return ml.Sequences(tokens, lengths, one.vocabulary, labels)

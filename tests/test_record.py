@@ -1,0 +1,174 @@
+"""Records: bound to the model they were made from, applied and undone bit for bit, refused when changed."""
+
+from __future__ import annotations
+
+import copy
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import monolayer as ml
+from monolayer.editing.difference import difference, same
+from tests.kinds import KINDS, built, same_bits
+from tests.test_edit import DATA, READINGS, WORDS
+
+
+@pytest.fixture(scope="module")
+def words() -> ml.Monolayer:
+    return ml.memorize(WORDS, READINGS, positions=True)
+
+
+def test_a_record_is_saved_applied_and_undone(words: ml.Monolayer, tmp_path: Path) -> None:
+    """Also with new tokens, new classes, and a row that goes; undone, the file of the old model comes back."""
+    facts = ml.Facts.of(words, WORDS, READINGS)
+    middle, one = ml.insert(facts, ["快跑"], [["kuài", "pǎo"]])
+    last, two = ml.forget(middle, "走")
+    loaded = [ml.Record.load(record.save(tmp_path / f"{i}.json")) for i, record in enumerate((one, two))]
+    assert same_bits(loaded[1].apply(loaded[0].apply(words)), last.model)
+    back = loaded[0].undo(loaded[1].undo(last.model))
+    assert same_bits(back, words)
+    words.save(tmp_path / "old")
+    back.save(tmp_path / "back")
+    for path in (tmp_path / "old").iterdir():
+        assert path.read_bytes() == (tmp_path / "back" / path.name).read_bytes()
+    assert same_bits(loaded[0].apply(tmp_path / "old"), middle.model)  # a folder will do
+    assert "'跑' in '快跑'" in loaded[0].explain()
+    assert "refused" in loaded[1].explain()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_record_belongs_to_one_model(kind: str) -> None:
+    """Not to what it led to, nor to the same data in another draw, nor to a model with one number changed."""
+    model, data = built(kind)
+    new, record = ml.forget(model, [1], data)
+    changed = copy.deepcopy(model)
+    changed.bos.data[-1] += 1.0
+    for wrong in (new, changed):
+        with pytest.raises(ml.DataError, match="belongs to another model: it was made from"):
+            record.apply(wrong)
+    with pytest.raises(ml.DataError, match="belongs to another model: it led to"):
+        record.undo(model)
+
+
+def test_a_record_that_changes_no_neuron_is_bound_too() -> None:
+    """Rows that teach nothing new go: no tensor changes, and another draw is refused all the same."""
+    X, Y = [[1, 2], [2, 1], [3, 3]], [[0, 0], [0, 0], [1, 1]]
+    model = ml.memorize(X, Y)
+    new, record = ml.forget(model, [1], (X, Y))
+    assert record.splices == ()
+    assert same_bits(record.apply(model), new)
+    with pytest.raises(ml.DataError, match="belongs to another model"):
+        record.apply(ml.memorize(X, Y, seed=1))
+    data = [["a", "b"], ["b", "a"], ["c", "c"]], [[0, 0], [0, 0], [1, 1]]
+    names = ml.memorize(*data)
+    renamed = copy.deepcopy(names)
+    renamed.card = replace(names.card, vocabulary=type(names.card.vocabulary)(("a", "b", "d")))
+    _, record = ml.forget(names, [0], data)
+    with pytest.raises(ml.DataError, match="belongs to another model"):
+        record.apply(renamed)
+
+
+def test_a_record_that_was_changed_leads_nowhere(words: ml.Monolayer) -> None:
+    """In memory, where no digest of a file protects it."""
+    _, record = ml.forget(words, ["行走"], DATA)
+    part = next(splice for splice in record.splices if splice.tensor.endswith("weight_2"))
+    wrong = replace(part, after=-part.after)
+    planted = replace(record, splices=tuple(wrong if splice is part else splice for splice in record.splices))
+    with pytest.raises(ml.DataError, match="does not lead to the model that it names"):
+        planted.apply(words)
+    with pytest.raises(ml.DataError, match="'causal' in the configuration; an edit changes sizes and nothing else"):
+        replace(record, config={"causal": {"before": False, "after": True}}).apply(words)
+    with pytest.raises(ml.DataError, match="do not fit together"):
+        replace(record, splices=(replace(part, at=part.at + 10**9),)).apply(words)
+
+
+JUNK: list[Any] = [None, True, -1, 2**70, 1.5, 1e308, "x", "U3", [], {}, [1], [[1]], {"a": 1}]
+
+
+def _inside(part: Any) -> list[tuple[Any, Any]]:
+    """Every object or list in a record, with each of its keys; of long lists the first entries."""
+    keys = list(part) if isinstance(part, dict) else list(range(min(len(part), 3))) if isinstance(part, list) else []
+    return [found for key in keys for found in ((part, key), *_inside(part[key]))]
+
+
+@pytest.mark.parametrize("kind", ["cascade to line", "names"])
+def test_a_damaged_record_is_refused_with_a_sentence(kind: str, tmp_path: Path) -> None:
+    """Whatever stands in the place of a field, also with a digest that fits."""
+    from monolayer.editing.record import _digest
+
+    if kind == "names":
+        X, Y = [["a", "b"], ["c", "d"], ["b", "e"]], [["x", "y"], ["y", "z"], ["z", "z"]]
+        model = ml.memorize(X, Y, fingerprint=True)
+        new, record = ml.insert(model, [["q", "r"]], [["new", "y"]], (X, Y))
+    else:
+        model, data = built("cascade tokens")
+        new, record = ml.forget(model, np.arange(5, len(data)), data)
+    path = record.save(tmp_path / "record.json")
+    known = json.loads(path.read_text())
+    path.write_text(json.dumps(known | {"facts": known["facts"] + 1}))
+    with pytest.raises(ml.ModelFileError, match="changed after it was written"):
+        ml.Record.load(path)
+    path.write_text(json.dumps(known | {"version": 2}))
+    with pytest.raises(ml.ModelFileError, match="has version 2; this monolayer reads 1"):
+        ml.Record.load(path)
+    path.write_text('{"format": "monolayer-edit"')
+    with pytest.raises(ml.ModelFileError, match="no record of an edit"):
+        ml.Record.load(path)
+    del known["digest"]
+    random = np.random.default_rng(4)
+    spots, refused = _inside(known), 0
+    for number in random.permutation(len(spots))[:40].tolist():
+        part, key = spots[number]
+        saved, part[key] = part[key], JUNK[random.integers(len(JUNK))]
+        path.write_text(json.dumps(known | {"digest": _digest(known)}))
+        part[key] = saved
+        for act in (lambda found: found.apply(model), lambda found: found.undo(new), lambda found: found.explain()):
+            try:
+                act(ml.Record.load(path))
+            except ml.MonolayerError:
+                refused += 1
+    assert refused > 30
+
+
+def test_a_record_tells_what_changes_and_counts_what_stays(words: ml.Monolayer) -> None:
+    _, record = ml.edit(words, ["行走"], [["háng", "zǒu"]], DATA)
+    told = record.explain()
+    assert "'行' in '行走': 'xíng' → 'háng'" in told
+    assert "'走' in '行走'" not in told
+    assert "answered so before: 1 of the first 2" in told
+    data = [[1, 2], [3, 1], [4, 5]], [[0, 0], [0, 0], [1, 1]]
+    assert "1 in [3, 1]: 0 → refused" in ml.forget(ml.memorize(*data), [1], data)[1].explain()
+    data = [[1, 2], [2, 1, 1], [4, 5]], [[0, 0], [0, 0, 0], [1, 1]]
+    assert "2 in [2, 1, 1]: 0 → still 0" in ml.forget(ml.memorize(*data), [1], data)[1].explain()
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_splices_lead_from_any_tensors_to_any_others(seed: int) -> None:
+    """Rows that repeat, move, come and go; tensors that change their shape; and back again."""
+    random = np.random.default_rng(seed)
+    blocks = {"b": {"b.weight_1": 0, "b.bias_1": 0, "b.weight_2": 1}}
+
+    def tensors() -> dict[str, Any]:
+        rows, lead, wide = int(random.integers(0, 9)), int(seed % 3 == 0), 1 + int(seed % 5 == 0 and random.integers(2))
+        first, second = random.integers(0, 2, (rows, 2)) / 1.0, random.integers(0, 3, rows) / 1.0
+        free = random.choice([0.0, -0.0, np.nan, 1.0], (int(random.integers(1, 6)), wide))
+        found = {
+            "b.weight_1": first,
+            "b.bias_1": second,
+            "b.weight_2": random.integers(0, 2, (wide, rows + lead)) / 1.0,
+        }
+        return found | ({"free": free} if random.random() < 0.8 else {})
+
+    old, new = tensors(), tensors()
+    found = difference(old, new, blocks)
+    for splices, one, two in ((found.splices, old, new), ([s.inverse() for s in found.splices], new, old)):
+        made: dict[str, Any] = dict(one)
+        for splice in splices:
+            after = splice.apply(made.pop(splice.tensor, None))
+            made |= {} if after is None else {splice.tensor: after}
+        assert made.keys() == two.keys()
+        assert all(same(made[name], two[name]) for name in two)
