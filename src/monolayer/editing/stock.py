@@ -51,7 +51,7 @@ class Stock:
 
     @property
     def only(self) -> bool:
-        return False
+        return not self.model.draw.robust
 
     @property
     def may_change(self) -> frozenset[str]:
