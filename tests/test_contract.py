@@ -8,12 +8,76 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor, nn
 
 import monolayer as ml
+from monolayer.construct.construction import Progress
+from monolayer.construct.line.alphabet import Ids, Proposal
+from monolayer.construct.line.assemble import assemble
+from monolayer.construct.line.build import table_lift
+from monolayer.construct.line.draw import Draw, Tokens
+from monolayer.construct.line.points import contextual_points
+from monolayer.construct.line.steps import staircase
+from monolayer.construct.task import Task
+from monolayer.model.attention import CODE, KEY, LABEL
+from monolayer.model.card import Card, Summary
+from monolayer.model.shortcut import codes
 
 CONSTRUCTIONS: dict[str, dict[str, Any]] = {"exact": {}, "paper": {"readout": "paper"}, "robust": {"robust": True}}
 CONSTRUCTIONS["float32"] = {"dtype": "float32"}
-"""Wishes, as `memorize` takes them, that choose each construction."""
+"""Options, as `memorize` takes them, that choose each construction."""
+
+
+class Even:
+    """A toy construction, the one that docs/extending.md walks through: keys at equal distances, nothing drawn."""
+
+    def build(self, task: Task, report: Progress) -> ml.Monolayer:
+        task, conflicts = task.settled()
+        data, target, rows = task.data, task.target, task.context.rows
+        if data.vocabulary is None or target.classes is None or task.context.positions or task.context.causal:
+            raise ml.DataError("this toy takes ids or strings with classes, without positions, not causal")
+        count = np.bincount(rows, minlength=len(data.vocabulary))
+        code = torch.arange(len(count), dtype=torch.float64)
+        key = 2.0 * code / len(count) - 1.0
+        draw = Draw(Proposal(key, code), None, None, 0.123, 1.0, "cells", True)
+        tokens = Tokens(torch.from_numpy(rows), torch.from_numpy(data.lengths), Ids(len(count)), None, False)
+        points = contextual_points(draw, tokens, target)
+        changes, level = target.runs(points.order)
+        readout, _ = staircase(points, changes, level, True, "exact")
+        card = Card(data.vocabulary, target.classes, target.per)
+        model = assemble(draw, points.kappa, table_lift(draw, count, readout.labels), readout, card)
+        known = {"sequences": len(data), "labelled": len(points.z), "points": len(points.z), "vocabulary": len(count)}
+        unknown = dict.fromkeys(("gap", "expected_gap", "margin", "readout_error"))
+        known |= {"draws": 1, "runs": len(changes) + 1, "corollary_1": 0, "conflicts": conflicts} | model.counts()
+        bits = len(points.z) * target.entropy_bits()
+        model.card = card.with_summary(Summary(**known, **unknown, temperature=1.0, layout="cells", label_bits=bits))
+        return model
+
+
+class Nearest(nn.Module):
+    """A toy readout that keeps to the protocol and has no steps: the label of the nearest stored number."""
+
+    readout, slots, stairs, labels, later_numbers = "nearest", ((KEY, CODE),), (), 1, 0
+
+    def __init__(self, z: Tensor, label: Tensor) -> None:
+        super().__init__()
+        self.z, self.label, self.bias_2 = nn.Parameter(z), nn.Parameter(label), nn.Parameter(torch.zeros_like(z[:1]))
+        self.step_count = len(z)
+
+    def forward(self, Z: Tensor) -> Tensor:
+        found = self.label[(Z[..., CODE, None] - self.z).abs().argmin(-1)]
+        return torch.cat([Z[..., :LABEL], Z[..., LABEL:] + found[..., None]], dim=-1)
+
+    def tables(self) -> None:
+        return
+
+    def fast(self, model: Any, data: Any) -> None:
+        return
+
+    def to_json(self) -> dict[str, Any]:
+        return {}
+
+
 RANDOM = np.random.default_rng(11)
 
 
@@ -51,12 +115,20 @@ def _labels(model: ml.Monolayer, X: Any, Y: Any) -> tuple[list[Any], list[Any]]:
     return [label for row in answers for label in np.ravel(row).tolist()], flat
 
 
-@pytest.fixture(
-    scope="module", params=[(c, d) for c in CONSTRUCTIONS for d in DATA], ids=lambda pair: " on ".join(pair)
-)
+PAIRS = [(c, d) for c in CONSTRUCTIONS for d in DATA] + [("a toy", "sequences"), ("a toy", "ragged strings")]
+
+
+@pytest.fixture(scope="module", params=PAIRS, ids=lambda pair: " on ".join(pair))
 def built(request: pytest.FixtureRequest) -> tuple[ml.Monolayer, Any, Any]:
-    wishes, (X, Y, rules) = CONSTRUCTIONS[request.param[0]], DATA[request.param[1]]
-    return ml.memorize(X, Y, **rules, **wishes), X, Y
+    X, Y, rules = DATA[request.param[1]]
+    if request.param[0] == "a toy":
+        return toy(X, Y), X, Y
+    return ml.memorize(X, Y, **rules, **CONSTRUCTIONS[request.param[0]]), X, Y
+
+
+def toy(X: Any, Y: Any) -> ml.Monolayer:
+    task = Task.of(ml.Sequences.of(X, Y), positions=False, causal=False, on_conflict="error")
+    return Even().build(task, lambda stage, share: None)
 
 
 def test_every_label_comes_back(built: Any) -> None:
@@ -99,13 +171,49 @@ def test_the_summary_says_what_was_built(built: Any) -> None:
     assert model.summary.parameters == sum(parameter.numel() for parameter in model.parameters())
 
 
-@pytest.mark.parametrize("wishes", CONSTRUCTIONS.values(), ids=CONSTRUCTIONS)
-def test_contradictions_are_named_and_can_be_settled(wishes: dict[str, Any]) -> None:
+@pytest.mark.parametrize("options", CONSTRUCTIONS.values(), ids=CONSTRUCTIONS)
+def test_contradictions_are_named_and_can_be_settled(options: dict[str, Any]) -> None:
     X, Y = [[1, 2], [2, 1], [1, 2]], [[0, 1], [1, 0], [3, 1]]
     with pytest.raises(ml.ContradictionError, match="token 0 of sequence 2"):
-        ml.memorize(X, Y, **wishes)
-    assert [row.tolist() for row in ml.memorize(X, Y, on_conflict="first", **wishes).predict(X)] == [
+        ml.memorize(X, Y, **options)
+    assert [row.tolist() for row in ml.memorize(X, Y, on_conflict="first", **options).predict(X)] == [
         [0, 1],
         [1, 0],
         [0, 1],
     ]
+
+
+def test_edits_of_a_new_construction_fall_out() -> None:
+    """Its draw is in its weights, so what is built with that draw is the model, and an edit is a build."""
+    X, Y, _ = DATA["sequences"]
+    model = toy(X, Y)
+    assert ml.compare(ml.memorize(X, Y, draw=model), model).weights == {}
+    edited, record = ml.forget(model, [0], (X, Y))
+    assert ml.certify(edited, X[1:], Y[1:]).verdict == "proved"
+    assert ml.compare(record.undo(edited), model).weights == {}
+
+
+def test_a_readout_by_the_protocol_answers_and_is_refused_with_sentences(tmp_path: Path) -> None:
+    """It has no tables, no entry in the format and no proof: the network answers, and nobody asks for its class."""
+    X, Y, _ = DATA["sequences"]
+    line = toy(X, Y)
+    z = torch.from_numpy(np.unique(_codes(line, X)))
+    model = ml.Monolayer(
+        line.lift, None, line.bos.detach(), line.attention, Nearest(z, line.feed_forward.tables()[0](z)[:, 0]),
+        line.head, line.card,
+    )  # fmt: skip
+    assert np.array_equal(model.predict(X), Y)
+    assert ml.compare(model, model).same
+    with pytest.raises(ml.DataError, match="fast path"):
+        model.predict(X, path="fast")
+    with pytest.raises(ml.DataError, match="the readout 'nearest' of this model has none"):
+        model.explain(X)
+    with pytest.raises(ml.DataError, match=r"no place in the format.*a kind of readout that this version knows"):
+        model.save(tmp_path / "m")
+
+
+def _codes(model: ml.Monolayer, X: Any) -> Any:
+    """`z` of every sequence."""
+    found = codes(model, model.encode(X))
+    assert found is not None
+    return found.detach().numpy()

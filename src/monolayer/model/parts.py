@@ -107,7 +107,10 @@ def staircase_of(model: Parts) -> Staircase:
     """The readout of a line, for what works on steps alone."""
     stairs = model.feed_forward.stairs
     if not stairs:
-        raise DataError("this works on the steps of a line, and a robust model has half-spaces instead")
+        raise DataError(
+            f"this works on the steps of a line, and the readout {model.feed_forward.readout!r} of this model has "
+            "none: a robust model has half-spaces instead"
+        )
     if len(stairs) > 1:
         raise DataError(
             f"this works on the one staircase of a line of rank 1, and this model has rank {len(stairs)}: a staircase "

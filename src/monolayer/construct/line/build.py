@@ -8,9 +8,9 @@ numbers, and further stages of the readout tell those points apart (`cascade.py`
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from monolayer.construct.line.alphabet import Alphabet, Ids, Vectors
 from monolayer.construct.line.assemble import assemble, linear_lift, stream
 from monolayer.construct.line.draw import Draw, Tokens, check_seed, check_temperature
 from monolayer.construct.line.refusal import check_format, collision
-from monolayer.construct.line.separate import separate
+from monolayer.construct.line.separate import Separated, separate
 from monolayer.construct.line.stages import stages_of
 from monolayer.construct.line.steps import Choice, dense_error, staircase
 from monolayer.construct.line.values import Value, draw_value, most_rank
@@ -70,57 +70,74 @@ class Line:
         check_temperature(self.temperature)
 
     def build(self, task: Task, report: Progress) -> Monolayer:
-        """The model, a line a lemma."""
+        """The model, a line per lemma."""
         task = check_format(task, self.dtype)
-        data, rows = task.data, task.context.rows
         tokens = replace(_tokens(task), temperature=self.temperature, dtype=getattr(torch, self.dtype))
-
         report("separating contexts", 0.1)
         found = separate(tokens, task.target, task.settle, self.seed)
-        points, target = found.points, found.target
-        classes, labels = target.classes is not None, target.table.shape[1]
-        paper = self.readout == "paper"
-
         report("building the staircase", 0.7)
-        values: tuple[Value, ...] = ()
-        facts, readout_error = found.measure(), None
-        feed_forward: Staircase | Cascade
-        draw = found.draw
-        if found.pair is None:
-            feed_forward, stored_error = staircase(points, found.changes, found.level, classes, self.readout)
-            readout_error = dense_error(feed_forward, points, target, stored_error) if paper else None
-        else:
-            stages, values, left = stages_of(
-                points, found.changes, target, draw, tokens, partial(draw_value, tokens, self.seed)
-            )
-            rank = None if left else len(stages)
-            allowed = 1 if paper else most_rank(tokens) if self.rank == "auto" else self.rank
-            if rank is None or rank > allowed:
-                raise collision(found, found.pair, task.context, rank, most_rank(tokens), paper)
-            feed_forward = Cascade([part.staircase(classes, points.unit) for part in stages], labels)
-            facts |= {"margin": min(part.margin for part in stages if part.margin is not None)}
-            facts |= {"runs": 1 + feed_forward.step_count, "rank": rank, "contested": [s.crowds for s in stages[:-1]]}
-
-        lift = lift_of(draw, rows, labels, values)
-        card = Card(data.vocabulary, target.classes, target.per, target.scalar, task.context.causal, target.next_token)
-        model = assemble(draw, points.kappa, lift, feed_forward, card, values=values)
-        d = 1 if task.vectors is None else task.vectors.shape[1]  # ids may stand on a line
-        counted, multiplied = corollary1_counts(len(points.z), d, labels)
-        summary = Summary(
-            sequences=len(data),
-            labelled=len(points.z),
-            **facts,
-            vocabulary=int(np.count_nonzero(np.bincount(rows))),
-            **model.counts(),
-            corollary_1=counted,
-            label_bits=len(points.z) * target.entropy_bits(),
-            readout_error=readout_error,
-            corollary_1_dense=multiplied,
-        )
-        model.card = model.card.with_summary(summary)
+        built = self._one_line(found) if found.pair is None else self._stages(found, found.pair, tokens, task)
+        lift = lift_of(found.draw, task.context.rows, built.readout.labels, built.values)
+        model = assemble(found.draw, found.points.kappa, lift, built.readout, _card(task, found), values=built.values)
+        model.card = model.card.with_summary(_summary(task, found, built, model))
         # Slopes are powers of two, so what rounds is the place of a step, by one rounding error of the eight or more
         # in its gap; keys, codes and values are numbers of the format, and labels whole numbers that it holds.
-        return model if tokens.dtype == torch.float64 else model.to(tokens.dtype)
+        return model.to(tokens.dtype)
+
+    def _one_line(self, found: Separated) -> Built:
+        """All neighbours with different labels are far enough apart: one staircase."""
+        points, target = found.points, found.target
+        classes = target.classes is not None
+        readout, stored_error = staircase(points, found.changes, found.level, classes, self.readout)
+        paper = self.readout == "paper"
+        return Built(readout, error=dense_error(readout, points, target, stored_error) if paper else None)
+
+    def _stages(self, found: Separated, pair: tuple[int, int], tokens: Tokens, task: Task) -> Built:
+        """Some are not, such as `pair`: further stages, or an error that says which rank would do."""
+        points, target, paper = found.points, found.target, self.readout == "paper"
+        value = partial(draw_value, tokens, self.seed)
+        stages, values, left = stages_of(points, found.changes, target, found.draw, tokens, value)
+        rank, most = None if left else len(stages), most_rank(tokens)
+        allowed = 1 if paper else most if self.rank == "auto" else self.rank
+        if rank is None or rank > allowed:
+            raise collision(found, pair, task.context, rank, most, paper)
+        whole = target.classes is not None
+        readout = Cascade([part.staircase(whole, points.unit) for part in stages], target.table.shape[1])
+        facts: dict[str, Any] = {"margin": min(part.margin for part in stages if part.margin is not None), "rank": rank}
+        facts |= {"runs": 1 + readout.step_count, "contested": [part.crowds for part in stages[:-1]]}
+        return Built(readout, values, facts)
+
+
+@dataclass(frozen=True, eq=False)
+class Built:
+    """A readout, what its further stages average, what the summary says of them, and the error of `paper`."""
+
+    readout: Staircase | Cascade
+    values: tuple[Value, ...] = ()
+    facts: dict[str, Any] = field(default_factory=dict)
+    error: float | None = None
+
+
+def _card(task: Task, found: Separated) -> Card:
+    target = found.target
+    return Card(task.data.vocabulary, target.classes, target.per, target.scalar, task.context.causal, target.next_token)
+
+
+def _summary(task: Task, found: Separated, built: Built, model: Monolayer) -> Summary:
+    labelled, dimension = len(found.points.z), 1 if task.vectors is None else task.vectors.shape[1]  # ids: on a line
+    counted, multiplied = corollary1_counts(labelled, dimension, built.readout.labels)
+    facts: dict[str, Any] = found.measure() | built.facts
+    return Summary(
+        sequences=len(task.data),
+        labelled=labelled,
+        **facts,
+        vocabulary=int(np.count_nonzero(np.bincount(task.context.rows))),
+        **model.counts(),
+        corollary_1=counted,
+        label_bits=labelled * found.target.entropy_bits(),
+        readout_error=built.error,
+        corollary_1_dense=multiplied,
+    )
 
 
 # -- from arrays to modules ----------------------------------------------------------------------------
