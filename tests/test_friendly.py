@@ -59,8 +59,17 @@ def test_long_form_and_named_columns(frame: Any) -> None:
     with pytest.raises(ml.DataError, match="no column 'words'"):
         ml.Sequences.table(table, tokens="words")
     broken = frame({"sequence": [1, 2, 1], "token": ["a", "b", "c"]})
-    with pytest.raises(ml.DataError, match="row 2, column 'sequence': sequence 1 comes back"):
+    with pytest.raises(ml.DataError, match=r"row 2 of the \w+: sequence 1 comes back"):
         ml.Sequences.of(broken)
+
+
+def test_what_is_missing_in_a_long_table_is_named() -> None:
+    for columns, words in (
+        ({"sequence": [1.0, float("nan")], "token": ["a", "b"]}, "row 1 of the DataFrame does not say which sequence"),
+        ({"sequence": [1, 1], "token": ["a", "b"], "label": ["x", None]}, "row 1 of the DataFrame has no 'label'"),
+    ):
+        with pytest.raises(ml.DataError, match=words):
+            ml.Sequences.of(pd.DataFrame(columns, dtype=object))
 
 
 def test_lists_numbers_and_labels_of_a_sequence_in_a_table() -> None:
@@ -68,7 +77,7 @@ def test_lists_numbers_and_labels_of_a_sequence_in_a_table() -> None:
     model = ml.memorize(table)
     assert model.predict(table).tolist() == [0.1, 1e20]
     assert ml.memorize(table, [["a", "b"], ["c", "d"]]).predict([[1, 2]])[0].tolist() == ["a", "b"]
-    with pytest.raises(ml.DataError, match="row 1, column 'tokens', holds 3"):
+    with pytest.raises(ml.DataError, match="row 1 of the DataFrame, column 'tokens', holds 3"):
         ml.Sequences.of(pd.DataFrame({"tokens": [[1], 3]}))
     with pytest.raises(ml.DataError, match="a list is no table"):
         ml.Sequences.table([1, 2])

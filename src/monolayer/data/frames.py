@@ -1,17 +1,22 @@
 """Tables in memory: pandas, Polars, Arrow, a Hugging Face dataset; anything with named columns.
 
-A table is no array of tokens: its columns are read by their names, as those of a CSV or Parquet file are (`layout.py`).
-Text cells of tokens and labels are split at whitespace; lists and arrays are taken as they are.
+A table is no array of tokens: it is read row by row as a CSV file is (`tabular.py`), but for cells that hold lists and
+numbers, which are taken as they are.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from monolayer.data.columns import array_like, is_list
-from monolayer.data.labels import Per
+import numpy as np
+
+from monolayer.data.columns import array_like
 from monolayer.data.layout import Columns, Layout
+from monolayer.data.names import Names
 from monolayer.errors import DataError
+
+if TYPE_CHECKING:
+    from monolayer.data.sequences import Sequences
 
 
 def is_frame(value: Any) -> bool:
@@ -31,72 +36,42 @@ def _names(frame: Any) -> list[str] | None:
         return None
 
 
-def from_frame(frame: Any, columns: Columns, per: Per | None) -> tuple[list[Any], list[Any] | None, Per | None]:
-    """Sequences, labels or None, and whether these go by token, from a table's columns."""
-    there, kind = _names(frame) or [], type(frame).__name__
+def from_frame(frame: Any, columns: Columns, vocabulary: Names | None = None) -> Sequences:
+    """The sequences of a table, with their labels where it has any."""
+    from monolayer.data.growing import Growing  # stands on `Sequences`, which can be made from tables
+    from monolayer.data.tabular import Runs, Wide
+
+    name = f"the {type(frame).__name__}"
     try:
-        layout = Layout.of(columns, [str(name) for name in there], f"the {kind}")
+        layout = Layout.of(columns, [str(each) for each in _names(frame) or []], name)
     except DataError as error:
-        if columns != Columns():
+        if columns != Columns(per=columns.per):
             raise
         raise DataError(
             f"{error}. Name the columns: Sequences.table(X, tokens=…, labels=…, sequence=…); if every column holds "
             "tokens, pass X.to_numpy()"
         ) from None
+    growing = Growing(name, vocabulary, lambda: None, unit="row")
+    wide, runs = Wide(growing, layout), Runs(growing)
     tokens = _cells(frame, layout.token)
-    labels = None if layout.label is None else _cells(frame, layout.label)
-    if layout.sequence is not None:
-        return _long(_cells(frame, layout.sequence), tokens, labels, layout)
-    X = [_words(cell, row, layout.token) for row, cell in enumerate(tokens)]
-    if labels is None:
-        return X, None, None
-    per = per or {"label": "sequence", "labels": "token"}.get(layout.label or "")  # type: ignore[assignment]
-    if per is None:
-        cut = [cell.split() if isinstance(cell, str) else cell for cell in labels]
-        lists = all(is_list(array_like(cell)) for cell in cut)
-        sizes = [len(x) for x in X]
-        per = "token" if lists and [len(cell) for cell in cut] == sizes and max(sizes, default=0) > 1 else "sequence"
-    if per == "token":
-        return X, [_words(cell, row, layout.label or "labels") for row, cell in enumerate(labels)], per
-    return X, [cell.strip() if isinstance(cell, str) else cell for cell in labels], per
-
-
-def _long(
-    sequences: list[Any], tokens: list[Any], labels: list[Any] | None, layout: Layout
-) -> tuple[list[Any], list[Any] | None, Per | None]:
-    """Runs of equal values of the sequence column are the sequences."""
-    X: list[list[Any]] = []
-    Y: list[list[Any]] = []
-    seen: set[Any] = set()
-    for row, name in enumerate(sequences):
-        if row == 0 or name != sequences[row - 1]:
-            if name is None or name != name or name in seen:
-                what = "comes back after another one: sort the rows" if name in seen else "is missing"
-                raise DataError(f"row {row}, column {layout.sequence!r}: sequence {name!r} {what}")
-            seen.add(name)
-            X.append([])
-            Y.append([])
-        if tokens[row] is None:
-            raise DataError(f"row {row} has no {layout.token!r}")
-        X[-1].append(tokens[row])
-        if labels is not None:
-            Y[-1].append(labels[row])
-    return X, None if labels is None else Y, None if labels is None else "token"
-
-
-def _words(cell: Any, row: int, column: str) -> Any:
-    if isinstance(cell, str):
-        cell = cell.split()
-    cell = array_like(cell)
-    if not is_list(cell):
-        raise DataError(f"row {row}, column {column!r}, holds {cell!r}: it must be a list, or text with words in it")
-    return cell
+    labels = [None] * len(tokens) if layout.label is None else _cells(frame, layout.label)
+    if layout.sequence is None:
+        for row, cells in enumerate(zip(tokens, labels, strict=True)):
+            wide.row(row, *cells)
+        return growing.finish()
+    for row, sequence in enumerate(_cells(frame, layout.sequence)):
+        if runs.begins(sequence, row):
+            growing.end()
+        if tokens[row] is None or (layout.label is not None and labels[row] is None):
+            raise DataError(f"{growing.at(row)} has no {(layout.token if tokens[row] is None else layout.label)!r}")
+        growing.token(row, tokens[row], labels[row])
+    return growing.finish()
 
 
 def _cells(frame: Any, name: str) -> list[Any]:
     """A column as Python values."""
     column = frame[name]
-    for method in ("to_pylist", "to_list", "tolist"):  # Arrow, Polars and pandas, NumPy
-        if hasattr(column, method):
-            return list(getattr(column, method)())
-    return list(column)
+    method = next((each for each in ("to_pylist", "to_list", "tolist") if hasattr(column, each)), None)
+    cells = list(column) if method is None else getattr(column, method)()  # Arrow; Polars and pandas; NumPy
+    plain = [array_like(cell) for cell in cells]
+    return [cell.tolist() if isinstance(cell, np.ndarray) else cell for cell in plain]

@@ -62,7 +62,7 @@ class Growing:
         if self._weight >= CHUNK:
             self._flush()
 
-    def token(self, line: int, token: str, label: str | None) -> None:
+    def token(self, line: int, token: Any, label: Any) -> None:
         """The next token of the sequence under way."""
         self._tokens.append(token)
         self._lines.append(line)

@@ -139,14 +139,14 @@ class Sequences:
         arrays away: whoever says so must not change them later, and they are kept without a copy where they can be.
         """
         check_per(per)
-        if isinstance(X, Sequences):
+        if isinstance(X, Sequences) or is_frame(X):
             if lengths is not None:
                 raise DataError("lengths go with a padded array; these sequences have their own")
-            data = X if vocabulary in (None, X.vocabulary) else X._recoded(vocabulary)
-            return data if Y is None else replace(data, labels=Labels.of(Y, X.lengths, per=per))
-        if is_frame(X):
-            X, own, found = from_frame(X, Columns(), per)
-            Y, per = (own, found) if Y is None else (Y, per)
+            if not isinstance(X, Sequences):
+                data = from_frame(X, Columns(per=per), vocabulary)
+            else:
+                data = X if vocabulary in (None, X.vocabulary) else X._recoded(vocabulary)
+            return data if Y is None else replace(data, labels=Labels.of(Y, data.lengths, per=per))
         X = array_like(X)
         if isinstance(X, str | bytes | Mapping | Set) or not hasattr(X, "__iter__"):
             raise DataError(f"X is a {type(X).__name__}: it must be a list or an array of sequences")
@@ -184,8 +184,7 @@ class Sequences:
         check_per(per)
         if not is_frame(frame):
             raise DataError(f"a {type(frame).__name__} is no table: it has no columns by name")
-        X, Y, found = from_frame(frame, Columns(tokens, labels, sequence), per)
-        return cls.of(X, Y, per=found)
+        return from_frame(frame, Columns(tokens, labels, sequence, per=per))
 
     def _recoded(self, vocabulary: Names | None) -> Sequences:
         """The same sequences with the row numbers of another vocabulary."""

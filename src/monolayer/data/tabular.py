@@ -47,7 +47,10 @@ class Wide:
         self._per = {None: None, "label": "sequence", "labels": "token"}.get(layout.label, "unknown")
 
     def row(self, line: int, tokens: Any, label: Any) -> None:
-        words = cut_text(tokens, self._layout.unit) if isinstance(tokens, str) else tokens or []
+        words = cut_text(tokens, self._layout.unit) if isinstance(tokens, str) else [] if tokens is None else tokens
+        if not isinstance(words, list):
+            where = f"{self._growing.at(line)}, column {self._layout.token!r}"
+            raise DataError(f"{where}, holds {words!r}: it must be a list, or text with words in it")
         if self._per is None or label is None:
             self._growing.row(line, words, None, None)
         elif self._layout.per is not None:
@@ -169,7 +172,7 @@ class Runs:
         """Whether a new sequence begins with this value."""
         if value == self._last:
             return False
-        if value is None or value == "":
+        if value is None or value == "" or value != value:  # NaN
             raise DataError(f"{self._growing.at(line)} does not say which sequence it belongs to")
         if value in self._seen:
             raise DataError(
