@@ -70,7 +70,7 @@ def test_same_seed_same_bytes(tmp_path: Path) -> None:
         (("a", "字", "\U0001f600", " "), "characters"),
         (("ab", "c"), "words"),
         (("ab", " c", "\n\n d", "  "), "pieces"),
-        (("ab", "c d"), "given"),
+        (("ab", "c\nd"), "given"),
     ],
 )
 def test_text_is_cut_as_the_names_demand(names: tuple[str, ...], cut: str) -> None:

@@ -53,6 +53,12 @@ def drop(*path: Any) -> Callable[[Any], None]:
     return change
 
 
+def swapped(files: Any) -> None:
+    """Found by the attack: the answer of the end token was right, and its name was that of padding."""
+    vocab = files[TOKENIZER]["model"]["vocab"]
+    vocab["[PAD]"], vocab["[SEP]"] = vocab["[SEP]"], vocab["[PAD]"]
+
+
 SINGLE, FIRST = (TOKENIZER, "post_processor", "single"), (TOKENIZER, "added_tokens", 0)
 CHANGES: list[tuple[str, Callable[[Any], None], str]] = [
     ("padding on the left", put(SETTINGS, "padding_side", value="left"), "padding_side = 'left'"),
@@ -62,6 +68,7 @@ CHANGES: list[tuple[str, Callable[[Any], None], str]] = [
     ("a decoder", put(TOKENIZER, "decoder", value={"type": "BPEDecoder"}), "decoder.type = 'BPEDecoder'"),
     ("an id with a point", put(TOKENIZER, "model", "vocab", "a", value=5.0), "model.vocab"),
     ("an id that is true", put(TOKENIZER, "model", "vocab", "[UNK]", value=True), "model.vocab"),
+    ("special tokens exchanged", swapped, "model.vocab['[PAD]'] = 3; the proofs need 0"),
     ("special: 1", put(*FIRST, "special", value=1), "added_tokens[0].special = 1; the proofs need True"),
     ("a pair", put(TOKENIZER, "post_processor", "pair", value=[]), "post_processor.pair"),
     ("another name in front", put(*SINGLE, 0, "SpecialToken", "id", value="[SEP]"), "single[0].SpecialToken.id"),
@@ -183,7 +190,7 @@ def test_the_two_writers_agree(name: str, robust: bool, tmp_path: Path) -> None:
 def test_what_is_proved_after_a_change_is_loaded_and_right(tmp_path: Path) -> None:
     """A short run of `bench/no_false_proof_of_a_stock_folder.py`: a change or two in each kind of folder."""
     pytest.importorskip("transformers")
-    some = [case for number, case in enumerate(stock_attack.cases()) if number % 4 == 0]
+    some = [case for number, case in enumerate(stock_attack.cases()) if number % 6 == 0]
     found: Counter[str] = Counter()
     for number, case in enumerate(some):
         folder = case.build(tmp_path / str(number))
@@ -192,7 +199,7 @@ def test_what_is_proved_after_a_change_is_loaded_and_right(tmp_path: Path) -> No
             verdict, wrong = stock_attack.attack(case, whole, folder, seed)
             assert not wrong, (case, seed)
             found[verdict] += 1
-    assert found["undecided"] > 20
+    assert found["undecided"] > 15
     assert found["proved"] > 0
 
 

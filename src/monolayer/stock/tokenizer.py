@@ -143,7 +143,8 @@ def decoder(cut: Cut, *, recites: bool) -> dict[str, Any] | None:
     """
     if cut in ("characters", "pieces"):
         return {"type": "Fuse"}
-    return {"type": "Replace", "pattern": {"Regex": "^"}, "content": " "} if recites else None
+    # The start of a token, for all regular expressions alike: ^ is that of a line in some, and \A unknown in others.
+    return {"type": "Replace", "pattern": {"Regex": r"(?<![\s\S])"}, "content": " "} if recites else None
 
 
 def pre_tokenizer(cut: Cut) -> dict[str, Any] | None:

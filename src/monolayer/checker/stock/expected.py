@@ -162,7 +162,7 @@ def _tokenizer(facts: Facts) -> dict[str, Any]:
         "decoder": _decoder(facts),
         "model": {
             "type": "WordLevel",
-            "vocab": {name: number for number, name in enumerate(facts.names)},
+            "vocab": {name: number for number, name in enumerate((*special, *facts.names[len(special) :]))},
             "unk_token": special[UNKNOWN],
         },
     }
@@ -172,7 +172,8 @@ def _decoder(facts: Facts) -> dict[str, Any] | None:
     """How tokens become text: as they are; else with spaces between them, in a language model in front of each."""
     if facts.cut in ("characters", "pieces"):
         return {"type": "Fuse"}
-    return {"type": "Replace", "pattern": {"Regex": "^"}, "content": " "} if facts.task == "lm" else None
+    start = {"Regex": r"(?<![\s\S])"}
+    return {"type": "Replace", "pattern": start, "content": " "} if facts.task == "lm" else None
 
 
 def _tokenizer_config(facts: Facts) -> dict[str, Any]:
