@@ -48,8 +48,9 @@ class Enclosed:
     @classmethod
     def of(cls, middle: Floats, radius: Floats, common: Floats | None = None) -> Enclosed:
         """With the roundings of the radius itself, and of numbers flushed to zero."""
-        radius = PADDING * radius + TINY
-        if np.nanmax(np.abs(middle), initial=0.0) > SIZE:
+        radius = radius * PADDING
+        radius += TINY
+        if max(middle.max(initial=0.0), -middle.min(initial=0.0)) > SIZE:
             raise UnhandledError(f"numbers beyond {SIZE:.3g} arise on the way, which the bounds do not cover")
         if common is None:
             return cls(middle, radius, np.zeros((*middle.shape[:-1], 1)))
@@ -110,33 +111,40 @@ def add(x: Enclosed, y: Enclosed) -> Enclosed:
     return Enclosed.of(x.middle + y.middle, radius + MORE * UNIT * (x.size + y.size), x.common)
 
 
-def centred(x: Enclosed) -> tuple[Floats, Floats]:
+def centred(x: Enclosed, size: Floats) -> tuple[Floats, Floats]:
     """What LayerNorm leaves before it scales: middles, and how far its computed mean may be from the true one."""
     D = x.middle.shape[-1]
-    size = MORE * x.size
     off = np.maximum(size.mean(axis=-1, keepdims=True), 0.5 * size.max(axis=-1, keepdims=True))
-    return x.middle - x.middle.mean(axis=-1, keepdims=True), MORE * (D + 16.0) * UNIT * off
+    return x.middle - x.middle.mean(axis=-1, keepdims=True), MORE**2 * (D + 16.0) * UNIT * off
+
+
+def _mean_product(a: Floats, b: Floats) -> Floats:
+    return np.asarray(np.einsum("...i,...i->...", a, b)[..., None] / a.shape[-1])
 
 
 def norm(x: Enclosed, weight: Floats, bias: Floats, epsilon: float, rms: bool) -> Enclosed:
     """Lemma E3: LayerNorm, or RMSNorm, which subtracts no mean."""
-    D = x.middle.shape[-1]
-    middle, mean = (x.middle, np.zeros(1)) if rms else centred(x)
-    variance = (middle * middle).mean(axis=-1, keepdims=True)
-    moved = (2.0 * np.abs(middle) * x.radius + x.radius * x.radius).mean(axis=-1, keepdims=True)
-    size = MORE * x.size
-    square = (size * size).mean(axis=-1, keepdims=True)
+    D, size = x.middle.shape[-1], x.size
+    middle, mean = (x.middle, np.zeros(1)) if rms else centred(x, size)
+    variance = _mean_product(middle, middle)
+    moved = 2.0 * _mean_product(np.abs(middle), x.radius) + _mean_product(x.radius, x.radius)
+    square = MORE**2 * _mean_product(size, size)
     wrong = gamma(D + 32.0) * square
     if not rms:
-        wrong = wrong + (1.5 * D + 32.0) * UNIT * size.max(axis=-1, keepdims=True) * np.sqrt(square)
+        wrong = wrong + (1.5 * D + 32.0) * UNIT * MORE * size.max(axis=-1, keepdims=True) * np.sqrt(square)
         wrong = wrong + 2.0 * np.abs(x.middle.mean(axis=-1, keepdims=True)) * mean
     total = variance + epsilon
     share = (moved + MORE * wrong + 2.2 * x.common * epsilon) / total + 4.0 * UNIT + 2.0**-40
     common = np.where(share <= 0.75, 0.5 * share * np.maximum(1.0 - share, 0.25) ** -1.5 + gamma(8.0), np.inf)
-    radius = x.radius if rms else x.radius + x.radius.mean(axis=-1, keepdims=True) + mean
-    radius = radius + MORE * gamma(8.0) * (np.abs(x.middle) + np.abs(x.middle - middle) + radius)
     factor = 1.0 / np.sqrt(total)
-    found = Enclosed.of(middle * factor * weight, radius * factor * np.abs(weight), common)
+    rounds = MORE * gamma(8.0)
+    if rms:
+        radius = x.radius + rounds * size
+    else:
+        more = x.radius.mean(axis=-1, keepdims=True) + mean
+        shift = np.abs(x.middle.mean(axis=-1, keepdims=True))
+        radius = x.radius + rounds * size + (more + rounds * (more + shift))
+    found = Enclosed.of(middle * (factor * weight), radius * (factor * np.abs(weight)), common)
     if not bias.any():
         return found
     found = found.spread()

@@ -32,7 +32,7 @@ class Head:
         net = self.net
         mean: Floats = np.zeros((len(wanted), 1))
         if self.plain:
-            middle, off = (x.middle, mean) if net.rms else centred(x)
+            middle, off = (x.middle, mean) if net.rms else centred(x, x.size)
             mean = mean if net.rms else off + x.radius.mean(axis=-1, keepdims=True)
             x = Enclosed.of(middle, x.radius + MORE * gamma(8.0) * (x.size + np.abs(x.middle - middle)))
         else:

@@ -10,7 +10,7 @@ import numpy as np
 from monolayer.checker.readout import Bools
 from monolayer.checker.rounding import PADDING, Floats
 from monolayer.checker.stock.activations import activation, between
-from monolayer.checker.stock.enclosed import MORE, TINY, UNIT, Average, Enclosed, Linear, centred, gamma
+from monolayer.checker.stock.enclosed import MORE, TINY, UNIT, Average, Enclosed, Linear, gamma
 from monolayer.checker.stock.files import Network
 from monolayer.data.names import Ints
 
@@ -23,7 +23,7 @@ class Sway:
 
     def __init__(self, net: Network, average: Average, write: Floats, before: Enclosed, normed: Enclosed) -> None:
         self.average, self.write, self.weight, self.centre = average, write, net.norms[2], not net.rms
-        middle = before.middle if net.rms else centred(before)[0]
+        middle = before.middle if net.rms else before.middle - before.middle.mean(axis=-1, keepdims=True)
         self.factor = 1.0 / np.sqrt((middle * middle).mean(axis=-1, keepdims=True) + net.epsilon)
         moved = average.swayed.reshape(-1, average.swayed.shape[-1]) @ np.abs(write).T
         moved = moved + (moved.mean(axis=-1, keepdims=True) if self.centre else 0.0)
