@@ -291,6 +291,9 @@ def test_the_contextual_mapping_of_anything_else_is_refused_in_words() -> None:
         ml.contextual_mapping(bert, ids)
     with pytest.raises(ml.DataError, match=r"answered with a BaseModelOutput.*such as the last_hidden_state"):
         ml.contextual_mapping(bert, torch.tensor(ids))
+    network = ml.approximate(lambda X: X.max(axis=1, keepdims=True) + 0 * X, 1, 2, cells=4, norm="sup")
+    with pytest.raises(ml.DataError, match="f failed on X"):
+        ml.contextual_mapping(network, np.zeros((1, 2, 1)))
     assert ml.contextual_mapping(lambda X: bert(torch.as_tensor(X)).last_hidden_state, ids).points == 4
 
 

@@ -126,7 +126,7 @@ def token_counts(sequence: Ints, rows: Ints, count: int) -> tuple[Ints, Ints, In
 
 def _answer(f: Callable[[Any], Any], X: Any) -> Any:
     """What `f` says to `X`; a failure inside `f` is told as one."""
-    if callable(getattr(f, "encode", None)):
+    if callable(getattr(f, "encode", None)) and hasattr(f, "bos"):
         return _logits(f, X)
     try:
         return f(X)
