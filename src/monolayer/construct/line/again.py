@@ -98,9 +98,7 @@ class Again:
         feed_forward, label_error = staircase(points, changes, level, whole, wish)
         if wish == "paper":
             dense_error(feed_forward, points, target, label_error)
-        if isinstance(own, Cascade):
-            return self._around(task, draw, feed_forward, ())
-        return self.draw.around(feed_forward, None if task.vectors is not None else np.unique(task.context.rows))
+        return self._around(task, draw, feed_forward, ())
 
     def _around(
         self, task: Task, draw: Draw, feed_forward: Staircase | Cascade, values: tuple[Value, ...]

@@ -34,12 +34,10 @@ from monolayer.model.attention import CODE, KEY, ONE
 from monolayer.model.card import Card
 from monolayer.model.cascade import Cascade, value_slot
 from monolayer.model.gates import Gates
-from monolayer.model.layers import embedding, linear
 from monolayer.model.memory import remembered
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.parts import staircase_of
-from monolayer.model.shortcut import as_built, plain_head
-from monolayer.model.staircase import Staircase
+from monolayer.model.shortcut import as_built
 
 _NEW_KEYS = (2307, 14023)
 """With the row number of a new token, the seed of its key; with the number of a stage, that of new values."""
@@ -227,27 +225,6 @@ class Reused:
         """With positions, keys and values are sums of two parts: each has half of [−1, 1]."""
         return 1.0 if self.model.positions is None else 0.5
 
-    # -- the model -------------------------------------------------------------------------------------
-
-    def around(self, feed_forward: Staircase, used: Ints | None) -> Monolayer:
-        """The model with this draw and another readout; `used` are the ids that have a row, None for vectors."""
-        model, labels = self.model, len(feed_forward.bias_2)
-        copies = [part if part is None else part.detach().clone() for part in _parts(model)]
-        lift: nn.Embedding | nn.Linear
-        if self.table is not None and used is not None:
-            kept = np.zeros(len(self.table), dtype=bool)
-            kept[used] = True
-            lift = embedding(torch.from_numpy(np.where(kept[:, None], self.table, np.nan)))
-        else:
-            assert isinstance(model.lift, nn.Linear)
-            lift = linear(model.lift.weight.detach().clone(), model.lift.bias.detach().clone())
-        classes = None if self.card.classes is None else len(self.card.classes)
-        head = linear(*plain_head(classes, labels, model.bos.numel()))
-        places = None if copies[1] is None else embedding(copies[1])
-        assert copies[0] is not None
-        attention = type(model.attention)(*(part for part in copies[2:] if part is not None))
-        return Monolayer(lift, places, copies[0], attention, feed_forward, head, self.card)
-
 
 def new_values(stage: int, size: int, share: float) -> NDArray[np.float64]:
     """Values of ids `(V,)` for a stage; that of a row does not depend on how many rows there are."""
@@ -258,8 +235,3 @@ def _shortcut(model: Monolayer) -> tuple[float, float] | None:
     """`λ` and `κ` of the first stage, if attention is that of a construction with this readout."""
     found = model.attention.shortcuts(model.feed_forward.slots)
     return None if found is None or set(found[1][1:]) - {KAPPA} else (found[0], found[1][0])
-
-
-def _parts(model: Monolayer) -> list[Tensor | None]:
-    places = None if model.positions is None else model.positions.weight
-    return [model.bos, places, *(getattr(model.attention, name) for name in ("W_Q", "W_K", "W_V", "W_O"))]
