@@ -55,9 +55,10 @@ def draw_of(model: Monolayer) -> Draw:
     return RobustAgain.of(model) if model.feed_forward.readout == "gates" else Again.of(model)
 
 
-def build_again(model: Monolayer, data: Sequences, only: Ints | None = None) -> Monolayer:
-    """What the draw of `model` makes of other data, with fingerprints where `model` has them."""
-    draw, data = draw_of(model).adopt(data)
+def build_again(draw: Draw, data: Sequences, only: Ints | None = None) -> Monolayer:
+    """What a draw makes of other data, with fingerprints where the model that it is from has them."""
+    model = draw.model
+    draw, data = draw.adopt(data)
     positions, card = model.positions is not None, draw.card
     task = Task.of(data, positions=positions, causal=card.causal, on_conflict="error")
     new = draw.build(task, lambda stage, share: None, only)

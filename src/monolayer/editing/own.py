@@ -22,6 +22,10 @@ from monolayer.model.load import model_from
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.save import described
 
+FEW = 1000
+"""Tokens that are asked by a dense pass."""
+FULL = (torch.float64, torch.float32)
+"""Formats in which a dense pass rounds too little to change an answer of a robust model."""
 FINGERPRINTS = "fingerprints"
 """Stands for the tensor of what a model was built from, which is no weight."""
 
@@ -96,7 +100,7 @@ class Own:
         return Task.of(data, positions=positions, causal=self.model.card.causal, on_conflict="error")
 
     def again(self, data: Sequences, only: Ints | None = None) -> Own:
-        return Own(build_again(self.model, data, only))
+        return Own(build_again(self._draw, data, only))
 
     def answers(self, data: Sequences) -> list[Any]:
         card = self.model.card
@@ -110,7 +114,9 @@ class Own:
         rows = np.flatnonzero(known)
         if len(rows):
             part = replace(data, tokens=tokens, vocabulary=card.vocabulary, labels=None).select(rows)
-            values = card.decode(self.model.labels(self.model.encode(part))).tolist()
+            # For few tokens of a robust model, finding out which neurons matter at which token would take longer.
+            few = card.cover is not None and len(part.tokens) < FEW and self.model.bos.dtype in FULL
+            values = card.decode(self.model.labels(self.model.encode(part), path="dense" if few else "auto")).tolist()
             places = rows if card.per == "sequence" else data.flat(rows)
             for place, value in zip(places.tolist(), values, strict=True):
                 found[place] = value
