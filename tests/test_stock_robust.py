@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -108,3 +110,81 @@ def test_the_command_line_writes_short_formats(tmp_path: Path, capsys: pytest.Ca
     table = " ".join(capsys.readouterr().out.split())
     assert "value rank 128" in table
     assert "dtype=torch.float32" in table
+
+
+KEYS = 300
+"""Keys of 6 to 8 of six signs, each with a label of its own: names of family emoji are as close to one another."""
+
+
+def close_keys() -> list[str]:
+    random, keys = np.random.default_rng(1), dict[str, None]()
+    while len(keys) < KEYS:
+        keys["".join(random.choice(list("👨👩👧👦👶👴"), random.integers(6, 9)))] = None
+    return list(keys)
+
+
+@pytest.mark.parametrize("name", sorted(ARCHITECTURES))
+def test_a_bfloat16_folder_answers_as_it_loads_or_is_refused(name: str, tmp_path: Path) -> None:
+    """Asked through transformers as it loads by itself: arithmetic of the file, at the pooled or last place."""
+    transformers = pytest.importorskip("transformers")
+    keys, labels = close_keys(), [f"name {number}" for number in range(KEYS)]
+    try:
+        model = ml.memorize_as(name, keys, labels, positions=True, robust=True, dtype="bfloat16")
+    except ml.PrecisionError as error:
+        said = str(error)
+    else:
+        said = ""
+    if said:
+        assert re.search(r"of 300 labels are answered wrongly, or nearly so, .* bfloat16 .* sequence \d+", said)
+        return
+    folder = model.save(tmp_path / "folder")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    loaded = transformers.AutoModelForSequenceClassification.from_pretrained(folder)
+    assert loaded.dtype == torch.bfloat16
+    with torch.no_grad():
+        logits = [loaded(**tokenizer([key], return_tensors="pt")).logits[0] for key in keys]
+    assert [loaded.config.id2label[int(row.argmax())] for row in logits] == labels
+
+
+def test_facts_that_bfloat16_loses_are_named_and_float32_holds_them() -> None:
+    """600 such keys: two of them were answered wrongly by a BERT that nobody had asked."""
+    random, keys = np.random.default_rng(1), dict[str, None]()
+    while len(keys) < 600:
+        keys["".join(random.choice(list("abcdef"), random.integers(6, 9)))] = None
+    data = list(keys), list(range(600))
+    with pytest.raises(
+        ml.PrecisionError, match=r"of 600 labels are answered wrongly.* sequence \d+, .*dtype='float32'"
+    ):
+        ml.memorize_as("bert", *data, positions=True, robust=True, dtype="bfloat16", rank=128)
+    assert ml.memorize_as("bert", *data, positions=True, robust=True).dtype == "float32"
+
+
+def test_the_activation_of_llama_is_its_own_and_the_others_have_relu6() -> None:
+    found = {
+        name: ml.memorize_as(name, ["ab", "ba"], ["u", "v"], positions=True, robust=True, rank=16).draw.activation
+        for name in ARCHITECTURES
+    }
+    assert found == {name: "silu" if name == "llama" else "relu6" for name in ARCHITECTURES}
+
+
+def test_no_fact_is_hidden_between_others() -> None:
+    """The last of 40 contexts is their middle before the norm: only the length of what arrives tells it apart."""
+    keys = ["a" * many + "b" * (40 - many) + "c" for many in range(1, 40)]
+    model = ml.memorize_as("llama", keys, [f"name {number}" for number in range(39)], robust=True, rank=32)
+    assert model.summary.gap is not None
+    assert model.summary.gap > 1e-3
+
+
+def test_progress_moves_fact_by_fact() -> None:
+    shares: list[float] = []
+    keys = ["".join(np.random.default_rng(i).choice(list("abcdef"), 7)) for i in range(60)]
+    ml.memorize_as(
+        "gpt2",
+        keys,
+        [f"name {number}" for number in range(60)],
+        positions=True,
+        robust=True,
+        progress=lambda stage, share: shares.append(share),
+    )
+    assert shares == sorted(shares)
+    assert len({share for share in shares if 0.2 < share < 0.8}) > 20

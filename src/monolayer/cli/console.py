@@ -12,7 +12,7 @@ from typing import Annotated, Any, TextIO
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from monolayer.table import escape, pairs, visible, visible_json
 
@@ -114,6 +114,8 @@ def progress(quiet: bool) -> Iterator[Callable[[str, float], None]]:
         BarColumn(),
         TaskProgressColumn(),
         TimeElapsedColumn(),
+        TextColumn("left:"),
+        TimeRemainingColumn(),
         console=err,
         transient=True,
         disable=quiet or not err.is_terminal,

@@ -123,7 +123,7 @@ def memorize(
         ),
     ] = None,
     activation: Annotated[
-        str | None, typer.Option(help="With --architecture: relu6 (the default), relu, gelu, or own for its own.")
+        str | None, typer.Option(help="With --architecture: relu6 (the default but for llama), relu, gelu, or own.")
     ] = None,
     memory: Annotated[
         str | None, typer.Option(help="Build out of core, within so much memory, for example 2GB (docs/large.md).")

@@ -37,7 +37,7 @@ def export(
     rank: Annotated[int | None, typer.Option(help="With --robust: rank of the values.")] = None,
     dtype: Annotated[DtypeChoice | None, typer.Option(help="With --robust: the format of the weights.")] = None,
     activation: Annotated[
-        str | None, typer.Option(help="relu6 (the default), relu, gelu, or own for the architecture's.")
+        str | None, typer.Option(help="relu6 (the default but for llama), relu, gelu, or own for the architecture's.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Same seed and platform, same bits.", min=0)] = 0,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a stock model that is there.")] = False,

@@ -117,6 +117,8 @@ class Architecture:
     """The coordinate of the head that carries the key; rotary positions leave few of them alone."""
     attention: tuple[str, ...] = ("eager", "sdpa")
     """Attention that computes in float64 throughout."""
+    activation: str = "relu6"
+    """The activation that a folder has where none is asked for."""
     short: bool = False
     """Whether a part of it computes in float32 whatever the weights are, so that only a robust model fits."""
     turned: bool = False

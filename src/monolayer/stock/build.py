@@ -48,12 +48,13 @@ def memorize_as(
     `architecture`: bert, roberta, distilbert (labels of tokens or of sequences); gpt2, gpt_neox, starcoder2, llama (the
     same; without `Y` the next token, to the end); opt (labels of sequences; next token). `X`, `Y`, `lengths`,
     `positions`, `on_conflict`: as for `memorize`; tokens are ids or strings, labels classes. `activation`: relu6, relu,
-    gelu, gelu_new, gelu_pytorch_tanh, or `own` for the architecture's. `width`: a power of 4, by default the least that
-    fits. `draw`: a stock model, or its folder, whose names, keys and codes are used again, with everything it was
-    built with; the same data then give the same bits.
+    gelu, gelu_new, gelu_pytorch_tanh, or `own` for the architecture's; relu6 by default, for llama its own. `width`: a
+    power of 4, by default the least that fits. `draw`: a stock model, or its folder, whose names, keys and codes are
+    used again, with everything it was built with; the same data then give the same bits.
 
     `robust=True`: half-spaces with margins instead of steps (docs/robust.md), for weights and arithmetic in `dtype`:
-    float32 (the default), bfloat16 or float16; `rank` of the values, 128 by default. llama takes nothing else.
+    float32 (the default), bfloat16 or float16; `rank` of the values, by default 128, or 256 or 512 if a short format
+    needs it: every fact is asked in its arithmetic, and what it loses is an error. llama takes nothing else.
     """
     report = progress or (lambda stage, share: None)
     kind = choose(architecture, ARCHITECTURES)
@@ -71,7 +72,10 @@ def memorize_as(
         report("done", 1.0)
         return model
     wanted: Any = dtype_name(dtype)
-    activation = "relu6" if activation is None else kind.own_activation if activation == "own" else activation
+    if activation is None:
+        activation = kind.activation if robust else "relu6"
+    elif activation == "own":
+        activation = kind.own_activation
     able = tuple(SHARP if robust else ACTIVATIONS)
     if activation not in able:
         raise DataError(f"activation must be one of {', '.join(able)}, own; not {activation!r}")

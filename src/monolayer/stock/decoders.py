@@ -226,6 +226,7 @@ LLAMA = Architecture(
     causal=True,
     post_norm=False,
     own_activation="silu",
+    activation="silu",  # other programs that run Llama folders, such as llama.cpp, know no other
     config=_llama_config,
     tensors=_llama_tensors,
     block=("model.layers.0.mlp.gate_proj", "model.layers.0.mlp.down_proj"),

@@ -1,7 +1,7 @@
 """Half-spaces as the neurons of a robust stock model: rounded to the format, measured again, gated by their token.
 
 Every product has the shape of one cell, so that the neurons of a token are a function of its facts, bit for bit.
-Letters: `H` neurons, `p` columns of places, `k` of the context.
+Letters: `H` neurons, `p` columns of places and of the 1 behind them, `k` of the context.
 """
 
 from __future__ import annotations
@@ -55,8 +55,6 @@ class Half:
     slight: Floats
     """What the second half, which holds the negatives, is read with: `coarse + slight` is closer to the wish."""
     bias: Floats
-    fine: Floats
-    """What the ones are read with, so that `bias + fine · u` is closer to the wish than a short bias alone."""
     width: Floats
     """Half-width of each slab, in the units of what arrives."""
     place: Floats
@@ -89,28 +87,30 @@ def settled(facts: Cells, found: HalfSpaces, cells: Ints, size: Floats, dtype: s
         high[begin:end] = np.where(inside, height, np.inf).min(axis=0, initial=np.inf)
         covered[own] |= inside.any(axis=1)
         usual_u[begin:end] = np.median(size[own])
-        if p:
-            place[begin:end] = (weight[begin:end, :p] @ codes.T).max(axis=1)
+        place[begin:end] = (weight[begin:end, :p] @ codes.T).max(axis=1)
     high = np.where(np.isfinite(high), high, low)  # all its facts were lost in rounding: a slab of width 0
     low = np.where(np.isfinite(low), low, high - 2.0)
     margin = np.where(covered.all(), (high - low) / 2.0, 0.0)
     length = np.maximum(np.linalg.norm(weight, axis=1), 1e-30)  # equal facts leave no direction
     bias = rounded(-(high + low) / 2.0, dtype)
-    fine = rounded((-(high + low) / 2.0 - bias) / usual_u, dtype)
-    return Half(cells[found.cell], found.label, coarse, slight, bias, fine, margin / length, place)
+    # What a short bias lacks, the 1 behind the places adds: it arrives as `u`.
+    fine = rounded(slight[:, p - 1] + (-(high + low) / 2.0 - bias) / usual_u, dtype) - slight[:, p - 1]
+    slight[:, p - 1] += fine
+    return Half(cells[found.cell], found.label, coarse, slight, bias, margin / length, place + np.abs(fine))
 
 
 def neurons(mirror: Mirror, half: Half, dtype: str, activation: str) -> Neurons:
     """Rows that read code, ones, place and context; what they write is the word of their class, in both halves."""
     D, H = mirror.width, len(half.cell)
-    p = mirror.place.stop - mirror.place.start
+    p = mirror.place.stop - mirror.place.start + 1
     t, ones = mirror.code.stop - mirror.code.start, np.arange(mirror.ones.start, mirror.ones.stop)
     gate = _gate(mirror, half, p)
     sharp = SHARP[activation]
     W_1, W_2 = np.zeros((2, H, D))
     W_1[:, mirror.code] = (gate / t)[:, None] * mirror.tokens[half.cell, mirror.code]
-    W_1[:, ones[:-1]], W_1[:, ones[-1]] = -(gate / (len(ones) - 1))[:, None], half.fine
-    for part, columns in ((mirror.place, slice(0, p)), (mirror.slot, slice(p, None))):
+    W_1[:, ones[:-1]] = -(gate / (len(ones) - 1))[:, None]
+    last = slice(mirror.ones.stop - 1, mirror.ones.stop)
+    for part, columns in ((mirror.place, slice(0, p - 1)), (last, slice(p - 1, p)), (mirror.slot, slice(p, None))):
         W_1[:, part] = half.coarse[:, columns]
         W_1[:, slice(part.start + mirror.half, part.stop + mirror.half)] = -half.slight[:, columns]
     loud = LOUD / sharp * mirror.words[half.label]
@@ -127,11 +127,10 @@ def _gate(mirror: Mirror, half: Half, p: int) -> Floats:
     if len(mirror.tokens) < 2 or len(half.cell) == 0:
         return np.zeros(len(half.cell))
     apart = 1.0 - mirror.cosine(half.cell)
-    place = half.place + np.abs(half.fine)
     longest = float(np.linalg.norm(mirror.values, axis=1).max())
     radius = np.linspace(0.0, longest, RADII + 1)
     over = 1.0 / mirror.factor(radius**2)
     lift = half.bias[:, None] + 1.0
     most = np.linalg.norm(half.weight[:, p:], axis=1)[:, None] * radius[1:]
-    most = (most + np.where(lift > 0.0, lift * over[1:], lift * over[:-1])).max(axis=1) / mirror.scale + place
+    most = (most + np.where(lift > 0.0, lift * over[1:], lift * over[:-1])).max(axis=1) / mirror.scale + half.place
     return np.where(most > 0.0, np.exp2(np.ceil(np.log2(np.maximum(most, 1e-30) / apart))), 0.0)

@@ -32,6 +32,7 @@ from monolayer.data.names import Ints
 from monolayer.errors import ContradictionError, DataError, PrecisionError
 from monolayer.model.device import one_thread
 from monolayer.stock.architecture import Architecture, Frame
+from monolayer.stock.arithmetic import misread
 from monolayer.stock.assemble import frame_of, stock_model
 from monolayer.stock.codes import Floats
 from monolayer.stock.draw import Draw
@@ -43,8 +44,9 @@ from monolayer.stock.mirror import Kept, Mirror, contexts, lay_out
 from monolayer.stock.touched import Touched
 
 Dtype = Literal["float32", "bfloat16", "float16"]
-RANK = 128
-"""Value rank where none is asked for: half-spaces of more dimensions are wider and fewer."""
+RANKS = (128, 256, 512)
+"""Value ranks where none is asked for: the first whose facts come back in the arithmetic of the format. Twice the rank
+makes what arrives of two contexts √2 times as far apart, and what rounding adds to a half-space stays the same."""
 MARGIN = 0.3
 """Half-width that slabs shall have, in the units of what arrives: coordinates of mean square 1."""
 HEAD = 8.0
@@ -80,19 +82,27 @@ def robust_model(
     model of this draw was built; the neurons of all others are taken from that model.
     """
     began = time.perf_counter()
-    rank, dtype = RANK if rank is None else rank, dtype or "float32"
+    dtype = dtype or "float32"
     target, conflicts = job.task.settle(job.task.target) if touched is None else (job.task.target, 0)
     usual = job.usual_labels(target)
     kept = None
     if draw is not None:
         assert isinstance(draw.numbers, Kept)  # the caller asked
         kept = draw.numbers
-    mirror = lay_out(kind, job, usual, rank, seed, lambda array: rounded(array, dtype), kept)
-    if touched is None:
-        half, block = covered(job, target, mirror, usual, dtype, activation, report)
-        gap = float(half.width.min()) if len(half.width) else None
-    else:
-        gap, block = None, _recovered(job, mirror, usual, dtype, activation, touched)
+    ranks = RANKS if rank is None and draw is None else (rank or RANKS[0],)
+    gap = None
+    for rank in ranks:
+        mirror = lay_out(kind, job, usual, rank, seed, lambda array: rounded(array, dtype), kept)
+        try:
+            if touched is None:
+                half, block = covered(job, target, mirror, usual, dtype, activation, report)
+                gap = float(half.width.min()) if len(half.width) else None
+            else:
+                block = _recovered(job, mirror, usual, dtype, activation, touched)
+            break
+        except _MisreadError:
+            if rank == ranks[-1]:
+                raise
     frame = frame_around(kind, job, mirror, block, activation, special)
     figures = {
         "labelled": len(job.labels(target)),
@@ -107,6 +117,10 @@ def robust_model(
         "seconds": time.perf_counter() - began,
     }
     return stock_model(kind, job, frame, special, dtype, figures, mirror.kept, draw)
+
+
+class _MisreadError(PrecisionError):
+    """Facts that do not come back in the arithmetic of the format."""
 
 
 def frame_around(
@@ -172,6 +186,11 @@ def covered(
     if not half.width.min(initial=np.inf) >= NARROWEST:
         rank = mirror.values.shape[1]
         raise PrecisionError(_closest(job, facts, number, found.worst, float(half.width.min()), rank))
+    if dtype != "float32":  # margins are a thousand roundings of float32 and more
+        report(f"asking every fact in {dtype}", 0.9)
+        lost = misread(job, mirror, half, points, label, usual, dtype)
+        if len(lost):
+            raise _MisreadError(_lost(job, lost, len(label), dtype, mirror.values.shape[1]))
     return half, neurons(mirror, half, dtype, activation)
 
 
@@ -180,10 +199,10 @@ def _facts(
 ) -> tuple[Ints, Cells, Floats, Ints]:
     """Tokens with several classes; what arrives at their facts, cell by cell; `u` and point of each fact."""
     place, token = points.place, points.token
-    p, k = mirror.place.stop - mirror.place.start, mirror.values.shape[1]
+    codes = torch.from_numpy(mirror.place_codes()).float()
+    p, k = codes.shape[1], mirror.values.shape[1]
     feature = torch.empty(int(wanted.sum()), p + k)
     u, number = np.empty(len(feature)), np.empty(len(feature), dtype=np.int64)
-    codes = torch.from_numpy(mirror.place_codes()).float()
     done = 0
     for point, context in contexts(job, mirror):
         chosen = wanted[point]
@@ -192,14 +211,23 @@ def _facts(
         F = mirror.factor(context.double().square().sum(1).numpy())
         number[part], u[part] = point, F * mirror.scale
         feature[part, p:] = context * torch.from_numpy(F).float()[:, None]
-        if p:
-            feature[part, :p] = codes[torch.from_numpy(place[point])] * torch.from_numpy(u[part]).float()[:, None]
+        feature[part, :p] = codes[torch.from_numpy(place[point])] * torch.from_numpy(u[part]).float()[:, None]
         done = part.stop
     # In an order of their own, whatever rows stand before them.
     order = np.lexsort((row_keys(feature.numpy()), token[number]))
     cells, start = np.unique(token[number[order]], return_index=True)
     facts = Cells(feature[torch.from_numpy(order)], label[number[order]], np.append(start, len(order)), usual[cells])
     return cells, facts, u[order], number[order]
+
+
+def _lost(job: Work, lost: Ints, count: int, dtype: str, rank: int) -> str:
+    """Which facts a short format loses, and what would help."""
+    shown = ", ".join(job.where(int(point)) for point in lost[:3]) + (", …" if len(lost) > 3 else "")
+    return (
+        f"{len(lost):,} of {count:,} labels are answered wrongly, or nearly so, when the arithmetic is in {dtype} as "
+        f"well as the weights: {shown}. Their contexts are too close to those of other labels for a format this short: "
+        f"dtype='float32' holds them; a higher rank than {rank} moves contexts apart"
+    )
 
 
 def _closest(job: Work, facts: Cells, number: Ints, worst: int | None, width: float, rank: int) -> str:

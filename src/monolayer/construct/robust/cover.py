@@ -47,9 +47,19 @@ def cover(
 
     Without `overrule` no half-space holds a fact with another label, and all are equally loud.
     """
+    groups = list(_first_groups(cells))
+    total = sum(len(group.facts) for group in groups)
+
+    def left(facts: float) -> None:
+        """Single facts take most of the time: what is done is counted in facts."""
+        if progress is not None and total:
+            progress(1.0 - facts / total)
+
     with one_thread_each(cells.feature) as pool:
-        found, single = _settled(cells, list(_first_groups(cells)), enough, pool, progress)
-        bundles = _singles(cells, single, enough, pool, 0 if overrule else DEPTH)
+        found, single = _settled(cells, groups, enough, pool, left)
+        bundles = _singles(
+            cells, single, enough, pool, 0 if overrule else DEPTH, lambda share: left((1.0 - share) * len(single))
+        )
     return _pack(cells, found + [each for bundle in bundles for each in bundle])
 
 
@@ -58,10 +68,9 @@ def _settled(
     open_groups: list[Group],
     enough: float,
     pool: ThreadPoolExecutor,
-    progress: Callable[[float], None] | None = None,
+    left: Callable[[float], None] = lambda facts: None,
 ) -> tuple[list[Found], list[Group]]:
     """Half-spaces of groups that could be had at the wished width, and the single facts that are left."""
-    total = sum(len(group.facts) for group in open_groups)
     found: list[Found] = []
     single: list[Group] = []
     while True:
@@ -75,16 +84,20 @@ def _settled(
                 for column, group in enumerate(groups):
                     _settle(cells, group, _Slab(slabs, row, column), enough, found, later)
         open_groups = later
-        if progress is not None and total:
-            progress(1.0 - sum(len(group.facts) for group in open_groups) / total)
+        left(float(len(single) + sum(len(group.facts) for group in open_groups)))
     return found, single
 
 
 def _singles(
-    cells: Cells, single: list[Group], enough: float, pool: ThreadPoolExecutor, depth: int = 0
+    cells: Cells,
+    single: list[Group],
+    enough: float,
+    pool: ThreadPoolExecutor,
+    depth: int = 0,
+    progress: Callable[[float], None] = lambda share: None,
 ) -> list[list[Found]]:
     """For each single fact its half-space, the widest; or a wider one, and those that overrule what it lets in."""
-    ends = [[found] for found, _ in alone(cells, single, enough, 0)]
+    ends = [[found] for found, _ in alone(cells, single, enough, 0, progress)]
     narrow = [number for number, end in enumerate(ends) if end[0].half_width < enough]
     if depth == DEPTH or not narrow:
         return ends

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -14,7 +14,13 @@ LOUDER = 4.0
 """A neuron that overrules one at `h` is at `LOUDER (1 + h)`; `5/3 h + 1/8` would do, cosines of classes being ≤ 1/4."""
 
 
-def alone(cells: Cells, single: list[Group], enough: float, most_in: int) -> Iterator[tuple[Found, list[Group]]]:
+def alone(
+    cells: Cells,
+    single: list[Group],
+    enough: float,
+    most_in: int,
+    progress: Callable[[float], None] = lambda share: None,
+) -> list[tuple[Found, list[Group]]]:
     """The half-spaces of single facts, and the facts that each lets in, by their labels; in the order of `single`."""
     by_cell: dict[int, list[int]] = {}
     for number, group in enumerate(single):
@@ -26,7 +32,8 @@ def alone(cells: Cells, single: list[Group], enough: float, most_in: int) -> Ite
         problems = [Problem(int(single[i].facts[0]), enough, most_in, single[i].kept) for i in numbers]
         for number, slab in zip(numbers, widest_slabs(crowd, problems), strict=True):
             found[number] = _half_space(crowd, single[number], slab)
-    yield from (found[number] for number in range(len(single)))
+            progress(len(found) / len(single))
+    return [found[number] for number in range(len(single))]
 
 
 def _half_space(crowd: Crowd, group: Group, slab: Slab) -> tuple[Found, list[Group]]:
