@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from monolayer.data import Sequences
+from monolayer.errors import DataError
 from monolayer.model.attention import RankOneAttention
 from monolayer.model.layout import KEYS, Layout, unit
 from monolayer.model.live import live_classes
@@ -109,3 +110,10 @@ class Gates(nn.Module):
 
     def extra_repr(self) -> str:
         return f"readout=gates, neurons={len(self.weight_1)}, {self.layout}"
+
+
+def gates_of(model: Parts) -> Gates:
+    """The readout of a robust model, for what works on half-spaces."""
+    if not isinstance(model.feed_forward, Gates):
+        raise DataError("this is no robust model: it has steps, not half-spaces")
+    return model.feed_forward

@@ -84,7 +84,7 @@ class Again:
             close = margins(points, changes)[1]
         report("building the staircase", 0.7)
         whole = target.classes is not None
-        if isinstance(own, Cascade) and len(close):
+        if len(own.stairs) > 1 and len(close):
             self._check_range(task, draw, tokens)
             stages, values, left = stages_of(points, changes, target, draw, tokens, partial(self._value, task, tokens))
             if left:

@@ -32,8 +32,7 @@ from monolayer.data.names import Ints
 from monolayer.errors import DataError
 from monolayer.model.attention import CODE, KEY, ONE
 from monolayer.model.card import Card
-from monolayer.model.cascade import Cascade, value_slot
-from monolayer.model.gates import Gates
+from monolayer.model.cascade import value_slot
 from monolayer.model.memory import remembered
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.parts import staircase_of
@@ -62,7 +61,7 @@ class Reused:
         """The draw of `model`, if its weights are such as a construction on the line gives."""
         if model.quantizer is not None:
             raise DataError("an approximator stores a function, not facts: it has no draw to use again")
-        if isinstance(model.feed_forward, Gates):
+        if not model.feed_forward.stairs:
             staircase_of(model)  # the error that says that there is none
         why = "its weights are not such as memorize gives them (changed, trained, or in another format)"
         if model.bos.dtype not in (torch.float64, torch.float32) or model.bos.device.type != "cpu":
@@ -127,8 +126,7 @@ class Reused:
     @property
     def rank(self) -> int:
         """`k`, the value rank."""
-        block = self.model.feed_forward
-        return block.rank if isinstance(block, Cascade) else 1
+        return len(self.model.feed_forward.stairs)
 
     # -- numbers ---------------------------------------------------------------------------------------
 

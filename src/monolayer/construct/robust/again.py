@@ -30,7 +30,7 @@ from monolayer.data.names import Ints
 from monolayer.errors import ContradictionError, DataError, PrecisionError
 from monolayer.model.card import Card, Cover
 from monolayer.model.device import one_thread
-from monolayer.model.gates import Gates, RankAttention
+from monolayer.model.gates import Gates, RankAttention, gates_of
 from monolayer.model.layers import embedding, linear
 from monolayer.model.layout import Layout
 from monolayer.model.monolayer import Monolayer
@@ -50,7 +50,7 @@ class RobustDraw:
     @classmethod
     def of(cls, model: Monolayer) -> RobustDraw:
         """The draw of `model`, if its weights are such as the robust construction gives."""
-        gates = _gates(model)
+        gates = gates_of(model)
         card = model.card
         if card.cover is None or card.classes is None:
             raise DataError(
@@ -74,7 +74,7 @@ class RobustDraw:
 
     @property
     def layout(self) -> Layout:
-        return _gates(self.model).layout
+        return gates_of(self.model).layout
 
     @property
     def dtype(self) -> torch.dtype:
@@ -143,7 +143,7 @@ class RobustDraw:
         assert target.classes is not None
         label, bias = self.classes(len(target.classes))
         bos = model.bos.detach().double().clone()
-        start = _gates(model).bias_2.detach().double().numpy().copy()
+        start = gates_of(model).bias_2.detach().double().numpy().copy()
         lift: nn.Embedding | nn.Linear
         if self.table is not None:
             base = base_of(task, len(self.table))
@@ -230,7 +230,7 @@ class RobustAgain:
     def _renewed(self, task: Task, report: Progress, only: Ints) -> Monolayer:
         """Neurons of these tokens found anew, in their places among those that the model has for the others."""
         model, dtype = self.model, self.draw.dtype
-        old, cell = _gates(model), cells_of(model)
+        old, cell = gates_of(model), cells_of(model)
         stay = torch.from_numpy(~np.isin(cell, only))
         parts = [part.detach()[stay] for part in (old.weight_1, old.bias_1, old.weight_2.T)]
         found = self._cover(task, report, only)
@@ -262,7 +262,7 @@ class RobustAgain:
 
 def cells_of(model: Monolayer) -> Ints:
     """The token row of every neuron `(H,)`, by its gate, in rising order; of a model of ids that answers at tokens."""
-    gates = _gates(model)
+    gates = gates_of(model)
     assert isinstance(model.lift, nn.Embedding)
     width = gates.layout.token - ONES
     code = words(model.lift.num_embeddings) > 0
@@ -288,9 +288,3 @@ def _same_code(old: int, new: int) -> bool:
 
 def _first(names: Any, place: int) -> str:
     return repr(names.names[place])
-
-
-def _gates(model: Monolayer) -> Gates:
-    if not isinstance(model.feed_forward, Gates):
-        raise DataError("this is no robust model: it has steps, not half-spaces")
-    return model.feed_forward
