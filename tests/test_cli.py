@@ -17,9 +17,8 @@ import numpy as np
 import pytest
 
 from monolayer.cli import app, run
-from monolayer.cli.construct import memorize
-from monolayer.cli.options import NO_USE, given
-from monolayer.cli.reading import Belongs, Reading
+from monolayer.cli.memorize import memorize
+from monolayer.cli.reading import Reading
 
 ROWS = [
     {"tokens": ["a", "b"], "labels": ["x", "y"]},
@@ -45,15 +44,15 @@ def test_memorize_then_predict_then_inspect(data: Path, tmp_path: Path, capsys: 
     for name in (
         "sequences",
         "vocabulary",
-        "ε",
-        "gap",
         "label runs",
-        "Corollary 1",
-        "per parameter",
         "5 of 5",
         "seconds",
     ):
         assert name in table
+    assert table.splitlines()[-4:] == [f"saved to {folder}; next:", *(
+        f"  monolayer {verb} {folder}{f' {data}' * (verb != 'inspect')}" for verb in ("predict", "verify", "inspect")
+    )]  # fmt: skip
+    assert not any(name in table for name in ("ε", "1/M²", "Corollary 1"))  # for inspect
     assert run(["predict", folder, str(data)]) == 0
     captured = capsys.readouterr()
     assert lines(captured.out) == ROWS
@@ -61,7 +60,9 @@ def test_memorize_then_predict_then_inspect(data: Path, tmp_path: Path, capsys: 
     assert run(["predict", folder, str(data), "--dense"]) == 0
     assert lines(capsys.readouterr().out) == ROWS
     assert run(["inspect", folder]) == 0
-    assert "W_Q 1, W_K 1, W_V 1, W_O 1" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    for name in ("W_Q 1, W_K 1, W_V 1, W_O 1", "ε", "1/M²", "Corollary 1", "per parameter"):
+        assert name in shown
 
 
 def test_json_is_for_machines(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -77,8 +78,8 @@ def test_labels_a_sequence_and_options(tmp_path: Path, capsys: pytest.CaptureFix
     path = tmp_path / "d.npz"
     X = np.array([[1, 2, 3], [3, 2, 1]])
     np.savez(path, X=X, Y=np.array([0, 1]))
-    assert run(["memorize", str(path), "--out", str(tmp_path / "m"), "--positions", "--readout", "paper"]) == 0
-    assert "readout error, measured" in capsys.readouterr().out
+    assert run(["memorize", str(path), "--out", str(tmp_path / "m"), "--positions"]) == 0
+    assert "2 of 2 labels" in capsys.readouterr().out
     assert run(["predict", str(tmp_path / "m"), str(path)]) == 0
     assert [row["label"] for row in lines(capsys.readouterr().out)] == [0, 1]
 
@@ -112,8 +113,7 @@ def test_predict_writes_a_file_only_when_it_is_complete(
         ),
         ('{"tokens": ["a"]}\n', [], "labels are missing"),
         ('{"words": ["a"]}\n', [], "tokens"),
-        ('{"tokens": ["a"], "labels": ["x"]}\n', ["--device", "nowhere"], "device 'nowhere' cannot be used"),
-        ('{"tokens": ["a"], "labels": ["x"]}\n', ["--readout", "best"], "best"),
+        ('{"tokens": ["a"], "labels": ["x"]}\n', ["--dtype", "best"], "best"),
     ],
 )
 def test_mistakes_get_a_message_exit_code_2_and_no_output(
@@ -276,14 +276,32 @@ def test_every_command_reads_data_by_the_same_options() -> None:
     names = {each.name for each in fields(Reading)}
     taking = [command.callback for command in app.registered_commands if command.callback is not None]
     taking = [each for each in taking if hasattr(each, "__wrapped__")]
-    assert len(taking) == 12
+    assert len(taking) == 14
     assert all(names <= set(inspect.signature(each).parameters) for each in taking)
 
 
-def test_options_without_use_are_options() -> None:
-    """A name in the table that no option has would never be refused."""
-    options = {*inspect.signature(memorize).parameters}
-    assert {name for useless, _ in NO_USE.values() for name in useless} <= options
-    usual = {name: each.default for name, each in inspect.signature(inspect.unwrap(memorize)).parameters.items()}
-    assert given(memorize, usual) == set()
-    assert given(memorize, usual | {"reading": Reading(per=Belongs.token), "seed": 3}) >= {"per", "seed"}
+def test_memorize_has_few_options_and_flags_have_no_type(capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(set(inspect.signature(memorize).parameters) - {"data"}) <= 18
+    assert run(["memorize", "--help"]) == 0
+    assert "<bool>" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", [["memorize", "{data}", "--out"], ["approximate", "max", "--cells", "2", "--out"]])
+def test_a_place_that_cannot_be_written_is_named_as_it_was_given(
+    data: Path, tmp_path: Path, words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> str:
+        raise FileNotFoundError(2, "No such file or directory", str(tmp_path / ".x.1234.saving"))
+
+    monkeypatch.setattr("monolayer.data.folder._make", refuse)
+    assert run([*(word.format(data=data) for word in words), str(tmp_path / "x")]) == 2
+    assert f"No such file or directory: {tmp_path / 'x'}" in " ".join(capsys.readouterr().err.split())
+
+
+def test_one_label_is_one_label(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, model = tmp_path / "d.jsonl", str(tmp_path / "m")
+    path.write_text('{"tokens": ["a"], "labels": ["b"]}\n')
+    assert run(["memorize", str(path), "--out", model]) == 0
+    assert "1 labels" not in capsys.readouterr().out
+    assert run(["predict", model, str(path)]) == 0
+    assert "1 of 1 label is right" in capsys.readouterr().err

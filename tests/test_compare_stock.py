@@ -117,7 +117,7 @@ def test_the_command_compares_stock_folders(tmp_path: Path, capsys: pytest.Captu
     pytest.importorskip("transformers")
     data = write(tmp_path / "data.jsonl", ROWS)
     old, new = str(tmp_path / "old"), str(tmp_path / "new")
-    assert run(["memorize", data, "--architecture", "bert", "--out", old]) == 0
+    assert run(["memorize-as", "bert", data, "--out", old]) == 0
     assert run(["forget", old, "--rows", "0", "--data", data, "--out", new]) == 0
     capsys.readouterr()
     assert run(["compare", old, new, data, "--json"]) == 0

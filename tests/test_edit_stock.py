@@ -186,7 +186,7 @@ def test_the_commands_edit_stock_folders(tmp_path: Path, monkeypatch: pytest.Mon
     facts = write(tmp_path / "facts.jsonl", [{"tokens": ["行", "走"], "labels": ["háng", "zǒu"]}])
     rest = write(tmp_path / "rest.jsonl", ROWS[2:])
     for name, options in (("steps", []), ("robust", ["--robust", "--dtype", "bfloat16"])):
-        assert run(["memorize", data, "--architecture", "bert", *options, "--out", name]) == 0
+        assert run(["memorize-as", "bert", data, *options, "--out", name]) == 0
         assert run(["edit", name, facts, "--data", data, "--out", f"{name} new", "--record", f"{name}.json"]) == 0
         assert run(["record", f"{name}.json", "--undo", f"{name} new", "--out", f"{name} back"]) == 0
         assert same(Path(f"{name} back"), Path(name))

@@ -364,7 +364,7 @@ def test_workers_import_nothing_from_the_working_folder(tmp_path: Path) -> None:
     pattern = write(tmp_path, [[1, 2]], [[0, 1]], [])
     for name in ("zipfile", "secrets", "numpy", "monolayer"):
         (tmp_path / f"{name}.py").write_text(f"open('ran-{name}', 'w')\nraise SystemExit(1)\n")
-    words = ["memorize", pattern, "--out", "files", "--memory", "2GB", "--engine", "processes", "--workers", "1"]
+    words = ["memorize-files", pattern, "--out", "files", "--memory", "2GB", "--engine", "processes", "--workers", "1"]
     code = f"import sys; from monolayer.cli import run; sys.exit(run({words!r}))"
     assert subprocess.run([sys.executable, "-P", "-c", code], cwd=tmp_path).returncode == 0
     assert (tmp_path / "files").is_dir()
@@ -390,7 +390,7 @@ def test_a_quota_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     pattern = ready(tmp_path, monkeypatch)
-    words = ["memorize", pattern, "--out", str(tmp_path / "files"), "--memory", "2GB", "--engine", "threads"]
+    words = ["memorize-files", pattern, "--out", str(tmp_path / "files"), "--memory", "2GB", "--engine", "threads"]
     with monkeypatch.context() as patch:
         stopped(patch, "points", KeyboardInterrupt())
         assert run(words) == 130
@@ -523,13 +523,3 @@ def test_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with distributed.LocalCluster(1, threads_per_worker=2, processes=False, dashboard_address=None) as cluster:
         out = memorize_files(pattern, tmp_path / "files", engine="dask", scheduler=cluster.scheduler_address)
     same(out, expected(tmp_path, pattern))
-
-
-@pytest.mark.parametrize("option", [["--robust"], ["--readout", "paper"], ["--dtype", "float32"], ["--draw", "m"]])
-def test_options_that_are_for_memory_alone(
-    tmp_path: Path, option: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    pattern = write(tmp_path, [[1, 2]], [[0, 1]], [])
-    assert run(["memorize", pattern, "--out", str(tmp_path / "model"), "--memory", "2GB", *option]) == 2
-    assert f"{option[0]} has no use" in " ".join(capsys.readouterr().err.split())
-    assert not (tmp_path / "model").exists()

@@ -170,7 +170,7 @@ def test_a_wrong_winner_would_be_noticed(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pattern = write(tmp_path, [[1, 2], [2, 1], [1, 2]], [["a", "b"], ["b", "c"], ["c", "b"]], [1])
-    words = ["memorize", pattern, "--out", str(tmp_path / "files"), "--memory", "2GB", "--engine", "threads"]
+    words = ["memorize-files", pattern, "--out", str(tmp_path / "files"), "--memory", "2GB", "--engine", "threads"]
     assert run(words) == 2
     assert "--on-conflict majority" in " ".join(capsys.readouterr().err.split())
     assert run([*words, "--on-conflict", "majority", "--rank", "1"]) == 0

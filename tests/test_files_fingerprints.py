@@ -56,7 +56,7 @@ def test_a_build_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     X, Y, _ = example("ids")
     pattern, out = write(tmp_path / "data", X, Y, [100]), str(tmp_path / "files")
-    words = ["memorize", pattern, "--out", out, "--memory", "2GB", "--engine", "threads"]
+    words = ["memorize-files", pattern, "--out", out, "--memory", "2GB", "--engine", "threads"]
     assert run([*words, "--fingerprint"]) == 0
     assert run(["predict", out, pattern, "--strict", "--out", str(tmp_path / "answers")]) == 0
     assert run(["verify", out, pattern, "--only"]) == 0

@@ -164,7 +164,7 @@ def test_files_of_classes_and_of_reals_do_not_go_together(tmp_path: Path) -> Non
 def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     X, Y, _ = real("ids")
     pattern, out = write(tmp_path, X, Y, [100, 250]), str(tmp_path / "files")
-    assert run(["memorize", pattern, "--out", out, "--memory", "2GB", "--engine", "threads"]) == 0
+    assert run(["memorize-files", pattern, "--out", out, "--memory", "2GB", "--engine", "threads"]) == 0
     assert run(["predict", out, pattern, "--out", str(tmp_path / "answers.jsonl")]) == 0
     assert "2,400 of 2,400 labels are right" in capsys.readouterr().err
     assert run(["verify", out, pattern]) == 0

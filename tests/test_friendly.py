@@ -172,7 +172,6 @@ def test_duplicate_json_keys_are_refused(tmp_path: Path) -> None:
     [
         ("pass positions=True. Otherwise", "pass --positions. Otherwise"),
         ("wins: on_conflict='majority' or 'first'.", "wins: --on-conflict majority or first."),
-        ("Use readout='exact', which", "Use --readout exact, which"),
         ("with labels= and sequence= (--labels, --sequence); go", "with --labels and --sequence; go"),
         ("Say it with format= (--format on the command line): jsonl", "Say it with --format: jsonl"),
         ("ask to overwrite it (overwrite=True, --overwrite)", "ask to overwrite it (--overwrite)"),
@@ -200,25 +199,6 @@ def test_errors_on_the_command_line_name_flags(tmp_path: Path, capsys: pytest.Ca
     data.write_text('{"tokens": ["a", "b"]}\n')
     assert run(["memorize", str(data), "--out", str(tmp_path / "m")]) == 2
     assert "--causal" in out_of(capsys)[1]
-
-
-@pytest.mark.parametrize(
-    ("kind", "option"),
-    [
-        *((["--recite"], [*words]) for words in (["--robust"], ["--rank", "64"], ["--neurons", "9"])),
-        *((["--architecture", "gpt2"], [*words]) for words in (["--rank", "64"], ["--dtype", "float32"])),
-        (["--recite"], ["--dtype", "float32"]),
-        (["--architecture", "gpt2", "--robust"], ["--neurons", "9"]),
-    ],
-)
-def test_options_of_robust_models_are_refused_elsewhere(
-    kind: list[str], option: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    data = tmp_path / "d.jsonl"
-    data.write_text('{"tokens": ["a", "b"]}\n')
-    assert run(["memorize", str(data), "--out", str(tmp_path / "m"), *kind, *option]) == 2
-    assert option[0] in out_of(capsys)[1]
-    assert not (tmp_path / "m").exists()
 
 
 def test_help_shows_memorize_first(capsys: pytest.CaptureFixture[str]) -> None:

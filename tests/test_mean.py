@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from fractions import Fraction
 from itertools import combinations_with_replacement, product
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import monolayer as ml
-from monolayer.cli import run
 from monolayer.errors import DataError, PrecisionError
 from monolayer.theory.balls import precision
 from monolayer.theory.enclosure import sign_of_difference
@@ -125,14 +123,3 @@ def test_softmax_separates_every_sequence_of_added_keys() -> None:
         for other in contexts[:i]:
             with precision(256):
                 assert sign_of_difference(one, other, arb(1)) != 0
-
-
-def test_the_mean_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data, model = tmp_path / "data.jsonl", str(tmp_path / "model")
-    data.write_text('{"tokens": ["a", "b"], "labels": [1, 2]}\n{"tokens": ["b", "c"], "labels": [3, 1]}\n')
-    assert run(["memorize", str(data), "--temperature", "0", "--out", model]) == 0
-    assert ml.load(model).attention.shortcut() is not None
-    assert not ml.load(model).attention.W_Q.any()
-    assert run(["verify", model, str(data)]) == 0
-    assert run(["memorize", str(data), "--recite", "--temperature", "0", "--out", str(tmp_path / "x")]) == 2
-    assert "--temperature" in capsys.readouterr().err

@@ -256,7 +256,7 @@ def test_a_garbled_memory_is_refused(words: list[int], said: dict[str, str], com
 def test_a_book_on_the_command_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     text, model = tmp_path / "book.txt", str(tmp_path / "book")
     text.write_bytes(b"Peter Piper picked a peck.\r\nA peck of peppers Peter Piper picked.\n")
-    assert run(["memorize", str(text), "--recite", "--out", model]) == 0
+    assert run(["memorize-text", str(text), "--out", model]) == 0
     assert "word for word" in capfd.readouterr().out
     assert run(["recite", model]) == 0
     assert capfd.readouterr().out.encode() == text.read_bytes()  # `cmp` of the two is silent
@@ -268,10 +268,9 @@ def test_a_book_on_the_command_line(tmp_path: Path, capfd: pytest.CaptureFixture
     assert run(["verify", model, str(other)]) == 1
     assert run(["recite", model, "Peter Pepper"]) == 2
     assert "the text has no 'Pepper'" in capfd.readouterr().err
-    assert run(["memorize", str(text), "--recite", "--characters", "--overwrite", "--out", model, "--json"]) == 0
+    assert run(["memorize-text", str(text), "--characters", "--overwrite", "--out", model, "--json"]) == 0
     assert json.loads(capfd.readouterr().out)["unit"] == "characters"
-    assert run(["memorize", str(text), "--recite", "--causal", "--out", str(tmp_path / "x")]) == 2
-    assert run(["memorize", str(text), "--window", "3", "--out", str(tmp_path / "x")]) == 2
+    assert run(["memorize-text", str(tmp_path / "nothing.txt"), "--out", str(tmp_path / "x")]) == 2
     assert not (tmp_path / "x").exists()
 
 
@@ -280,9 +279,7 @@ def test_a_text_file_is_cut_as_the_model_cuts_its_text(
 ) -> None:
     text, model = tmp_path / "book.txt", str(tmp_path / "book")
     text.write_text("Peter Piper picked a peck.\n", encoding="utf-8")
-    assert run(["memorize", str(text), "--recite", "--on-conflict", "first", "--out", model]) == 2
-    assert "--on-conflict has no use" in capfd.readouterr().err
-    assert run(["memorize", str(text), "--recite", "--out", model]) == 0
+    assert run(["memorize-text", str(text), "--out", model]) == 0
     capfd.readouterr()
     assert run(["predict", model, str(text), "--json"]) == 0
     found = json.loads(capfd.readouterr().out)

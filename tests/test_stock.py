@@ -203,7 +203,7 @@ def test_the_command_line_writes_proves_and_complains(tmp_path: Path, capsys: py
     rows = [{"tokens": tokens, "labels": labels} for tokens, labels in zip(X, Y, strict=True)]
     data.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     out = str(tmp_path / "out")
-    assert run(["memorize", str(data), "--architecture", "bert", "--out", out, "--json"]) == 0
+    assert run(["memorize-as", "bert", str(data), "--out", out, "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert (said["model"], said["certificate"]["verdict"]) == ("BertForTokenClassification", "proved")
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
@@ -213,13 +213,12 @@ def test_the_command_line_writes_proves_and_complains(tmp_path: Path, capsys: py
     data.write_text(data.read_text(encoding="utf-8").replace('"w"]', '"u"]'), encoding="utf-8")
     assert run(["verify", out, str(data)]) == 1
     for options, words in (
-        (["--architecture", "bert"], "exists already"),
-        (["--architecture", "bart", "--overwrite"], "did you mean 'bert'"),
-        (["--architecture", "bert", "--overwrite", "--causal"], "--causal has no use"),
-        (["--activation", "relu", "--overwrite"], "goes with --architecture"),
+        (["bert"], "exists already"),
+        (["bart", "--overwrite"], "did you mean 'bert'"),
+        (["bert", "--overwrite", "--dtype", "float32"], "rank and dtype are for robust models (--robust)"),
     ):
         capsys.readouterr()
-        assert run(["memorize", str(data), "--out", out, *options]) == 2
+        assert run(["memorize-as", options[0], str(data), "--out", out, *options[1:]]) == 2
         assert words in " ".join(capsys.readouterr().err.split())
     assert run(["predict", out, str(data)]) == 2
 

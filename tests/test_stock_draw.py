@@ -244,8 +244,8 @@ def test_the_commands_use_a_draw_again_and_look_into_folders(
         ("odd", [*rows, {**rows[0], "labels": ["a", "b"]}]),
     ):
         Path(f"{name}.jsonl").write_text("\n".join(map(json.dumps, some)), encoding="utf-8")
-    assert run(["memorize", "all.jsonl", "--architecture", "bert", "--out", "old"]) == 0
-    assert run(["memorize", "rest.jsonl", "--architecture", "bert", "--draw", "old", "--out", "less"]) == 0
+    assert run(["memorize-as", "bert", "all.jsonl", "--out", "old"]) == 0
+    assert run(["memorize-as", "bert", "rest.jsonl", "--draw", "old", "--out", "less"]) == 0
     forgot = ml.memorize_as("bert", [*PHRASES[:2], PHRASES[3]], [*READINGS[:2], READINGS[3]], draw="old")
     assert same(StockModel.load("less"), forgot)
     assert run(["verify", "less", "rest.jsonl", "--only"]) == 0
@@ -257,15 +257,15 @@ def test_the_commands_use_a_draw_again_and_look_into_folders(
     assert said["bytes"]["model.safetensors"] < said["bytes_in_all"]
     for words, why in (
         (
-            ["memorize", "all.jsonl", "--architecture", "bert", "--draw", "old", "--seed", "1", "--out", "x"],
+            ["memorize-as", "bert", "all.jsonl", "--draw", "old", "--seed", "1", "--out", "x"],
             "decides seed",
         ),
         (
-            ["memorize", "all.jsonl", "--architecture", "bert", "--draw", "old", "--robust", "--out", "x"],
+            ["memorize-as", "bert", "all.jsonl", "--draw", "old", "--robust", "--out", "x"],
             "decides robust",
         ),
         # Before anything is built: these data contradict themselves, and are not looked at.
-        (["memorize", "odd.jsonl", "--architecture", "bert", "--out", "old"], "exists already"),
+        (["memorize-as", "bert", "odd.jsonl", "--out", "old"], "exists already"),
         (["explain", "old", "all.jsonl"], "monolayer verify old DATA"),
     ):
         assert run(words) == 2

@@ -93,7 +93,7 @@ def test_the_command_line_writes_short_formats(tmp_path: Path, capsys: pytest.Ca
     rows: list[dict[str, Any]] = [{"tokens": ["a", "b"], "labels": ["u", "v"]}, {"tokens": ["b"], "labels": ["w"]}]
     data.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     out = str(tmp_path / "out")
-    words = ["memorize", str(data), "--architecture", "llama", "--robust", "--dtype", "bfloat16", "--out", out]
+    words = ["memorize-as", "llama", str(data), "--robust", "--dtype", "bfloat16", "--out", out]
     assert run([*words, "--rank", "16", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert (said["model"], said["dtype"], said["rank"]) == ("LlamaForTokenClassification", "bfloat16", 16)

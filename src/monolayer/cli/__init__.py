@@ -10,44 +10,41 @@ from typing import Any
 
 import typer
 
-from monolayer.cli import approximate as _approximate
-from monolayer.cli import audit as _audit
-from monolayer.cli import construct as _construct
-from monolayer.cli import demo as _demo
-from monolayer.cli import editing as _editing
-from monolayer.cli import experiment as _experiment
-from monolayer.cli import explain as _explain
-from monolayer.cli import export as _export
-from monolayer.cli import inspect as _inspect
-from monolayer.cli import page as _page
-from monolayer.cli import predict as _predict
-from monolayer.cli import proof as _proof
-from monolayer.cli import recite as _recite
-from monolayer.cli.console import app, complain, show_traceback
+from monolayer.cli import (
+    approximate,
+    audit,
+    demo,
+    editing,
+    experiment,
+    explain,
+    inspect,
+    large,
+    memorize,
+    page,
+    predict,
+    proof,
+    recite,
+    stock,
+)
+from monolayer.cli.console import Command, app, complain, show_traceback
 from monolayer.errors import MonolayerError
 
 __all__ = ["app", "main"]
-_COMMANDS = (
-    _construct,
-    _predict,
-    _approximate,
-    _inspect,
-    _explain,
-    _page,
-    _export,
-    _proof,
-    _editing,
-    _recite,
-    _audit,
-    _demo,
-    _experiment,
+_MODULES = (
+    *(approximate, audit, demo, editing, experiment, explain, inspect),
+    *(large, memorize, page, predict, proof, recite, stock),
 )
-"""Modules that add commands to `app` when they are imported."""
-_MODULES = [module.__name__ for module in _COMMANDS]
-# In the order of that list, whoever imports whom: it is the order in which `--help` shows them.
-app.registered_commands.sort(
-    key=lambda command: _MODULES.index(command.callback.__module__ if command.callback else "")
+"""They add their commands to `app` when they are imported."""
+ORDER = (
+    *("memorize", "predict", "verify", "inspect", "explain", "page"),
+    *("memorize-as", "export", "memorize-files", "memorize-text", "recite"),
+    *("forget", "edit", "insert", "compare", "record"),
+    *("approximate", "theorem", "audit", "refute-hardmax", "demo", "experiment", "report"),
 )
+"""As `--help` shows them."""
+for _command in app.registered_commands:
+    _command.cls = Command
+app.registered_commands.sort(key=lambda command: ORDER.index(command.name or getattr(command.callback, "__name__", "")))
 
 BAD_INPUT, UNEXPECTED, INTERRUPTED, CLOSED_PIPE = 2, 70, 130, 141
 # Where this class lives differs between versions of typer; every usage error descends from it.

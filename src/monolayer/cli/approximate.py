@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from monolayer.cli.console import Json, app, number, print_json, progress, table
-from monolayer.cli.construct import check_device, check_file, output
+from monolayer.cli.files import check_device, check_file, output
 from monolayer.cli.uniform import everywhere
 from monolayer.errors import DataError
 

@@ -37,7 +37,8 @@ def audit(
 ) -> None:
     """Measure which parts of a model tell the contexts of DATA apart: (r, δ), bits, collisions by format, ranks.
 
-    Sequences must be of one length, up to 16,384 tokens in all; of a text (.txt), the windows of full length.
+    Sequences must be of one length, up to 16,384 tokens in all. For a model that recites, DATA may be its text (.txt):
+    its windows of full length are measured.
     """
     from monolayer.auditing import audit as measure
     from monolayer.model.monolayer import Monolayer

@@ -13,14 +13,36 @@ from typing import Annotated, Any, TextIO
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from typer.core import TyperCommand, TyperGroup
 
 from monolayer.table import escape, pairs, visible, visible_json
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 
+
+class _Plain:
+    """A command whose help shows a flag as what it is, not as something of type <bool>."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for parameter in parameters:
+            if getattr(parameter, "is_flag", False):
+                parameter.metavar = ""
+        return parameters
+
+
+class Command(_Plain, TyperCommand):
+    pass
+
+
+class Group(_Plain, TyperGroup):
+    pass
+
+
 app = typer.Typer(
     name="monolayer",
+    cls=Group,
     help="Build one-layer, rank-1 Transformers that return every label of a dataset. No training.",
     no_args_is_help=True,
     add_completion=False,
@@ -44,10 +66,10 @@ def _version(
         raise typer.Exit
 
 
-_SWITCHES = ("positions", "causal", "overwrite", "strict", "fingerprint", "recite", "robust", "resume")
+_SWITCHES = ("positions", "causal", "overwrite", "strict", "fingerprint", "robust", "resume")
 _OPTIONS = (
-    *("on_conflict", "readout", "tolerance", "tokens", "labels", "sequence", "format", "per", "cells", "error"),
-    *("lipschitz", "seed", "device", "domain", "temperature", "window", "tokenizer", "rank", "neurons", "dtype"),
+    *("on_conflict", "tolerance", "tokens", "labels", "sequence", "format", "per", "cells", "error"),
+    *("lipschitz", "seed", "device", "domain", "window", "tokenizer", "rank", "dtype"),
     *("memory", "workers", "engine", "scheduler"),
 )
 

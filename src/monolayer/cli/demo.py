@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from monolayer.cli.console import Json, app, out, print_json, progress, table
-from monolayer.cli.construct import check
 from monolayer.cli.summary import Built
 from monolayer.errors import DataError
 from monolayer.table import escape
@@ -42,8 +41,7 @@ def demo(
         began = time.perf_counter()
         model = memorize(data, positions=True, progress=step)
         seconds = time.perf_counter() - began
-        step("checking every character", 0.9)
-        right, total, seconds_check = check(model, data)
+        facts = Built.checked(model, data, seconds, step)
         step("proving it from the saved weights", 0.95)
         began = time.perf_counter()
         proof = certify(model, data)
@@ -52,7 +50,6 @@ def demo(
             proof.save(model.save(save))
         step("learning a poem by heart", 0.99)
         poem = _poem()
-    facts = Built(model, data, right, total, seconds, seconds_check)
     assert data.vocabulary is not None  # characters have names
     known = {"".join(map(str, row)) for row in data.split(data.vocabulary.decode(data.tokens))}
     asked = [phrase for phrase in SHOWN if phrase in known]

@@ -14,7 +14,7 @@ from monolayer.cli.console import (
     progress,
     table,
 )
-from monolayer.cli.construct import check_file
+from monolayer.cli.files import check_file
 from monolayer.cli.proof import EXIT
 from monolayer.cli.reading import PLAIN, Reading, reads
 from monolayer.errors import DataError

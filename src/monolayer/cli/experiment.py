@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from monolayer.cli.console import Json, app, err, out, print_json, progress
-from monolayer.cli.construct import check_device
+from monolayer.cli.files import check_device
 from monolayer.errors import DataError
 from monolayer.table import escape
 

@@ -15,7 +15,7 @@ from monolayer.cli.console import (
     print_json,
     progress,
 )
-from monolayer.cli.construct import check_file
+from monolayer.cli.files import check_file
 from monolayer.cli.reading import PLAIN, Data, Reading, reads
 from monolayer.errors import DataError
 from monolayer.table import escape

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from monolayer.cli.console import Json, app, number, print_json, table
+from monolayer.cli.console import Json, app, number, out, print_json, table
 from monolayer.cli.uniform import describe as describe_uniform
+from monolayer.table import plural
 
 if TYPE_CHECKING:
     from monolayer.model.monolayer import Monolayer
@@ -19,20 +20,25 @@ def inspect(
     folder: Annotated[Path, typer.Argument(help="A saved model.")],
     as_json: Json = False,
 ) -> None:
-    """Show what a saved model is: its kinds, sizes, the ranks of its matrices, and its narrowest step."""
+    """Show what a saved model is: kinds, sizes, ranks, narrowest step, and what its builder measured."""
     from monolayer.checker.stock.files import is_stock
     from monolayer.model.load import load
     from monolayer.model.monolayer import Monolayer
 
+    built: dict[str, Any] | None = None
     if is_stock(folder):
         facts = describe_stock(folder)
+    elif isinstance(model := load(folder), Monolayer):
+        facts, built = describe(model), measured(model)
     else:
-        model = load(folder)
-        facts = describe(model) if isinstance(model, Monolayer) else describe_uniform(model)
+        facts = describe_uniform(model)
     if as_json:
-        print_json({"folder": str(folder), **facts})
+        print_json({"folder": str(folder), **facts, "built": built})
         return
     table(str(folder), [(name.replace("_", " "), _show(value)) for name, value in facts.items()])
+    if built is not None:
+        out.print()
+        table("measured when it was built", built_rows(built))
 
 
 def describe(model: Monolayer) -> dict[str, Any]:
@@ -63,6 +69,43 @@ def describe(model: Monolayer) -> dict[str, Any]:
         "parameters_in_all": sum(value.numel() for value in model.parameters()),
         "dtype": str(model.bos.dtype).removeprefix("torch."),
     }
+
+
+def measured(model: Monolayer) -> dict[str, Any] | None:
+    """What the builder wrote down, and ε of the token vectors that it chose; None where it wrote nothing down."""
+    from torch import nn
+
+    from monolayer.theory.separation import separation
+
+    summary = model.summary
+    if summary is None:
+        return None
+    epsilon = None
+    if isinstance(model.lift, nn.Embedding):
+        rows = model.lift.weight.detach()
+        rows = rows[~rows[:, 0].isnan()].cpu()
+        epsilon = separation(rows[None].double().numpy()).epsilon if len(rows) > 1 else None
+    bits = summary.bits_per_parameter
+    return {**(model.card.summary_json() or {}), "bits_per_parameter": bits, "epsilon": epsilon}
+
+
+def built_rows(built: dict[str, Any]) -> list[tuple[str, str]]:
+    """The same for people."""
+    rows = [
+        ("sequences", number(built["sequences"])),
+        ("labels", f"{built['labelled']:,} on {plural(built['points'], 'different point')}"),
+        ("ε (closest tokens)", number(built["epsilon"])),
+        ("gap of points", f"{number(built['gap'])} of the range; 1/M² = {number(built['expected_gap'])}"),
+        ("margin at label changes", f"{number(built['margin'])} × the rounding error"),
+        ("numbers in the file", _beside(built["parameters"], built["corollary_1"])),
+        ("numbers in a dense pass", _beside(built["dense_numbers"], built["corollary_1_dense"])),
+        ("label bits per parameter", number(built["bits_per_parameter"])),
+    ]
+    return [row for row in rows if not row[1].startswith("—")]
+
+
+def _beside(ours: int | None, paper: int | None) -> str:
+    return f"{number(ours)}; Corollary 1 of the paper: {number(paper)}"
 
 
 def describe_stock(folder: Path) -> dict[str, Any]:

@@ -1,29 +1,81 @@
-"""What the commands do with data that do not fit into memory: `memorize --memory`, and `verify` of many files."""
+"""`monolayer memorize-files`: data that do not fit into memory."""
 
 from __future__ import annotations
 
 import json
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from enum import StrEnum
+from typing import Annotated
 
-from monolayer.cli.console import complain, number, print_json, progress, table
+import typer
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from monolayer.cli.building import (
+    Causal,
+    ConflictChoice,
+    Fingerprint,
+    OnConflict,
+    Out,
+    Overwrite,
+    Positions,
+    Rank,
+    Seed,
+    given,
+    next_steps,
+    rank_of,
+)
+from monolayer.cli.console import Json, app, complain, number, print_json, progress, table
+from monolayer.cli.reading import PLAIN, Reading, reads
+from monolayer.errors import DataError
+from monolayer.table import plural
 
-    from monolayer.checker.certificate import Certificate
-    from monolayer.cli.reading import Reading
+
+class EngineChoice(StrEnum):
+    processes = "processes"
+    threads = "threads"
+    dask = "dask"
 
 
-def memorize_out_of_core(data: str, out: Path, memory: str, options: dict[str, Any], as_json: bool) -> None:
-    """`memorize_files` with a bar, and the table after it; `options` are its keywords."""
-    from monolayer.cluster.memorize import memorize_files
+@app.command("memorize-files")
+@reads
+def memorize_files(
+    data: Annotated[str, typer.Argument(help="A quoted pattern such as 'shards/*.parquet', or one file.")],
+    out: Out,
+    memory: Annotated[str, typer.Option(help="How much all processes of this machine may hold.")] = "2GB",
+    workers: Annotated[int | None, typer.Option(help="How many work at once; one per processor.", min=1)] = None,
+    engine: Annotated[
+        EngineChoice, typer.Option(help="Processes of this machine, its threads, or a dask cluster.")
+    ] = EngineChoice.processes,
+    scheduler: Annotated[str | None, typer.Option(help="With --engine dask: its address, tcp://…")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a build that was stopped.")] = False,
+    positions: Positions = False,
+    causal: Causal = False,
+    rank: Rank = None,
+    on_conflict: OnConflict = ConflictChoice.error,
+    fingerprint: Fingerprint = False,
+    seed: Seed = None,
+    overwrite: Overwrite = False,
+    reading: Reading = PLAIN,
+    as_json: Json = False,
+) -> None:
+    """Build the model of memorize from files that do not fit into memory, bit for bit (docs/large.md)."""
+    from monolayer.cluster.memorize import memorize_files as build
 
+    if scheduler is not None and engine is not EngineChoice.dask:
+        raise DataError("--scheduler goes with --engine dask")
+    options = given(memory=memory, workers=workers, engine=engine, scheduler=scheduler, resume=resume)
+    options |= given(positions=positions, causal=causal, rank=rank_of(rank), on_conflict=on_conflict, seed=seed)
     began = time.perf_counter()
     try:
         with progress(as_json) as step:
-            memorize_files(data, out, memory=memory, progress=step, **options)
+            build(
+                data,
+                out,
+                fingerprint=fingerprint,
+                overwrite=overwrite,
+                progress=step,
+                **options,
+                **reading.keywords,
+            )
     except KeyboardInterrupt as stop:
         for note in getattr(stop, "__notes__", ()):
             complain(note)
@@ -36,31 +88,12 @@ def memorize_out_of_core(data: str, out: Path, memory: str, options: dict[str, A
     margin = "no label changes" if summary["margin"] is None else f"{number(summary['margin'])} × the rounding error"
     rows = [
         ("sequences", number(summary["sequences"])),
-        ("labels", f"{summary['labelled']:,} on {summary['points']:,} different points"),
+        ("labels", f"{summary['labelled']:,} on {plural(summary['points'], 'different point')}"),
         ("vocabulary", number(summary["vocabulary"])),
-        ("margin at label changes", margin),
         ("label runs", number(summary["runs"])),
+        ("margin at label changes", margin),
         ("numbers in the files", number(summary["parameters"])),
-        ("seconds", f"{summary['seconds']:.2f} to build; `monolayer verify` proves every label"),
+        ("seconds", f"{summary['seconds']:.2f} to build; nothing is checked yet"),
     ]
-    if summary["gap"] is not None:
-        gap = f"{number(summary['gap'])} of the range; 1/M² = {number(summary['expected_gap'])}"
-        rows.insert(3, ("gap of points", gap))
     table(str(out), rows)
-
-
-def verify_a_file_at_a_time(
-    folder: Path,
-    data: str,
-    step: Callable[[str, float], None],
-    reading: Reading,
-) -> Certificate | None:
-    """The certificate of data in several files, none of which need fit into memory with another; else None."""
-    from monolayer.data.shards import files
-
-    names = files(data)
-    if len(names) < 2:
-        return None
-    from monolayer.checker.files import verify_files
-
-    return verify_files(folder, names, progress=step, **reading.keywords)
+    next_steps(out, ["verify", out, data], ["predict", out, data])

@@ -14,7 +14,7 @@ from monolayer.cli.console import (
     print_json,
     progress,
 )
-from monolayer.cli.construct import check_file
+from monolayer.cli.files import check_file
 from monolayer.cli.reading import PLAIN, Reading, reads
 from monolayer.table import escape
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from monolayer.cli.answers import agreement, tolerance
 from monolayer.cli.console import (
     Json,
     app,
@@ -17,8 +18,9 @@ from monolayer.cli.console import (
     print_json,
     progress,
 )
-from monolayer.cli.construct import agreement, check_device, check_file, output, room
+from monolayer.cli.files import check_device, check_file, output
 from monolayer.cli.reading import PLAIN, Data, Reading, reads
+from monolayer.table import plural
 
 if TYPE_CHECKING:
     from monolayer.cli.uniform import Answering
@@ -91,9 +93,9 @@ def predict(
     elif counts:
         right, total = (sum(column) for column in zip(*counts, strict=True))
         facts |= {"right": right, "total": total}
-        within = f" to within {room(model):.3g}" if model.card.classes is None and room(model) else ""
+        within = f" to within {tolerance(model):.3g}" if model.card.classes is None and tolerance(model) else ""
         if not as_json:
-            err.print(f"{right:,} of {total:,} labels are right{within}")
+            err.print(f"{right:,} of {plural(total, 'label')} {'is' if total == 1 else 'are'} right{within}")
     if facts["refused"]:
         err.print(f"{facts['refused']:,} of {facts['sequences']:,} sequences have a token that the model does not know")
     if as_json:

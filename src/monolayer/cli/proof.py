@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,10 +19,11 @@ from monolayer.cli.console import (
     progress,
     table,
 )
-from monolayer.cli.large import verify_a_file_at_a_time
-from monolayer.cli.reading import PLAIN, Data, Reading, reads
-from monolayer.cli.recite import book
+from monolayer.cli.reading import PLAIN, Data, Reading, book, reads
 from monolayer.table import visible
+
+if TYPE_CHECKING:
+    from monolayer.checker.certificate import Certificate
 
 EXIT = {"proved": 0, "refuted": 1, "undecided": 3}
 
@@ -67,7 +69,7 @@ def verify(
             wanted = book(folder, data)
         if wanted is None:
             if tolerance is None and not only and noise is None and dtype is None:
-                certificate = verify_a_file_at_a_time(folder, data, step, reading)
+                certificate = _file_by_file(folder, data, step, reading)
             if certificate is None:
                 wanted = reading.read(data, step)
         if certificate is None:
@@ -79,10 +81,22 @@ def verify(
         print_json(json.loads(certificate.to_json()))
     else:
         table(str(folder), [(name, as_flags(value)) for name, value in certificate.rows()])
-        out.print()
         if certificate.assumptions:
+            out.print()
             table("assumed", [("", assumption) for assumption in certificate.assumptions])
     raise typer.Exit(EXIT[certificate.verdict])
+
+
+def _file_by_file(folder: Path, data: str, step: Callable[[str, float], None], reading: Reading) -> Certificate | None:
+    """The certificate of data in several files, none of which need fit into memory with another; else None."""
+    from monolayer.data.shards import files
+
+    names = files(data)
+    if len(names) < 2:
+        return None
+    from monolayer.checker.files import verify_files
+
+    return verify_files(folder, names, progress=step, **reading.keywords)
 
 
 @app.command()

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from monolayer.cli.recite import cut_text
-
 if TYPE_CHECKING:
     from monolayer.cli.uniform import Answering
     from monolayer.data import Sequences
+    from monolayer.data.text import Script
 
 Data = Annotated[
     str,
@@ -116,3 +115,20 @@ def reads(command: Callable[..., None]) -> Callable[..., None]:
 
 def _said(given: dict[str, Any], names: list[str]) -> Reading:
     return Reading(**{name: given[name] for name in names})
+
+
+def book(folder: Path, path: str) -> Sequences | None:
+    """The windows of a text file, cut as the model in `folder` cuts its text; None for other models and other files."""
+    if Path(path).suffix != ".txt":
+        return None
+    from monolayer.model.sidecar import read_script
+
+    script = read_script(folder / "memory.safetensors")
+    return None if script is None else cut_text(path, script)
+
+
+def cut_text(path: str, script: Script) -> Sequences:
+    """The windows of a text file, cut as `script` says."""
+    from monolayer.data.text import read_text, windows
+
+    return windows(read_text(path), script.unit, script.window, script.tokenizer)[0]

@@ -1,10 +1,9 @@
-"""`monolayer recite`, and what `memorize --recite` does: a text, memorized, said word for word."""
+"""`monolayer memorize-text` and `monolayer recite`: a text, memorized, said word for word."""
 
 from __future__ import annotations
 
 import sys
 import time
-from dataclasses import dataclass
 from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
@@ -12,18 +11,58 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from monolayer.cli.building import Out, Overwrite, Seed, given, next_steps
 from monolayer.cli.console import Json, app, number, print_json, progress, table
 from monolayer.errors import DataError
 
 if TYPE_CHECKING:
-    from monolayer.data import Sequences
-    from monolayer.data.text import Script, Unit
     from monolayer.model.monolayer import Monolayer
+
+
+@app.command("memorize-text")
+def memorize_text(
+    text: Annotated[str, typer.Argument(help="A text file in UTF-8, or -: standard input.")],
+    out: Out,
+    characters: Annotated[
+        bool, typer.Option("--characters/--words", help="What the text is cut into; by default words.")
+    ] = False,
+    tokenizer: Annotated[Path | None, typer.Option(help="A tokenizer.json that says where to cut instead.")] = None,
+    window: Annotated[
+        int | None, typer.Option(help="Tokens that tell what comes next; by default the fewest that do.", min=1)
+    ] = None,
+    seed: Seed = None,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+) -> None:
+    """Build a model that recites TEXT word for word, from any place; recite it once, and save it."""
+    from monolayer.construct.recite import memorize_text as build
+    from monolayer.data.folder import check_output
+    from monolayer.data.text import read_text
+
+    check_output(out, overwrite=overwrite)  # better known before the work than after it
+    with progress(as_json) as step:
+        step("reading", 0.0)
+        words = _standard_input() if text == "-" else read_text(text)
+        cutter = None if tokenizer is None else read_text(tokenizer)
+        options = given(unit="characters" if characters else "words", window=window, tokenizer=cutter, seed=seed)
+        began = time.perf_counter()
+        model = build(words, progress=step, **options)
+        seconds = time.perf_counter() - began
+        step("reciting it once", 0.9)
+        found = {**facts(model, words), "seconds": seconds}
+        if not found["recited"]:
+            raise DataError("the model does not say the text as it stands; nothing is saved. Please report this text")
+        model.save(out, overwrite=overwrite)
+    if as_json:
+        print_json({"folder": str(out), **found})
+        return
+    table(str(out), rows(found))
+    next_steps(out, ["recite", out], ["verify", out, text])
 
 
 @app.command()
 def recite(
-    folder: Annotated[Path, typer.Argument(help="A model of a text: monolayer memorize TEXT --recite.")],
+    folder: Annotated[Path, typer.Argument(help="A model that memorize-text built.")],
     prompt: Annotated[str, typer.Argument(help="Words of the text to go on from; none: from its beginning.")] = "",
     tokens: Annotated[int | None, typer.Option(help="Stop after this many tokens.", min=1)] = None,
     as_json: Json = False,
@@ -49,38 +88,6 @@ def _standard_input() -> str:
     if isinstance(sys.stdin, TextIOWrapper):
         sys.stdin.reconfigure(newline="")
     return sys.stdin.read()
-
-
-@dataclass(frozen=True)
-class TextOptions:
-    """How to cut a text: the unit, the window (None: the smallest), a file with a tokenizer."""
-
-    unit: Unit
-    window: int | None
-    tokenizer: Path | None
-
-
-def memorize_book(path: str, out: Path, cut: TextOptions, overwrite: bool, as_json: bool, **options: Any) -> None:
-    """`memorize --recite`: build from the text in a file (`-`: standard input), recite it whole, save, and tell."""
-    from monolayer.construct.recite import memorize_text
-    from monolayer.data.text import read_text
-
-    with progress(as_json) as step:
-        step("reading", 0.0)
-        text = _standard_input() if path == "-" else read_text(path)
-        cutter = None if cut.tokenizer is None else read_text(cut.tokenizer)
-        began = time.perf_counter()
-        model = memorize_text(text, unit=cut.unit, window=cut.window, tokenizer=cutter, progress=step, **options)
-        seconds = time.perf_counter() - began
-        step("reciting it once", 0.9)
-        found = {**facts(model, text), "seconds": seconds}
-        if not found["recited"]:
-            raise DataError("the model does not say the text as it stands; nothing is saved. Please report this text")
-        model.save(out, overwrite=overwrite)
-    if as_json:
-        print_json({"folder": str(out), **found})
-    else:
-        table(str(out), rows(found))
 
 
 def facts(model: Monolayer, text: str) -> dict[str, Any]:
@@ -116,20 +123,3 @@ def rows(found: dict[str, Any]) -> list[tuple[str, str]]:
         ("recited", f"word for word, from beginning to end, in {found['seconds_recited']:.2f} s"),
         ("seconds to build", f"{found['seconds']:.2f}"),
     ]
-
-
-def book(folder: Path, path: str) -> Sequences | None:
-    """The windows of a text file, cut as the model in `folder` cuts its text; None for other models and other files."""
-    if Path(path).suffix != ".txt":
-        return None
-    from monolayer.model.sidecar import read_script
-
-    script = read_script(folder / "memory.safetensors")
-    return None if script is None else cut_text(path, script)
-
-
-def cut_text(path: str, script: Script) -> Sequences:
-    """The windows of a text file, cut as `script` says."""
-    from monolayer.data.text import read_text, windows
-
-    return windows(read_text(path), script.unit, script.window, script.tokenizer)[0]

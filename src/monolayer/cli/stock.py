@@ -1,20 +1,114 @@
-"""`monolayer memorize --architecture`: a folder for transformers, with its certificate."""
+"""`monolayer memorize-as` and `monolayer export`: folders for transformers, with their certificates."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
-from monolayer.cli.console import print_json, table
+import typer
+
+from monolayer.cli.building import (
+    ConflictChoice,
+    DtypeChoice,
+    OnConflict,
+    Out,
+    Overwrite,
+    Positions,
+    Seed,
+    given,
+    next_steps,
+)
+from monolayer.cli.console import Json, app, print_json, progress, table
+from monolayer.cli.reading import PLAIN, Data, Reading, reads
 
 if TYPE_CHECKING:
-    from monolayer.data import Sequences
     from monolayer.stock.folder import StockModel
 
+NAMES = "bert, roberta, distilbert, gpt2, opt, gpt_neox, starcoder2 or llama (docs/stock.md)."
+Activation = Annotated[
+    str | None, typer.Option(help="relu6 (the default but for llama), relu, gelu, or own for the architecture's.")
+]
+RobustRank = Annotated[int | None, typer.Option(help="With --robust: rank of the values.")]
+RobustDtype = Annotated[DtypeChoice | None, typer.Option(help="With --robust: the format of the weights.")]
 
-def check_stock(architecture: str, out: Path, overwrite: bool) -> None:
+
+@app.command("memorize-as")
+@reads
+def memorize_as(
+    architecture: Annotated[str, typer.Argument(help=NAMES)],
+    data: Data,
+    out: Out,
+    positions: Positions = False,
+    robust: Annotated[bool, typer.Option("--robust", help="Margins for short formats (docs/robust.md).")] = False,
+    rank: RobustRank = None,
+    dtype: RobustDtype = None,
+    activation: Activation = None,
+    on_conflict: OnConflict = ConflictChoice.error,
+    seed: Seed = None,
+    draw: Annotated[
+        Path | None, typer.Option(help="A stock folder whose names, keys and codes are used again.")
+    ] = None,
+    overwrite: Overwrite = False,
+    reading: Reading = PLAIN,
+    as_json: Json = False,
+) -> None:
+    """Build an unmodified Hugging Face model that returns every label of DATA, prove it, and save its folder.
+
+    Without labels a decoder memorizes each next token, up to the end.
+    """
+    from monolayer.stock.build import memorize_as as build
+
+    options = given(positions=positions, robust=robust, rank=rank, dtype=dtype, activation=activation, seed=seed)
+    with progress(as_json) as step:
+        _check(architecture, out, overwrite)
+        sequences = reading.read(data, step)
+        model = build(architecture, sequences, on_conflict=on_conflict.value, draw=draw, progress=step, **options)
+        step("writing", 0.9)
+        model.save(out, overwrite=overwrite)
+        _finish(model, out, data, step, as_json)
+
+
+@app.command()
+@reads
+def export(
+    folder: Annotated[Path, typer.Argument(help="A saved model of ids or strings.")],
+    to: Annotated[str, typer.Option(help=NAMES)],
+    out: Annotated[Path, typer.Option(help="Folder to write the stock model to.")],
+    data: Annotated[
+        str | None,
+        typer.Argument(help="The sequences to be answered, labelled or not; not needed for a model that recites."),
+    ] = None,
+    robust: Annotated[
+        bool | None,
+        typer.Option("--robust/--no-robust", help="Margins for short formats; by default whether the model has them."),
+    ] = None,
+    rank: RobustRank = None,
+    dtype: RobustDtype = None,
+    activation: Activation = None,
+    seed: Seed = None,
+    overwrite: Overwrite = False,
+    reading: Reading = PLAIN,
+    as_json: Json = False,
+) -> None:
+    """Write a saved model as an unmodified Hugging Face model that gives the same answers on DATA, and prove it.
+
+    Labels come from the model; those in DATA, if any, are compared with them.
+    """
+    from monolayer.model.load import load_monolayer
+    from monolayer.stock.export import export as write
+
+    options = given(robust=robust, rank=rank, dtype=dtype, activation=activation, seed=seed)
+    with progress(as_json) as step:
+        _check(to, out, overwrite)
+        model = load_monolayer(folder)
+        sequences = None if data is None else reading.read(data, step, model)
+        built = write(model, out, to, sequences, overwrite=overwrite, progress=step, **options)
+        _finish(built, out, data, step, as_json)
+
+
+def _check(architecture: str, out: Path, overwrite: bool) -> None:
     """An unknown architecture and a folder that may not be replaced: better known before the work than after it."""
     from monolayer.data.folder import check_output
     from monolayer.stock.architecture import choose
@@ -25,25 +119,7 @@ def check_stock(architecture: str, out: Path, overwrite: bool) -> None:
     check_output(out, overwrite=overwrite, kind=STOCK)
 
 
-def write_stock(
-    architecture: str,
-    sequences: Sequences,
-    options: Mapping[str, Any],
-    out: Path,
-    overwrite: bool,
-    step: Callable[[str, float], None],
-    as_json: bool,
-) -> None:
-    """Build the model, write its folder, and what could be proved of it as `certificate.json` beside it."""
-    from monolayer.stock.build import memorize_as
-
-    model = memorize_as(architecture, sequences, progress=step, **options)
-    step("writing", 0.9)
-    model.save(out, overwrite=overwrite)
-    told(model, out, step, as_json)
-
-
-def told(model: StockModel, out: Path, step: Callable[[str, float], None], as_json: bool) -> None:
+def _finish(model: StockModel, out: Path, data: str | None, step: Callable[[str, float], None], as_json: bool) -> None:
     """Prove what lies in `out`, as far as that goes, keep the certificate beside it, and show both."""
     from monolayer.checker import certify
 
@@ -52,6 +128,7 @@ def told(model: StockModel, out: Path, step: Callable[[str, float], None], as_js
     certificate.save(out)
     if as_json:
         print_json({"folder": str(out), **model.json(), "certificate": json.loads(certificate.to_json())})
-    else:
-        verdict = f"{certificate.verdict}: {certificate.reason}"
-        table(str(out), [*model.rows(), ("certificate", verdict), ("load with", model.loads_with())])
+        return
+    verdict = f"{certificate.verdict}: {certificate.reason}"
+    table(str(out), [*model.rows(), ("certificate", verdict), ("load with", model.loads_with())])
+    next_steps(out, ["inspect", out], *([] if data is None else [["verify", out, data]]))

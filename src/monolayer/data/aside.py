@@ -15,7 +15,10 @@ def new_file(path: Path) -> Iterator[TextIO]:
     """A UTF-8 text file that becomes `path` when the block ends well, and vanishes when it does not."""
     scratch = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     # Made like any other file, so with the permissions that the user's mask asks for.
-    handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+    try:
+        handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+    except OSError as error:  # about the file that was asked for: nobody knows the name of the scratch file
+        raise OSError(error.errno, error.strerror, str(path)) from None
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             yield file

@@ -97,7 +97,10 @@ def new_folder(folder: str | os.PathLike[str], *, overwrite: bool = False, kind:
     final = check_output(folder, overwrite=overwrite, kind=kind).resolve()  # '.' has no name to make another from
     final.parent.mkdir(parents=True, exist_ok=True)
     _clear(final, kind)
-    scratch, lock = _make(final)
+    try:
+        scratch, lock = _make(final)
+    except OSError as error:  # about the folder that was asked for: nobody knows the name of a scratch folder
+        raise OSError(error.errno, error.strerror, str(folder)) from None
     try:
         yield scratch
         usual = scratch.stat().st_mode & 0o666

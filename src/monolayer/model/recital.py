@@ -33,9 +33,7 @@ def recite(model: Parts, prompt: str, labels: Labels) -> Iterator[str]:
     """The text after `prompt`, a token at a time, to its end. `labels` is the model's own answer to any data."""
     script, vocabulary = model.card.script, model.card.vocabulary
     if script is None or vocabulary is None:
-        raise DataError(
-            "this model does not recite: memorize a text with memorize_text (monolayer memorize TEXT --recite)"
-        )
+        raise DataError("this model does not recite: memorize a text with memorize_text (monolayer memorize-text)")
     rows = []
     for token in script.split(prompt):
         if token not in vocabulary.rows:

@@ -1,0 +1,44 @@
+"""Files that commands write, and devices: what cannot work is refused before the work."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+from monolayer.data.aside import new_file
+from monolayer.errors import DataError
+
+
+@contextmanager
+def output(path: Path | None, overwrite: bool) -> Iterator[TextIO]:
+    """Standard output, or a file that appears only when it is complete."""
+    if path is None:
+        yield sys.stdout
+        return
+    check_file(path, overwrite)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with new_file(path) as file:
+        yield file
+
+
+def check_file(path: Path, overwrite: bool) -> None:
+    """Refuse a file that may not or cannot be written."""
+    if path.is_dir():
+        raise DataError(f"{path} is a folder: give the name of a file")
+    if path.exists() and not overwrite:
+        raise DataError(f"{path} exists already: choose another file, or pass --overwrite")
+    above = next(parent for parent in path.absolute().parents if parent.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+        raise DataError(f"{path} cannot be made: {above} is no folder that can be written into")
+
+
+def check_device(device: str | None) -> None:
+    """A device that is not there is a mistake to name, not a traceback."""
+    if device is not None:
+        from monolayer.model.device import check_device as check
+
+        check(device)
