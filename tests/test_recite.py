@@ -290,7 +290,7 @@ def test_a_text_file_is_cut_as_the_model_cuts_its_text(
     assert json.loads(captured.out)["points"] == 22
     other = tmp_path / "other.txt"
     other.write_text("Peter Pepper picked", encoding="utf-8")
-    assert run(["predict", model, str(other)]) == 2
+    assert run(["predict", model, str(other), "--strict"]) == 2
     assert "'Pepper'" in capfd.readouterr().err
 
     def never(*arguments: object) -> None:
