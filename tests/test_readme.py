@@ -20,11 +20,11 @@ def test_the_example_runs_and_prints_what_it_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    code = re.findall(r"```python\n(.*?)```", README, flags=re.S)[0]
+    code = "".join(re.findall(r"```python\n(.*?)```", README, flags=re.S))
     exec(compile(code, "README.md", "exec"), {})
     promised = re.findall(r"^print\(.*?\)  # (.*)$", code, flags=re.M)
     assert capsys.readouterr().out.splitlines() == promised
-    assert (tmp_path / "model" / "config.json").exists()
+    assert all((tmp_path / name / "config.json").exists() for name in ("model", "bert"))
 
 
 def test_the_findings_are_those_of_the_stored_results() -> None:
