@@ -6,17 +6,18 @@ numbers, which are taken as they are.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from monolayer.data.columns import array_like
+from monolayer.data.growing import Growing
+from monolayer.data.labels import Labels
 from monolayer.data.layout import Columns, Layout
-from monolayer.data.names import Names
+from monolayer.data.names import Ints, Names
+from monolayer.data.tabular import Runs, Wide
 from monolayer.errors import DataError
-
-if TYPE_CHECKING:
-    from monolayer.data.sequences import Sequences
 
 
 def is_frame(value: Any) -> bool:
@@ -36,11 +37,10 @@ def _names(frame: Any) -> list[str] | None:
         return None
 
 
-def from_frame(frame: Any, columns: Columns, vocabulary: Names | None = None) -> Sequences:
-    """The sequences of a table, with their labels where it has any."""
-    from monolayer.data.growing import Growing  # stands on `Sequences`, which can be made from tables
-    from monolayer.data.tabular import Runs, Wide
-
+def from_frame(
+    frame: Any, columns: Columns, vocabulary: Names | None = None
+) -> tuple[NDArray[Any], Ints, Names | None, Labels | None]:
+    """What the `Sequences` of a table are made of, with labels where it has any."""
     name = f"the {type(frame).__name__}"
     try:
         layout = Layout.of(columns, [str(each) for each in _names(frame) or []], name)

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from monolayer.data.columns import Coded, Column, Values
 from monolayer.data.labels import Labels, Per
 from monolayer.data.names import Ints, Names
-from monolayer.data.sequences import Sequences
 from monolayer.errors import DataError
 
 CHUNK = 1 << 16  # tokens, or numbers where tokens are vectors
@@ -116,8 +115,8 @@ class Growing:
         self._open += len(tokens) - (int(cuts[-1]) if len(cuts) else 0)
         self._tick()
 
-    def finish(self) -> Sequences:
-        """All that was read, frozen."""
+    def finish(self) -> tuple[NDArray[Any], Ints, Names | None, Labels | None]:
+        """All that was read: what `Sequences` is made of."""
         self.end()
         self._flush()
         if not self._sizes:
@@ -127,7 +126,7 @@ class Growing:
         if self.per is not None:
             values, classes, scalar = self._label_column.finish()
             labels = Labels(values, self.per, classes, scalar)
-        return Sequences(tokens, np.array(self._sizes, dtype=np.int64), names, labels)
+        return tokens, np.array(self._sizes, dtype=np.int64), names, labels
 
     def _check(self, line: int, per: Per | None, size: int, count: int | None) -> None:
         """A sequence has tokens, as many labels as tokens, and labels where and as the first one has."""

@@ -55,7 +55,7 @@ def read_parquet(
                 )
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(f"{file} is no Parquet file, or a damaged one ({error}); write it again") from None
-    return growing.finish()
+    return Sequences(*growing.finish())
 
 
 def _whole(file: Path, size: int) -> None:

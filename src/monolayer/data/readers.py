@@ -95,7 +95,7 @@ def read(
         else:
             blocks = import_module("monolayer.data.blocks").read_table_blocks if ARROW else None
             read_table(lines, growing, columns, tabs=format == "tsv", blocks=blocks)
-        return growing.finish()
+        return Sequences(*growing.finish())
 
 
 def _format(file: Path, standard_input: bool, format: str | None) -> str:

@@ -143,7 +143,7 @@ class Sequences:
             if lengths is not None:
                 raise DataError("lengths go with a padded array; these sequences have their own")
             if not isinstance(X, Sequences):
-                data = from_frame(X, Columns(per=per), vocabulary)
+                data = cls(*from_frame(X, Columns(per=per), vocabulary))
             else:
                 data = X if vocabulary in (None, X.vocabulary) else X._recoded(vocabulary)
             return data if Y is None else replace(data, labels=Labels.of(Y, data.lengths, per=per))
@@ -184,7 +184,7 @@ class Sequences:
         check_per(per)
         if not is_frame(frame):
             raise DataError(f"a {type(frame).__name__} is no table: it has no columns by name")
-        return from_frame(frame, Columns(tokens, labels, sequence, per=per))
+        return cls(*from_frame(frame, Columns(tokens, labels, sequence, per=per)))
 
     def _recoded(self, vocabulary: Names | None) -> Sequences:
         """The same sequences with the row numbers of another vocabulary."""
