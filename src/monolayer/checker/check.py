@@ -50,7 +50,7 @@ CELL_CLAIM = (
 
 
 @dataclass(frozen=True)
-class Wish:
+class Claims:
     """What is claimed besides the labels: that nothing else is held; for robust models, noise and a short format."""
 
     only: bool
@@ -89,40 +89,40 @@ def certify(
     if is_frame(X):
         X, Y = Sequences.of(X, Y, per=per), None
     if isinstance(model, str | os.PathLike):
-        return _folder(Path(model), X, Y, lengths, per, tolerance, Wish(only, noise, dtype))
+        return _folder(Path(model), X, Y, lengths, per, tolerance, Claims(only, noise, dtype))
     if not callable(getattr(model, "save", None)):
         raise DataError(
             f"a {type(model).__name__} cannot be certified: give the folder of a saved model, or a Monolayer"
         )
     with tempfile.TemporaryDirectory() as scratch:
         model.save(Path(scratch) / "model")
-        return _folder(Path(scratch) / "model", X, Y, lengths, per, tolerance, Wish(only, noise, dtype))
+        return _folder(Path(scratch) / "model", X, Y, lengths, per, tolerance, Claims(only, noise, dtype))
 
 
 def _folder(
-    folder: Path, X: Any, Y: Any, lengths: Any, per: Per | None, tolerance: float | None, wish: Wish
+    folder: Path, X: Any, Y: Any, lengths: Any, per: Per | None, tolerance: float | None, claims: Claims
 ) -> Certificate:
     if is_stock(folder):
-        if wish.noise or wish.dtype:
+        if claims.noise or claims.dtype:
             raise DataError(ONLY_ROBUST)
-        return judge_stock(folder, _read(X, Y, lengths, per), only=wish.only)
+        return judge_stock(folder, _read(X, Y, lengths, per), only=claims.only)
     stored = read(folder)
     if stored.config["kind"] == "interpolator":
-        if wish.noise or wish.dtype or wish.only:
+        if claims.noise or claims.dtype or claims.only:
             raise DataError("noise, dtype and only are claims about memorizers; this network approximates a function")
         return judge_uniform(stored, X, tolerance)
-    return _judge(_asked(stored, wish), X, Y, lengths, per, tolerance, wish)
+    return _judge(_asked(stored, claims), X, Y, lengths, per, tolerance, claims)
 
 
-def _asked(stored: Stored, wish: Wish) -> Stored:
+def _asked(stored: Stored, claims: Claims) -> Stored:
     """The model in the format that the claim is about, once the claim makes sense."""
-    noise, dtype = wish.noise, wish.dtype
+    noise, dtype = claims.noise, claims.dtype
     number = isinstance(noise, int | float | np.number) and not isinstance(noise, bool)
     if noise is not None and not (number and 0 <= noise <= MOST_NOISE):
         raise DataError(f"noise must be a share of each weight from 0 to {MOST_NOISE}, not {noise!r}")
     if (noise or dtype) and stored.config["readout"] != "gates":
         raise DataError(ONLY_ROBUST)
-    if wish.only and stored.config["readout"] == "gates":
+    if claims.only and stored.config["readout"] == "gates":
         raise DataError(
             "only= asks what the steps of a line hold; a half-space of a robust model holds many facts; its weights "
             "do not show which. That a model holds nothing else is shown by equality: compare(model, memorize(X, Y, "
@@ -172,9 +172,9 @@ def open_question(stored: Stored, claim: str) -> Certificate:
 
 
 def _judge(
-    stored: Stored, X: Any, Y: Any, lengths: Any, per: Per | None, tolerance: float | None, wish: Wish
+    stored: Stored, X: Any, Y: Any, lengths: Any, per: Per | None, tolerance: float | None, claims: Claims
 ) -> Certificate:
-    if wish.only and stored.raw:
+    if claims.only and stored.raw:
         raise DataError("only= asks whether a memorizer holds nothing but its data; this model is an approximator")
     question = open_question(stored, CELL_CLAIM if callable(X) else LABEL_CLAIM)
     try:
@@ -194,9 +194,9 @@ def _judge(
                 notes=notes,
             )
             if stored.config["readout"] == "gates":
-                found = check_gates(stored, points, wish.noise, question)
+                found = check_gates(stored, points, claims.noise, question)
             else:
-                found = _check(stored, points, tolerance, question, wish.only)
+                found = _check(stored, points, tolerance, question, claims.only)
             return replace(found, claim=found.claim + condition)
     except UnhandledError as why:
         return replace(question, reason=f"the proof does not cover these weights: {why}")

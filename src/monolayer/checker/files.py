@@ -30,7 +30,7 @@ from monolayer.checker.readout import Staircase, copies, mapped_staircase, read_
 from monolayer.checker.rounding import UnhandledError
 from monolayer.checker.stages import CLOSE_CALLS
 from monolayer.checker.stock.files import is_stock
-from monolayer.checker.stored import LABEL, Stored, read_apart
+from monolayer.checker.stored import LABEL, Stored, read_in_parts
 from monolayer.data import Labels, Names, Sequences
 from monolayer.data import read as read_data
 from monolayer.data.names import Ints
@@ -50,7 +50,7 @@ def verify_files(
     if is_stock(Path(folder)):
         return None
     with tempfile.TemporaryDirectory() as scratch:
-        stored = read_apart(folder)
+        stored = read_in_parts(folder)
         if not _plain(stored):
             return None
         kept = _keep(files, Path(scratch), report, options)
@@ -193,7 +193,7 @@ def _judge(stored: Stored, kept: list[Kept], scratch: Path, report: Progress) ->
 
 def _stairs(stored: Stored, scratch: Path) -> list[Staircase] | None:
     """The staircase of every stage; None where the parts of the first cannot be looked at one by one."""
-    first = read_staircase(stored) if stored.apart is None else mapped_staircase(stored, scratch)
+    first = read_staircase(stored) if stored.in_parts is None else mapped_staircase(stored, scratch)
     return None if first is None else [first, *(read_staircase(stored, stage) for stage in range(2, stored.stages + 1))]
 
 

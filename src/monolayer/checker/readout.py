@@ -118,15 +118,15 @@ def mapped_staircase(stored: Stored, scratch: Path) -> Staircase | None:
 
     None where steps do not rise one after the other, or sums may round: then they must be looked at together.
     """
-    assert stored.apart is not None
+    assert stored.in_parts is not None
     block = "feed_forward.stages.0" if stored.config["readout"] == "cascade" else "feed_forward"
     bias_2, fmt = stored[f"{block}.bias_2"].astype(np.float64)[:, None], stored.format
-    m, total = len(bias_2), sum(len(part[f"{block}.bias_1"]) for part in stored.apart)
+    m, total = len(bias_2), sum(len(part[f"{block}.bias_1"]) for part in stored.in_parts)
     low, high, level = (_scratch(scratch / name, shape) for name, shape in _tables(m, total))
     if stored.config["target"] == "reals":
-        return _mapped_runs(stored.apart, block, bias_2, fmt, (low, high, level))
+        return _mapped_runs(stored.in_parts, block, bias_2, fmt, (low, high, level))
     size, bit, start = np.abs(bias_2), _lowest_bit(bias_2), bias_2.copy()
-    for part in stored.apart:
+    for part in stored.in_parts:
         for name in ("weight_1", "bias_1", "weight_2"):
             check_sizes(part[f"{block}.{name}"], name == "weight_1", fmt, f"{block}.{name}")
         weight_2 = part[f"{block}.weight_2"]
@@ -137,7 +137,7 @@ def mapped_staircase(stored: Stored, scratch: Path) -> Staircase | None:
     if not (PADDING * size * fmt.unit < bit).all():
         return None
     at, level[:, :1] = 0, start
-    for part in stored.apart:
+    for part in stored.in_parts:
         w, b = part[f"{block}.weight_1"], part[f"{block}.bias_1"]
         if not _rises(w, b, low, high, at):
             return None

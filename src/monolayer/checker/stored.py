@@ -53,7 +53,7 @@ class Stored:
     format: Format
     memory: NDArray[Any] | None = None
     """Fingerprints `(M,)`, where the model keeps any."""
-    apart: list[NDArrays] | None = None
+    in_parts: list[NDArrays] | None = None
     """The steps of the readout part by part, where they lie in several files and were not put together."""
 
     def __getitem__(self, name: str) -> NDArray[Any]:
@@ -76,17 +76,17 @@ class Stored:
 
 def read(folder: str | os.PathLike[str]) -> Stored:
     """The model in `folder`, once every digest, name, shape and type agrees with the format."""
-    return _named(Path(folder), apart=False)
+    return _named(Path(folder), in_parts=False)
 
 
-def read_apart(folder: str | os.PathLike[str]) -> Stored:
-    """The same, but steps that lie in several files stay there, as `apart`, and are no tensors."""
-    return _named(Path(folder), apart=True)
+def read_in_parts(folder: str | os.PathLike[str]) -> Stored:
+    """The same, but steps that lie in several files stay there, as `in_parts`, and are no tensors."""
+    return _named(Path(folder), in_parts=True)
 
 
-def _named(folder: Path, apart: bool) -> Stored:
+def _named(folder: Path, in_parts: bool) -> Stored:
     try:
-        return _read(folder, apart)
+        return _read(folder, in_parts)
     except ModelFileError as error:
         raise ModelFileError(f"{folder}: {error}") from None
     except OSError as error:
@@ -96,7 +96,7 @@ def _named(folder: Path, apart: bool) -> Stored:
         raise ModelFileError(f"{str(folder)!r} is no name of a folder: {error}") from None
 
 
-def _read(folder: Path, apart: bool) -> Stored:
+def _read(folder: Path, in_parts: bool) -> Stored:
     files = read_together(
         folder, "config.json", lambda content: _config(content)["files"], lambda name: name.startswith("model-")
     )
@@ -114,7 +114,7 @@ def _read(folder: Path, apart: bool) -> Stored:
     steps = None
     if INDEX in files:
         first, steps = parts(files, _object(INDEX, files[INDEX]), config["readout"] == "cascade")
-        tensors = first | outlines(steps) if apart else joined(first, steps)
+        tensors = first | outlines(steps) if in_parts else joined(first, steps)
     elif config["readout"] == "gates":
         fmt = BINARY64 if fmt is BINARY64 else BINARY32
         tensors = _loaded(files["model.safetensors"], _widened if config["dtype"] == "bfloat16" else load)
@@ -122,9 +122,9 @@ def _read(folder: Path, apart: bool) -> Stored:
         tensors = _loaded(files["model.safetensors"], _shapes if fmt is BFLOAT16 else load)
     examine_tensors(config, names, tensors)
     memory = _memory(files["memory.safetensors"]) if "memory.safetensors" in files else None
-    if apart and steps is not None:
+    if in_parts and steps is not None:
         tensors = first
-    kept = steps if apart else None
+    kept = steps if in_parts else None
     return Stored(tensors if fmt.longest else {}, config, names["vocabulary"], names["classes"], fmt, memory, kept)
 
 
