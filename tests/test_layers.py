@@ -25,6 +25,7 @@ ORDER = [
     "data",
     "table",
     "errors",
+    "arrays",
 ]
 """From top to bottom: a layer may import those to its right, and itself."""
 FORBIDDEN = {

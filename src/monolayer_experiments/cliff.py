@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import monolayer as ml
+from monolayer.arrays import Floats
 from monolayer.theory.targets import TARGETS
 from monolayer_experiments.experiment import Figure, Progress, Setting, Table
 from monolayer_experiments.look import BLUE, GREEN, GREY, ORANGE, amount, chart, line
@@ -31,7 +31,6 @@ QUESTION = (
 )
 
 Results = dict[str, Any]
-Floats = NDArray[np.float64]
 
 SORT = TARGETS["sort"].function
 QK_RANK = 6

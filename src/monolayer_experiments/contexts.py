@@ -9,15 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from monolayer.arrays import Floats, Ints
 
 if TYPE_CHECKING:
     from torch import nn
 
     from monolayer_experiments.transformer import Tagger
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 FORMATS = ("float32", "float16", "bfloat16")
 

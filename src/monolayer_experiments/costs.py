@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 import monolayer as ml
+from monolayer.arrays import Ints
 from monolayer_experiments.evidence import apart
 from monolayer_experiments.experiment import Figure, Progress, Setting, Table
 from monolayer_experiments.look import BLUE, GREY, RED, amount, bars, chart, line, share
@@ -29,7 +29,6 @@ NOISE = tuple(10.0**e for e in range(-16, 1))
 DRAWS = 3
 TRIED = 500
 """Sequences that noisy copies are asked about."""
-Ints = NDArray[np.int64]
 
 
 def run(setting: Setting, progress: Progress) -> dict[str, Any]:

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import monolayer as ml
+from monolayer.arrays import Ints
 from monolayer.data import Labels, Sequences
 from monolayer_experiments.evidence import above
 from monolayer_experiments.experiment import Figure, Progress, Setting, Table
@@ -25,7 +25,6 @@ from monolayer_experiments.tagging import some_phrases
 QUESTION = "What do edits of single facts cost, and what do they harm: construction beside fine-tuning?"
 
 Results = dict[str, Any]
-Ints = NDArray[np.int64]
 
 RATES = (1e-3, 3e-4, 1e-4)
 """Learning rates of fine-tuning; the best at each clock is shown."""

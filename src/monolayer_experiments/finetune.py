@@ -14,11 +14,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-Ints = NDArray[np.int64]
+from monolayer.arrays import Ints
 
 BATCH = 64
 """Sequences a step, at most."""

@@ -22,11 +22,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-Floats = NDArray[np.float64]
+from monolayer.arrays import Floats
 
 WARM_UP, LAST = 0.05, 0.01
 """Share of the clock in which rates rise, and the share of a rate that is left at its end."""

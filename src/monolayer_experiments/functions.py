@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import monolayer as ml
+from monolayer.arrays import Floats
 from monolayer.theory.targets import TARGETS
 from monolayer_experiments.experiment import Figure, Progress, Setting, Table
 from monolayer_experiments.look import BLUE, GOLD, GREEN, ORANGE, RED, VIOLET, amount, bars, chart
@@ -23,7 +23,6 @@ from monolayer_experiments.look import BLUE, GOLD, GREEN, ORANGE, RED, VIOLET, a
 QUESTION = "On functions, how far does training get beside the constructions, with more layers and with full rank?"
 
 Results = dict[str, Any]
-Floats = NDArray[np.float64]
 
 LENGTH = 3
 MODELS = {

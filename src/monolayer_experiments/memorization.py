@@ -14,9 +14,9 @@ import time
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import monolayer as ml
+from monolayer.arrays import Ints
 from monolayer_experiments.experiment import Figure, Progress, Setting, Table
 from monolayer_experiments.look import BLUE, GREEN, GREY, ORANGE, amount, chart, line, share
 from monolayer_experiments.synthetic import without_repeats
@@ -28,8 +28,6 @@ QUICK = (100, 300, 1_000, 3_000, 10_000)
 FULL = (*QUICK, 30_000, 100_000, 300_000, 1_000_000)
 ORDERED = 10_000
 """Sequences up to which the data where order counts are tried."""
-
-Ints = NDArray[np.int64]
 
 
 def run(setting: Setting, progress: Progress) -> dict[str, Any]:

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import monolayer as ml
+from monolayer.arrays import Floats, Ints
 from monolayer_experiments.depth import DEVICES, described, edge, grids
 from monolayer_experiments.experiment import Figure, Progress, Setting, Table
 from monolayer_experiments.look import BLUE, ORANGE, amount, bars, chart, share
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 QUESTION = "Is it the attention from the proof that memorizes, or would a random or a trained one do as well?"
 
 Results = dict[str, Any]
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 ATTENTIONS, READOUTS = ("from the proof", "the mean", "random", "trained"), ("constructed", "trained")
 

@@ -21,13 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 import monolayer as ml
+from monolayer.arrays import Floats
 from monolayer.theory.boltzmann import boltzmann
 from monolayer_experiments.experiment import Figure, Progress, Setting, Table
 from monolayer_experiments.look import PALETTE, amount, chart, line
 
 QUESTION = "Is the first feed-forward block, which rounds the tokens, needed?"
-
-Floats = NDArray[np.float64]
 
 
 LENGTH = 3

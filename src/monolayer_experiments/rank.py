@@ -22,6 +22,7 @@ from flint import arb
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
+from monolayer.arrays import Floats
 from monolayer.theory.balls import precision
 from monolayer_experiments.evidence import kept_rate
 from monolayer_experiments.experiment import Figure, Progress, Setting, Table
@@ -35,7 +36,6 @@ LENGTH, VOCABULARY, LAM = 16, 1000, 1.0
 BITS = {"float64": 53, "float32": 24, "bfloat16": 8, "balls of 113 bits": 113}
 COLOURS = {"float64": BLUE, "float32": GREEN, "bfloat16": ORANGE, "balls of 113 bits": VIOLET}
 DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16}
-Floats = NDArray[np.float64]
 
 
 def run(setting: Setting, progress: Progress) -> dict[str, Any]:

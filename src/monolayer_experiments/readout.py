@@ -10,14 +10,13 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from monolayer.arrays import Floats, Ints
 
 if TYPE_CHECKING:
     from monolayer.model.staircase import Steps
 
 Results = dict[str, Any]
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 DIRECTIONS = 4
 """Random directions that are measured; the one with the widest gap is kept, as in the construction."""

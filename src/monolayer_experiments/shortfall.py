@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import monolayer as ml
+from monolayer.arrays import Ints
 from monolayer_experiments.contexts import (
     FORMATS,
     after_attention,
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 QUESTION = "Where training with rank 1 falls short, is it the contexts or the readout?"
 
 Results = dict[str, Any]
-Ints = NDArray[np.int64]
 
 MODELS = {"1 layer, rank 1": (1, 1), "2 layers, rank 1": (2, 1), "1 layer, full rank": (1, None)}
 GIVEN = {"trained": 1, "untrained": 1, "constructed": 1, "constructed, 4 numbers": 4, "constructed, 16 numbers": 16}

@@ -7,9 +7,8 @@ them, and equal for equal tokens of one sequence, so that they do not contradict
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
+from monolayer.arrays import Ints
 
 
 def without_repeats(

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import monolayer as ml
+from monolayer.arrays import Ints
 from monolayer.data import Labels, Names, Sequences, phrases
 from monolayer_experiments.depth import DEVICES, curve, described, edge, grids
 from monolayer_experiments.evidence import apart
@@ -27,7 +27,6 @@ from monolayer_experiments.words import drawn, words
 QUESTION = "On real labels, how does the construction compare with training, on the data and on held-out sequences?"
 
 Results = dict[str, Any]
-Ints = NDArray[np.int64]
 
 MODELS = {"1 layer, rank 1": (1, ORANGE), "1 layer": (None, GREEN)}
 """Rank and colour of the trained models; None is full rank."""

@@ -17,6 +17,7 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
+from monolayer.arrays import Floats
 from monolayer.theory.boltzmann import boltz, boltzmann, boltzmann_slope, free_energy, log_partition
 from monolayer.theory.bounds import contextual_bounds, theorem2
 from monolayer.theory.enclosure import smallest_gap
@@ -30,7 +31,6 @@ LENGTH, VOCABULARY, BALLS = 8, 100, 40
 FORMATS = {"float64": (np.float64, 2.0**-53), "float32": (np.float32, 2.0**-24)}
 ADDED = "token and place"
 KEYS = ("random", "evenly spaced", ADDED)
-Floats = NDArray[np.float64]
 
 
 def run(setting: Setting, progress: Progress) -> dict[str, Any]:

@@ -22,10 +22,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from monolayer.arrays import Ints
 from monolayer_experiments.evidence import above
 from monolayer_experiments.transformer import Tagger
-
-Ints = NDArray[np.int64]
 
 RATES = (3e-3, 1e-2, 1e-3, 3e-2, 3e-4)
 """Learning rates, in the order of trial, likely ones first: the search ends where a trial leaves no label wrong."""

@@ -13,13 +13,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from monolayer.data.names import Ints, NameBuilder, Names
+from monolayer.arrays import Floats, Ints
+from monolayer.data.names import NameBuilder, Names
 from monolayer.data.sequences import Labels, Sequences
 from monolayer.errors import DataError
-
-Floats = NDArray[np.float64]
 
 MOST_PHONES = 3
 ROUNDS = 4

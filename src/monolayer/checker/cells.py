@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from monolayer.arrays import Floats, Ints
 from monolayer.checker.function import asked
 from monolayer.checker.orders import Orders, try_orders
 from monolayer.checker.readout import Staircase, staircase, whole_sums
-from monolayer.checker.rounding import Floats, UnhandledError
+from monolayer.checker.rounding import UnhandledError
 from monolayer.checker.stored import CODE, KEY, LABEL, Stored
 from monolayer.data import Labels, Sequences
-from monolayer.data.names import Ints
 from monolayer.errors import DataError
 
 MOST_TOKENS = 1 << 27

@@ -13,11 +13,11 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
+from monolayer.arrays import Floats, Ints
 from monolayer.checker.cells import read_cells
 from monolayer.checker.rounding import (
     BINARY64,
     Attention,
-    Floats,
     Format,
     UnhandledError,
     code_error,
@@ -26,7 +26,6 @@ from monolayer.checker.rounding import (
 )
 from monolayer.checker.stored import CODE, KEY, LABEL, ONE, Stored
 from monolayer.data import Sequences
-from monolayer.data.names import Ints
 from monolayer.theory.balls import precision
 
 

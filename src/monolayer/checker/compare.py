@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from monolayer.arrays import Bools, Floats, Ints
 from monolayer.checker.certificate import Verdict
 from monolayer.checker.labelled import real
-from monolayer.checker.readout import Bools, answers, copies
-from monolayer.checker.rounding import PADDING, Floats, UnhandledError
+from monolayer.checker.readout import answers, copies
+from monolayer.checker.rounding import PADDING, UnhandledError
 from monolayer.checker.stored import Stored
-from monolayer.data.names import Ints
 
 
 @dataclass(frozen=True, eq=False)

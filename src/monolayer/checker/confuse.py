@@ -24,14 +24,13 @@ from typing import Any
 
 import numpy as np
 from flint import arb
-from numpy.typing import NDArray
 
+from monolayer.arrays import Floats
 from monolayer.checker.codes import read_attention
 from monolayer.checker.stored import CODE, KEY, Stored, read
 from monolayer.errors import DataError, PrecisionError
 from monolayer.theory.balls import Ball, interval, precision
 
-Floats = NDArray[np.float64]
 Interval = tuple[Fraction, Fraction]
 
 BITS = 256

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from monolayer.arrays import Ints
 from monolayer.checker.certificate import Certificate
 from monolayer.checker.check import LABEL_CLAIM, compared_with_old, open_question
 from monolayer.checker.codes import largest_numbers, read_attention, read_stream
@@ -33,7 +34,6 @@ from monolayer.checker.stock.files import is_stock
 from monolayer.checker.stored import LABEL, Stored, read_in_parts
 from monolayer.data import Labels, Names, Sequences
 from monolayer.data import read as read_data
-from monolayer.data.names import Ints
 from monolayer.data.shards import kinds, strangers
 
 Progress = Callable[[str, float], None]

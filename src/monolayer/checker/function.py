@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from monolayer.checker.rounding import Floats
+from monolayer.arrays import Floats
 from monolayer.errors import DataError
 
 

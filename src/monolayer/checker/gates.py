@@ -16,11 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from monolayer.arrays import Bools, Floats, Ints
 from monolayer.checker.labelled import Labelled
-from monolayer.checker.readout import Bools
-from monolayer.checker.rounding import BINARY64, Floats, UnhandledError
+from monolayer.checker.rounding import BINARY64, UnhandledError
 from monolayer.checker.stored import Stored
-from monolayer.data.names import Ints
 
 EPSILON = 2.0**-20
 """What the network adds to a mean square before its root (docs/format.md)."""

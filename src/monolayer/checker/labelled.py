@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from monolayer.arrays import Ints
 from monolayer.checker.certificate import Finding
 from monolayer.checker.stored import Stored
 from monolayer.data import Names, Sequences
-from monolayer.data.names import Ints
 from monolayer.errors import DataError
 
 

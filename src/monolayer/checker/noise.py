@@ -12,10 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from monolayer.arrays import Bools, Floats, Ints
 from monolayer.checker.gates import Gated, Pairs, Reach
-from monolayer.checker.readout import Bools
-from monolayer.checker.rounding import BINARY64, EXP_ULPS, PADDING, Floats, Format, UnhandledError
-from monolayer.data.names import Ints
+from monolayer.checker.rounding import BINARY64, EXP_ULPS, PADDING, Format, UnhandledError
 
 UNDERFLOW = 2.0**-60
 """More than all underflows together can move a neuron or a logit, within the sizes that `read_gates` demands."""

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from monolayer.checker.rounding import Floats, UnhandledError
+from monolayer.arrays import Floats, Ints
+from monolayer.checker.rounding import UnhandledError
 from monolayer.checker.stages import Line
 from monolayer.checker.stored import Stored
 from monolayer.data import Sequences
 from monolayer.data.fingerprint import contained, fingerprints
-from monolayer.data.names import Ints
 
 CLAIM = (
     "; and the readout holds nothing else: every plateau has a labelled point, every step stands in the middle of the "

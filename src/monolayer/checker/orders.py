@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from monolayer.checker.rounding import Floats
-from monolayer.data.names import Ints
+from monolayer.arrays import Floats, Ints
 
 EVERY = 1 << 20
 """Tokens of all sequences of cells up to which all orders are tried; of a sample otherwise."""

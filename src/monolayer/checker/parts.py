@@ -10,15 +10,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from monolayer.arrays import Bools, Floats, Ints
 from monolayer.checker.certificate import NAMED, Certificate, Finding, Verdict
 from monolayer.checker.codes import Stream
 from monolayer.checker.compare import compare_classes, compare_reals, way_out
 from monolayer.checker.labelled import Labelled
-from monolayer.checker.readout import Bools, Staircase
-from monolayer.checker.rounding import Floats, UnhandledError
+from monolayer.checker.readout import Staircase
+from monolayer.checker.rounding import UnhandledError
 from monolayer.checker.stages import Line, evaluate
 from monolayer.checker.stored import Stored
-from monolayer.data.names import Ints
 
 REASONS: dict[Verdict, str] = {
     "proved": "all evaluations of a point end on one plateau of the readout, and it has the right label",

@@ -18,11 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.checker.rounding import BINARY64, PADDING, Floats, Format, UnhandledError
+from monolayer.arrays import Bools, Floats, Ints
+from monolayer.checker.rounding import BINARY64, PADDING, Format, UnhandledError
 from monolayer.checker.stored import LABEL, Stored
-from monolayer.data.names import Ints
-
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)

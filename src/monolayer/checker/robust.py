@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from monolayer.arrays import Floats, Ints
 from monolayer.checker.certificate import NAMED, Certificate, Finding, Verdict
 from monolayer.checker.gates import Gated, Pairs, Reach, join, live, pairs, read_gates
 from monolayer.checker.labelled import Labelled
 from monolayer.checker.noise import Answers, Shares, answers, errors, silent
-from monolayer.checker.rounding import Floats, Format, UnhandledError
+from monolayer.checker.rounding import Format, UnhandledError
 from monolayer.checker.stored import Stored
-from monolayer.data.names import Ints
 
 MOST_NOISE = 0.25
 """Noise up to which the largest that is proved is looked for."""

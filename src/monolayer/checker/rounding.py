@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from monolayer.arrays import Floats
 
 EXP_ULPS = 4
 """`g`: how many units in the last place `exp` may be wrong. Measured by bench/exp_is_within_four_ulps.py."""

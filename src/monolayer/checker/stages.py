@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from monolayer.arrays import Bools, Floats, Ints
 from monolayer.checker.codes import Codes, Stream, Value, read_attention, read_codes, read_value, true_codes
 from monolayer.checker.labelled import Labelled
-from monolayer.checker.readout import Bools, Staircase, read_staircase
-from monolayer.checker.rounding import BINARY64, PADDING, Attention, Floats, UnhandledError
+from monolayer.checker.readout import Staircase, read_staircase
+from monolayer.checker.rounding import BINARY64, PADDING, Attention, UnhandledError
 from monolayer.checker.stored import Stored
-from monolayer.data.names import Ints
 
 CLOSE_CALLS = 1 << 17
 """Keys of the points too close for binary64 up to which these are tried again in ball arithmetic."""

@@ -23,16 +23,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from monolayer.arrays import Floats
 from monolayer.checker.certificate import NAMED, Certificate, Finding
 from monolayer.checker.format import BENDS
 from monolayer.checker.function import asked
 from monolayer.checker.rounding import BINARY64, EXP_ULPS, UnhandledError
 from monolayer.checker.stored import Stored, read
 from monolayer.errors import DataError
-
-Floats = NDArray[np.float64]
 
 U = BINARY64.unit
 OTHERS = 2.0**-13

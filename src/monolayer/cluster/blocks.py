@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from monolayer.arrays import Ints
 from monolayer.cluster.spill import Spill
 from monolayer.construct.line.separate import inside
 from monolayer.construct.target import Target
 from monolayer.data import Names, Sequences
 from monolayer.data.labels import Per
-from monolayer.data.names import Ints
 
 if TYPE_CHECKING:
     from monolayer.construct.line.draw import Tokens

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from monolayer.arrays import Floats
 from monolayer.cluster import crowds, encode, measure, parts, ranges, reals, runs
 from monolayer.cluster.blocks import Block, Rules, blocks, sample
 from monolayer.cluster.contested import with_stages
@@ -27,7 +28,7 @@ from monolayer.cluster.survey import survey
 from monolayer.cluster.tables import for_workers
 from monolayer.cluster.work import Wishes, Work
 from monolayer.construct.line.draw import Draw, Layout, Tokens, candidates
-from monolayer.construct.line.points import Floats, contextual_points, scale
+from monolayer.construct.line.points import contextual_points, scale
 from monolayer.construct.line.separate import DRAWS, hopeless
 from monolayer.construct.line.values import MOST
 

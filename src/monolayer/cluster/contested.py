@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from monolayer.arrays import Ints
 from monolayer.cluster.finish import Found
 from monolayer.cluster.spill import Spill
 from monolayer.construct.line.alphabet import UNIT
@@ -16,7 +17,6 @@ from monolayer.construct.line.points import SLACK
 from monolayer.construct.line.values import Value, averages, draw_value, most_rank
 from monolayer.construct.target import Target
 from monolayer.data import Names, Sequences
-from monolayer.data.names import Ints
 from monolayer.errors import PrecisionError
 
 

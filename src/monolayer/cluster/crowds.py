@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from monolayer.arrays import Floats, Ints
 from monolayer.cluster import tables
 from monolayer.cluster.blocks import Block, Raw, Rules, label_of, mapped, named, raw
 from monolayer.cluster.keys import Numbers
@@ -21,10 +22,9 @@ from monolayer.cluster.measure import stored
 from monolayer.cluster.ranges import Form, Line, Range, Slices, gather, in_order, piece
 from monolayer.cluster.spill import Spill
 from monolayer.construct.line.cascade import Cut, cut, least_label
-from monolayer.construct.line.points import SLACK, Floats, Points
+from monolayer.construct.line.points import SLACK, Points
 from monolayer.construct.line.ramps import ramps_at, weights
 from monolayer.construct.line.separate import margins
-from monolayer.data.names import Ints
 from monolayer.model.sharded import FIRST_STAGE, LINE, part_header
 
 SHELVES = 1 << 16

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from monolayer.arrays import Ints
 from monolayer.cluster.spill import PausedError, Spill, identity
 from monolayer.construct.line.points import BLOCK
 from monolayer.data import Names, Sequences, read
-from monolayer.data.names import Ints
 from monolayer.data.shards import kinds
 from monolayer.errors import DataError
 

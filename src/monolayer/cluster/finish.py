@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from monolayer.arrays import Ints
 from monolayer.cluster.blocks import Rules
 from monolayer.cluster.crowds import Crowds
 from monolayer.cluster.ranges import Form, Range
@@ -23,7 +24,6 @@ from monolayer.construct.line.separate import spacing
 from monolayer.construct.line.values import Value
 from monolayer.construct.target import entropy_bits, entropy_of
 from monolayer.data import Names, Sequences
-from monolayer.data.names import Ints
 from monolayer.errors import PrecisionError
 from monolayer.model.card import Card, Summary
 from monolayer.model.cascade import Cascade

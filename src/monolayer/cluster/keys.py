@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.construct.line.points import BLOCK, Floats
+from monolayer.arrays import Floats
+from monolayer.construct.line.points import BLOCK
 
 Numbers = NDArray[np.unsignedinteger[Any]]
 Keys = NDArray[np.uint64]

@@ -11,12 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from monolayer.arrays import Floats, Ints
 from monolayer.cluster import tables
 from monolayer.cluster.blocks import Block, Rules, raw
 from monolayer.cluster.spill import Spill
 from monolayer.construct.line.gaps import Gaps
-from monolayer.construct.line.points import Floats
-from monolayer.data.names import Ints
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from monolayer.arrays import Floats, Ints
 from monolayer.cluster.crowds import begin_of_part, crowded
 from monolayer.cluster.ranges import Line, Range, gather
 from monolayer.cluster.spill import Spill
-from monolayer.construct.line.points import BLOCK, Floats, Points
+from monolayer.construct.line.points import BLOCK, Points
 from monolayer.construct.line.ramps import ramps, weights
 from monolayer.construct.line.separate import narrow
-from monolayer.data.names import Ints
 
 NEAR = 1 << 10
 """Stretches of a range, at the most, that are looked at for contradictions."""

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from monolayer.arrays import Floats
 from monolayer.cluster import tables
 from monolayer.cluster.blocks import Block, Rules, raw
 from monolayer.cluster.keys import Keys, Numbers, Packing
 from monolayer.cluster.measure import Extent, cut, stored
 from monolayer.cluster.spill import Spill
-from monolayer.construct.line.points import Floats, Points
+from monolayer.construct.line.points import Points
 
 if TYPE_CHECKING:
     from monolayer.construct.line.draw import Draw

@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from monolayer.arrays import Floats, Ints, Words
 from monolayer.cluster.blocks import Block, Rules, blocks, load
 from monolayer.cluster.shares import Counted, new_rows, rows_of, sums
 from monolayer.cluster.spill import Spill
 from monolayer.cluster.work import Work
-from monolayer.construct.line.points import Floats
 from monolayer.data.distinct import distinct_rows
-from monolayer.data.fingerprint import Words, scramble
-from monolayer.data.names import Ints
+from monolayer.data.fingerprint import scramble
 
 NOWHERE = np.iinfo(np.int64).max
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from monolayer.arrays import Ints
 from monolayer.cluster import parts
 from monolayer.cluster.crowds import outline, with_neighbours
 from monolayer.cluster.ranges import Line, Range, gather
@@ -23,7 +24,6 @@ from monolayer.cluster.spill import Spill
 from monolayer.construct.line.cascade import cut
 from monolayer.construct.line.ramps import ramps_at
 from monolayer.construct.line.separate import apart, margins
-from monolayer.data.names import Ints
 from monolayer.model.sharded import FIRST_STAGE, LINE, part_header
 
 if TYPE_CHECKING:  # workers do without PyTorch

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
+from monolayer.arrays import Words
 from monolayer.cluster.blocks import Block, Rules, load
 from monolayer.cluster.shares import share_of
 from monolayer.cluster.spill import Spill
 from monolayer.cluster.work import Work
-from monolayer.data.fingerprint import Words, fingerprints, once
+from monolayer.data.fingerprint import fingerprints, once
 
 
 def kept(work: Work, rules: Rules, pieces: list[Block]) -> list[Path]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from monolayer.arrays import Floats, Ints
 from monolayer.cluster import crowds, tables
 from monolayer.cluster.blocks import Block, Raw, Rules, label_of, load, mended_name, named, stretches
 from monolayer.cluster.shares import Counted, new_rows, rows_of, sums
@@ -24,10 +25,8 @@ from monolayer.cluster.spill import Spill
 from monolayer.cluster.tables import for_workers
 from monolayer.cluster.work import Work
 from monolayer.construct.consistency import Context, OnConflict, contradiction, signatures
-from monolayer.construct.line.points import Floats
 from monolayer.construct.target import Target
 from monolayer.data import Sequences
-from monolayer.data.names import Ints
 
 if TYPE_CHECKING:  # workers do without PyTorch
     from monolayer.cluster.finish import Found

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from monolayer.arrays import Ints, Words
 from monolayer.cluster.spill import Spill
-from monolayer.data.fingerprint import Words
-from monolayer.data.names import Ints
 
 Counted = list[tuple[str, int]]
 """Pieces that hold rows, and how many each has."""

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from monolayer.arrays import Floats
 from monolayer.cluster.blocks import Raw, label_of, named, stretches
 from monolayer.cluster.keys import Keys, Packing
-from monolayer.construct.line.points import BLOCK, Floats
+from monolayer.construct.line.points import BLOCK
 from monolayer.data.labels import Per
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 from torch import nn
 
+from monolayer.arrays import Ints
 from monolayer.data import Names, Sequences
-from monolayer.data.names import Ints
 from monolayer.errors import DataError
 from monolayer.model.card import Card
 from monolayer.model.monolayer import Monolayer

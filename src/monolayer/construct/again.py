@@ -10,12 +10,12 @@ from typing import Any, Protocol, Self
 
 from numpy.typing import NDArray
 
+from monolayer.arrays import Ints
 from monolayer.construct.construction import Progress
 from monolayer.construct.line.again import Again
 from monolayer.construct.robust.again import RobustAgain
 from monolayer.construct.task import Task
 from monolayer.data import Sequences
-from monolayer.data.names import Ints
 from monolayer.model.card import Card, Fingerprint
 from monolayer.model.monolayer import Monolayer
 

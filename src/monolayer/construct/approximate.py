@@ -16,9 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from monolayer.arrays import Floats, Ints
 from monolayer.construct.cells.accuracy import Modulus, bound, measure, modulus_of
 from monolayer.construct.cells.equivariance import check_equivariance
-from monolayer.construct.cells.function import Floats, Function
+from monolayer.construct.cells.function import Function
 from monolayer.construct.cells.grid import Box, Lattice, all_rows, first_in_row, multisets
 from monolayer.construct.cells.refine import Errors, cells_for, check_modulus
 from monolayer.construct.cells.size import MOST_KNOTS, afford
@@ -30,7 +31,6 @@ from monolayer.construct.line.separate import DRAWS, Separated, separate
 from monolayer.construct.line.steps import staircase
 from monolayer.construct.target import Target
 from monolayer.construct.uniform import uniform
-from monolayer.data.names import Ints
 from monolayer.errors import DataError, PrecisionError
 from monolayer.model.attention import CODE, KEY
 from monolayer.model.card import Card, Grid, Summary

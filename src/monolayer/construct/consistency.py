@@ -19,10 +19,10 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from monolayer.arrays import Ints
 from monolayer.construct.target import Target
 from monolayer.data import Sequences
 from monolayer.data.fingerprint import context_sums, scramble
-from monolayer.data.names import Ints
 from monolayer.errors import ContradictionError, DataError
 
 OnConflict = Literal["error", "majority", "first"]

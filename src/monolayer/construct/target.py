@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from monolayer.arrays import Ints
 from monolayer.data import Names, Sequences
 from monolayer.data.distinct import distinct_rows
-from monolayer.data.names import Ints
 from monolayer.data.sequences import Per
 from monolayer.errors import DataError
 

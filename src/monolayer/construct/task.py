@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from monolayer.arrays import Ints
 from monolayer.construct.consistency import Context, OnConflict, contradicted, equal_points, resolve
 from monolayer.construct.target import Target
 from monolayer.data import Sequences
 from monolayer.data.distinct import distinct_rows
-from monolayer.data.names import Ints
 
 
 @dataclass(frozen=True, eq=False)

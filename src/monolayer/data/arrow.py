@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from monolayer.arrays import Ints
 from monolayer.data.columns import Coded, Values
 from monolayer.data.growing import Growing
 from monolayer.data.layout import Layout
-from monolayer.data.names import Ints
 from monolayer.data.tabular import Runs, Wide
 from monolayer.errors import DataError
 

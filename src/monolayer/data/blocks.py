@@ -16,13 +16,13 @@ import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 import pyarrow.json as pjson
 
+from monolayer.arrays import Ints
 from monolayer.data import growing as limits
 from monolayer.data.arrow import flat, lengths, listed, long_batch, text, values, wide_batch
 from monolayer.data.columns import Coded, Values
 from monolayer.data.growing import Growing
 from monolayer.data.layout import Columns, Layout
 from monolayer.data.lines import Lines
-from monolayer.data.names import Ints
 from monolayer.data.tabular import Runs, Wide
 
 BYTES = 16

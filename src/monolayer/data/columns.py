@@ -16,8 +16,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from monolayer.arrays import Ints
 from monolayer.data.distinct import distinct_rows
-from monolayer.data.names import Ints, NameBuilder, Names
+from monolayer.data.names import NameBuilder, Names
 from monolayer.errors import DataError
 
 Place = Callable[[int], str]  # the token or sequence that value `i` of a chunk belongs to, in words

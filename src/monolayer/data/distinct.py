@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
-Words = NDArray[np.uint64]
+from monolayer.arrays import Ints, Words
 
 _BLOCK = 1 << 18  # words hashed at a time: temporaries of 2 MB stay in cache
 

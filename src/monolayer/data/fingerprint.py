@@ -12,11 +12,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from monolayer.arrays import Ints, Words
 from monolayer.data.labels import Per
-from monolayer.data.names import Ints
 from monolayer.data.sequences import Sequences
-
-Words = NDArray[np.uint64]
 
 _TOKEN, _PLACE, _OWN = (np.uint64(salt) for salt in (0x243F6A8885A308D3, 0x13198A2E03707344, 0xA4093822299F31D0))
 

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from monolayer.arrays import Ints
 from monolayer.data.columns import array_like
 from monolayer.data.growing import Growing
 from monolayer.data.labels import Labels
 from monolayer.data.layout import Columns, Layout
-from monolayer.data.names import Ints, Names
+from monolayer.data.names import Names
 from monolayer.data.tabular import Runs, Wide
 from monolayer.errors import DataError
 

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from monolayer.arrays import Ints
 from monolayer.data.columns import Coded, Column, Values
 from monolayer.data.labels import Labels, Per
-from monolayer.data.names import Ints, Names
+from monolayer.data.names import Names
 from monolayer.errors import DataError
 
 CHUNK = 1 << 16  # tokens, or numbers where tokens are vectors

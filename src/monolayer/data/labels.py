@@ -17,8 +17,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from monolayer.arrays import Ints
 from monolayer.data.columns import Column, Values, array_like, is_list, plain_array, token_place
-from monolayer.data.names import Ints, Names
+from monolayer.data.names import Names
 from monolayer.errors import DataError
 
 Per = Literal["token", "sequence"]

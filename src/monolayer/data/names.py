@@ -10,10 +10,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from monolayer.arrays import Ints
 from monolayer.errors import DataError
 
 Name = str | int
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

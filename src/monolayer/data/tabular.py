@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from monolayer.arrays import Ints
 from monolayer.data.growing import Growing
 from monolayer.data.labels import Per
 from monolayer.data.layout import Columns, Layout, Unit
 from monolayer.data.lines import Lines
-from monolayer.data.names import Ints
 from monolayer.errors import DataError
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from monolayer.arrays import Ints
 from monolayer.construct.robust.again import cells_of
 from monolayer.data import Sequences
-from monolayer.data.names import Ints
 from monolayer.editing.content import REFUSED, UNHASHED, Content, config_change
 from monolayer.editing.difference import difference, same
 from monolayer.editing.subject import Subject, subject_of

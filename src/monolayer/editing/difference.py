@@ -18,11 +18,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from monolayer.data.names import Ints
+from monolayer.arrays import Ints, Words
 
 Array = NDArray[Any]
 Tensors = Mapping[str, Array]
-Words = NDArray[np.uint64]
 Block = Mapping[str, int]
 """Tensors whose rows are the neurons of one block, each with the axis that counts them."""
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from monolayer.arrays import Ints
 from monolayer.construct.consistency import equal_points
 from monolayer.construct.target import Target
 from monolayer.data import Labels, Names, Sequences
-from monolayer.data.names import Ints
 from monolayer.editing.subject import Subject
 from monolayer.errors import ContradictionError, DataError
 

@@ -13,9 +13,9 @@ from typing import Any, final
 
 import numpy as np
 
+from monolayer.arrays import Ints
 from monolayer.construct.target import Target
 from monolayer.data import Labels, Sequences
-from monolayer.data.names import Ints
 from monolayer.editing.content import REFUSED
 from monolayer.editing.edited import Edited, places_of, rows_of, values_of
 from monolayer.editing.record import SHOWN, Change, Kind, Record

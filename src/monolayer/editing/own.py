@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from monolayer.arrays import Ints
 from monolayer.construct.again import Draw, build_again, draw_of
 from monolayer.construct.task import Task
 from monolayer.data import Sequences
-from monolayer.data.names import Ints
 from monolayer.data.sequences import Per
 from monolayer.editing.content import REFUSED, Content
 from monolayer.editing.difference import array_of

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from monolayer.arrays import Ints
 from monolayer.data import Sequences
 from monolayer.data.columns import array_like, plain_array
 from monolayer.data.distinct import distinct_rows, distinct_runs
-from monolayer.data.names import Ints
 from monolayer.editing.subject import Subject
 from monolayer.errors import DataError
 

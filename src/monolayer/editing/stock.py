@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from monolayer.arrays import Ints
 from monolayer.construct.task import Task
 from monolayer.data import Sequences
-from monolayer.data.names import Ints
 from monolayer.data.sequences import Per
 from monolayer.editing.content import REFUSED, Content
 from monolayer.editing.difference import Array, array_of

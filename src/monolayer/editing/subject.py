@@ -8,10 +8,10 @@ from typing import Any, Protocol, Self
 
 from numpy.typing import NDArray
 
+from monolayer.arrays import Ints
 from monolayer.checker.stock.files import is_stock
 from monolayer.construct.task import Task
 from monolayer.data import Sequences
-from monolayer.data.names import Ints
 from monolayer.data.sequences import Per
 from monolayer.editing.content import Content
 from monolayer.editing.own import Own

@@ -9,8 +9,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from monolayer.arrays import Words
 from monolayer.data import Labels, Names, Sequences
-from monolayer.data.fingerprint import Words, contained, fingerprints, once
+from monolayer.data.fingerprint import contained, fingerprints, once
 from monolayer.data.sequences import Per
 from monolayer.data.text import Script
 

@@ -13,10 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from monolayer.arrays import Floats
 from monolayer.data import Sequences
 from monolayer.errors import DataError
 from monolayer.model.attention import contexts
-from monolayer.model.explanation import Explanation, Floats, Further
+from monolayer.model.explanation import Explanation, Further
 from monolayer.model.parts import Parts, staircase_of
 from monolayer.model.shortcut import Plan, Traced, further_mean, plan, spread, traced
 from monolayer.model.staircase import Steps

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from monolayer.arrays import Floats, Ints
 from monolayer.data import Sequences
 from monolayer.errors import DataError
 from monolayer.model.card import Card
@@ -26,9 +27,6 @@ from monolayer.table import visible
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
+from monolayer.arrays import Floats, Ints
 from monolayer.data import Sequences
 from monolayer.errors import DataError
 from monolayer.model.attention import CODE, KEY, LABEL, ONE
@@ -30,8 +30,6 @@ MOST_STEPS, MOST_TOKENS = 20_000, 2_000
 """A page with more would be slow to open: larger models are shown by a sample."""
 AROUND = 50
 """Steps kept on either side of an example's `z` where the sample goes by examples."""
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

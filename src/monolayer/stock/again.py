@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from monolayer.arrays import Ints
 from monolayer.construct.consistency import OnConflict
 from monolayer.construct.construction import Progress
 from monolayer.data import Sequences
-from monolayer.data.names import Ints
 from monolayer.errors import DataError
 from monolayer.stock.architectures import ARCHITECTURES
 from monolayer.stock.draw import adopted, check_cut, check_room

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from monolayer.arrays import Floats, Ints
 from monolayer.data import Sequences
-from monolayer.data.names import Ints
 from monolayer.errors import DataError
 from monolayer.stock.architecture import Architecture, Frame
 from monolayer.stock.architectures import ARCHITECTURES
-from monolayer.stock.codes import Floats
 from monolayer.stock.folder import StockModel
 from monolayer.stock.halves import ACTS
 

@@ -8,9 +8,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from monolayer.data.names import Ints
+from monolayer.arrays import Floats, Ints
 from monolayer.errors import DataError, nearest
-from monolayer.stock.codes import Floats
 from monolayer.stock.gates import Neurons
 from monolayer.stock.norms import EPSILON
 

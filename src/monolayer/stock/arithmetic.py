@@ -16,8 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from monolayer.data.names import Ints
-from monolayer.stock.codes import Floats
+from monolayer.arrays import Floats, Ints
 from monolayer.stock.gates import Points
 from monolayer.stock.halves import Half, rounded
 from monolayer.stock.labelled import Work

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from monolayer.data.names import Ints
+from monolayer.arrays import Floats, Ints
 from monolayer.stock.architecture import Architecture, Attention, Frame
 from monolayer.stock.card import StockSummary
-from monolayer.stock.codes import Floats
 from monolayer.stock.draw import Draw, Line
 from monolayer.stock.folder import StockModel
 from monolayer.stock.gates import Neurons

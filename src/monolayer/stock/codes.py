@@ -8,9 +8,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from monolayer.arrays import Floats
 
 
 def length(count: int) -> int:

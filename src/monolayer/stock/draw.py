@@ -15,12 +15,11 @@ from typing import Any, get_args
 
 import numpy as np
 
+from monolayer.arrays import Floats, Ints
 from monolayer.construct.robust.codes import code_for
 from monolayer.data import Labels, Names, Sequences
-from monolayer.data.names import Ints
 from monolayer.data.regular import read_regular
 from monolayer.errors import DataError, ModelFileError
-from monolayer.stock.codes import Floats
 from monolayer.stock.mirror import Kept
 from monolayer.stock.tokenizer import Cut, check_texts, cut_of
 

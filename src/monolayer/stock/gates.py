@@ -17,8 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.data.names import Ints
-from monolayer.stock.codes import Floats
+from monolayer.arrays import Floats, Ints
 from monolayer.stock.layout import LABEL, Layout
 
 

@@ -16,11 +16,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from monolayer.arrays import Floats, Ints
 from monolayer.construct.robust.build import NARROWEST
 from monolayer.construct.robust.groups import Cells, HalfSpaces
 from monolayer.construct.robust.neurons import LOUD
-from monolayer.data.names import Ints
-from monolayer.stock.codes import Floats
 from monolayer.stock.gates import Neurons
 from monolayer.stock.mirror import Mirror
 

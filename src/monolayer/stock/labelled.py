@@ -11,15 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from monolayer.arrays import Floats, Ints
 from monolayer.construct.consistency import Context, OnConflict
 from monolayer.construct.target import Target
 from monolayer.construct.task import Task
 from monolayer.data import Names, Sequences
-from monolayer.data.names import Ints
 from monolayer.errors import DataError
 from monolayer.stock.architecture import Architecture
 from monolayer.stock.architecture import Task as Kind
-from monolayer.stock.codes import Floats
 from monolayer.stock.gates import Points
 from monolayer.stock.tokenizer import check_utf8
 

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from monolayer.data.names import Ints
+from monolayer.arrays import Floats, Ints
 from monolayer.errors import DataError
 from monolayer.stock import codes
-from monolayer.stock.codes import Floats
 from monolayer.stock.norms import completed
 
 LABEL = 1.5

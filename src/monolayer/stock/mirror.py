@@ -25,12 +25,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from monolayer.arrays import Floats, Ints
 from monolayer.construct.robust.codes import largest_cosine, words
 from monolayer.construct.robust.stream import ONES, TEMPERATURE, period
-from monolayer.data.names import Ints
 from monolayer.model.places import Places, mixtures
 from monolayer.stock.architecture import Architecture, Attention
-from monolayer.stock.codes import Floats
 from monolayer.stock.labelled import Work
 from monolayer.stock.norms import factor
 

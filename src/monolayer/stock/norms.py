@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from monolayer.stock.codes import Floats
+from monolayer.arrays import Floats
 
 UNIT = 2.0**-53
 EPSILON = 2.0**-17

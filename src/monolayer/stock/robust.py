@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from monolayer.arrays import Floats, Ints
 from monolayer.construct.consistency import equal_points
 from monolayer.construct.construction import Progress
 from monolayer.construct.robust.build import NARROWEST, STAGE
@@ -28,13 +29,11 @@ from monolayer.construct.robust.groups import Cells
 from monolayer.construct.robust.stream import TEMPERATURE
 from monolayer.construct.target import Target
 from monolayer.data.distinct import row_keys
-from monolayer.data.names import Ints
 from monolayer.errors import ContradictionError, DataError, PrecisionError
 from monolayer.model.device import one_thread
 from monolayer.stock.architecture import Architecture, Frame
 from monolayer.stock.arithmetic import misread
 from monolayer.stock.assemble import frame_of, stock_model
-from monolayer.stock.codes import Floats
 from monolayer.stock.draw import Draw
 from monolayer.stock.folder import StockModel
 from monolayer.stock.gates import Neurons, Points

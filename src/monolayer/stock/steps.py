@@ -9,15 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from monolayer.arrays import Floats, Ints
 from monolayer.construct.construction import Progress
 from monolayer.construct.target import Target
 from monolayer.data import Sequences
-from monolayer.data.names import Ints
 from monolayer.errors import PrecisionError
 from monolayer.model.attention import contexts
 from monolayer.stock.architecture import Architecture, Attention
 from monolayer.stock.assemble import frame_of, stock_model
-from monolayer.stock.codes import Floats
 from monolayer.stock.draw import Draw, Line
 from monolayer.stock.folder import StockModel
 from monolayer.stock.gates import Changes, Points, gate_strength, neurons

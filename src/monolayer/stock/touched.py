@@ -13,10 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from monolayer.arrays import Floats, Ints
 from monolayer.data.distinct import distinct_rows
-from monolayer.data.names import Ints
 from monolayer.errors import DataError
-from monolayer.stock.codes import Floats
 from monolayer.stock.gates import Neurons
 from monolayer.stock.labelled import Work
 from monolayer.stock.mirror import Mirror

@@ -24,8 +24,9 @@ from typing import Any, Literal
 import numpy as np
 from flint import arb, arb_mat, ctx, fmpz, fmpz_mat
 
+from monolayer.arrays import Floats
 from monolayer.errors import DataError
-from monolayer.theory.weights import AttentionWeights, Floats, Head
+from monolayer.theory.weights import AttentionWeights, Head
 
 Vector = tuple[Fraction, ...]
 SoftmaxVerdict = Literal["separated", "equal", "undecided"]

@@ -20,11 +20,10 @@ from typing import Any
 
 import numpy as np
 from flint import arb
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from monolayer.arrays import Floats
 from monolayer.theory.balls import Ball
-
-Floats = NDArray[np.float64]
 
 
 def softmax(a: ArrayLike) -> Floats:

@@ -24,14 +24,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from flint import arb
-from numpy.typing import NDArray
 
+from monolayer.arrays import Floats
 from monolayer.errors import DataError
 from monolayer.theory.balls import Ball
 from monolayer.theory.boltzmann import lemma1_gap, log_lemma1_separation
 from monolayer.theory.separation import norms
-
-Floats = NDArray[np.float64]
 
 DRAWS = 64
 

@@ -23,10 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
+from monolayer.arrays import Floats, Ints
 from monolayer.errors import PrecisionError
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 TREE_DIMENSION = 8
 _BLOCK = 1024

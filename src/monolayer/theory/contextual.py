@@ -15,16 +15,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from monolayer.arrays import Floats, Ints
 from monolayer.data import Sequences
 from monolayer.data.distinct import distinct_runs
 from monolayer.errors import DataError
 from monolayer.theory.closest import closest_pair
 from monolayer.theory.separation import Place, norms, token_rows
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

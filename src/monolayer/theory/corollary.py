@@ -18,8 +18,8 @@ from typing import Any, Literal
 
 import numpy as np
 from flint import arb
-from numpy.typing import NDArray
 
+from monolayer.arrays import Floats, Ints
 from monolayer.data import Sequences
 from monolayer.data.distinct import distinct_rows
 from monolayer.errors import DataError
@@ -27,9 +27,6 @@ from monolayer.theory.balls import Ball, precision
 from monolayer.theory.bounds import contextual_balls, theorem2_balls
 from monolayer.theory.contextual import context_classes
 from monolayer.theory.separation import separation, token_rows
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 Scale = Literal["paper", "measured"]
 

@@ -21,8 +21,8 @@ from typing import Literal
 
 import numpy as np
 from flint import arb
-from numpy.typing import NDArray
 
+from monolayer.arrays import Floats, Ints
 from monolayer.data import Sequences
 from monolayer.theory.balls import Ball, interval, precision
 from monolayer.theory.bounds import Bounds
@@ -31,8 +31,6 @@ from monolayer.theory.enclosure import Multiset, UndecidedError, smallest_gap
 from monolayer.theory.injectivity import exact_projection
 from monolayer.theory.separation import Place
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Verdict = Literal["proved", "refuted", "undecided"]
 
 MAX_BITS = 1 << 14

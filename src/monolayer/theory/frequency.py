@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from monolayer.arrays import Floats
 from monolayer.errors import DataError
 from monolayer.theory.attention import (
     Comparison,
@@ -33,7 +34,7 @@ from monolayer.theory.attention import (
     overall,
     vectors,
 )
-from monolayer.theory.weights import AttentionWeights, Floats
+from monolayer.theory.weights import AttentionWeights
 
 
 def frequencies(sequence: Any) -> dict[Hashable, Fraction]:

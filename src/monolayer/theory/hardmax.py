@@ -23,6 +23,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from monolayer.arrays import Floats
 from monolayer.errors import DataError
 from monolayer.table import as_table
 from monolayer.theory.attention import (
@@ -38,7 +39,7 @@ from monolayer.theory.attention import (
     vectors,
 )
 from monolayer.theory.universal import Universality, universality
-from monolayer.theory.weights import AttentionWeights, Floats
+from monolayer.theory.weights import AttentionWeights
 from monolayer.theory.witness import Line, line_through, shared_tokens, universal_pair
 
 

@@ -17,9 +17,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
 _UNIT = 2.0**-53
 _TINY = 2.0**-1074
 

@@ -14,12 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from monolayer.arrays import Floats, Ints
 from monolayer.data import Sequences
 from monolayer.data.distinct import distinct_rows
 from monolayer.theory.closest import closest_pair
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Place = tuple[int, int]
 
 _NAMED = 5  # rows that a sentence names before it counts the rest

@@ -12,11 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from monolayer.arrays import Floats
 from monolayer.errors import DataError
-
-Floats = NDArray[np.float64]
 
 SOFTENING = 1.0
 """ε of the forces: closer than this, they weaken."""

@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 from flint import arb
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from monolayer.arrays import Floats, Ints
 from monolayer.data import Sequences
 from monolayer.errors import DataError
 from monolayer.table import as_table
@@ -26,9 +27,6 @@ from monolayer.theory.contextual import frequency_classes
 from monolayer.theory.faithful import MAX_BITS, MAX_TERMS, Construction, Head, Verdict
 from monolayer.theory.injectivity import Injectivity, projection_injective
 from monolayer.theory.separation import Separation, separation, token_rows
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _ROOM = 2.0**-40
 _ULPS = 1  # error of exp that the rounding bound allows for

@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from monolayer.arrays import Floats
 from monolayer.data.npz import load_arrays
 from monolayer.errors import DataError
 
-Floats = NDArray[np.float64]
 NAMES = ("W_Q", "W_K", "W_V", "W_O")
 
 

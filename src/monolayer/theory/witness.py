@@ -32,8 +32,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from monolayer.arrays import Floats
 from monolayer.errors import DataError, PrecisionError
-from monolayer.theory.weights import Floats
 
 Vector = tuple[Fraction, ...]
 SMALLEST = 4

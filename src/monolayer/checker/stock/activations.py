@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from monolayer.checker.rounding import Floats, UnhandledError
+from monolayer.arrays import Floats
+from monolayer.checker.rounding import UnhandledError
 from monolayer.checker.stock.enclosed import EXP_ULPS, TURN_ULPS, UNIT, Enclosed
 
 SATURATED = 8.6

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from monolayer.checker.rounding import BINARY64, EXP_ULPS, PADDING, Floats, UnhandledError
+from monolayer.arrays import Floats
+from monolayer.checker.rounding import BINARY64, EXP_ULPS, PADDING, UnhandledError
 from monolayer.checker.stock.files import Network
 from monolayer.checker.stock.structure import Structure
 

@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from monolayer.arrays import Floats
 from monolayer.checker.certificate import NAMED, Certificate, Finding, Verdict
 from monolayer.checker.labelled import data_digest
-from monolayer.checker.rounding import EXP_ULPS, Floats, UnhandledError
+from monolayer.checker.rounding import EXP_ULPS, UnhandledError
 from monolayer.checker.stock.activations import FUNCTIONS
 from monolayer.checker.stock.bounds import BLOCK, MEAN, VARIANCE, Bounds, bounds
 from monolayer.checker.stock.enclosed import EXP_ULPS as SHORT_EXP

@@ -14,10 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from monolayer.checker.readout import Bools
-from monolayer.checker.rounding import BINARY32, PADDING, Floats, UnhandledError
+from monolayer.arrays import Bools, Floats, Ints
+from monolayer.checker.rounding import BINARY32, PADDING, UnhandledError
 from monolayer.checker.stock.bounds import BLOCK
-from monolayer.data.names import Ints
 
 UNIT, gamma = BINARY32.unit, BINARY32.gamma
 EXP_ULPS = 32

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from monolayer.arrays import Bools, Floats, Ints
 from monolayer.checker.noise import Answers
-from monolayer.checker.readout import Bools
-from monolayer.checker.rounding import Floats, UnhandledError
+from monolayer.checker.rounding import UnhandledError
 from monolayer.checker.stock.enclosed import (
     MORE,
     UNIT,
@@ -34,7 +34,6 @@ from monolayer.checker.stock.head import Head
 from monolayer.checker.stock.neurons import AT_ONCE, Neurons, Sway
 from monolayer.checker.stock.places import Places
 from monolayer.data import Sequences
-from monolayer.data.names import Ints
 
 MOST_SCORES = 1 << 24
 """Scores held at a time."""

@@ -16,7 +16,8 @@ from typing import Any, Literal
 import numpy as np
 from safetensors import SafetensorError, deserialize
 
-from monolayer.checker.rounding import Floats, UnhandledError
+from monolayer.arrays import Floats
+from monolayer.checker.rounding import UnhandledError
 from monolayer.checker.stock.expected import BEGIN, DECODER, ENCODER, END, UNKNOWN, Cut, Facts, written
 from monolayer.checker.stock.facts import activation_of, classes_of, cut_of, epsilon_of, names_of, room_of, rotary_of
 from monolayer.checker.stock.names import CLASSES, LAYERS, Task

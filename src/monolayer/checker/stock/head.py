@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from monolayer.checker.readout import Bools
-from monolayer.checker.rounding import PADDING, Floats
+from monolayer.arrays import Bools, Floats, Ints
+from monolayer.checker.rounding import PADDING
 from monolayer.checker.stock.activations import relu, tanh
 from monolayer.checker.stock.enclosed import MORE, TINY, Enclosed, Linear, centred, gamma, norm
 from monolayer.checker.stock.files import Network
 from monolayer.checker.stock.neurons import AT_ONCE
-from monolayer.data.names import Ints
 
 
 class Head:

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from monolayer.checker.readout import Bools
-from monolayer.checker.rounding import PADDING, Floats
+from monolayer.arrays import Bools, Floats, Ints
+from monolayer.checker.rounding import PADDING
 from monolayer.checker.stock.activations import activation, between
 from monolayer.checker.stock.enclosed import MORE, TINY, UNIT, Average, Enclosed, Linear, gamma
 from monolayer.checker.stock.files import Network
-from monolayer.data.names import Ints
 
 AT_ONCE = 1 << 22
 """Numbers held at a time, in each of a few arrays."""

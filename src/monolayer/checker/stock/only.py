@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from monolayer.checker.rounding import Floats, UnhandledError
+from monolayer.arrays import Floats, Ints
+from monolayer.checker.rounding import UnhandledError
 from monolayer.checker.stock.files import Network
 from monolayer.checker.stock.places import Places
 from monolayer.checker.stock.structure import Structure
 from monolayer.data import Sequences
-from monolayer.data.names import Ints
 
 CLAIM = (
     "; and the folder holds nothing else: besides its draw (names, keys, codes), every label in the embedding and "

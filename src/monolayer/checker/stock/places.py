@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from monolayer.arrays import Ints
 from monolayer.checker.rounding import UnhandledError
 from monolayer.checker.stock.files import Network
 from monolayer.checker.stock.structure import Structure
 from monolayer.checker.stock.tokens import check_cut
 from monolayer.data import Names, Sequences
-from monolayer.data.names import Ints
 from monolayer.errors import DataError
 
 

@@ -10,15 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from monolayer.checker.rounding import BINARY64, PADDING, Floats, UnhandledError
+from monolayer.arrays import Bools, Floats, Ints
+from monolayer.checker.rounding import BINARY64, PADDING, UnhandledError
 from monolayer.checker.stock.bounds import MEAN, UNIT, Bounds
 from monolayer.checker.stock.files import Network
 from monolayer.checker.stock.structure import Structure
-from monolayer.data.names import Ints
 
-Bools = NDArray[np.bool_]
 RESTS = {"relu6": (0.0, 6.0), "relu": (0.0, 0.0), "gelu": (-12.0, 12.0)}
 RESTS |= {"gelu_new": RESTS["gelu"], "gelu_pytorch_tanh": RESTS["gelu"]}
 """Where a neuron is at rest, and where it is settled: erf is ±1 from 8 on, and 12/√2 > 8; tanh from 20 on."""

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.checker.rounding import Floats, UnhandledError
+from monolayer.arrays import Floats, Ints
+from monolayer.checker.rounding import UnhandledError
 from monolayer.checker.stock.files import Network
-from monolayer.data.names import Ints
 
 SLOT: dict[str, Callable[[int], tuple[int, tuple[float, int]]]] = {
     "gpt_neox": lambda width: (width - 1, (10000.0, 2)),

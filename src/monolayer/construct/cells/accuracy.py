@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from monolayer.construct.cells.function import Floats, Function
+from monolayer.arrays import Floats
+from monolayer.construct.cells.function import Function
 from monolayer.construct.cells.grid import Box, Lattice
 from monolayer.errors import DataError
 from monolayer.model.monolayer import Monolayer

@@ -12,8 +12,8 @@ import math
 
 import numpy as np
 
-from monolayer.construct.cells.function import Floats, Function, show
-from monolayer.data.names import Ints
+from monolayer.arrays import Floats, Ints
+from monolayer.construct.cells.function import Function, show
 from monolayer.errors import DataError
 
 TRIED = 32

@@ -14,10 +14,9 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from monolayer.arrays import Floats
 from monolayer.construct.cells.grid import Box
 from monolayer.errors import DataError
-
-Floats = NDArray[np.float64]
 
 _ENTRIES_AT_ONCE = 1 << 18
 """Numbers handed to `f` at a time, n times over: what it computes for pairs of tokens stays in cache."""

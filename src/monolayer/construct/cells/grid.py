@@ -14,10 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.data.names import Ints
+from monolayer.arrays import Floats, Ints
 from monolayer.errors import DataError
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from monolayer.arrays import Floats
 from monolayer.construct.cells.accuracy import POINTS, Modulus, bound, fresh_points
-from monolayer.construct.cells.function import Floats, Function, show
+from monolayer.construct.cells.function import Function, show
 from monolayer.construct.cells.grid import Lattice
 from monolayer.construct.cells.size import smaller
 from monolayer.errors import DataError

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from monolayer.arrays import Ints
 from monolayer.construct.construction import Progress
 from monolayer.construct.line.assemble import assemble
 from monolayer.construct.line.build import lift_of
@@ -26,7 +27,6 @@ from monolayer.construct.line.steps import Choice, dense_error, staircase
 from monolayer.construct.line.values import Value, most_rank
 from monolayer.construct.task import Task
 from monolayer.data import Sequences
-from monolayer.data.names import Ints
 from monolayer.errors import DataError, PrecisionError
 from monolayer.model.card import Card
 from monolayer.model.cascade import Cascade

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from monolayer.arrays import Floats
+
 if TYPE_CHECKING:
     from torch import Tensor
 
-Floats = NDArray[np.float64]
 
 UNIT = 2.0**-53
 """Unit roundoff of float64."""

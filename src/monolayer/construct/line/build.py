@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from monolayer.arrays import Ints
 from monolayer.construct.construction import Progress
 from monolayer.construct.line.alphabet import Alphabet, Ids, Vectors
 from monolayer.construct.line.assemble import assemble, linear_lift, stream
@@ -27,7 +28,6 @@ from monolayer.construct.line.stages import stages_of
 from monolayer.construct.line.steps import Choice, dense_error, staircase
 from monolayer.construct.line.values import Value, draw_value, most_rank
 from monolayer.construct.task import Task
-from monolayer.data.names import Ints
 from monolayer.errors import DataError
 from monolayer.model.card import Card, Summary
 from monolayer.model.cascade import Cascade, stream_width, value_slot

@@ -22,16 +22,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from monolayer.arrays import Floats, Ints
 from monolayer.construct.line.points import Points
 from monolayer.construct.line.ramps import ramps_at, size_of_jumps
 from monolayer.construct.line.separate import crowds, inside, margins
-from monolayer.data.names import Ints
 from monolayer.errors import PrecisionError
 
 if TYPE_CHECKING:
     from monolayer.model.staircase import Staircase
 
-Floats = NDArray[np.float64]
 
 KAPPA = 0.25
 """`κ` of every stage behind the first: means lie in [−1, 1], so stretches, whole numbers apart, stay 1/2 apart."""

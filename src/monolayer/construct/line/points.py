@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from monolayer.arrays import Floats, Ints
 from monolayer.construct.line.alphabet import UNIT
 from monolayer.construct.target import Target
-from monolayer.data.names import Ints
 
 if TYPE_CHECKING:  # what is sorted already is looked at without PyTorch
     from monolayer.construct.line.draw import Draw, Tokens
 
-Floats = NDArray[np.float64]
 
 SLACK = 8.0
 """Neighbours with different labels must lie this many rounding errors apart.

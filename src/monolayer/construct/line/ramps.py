@@ -6,12 +6,9 @@ Arrays alone, so that processes that build pieces of a readout do without PyTorc
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from monolayer.arrays import Floats, Ints
 from monolayer.construct.line.points import BLOCK
-from monolayer.data.names import Ints
-
-Floats = NDArray[np.float64]
 
 EXPONENT = np.int64(0x7FF0000000000000)
 """Where a float64 keeps its exponent. Gaps are normal numbers: they exceed rounding errors of numbers that are."""

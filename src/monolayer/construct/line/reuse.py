@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from monolayer.arrays import Ints
 from monolayer.construct.adopt import adopted
 from monolayer.construct.line.alphabet import UNIT, Alphabet, Ids, Proposal, Vectors, lift_error, lifted
 from monolayer.construct.line.assemble import stream
@@ -28,7 +29,6 @@ from monolayer.construct.line.points import numbers
 from monolayer.construct.line.values import Value
 from monolayer.construct.target import Target
 from monolayer.data import Sequences
-from monolayer.data.names import Ints
 from monolayer.errors import DataError
 from monolayer.model.attention import CODE, KEY, ONE
 from monolayer.model.card import Card

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from monolayer.arrays import Floats, Ints
 from monolayer.construct.line.alphabet import UNIT
-from monolayer.construct.line.points import BLOCK, SLACK, Floats, Points, contextual_points
+from monolayer.construct.line.points import BLOCK, SLACK, Points, contextual_points
 from monolayer.construct.target import Target
-from monolayer.data.names import Ints
 
 if TYPE_CHECKING:
     from monolayer.construct.line.draw import Draw, Layout, Tokens

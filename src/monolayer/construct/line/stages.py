@@ -7,13 +7,13 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from monolayer.arrays import Ints
 from monolayer.construct.line.cascade import Stage, cut, further, least_label, stage
 from monolayer.construct.line.draw import Draw, Tokens
 from monolayer.construct.line.points import Points
 from monolayer.construct.line.separate import margins
 from monolayer.construct.line.values import Value, averages, most_rank
 from monolayer.construct.target import Target
-from monolayer.data.names import Ints
 
 
 def stages_of(

@@ -10,16 +10,13 @@ from typing import Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from monolayer.arrays import Floats, Ints
 from monolayer.construct.line.points import Points
 from monolayer.construct.line.ramps import ramps_at, size_of_jumps
 from monolayer.construct.target import Target, on_grid
-from monolayer.data.names import Ints
 from monolayer.errors import PrecisionError
 from monolayer.model.staircase import Staircase
-
-Floats = NDArray[np.float64]
 
 Choice = Literal["exact", "paper"]
 """Exact: `runs` for real labels, integer jumps for classes; or one hidden layer, as in the paper."""

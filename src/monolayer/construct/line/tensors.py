@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from monolayer.arrays import Ints
 from monolayer.construct.line.alphabet import UNIT, Ids
 from monolayer.construct.line.assemble import assemble, stream
 from monolayer.construct.line.cascade import Stage, further
@@ -27,7 +28,6 @@ from monolayer.construct.line.ramps import EXPONENT
 from monolayer.construct.line.separate import DRAWS, inside, stretches
 from monolayer.construct.line.values import MOST, Value, draw_value
 from monolayer.data import Names
-from monolayer.data.names import Ints
 from monolayer.errors import OutOfMemoryError
 from monolayer.model.attention import contexts, pick
 from monolayer.model.card import Card, Summary

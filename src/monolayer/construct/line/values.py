@@ -14,10 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from monolayer.arrays import Ints
 from monolayer.construct.line.alphabet import Vectors
 from monolayer.construct.line.draw import Draw, Tokens, in_format
 from monolayer.construct.target import Target
-from monolayer.data.names import Ints
 from monolayer.model.attention import contexts, pick
 from monolayer.model.shortcut import boltzmann_terms
 

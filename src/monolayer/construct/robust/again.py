@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from monolayer.arrays import Ints
 from monolayer.construct.adopt import adopted
 from monolayer.construct.construction import Progress
 from monolayer.construct.robust.build import Attempt, assembled, check_answers, half_spaces, linear_cells, points_of
@@ -26,7 +27,6 @@ from monolayer.construct.robust.linear import class_codes, digits, fits
 from monolayer.construct.robust.stream import ONES, Stream, base_of, signs, token_parts, usual_labels
 from monolayer.construct.task import Task
 from monolayer.data import Sequences
-from monolayer.data.names import Ints
 from monolayer.errors import ContradictionError, DataError, PrecisionError
 from monolayer.model.card import Card, Cover
 from monolayer.model.device import one_thread

@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from monolayer.arrays import Ints
 from monolayer.construct.consistency import equal_points
 from monolayer.construct.construction import Progress
 from monolayer.construct.line.draw import check_seed
@@ -26,7 +27,6 @@ from monolayer.construct.robust.neurons import Neurons, bears, readout
 from monolayer.construct.robust.stream import TEMPERATURE, Stream, cell_of, contexts, draw_stream, in_format, several
 from monolayer.construct.task import Task
 from monolayer.data.distinct import row_keys
-from monolayer.data.names import Ints
 from monolayer.errors import DataError, PrecisionError
 from monolayer.model.card import Card, Cover, Summary
 from monolayer.model.device import one_thread

@@ -23,12 +23,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from monolayer.arrays import Ints
 from monolayer.construct.robust.groups import Cells, Found, Group, HalfSpaces
 from monolayer.construct.robust.halfspaces import Slabs, padded, widest
 from monolayer.construct.robust.hull import MOST_IN
 from monolayer.construct.robust.pool import at_once, one_thread_each
 from monolayer.construct.robust.single import alone
-from monolayer.data.names import Ints
 
 COLUMNS = 64
 """Problems of one cell in a batch."""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from monolayer.data.names import Ints
+from monolayer.arrays import Ints
 
 
 @dataclass(frozen=True, eq=False)

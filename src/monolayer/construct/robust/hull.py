@@ -24,9 +24,8 @@ import torch
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from monolayer.data.names import Ints
+from monolayer.arrays import Floats, Ints
 
-Floats = NDArray[np.float64]
 NEAREST = 48
 """Nearest others that the search begins with."""
 MORE = 24

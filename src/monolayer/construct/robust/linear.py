@@ -18,10 +18,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from monolayer.arrays import Ints
 from monolayer.construct.robust.groups import Cells
 from monolayer.construct.robust.halfspaces import INTERCEPT, padded
 from monolayer.construct.robust.pool import at_once, one_thread_each
-from monolayer.data.names import Ints
 
 BASES = (2, 4, 16, 256)
 """Bases `L` that are tried, from the most robust to the densest."""

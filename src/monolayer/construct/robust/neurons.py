@@ -21,9 +21,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from monolayer.arrays import Ints
 from monolayer.construct.robust.groups import HalfSpaces
 from monolayer.construct.robust.stream import ONES, Stream
-from monolayer.data.names import Ints
 from monolayer.model.gates import Gates
 
 CAUTION = 1.6

@@ -17,10 +17,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from monolayer.arrays import Ints
 from monolayer.construct.robust.codes import code_for, largest_cosine, words
 from monolayer.construct.robust.linear import LIFT, class_codes
 from monolayer.construct.task import Task
-from monolayer.data.names import Ints
 from monolayer.model.gates import RankAttention
 from monolayer.model.layers import embedding, linear
 from monolayer.model.layout import Layout, unit
