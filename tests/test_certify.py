@@ -744,7 +744,7 @@ def test_the_checker_knows_no_builder_and_no_torch(tmp_path: Path) -> None:
     out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.splitlines()
     assert out[0] == "proved"
     loaded = {".".join(name.split(".")[:2]) for name in json.loads(out[1])}
-    below = {f"monolayer.{layer}" for layer in ("checker", "theory", "data", "table", "errors")}
+    below = {f"monolayer.{layer}" for layer in ("checker", "theory", "data", "table", "errors", "arrays")}
     assert loaded <= {"monolayer", *below}
 
 
