@@ -172,16 +172,22 @@ def _move_into_place(scratch: Path, final: Path, overwrite: bool, kind: Kind) ->
             return
         except FileExistsError:
             check_output(final, overwrite=overwrite, kind=kind)
-        with suppress(FileNotFoundError):  # another process took it away: look again
-            if exchange(scratch, final):
+        try:
+            exchanged = exchange(scratch, final)
+        except FileNotFoundError:  # another process took it away: look again
+            continue
+        if exchanged:
+            foreign = None
+            with suppress(FileNotFoundError):  # another save cleared it, which looks for foreign files itself
                 foreign = kind.foreign(scratch)
-                if foreign is not None:  # it came after we had looked
-                    exchange(scratch, final)
-                    raise DataError(f"{final} is not replaced: {foreign!r} was put into it. Nothing was changed")
-                return
-            # The system cannot exchange: two renames. If it ends between them, `recover` undoes the first.
-            old = scratch.with_suffix(".old")
-            shutil.rmtree(old, ignore_errors=True)  # from the last round, in which another process put a folder there
+            if foreign is not None:  # it came after we had looked
+                exchange(scratch, final)
+                raise DataError(f"{final} is not replaced: {foreign!r} was put into it. Nothing was changed")
+            return
+        # The system cannot exchange: two renames. If it ends between them, `recover` undoes the first.
+        old = scratch.with_suffix(".old")
+        shutil.rmtree(old, ignore_errors=True)  # from the last round, in which another process put a folder there
+        with suppress(FileNotFoundError):
             final.rename(old)
     raise DataError(f"{final} cannot be replaced: other processes keep replacing it")
 
@@ -197,6 +203,8 @@ def _make(final: Path) -> tuple[Path, int | None]:
         lock = _lock(scratch, wait=True)
         if scratch.exists():  # else cleared by another save before it was locked
             return scratch, lock
+        if lock is not None:
+            os.close(lock)
     raise DataError(f"{final} cannot be written: other processes keep clearing its scratch folders")
 
 
