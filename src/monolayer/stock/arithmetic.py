@@ -18,7 +18,7 @@ import numpy as np
 
 from monolayer.arrays import Floats, Ints
 from monolayer.stock.gates import Points
-from monolayer.stock.halves import Half, rounded
+from monolayer.stock.halves import ONE, Half, rounded
 from monolayer.stock.labelled import Work
 from monolayer.stock.mirror import Mirror, contexts
 from monolayer.stock.norms import factor
@@ -68,7 +68,7 @@ def _as_computed(mirror: Mirror, dtype: str) -> Mirror:
 
 def _arriving(job: Work, mirror: Mirror, points: Points, dtype: str) -> Iterator[tuple[Ints, Floats]]:
     """Numbers of labelled points, and what arrives there on the columns that half-spaces read, rounded step by step."""
-    codes = mirror.place_codes()
+    codes = mirror.place_codes(ONE[dtype])
     for point, context in contexts(job, mirror):
         written = rounded(context.double().numpy(), dtype)
         F = mirror.factor(np.square(written).sum(axis=1))[:, None]

@@ -1,7 +1,7 @@
 """Half-spaces as the neurons of a robust stock model: rounded to the format, measured again, gated by their token.
 
 Every product has the shape of one cell, so that the neurons of a token are a function of its facts, bit for bit.
-Letters: `H` neurons, `p` columns of places and of the 1 behind them, `k` of the context.
+Letters: `H` neurons, `p` columns of places and of `u` behind them, `k` of the context.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ from monolayer.construct.robust.neurons import LOUD
 from monolayer.stock.gates import Neurons
 from monolayer.stock.mirror import Mirror
 
+ONE = {"float32": 8.0, "bfloat16": 1.0, "float16": 1.0}
+"""How much the `u` behind the places counts beside a coordinate of the context, a power of two. Facts would lie on a
+sphere at about 10; but a short format rounds `u` once, for all of it, so there it counts as one coordinate."""
 RADII = 64
 """Pieces of the lengths that a context can have, for the bound of the gate."""
 SHARP = {"relu6": 1.0, "relu": 1.0, "gelu": 8.0, "gelu_new": 8.0, "gelu_pytorch_tanh": 8.0, "silu": 32.0}
@@ -92,10 +95,11 @@ def settled(facts: Cells, found: HalfSpaces, cells: Ints, size: Floats, dtype: s
     margin = np.where(covered.all(), (high - low) / 2.0, 0.0)
     length = np.maximum(np.linalg.norm(weight, axis=1), 1e-30)  # equal facts leave no direction
     bias = rounded(-(high + low) / 2.0, dtype)
-    # What a short bias lacks, the 1 behind the places adds: it arrives as `u`.
-    fine = rounded(slight[:, p - 1] + (-(high + low) / 2.0 - bias) / usual_u, dtype) - slight[:, p - 1]
+    # What a short bias lacks, `u` behind the places adds.
+    one = ONE[dtype]
+    fine = rounded(slight[:, p - 1] + (-(high + low) / 2.0 - bias) / (one * usual_u), dtype) - slight[:, p - 1]
     slight[:, p - 1] += fine
-    return Half(cells[found.cell], found.label, coarse, slight, bias, margin / length, place + np.abs(fine))
+    return Half(cells[found.cell], found.label, coarse, slight, bias, margin / length, place + one * np.abs(fine))
 
 
 def neurons(mirror: Mirror, half: Half, dtype: str, activation: str) -> Neurons:
@@ -112,6 +116,7 @@ def neurons(mirror: Mirror, half: Half, dtype: str, activation: str) -> Neurons:
     for part, columns in ((mirror.place, slice(0, p - 1)), (last, slice(p - 1, p)), (mirror.slot, slice(p, None))):
         W_1[:, part] = half.coarse[:, columns]
         W_1[:, slice(part.start + mirror.half, part.stop + mirror.half)] = -half.slight[:, columns]
+    W_1[:, [ones[-1], ones[-1] + mirror.half]] *= ONE[dtype]
     loud = LOUD / sharp * mirror.words[half.label]
     W_2[:, mirror.both(mirror.label)] = np.concatenate([loud, -loud], axis=1)
     return Neurons(rounded(sharp * W_1, dtype), rounded(sharp * half.bias, dtype), W_2, H)

@@ -83,14 +83,14 @@ class Mirror:
         first = np.arange(part.start, part.stop)
         return np.concatenate([first, first + self.half])
 
-    def place_codes(self) -> Floats:
-        """Words of the places, and behind each a 1, `(L, p)`; without places that 1 alone.
+    def place_codes(self, one: float) -> Floats:
+        """Words of the places, and `one` behind each, `(L, p)`; without places that number alone.
 
-        The 1 arrives as `u`, which tells how long a context is before the norm. With it all facts lie on a sphere but
-        for scale, and no fact is hidden between others.
+        It arrives as `one · u`, which tells how long a context is before the norm. With it all facts lie on a sphere
+        but for scale, and no fact is hidden between others.
         """
         words = np.zeros((self.kept.longest + 1, 0)) if self.places is None else self.places[:, self.place]
-        return np.append(words, np.ones((len(words), 1)), axis=1)
+        return np.append(words, np.full((len(words), 1), one), axis=1)
 
     def cosine(self, cells: Ints) -> Floats:
         """Largest cosine of the word of each of these tokens with that of another."""

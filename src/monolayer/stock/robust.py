@@ -37,7 +37,7 @@ from monolayer.stock.assemble import frame_of, stock_model
 from monolayer.stock.draw import Draw
 from monolayer.stock.folder import StockModel
 from monolayer.stock.gates import Neurons, Points
-from monolayer.stock.halves import Half, neurons, rounded, settled
+from monolayer.stock.halves import ONE, Half, neurons, rounded, settled
 from monolayer.stock.labelled import Work
 from monolayer.stock.mirror import Kept, Mirror, contexts, lay_out
 from monolayer.stock.touched import Touched
@@ -175,13 +175,13 @@ def covered(
     wanted = np.bincount(pairs, minlength=len(usual)) > 1
     wanted = wanted if only is None else wanted & only
     with one_thread():
-        cells, facts, size, number = _facts(job, mirror, points, label, usual, once & wanted[points.token])
+        cells, facts, size, number = _facts(job, mirror, points, label, usual, once & wanted[points.token], ONE[dtype])
 
     report(STAGE, 0.2)
     # Its slabs are measured again below, with no fact of another label inside: nothing is overruled here.
     found = cover(facts, MARGIN, lambda share: report(STAGE, 0.2 + 0.6 * share), overrule=False)
     report("gating neurons by their tokens", 0.8)
-    half = settled(facts, found, cells, size, dtype, mirror.place_codes())
+    half = settled(facts, found, cells, size, dtype, mirror.place_codes(ONE[dtype]))
     if not half.width.min(initial=np.inf) >= NARROWEST:
         rank = mirror.values.shape[1]
         raise PrecisionError(_closest(job, facts, number, found.worst, float(half.width.min()), rank))
@@ -194,11 +194,11 @@ def covered(
 
 
 def _facts(
-    job: Work, mirror: Mirror, points: Points, label: Ints, usual: Ints, wanted: NDArray[np.bool_]
+    job: Work, mirror: Mirror, points: Points, label: Ints, usual: Ints, wanted: NDArray[np.bool_], one: float
 ) -> tuple[Ints, Cells, Floats, Ints]:
     """Tokens with several classes; what arrives at their facts, cell by cell; `u` and point of each fact."""
     place, token = points.place, points.token
-    codes = torch.from_numpy(mirror.place_codes()).float()
+    codes = torch.from_numpy(mirror.place_codes(one)).float()
     p, k = codes.shape[1], mirror.values.shape[1]
     feature = torch.empty(int(wanted.sum()), p + k)
     u, number = np.empty(len(feature)), np.empty(len(feature), dtype=np.int64)
