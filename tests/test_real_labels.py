@@ -63,7 +63,7 @@ def test_labels_of_wide_range_on_the_command_line(tmp_path: Path, capsys: pytest
     labels = [0.001, 1e20, 1.0]
     data.write_text("".join(json.dumps({"tokens": word, "label": y}) + "\n" for word, y in zip("abc", labels)))  # noqa: B905
     assert run(["memorize", str(data), "--out", str(model)]) == 0
-    assert "3 of 3, bit for bit" in capsys.readouterr().out
+    assert "3 of 3 labels, bit for bit" in capsys.readouterr().out
     assert run(["predict", str(model), str(data)]) == 0
     out = capsys.readouterr()
     assert [json.loads(line)["label"] for line in out.out.splitlines()] == labels
