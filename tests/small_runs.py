@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from itertools import count
 from types import SimpleNamespace
 from typing import Any
@@ -30,11 +31,14 @@ def training_by_steps(tick: float = 1 / 400) -> Iterator[None]:
 
 
 def quick_runs(plans: Mapping[str, Any]) -> dict[str, Any]:
-    """The quick run of every experiment with the plan that is given; the plans are put back."""
+    """The quick run of every experiment with the changes to its plan that are given; the plans are put back."""
     found = {}
     with training_by_steps(), pytest.MonkeyPatch.context() as patch:
         for name, plan in plans.items():
-            patch.setattr(f"monolayer_experiments.{name}.QUICK", plan)
+            usual = import_module(f"monolayer_experiments.{name}").PLAN
+            patch.setattr(
+                f"monolayer_experiments.{name}.PLAN", {**usual, **{key: (value, value) for key, value in plan.items()}}
+            )
             shares: list[float] = []
             raw = find(name).run(Setting(seed=1), lambda stage, share, shares=shares: shares.append(share))
             assert shares == sorted(shares)

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import copy
-import json
 from typing import Any
 
 import pytest
 
 from monolayer_experiments import editing
-from monolayer_experiments.experiment import Setting
-from tests.small_runs import training_by_steps
+from tests.small_runs import quick_runs
 
 
 @pytest.fixture(scope="module")
 def results() -> dict[str, Any]:
-    small = editing.Plan(200, 100, (1, 5), 0.05, 32, 0.01, 40)
-    with training_by_steps(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(editing, "QUICK", small)
-        found = editing.run(Setting(), lambda stage, share: None)
-    return dict(json.loads(json.dumps(found, allow_nan=False)))
+    small = {
+        "phrases": 200,
+        "characters": 100,
+        "edits": (1, 5),
+        "clock": 0.05,
+        "width": 32,
+        "longest": 0.01,
+        "asked": 40,
+    }
+    return dict(quick_runs({"editing": small})["editing"])
 
 
 def test_the_construction_edits_exactly(results: dict[str, Any]) -> None:
@@ -54,6 +57,6 @@ def test_words_say_what_the_numbers_say(results: dict[str, Any]) -> None:
     assert "not every label was right" in editing.answer(stored)
     stored["accuracy"] = stored["chance"]
     assert "learnt nothing" in editing.answer(stored)
-    assert len(editing.figures(stored)) == 3
+    assert len(editing.figures(stored)) == 2
     assert [table.title for table in editing.tables(stored)] == ["The construction", "Fine-tuning"]
     assert "not tried" in editing.limits(stored)

@@ -4,8 +4,6 @@ contexts say follows from their numbers."""
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
-from itertools import product
 
 import numpy as np
 import pytest
@@ -19,9 +17,9 @@ from monolayer_experiments.fleet import Fleet, Shape, _Adam, sail
 from tests.small_runs import check_words, quick_runs, training_by_steps
 
 TINY = {
-    "functions": replace(functions.QUICK, targets=("max", "ranks"), cells=4, seconds=0.05, pool=200, held_out=100),
-    "cliff": replace(cliff.QUICK, seconds=0.1, pool=200, held_out=100, rounds=3, climbers=4, cells=2),
-    "shortfall": replace(shortfall.QUICK, sizes={16: 0.05}, length=4, vocabulary=14, width=32),
+    "functions": {"targets": ("max", "ranks"), "cells": 4, "clock": 0.05, "pool": 200, "held_out": 100},
+    "cliff": {"clock": 0.1, "pool": 200, "held_out": 100, "rounds": 3, "climbers": 4, "cells": 2},
+    "shortfall": {"sizes": {16: 0.05}, "length": 4, "vocabulary": 14, "width": 32},
 }
 
 
@@ -114,12 +112,12 @@ def alone(fleet: Fleet, member: int, X: torch.Tensor) -> torch.Tensor:
 def test_a_member_is_a_transformer_by_itself(layers, rank, width):
     fleet = Fleet(Shape(layers, rank, width, 2, 3), 3, seed=0)
     X = torch.rand(5, 4, 2, dtype=torch.float64)
-    together = fleet.predict(X.numpy())
+    together = torch.from_numpy(fleet.predict(X.numpy()))
     assert together.shape == (3, 5, 4, 3)
     for member in range(3):
         assert torch.allclose(together[member], alone(fleet, member, X), atol=1e-4)
     own = torch.rand(3, 5, 4, 2, dtype=torch.float64)
-    assert torch.allclose(fleet.predict(own.numpy())[1], alone(fleet, 1, own[1]), atol=1e-4)
+    assert torch.allclose(torch.from_numpy(fleet.predict(own.numpy()))[1], alone(fleet, 1, own[1]), atol=1e-4)
     assert fleet.shape.parameters * 3 == sum(weight.numel() for weight in fleet.weights.values())
 
 
@@ -130,8 +128,8 @@ def test_a_member_may_use_no_more_value_directions_than_its_rank():
     with torch.no_grad():
         fleet.weights["0.left"][:, 7:] += 1.0  # value directions 2 and 3
     after = fleet.predict(X.numpy())
-    assert torch.equal(before[0], after[0])
-    assert not torch.allclose(before[1], after[1])
+    assert np.array_equal(before[0], after[0])
+    assert not np.allclose(before[1], after[1])
 
 
 def test_members_do_not_learn_from_each_other():
@@ -155,32 +153,15 @@ def test_it_learns_what_can_be_learnt_and_not_at_a_rate_of_nothing():
     Y = np.stack([np.repeat(X.mean(axis=1, keepdims=True), 3, axis=1), 7.0 + 3.0 * X])
     fleet = Fleet(Shape(1, 1, 16, 1, 1), 3, seed=0)
     with training_by_steps(1 / 400):
-        sailed = sail(fleet, X, Y, [0, 1, 1], [1e-2, 1e-2, 0.0], 1.0, 64)
-    error = np.sqrt(np.square(sailed.predict(X) - Y[[0, 1, 1]]).mean(axis=(1, 2, 3)))
+        sail(fleet, X, Y, [0, 1, 1], [1e-2, 1e-2, 0.0], 1.0, 64)
+    error = np.sqrt(np.square(fleet.predict(X) - Y[[0, 1, 1]]).mean(axis=(1, 2, 3)))
     spread = Y.std(axis=(1, 2, 3))
     assert error[0] < spread[0] / 3
     assert error[1] < spread[1] / 3 < error[2]
-    assert sailed.steps == 400
+    assert fleet.steps == 400
 
 
 # -- what is proved ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("length", "k"), [(3, 1), (4, 1), (4, 2)])
-def test_power_means_leave_what_is_said(length, k):
-    """Sorted others on a fine grid, put together where their first power sums agree: half the widest range."""
-    side = {3: 200, 4: 60}[length]
-    others = np.array([y for y in product(range(side + 1), repeat=length - 1) if list(y) == sorted(y)])
-    sums = np.stack([(others**j).sum(axis=1) for j in range(1, k + 1)], axis=1)
-    _, group = np.unique(sums, axis=0, return_inverse=True)
-    low, high = np.full((group.max() + 1, length - 1), side), np.zeros((group.max() + 1, length - 1), dtype=int)
-    np.minimum.at(low, group, others)
-    np.maximum.at(high, group, others)
-    found = (high - low).max() / 2 / side
-    assert found <= cliff.power_means(length, k) + 1e-12
-    assert found > cliff.power_means(length, k) - 0.02
-    assert cliff.proved(length, k) <= cliff.power_means(length, k)
-    assert cliff.proved(length, length - 1) == cliff.power_means(length, length - 1) == 0.0
 
 
 @given(st.integers(1, 6), st.integers(0, 2**32))

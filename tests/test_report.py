@@ -17,6 +17,7 @@ from monolayer.errors import DataError
 from monolayer.page import colours
 from monolayer_experiments import NAMES, find, look
 from monolayer_experiments.experiment import Experiment, Figure, Setting, Table
+from monolayer_experiments.palette import PALETTE
 from monolayer_experiments.report import KEY, SECTIONS, caption_of, page, plotly_script, words
 from monolayer_experiments.results import Record, read, read_all, write
 from tests.browser import Opened, drawn, flaws, opened
@@ -39,7 +40,6 @@ ROWS = [
         "corollary_1_dense": 48 * 10**k,
         "mean": {"right": 16 * 10**k, "verdict": "proved", "margin": 2e12 / 100**k},
         "order": None,
-        "bits_per_parameter": 1.3,
         "runs": 15 * 10**k,
         "seconds": 0.01 * 10**k,
     }
@@ -123,7 +123,7 @@ def test_every_experiment_has_a_section() -> None:
 def test_drawn_in_light_and_dark_on_a_phone_and_a_desk(folder: Path, scheme: Any, background: str, width: int) -> None:
     assert run(["report", str(folder)]) == 0
     with opened(folder / "report.html", width=width, scheme=scheme) as view:
-        assert drawn(view) == 4
+        assert drawn(view) == 2
         assert view.messages == []
         assert view.requests == []
         assert background in view.call("getComputedStyle(document.body).backgroundColor")
@@ -137,7 +137,7 @@ def test_figures_follow_the_page_when_it_changes(folder: Path) -> None:
     assert run(["report", str(folder)]) == 0
     fill = "getComputedStyle(document.querySelector('.plot .xtitle')).fill"
     with opened(folder / "report.html", scheme="dark") as view:
-        assert drawn(view) == 4
+        assert drawn(view) == 2
         assert view.call(fill) == "rgb(228, 231, 235)"
         view.page.emulate_media(color_scheme="light")
         view.page.wait_for_selector("html[data-colours=light]", state="attached")
@@ -166,7 +166,7 @@ def test_the_browser_check_can_fail(folder: Path, planted: str, kind: str) -> No
     path = folder / "report.html"
     path.write_text(path.read_text().replace("</footer>", f"</footer>{planted}"))
     with opened(path) as view:
-        assert drawn(view) == 4
+        assert drawn(view) == 2
         assert any("planted" in message for message in getattr(view, kind))
 
 
@@ -185,7 +185,7 @@ def test_a_figure_that_is_not_drawn_is_counted_out(folder: Path) -> None:
     path = folder / "report.html"
     path.write_text(path.read_text().replace('class="plot"', 'class="plot" hidden', 1))
     with opened(path) as view:
-        assert drawn(view) == 3
+        assert drawn(view) == 1
 
 
 def test_the_first_screen_is_the_network_and_a_small_figure_for_each_question(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_the_first_screen_is_the_network_and_a_small_figure_for_each_question(tm
 
 def every_figure_is_sound(view: Opened, width: int) -> None:
     """Unfolded, all are drawn, no word is cut or covered, and nothing is wider than the screen."""
-    assert drawn(view) == view.call("document.querySelectorAll('.plot').length") > 30
+    assert drawn(view) == view.call("document.querySelectorAll('.plot').length") >= len(NAMES)
     assert flaws(view) == []
     assert view.messages == []
     assert view.call("document.documentElement.scrollWidth") <= width
@@ -275,7 +275,7 @@ def test_no_entry_of_a_legend_is_without_its_curve() -> None:
         for figure in find(stored.name).figures(stored.results):
             layout = figure.figure["layout"]
             for trace in figure.figure["data"]:
-                if trace["type"] == "heatmap" or not trace.get("showlegend", True):
+                if not trace.get("showlegend", True):
                     continue
                 log = layout["yaxis"].get("type") == "log"
                 seen = [y for y in trace["y"] if y is not None and (not log or y > 0)]
@@ -284,17 +284,26 @@ def test_no_entry_of_a_legend_is_without_its_curve() -> None:
 
 
 def test_a_curve_without_points_is_named_in_the_caption() -> None:
-    made = look.chart([look.line("seen", [1, 2], [1, 2]), look.line("lost", [1, 2], [None, 0.0])], "x", "y", log_y=True)
+    made = look.chart([look.line("seen", [1, 2], [1, 2]), look.line("lost", [1, 2], [None, 0.0])], ("x", "y"), log="y")
     assert [trace["name"] for trace in made["data"]] == ["seen"]
     assert caption_of(Figure("", made, "Two draws.")) == "Two draws. Nothing to draw for: lost."
 
 
+def test_a_table_reads_its_head() -> None:
+    rows = [{"model": "1 layer", "accuracy": 0.5, "size": 1234}, {"model": "built", "share": 1.0}]
+    made = look.table(
+        "Runs", rows, "model; right: accuracy %; share %; size; twice", twice=lambda row: 2 * row.get("size", 0)
+    )
+    assert made.columns == ["model", "right", "share", "size", "twice"]
+    assert made.rows == [["1 layer", "50.00 %", "—", "1,234", "2,468"], ["built", "—", "100 %", "—", "0"]]
+
+
 def test_a_curve_under_another_is_drawn_broader() -> None:
     under, over = look.line("under", [1, 2, 3], [1, 1, 1]), look.line("over", [1, 2, 3], [1, 1, 0])
-    widths = [trace["line"]["width"] for trace in look.chart([under, over], "x", "y")["data"]]
+    widths = [trace["line"]["width"] for trace in look.chart([under, over], ("x", "y"))["data"]]
     assert widths[0] > 2 * widths[1]
     apart = look.line("apart", [1, 2, 3], [0, 0, 0])
-    assert {trace["line"]["width"] for trace in look.chart([under, apart], "x", "y")["data"]} == {2}
+    assert {trace["line"]["width"] for trace in look.chart([under, apart], ("x", "y"))["data"]} == {2}
 
 
 # -- words ---------------------------------------------------------------------------------------------
@@ -307,7 +316,7 @@ def test_text_is_escaped_everywhere(folder: Path, monkeypatch: pytest.MonkeyPatc
         nasty,
         lambda setting, progress: {},
         lambda results: nasty,
-        lambda results: [Figure(nasty, look.chart([look.line(nasty, [1], [1])], nasty, nasty), nasty)],
+        lambda results: [Figure(nasty, look.chart([look.line(nasty, [1], [1])], (nasty, nasty)), nasty)],
         lambda results: [Table(nasty, [nasty], [[nasty]])],
         lambda results: nasty,
     )
@@ -382,7 +391,7 @@ def test_colours_serve_in_light_and_dark() -> None:
         red, green, blue = (c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
         return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
-    for colour in look.PALETTE:
+    for colour in PALETTE:
         for behind in (colours.LIGHT, colours.DARK):
             low, high = sorted((luminance(colour), luminance(behind)))
             assert (high + 0.05) / (low + 0.05) >= 3  # WCAG, graphical objects

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from monolayer_experiments.trainer import NO_LABEL, Trained, _Batches, _cuts, fit, predict
+from monolayer_experiments.trainer import NO_LABEL, Batches, Trained, _cuts, fit, predict
 from monolayer_experiments.trainer import train as train_
 from monolayer_experiments.transformer import Attention, Layer, Tagger, width_for
 from tests.small_runs import training_by_steps
@@ -39,7 +39,7 @@ def test_training_ends_when_no_label_is_wrong(rank):
     assert found.seconds < 20.0
     assert found.curve[-1][1] == 1.0
     assert all(right < 1.0 for _, right in found.curve[:-1])
-    assert (predict(found, X) == Y).all()
+    assert (predict(found.model, X) == Y).all()
 
 
 def test_attention_is_needed_and_used():
@@ -107,14 +107,14 @@ def test_ragged_data_are_learnt_and_padding_is_not_counted():
     Y = np.where(inside, Y, 99)  # a label that padding must not teach
     found = train(X, np.where(inside, Y, 0), lengths=lengths, positions=True)
     assert found.accuracy == 1.0
-    assert (predict(found, X, lengths)[inside] == Y[inside]).all()
+    assert (predict(found.model, X, lengths)[inside] == Y[inside]).all()
 
 
 def test_batches_hold_every_row_once_and_hide_padding():
     random = np.random.default_rng(0)
     lengths = random.integers(1, 40, 500)
     X, Y = random.integers(0, 9, (2, 500, 39))
-    batches = _Batches(X, Y, lengths, "cpu", 0)
+    batches = Batches(X, Y, lengths, "cpu", 0)
     for shuffle in (False, True):
         rows = []
         for row, x, y, inside in batches.epoch(shuffle=shuffle):

@@ -2,11 +2,9 @@
 
 Every token gets the sorted sequence of `n` numbers in [0, 1], so Theorem C (docs/uniform.md) asks for value rank
 `n − 1`. Trained: one layer, one head, `W_Q` and `W_K` of one rank for all, float32; only the number `k` of value
-directions differs. All ranks, rates and seeds train in one fleet (`fleet.py`). Three errors stand beside each other:
+directions differs. All ranks, rates and seeds train in one fleet (`fleet.py`). Two errors stand beside each other:
 
 - *found*: the largest error of a trained model, by hill climbing from its worst points;
-- *power means*: the least that any readout has which sees its own token and the means of x, …, x^k: what is left of the
-  construction `norm="sup"` when it keeps `k` of its values. That construction itself is built at k = n − 1 for n = 3;
 - *proved*: what no network of value rank `k` goes below, whatever its width and depth.
 
 Proved for sorting: let `k + 1` of the others run over intervals of length `1/(k + 1)`, one above the other, the own
@@ -15,7 +13,6 @@ token be 0 and the rest 1: the answer holds the `k + 1` numbers, so the error is
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,69 +20,44 @@ import numpy as np
 import monolayer as ml
 from monolayer.arrays import Floats
 from monolayer.theory.targets import TARGETS
-from monolayer_experiments.experiment import Figure, Progress, Setting, Table
-from monolayer_experiments.look import BLUE, GREEN, GREY, ORANGE, amount, chart, line
+from monolayer_experiments.experiment import Figure, Floats, Progress, Results, Setting, Table
+from monolayer_experiments.fleet import Fleet, Shape, best_of, sail
+from monolayer_experiments.look import amount, column, distinct, figure, line, low_to_high, table, where
+from monolayer_experiments.palette import BLUE, GREY, ORANGE
 
 QUESTION = (
     "Does the largest error of trained models fall where the theorem says, with the value rank as the only change?"
 )
 
-Results = dict[str, Any]
-
 SORT = TARGETS["sort"].function
 QK_RANK = 6
 """Rank of `W_Q` and `W_K`, and the most value directions."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Lengths with their value ranks; width, rates, seeds, seconds, points, batch; rounds of climbing and climbers."""
-
-    ranks: dict[int, tuple[int, ...]]
-    width: int
-    rates: tuple[float, ...]
-    seeds: int
-    seconds: float
-    pool: int
-    held_out: int
-    batch: int
-    rounds: int
-    climbers: int
-    cells: int
-
-
-QUICK = Plan({3: (1, 2, 3)}, 16, (1e-2,), 1, 1.0, 4_000, 1_000, 128, 10, 32, 8)
-FULL = Plan({3: (1, 2, 3, 4), 4: (1, 2, 3, 4, 5)}, 64, (3e-3, 1e-2, 3e-2), 3, 20.0, 1 << 18, 20_000, 1024, 150, 256, 32)
+CLEAR = 2.0
+"""A fall by less than this is no answer: runs with other seeds differ by as much."""
+PLAN = {
+    "ranks": ({3: (1, 2, 3)}, {3: (1, 2, 3, 4), 4: (1, 2, 3, 4, 5)}),
+    "rates": ((1e-2,), (3e-3, 1e-2, 3e-2)),
+    "seeds": (1, 3),
+    "width": (16, 64),
+    "clock": (1.0, 20.0),
+    "pool": (4_000, 1 << 18),
+    "held_out": (1_000, 20_000),
+    "batch": (128, 1024),
+    "rounds": (10, 150),
+    "climbers": (32, 256),
+    "cells": (8, 32),
+}
+"""Quick and full. `ranks`: the value ranks for every length; `rounds`, `climbers`: of the search for large errors."""
 
 
 def run(setting: Setting, progress: Progress) -> Results:
-    plan = FULL if setting.full else QUICK
-    rows = []
-    for number, (length, ranks) in enumerate(plan.ranks.items()):
-        progress(f"sorting {length} numbers", number / len(plan.ranks))
-        trained = _trained(plan, length, ranks, setting)
-        for k in ranks:
-            own = [row for row in trained if row["rank"] == k]
-            rows.append(
-                {
-                    "length": length,
-                    "rank": k,
-                    "found": [row["found"] for row in own],
-                    "rms": [row["rms"] for row in own],
-                    "rates": [row["rate"] for row in own],
-                    "tuned": all(row["tuned"] for row in own),
-                    "power_means": power_means(length, k),
-                    "proved": proved(length, k),
-                }
-            )
+    plan, rows = setting.choose(PLAN), []
+    for number, length in enumerate(plan["ranks"]):
+        progress(f"sorting {length} numbers", number / len(plan["ranks"]))
+        rows += _trained(plan, length, setting)
     return {
-        "width": plan.width,
-        "seeds": plan.seeds,
-        "clock": plan.seconds,
-        "grid": [f"{rate:g}" for rate in plan.rates],
-        "climbers": plan.climbers,
-        "rounds": plan.rounds,
-        "cells": plan.cells,
+        **{key: plan[key] for key in ("width", "seeds", "clock", "climbers", "rounds", "cells")},
+        "grid": [f"{rate:g}" for rate in plan["rates"]],
         "constructed": _constructed(plan, setting.seed),
         "rows": rows,
     }
@@ -96,60 +68,40 @@ def proved(length: int, k: int) -> float:
     return 0.0 if k >= length - 1 else 1.0 / (2 * (k + 1))
 
 
-def power_means(length: int, k: int) -> float | None:
-    """Half the widest range of a sorted other token, given the means of x, …, x^k: exact for up to three others.
-
-    One mean of two others: `y₂ ∈ [c/2, min(c, 1)]`, ¼ at `c = 1`. One mean of three: `y₃ ∈ [c/3, min(c, 1)]`, ⅓ at
-    `c = 1`. Two means of three: with mean `μ` and spread `a` the others are `μ + a cos(θ + 2πj/3)`, the middle one runs
-    over `a` while θ turns by π/3, and the domain holds the whole turn up to `a = ½`: ¼.
-    """
-    if k >= length - 1:
-        return 0.0
-    return {(3, 1): 1 / 4, (4, 1): 1 / 3, (4, 2): 1 / 4}.get((length, k))
-
-
-def _constructed(plan: Plan, seed: int) -> float:
+def _constructed(plan: Results, seed: int) -> float:
     """The largest error found for the construction of rank 2 that sorts three numbers, by the same search."""
-    model = ml.approximate(SORT, 1, 3, cells=plan.cells, norm="sup")
-    X = np.random.default_rng([seed, 8]).random((plan.held_out, 3, 1))
+    model = ml.approximate(SORT, 1, 3, cells=plan["cells"], norm="sup")
+    X = np.random.default_rng([seed, 8]).random((plan["held_out"], 3, 1))
     return float(_climb(lambda Z: model.predict(Z.reshape(-1, 3, 1)).reshape(1, -1, 3, 3), X, plan, seed)[0])
 
 
-def _trained(plan: Plan, length: int, ranks: tuple[int, ...], setting: Setting) -> list[Results]:
-    """For every rank and seed the member whose rate is best on points of its own, and the largest error found."""
-    from monolayer_experiments.fleet import Fleet, Shape, sail
-
-    members = [(k, seed, rate) for k in ranks for seed in range(plan.seeds) for rate in plan.rates]
+def _trained(plan: Results, length: int, setting: Setting) -> list[Results]:
+    """For every rank the members, one per seed, whose rate is best on points of its own: the largest errors found."""
+    ranks, seeds = plan["ranks"][length], plan["seeds"]
+    members = [(k, seed, rate) for k in ranks for seed in range(seeds) for rate in plan["rates"]]
+    values, _, rates = zip(*members, strict=True)
     random = np.random.default_rng([setting.seed, 8])
-    pool, chosen, fresh = (
-        random.random((count, length, 1)) for count in (plan.pool, plan.held_out // 4, plan.held_out)
-    )
-    fleet = Fleet(
-        Shape(1, QK_RANK, plan.width, 1, length),
-        len(members),
-        setting.seed,
-        setting.device,
-        value_ranks=[k for k, _, _ in members],
-    )
-    sailed = sail(
-        fleet, pool, SORT(pool)[None], [0] * len(members), [rate for *_, rate in members], plan.seconds, plan.batch
-    )
-    tried = np.square(sailed.predict(chosen) - SORT(chosen)).mean(axis=(1, 2, 3))
-    rms = np.sqrt(np.square(sailed.predict(fresh) - SORT(fresh)).mean(axis=(1, 2, 3)))
-    found = _climb(sailed.predict, fresh, plan, setting.seed)
+    sizes = plan["pool"], plan["held_out"] // 4, plan["held_out"]
+    pool, chosen, fresh = (random.random((count, length, 1)) for count in sizes)
+    shape = Shape(1, QK_RANK, plan["width"], 1, length)
+    fleet = Fleet(shape, len(members), setting.seed, setting.device, value_ranks=list(values))
+    sail(fleet, pool, SORT(pool)[None], [0] * len(members), list(rates), plan["clock"], plan["batch"])
+    tried = np.square(fleet.predict(chosen) - SORT(chosen)).mean(axis=(1, 2, 3))
+    rms = np.sqrt(np.square(fleet.predict(fresh) - SORT(fresh)).mean(axis=(1, 2, 3)))
+    found = _climb(fleet.predict, fresh, plan, setting.seed)
+    best = best_of([(k, seed) for k, seed, _ in members], tried)
+    # Each output has the standard deviation of an order statistic: half of that is far from chance.
+    tuned = tried < SORT(chosen).var(axis=(0, 1)).mean() / 4
     rows = []
     for k in ranks:
-        for seed in range(plan.seeds):
-            own = [e for e, (rank, each, _) in enumerate(members) if (rank, each) == (k, seed)]
-            best = min(own, key=lambda e: tried[e])
-            # Each output has the standard deviation of an order statistic: half of that is far from chance.
-            tuned = bool(tried[best] < SORT(chosen).var(axis=(0, 1)).mean() / 4)
-            row = {"rank": k, "rate": f"{members[best][2]:g}", "tuned": tuned}
-            rows.append({**row, "rms": float(rms[best]), "found": float(found[best])})
+        own = [best[k, seed] for seed in range(seeds)]
+        row = {"length": length, "rank": k, "found": found[own].tolist(), "rms": rms[own].tolist()}
+        row |= {"rates": [f"{rates[member]:g}" for member in own], "tuned": bool(tuned[own].all())}
+        rows.append({**row, "proved": proved(length, k)})
     return rows
 
 
-def _climb(predict: Any, X: Floats, plan: Plan, seed: int) -> Floats:
+def _climb(predict: Any, X: Floats, plan: Results, seed: int) -> Floats:
     """The largest error of each member `(E,)`: from its worst points, random steps that shrink, kept if they climb."""
     random = np.random.default_rng([seed, 9])
 
@@ -159,10 +111,10 @@ def _climb(predict: Any, X: Floats, plan: Plan, seed: int) -> Floats:
         return found
 
     starts = np.abs(predict(X) - SORT(X)).max(axis=(2, 3))
-    order = np.argsort(-starts, axis=1)[:, : plan.climbers]
+    order = np.argsort(-starts, axis=1)[:, : plan["climbers"]]
     Z, best = X[order], np.take_along_axis(starts, order, axis=1)
-    for turn in range(plan.rounds):
-        size = 0.2 * (1e-4 / 0.2) ** (turn / max(1, plan.rounds - 1))
+    for turn in range(plan["rounds"]):
+        size = 0.2 * (1e-4 / 0.2) ** (turn / max(1, plan["rounds"] - 1))
         moved = (Z + size * random.standard_normal(Z.shape)).clip(0.0, 1.0)
         found = errors(moved)
         better = found > best
@@ -174,24 +126,14 @@ def _climb(predict: Any, X: Floats, plan: Plan, seed: int) -> Floats:
 # -- what the numbers say ------------------------------------------------------------------------------
 
 
-def _lengths(results: Results) -> list[int]:
-    return list(dict.fromkeys(row["length"] for row in results["rows"]))
-
-
-def _of(results: Results, length: int) -> list[Results]:
-    return [row for row in results["rows"] if row["length"] == length]
-
-
-CLEAR = 2.0
-"""A fall by less than this is no answer: runs with other seeds differ by as much."""
-
-
 def answer(results: Results) -> str:
     below = [row for row in results["rows"] if row["proved"] > 0]
     under = [row for row in below if min(row["found"]) < row["proved"]]
+    lengths = distinct(results["rows"], "length")
     words = []
-    for length in _lengths(results):
-        parts = ", ".join(f"{amount(min(row['found']), 2)} at rank {row['rank']}" for row in _of(results, length))
+    for length in lengths:
+        rows = where(results["rows"], length=length)
+        parts = ", ".join(f"{amount(min(row['found']), 2)} at rank {row['rank']}" for row in rows)
         words.append(f"{length} numbers: {parts}")
     found = f"The largest error found in sorting, the best of {results['seeds']} seeds. {'; '.join(words)}."
     if under:
@@ -199,15 +141,15 @@ def answer(results: Results) -> str:
             f"Not decided: in {len(under)} of {len(below)} cases below rank n − 1 the search did not reach the error "
             f"that is proved to be there. {found}"
         )
-    clear = all(_fall(results, length) >= CLEAR for length in _lengths(results))
+    clear = all(_fall(results, length) >= CLEAR for length in lengths)
     verdict = "Yes" if clear else "Not in this run, which trained too little to tell (--full trains more)"
-    falls = "; ".join(_falls(results, length) for length in _lengths(results))
+    falls = "; ".join(_falls(results, length) for length in lengths)
     return f"{verdict}: {falls}. {found} Below rank n − 1 all are above what is proved of every network of that rank."
 
 
 def _fall(results: Results, length: int) -> float:
     """By how much rank n − 1 divides the largest error of rank n − 2."""
-    rows = {row["rank"]: min(row["found"]) for row in _of(results, length)}
+    rows = {row["rank"]: min(row["found"]) for row in where(results["rows"], length=length)}
     return float(rows[length - 2] / rows[length - 1])
 
 
@@ -216,8 +158,8 @@ def _falls(results: Results, length: int) -> str:
     what = f"divides the largest error by {amount(fall, 2)}"
     if fall < 1.0:
         what = f"multiplies the largest error by {amount(1.0 / fall, 2)}"
-    rms = ", ".join(amount(min(row["rms"]), 2) for row in _of(results, length))
-    after = [min(row["found"]) for row in _of(results, length) if row["rank"] >= length - 1]
+    rms = ", ".join(amount(min(row["rms"]), 2) for row in where(results["rows"], length=length))
+    after = [min(row["found"]) for row in where(results["rows"], length=length) if row["rank"] >= length - 1]
     low, high = amount(min(after), 2), amount(max(after), 2)
     return (
         f"for {length} numbers the step to rank n − 1 = {length - 1} {what}, and from there on it is between {low} and "
@@ -227,47 +169,31 @@ def _falls(results: Results, length: int) -> str:
 
 def figures(results: Results) -> list[Figure]:
     made = []
-    for length in _lengths(results):
-        rows = _of(results, length)
-        ranks = [row["rank"] for row in rows]
+    for length in distinct(results["rows"], "length"):
+        rows = where(results["rows"], length=length)
         low = [row for row in rows if row["proved"] > 0]
-        below = [row["rank"] for row in low]
+        ranks, below = column(rows, "rank"), column(low, "rank")
         traces = [
-            line("trained, largest found", ranks, [min(row["found"]) for row in rows], ORANGE),
-            line("trained, root mean square", ranks, [min(row["rms"]) for row in rows], BLUE),
-            line("any readout of power means", below, [row["power_means"] for row in low], GREEN, dash="dash"),
-            line("proved for every network", below, [row["proved"] for row in low], GREY, dash="dot"),
+            line("trained, largest found", ranks, list(map(min, column(rows, "found"))), ORANGE),
+            line("trained, root mean square", ranks, list(map(min, column(rows, "rms"))), BLUE),
+            line("proved for every network", below, column(low, "proved"), GREY, dash="dot"),
         ]
-        made.append(
-            Figure(
-                f"Sorting {length} numbers: error against value rank",
-                chart(traces, "value rank k", "error", log_y=True, ticks_x=ranks),
-                f"One layer, one head, the best of {results['seeds']} seeds. From rank {length - 1} on nothing is "
-                "proved to be left.",
-            )
+        caption = (
+            f"One layer, one head, the best of {results['seeds']} seeds. From rank {length - 1} on nothing is "
+            "proved to be left."
         )
+        title = f"Sorting {length} numbers: error against value rank"
+        made.append(figure(title, traces, ("value rank k", "error"), caption, log="y", ticks_x=ranks))
     return made
 
 
 def tables(results: Results) -> list[Table]:
-    def both(values: list[float]) -> str:
-        low, high = amount(min(values)), amount(max(values))
-        return low if low == high else f"{low} to {high}"
+    def rates(row: Results) -> str:
+        return ", ".join(sorted(set(row["rates"]), key=float)) + ("" if row["tuned"] else ", untuned")
 
-    rows = [
-        [
-            amount(row["length"]),
-            amount(row["rank"]),
-            both(row["found"]),
-            both(row["rms"]),
-            amount(row["power_means"]),
-            amount(row["proved"]),
-            ", ".join(sorted(set(row["rates"]), key=float)) + ("" if row["tuned"] else ", untuned"),
-        ]
-        for row in results["rows"]
-    ]
-    columns = ["n", "value rank", "trained, largest", "trained, rms", "power means", "proved", "rates kept"]
-    return [Table("Errors in sorting, by value rank", columns, rows)]
+    head = "n: length; value rank: rank; trained, largest: found; trained, rms: rms; proved; rates kept: rates"
+    ends = {key: lambda row, key=key: low_to_high(row[key]) for key in ("found", "rms")}
+    return [table("Errors in sorting, by value rank", results["rows"], head, **ends, rates=rates)]
 
 
 def limits(results: Results) -> str:
@@ -275,8 +201,7 @@ def limits(results: Results) -> str:
         f"The largest errors of trained models are those that {results['climbers']} climbers with {results['rounds']} "
         "steps found: lower ends, not bounds. They minimized the mean square, not the largest error, for "
         f"{results['clock']:g} s, all ranks together; rates tried: {', '.join(results['grid'])}. One function, one "
-        f"width ({results['width']}), W_Q and W_K of rank {QK_RANK}. The column of power means is about one "
-        "construction; other values of the same rank may do better, down to what is proved. At rank n − 1 = 2 the "
+        f"width ({results['width']}), W_Q and W_K of rank {QK_RANK}. At rank n − 1 = 2 the "
         f"construction for three numbers, with {results['cells']} cells, has {amount(results['constructed'], 2)} by "
         "the same search; for four numbers none is built."
     )

@@ -1,32 +1,25 @@
 """Contexts that a readout may be given, the stream that it sees, and what the best of all readouts could return.
 
-Notation: `N` sequences of `n` tokens; a context is `k` numbers a token, `(N, n, k)`; `D` the width of the stream;
+Notation: `N` sequences of `n` tokens; a context is `k` numbers per token, `(N, n, k)`; `D` the width of the stream;
 `transformer.py` has the model whose heads and streams are looked at.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor, nn
 
-from monolayer.arrays import Floats, Ints
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from monolayer_experiments.transformer import Tagger
-
+from monolayer_experiments.experiment import Floats, Ints
+from monolayer_experiments.transformer import Tagger
 
 FORMATS = ("float32", "float16", "bfloat16")
 
 
 def untrained(vocabulary: int, classes: int, layers: int, rank: int | None, width: int, seed: int) -> Tagger:
     """The model as it is before training from that seed."""
-    import torch
-
-    from monolayer_experiments.transformer import Tagger
-
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return Tagger(vocabulary, classes, layers, rank, width, 0)
@@ -42,8 +35,6 @@ def constructed(X: Ints, vocabulary: int, k: int, seed: int) -> Floats:
 
 def of_first_head(model: Tagger, X: Ints) -> Floats:
     """What the rank-1 head of the first layer adds to each token, along its one direction, `(N, n, 1)`."""
-    import torch
-
     with torch.no_grad():
         layer: Any = model.double().layers[0]
         Z = layer.norm_1(model.stream(torch.from_numpy(X)))
@@ -56,23 +47,19 @@ def of_first_head(model: Tagger, X: Ints) -> Floats:
 
 def any_readout(features: Floats, Y: Ints) -> dict[str, float]:
     """What the best of all readouts could return from features in each format; whole numbers are ids, and kept."""
-    import torch
-
     seen, whole = torch.from_numpy(features), features == np.round(features)
     rounded = {name: seen.to(getattr(torch, name)).double().numpy() for name in FORMATS}
     return {name: best_share(np.where(whole, features, values), Y) for name, values in rounded.items()}
 
 
+@torch.no_grad()
 def after_attention(model: Tagger, X: Ints) -> Floats:
     """The stream after the last attention `(N, n, D)`."""
-    import torch
-
-    with torch.no_grad():
-        Z = model.stream(torch.from_numpy(X))
-        layers: list[Any] = list(model.layers)
-        for layer in layers[:-1]:
-            Z = layer(Z, None)
-        found: Floats = layers[-1].attend(Z, None).numpy()
+    Z = model.stream(torch.from_numpy(np.ascontiguousarray(X)))
+    *before, last = model.layers
+    for layer in before:
+        Z = layer(Z, None)
+    found: Floats = last.attend(Z, None).numpy()  # type: ignore[operator]
     return found
 
 
@@ -87,23 +74,18 @@ def best_share(features: Floats, Y: Ints) -> float:
     return float(most.sum() / Y.size)
 
 
-def readout_alone(vocabulary: int, classes: int, width: int, k: int) -> nn.Module:
+class ReadoutAlone(nn.Module):
     """The readout of the trained model with its token embedding: `embed(x) + W c`, feed-forward block, head."""
-    from torch import Tensor, nn
 
-    class Given(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            D = width
-            self.embed, self.context = nn.Embedding(vocabulary, D), nn.Linear(k, D)
-            nn.init.normal_(self.context.weight)
-            self.norm_1, self.norm_2 = nn.LayerNorm(D), nn.LayerNorm(D)
-            self.feed_forward = nn.Sequential(nn.Linear(D, 4 * D), nn.GELU(), nn.Linear(4 * D, D))
-            self.head = nn.Linear(D, classes)
+    def __init__(self, vocabulary: int, classes: int, width: int, k: int) -> None:
+        super().__init__()
+        self.embed, self.context = nn.Embedding(vocabulary, width), nn.Linear(k, width)
+        nn.init.normal_(self.context.weight)
+        self.norm_1, self.norm_2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.feed_forward = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+        self.head = nn.Linear(width, classes)
 
-        def forward(self, X: Tensor, inside: Tensor | None = None) -> Tensor:
-            Z = self.embed(X[..., 0].long()) + self.context(X[..., 1:])
-            logits: Tensor = self.head(self.norm_2(Z + self.feed_forward(self.norm_1(Z))))
-            return logits
-
-    return Given()
+    def forward(self, X: Tensor, inside: Tensor | None = None) -> Tensor:
+        Z = self.embed(X[..., 0].long()) + self.context(X[..., 1:])
+        logits: Tensor = self.head(self.norm_2(Z + self.feed_forward(self.norm_1(Z))))
+        return logits

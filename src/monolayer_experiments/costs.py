@@ -7,20 +7,20 @@ weight is multiplied by `1 + σ g`, `g` Gaussian, and (2) both models answer for
 
 from __future__ import annotations
 
-import copy
-from dataclasses import replace
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import torch
 from torch import nn
 
 import monolayer as ml
 from monolayer.arrays import Ints
 from monolayer_experiments.evidence import apart
-from monolayer_experiments.experiment import Figure, Progress, Setting, Table
-from monolayer_experiments.look import BLUE, GREY, RED, amount, bars, chart, line, share
-from monolayer_experiments.trainer import Trained, predict, train
+from monolayer_experiments.experiment import Figure, Ints, Progress, Results, Setting, Table
+from monolayer_experiments.look import amount, figure, line, share, table
+from monolayer_experiments.palette import BLUE, RED
+from monolayer_experiments.perturbed import noisy
+from monolayer_experiments.trainer import predict, train
 
 QUESTION = "What does a trained model have that a constructed one has not?"
 
@@ -31,18 +31,28 @@ TRIED = 500
 """Sequences that noisy copies are asked about."""
 
 
-def run(setting: Setting, progress: Progress) -> dict[str, Any]:
+def run(setting: Setting, progress: Progress) -> Results:
     count, seconds = (5_000, 30.0) if setting.full else (300, 5.0)
     X, Y = sequences(2 * count, setting.seed)
     new, labels, X, Y = X[count:], Y[count:], X[:count], Y[:count]
     progress("constructing", 0.0)
     built = ml.memorize(X, Y, device=setting.device, seed=setting.seed)
-    assert built.summary is not None
-    few, theirs = X[:TRIED], Y[:TRIED]
+    assert built.summary is not None  # a model that was just built has one
     progress("training", 0.05)
     trained = train(X, Y, seconds=seconds, seed=setting.seed, device=setting.device)
     # The label that each token has most often in the training data: what can be had without looking at the context.
     by_token = np.array([np.bincount(Y[x == X], minlength=4).argmax() for x in range(VOCABULARY)])
+    few, theirs = X[:TRIED], Y[:TRIED]
+
+    def noise(model: nn.Module, answers: Callable[[Any], Any], done: float) -> list[float]:
+        """Mean share of labels right of noisy copies, for no noise and for every σ."""
+        results = [_right(answers(model), theirs)]
+        for number, sigma in enumerate(NOISE):
+            progress("noise on the weights", done + 0.25 * number / len(NOISE))
+            copies = (noisy(model, sigma, setting.seed + draw) for draw in range(DRAWS))
+            results.append(float(np.mean([_right(answers(copy), theirs) for copy in copies])))
+        return results
+
     return {
         "sequences": count,
         "length": LENGTH,
@@ -52,17 +62,15 @@ def run(setting: Setting, progress: Progress) -> dict[str, Any]:
             "new": _right(built.predict(new), labels),
             "parameters": built.summary.parameters,
             "margin": built.summary.margin,
-            "noise": _noise(built, lambda model: _right(_dense(model, few), theirs), setting.seed, progress, 0.5),
+            "noise": noise(built, lambda model: model.predict(few, path="dense"), 0.5),
         },
         "trained": {
             "seen": trained.accuracy,
-            "new": _right(predict(trained, new), labels),
+            "new": _right(predict(trained.model, new), labels),
             "parameters": trained.parameters,
             "seconds": trained.seconds,
             "rate": trained.rate,
-            "noise": _noise(
-                trained.model, lambda model: _right(_network(trained, model, few), theirs), setting.seed, progress, 0.75
-            ),
+            "noise": noise(trained.model, lambda model: predict(model, few), 0.75),
         },
         "by_token": _right(by_token[new], labels),
         "noise": [0.0, *NOISE],
@@ -83,33 +91,6 @@ def sequences(count: int, seed: int) -> tuple[Ints, Ints]:
     return X, 2 * (X == MARKER).any(axis=1, keepdims=True) + hidden[X]
 
 
-def _noise(model: nn.Module, accuracy: Any, seed: int, progress: Progress, done: float) -> list[float]:
-    """Mean accuracy of noisy copies, for no noise and for every σ."""
-    results = [accuracy(model)]
-    for number, sigma in enumerate(NOISE):
-        progress("noise on the weights", done + 0.25 * number / len(NOISE))
-        shares = []
-        for draw in range(DRAWS):
-            noisy = copy.deepcopy(model)
-            random = torch.Generator().manual_seed(seed + draw)
-            with torch.no_grad():
-                for parameter in noisy.parameters():
-                    g = torch.randn(parameter.shape, generator=random, dtype=torch.float64)
-                    parameter.mul_((1 + sigma * g).to(parameter))
-            shares.append(accuracy(noisy))
-        results.append(float(np.mean(shares)))
-    return results
-
-
-def _dense(model: Any, X: Ints) -> Any:
-    return model.predict(X, path="dense")
-
-
-def _network(trained: Trained, model: nn.Module, X: Ints) -> Any:
-    """Answers of the trained network with other weights."""
-    return predict(replace(trained, model=model), X)
-
-
 def _right(answers: Any, labels: Ints) -> float:
     return float((np.asarray(answers) == labels).mean())
 
@@ -117,16 +98,18 @@ def _right(answers: Any, labels: Ints) -> float:
 # -- what the numbers say ------------------------------------------------------------------------------
 
 
-def _tolerance(results: dict[str, Any], kind: str) -> float | None:
+def _tolerance(results: Results, kind: str) -> float | None:
     """The largest σ up to which at most one label in a hundred of those right without noise is lost."""
     shares = results[kind]["noise"]
-    kept = [sigma for sigma, right in zip(results["noise"], shares, strict=True) if right >= 0.99 * shares[0]]
-    lost = [sigma for sigma, right in zip(results["noise"], shares, strict=True) if right < 0.99 * shares[0]]
-    below = [sigma for sigma in kept if not lost or sigma < min(lost)]
-    return max(below) if below else None
+    borne = None
+    for sigma, right in zip(results["noise"], shares, strict=True):
+        if right < 0.99 * shares[0]:
+            break
+        borne = sigma
+    return borne
 
 
-def answer(results: dict[str, Any]) -> str:
+def answer(results: Results) -> str:
     built, trained = results["constructed"], results["trained"]
     firm, fragile = _tolerance(results, "trained"), _tolerance(results, "constructed")
     labels = results["sequences"] * results["length"]
@@ -142,67 +125,34 @@ def answer(results: dict[str, Any]) -> str:
     )
 
 
-def figures(results: dict[str, Any]) -> list[Figure]:
-    built, trained, noise = results["constructed"], results["trained"], results["noise"]
-    kinds = ["constructed", "trained", "token alone"]
+def figures(results: Results) -> list[Figure]:
+    noise = results["noise"][1:]
     return [
-        Figure(
+        figure(
             "Labels right against relative noise on every weight",
-            chart(
-                [
-                    line("constructed, float64", noise[1:], built["noise"][1:], BLUE),
-                    line("trained, float32", noise[1:], trained["noise"][1:], RED),
-                ],
-                "σ",
-                "share of labels right",
-                log_x=True,
-                range_y=(0.0, 1.05),
-            ),
+            [
+                line("constructed, float64", noise, results["constructed"]["noise"][1:], BLUE),
+                line("trained, float32", noise, results["trained"]["noise"][1:], RED),
+            ],
+            ("σ", "share of labels right"),
             f"Mean of {results['draws']} draws of the noise, on {results['tried']:,} of the sequences that the models "
             "were made from.",
-        ),
-        Figure(
-            "Labels right on seen and on new sequences",
-            chart(
-                [
-                    bars("seen", kinds, [built["seen"], trained["seen"], None], GREY),
-                    bars("new", kinds, [built["new"], trained["new"], results["by_token"]], BLUE),
-                ],
-                "",
-                "share of labels right",
-                range_y=(0.0, 1.05),
-            ),
-            "Token alone: the commonest label of each token in the seen data.",
-        ),
-    ]
-
-
-def tables(results: dict[str, Any]) -> list[Table]:
-    rows = []
-    for kind in ("constructed", "trained"):
-        found = results[kind]
-        rows.append(
-            [
-                kind,
-                share(found["seen"]),
-                share(found["new"]),
-                amount(_tolerance(results, kind), 2),
-                amount(found["parameters"]),
-            ]
-        )
-    noise = [
-        [amount(sigma), share(one), share(two)]
-        for sigma, one, two in zip(
-            results["noise"], results["constructed"]["noise"], results["trained"]["noise"], strict=True
+            log="x",
+            range_y=(0.0, 1.05),
         )
     ]
-    return [
-        Table("Beside each other", ["model", "seen", "new", "noise with 1 % lost or less", "parameters"], rows),
-        Table("Noise on every weight", ["σ", "constructed", "trained"], noise),
+
+
+def tables(results: Results) -> list[Table]:
+    rows = [
+        {"model": kind, **results[kind], "tolerance": _tolerance(results, kind)} for kind in ("constructed", "trained")
     ]
+    rows.append({"model": "commonest label of the token", "new": results["by_token"]})
+    head = "model; seen %; new %; noise with 1 % lost or less: tolerance; parameters"
+    return [table("Beside each other", rows, head)]
 
 
-def limits(results: dict[str, Any]) -> str:
+def limits(results: Results) -> str:
     trained = results["trained"]
     return (
         f"One rule that attention learns easily, {results['sequences']:,} sequences to learn from, and "

@@ -8,23 +8,23 @@ as long as the construction took and for multiples of that.
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 import monolayer as ml
-from monolayer.arrays import Ints
-from monolayer.data import Labels, Sequences
+from monolayer.data import Sequences
 from monolayer_experiments.evidence import above
-from monolayer_experiments.experiment import Figure, Progress, Setting, Table
-from monolayer_experiments.look import BLUE, GREEN, GREY, ORANGE, RED, VIOLET, amount, chart, line, share
-from monolayer_experiments.tagging import some_phrases
+from monolayer_experiments.experiment import Figure, Ints, Progress, Results, Setting, Table
+from monolayer_experiments.finetune import finetune
+from monolayer_experiments.look import amount, column, figure, line, share, table, where
+from monolayer_experiments.palette import BLUE, ORANGE, RED
+from monolayer_experiments.runs import timed
+from monolayer_experiments.tagging import labels_of, padded, some_phrases
+from monolayer_experiments.trainer import Batches, predict, train
 
 QUESTION = "What do edits of single facts cost, and what do they harm: construction beside fine-tuning?"
-
-Results = dict[str, Any]
 
 RATES = (1e-3, 3e-4, 1e-4)
 """Learning rates of fine-tuning; the best at each clock is shown."""
@@ -33,153 +33,116 @@ MULTIPLES = (1, 10, 100)
 WAYS = ("edits alone", "among kept phrases")
 
 
-@dataclass(frozen=True)
-class Plan:
-    """Phrases and common characters (None: all), numbers of edits, seconds and width of training, the longest
-    fine-tuning, and how many kept phrases are asked after it."""
-
-    phrases: int | None
-    characters: int | None
-    edits: tuple[int, ...]
-    seconds: float
-    width: int
-    longest: float
-    asked: int
-
-
-QUICK = Plan(1_000, 200, (1, 30), 2.0, 64, 0.05, 200)
-FULL = Plan(None, None, (1, 10, 100, 1_000, 10_000), 60.0, 256, 6.0, 2_000)
+PLAN = {
+    "phrases": (1_000, None),
+    "characters": (200, None),
+    "edits": ((1, 30), (1, 10, 100, 1_000, 10_000)),
+    "clock": (2.0, 60.0),
+    "width": (64, 256),
+    "longest": (0.05, 6.0),
+    "asked": (200, 2_000),
+}
+"""Quick and full: phrases and common characters (None: all), numbers of edits, seconds and width of training, seconds
+of the longest fine-tuning, and how many kept phrases are asked after it."""
 
 
 def run(setting: Setting, progress: Progress) -> Results:
-    from monolayer_experiments.finetune import Padded
-    from monolayer_experiments.trainer import train
-
-    plan = FULL if setting.full else QUICK
+    plan = setting.choose(PLAN)
     random = np.random.default_rng(setting.seed)
-    data = some_phrases(plan.phrases, plan.characters, setting.seed)
+    data = some_phrases(plan["phrases"], plan["characters"], setting.seed)
     progress("construction", 0.0)
-    began = time.perf_counter()
-    model = ml.memorize(data, positions=True, seed=setting.seed)
-    built = time.perf_counter() - began
+    model, built = timed(ml.memorize, data, positions=True, seed=setting.seed)
     facts = ml.Facts.of(model, data)
     ml.edit(facts, data.select(np.array([0])), None)  # first calls are not what is timed
-    assert model.summary is not None
-    cases = []
-    for number, count in enumerate(plan.edits):
-        progress(f"{count:,} edits", 0.02 + 0.2 * number / len(plan.edits))
-        cases.append(_edited(data, facts, count, random))
+    assert model.summary is not None  # a model that was just built has one
+    edits = []
+    for number, count in enumerate(plan["edits"]):
+        progress(f"{count:,} edits", 0.02 + 0.2 * number / len(plan["edits"]))
+        edits.append(_edited(data, facts, count, random))
     progress("training", 0.25)
-    X, Y = _padded(data)
-    trained = train(
-        X, Y, lengths=data.lengths, width=plan.width, seconds=plan.seconds, seed=setting.seed, device=setting.device,
-        positions=True, rates=(3e-3, 1e-3),
-    )  # fmt: skip
-    for number, case in enumerate(cases):
-        progress(f"fine-tuning on {case['edits']:,} edits", 0.5 + 0.5 * number / len(cases))
-        edited = Y.copy()
-        edited[case["rows"], case["places"]] = case["labels"]
-        case["tuned"] = _tuned(trained.model, Padded(X, edited, data.lengths), case, plan, setting.seed)
-        for name in ("rows", "places", "labels"):
-            del case[name]
+    X, Y, _ = padded(data)
+    options: Results = {"seconds": plan["clock"], "seed": setting.seed, "device": setting.device}
+    trained = train(X, Y, data.lengths, width=plan["width"], positions=True, rates=(3e-3, 1e-3), **options)
+    cases = []
+    for number, (case, edited, rows, places) in enumerate(edits):
+        progress(f"fine-tuning on {case['edits']:,} edits", 0.5 + 0.5 * number / len(edits))
+        tuned = _tuned(trained.model, edited, rows, places, case["seconds"], plan, setting)
+        cases.append({**case, "tuned": tuned})
     return {
         "phrases": len(data),
         "labels": len(data.tokens),
         "runs": model.summary.runs,
         "build": built,
-        "clock": plan.seconds,
+        "clock": plan["clock"],
         "accuracy": trained.accuracy,
-        "chance": float(np.bincount(_labels(data).values).max() / len(data.tokens)),
+        "chance": float(np.bincount(labels_of(data).values).max() / len(data.tokens)),
         "parameters": [sum(p.numel() for p in model.parameters()), trained.parameters],
-        "asked": plan.asked,
+        "asked": plan["asked"],
         "cases": cases,
     }
 
 
-def _edited(data: Sequences, facts: ml.Facts, count: int, random: np.random.Generator) -> Results:
-    """`count` edits in one call, and what became of all labels."""
+def _edited(
+    data: Sequences, facts: ml.Facts, count: int, random: np.random.Generator
+) -> tuple[Results, Sequences, Ints, Ints]:
+    """`count` edits in one call and what became of all labels; then the edited data, rows and places of the edits."""
     refused = 0
     while True:
         rows = np.sort(random.permutation(len(data))[:count])
         places = random.integers(0, data.lengths[rows])
         flat = data.offsets[rows] + places
-        labels = _labels(data)
+        labels = labels_of(data)
         new = labels.values[random.integers(0, len(labels.values), count)]
         values = labels.values.copy()
         values[flat] = np.where(new == values[flat], (new + 1) % (int(values.max()) + 1), new)
         edited = replace(data, labels=replace(labels, values=values))
         try:
-            began = time.perf_counter()
-            after, record = ml.edit(facts, edited.select(rows), None)
-            seconds = time.perf_counter() - began
+            (after, record), seconds = timed(ml.edit, facts, edited.select(rows), None)
             break
         except ml.PrecisionError:  # two contexts too close to hold different labels in this draw: other edits are drawn
             refused += 1
-    answers = after.model.labels(after.model.encode(edited))
-    right = answers == values
-    changed = np.zeros(len(values), dtype=bool)
-    changed[flat] = True
-    return {
+    right = after.model.labels(after.model.encode(edited)) == values
+    kept = np.delete(right, flat)
+    case = {
         "edits": count,
         "seconds": seconds,
         "refused": refused,
-        "edited_right": float(right[changed].mean()),
-        "kept_lost": int((~right[~changed]).sum()),
-        "kept": int((~changed).sum()),
+        "edited_right": float(right[flat].mean()),
+        "kept_lost": int((~kept).sum()),
+        "kept": len(kept),
         "same_bits": ml.compare(after.model, ml.memorize(edited, draw=facts.model)).same,
         "verdict": ml.certify(after.model, edited).verdict,
         "neurons": max(record.neurons),
-        "rows": rows,
-        "places": places,
-        "labels": values[flat],
     }
+    return case, edited, rows, places
 
 
-def _tuned(model: Any, data: Any, case: Results, plan: Plan, seed: int) -> list[Results]:
-    """Every way, rate and clock of fine-tuning."""
-    from monolayer_experiments.finetune import finetune
-
-    rows, random = case["rows"], np.random.default_rng(seed)
-    others = np.setdiff1d(np.arange(len(data.X)), rows)
-    asked = np.sort(random.permutation(others)[: plan.asked])
+def _tuned(
+    model: Any, edited: Sequences, rows: Ints, places: Ints, built: float, plan: Results, setting: Setting
+) -> list[Results]:
+    """Every way, rate and clock of fine-tuning; `built`: seconds that the construction took for the same edits."""
+    X, Y, inside = padded(edited)
+    data = Batches(X, Y, edited.lengths, setting.device, setting.seed)
+    others = np.setdiff1d(np.arange(len(X)), rows)
+    asked = np.sort(np.random.default_rng(setting.seed).permutation(others)[: plan["asked"]])
     pool = np.setdiff1d(others, asked)  # what is asked about is not rehearsed
-    before = data.answers(model, asked) == data.labels(asked)
-    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(data.lengths[rows])[:-1]])
-    stops = sorted({min(plan.longest, case["seconds"] * times) for times in MULTIPLES})
+
+    def right(model: Any, rows: Ints) -> Any:
+        return predict(model, X[rows], edited.lengths[rows]) == Y[rows]
+
+    before = right(model, asked)[inside[asked]]
+    stops = sorted({min(plan["longest"], built * times) for times in MULTIPLES})
     found = []
     for way in WAYS:
         for rate in RATES:
             kept = None if way == WAYS[0] else pool
-            for stop, (state, tuned) in zip(stops, finetune(model, data, rows, kept, rate, stops, seed), strict=True):
-                here = data.answers(tuned, rows)[starts + case["places"]] == case["labels"]
-                after = data.answers(tuned, asked) == data.labels(asked)
-                found.append(
-                    {
-                        "way": way,
-                        "rate": rate,
-                        "clock": stop,
-                        "seconds": state.seconds,
-                        "steps": state.steps,
-                        "edited_right": float(here.mean()),
-                        "kept_lost": float((before & ~after).sum() / before.sum()) if before.any() else None,
-                    }
-                )
+            tuning = finetune(model, data, rows, kept, rate, stops, setting.seed)
+            for stop, (seconds, steps, tuned) in zip(stops, tuning, strict=True):
+                row = {"way": way, "rate": rate, "clock": stop, "seconds": seconds, "steps": steps}
+                row["edited_right"] = float(right(tuned, rows)[np.arange(len(rows)), places].mean())
+                lost = before & ~right(tuned, asked)[inside[asked]]
+                found.append({**row, "kept_lost": float(lost.sum() / before.sum()) if before.any() else None})
     return found
-
-
-# -- data ----------------------------------------------------------------------------------------------
-
-
-def _labels(data: Sequences) -> Labels:
-    assert data.labels is not None  # the dictionary is labelled
-    return data.labels
-
-
-def _padded(data: Sequences) -> tuple[Ints, Ints]:
-    inside = np.arange(int(data.lengths.max())) < data.lengths[:, None]
-    X, Y = np.zeros((2, *inside.shape), dtype=np.int64)
-    X[inside], Y[inside] = data.tokens, _labels(data).values
-    return X, Y
 
 
 # -- reading the results -------------------------------------------------------------------------------
@@ -187,8 +150,8 @@ def _padded(data: Sequences) -> tuple[Ints, Ints]:
 
 def _best(case: Results, last: bool) -> Results:
     """The run that edits most for what it loses, at the first clock or at the last."""
-    clocks = sorted({row["clock"] for row in case["tuned"]})
-    rows = [row for row in case["tuned"] if row["clock"] == clocks[-1 if last else 0]]
+    clocks = sorted(set(column(case["tuned"], "clock")))
+    rows = where(case["tuned"], clock=clocks[-1 if last else 0])
     return max(rows, key=lambda row: row["edited_right"] - (row["kept_lost"] or 0.0))
 
 
@@ -223,55 +186,37 @@ def answer(results: Results) -> str:
 
 def figures(results: Results) -> list[Figure]:
     cases = results["cases"]
-    edits = [case["edits"] for case in cases]
-    bests = {"as long as the construction": False, "the longest clock": True}
-    colours = {"as long as the construction": ORANGE, "the longest clock": RED}
-    right = [line("construction", edits, [case["edited_right"] for case in cases], BLUE)]
+    edits = column(cases, "edits")
+    right = [line("construction", edits, column(cases, "edited_right"), BLUE)]
     lost = [line("construction", edits, [case["kept_lost"] / case["kept"] for case in cases], BLUE)]
-    for name, last in bests.items():
+    for name, last, colour in (("as long as the construction", False, ORANGE), ("the longest clock", True, RED)):
         found = [_best(case, last) for case in cases]
-        right.append(line(f"fine-tuned, {name}", edits, [row["edited_right"] for row in found], colours[name]))
-        lost.append(line(f"fine-tuned, {name}", edits, [row["kept_lost"] for row in found], colours[name]))
-    most = cases[-1]
-    curves = []
-    for way, colours_of in zip(WAYS, ((GREEN, VIOLET, ORANGE), (BLUE, RED, GREY)), strict=True):
-        for rate, colour in zip(RATES, colours_of, strict=True):
-            rows = [row for row in most["tuned"] if (row["way"], row["rate"]) == (way, rate)]
-            points = [row["kept_lost"] for row in rows], [row["edited_right"] for row in rows]
-            curves.append(line(f"{way}, {rate:g}", *points, colour))
+        right.append(line(f"fine-tuned, {name}", edits, column(found, "edited_right"), colour))
+        lost.append(line(f"fine-tuned, {name}", edits, column(found, "kept_lost"), colour))
     caption = "Fine-tuning: the best of two ways and three rates, by edits right less labels lost."
+    whose = f"{caption} Of labels that were right before; the construction was asked for all of them."
     return [
-        Figure("Edits that took", chart(right, "edits", "edited labels right", log_x=True, range_y=(0, 1.05)), caption),
-        Figure(
-            "Labels lost by editing",
-            chart(lost, "edits", "kept labels lost", log_x=True),
-            f"{caption} Of labels that were right before; the construction was asked for all of them.",
-        ),
-        Figure(
-            f"What fine-tuning pays for {most['edits']:,} edits",
-            chart(curves, "kept labels lost", "edited labels right", range_y=(0, 1.05)),
-            "Each curve is a way and a rate, with growing clocks; the construction is the corner at 0 and 1.",
-        ),
+        figure("Edits that took", right, ("edits", "edited labels right"), caption, log="x", range_y=(0, 1.05)),
+        figure("Labels lost by editing", lost, ("edits", "kept labels lost"), whose, log="x"),
     ]
 
 
 def tables(results: Results) -> list[Table]:
-    built, tuned = [], []
-    for case in results["cases"]:
-        cells = [share(case["edited_right"]), f"{case['kept_lost']:,} of {case['kept']:,}", amount(case["seconds"])]
-        bits = "same" if case["same_bits"] else "differ"
-        built.append([amount(case["edits"]), *cells, bits, case["verdict"], amount(case["neurons"])])
-        for row in case["tuned"]:
-            numbers = [f"{row['rate']:g}", amount(row["seconds"]), amount(row["steps"])]
-            shares = [share(row["edited_right"]), share(row["kept_lost"])]
-            tuned.append([amount(case["edits"]), row["way"], *numbers, *shares])
+    built = (
+        "edits; edited labels right: edited_right %; kept labels lost: lost; seconds; bits; certificate: verdict; "
+        "neurons changed: neurons"
+    )
+    tuned = "edits; way; rate; seconds; steps; edited labels right: edited_right %; kept lost: kept_lost %"
+    runs = [{**row, "edits": case["edits"]} for case in results["cases"] for row in case["tuned"]]
     return [
-        Table(
+        table(
             "The construction",
-            ["edits", "edited labels right", "kept labels lost", "seconds", "bits", "certificate", "neurons changed"],
+            results["cases"],
             built,
+            lost=lambda case: f"{case['kept_lost']:,} of {case['kept']:,}",
+            bits=lambda case: "same" if case["same_bits"] else "differ",
         ),
-        Table("Fine-tuning", ["edits", "way", "rate", "seconds", "steps", "edited labels right", "kept lost"], tuned),
+        table("Fine-tuning", runs, tuned, rate=lambda row: f"{row['rate']:g}"),
     ]
 
 

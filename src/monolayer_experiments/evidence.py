@@ -7,8 +7,7 @@ apart here if they differ by more than `SIGMAS` times that; what is not told apa
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 SIGMAS = 3.0
 
@@ -28,13 +27,3 @@ def decided(grid: Mapping[str, float], labels: int, chance: float) -> bool:
     """Whether trials of several rates show which is best: one ended without a wrong label, or leads beyond chance."""
     first, *rest = sorted(grid.values(), reverse=True)
     return first == 1.0 or (above(first, chance, labels) and all(apart(first, each, labels) for each in rest))
-
-
-def kept_rate(row: Mapping[str, Any], rates: Sequence[float]) -> str:
-    """The learning rate of a trained row, and "untuned" where nothing chose it.
-
-    The trainer tries `rates` in order and keeps the first of them where no trial ends above chance (`trainer.py`). So
-    another rate than the first was chosen above chance; the first was, if it left no label wrong.
-    """
-    chosen = len(rates) > 1 and (row["rate"] != rates[0] or row["accuracy"] == 1.0)
-    return f"{row['rate']:g}" if chosen else f"{row['rate']:g}, untuned"

@@ -6,10 +6,16 @@ results and nothing else, so that the report page is rebuilt from the stored num
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+Results = dict[str, Any]
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
 Progress = Callable[[str, float], None]
 """`progress(stage, share)`: what is being done, and the share of the whole that is done, from 0 to 1."""
 
@@ -21,6 +27,10 @@ class Setting:
     full: bool = False
     device: str = "cpu"
     seed: int = 0
+
+    def choose(self, plan: Mapping[str, tuple[Any, Any]]) -> Results:
+        """For each key the quick or the full value."""
+        return {key: pair[self.full] for key, pair in plan.items()}
 
 
 @dataclass(frozen=True)
@@ -37,7 +47,7 @@ class Figure:
     """A plotly figure as JSON: `{"data": [...], "layout": {...}}`."""
 
     title: str
-    figure: dict[str, Any]
+    figure: Results
     caption: str = ""
 
 
@@ -47,8 +57,8 @@ class Experiment:
 
     name: str
     question: str
-    run: Callable[[Setting, Progress], dict[str, Any]]
-    answer: Callable[[dict[str, Any]], str]
-    figures: Callable[[dict[str, Any]], list[Figure]]
-    tables: Callable[[dict[str, Any]], list[Table]]
-    limits: Callable[[dict[str, Any]], str]
+    run: Callable[[Setting, Progress], Results]
+    answer: Callable[[Results], str]
+    figures: Callable[[Results], list[Figure]]
+    tables: Callable[[Results], list[Table]]
+    limits: Callable[[Results], str]

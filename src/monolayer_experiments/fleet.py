@@ -7,10 +7,10 @@ no sum runs over the leading index but that of the losses, so each member trains
     token-wise embedding (two layers), then layers: Z + attention(norm Z), Z + feed-forward(norm Z); a linear head
 
 With one layer this is *FF ∘ SA ∘ FF*, the shape of Proposition 1. Everything is float32 (no TF32): the largest error
-is what is asked about. Adam, gradients clipped a member, warm-up and cosine decay over the whole clock. There is no
+is what is asked about. Adam, gradients clipped per member, warm-up and cosine decay over the whole clock. There is no
 search: every learning rate runs for the whole clock, and validation points choose.
 
-Notation: `P` points `(P, n, d)`, `m` outputs a token, `D` the width, `r` the rank of `W_Q`, `W_K`, `W_V`.
+Notation: `P` points `(P, n, d)`, `m` outputs per token, `D` the width, `r` the rank of `W_Q`, `W_K`, `W_V`.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from monolayer.arrays import Floats
+from monolayer_experiments.experiment import Floats
+from monolayer_experiments.trainer import wait
 
 WARM_UP, LAST = 0.05, 0.01
 """Share of the clock in which rates rise, and the share of a rate that is left at its end."""
 BLOCK = 1 << 24
-"""Numbers of the stream, over all members, that an evaluation holds at a time, a layer."""
+"""Numbers of the stream, over all members, that an evaluation holds at a time, per layer."""
 
 
 @dataclass(frozen=True)
@@ -55,13 +56,19 @@ class Shape:
 
 
 class Fleet:
-    """`E` Transformers. `value_ranks` `(E,)`: how many of the `r` value directions each may use."""
+    """`E` Transformers; after `sail`, with the steps they made and the seconds they took.
+
+    `value_ranks` `(E,)`: how many of the `r` value directions each may use.
+    """
 
     def __init__(
         self, shape: Shape, members: int, seed: int, device: str = "cpu", value_ranks: list[int] | None = None
     ) -> None:
         D, r = shape.width, shape.rank
         self.shape, self.members = shape, members
+        self.steps, self.seconds = 0, 0.0
+        self.mean: Any = 0.0
+        self.std: Any = 1.0
         random = torch.Generator().manual_seed(seed)
         self.weights: dict[str, Tensor] = {}
 
@@ -128,42 +135,25 @@ class Fleet:
         return self._linear(f"{layer}.outward", mixed)
 
     @torch.no_grad()
-    def predict(self, X: Any) -> Tensor:
-        """Answers `(E, P, n, m)` in float64 on the processor, block by block; `X` `(P, n, d)` or `(E, P, n, d)`."""
+    def predict(self, X: Any) -> Floats:
+        """Answers `(E, P, n, m)` in units of the targets, block by block; `X` `(P, n, d)` or `(E, P, n, d)`."""
         points = torch.as_tensor(np.asarray(X), dtype=torch.float32, device=self.device)
         points = points[None] if points.ndim == 3 else points
         block = max(1, BLOCK // (self.members * points.shape[2] * 4 * self.shape.width))
-        return torch.cat([self(part).double().cpu() for part in torch.split(points, block, dim=1)], dim=1)
+        found = torch.cat([self(part).double().cpu() for part in torch.split(points, block, dim=1)], dim=1)
+        answers: Floats = found.numpy() * self.std + self.mean
+        return answers
 
 
-@dataclass(frozen=True, eq=False)
-class Sailed:
-    """A trained fleet: the steps it made and the seconds they took; answers are in units of the targets."""
-
-    fleet: Fleet
-    steps: int
-    seconds: float
-    mean: Tensor
-    std: Tensor
-
-    def predict(self, X: Any) -> Floats:
-        """Answers `(E, P, n, m)`."""
-        found: Floats = (self.fleet.predict(X) * self.std + self.mean).numpy()
-        return found
-
-
-def sail(
-    fleet: Fleet, X: Floats, Y: Floats, which: list[int], rates: list[float], seconds: float, batch: int
-) -> Sailed:
+def sail(fleet: Fleet, X: Floats, Y: Floats, which: list[int], rates: list[float], seconds: float, batch: int) -> None:
     """Train member `e` on target `which[e]` of `Y` `(T, P, n, m)` at points `X` `(P, n, d)`, at `rates[e]`.
 
     Targets are brought to mean 0 and size 1 by constants of each; the clock begins after a step that warms up.
     """
     device = fleet.device
-    mean, std = Y.mean(axis=(1, 2, 3)), Y.std(axis=(1, 2, 3))
-    scaled = (Y - mean[:, None, None, None]) / std[:, None, None, None]
+    mean, std = Y.mean(axis=(1, 2, 3), keepdims=True), Y.std(axis=(1, 2, 3), keepdims=True)
     points = torch.as_tensor(X, dtype=torch.float32, device=device)
-    wanted = torch.as_tensor(scaled, dtype=torch.float32, device=device)
+    wanted = torch.as_tensor((Y - mean) / std, dtype=torch.float32, device=device)
     member = torch.tensor(which, device=device)
     random = torch.Generator(device).manual_seed(0)
     adam = _Adam(fleet, rates)
@@ -174,19 +164,27 @@ def sail(
         adam.step(error.square().flatten(1).mean(1).sum(), factor)
 
     step(0.0)
-    _wait(device)
-    began, part, steps = time.perf_counter(), 0.0, 0
+    wait(device)
+    began, part = time.perf_counter(), 0.0
     while part < 1.0:
         rise = min(1.0, part / WARM_UP + 1e-3)
         step(rise * (LAST + (1.0 - LAST) * 0.5 * (1.0 + math.cos(math.pi * part))))
-        steps += 1
-        if steps % 8 == 0:
-            _wait(device)  # a GPU works behind the program's back, and the clock is that of the work
+        fleet.steps += 1
+        if fleet.steps % 8 == 0:
+            wait(device)  # a GPU works behind the program's back, and the clock is that of the work
         part = (time.perf_counter() - began) / seconds
-    _wait(device)
-    spent = time.perf_counter() - began
-    size = [torch.from_numpy(each[which]).view(-1, 1, 1, 1) for each in (mean, std)]
-    return Sailed(fleet, steps, spent, size[0], size[1])
+    wait(device)
+    fleet.seconds = time.perf_counter() - began
+    fleet.mean, fleet.std = mean[which], std[which]
+
+
+def best_of(groups: list[Any], errors: Floats) -> dict[Any, int]:
+    """For each group the member `e` with the smallest of `errors` `(E,)`; `groups[e]` is its group."""
+    best: dict[Any, int] = {}
+    for member, group in enumerate(groups):
+        if group not in best or errors[member] < errors[best[group]]:
+            best[group] = member
+    return best
 
 
 class _Adam:
@@ -219,8 +217,3 @@ class _Adam:
 
 def _shaped(numbers: Tensor, like: Tensor) -> Tensor:
     return numbers.view(-1, *[1] * (like.ndim - 1))
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)

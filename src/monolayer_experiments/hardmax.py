@@ -17,8 +17,9 @@ import monolayer as ml
 from monolayer.theory.hardmax import check_witness
 from monolayer.theory.weights import AttentionWeights
 from monolayer.theory.witness import universal_pair
-from monolayer_experiments.experiment import Figure, Progress, Setting, Table
-from monolayer_experiments.look import BLUE, GREY, PALETTE, amount, bars, chart, line
+from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
+from monolayer_experiments.look import amount, figure, line, table
+from monolayer_experiments.palette import PALETTE
 
 QUESTION = "Is there a one-layer hardmax attention that tells all contexts apart?"
 
@@ -26,36 +27,33 @@ SHAPES = ((1, 1, None), (1, 4, None), (1, 4, 1), (2, 4, None), (4, 8, None), (8,
 """Heads, dimension, and the rank of every matrix (None: full)."""
 
 
-def run(setting: Setting, progress: Progress) -> dict[str, Any]:
+def run(setting: Setting, progress: Progress) -> Results:
     count = 1_000 if setting.full else 60
     rows = []
     for done, (heads, dim, rank) in enumerate(SHAPES):
-        refuted = separated = undecided = told = 0
-        distances = []
+        refutations, told = [], 0
         for number in range(count):
             progress(f"{heads} heads, dimension {dim}", (done + number / count) / len(SHAPES))
             seed = setting.seed * 1_000_003 + number
             layer = AttentionWeights.random(heads, dim, seed=seed, rank=rank)
             X, Y = universal_pair(4, dim, seed=seed)
             found = _refutation(layer, X, Y)
-            if found is not None:
-                refuted += 1
-                separated += found.softmax_verdict == "separated"
-                undecided += found.softmax_verdict == "undecided"
-                distances.append(math.log10(max(min(c.lower for c in found.softmax), 1e-300)))
+            refutations += [] if found is None else [found]
             false = np.stack([X[0], X[1], X[2], 7 * X[0]])
             told += _refutation(layer, X, false) is None
+        verdicts = [found.softmax_verdict for found in refutations]
+        least = (max(min(c.lower for c in found.softmax), 1e-300) for found in refutations)
         rows.append(
             {
                 "heads": heads,
                 "dim": dim,
                 "rank": rank,
                 "layers": count,
-                "refuted": refuted,
-                "softmax_separated": separated,
-                "softmax_undecided": undecided,
+                "refuted": len(refutations),
+                "softmax_separated": verdicts.count("separated"),
+                "softmax_undecided": verdicts.count("undecided"),
                 "told_false_pair": told,
-                "log10_distance": sorted(distances),
+                "log10_distance": sorted(map(math.log10, least)),
             }
         )
     return {"rows": rows}
@@ -71,12 +69,12 @@ def _refutation(layer: AttentionWeights, X: Any, Y: Any) -> Any:
         return None
 
 
-def _name(row: dict[str, Any]) -> str:
+def _name(row: Results) -> str:
     rank = "" if row["rank"] is None else f", rank {row['rank']}"
     return f"{row['heads']} head{'s' if row['heads'] > 1 else ''}, d = {row['dim']}{rank}"
 
 
-def answer(results: dict[str, Any]) -> str:
+def answer(results: Results) -> str:
     rows = results["rows"]
     layers, refuted, separated = (sum(row[key] for row in rows) for key in ("layers", "refuted", "softmax_separated"))
     told = sum(row["told_false_pair"] for row in rows)
@@ -92,65 +90,36 @@ def answer(results: dict[str, Any]) -> str:
     )
 
 
-def figures(results: dict[str, Any]) -> list[Figure]:
-    rows = results["rows"]
+def figures(results: Results) -> list[Figure]:
     curves = []
-    for row, colour in zip(rows, PALETTE, strict=False):
+    for row, colour in zip(results["rows"], PALETTE, strict=False):
         values = row["log10_distance"]
         shares = [(k + 1) / len(values) for k in range(len(values))]
         step = max(1, len(values) // 200)
         curves.append(line(_name(row), values[::step], shares[::step], colour, markers=False))
-    names = [_name(row) for row in rows]
-    told = [row["layers"] - row["refuted"] for row in rows]
     return [
-        Figure(
+        figure(
             "How far apart softmax puts the same pair",
-            chart(curves, "log10 of the smallest distance", "share of layers up to it"),
+            curves,
+            ("log10 of the smallest distance", "share of layers up to it"),
             "Lower ends of the enclosures, at the shared token where the distance is smallest; hardmax gives 0 "
             "everywhere.",
-        ),
-        Figure(
-            "Layers that tell a pair apart",
-            chart(
-                [
-                    bars("hardmax, the pair", names, told, GREY, text=[amount(count) for count in told]),
-                    bars("hardmax, the false pair", names, [row["told_false_pair"] for row in rows], PALETTE[1]),
-                    bars("softmax, the pair", names, [row["softmax_separated"] for row in rows], BLUE),
-                ],
-                "",
-                f"layers of {rows[0]['layers']:,}",
-            ),
-            "The numbers stand where the bars of hardmax on the pair would be.",
-        ),
+        )
     ]
 
 
-def tables(results: dict[str, Any]) -> list[Table]:
-    rows = [
-        [
-            _name(row),
-            amount(row["layers"]),
-            amount(row["refuted"]),
-            amount(row["softmax_separated"]),
-            amount(row["softmax_undecided"]),
-            amount(row["told_false_pair"]),
-            amount(10 ** float(np.median(row["log10_distance"]))) if row["log10_distance"] else "—",
-        ]
-        for row in results["rows"]
-    ]
-    columns = [
-        "layer",
-        "tried",
-        "hardmax refuted",
-        "softmax separates",
-        "softmax undecided",
-        "hardmax tells the false pair",
-        "median softmax distance",
-    ]
-    return [Table("Random layers", columns, rows)]
+def tables(results: Results) -> list[Table]:
+    def median(row: Results) -> str:
+        return amount(10 ** float(np.median(row["log10_distance"]))) if row["log10_distance"] else "—"
+
+    head = (
+        "layer; tried: layers; hardmax refuted: refuted; softmax separates: softmax_separated; softmax undecided: "
+        "softmax_undecided; hardmax tells the false pair: told_false_pair; median softmax distance: median"
+    )
+    return [table("Random layers", results["rows"], head, layer=_name, median=median)]
 
 
-def limits(results: dict[str, Any]) -> str:
+def limits(results: Results) -> str:
     return (
         "Refutation is proved for every hardmax layer, random or not; the layers here only show it at work. It is "
         "about given vectors, and some of them: on data without such a pair some hardmax layer tells all contexts "

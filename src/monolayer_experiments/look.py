@@ -1,26 +1,18 @@
 """How the figures look, in one place. Figures are plain plotly JSON; plotly itself draws them in the browser.
 
-Every colour of the palette has a contrast of 3 or more against the page in light and in dark, so figures carry
-their colours in both; text, grid and background come from the page's own style.
+The colours of `palette.py` serve in light and in dark; text, grid and background come from the page's own style.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
-BLUE, ORANGE, GREEN, RED, VIOLET, GREY, GOLD, PINK = PALETTE = (
-    "#3b7dd8",
-    "#d9732b",
-    "#2a9d7c",
-    "#d1495b",
-    "#9567cf",
-    "#7d8590",
-    "#b08a1e",
-    "#c2569c",
-)
+from monolayer_experiments.experiment import Figure, Results, Table
+from monolayer_experiments.palette import BLUE, GREY
+
 Dash = Literal["solid", "dash", "dot", "dashdot"]
 Trace = dict[str, Any]
 Values = Sequence[float | int | None]
@@ -62,49 +54,39 @@ def scatter(name: str, x: Values, y: Values, colour: str = BLUE, *, hollow: Sequ
     }
 
 
-def bars(name: str, x: Sequence[Any], y: Values, colour: str = BLUE, *, text: Sequence[str] | None = None) -> Trace:
-    """A bar for each entry of `x`, with words on top if there are any."""
-    trace: Trace = {"type": "bar", "name": raised(name), "x": list(x), "y": list(y), "marker": {"color": colour}}
-    return trace if text is None else {**trace, "text": list(text), "textposition": "outside", "cliponaxis": False}
+def bars(name: str, x: Sequence[Any], y: Values, colour: str = BLUE) -> Trace:
+    """A bar for each entry of `x`."""
+    return {"type": "bar", "name": raised(name), "x": list(x), "y": list(y), "marker": {"color": colour}}
 
 
-def heat(x: Values, y: Values, z: Sequence[Values], *, scale: str = "Viridis") -> Trace:
-    """A map: `z[row][column]` in colours over `x` (columns) and `y` (rows), with its key beside it."""
-    return {
-        "type": "heatmap",
-        "name": "",
-        "x": list(x),
-        "y": list(y),
-        "z": [list(row) for row in z],
-        "colorscale": scale,
-        "colorbar": {"thickness": 14, "outlinewidth": 0},
-    }
+def figure(title: str, traces: Sequence[Trace], titles: tuple[str, str], caption: str = "", **options: Any) -> Figure:
+    """A titled figure of `traces`; the options are those of `chart`."""
+    return Figure(title, chart(traces, titles, **options), caption)
 
 
 def chart(
     traces: Sequence[Trace],
-    x: str,
-    y: str,
+    titles: tuple[str, str],
     *,
-    log_x: bool = False,
-    log_y: bool = False,
+    log: str = "",
     marks: Sequence[tuple[float, str]] = (),
     levels: Sequence[tuple[float, str]] = (),
     range_y: tuple[float, float] | None = None,
     ticks_x: Sequence[float] = (),
 ) -> dict[str, Any]:
-    """A figure of `traces` over titled axes; `marks` are vertical lines `(x, words)`, `levels` horizontal ones.
+    """A figure of `traces` over two titled axes; `log` names the logarithmic ones: "", "x", "y" or "xy".
 
-    `ticks_x` are the places to label on the x axis, where the sizes that were tried say more than round numbers.
-    A curve without a point that its axes can show is left out, and its name noted in the layout's `meta`: an entry of
-    the legend without a curve would be a riddle.
+    `marks` are vertical lines `(x, words)`, `levels` horizontal ones; `ticks_x` are the places to label on the x axis,
+    where the sizes that were tried say more than round numbers. A curve without a point that its axes can show is left
+    out, and its name noted in the layout's `meta`: an entry of the legend without a curve would be a riddle.
     """
+    log_x, log_y = "x" in log, "y" in log
     shown = [trace for trace in traces if _visible(trace, log_x, log_y)] or list(traces)
     absent = [trace["name"] for trace in traces if not any(trace is each for each in shown)]
     traces = _unhidden(shown)
     axes = {
-        "xaxis": axis(x, log=log_x, values=[value for trace in traces for value in trace["x"]]),
-        "yaxis": axis(y, log=log_y, values=[value for trace in traces for value in trace["y"]]),
+        "xaxis": axis(titles[0], log=log_x, values=[value for trace in traces for value in trace["x"]]),
+        "yaxis": axis(titles[1], log=log_y, values=[value for trace in traces for value in trace["y"]]),
     }
     if range_y is not None:
         low, high = range_y
@@ -116,25 +98,19 @@ def chart(
             "ticktext": [amount(tick) for tick in ticks_x],
         }
     shapes, words = [], []
-    stroke = {"color": GREY, "width": 1.5, "dash": "dot"}
-    for place, text in marks:
-        shapes.append({"type": "line", "x0": place, "x1": place, "yref": "paper", "y0": 0, "y1": 1, "line": stroke})
-        at = math.log10(place) if log_x else place
-        words.append({"x": at, "yref": "paper", "y": 1, "yanchor": "bottom", "text": raised(text), "showarrow": False})
-    for place, text in levels:
-        shapes.append({"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": place, "y1": place, "line": stroke})
-        at = math.log10(place) if log_y else place
-        words.append(
-            {
-                "xref": "paper",
-                "x": 1,
-                "xanchor": "right",
-                "y": at,
+    for across, lines in (("x", marks), ("y", levels)):
+        along = "y" if across == "x" else "x"
+        for place, text in lines:
+            where = {f"{across}0": place, f"{across}1": place, f"{along}ref": "paper", f"{along}0": 0, f"{along}1": 1}
+            shapes.append({"type": "line", **where, "line": {"color": GREY, "width": 1.5, "dash": "dot"}})
+            at = {
+                across: math.log10(place) if across in log else place,
+                f"{along}ref": "paper",
+                along: 1,
                 "yanchor": "bottom",
-                "text": raised(text),
-                "showarrow": False,
             }
-        )
+            right = {"xanchor": "right"} if across == "y" else {}
+            words.append({**at, **right, "text": raised(text), "showarrow": False})
     # Below the axis title whatever the height: measured from the edge of the figure, not of the plot.
     legend = {"orientation": "h", "yref": "container", "yanchor": "bottom", "y": 0, "x": 0}
     layout: dict[str, Any] = {
@@ -156,9 +132,7 @@ def _visible(trace: Trace, log_x: bool, log_y: bool) -> bool:
     def has_place(value: Any, log: bool) -> bool:
         return value is not None and (not log or value > 0)
 
-    return trace["type"] == "heatmap" or any(
-        has_place(x, log_x) and has_place(y, log_y) for x, y in zip(trace["x"], trace["y"], strict=True)
-    )
+    return any(has_place(x, log_x) and has_place(y, log_y) for x, y in zip(trace["x"], trace["y"], strict=True))
 
 
 def _unhidden(traces: Sequence[Trace]) -> list[Trace]:
@@ -231,3 +205,50 @@ def power(log10: float | None) -> str:
     if log10 is None:
         return "—"
     return f"10^{log10:.4g}" if abs(log10) < 1e4 else f"10^({amount(log10)})"
+
+
+# -- rows of results -----------------------------------------------------------------------------------
+
+
+def where(rows: Iterable[Results], **wanted: Any) -> list[Results]:
+    """The rows that have these values under these keys."""
+    return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
+
+
+def column(rows: Iterable[Results], key: str) -> list[Any]:
+    """The value of every row under a key; None where a row has none."""
+    return [row.get(key) for row in rows]
+
+
+def distinct(rows: Iterable[Results], key: str) -> list[Any]:
+    """The different values under a key, in the order of the rows."""
+    return list(dict.fromkeys(column(rows, key)))
+
+
+def low_to_high(values: Iterable[float], words: Callable[[float], str] = amount) -> str:
+    """`0.1 to 0.3`, or one number where both ends are written alike."""
+    values = list(values)
+    low, high = words(min(values)), words(max(values))
+    return low if low == high else f"{low} to {high}"
+
+
+def table(title: str, rows: Iterable[Results], columns: str, **computed: Callable[[Results], Any]) -> Table:
+    """A line of words per row.
+
+    `columns` reads like the head of the table: names, each followed by the key of its values where that is another
+    word; `%` behind a key writes a share as a percentage. `computed`: values that are functions of the row.
+    `table("Runs", [{"model": "1 layer", "accuracy": 0.5}], "model; right: accuracy %")` has the line `1 layer`,
+    `50.00 %`.
+    """
+    names, keys = [], []
+    for part in columns.split(";"):
+        name, _, key = part.partition(":")
+        names.append(name.strip().removesuffix(" %"))
+        keys.append((key or name).strip())
+
+    def cell(row: Results, key: str) -> str:
+        key, in_percent = key.removesuffix(" %"), key.endswith(" %")
+        value = computed[key](row) if key in computed else row.get(key)
+        return value if isinstance(value, str) else share(value) if in_percent else amount(value)
+
+    return Table(title, names, [[cell(row, key) for key in keys] for row in rows])

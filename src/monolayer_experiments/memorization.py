@@ -10,15 +10,13 @@ The control is the mean, λ = 0: on the same data, and on data where order count
 
 from __future__ import annotations
 
-import time
-from typing import Any
-
 import numpy as np
 
 import monolayer as ml
-from monolayer.arrays import Ints
-from monolayer_experiments.experiment import Figure, Progress, Setting, Table
-from monolayer_experiments.look import BLUE, GREEN, GREY, ORANGE, amount, chart, line, share
+from monolayer_experiments.experiment import Figure, Ints, Progress, Results, Setting, Table
+from monolayer_experiments.look import amount, column, figure, line, table
+from monolayer_experiments.palette import BLUE, GREY, ORANGE
+from monolayer_experiments.runs import timed
 from monolayer_experiments.synthetic import without_repeats
 
 QUESTION = "Does one layer return every label of data without repeated tokens, and at what price?"
@@ -28,63 +26,52 @@ QUICK = (100, 300, 1_000, 3_000, 10_000)
 FULL = (*QUICK, 30_000, 100_000, 300_000, 1_000_000)
 ORDERED = 10_000
 """Sequences up to which the data where order counts are tried."""
+SUMMARY = ("points", "gap", "expected_gap", "parameters", "corollary_1", "dense_numbers", "corollary_1_dense", "runs")
+"""What is kept of a model's summary."""
 
 
-def run(setting: Setting, progress: Progress) -> dict[str, Any]:
+def run(setting: Setting, progress: Progress) -> Results:
     ml.memorize([[0, 1]], [[0, 1]])  # imports and first calls are not what is timed
     counts = FULL if setting.full else QUICK
-    rows: list[dict[str, Any]] = []
+    rows: list[Results] = []
     refused = None
     for done, count in enumerate(counts):
         progress(f"{count:,} sequences", done / len(counts))
         X, Y = without_repeats(count, LENGTH, VOCABULARY, CLASSES, setting.seed)
-        began = time.perf_counter()
         try:
-            model = ml.memorize(X, Y, device=setting.device, seed=setting.seed)
+            model, seconds = timed(ml.memorize, X, Y, device=setting.device, seed=setting.seed)
         except ml.PrecisionError as end:
             refused = {"sequences": count, "words": str(end)}
             break
-        seconds = time.perf_counter() - began
-        found = model.summary
-        assert found is not None  # a model that was just built has one
-        rows.append(
-            {
-                "sequences": count,
-                "labels": X.size,
-                "right": int((model.predict(X) == Y).sum()),
-                "verdict": ml.certify(model, X, Y).verdict,
-                "points": found.points,
-                "gap": found.gap,
-                "expected_gap": found.expected_gap,
-                "margin": found.margin,
-                "parameters": found.parameters,
-                "corollary_1": found.corollary_1,
-                "dense_numbers": found.dense_numbers,
-                "corollary_1_dense": found.corollary_1_dense,
-                "bits_per_parameter": found.bits_per_parameter,
-                "runs": found.runs,
-                "seconds": seconds,
-                "mean": _at(X, Y, 0.0, False, setting),
-                "order": _ordered(X, Y, setting) if count <= ORDERED else None,
-            }
-        )
+        row = {"sequences": count, "labels": X.size, "seconds": seconds, **_checked(model, X, Y)}
+        row |= {name: getattr(model.summary, name) for name in SUMMARY}
+        row["mean"] = _at(X, Y, 0.0, False, setting)
+        rows.append({**row, "order": _ordered(X, Y, setting) if count <= ORDERED else None})
     return {"length": LENGTH, "vocabulary": VOCABULARY, "classes": CLASSES, "rows": rows, "refused": refused}
 
 
-def _at(X: Ints, Y: Ints, temperature: float | None, positions: bool, setting: Setting) -> dict[str, Any] | None:
-    """Labels that come back, certificate and margin of a model at this λ; None where the constructor refuses."""
-    try:
-        model = ml.memorize(
-            X, Y, positions=positions, temperature=temperature, device=setting.device, seed=setting.seed
-        )
-    except ml.PrecisionError:
-        return None
+def _checked(model: ml.Monolayer, X: Ints, Y: Ints) -> Results:
+    """Labels that come back, certificate and margin."""
     assert model.summary is not None  # a model that was just built has one
     right = int((model.predict(X) == Y).sum())
     return {"right": right, "verdict": ml.certify(model, X, Y).verdict, "margin": model.summary.margin}
 
 
-def _ordered(X: Ints, Y: Ints, setting: Setting) -> dict[str, Any]:
+def _at(X: Ints, Y: Ints, temperature: float | None, positions: bool, setting: Setting) -> Results | None:
+    """What is checked of a model at this λ; None where the constructor refuses."""
+    options: Results = {
+        "positions": positions,
+        "temperature": temperature,
+        "device": setting.device,
+        "seed": setting.seed,
+    }
+    try:
+        return _checked(ml.memorize(X, Y, **options), X, Y)
+    except ml.PrecisionError:
+        return None
+
+
+def _ordered(X: Ints, Y: Ints, setting: Setting) -> Results:
     """Half of the sequences, each with a copy whose first two tokens are exchanged; positions; softmax and mean."""
     half = X[: len(X) // 2]
     swapped = half.copy()
@@ -93,17 +80,13 @@ def _ordered(X: Ints, Y: Ints, setting: Setting) -> dict[str, Any]:
     return {name: _at(both, labels, lam, True, setting) for name, lam in (("softmax", None), ("mean", 0.0))}
 
 
-def answer(results: dict[str, Any]) -> str:
+def answer(results: Results) -> str:
     rows, refused = results["rows"], results["refused"]
     last, wrong = rows[-1], sum(row["labels"] - row["right"] for row in rows)
     if wrong:
         return f"No: {wrong:,} labels of {sum(row['labels'] for row in rows):,} came back wrong."
     proved = sum(row["verdict"] == "proved" for row in rows)
-    end = (
-        ""
-        if refused is None
-        else f" At {refused['sequences']:,} sequences the constructor refused: float64 is too coarse."
-    )
+    end = f" At {refused['sequences']:,} sequences the constructor refused: float64 is too coarse." if refused else ""
     return (
         f"Yes: every label came back at every size, up to {last['labels']:,} labels of {last['sequences']:,} "
         f"sequences, built in {amount(last['seconds'])} s. Certificates: {proved} of {len(rows)} proved.{end} "
@@ -111,18 +94,17 @@ def answer(results: dict[str, Any]) -> str:
     )
 
 
-def _numbers(row: dict[str, Any]) -> str:
+def _numbers(row: Results) -> str:
     """Who needs fewer numbers, in words."""
-    ours, paper = row["parameters"], row["corollary_1"]
-    dense, paper_dense = row["dense_numbers"], row["corollary_1_dense"]
-    more = "more" if ours > paper else "fewer"
+    more = "more" if row["parameters"] > row["corollary_1"] else "fewer"
     return (
-        f"The file holds {ours:,} numbers, {more} than the {paper:,} of Corollary 1 on the same points; a dense pass "
-        f"uses {dense:,}, where the network of Corollary 1 has {paper_dense:,}."
+        f"The file holds {row['parameters']:,} numbers, {more} than the {row['corollary_1']:,} of Corollary 1 on the "
+        f"same points; a dense pass uses {row['dense_numbers']:,}, where the network of Corollary 1 has "
+        f"{row['corollary_1_dense']:,}."
     )
 
 
-def _mean(rows: list[dict[str, Any]]) -> str:
+def _mean(rows: list[Results]) -> str:
     """What the mean does on the same data and where order counts, in words."""
     held = [row for row in rows if row["mean"] is not None and row["mean"]["right"] == row["labels"]]
     wider = sum(row["mean"]["margin"] > row["margin"] for row in held)
@@ -135,117 +117,59 @@ def _mean(rows: list[dict[str, Any]]) -> str:
     )
 
 
-def figures(results: dict[str, Any]) -> list[Figure]:
+def figures(results: Results) -> list[Figure]:
     rows = results["rows"]
-    labels = [row["labels"] for row in rows]
-
-    def column(name: str) -> list[float]:
-        return [row[name] for row in rows]
-
+    points, labels = column(rows, "points"), column(rows, "labels")
+    numbers = [
+        line("this construction, file", labels, column(rows, "parameters"), BLUE),
+        line("Corollary 1, its formula", labels, column(rows, "corollary_1"), ORANGE),
+        line("this construction, dense pass", labels, column(rows, "dense_numbers"), BLUE, dash="dash"),
+        line("Corollary 1, dense pass", labels, column(rows, "corollary_1_dense"), ORANGE, dash="dash"),
+    ]
     return [
-        Figure(
+        figure(
             "Smallest gap of two points",
-            chart(
-                [
-                    line("measured", column("points"), column("gap"), BLUE),
-                    line("1/M²", column("points"), column("expected_gap"), GREY, dash="dash", markers=False),
-                ],
-                "different points M",
-                "gap, share of the range",
-                log_x=True,
-                log_y=True,
-            ),
+            [
+                line("measured", points, column(rows, "gap"), BLUE),
+                line("1/M²", points, column(rows, "expected_gap"), GREY, dash="dash", markers=False),
+            ],
+            ("different points M", "gap, share of the range"),
             "Points thrown at random come as close as 1/M². The ids of contexts behave like such points.",
+            log="xy",
         ),
-        Figure(
+        figure(
             "Numbers in the file and in a dense pass",
-            chart(
-                [
-                    line("this construction, file", labels, column("parameters"), BLUE),
-                    line("Corollary 1, its formula", labels, column("corollary_1"), ORANGE),
-                    line("this construction, dense pass", labels, column("dense_numbers"), BLUE, dash="dash"),
-                    line("Corollary 1, dense pass", labels, column("corollary_1_dense"), ORANGE, dash="dash"),
-                ],
-                "labels",
-                "numbers",
-                log_x=True,
-                log_y=True,
-            ),
+            numbers,
+            ("labels", "numbers"),
             "Random labels: almost every label is a run of its own, and Corollary 1 counts fewer numbers. Where labels "
             "come in runs this construction does.",
-        ),
-        Figure(
-            "Margin with softmax and with the mean",
-            chart(
-                [
-                    line("softmax", labels, column("margin"), BLUE),
-                    line("mean, λ = 0", labels, [(row["mean"] or {}).get("margin") for row in rows], GREEN),
-                ],
-                "labels",
-                "margin in rounding errors",
-                log_x=True,
-                log_y=True,
-            ),
-            "Independent random keys: their mean already tells all these sequences apart.",
-        ),
-        Figure(
-            "Time to build",
-            chart([line("seconds", labels, column("seconds"), GREEN)], "labels", "seconds", log_x=True, log_y=True),
-            "Small sizes are dominated by fixed costs; large ones by sorting.",
+            log="xy",
         ),
     ]
 
 
-def tables(results: dict[str, Any]) -> list[Table]:
+def tables(results: Results) -> list[Table]:
+    def model(found: Results | None) -> str:
+        return "refused" if found is None else f"{found['verdict']}, {amount(found['margin'])}"
+
     rows = results["rows"]
-    sizes = [
-        [
-            amount(row["sequences"]),
-            amount(row["labels"]),
-            share(row["right"] / row["labels"]),
-            row["verdict"],
-            amount(row["gap"]),
-            amount(row["expected_gap"]),
-            amount(row["margin"]),
-            amount(row["seconds"]),
-        ]
-        for row in rows
-    ]
-    names = ("parameters", "corollary_1", "dense_numbers", "corollary_1_dense")
-    numbers = [[amount(row["labels"]), amount(row["runs"]), *(amount(row[name]) for name in names)] for row in rows]
-    means = [
-        [
-            amount(row["sequences"]),
-            _words({"verdict": row["verdict"], "margin": row["margin"]}),
-            _words(row["mean"]),
-            *(_words(row["order"][name]) if row["order"] else "—" for name in ("softmax", "mean")),
-        ]
-        for row in rows
-    ]
+    head = "sequences; labels; right %; certificate: verdict; gap; 1/M²: expected_gap; margin; seconds"
+    orders = "sequences; softmax; mean; softmax, order counts: softmax_order; mean, order counts: mean_order"
     return [
-        Table(
-            "Every size",
-            ["sequences", "labels", "right", "certificate", "gap", "1/M²", "margin", "seconds"],
-            sizes,
-        ),
-        Table(
-            "Numbers",
-            ["labels", "runs", "file", "Corollary 1", "dense pass", "Corollary 1, dense pass"],
-            numbers,
-        ),
-        Table(
+        table("Every size", rows, head, right=lambda row: row["right"] / row["labels"]),
+        table(
             "Softmax and mean (λ = 0): certificate and margin",
-            ["sequences", "softmax", "mean", "softmax, order counts", "mean, order counts"],
-            means,
+            rows,
+            orders,
+            softmax=model,
+            mean=lambda row: model(row["mean"]),
+            softmax_order=lambda row: model(row["order"]["softmax"]) if row["order"] else "—",
+            mean_order=lambda row: model(row["order"]["mean"]) if row["order"] else "—",
         ),
     ]
 
 
-def _words(found: dict[str, Any] | None) -> str:
-    return "refused" if found is None else f"{found['verdict']}, {amount(found['margin'])}"
-
-
-def limits(results: dict[str, Any]) -> str:
+def limits(results: Results) -> str:
     last = results["rows"][-1]
     return (
         "Labels are random, so there is nothing to learn and nothing is said about new sequences. Tokens do not "

@@ -35,13 +35,21 @@ def changed(model: nn.Module, change: Callable[[Tensor], Tensor]) -> nn.Module:
     return other
 
 
+def noisy(model: nn.Module, sigma: float, seed: int) -> nn.Module:
+    """A copy with every weight multiplied by `1 + σ g`, `g` Gaussian."""
+    random = torch.Generator().manual_seed(seed)
+
+    def change(weight: Tensor) -> Tensor:
+        return weight * (1.0 + sigma * torch.randn(weight.shape, generator=random, dtype=torch.float64)).to(weight)
+
+    return changed(model, change)
+
+
 def tolerance(model: nn.Module, X: Any, Y: Any, seed: int) -> float | None:
     """The largest σ with enough labels right, to a tenth of a decade, by bisection; None: below 10^−15."""
 
     def holds(sigma: float) -> bool:
-        generator = torch.Generator().manual_seed(seed)
-        noisy = changed(model, lambda w: w * (1.0 + sigma * torch.randn(w.shape, generator=generator, dtype=w.dtype)))
-        return recall(noisy, X, Y) >= ENOUGH
+        return recall(noisy(model, sigma, seed), X, Y) >= ENOUGH
 
     low, high = -15.0, 0.0
     if not holds(10.0**low):

@@ -18,13 +18,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict
-from typing import Any
 
 import monolayer as ml
 from monolayer.theory.corollary import MAX_BITS, Scale, corollary1
 from monolayer.theory.faithful import Construction
-from monolayer_experiments.experiment import Figure, Progress, Setting, Table
-from monolayer_experiments.look import BLUE, GOLD, GREEN, ORANGE, RED, amount, chart, line, power, share
+from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
+from monolayer_experiments.look import amount, column, figure, line, power, share, table
+from monolayer_experiments.palette import BLUE, GOLD, GREEN, ORANGE, RED
 from monolayer_experiments.synthetic import without_repeats
 
 QUESTION = "Is the separation δ that Theorem 2 promises one that a computer can hold?"
@@ -36,7 +36,7 @@ PAPER_BITS = 1 << 14
 QUICK, FULL = (4, 8, 16, 32, 64, 128, 256), (4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 
 
-def run(setting: Setting, progress: Progress) -> dict[str, Any]:
+def run(setting: Setting, progress: Progress) -> Results:
     sizes = FULL if setting.full else QUICK
     rows = []
     for done, vocabulary in enumerate(sizes):
@@ -70,7 +70,7 @@ def run(setting: Setting, progress: Progress) -> dict[str, Any]:
     return {"length": LENGTH, "rows": rows}
 
 
-def _construction(built: Construction) -> dict[str, Any]:
+def _construction(built: Construction) -> Results:
     """δ and the smallest separation, in powers of ten and in bits."""
     separation = None if built.log10_separation is None else built.log10_separation[0]
     bits = None if separation is None else math.ceil(math.log2(2 * built.bounds.r) - separation * math.log2(10))
@@ -84,7 +84,7 @@ def _construction(built: Construction) -> dict[str, Any]:
     }
 
 
-def answer(results: dict[str, Any]) -> str:
+def answer(results: Results) -> str:
     last = results["rows"][-1]
     proved = all(row[kind]["verdict"] == "proved" for row in results["rows"] for kind in ("paper", "faithful"))
     wrong = sum(row["labels"] - row["right"] for row in results["rows"])
@@ -100,89 +100,60 @@ def answer(results: dict[str, Any]) -> str:
     )
 
 
-def figures(results: dict[str, Any]) -> list[Figure]:
+def figures(results: Results) -> list[Figure]:
     rows = results["rows"]
-    sizes = [row["vocabulary"] for row in rows]
-
-    def of(kind: str, name: str) -> list[float | None]:
-        return [row[kind][name] for row in rows]
-
+    sizes, paper, faithful = column(rows, "vocabulary"), column(rows, "paper"), column(rows, "faithful")
     return [
-        Figure(
+        figure(
             "Bits of a significand against the vocabulary",
-            chart(
-                [
-                    line("paper: δ", sizes, of("paper", "delta_bits"), RED, dash="dash"),
-                    line("paper: separation left", sizes, of("paper", "separation_bits"), ORANGE),
-                    line("faithful: δ", sizes, of("faithful", "delta_bits"), GOLD, dash="dash"),
-                    line("faithful: separation left", sizes, of("faithful", "separation_bits"), GREEN),
-                    line("practical", sizes, [row["bits"] for row in rows], BLUE),
-                ],
-                "vocabulary |V|",
-                "bits",
-                log_x=True,
-                log_y=True,
-                levels=[(53, "float64")],
-            ),
+            [
+                line("paper: δ", sizes, column(paper, "delta_bits"), RED, dash="dash"),
+                line("paper: separation left", sizes, column(paper, "separation_bits"), ORANGE),
+                line("faithful: δ", sizes, column(faithful, "delta_bits"), GOLD, dash="dash"),
+                line("faithful: separation left", sizes, column(faithful, "separation_bits"), GREEN),
+                line("practical", sizes, column(rows, "bits"), BLUE),
+            ],
+            ("vocabulary |V|", "bits"),
             "Dashed: what the theorem promises. Solid: what the construction leaves, enclosed in balls.",
+            log="xy",
+            levels=[(53, "float64")],
         )
     ]
 
 
-def tables(results: dict[str, Any]) -> list[Table]:
-    columns = ["|V|", "sequences", "δ, paper", "bits", "δ, faithful", "bits", "gap, practical", "bits", "δ exceeded"]
+def tables(results: Results) -> list[Table]:
+    rows = results["rows"]
+    promised = [
+        {
+            **row,
+            "δ, paper": power(row["paper"]["log10_delta"]),
+            "bits of δ, paper": row["paper"]["delta_bits"],
+            "δ, faithful": power(row["faithful"]["log10_delta"]),
+            "bits of δ, faithful": row["faithful"]["delta_bits"],
+            "δ exceeded": f"{row['paper']['verdict']}, {row['faithful']['verdict']}",
+        }
+        for row in rows
+    ]
+    head = (
+        "|V|: vocabulary; sequences; δ, paper; bits of δ, paper; δ, faithful; bits of δ, faithful; gap, practical: "
+        "gap; bits, practical: bits; δ exceeded"
+    )
+    built = [
+        {"vocabulary": row["vocabulary"], "scale": scale, **row["corollary"][scale]} for row in rows for scale in SCALES
+    ]
+    # Returned: by the network in float64; possible: by the best readout of its ids.
+    carried_out = (
+        "|V|: vocabulary; points; scale; every label in balls: verdict; bits: tried; different ids in float64: "
+        "distinct; returned %; possible %"
+    )
+    title = "Corollary 1 carried out: in balls, and in float64"
     return [
-        Table(
-            "Promised and needed",
-            columns,
-            [
-                [
-                    amount(row["vocabulary"]),
-                    amount(row["sequences"]),
-                    power(row["paper"]["log10_delta"]),
-                    amount(row["paper"]["delta_bits"]),
-                    power(row["faithful"]["log10_delta"]),
-                    amount(row["faithful"]["delta_bits"]),
-                    amount(row["gap"]),
-                    amount(row["bits"]),
-                    f"{row['paper']['verdict']}, {row['faithful']['verdict']}",
-                ]
-                for row in results["rows"]
-            ],
-        ),
-        Table(
-            "Corollary 1 carried out: in balls, and in float64",
-            [
-                "|V|",
-                "points",
-                "scale",
-                "every label in balls",
-                "bits",
-                "different ids in float64",
-                "returned",
-                "possible",
-            ],
-            [_corollary_row(row, scale) for row in results["rows"] for scale in SCALES],
-        ),
+        table("Promised and needed", promised, head),
+        table(title, built, carried_out, tried=lambda row: row["bits"] or "not tried"),
     ]
 
 
-def _corollary_row(row: dict[str, Any], scale: str) -> list[str]:
-    """Returned: by the network in float64; possible: by the best readout of its ids."""
-    built = row["corollary"][scale]
-    return [
-        amount(row["vocabulary"]),
-        amount(built["points"]),
-        scale,
-        built["verdict"],
-        amount(built["bits"]) if built["bits"] else "not tried",
-        amount(built["distinct"]),
-        share(built["returned"]),
-        share(built["possible"]),
-    ]
-
-
-def limits(results: dict[str, Any]) -> str:
+def limits(results: Results) -> str:
     working = max(row["paper"]["working_bits"] or 0 for row in results["rows"])
     return (
         "Bits are counted for numbers subtracted as they stand. A program that works with the Wronskian of two "

@@ -14,72 +14,59 @@ attention it is the feed-forward block that was trained with it.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor, nn
 
 import monolayer as ml
-from monolayer.arrays import Floats, Ints
-from monolayer_experiments.depth import DEVICES, described, edge, grids
-from monolayer_experiments.experiment import Figure, Progress, Setting, Table
-from monolayer_experiments.look import BLUE, ORANGE, amount, bars, chart, share
+from monolayer_experiments.contexts import after_attention, untrained
+from monolayer_experiments.experiment import Figure, Floats, Ints, Progress, Results, Setting, Table
+from monolayer_experiments.look import amount, bars, column, figure, low_to_high, share, table, where
+from monolayer_experiments.palette import BLUE, ORANGE
 from monolayer_experiments.readout import construct_readout
+from monolayer_experiments.runs import DEVICES, described, edge, searches, timed
 from monolayer_experiments.synthetic import without_repeats
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from monolayer_experiments.trainer import Trained
-    from monolayer_experiments.transformer import Tagger
+from monolayer_experiments.trainer import fit, train
+from monolayer_experiments.transformer import Tagger
 
 QUESTION = "Is it the attention from the proof that memorizes, or would a random or a trained one do as well?"
 
-Results = dict[str, Any]
-
 ATTENTIONS, READOUTS = ("from the proof", "the mean", "random", "trained"), ("constructed", "trained")
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The data, the width of the models, the neurons of a trained readout, seeds, and seconds for each training."""
-
-    count: int
-    length: int
-    vocabulary: int
-    classes: int
-    width: int
-    hidden: int
-    seeds: int
-    seconds: float
-
-
-QUICK = Plan(100, 8, 100, 16, 64, 256, 1, 4.0)
-FULL = Plan(2_000, 16, 1000, 16, 128, 512, 3, 10.0)
+PLAN = {
+    "sequences": (100, 2_000),
+    "length": (8, 16),
+    "vocabulary": (100, 1000),
+    "classes": (16, 16),
+    "width": (64, 128),
+    "hidden": (256, 512),
+    "seeds": (1, 3),
+    "clock": (4.0, 10.0),
+}
+"""Quick and full. `hidden`: neurons in each layer of a trained readout; `clock`: seconds for each training."""
 
 
 def run(setting: Setting, progress: Progress) -> Results:
-    plan = FULL if setting.full else QUICK
+    plan = setting.choose(PLAN)
     ml.memorize([[0, 1]], [[0, 1]])  # imports and first calls are not what is timed
     cells = []
-    for number, seed in enumerate(range(setting.seed, setting.seed + plan.seeds)):
-        X, Y = without_repeats(plan.count, plan.length, plan.vocabulary, plan.classes, seed)
-        for place, measure in enumerate((_proof, _averaged, _random, _trained)):
-            progress(f"seed {seed}, attention {ATTENTIONS[place]}", (number + place / 4) / plan.seeds)
-            for readout, cell in zip(READOUTS, measure(plan, X, Y, seed, setting.device), strict=True):
-                cells.append({"attention": ATTENTIONS[place], "readout": readout, "seed": seed, **cell})
-    sizes = {"sequences": plan.count, "length": plan.length, "classes": plan.classes, "clock": plan.seconds}
-    return {**sizes, "width": plan.width, "hidden": plan.hidden, "cells": cells}
+    for number, seed in enumerate(range(setting.seed, setting.seed + plan["seeds"])):
+        X, Y = without_repeats(plan["sequences"], plan["length"], plan["vocabulary"], plan["classes"], seed)
+        options = {"seconds": plan["clock"], "seed": seed, "device": setting.device}
+        measures: tuple[Any, ...] = (_proof, partial(_proof, temperature=0.0), _random, _trained)
+        for place, (attention, measure) in enumerate(zip(ATTENTIONS, measures, strict=True)):
+            progress(f"seed {seed}, attention {attention}", (number + place / 4) / plan["seeds"])
+            for readout, cell in zip(READOUTS, measure(plan, X, Y, options), strict=True):
+                cells.append({"attention": attention, "readout": readout, "seed": seed, **cell})
+    return {**{key: plan[key] for key in plan if key not in ("vocabulary", "seeds")}, "cells": cells}
 
 
 def _proof(
-    plan: Plan, X: Ints, Y: Ints, seed: int, device: str, temperature: float | None = None
+    plan: Results, X: Ints, Y: Ints, options: Results, temperature: float | None = None
 ) -> tuple[Results, Results]:
-    import torch
-
-    began = time.perf_counter()
-    model = ml.memorize(X, Y, seed=seed, temperature=temperature)
-    built = time.perf_counter() - began
+    model, built = timed(ml.memorize, X, Y, seed=options["seed"], temperature=temperature)
     assert model.summary is not None  # a model that was just built has one
     cell = {"accuracy": float((model.predict(X) == Y).mean()), "seconds": built, "margin": model.summary.margin}
     began = time.perf_counter()
@@ -87,114 +74,63 @@ def _proof(
         before, seen = model.stream(torch.from_numpy(model.encode(X).tokens.reshape(X.shape)))
         after = model.attention(before, seen)
     # Key, code and context as three inputs: the staircase reads only code plus context.
-    features = torch.stack([before[..., 1], before[..., 2], (after - before)[..., 2]], dim=-1)[:, 1:]
-    return cell, _train_readout(plan, features.numpy(), Y, seed, device, time.perf_counter() - began)
+    features = torch.stack([before[..., 1], before[..., 2], (after - before)[..., 2]], dim=-1)[:, 1:].numpy()
+    return cell, _train_readout(plan, features, Y, options, time.perf_counter() - began)
 
 
-def _averaged(plan: Plan, X: Ints, Y: Ints, seed: int, device: str) -> tuple[Results, Results]:
-    return _proof(plan, X, Y, seed, device, temperature=0.0)
-
-
-def _random(plan: Plan, X: Ints, Y: Ints, seed: int, device: str) -> tuple[Results, Results]:
-    import torch
-
-    from monolayer_experiments.transformer import Tagger
-
+def _random(plan: Results, X: Ints, Y: Ints, options: Results) -> tuple[Results, Results]:
     began = time.perf_counter()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = Tagger(plan.vocabulary, plan.classes, 1, 1, plan.width, 0)
-    features = _after_attention(model, X)
-    made = time.perf_counter() - began
-    cell = construct_readout(features, _after_attention(model, X[:, ::-1])[:, ::-1], Y, seed)
-    cell["seconds"] += made
-    return cell, _train_readout(plan, features, Y, seed, device, made)
+    model = untrained(plan["vocabulary"], plan["classes"], 1, 1, plan["width"], options["seed"])
+    features, made, cell = _constructed(model, X, Y, options["seed"], began)
+    return cell, _train_readout(plan, features, Y, options, made)
 
 
-def _trained(plan: Plan, X: Ints, Y: Ints, seed: int, device: str) -> tuple[Results, Results]:
-    from monolayer_experiments.trainer import train
-
-    found = train(X, Y, rank=1, width=plan.width, seconds=plan.seconds, seed=seed, device=device)
+def _trained(plan: Results, X: Ints, Y: Ints, options: Results) -> tuple[Results, Results]:
     began = time.perf_counter()
+    found = train(X, Y, rank=1, width=plan["width"], **options)
     model: Tagger = found.model.cpu()  # type: ignore[assignment]
-    features = _after_attention(model, X)
-    made = time.perf_counter() - began + found.seconds
-    cell = construct_readout(features, _after_attention(model, X[:, ::-1])[:, ::-1], Y, seed)
-    cell["seconds"] += made
-    return cell, _kept(found)
+    _, _, cell = _constructed(model, X, Y, options["seed"], began)
+    return cell, {**described(found, curve=False), "margin": None}
 
 
-def _after_attention(model: Tagger, X: Ints) -> Floats:
-    """The stream after attention `(N, n, D)`, in float64."""
-    import torch
-
-    with torch.no_grad():
-        model = model.double()
-        layer: Any = model.layers[0]
-        stream = layer.attend(model.stream(torch.from_numpy(np.ascontiguousarray(X))), None)
-    found: Floats = stream.numpy()
-    return found
+def _constructed(model: Tagger, X: Ints, Y: Ints, seed: int, began: float) -> tuple[Floats, float, Results]:
+    """The stream after attention, the seconds since `began` that it took, and a readout constructed on it."""
+    features = after_attention(model.double(), X)
+    made = time.perf_counter() - began
+    cell = construct_readout(features, after_attention(model, X[:, ::-1])[:, ::-1], Y, seed)
+    return features, made, {**cell, "seconds": cell["seconds"] + made}
 
 
-def _train_readout(plan: Plan, features: Floats, Y: Ints, seed: int, device: str, made: float) -> Results:
-    """Two hidden layers on standardized features, in float32."""
-    from monolayer_experiments.trainer import fit
-
+def _train_readout(plan: Results, features: Floats, Y: Ints, options: Results, made: float) -> Results:
+    """Two hidden layers on standardized features, in float32; `made`: seconds that the features took."""
     flat = features.reshape(-1, features.shape[-1])
     scaled = ((features - flat.mean(0)) / flat.std(0)).astype(np.float32)
-    found = fit(
-        lambda: _readout(scaled.shape[-1], plan.hidden, plan.classes),
-        scaled,
-        Y,
-        seconds=plan.seconds,
-        seed=seed,
-        device=device,
-    )
-    return _kept(found, made)
-
-
-def _readout(inputs: int, hidden: int, classes: int) -> nn.Module:
-    from torch import Tensor, nn
-
-    class Readout(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            first, second, last = nn.Linear(inputs, hidden), nn.Linear(hidden, hidden), nn.Linear(hidden, classes)
-            self.layers = nn.Sequential(first, nn.GELU(), second, nn.GELU(), last)
-
-        def forward(self, X: Tensor, inside: Tensor | None = None) -> Tensor:
-            logits: Tensor = self.layers(X)
-            return logits
-
-    return Readout()
-
-
-def _kept(found: Trained, made: float = 0.0) -> Results:
+    found = fit(partial(_Readout, scaled.shape[-1], plan["hidden"], plan["classes"]), scaled, Y, **options)
     kept = described(found, curve=False)
     return {**kept, "seconds": kept["seconds"] + made, "margin": None}
+
+
+class _Readout(nn.Sequential):
+    def __init__(self, inputs: int, hidden: int, classes: int) -> None:
+        first, second, last = nn.Linear(inputs, hidden), nn.Linear(hidden, hidden), nn.Linear(hidden, classes)
+        super().__init__(first, nn.GELU(), second, nn.GELU(), last)
+
+    def forward(self, X: Tensor, inside: Tensor | None = None) -> Tensor:
+        logits: Tensor = super().forward(X)  # type: ignore[no-untyped-call]
+        return logits
 
 
 # -- reading the results -------------------------------------------------------------------------------
 
 
-def _cells(results: Results, attention: str, readout: str) -> list[Results]:
-    return [cell for cell in results["cells"] if (cell["attention"], cell["readout"]) == (attention, readout)]
-
-
-def _mean(cells: list[Results], key: str) -> float:
-    return float(sum(cell[key] for cell in cells) / len(cells))
-
-
-def _measured(results: Results, readout: str) -> list[str]:
-    """Attentions that were tried with this readout."""
-    return [attention for attention in ATTENTIONS if _cells(results, attention, readout)]
+def _means(results: Results, readout: str, key: str) -> dict[str, float]:
+    """For every attention that was tried with this readout, the mean over the seeds."""
+    found = {each: column(where(results["cells"], attention=each, readout=readout), key) for each in ATTENTIONS}
+    return {attention: float(sum(values) / len(values)) for attention, values in found.items() if values}
 
 
 def answer(results: Results) -> str:
-    built, trained = (
-        {each: _mean(_cells(results, each, readout), "accuracy") for each in _measured(results, readout)}
-        for readout in READOUTS
-    )
+    built, trained = (_means(results, readout, "accuracy") for readout in READOUTS)
     wrong = [attention for attention in built if built[attention] < 1.0]
     text = (
         f"A constructed readout loses labels where attention is {' or '.join(wrong)}"
@@ -202,15 +138,15 @@ def answer(results: Results) -> str:
         else f"A constructed readout returns every label on each of the attentions ({', '.join(built)})"
     )
     reached = ", ".join(f"{share(right)} ({attention})" for attention, right in trained.items())
-    seconds = _mean(_cells(results, "from the proof", "constructed"), "seconds")
+    seconds = _means(results, "constructed", "seconds")["from the proof"]
     text += (
         f"; a readout trained for {results['clock']:g} s reaches {reached}. Attention and readout from the proof take "
         f"{amount(seconds)} s together."
     )
-    seeds = len(_cells(results, ATTENTIONS[0], READOUTS[0]))
+    seeds = len(where(results["cells"], attention=ATTENTIONS[0], readout=READOUTS[0]))
     # One draw of the data and the weights is an example; what decides is said only of several.
     if not wrong and max(trained.values()) < 1.0 and seeds > 1:
-        worst = min(trained, key=lambda attention: trained[attention])
+        worst = min(trained, key=trained.__getitem__)
         if max(trained.values()) - trained[worst] < 0.1:
             text += " What decides here is how the readout is found, not where the attention comes from."
         else:
@@ -222,54 +158,38 @@ def answer(results: Results) -> str:
 
 
 def figures(results: Results) -> list[Figure]:
-    def figure(key: str, words: str, **options: Any) -> dict[str, Any]:
-        traces = []
-        for readout, colour in zip(READOUTS, (BLUE, ORANGE), strict=True):
-            names = _measured(results, readout)
-            values = [_mean(_cells(results, attention, readout), key) for attention in names]
-            traces.append(bars(f"readout {readout}", names, values, colour))
-        return chart(traces, "attention", words, **options)
-
-    return [
-        Figure(
-            "Labels right, by attention and readout",
-            figure("accuracy", "labels right", range_y=(0.0, 1.1)),
-            "Mean over the seeds.",
-        ),
-        Figure(
-            "Seconds",
-            figure("seconds", "seconds", log_y=True),
-            "Attention and readout together; a trained readout stops at its clock, or when no label is wrong.",
-        ),
-    ]
+    traces = []
+    for readout, colour in zip(READOUTS, (BLUE, ORANGE), strict=True):
+        means = _means(results, readout, "accuracy")
+        traces.append(bars(f"readout {readout}", list(means), list(means.values()), colour))
+    title, caption = "Labels right, by attention and readout", "Mean over the seeds."
+    return [figure(title, traces, ("attention", "labels right"), caption, range_y=(0.0, 1.1))]
 
 
 def tables(results: Results) -> list[Table]:
     rows = []
     for attention in ATTENTIONS:
         for readout in READOUTS:
-            cells = _cells(results, attention, readout)
-            if not cells:
-                rows.append([attention, readout, "not run", "—", "—", "0"])
-                continue
-            low, high = (pick(cell["accuracy"] for cell in cells) for pick in (min, max))
-            right = share(low) if low == high else f"{share(low)} to {share(high)}"
-            margins = [cell["margin"] for cell in cells if cell["margin"] is not None]
-            margin = amount(min(margins)) if margins else "—"
-            rows.append([attention, readout, right, amount(_mean(cells, "seconds")), margin, str(len(cells))])
+            cells = where(results["cells"], attention=attention, readout=readout)
+            row: Results = {"attention": attention, "readout": readout, "right": "not run", "seeds": len(cells)}
+            if cells:
+                row["right"] = low_to_high(column(cells, "accuracy"), share)
+                row["seconds"] = sum(column(cells, "seconds")) / len(cells)
+                row["margin"] = min((margin for margin in column(cells, "margin") if margin is not None), default=None)
+            rows.append(row)
     return [
-        Table("Attention and readout", ["attention", "readout", "right", "seconds", "margin", "seeds"], rows),
-        grids(_searched(results), "attention", "readout", "seed"),
+        table("Attention and readout", rows, "attention; readout; right; seconds; margin; seeds"),
+        searches(_searched(results), "attention", "readout", "seed"),
     ]
 
 
 def _searched(results: Results) -> list[Results]:
-    """The training runs, with what says whether their search for a rate decided anything."""
     known = {"labels": results["sequences"] * results["length"], "chance": 1.0 / results["classes"]}
     return [{**known, **cell} for cell in results["cells"] if "grid" in cell]
 
 
 def limits(results: Results) -> str:
+    whole = len(_means(results, "trained", "accuracy")) == len(ATTENTIONS)
     return (
         f"One size of random data ({results['sequences']:,} sequences of {results['length']} tokens), one width "
         f"({results['width']}), one shape of trained readout (two hidden layers of {results['hidden']} neurons) and a "
@@ -277,7 +197,7 @@ def limits(results: Results) -> str:
         "constructed readout costs a step for nearly every label and says nothing about new sequences. Its margin on "
         "random and trained attention is measured against one other order of summation, not proved against all; only "
         "the model from the proof can be certified. With the attention from the proof a readout is trained on three "
-        f"numbers a token, with a random one on {results['width']}; with the trained one it is the feed-forward block "
-        f"that was trained with it, of one hidden layer. {DEVICES} The trained readouts compute in TF32 there as well."
-        f"{'' if _cells(results, 'the mean', 'trained') else ' The mean was added later, without a trained readout.'}"
+        f"numbers per token, with a random one on {results['width']}; with the trained one it is the feed-forward "
+        f"block that was trained with it, of one hidden layer. {DEVICES} The trained readouts compute in TF32 there as "
+        f"well.{'' if whole else ' The mean was added later, without a trained readout.'}"
     )

@@ -14,20 +14,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import monolayer as ml
 from monolayer.arrays import Floats
 from monolayer.theory.boltzmann import boltzmann
-from monolayer_experiments.experiment import Figure, Progress, Setting, Table
-from monolayer_experiments.look import PALETTE, amount, chart, line
+from monolayer_experiments.experiment import Figure, Floats, Ints, Progress, Results, Setting, Table
+from monolayer_experiments.look import amount, figure, line, table
+from monolayer_experiments.palette import PALETTE
 
 QUESTION = "Is the first feed-forward block, which rounds the tokens, needed?"
-
 
 LENGTH = 3
 
@@ -50,7 +47,7 @@ NOTHING = 1e-5
 """A floor below this share of the variance counts as none: the controls come out a hundred times lower."""
 
 
-def run(setting: Setting, progress: Progress) -> dict[str, Any]:
+def run(setting: Setting, progress: Progress) -> Results:
     floors = _floors(setting, progress)
     cells = (2, 4, 8, 16, 32) if setting.full else (2, 4, 8, 16)
     random = np.random.default_rng([setting.seed, 4])
@@ -60,7 +57,7 @@ def run(setting: Setting, progress: Progress) -> dict[str, Any]:
         errors = []
         for D in cells:
             progress(f"with the quantizer: {name}, {D} cells", 0.5 + 0.5 * done / len(TARGETS))
-            model = ml.approximate(partial(_of_tokens, f), 1, LENGTH, cells=D, seed=setting.seed)
+            model = ml.approximate(lambda X, f=f: f(X[:, :, 0]), 1, LENGTH, cells=D, seed=setting.seed)
             found = np.asarray(model.predict(tests[:, :, None])).reshape(tests.shape)
             errors.append(float(((found - f(tests)) ** 2).mean()))
         value = f(random.random((1 << 16, LENGTH)))
@@ -69,18 +66,13 @@ def run(setting: Setting, progress: Progress) -> dict[str, Any]:
     return {"length": LENGTH, "rows": results}
 
 
-def _of_tokens(f: Callable[[Floats], Floats], X: Floats) -> Floats:
-    """`f` on tokens of one coordinate, `(B, n, 1)`."""
-    return f(X[:, :, 0])
-
-
 def _lambdas(count: int) -> list[float]:
     """Inverse temperatures of both signs, with the limits."""
     size = np.geomspace(0.1, 300.0, count).tolist()
     return [-math.inf, *(-lam for lam in reversed(size)), 0.0, *size, math.inf]
 
 
-def _conditional(order: NDArray[np.int64], f: Floats) -> float:
+def _conditional(order: Ints, f: Floats) -> float:
     """`E Var(f | seen)`, from samples in the order of what is seen: half the mean square step of neighbours."""
     return float((np.diff(f[order]) ** 2).mean() / 2)
 
@@ -94,7 +86,7 @@ def _floors(setting: Setting, progress: Progress) -> dict[str, float]:
         progress("the floor without the quantizer", 0.5 * place / places)
         x = np.column_stack([np.full(count, (place + 0.5) / places), random.random((count, LENGTH - 1))])
 
-        def seen(lam: float, x: Floats = x) -> NDArray[np.int64]:
+        def seen(lam: float, x: Floats = x) -> Ints:
             return np.argsort(boltzmann(np.full(count, lam), x))
 
         orders = [(lam, seen(lam)) for lam in lams]
@@ -110,13 +102,13 @@ def _floors(setting: Setting, progress: Progress) -> dict[str, float]:
 # -- what the numbers say ------------------------------------------------------------------------------
 
 
-def _share(row: dict[str, Any]) -> float:
+def _share(row: Results) -> float:
     """The floor as a share of the variance of the target."""
     share: float = row["floor"] / row["variance"]
     return share
 
 
-def answer(results: dict[str, Any]) -> str:
+def answer(results: Results) -> str:
     rows = results["rows"]
     free = [row["target"] for row in rows if _share(row) < NOTHING]
     hard = [row for row in rows if _share(row) >= NOTHING]
@@ -134,7 +126,7 @@ def answer(results: dict[str, Any]) -> str:
     )
 
 
-def figures(results: dict[str, Any]) -> list[Figure]:
+def figures(results: Results) -> list[Figure]:
     traces = []
     for row, colour in zip(results["rows"], PALETTE, strict=False):
         relative = [error / row["variance"] for error in row["quantized"]]
@@ -143,41 +135,30 @@ def figures(results: dict[str, Any]) -> list[Figure]:
             ends, floor = [row["cells"][0], row["cells"][-1]], [_share(row)] * 2
             name = f"floor, {row['target']}"
             traces.append(line(name, ends, floor, colour, dash="dash", markers=False, legend=False))
-    drawn = chart(
-        traces,
-        "cells a coordinate",
-        "error / variance of the target",
-        log_x=True,
-        log_y=True,
-        ticks_x=results["rows"][0]["cells"],
-    )
     return [
-        Figure(
+        figure(
             f"Mean square error against cells, {results['length']} tokens",
-            drawn,
+            traces,
+            ("cells per coordinate", "error / variance of the target"),
             "Solid: with the quantizer. Dashed, in the same colour: the floor without it; none is drawn where it is 0.",
+            log="xy",
+            ticks_x=results["rows"][0]["cells"],
         )
     ]
 
 
-def tables(results: dict[str, Any]) -> list[Table]:
-    rows = [
-        [
-            row["target"],
-            amount(row["variance"]),
-            amount(row["floor"]),
-            f"{amount(100 * _share(row), 2)} %",
-            amount(row["quantized"][-1]),
-            amount(row["cells"][-1]),
-            amount(_cells_needed(row)),
-        ]
-        for row in results["rows"]
-    ]
-    columns = ["target", "variance", "floor without", "share", "error with", "cells", "cells to go below"]
-    return [Table("Without and with the quantizer, mean square", columns, rows)]
+def tables(results: Results) -> list[Table]:
+    head = "target; variance; floor without: floor; share; error with: error; cells; cells to go below: needed"
+    computed = {
+        "share": lambda row: f"{amount(100 * _share(row), 2)} %",
+        "error": lambda row: row["quantized"][-1],
+        "cells": lambda row: row["cells"][-1],
+        "needed": _cells_needed,
+    }
+    return [table("Without and with the quantizer, mean square", results["rows"], head, **computed)]
 
 
-def _cells_needed(row: dict[str, Any]) -> int | None:
+def _cells_needed(row: Results) -> int | None:
     """Cells at which the error with the quantizer goes below the floor, by 1/D² from the finest grid tried."""
     if _share(row) < NOTHING:
         return None
@@ -185,7 +166,7 @@ def _cells_needed(row: dict[str, Any]) -> int | None:
     return math.ceil(needed)
 
 
-def limits(results: dict[str, Any]) -> str:
+def limits(results: Results) -> str:
     return (
         "The floors are estimates on a grid of parameters from random samples: the true infimum may be a little "
         f"lower, nothing here is proved, and a floor below {amount(NOTHING)} of the variance is taken for 0. One head "

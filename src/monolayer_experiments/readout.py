@@ -7,16 +7,12 @@ label of each. It is read at `z` computed anew, the same number but for rounding
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
-from monolayer.arrays import Floats, Ints
-
-if TYPE_CHECKING:
-    from monolayer.model.staircase import Steps
-
-Results = dict[str, Any]
+from monolayer.model.staircase import Staircase, Steps
+from monolayer_experiments.experiment import Floats, Ints, Results
 
 DIRECTIONS = 4
 """Random directions that are measured; the one with the widest gap is kept, as in the construction."""
@@ -24,8 +20,6 @@ DIRECTIONS = 4
 
 def construct_readout(features: Floats, again: Floats, Y: Ints, seed: int) -> Results:
     """Sort `wᵀa`, build the staircase, and read it at `wᵀa` computed `again`."""
-    import torch
-
     began = time.perf_counter()
     label = Y.ravel()
     best: tuple[float, Floats, Ints] | None = None
@@ -50,10 +44,6 @@ def construct_readout(features: Floats, again: Floats, Y: Ints, seed: int) -> Re
 
 def _staircase(z: Floats, label: Ints) -> Steps:
     """The exact readout of sorted numbers: a ramp of at most a quarter of the gap wherever the label changes."""
-    import torch
-
-    from monolayer.model.staircase import Staircase
-
     # Equal numbers with different labels cannot be told apart: no ramp fits between them, and one label is lost.
     change = np.flatnonzero((np.diff(label) != 0) & (np.diff(z) > 0.0))
     gap = z[change + 1] - z[change]

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from monolayer.arrays import Ints
+from monolayer_experiments.experiment import Ints
 
 
 def without_repeats(
     count: int, length: int = 16, vocabulary: int = 1000, classes: int = 16, seed: int = 0
 ) -> tuple[Ints, Ints]:
-    """Sequences of different tokens, no two sequences with the same set of tokens, and a random class a token."""
+    """Sequences of different tokens, no two sequences with the same set of tokens, and a random class per token."""
     random = np.random.default_rng(seed)
     X = _different_tokens(random, count, length, vocabulary)
     while len(bad := _seen_before(X)):

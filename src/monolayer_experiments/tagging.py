@@ -9,8 +9,7 @@ asked: the construction has no answer to the rest.
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,121 +17,99 @@ import numpy as np
 import monolayer as ml
 from monolayer.arrays import Ints
 from monolayer.data import Labels, Names, Sequences, phrases
-from monolayer_experiments.depth import DEVICES, curve, described, edge, grids
 from monolayer_experiments.evidence import apart
-from monolayer_experiments.experiment import Figure, Progress, Setting, Table
-from monolayer_experiments.look import BLUE, GREEN, GREY, ORANGE, amount, bars, chart, scatter, share
+from monolayer_experiments.experiment import Figure, Ints, Progress, Results, Setting, Table
+from monolayer_experiments.look import amount, bars, figure, scatter, share, table, where
+from monolayer_experiments.palette import BLUE, GREEN, GREY, ORANGE
+from monolayer_experiments.runs import DEVICES, KEPT, against_time, described, edge, searches, timed
+from monolayer_experiments.trainer import predict, train
+from monolayer_experiments.transformer import width_for
 from monolayer_experiments.words import drawn, words
 
 QUESTION = "On real labels, how does the construction compare with training, on the data and on held-out sequences?"
 
-Results = dict[str, Any]
-
-MODELS = {"1 layer, rank 1": (1, ORANGE), "1 layer": (None, GREEN)}
-"""Rank and colour of the trained models; None is full rank."""
+COLOURS = {"construction": BLUE, "most frequent label": GREY, "1 layer, rank 1": ORANGE, "1 layer": GREEN}
+RANKS = {"1 layer, rank 1": 1, "1 layer": None}
+"""Ranks of the trained models; None is full rank."""
 HELD_OUT = 0.1
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How many sequences of each corpus (None: all), how many common characters, and seconds for each training."""
-
-    phrases: int | None
-    characters: int | None
-    words: int | None
-    least_width: int
-    seconds: float
-
-
-QUICK = Plan(2_000, 300, 500, 64, 3.0)
-FULL = Plan(None, None, None, 256, 60.0)
+PLAN = {
+    "phrases": (2_000, None),
+    "characters": (300, None),
+    "words": (500, None),
+    "least_width": (64, 256),
+    "clock": (3.0, 60.0),
+}
+"""Quick and full: sequences of each corpus (None: all), common characters, and seconds for each training."""
 
 
 def run(setting: Setting, progress: Progress) -> Results:
-    plan = FULL if setting.full else QUICK
+    plan = setting.choose(PLAN)
     ml.memorize([[0, 1]], [[0, 1]])  # imports and first calls are not what is timed
-    corpora = []
-    for number, (name, read) in enumerate((("Chinese phrases", _some_phrases), ("English words", _some_words))):
-        progress(f"{name}, reading", number / 2)
-        data = read(plan, setting.seed)
-        corpora.append({"corpus": name, **_measure(plan, name, data, setting, progress, number / 2)})
-    return {"clock": plan.seconds, "corpora": corpora}
+    progress("reading", 0.0)
+    corpora = {
+        "Chinese phrases": some_phrases(plan["phrases"], plan["characters"], setting.seed),
+        "English words": words(plan["words"], setting.seed),
+    }
+    found = []
+    for number, (name, data) in enumerate(corpora.items()):
+
+        def within(stage: str, share: float, name: str = name, done: int = number) -> None:
+            progress(f"{name}, {stage}", (done + share) / len(corpora))
+
+        found.append({"corpus": name, **_measure(plan, data, setting, within)})
+    return {"clock": plan["clock"], "corpora": found}
 
 
-def _measure(plan: Plan, name: str, data: Sequences, setting: Setting, progress: Progress, done: float) -> Results:
-    from monolayer_experiments.trainer import predict, train
-    from monolayer_experiments.transformer import width_for
-
+def _measure(plan: Results, data: Sequences, setting: Setting, progress: Progress) -> Results:
     seen, held = split(data, setting.seed)
-    (X, Y, lengths), (X_held, _, held_lengths) = _padded(seen), _padded(held)
-    progress(f"{name}, construction", done)
-    began = time.perf_counter()
-    model = ml.memorize(seen, positions=True, seed=setting.seed)
-    spent = time.perf_counter() - began
+    (X, Y, _), (X_held, _, inside) = padded(seen), padded(held)
+    rows: list[Results] = []
+
+    def add(model: str, of_held: Ints, **found: Any) -> None:
+        row = {"model": model, "seconds": None, "parameters": None, "curve": None}
+        rows.append({**row, **found, "held_out": _right(held, of_held)})
+
+    progress("construction", 0.0)
+    model, spent = timed(ml.memorize, seen, positions=True, seed=setting.seed)
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    right = [_right(part, model.labels(model.encode(part))) for part in (seen, held)]
-    rows = [_row("construction", right[1], accuracy=right[0], seconds=spent, parameters=parameters)]
-    for place, (kind, (rank, _)) in enumerate(MODELS.items()):
-        progress(f"{name}, {kind}", done + (place + 0.2) / 4.8)
-        width = width_for(parameters, int(X.max()) + 1, int(Y.max()) + 1, 1, rank, plan.least_width)
-        options: dict[str, Any] = {"seconds": plan.seconds, "seed": setting.seed, "device": setting.device}
-        found = train(X, Y, lengths=lengths, rank=rank, width=width, positions=True, **options)
-        answers = predict(found, X_held, held_lengths)
-        inside = np.arange(X_held.shape[1]) < held_lengths[:, None]
-        rows.append(_row(kind, _right(held, answers[inside]), **described(found, curve=True)))
-    table = _most_frequent(seen)
-    rows.append(
-        _row("most frequent label", _right(held, table[held.tokens]), accuracy=_right(seen, table[seen.tokens]))
-    )
+    of_seen, of_held = (model.labels(model.encode(part)) for part in (seen, held))
+    add("construction", of_held, accuracy=_right(seen, of_seen), seconds=spent, parameters=parameters)
+    options: Results = {"seconds": plan["clock"], "seed": setting.seed, "device": setting.device}
+    for place, (kind, rank) in enumerate(RANKS.items()):
+        progress(kind, (place + 0.2) / 2.4)
+        width = width_for(parameters, int(X.max()) + 1, int(Y.max()) + 1, 1, rank, plan["least_width"])
+        found = train(X, Y, seen.lengths, rank=rank, width=width, positions=True, **options)
+        answers = predict(found.model, X_held, held.lengths)[inside]
+        add(kind, answers, **described(found, curve=True))
+    usual = _most_frequent(seen)
+    add("most frequent label", usual[held.tokens], accuracy=_right(seen, usual[seen.tokens]))
     return {
         "sequences": len(seen),
         "labels": len(seen.tokens),
         "held_out": len(held),
         "held_out_labels": len(held.tokens),
         "vocabulary": len(np.unique(seen.tokens)),
-        "classes": len(_labels(data).classes or ()),
-        "chance": float(np.bincount(_labels(seen).values).max() / len(seen.tokens)),
+        "classes": len(labels_of(data).classes or ()),
+        "chance": float(np.bincount(labels_of(seen).values).max() / len(seen.tokens)),
         "longest": int(seen.lengths.max()),
         "rows": rows,
     }
 
 
-def _row(model: str, held: float, **found: Any) -> Results:
-    return {"model": model, "seconds": None, "parameters": None, "curve": None, **found, "held_out": held}
-
-
 # -- data ----------------------------------------------------------------------------------------------
 
 
-def _some_phrases(plan: Plan, seed: int) -> Sequences:
-    return some_phrases(plan.phrases, plan.characters, seed)
-
-
 def some_phrases(count: int | None, characters: int | None, seed: int) -> Sequences:
-    """`count` phrases of the `characters` commonest characters; None: all."""
+    """`count` phrases of the `characters` commonest characters, with names only for what occurs; None: all."""
     data = phrases()
     if characters is not None:
         rank = np.argsort(np.argsort(-np.bincount(data.tokens), kind="stable"))
         rare = np.maximum.reduceat(rank[data.tokens], data.offsets[:-1]) >= characters
         data = data.select(np.flatnonzero(~rare))
-    return _sample(data, count, seed)
-
-
-def _some_words(plan: Plan, seed: int) -> Sequences:
-    return words(plan.words, seed)
-
-
-def _labels(data: Sequences) -> Labels:
-    assert data.labels is not None  # both corpora are labelled
-    return data.labels
-
-
-def _sample(data: Sequences, count: int | None, seed: int) -> Sequences:
-    """`count` sequences at random, with names only for what occurs in them."""
     if count is None:
         return data
     data = data.select(drawn(len(data), count, seed))
-    labels = _labels(data)
+    labels = labels_of(data)
     vocabulary, tokens = np.unique(data.tokens, return_inverse=True)
     classes, values = np.unique(labels.values, return_inverse=True)
     assert data.vocabulary is not None  # tokens and labels have names
@@ -140,6 +117,11 @@ def _sample(data: Sequences, count: int | None, seed: int) -> Sequences:
     names = Names(tuple(data.vocabulary.decode(vocabulary).tolist()))
     labels = replace(labels, values=values, classes=Names(tuple(labels.classes.decode(classes).tolist())))
     return Sequences(tokens, data.lengths, names, labels)
+
+
+def labels_of(data: Sequences) -> Labels:
+    assert data.labels is not None  # both corpora are labelled
+    return data.labels
 
 
 def split(data: Sequences, seed: int) -> tuple[Sequences, Sequences]:
@@ -154,20 +136,21 @@ def split(data: Sequences, seed: int) -> tuple[Sequences, Sequences]:
     return seen, data.select(held[good[held]])
 
 
-def _padded(data: Sequences) -> tuple[Ints, Ints, Ints]:
+def padded(data: Sequences) -> tuple[Ints, Ints, Any]:
+    """Tokens and labels `(N, n)` with zeros behind each sequence, and where the sequences stand."""
     inside = np.arange(int(data.lengths.max())) < data.lengths[:, None]
     X, Y = np.zeros((2, *inside.shape), dtype=np.int64)
-    X[inside], Y[inside] = data.tokens, _labels(data).values
-    return X, Y, data.lengths
+    X[inside], Y[inside] = data.tokens, labels_of(data).values
+    return X, Y, inside
 
 
 def _right(data: Sequences, answers: Ints) -> float:
-    return float((answers == _labels(data).values).mean())
+    return float((answers == labels_of(data).values).mean())
 
 
 def _most_frequent(data: Sequences) -> Ints:
     """For every token the label that it has most often `(V,)`."""
-    values = _labels(data).values
+    values = labels_of(data).values
     classes = int(values.max()) + 1
     pairs, count = np.unique(data.tokens * classes + values, return_counts=True)
     pairs = pairs[np.argsort(count, kind="stable")]
@@ -179,15 +162,15 @@ def _most_frequent(data: Sequences) -> Ints:
 # -- reading the results -------------------------------------------------------------------------------
 
 
-def _find(corpus: Results, model: str) -> Results:
-    return next(row for row in corpus["rows"] if row["model"] == model)
+def find_model(corpus: Results, model: str) -> Results:
+    return where(corpus["rows"], model=model)[0]
 
 
 def answer(results: Results) -> str:
     sentences, rule = [], True
     for corpus in results["corpora"]:
-        built, usual = _find(corpus, "construction"), _find(corpus, "most frequent label")
-        trained = [_find(corpus, name) for name in MODELS]
+        built, usual = find_model(corpus, "construction"), find_model(corpus, "most frequent label")
+        trained = [find_model(corpus, name) for name in RANKS]
         best = max(trained, key=lambda row: row["held_out"])
         least = min(usual["held_out"], best["held_out"])
         rule &= built["held_out"] < least and apart(built["held_out"], least, corpus["held_out_labels"])
@@ -204,61 +187,41 @@ def answer(results: Results) -> str:
 
 
 def figures(results: Results) -> list[Figure]:
-    made = []
-    for corpus in results["corpora"]:
-        built = _find(corpus, "construction")
-        traces = [curve(_find(corpus, name), colour) for name, (_, colour) in MODELS.items()]
+    corpora = results["corpora"]
+    names = [corpus["corpus"] for corpus in corpora]
+    held = [
+        bars(model, names, [find_model(corpus, model)["held_out"] for corpus in corpora], colour)
+        for model, colour in COLOURS.items()
+    ]
+    caption = "What a memorizer does where it has memorized nothing: the label of some neighbouring context."
+    made = [figure("Held-out sequences", held, ("", "labels right"), caption, range_y=(0.0, 1.1))]
+    for corpus in corpora:
+        built = find_model(corpus, "construction")
+        traces = [against_time(find_model(corpus, name), COLOURS[name]) for name in RANKS]
         traces.append(scatter("construction", [built["seconds"]], [built["accuracy"]], BLUE))
-        usual = _find(corpus, "most frequent label")["accuracy"]
-        made.append(
-            Figure(
-                f"{corpus['corpus']}: labels of the data right against time",
-                chart(
-                    traces,
-                    "seconds",
-                    "labels right",
-                    log_x=True,
-                    range_y=(0.0, 1.05),
-                    levels=[(usual, "most frequent label of the token")],
-                ),
-                "A curve is the run that was kept; its clock includes the trials of other learning rates.",
-            )
-        )
-    colours = {"construction": BLUE, "most frequent label": GREY, **{name: each for name, (_, each) in MODELS.items()}}
-    names = [corpus["corpus"] for corpus in results["corpora"]]
-    traces = []
-    for model, colour in colours.items():
-        values = [_find(corpus, model)["held_out"] for corpus in results["corpora"]]
-        traces.append(bars(model, names, values, colour))
-    made.append(
-        Figure(
-            "Held-out sequences",
-            chart(traces, "", "labels right", range_y=(0.0, 1.1)),
-            "What a memorizer does where it has memorized nothing: the label of some neighbouring context.",
-        )
-    )
+        usual = [(find_model(corpus, "most frequent label")["accuracy"], "most frequent label of the token")]
+        title = f"{corpus['corpus']}: labels of the data right against time"
+        options: Results = {"log": "x", "range_y": (0.0, 1.05), "levels": usual}
+        made.append(figure(title, traces, ("seconds", "labels right"), KEPT, **options))
     return made
 
 
 def tables(results: Results) -> list[Table]:
-    rows = []
-    for corpus in results["corpora"]:
-        for row in corpus["rows"]:
-            cells = [share(row["accuracy"]), share(row["held_out"]), amount(row["parameters"]), amount(row["seconds"])]
-            rows.append([corpus["corpus"], row["model"], *cells])
-    sizes = ("sequences", "labels", "held_out", "held_out_labels", "vocabulary", "classes", "longest")
-    corpora = [[corpus["corpus"], *(amount(corpus[size]) for size in sizes)] for corpus in results["corpora"]]
+    rows = [{**row, "corpus": corpus["corpus"]} for corpus in results["corpora"] for row in corpus["rows"]]
+    head = "corpus; model; data: accuracy %; held out: held_out %; parameters; seconds"
+    sizes = (
+        "corpus; sequences; labels; held out: held_out; held-out labels: held_out_labels; vocabulary; classes; longest"
+    )
     return [
-        Table("Labels right", ["corpus", "model", "data", "held out", "parameters", "seconds"], rows),
-        Table("The corpora", ["corpus", *(size.replace("_", " ") for size in sizes)], corpora),
-        grids(_searched(results), "corpus", "model"),
+        table("Labels right", rows, head),
+        table("The corpora", results["corpora"], sizes),
+        searches(_searched(results), "corpus", "model"),
     ]
 
 
 def _searched(results: Results) -> list[Results]:
-    """The training runs, with what says whether their search for a rate decided anything."""
     return [
-        {**row, **{key: corpus[key] for key in ("corpus", "labels")}, "chance": corpus.get("chance", 0.0)}
+        {**row, "corpus": corpus["corpus"], "labels": corpus["labels"], "chance": corpus.get("chance", 0.0)}
         for corpus in results["corpora"]
         for row in corpus["rows"]
         if "grid" in row

@@ -24,6 +24,7 @@ from torch.nn import functional
 
 from monolayer.arrays import Ints
 from monolayer_experiments.evidence import above
+from monolayer_experiments.experiment import Ints
 from monolayer_experiments.transformer import Tagger
 
 RATES = (3e-3, 1e-2, 1e-3, 3e-2, 3e-4)
@@ -33,7 +34,7 @@ SEARCH = 0.3
 MEASURES = 100
 """How often, at most, a run stops to measure its accuracy; measuring takes a tenth of the clock at most."""
 BATCH_TOKENS = {"cuda": 1 << 16, "cpu": 1 << 10}
-"""Tokens a step: 4,096 sequences of 16 on a GPU, where fewer would leave it waiting for the next launch."""
+"""Tokens per step: 4,096 sequences of 16 on a GPU, where fewer would leave it waiting for the next launch."""
 NO_LABEL = -100
 
 
@@ -58,45 +59,32 @@ class Trained:
 def train(
     X: Any,
     Y: Any,
-    *,
     lengths: Any = None,
+    *,
     layers: int = 1,
     rank: int | None = None,
     width: int = 128,
-    seconds: float,
-    seed: int = 0,
-    device: str = "cpu",
     positions: bool = False,
-    rates: tuple[float, ...] = RATES,
+    **options: Any,
 ) -> Trained:
     """Train on ids `X` `(N, n)` and classes `Y` `(N, n)`; `lengths` `(N,)` tells padding from tokens.
 
     `rank=None`: ordinary multi-head attention. `rank=r`: one head whose `W_Q`, `W_K`, `W_V` are products of
-    `(D, r)` and `(r, D)` factors.
+    `(D, r)` and `(r, D)` factors. The options are those of `fit`.
     """
-    vocabulary, classes = int(np.max(X)) + 1, int(np.max(Y)) + 1
-    places = int(np.shape(X)[1]) if positions else 0
-    return fit(
-        lambda: Tagger(vocabulary, classes, layers, rank, width, places),
-        np.asarray(X),
-        np.asarray(Y),
-        lengths,
-        seconds=seconds,
-        seed=seed,
-        device=device,
-        rates=rates,
-    )
+    sizes = int(np.max(X)) + 1, int(np.max(Y)) + 1, layers, rank, width, int(np.shape(X)[1]) if positions else 0
+    return fit(lambda: Tagger(*sizes), np.asarray(X), np.asarray(Y), lengths, **options)
 
 
-def predict(trained: Trained, X: Any, lengths: Any = None) -> Ints:
+def predict(model: nn.Module, X: Any, lengths: Any = None) -> Ints:
     """The most probable class of every token `(N, n)`; what stands at padding means nothing."""
-    device = next(trained.model.parameters()).device
+    device = next(model.parameters()).device
     inputs = np.asarray(X)
-    batches = _Batches(inputs, np.zeros(inputs.shape[:2], np.int64), lengths, str(device), 0)
+    batches = Batches(inputs, np.zeros(inputs.shape[:2], np.int64), lengths, str(device), 0)
     answer = torch.zeros(inputs.shape[:2], dtype=torch.int64, device=device)
     with torch.no_grad():
         for rows, x, _, inside in batches.epoch(shuffle=False):
-            answer[rows, : x.shape[1]] = trained.model(x, inside).argmax(-1)
+            answer[rows, : x.shape[1]] = model(x, inside).argmax(-1)
     return answer.cpu().numpy()
 
 
@@ -115,7 +103,7 @@ def fit(
     rates: tuple[float, ...] = RATES,
 ) -> Trained:
     """Train what `make` makes, a module `(X, inside) → logits`, on `X` `(N, n, …)` and classes `Y` `(N, n)`."""
-    batches = _Batches(X, Y, lengths, device, seed)
+    batches = Batches(X, Y, lengths, device, seed)
     precision = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high")  # TF32 for what is not in bfloat16; nothing on a CPU
     try:
@@ -126,41 +114,36 @@ def fit(
 
 
 def _search(
-    make: Callable[[], nn.Module], batches: _Batches, seconds: float, seed: int, rates: tuple[float, ...]
+    make: Callable[[], nn.Module], batches: Batches, seconds: float, seed: int, rates: tuple[float, ...]
 ) -> Trained:
     device = batches.device
     _warm_up(make().to(device), batches)
     batches.wait()
     began = time.perf_counter()
     found = began + seconds * SEARCH
-    best: _Run | None = None
-    first: _Run | None = None
-    grid: dict[str, float] = {}
+    tried: list[Run] = []
     for number, rate in enumerate(rates):
         torch.manual_seed(seed)  # every rate starts from the same weights
-        run = _Run(make().to(device), batches, rate, began)
+        run = Run(make().to(device), batches, rate, began)
         # What is left of the search is shared by the rates that are left: one that overran does not cost the last.
         now = time.perf_counter()
         run.go(now + (found - now) / (len(rates) - number), seconds / MEASURES, decay=False)
-        grid[f"{rate:g}"] = run.accuracy
-        first = first or run
-        if best is None or run.accuracy > best.accuracy:
-            best = run
+        tried.append(run)
         if run.accuracy == 1.0:
             break
-    assert best is not None  # rates are never empty
-    assert first is not None
+    grid = {f"{run.rate:g}": run.accuracy for run in tried}
+    best = max(tried, key=lambda run: run.accuracy)
     if not above(best.accuracy, batches.chance, batches.labelled):
-        best = first  # all trials ended at chance: the largest of such numbers chooses nothing
+        best = tried[0]  # all trials ended at chance: the largest of such numbers chooses nothing
     best.go(began + seconds, seconds / MEASURES, decay=True)
     parameters = sum(parameter.numel() for parameter in best.model.parameters())
     spent = time.perf_counter() - began
     return Trained(best.accuracy, spent, best.spent, best.curve, parameters, best.rate, grid, best.model)
 
 
-def _warm_up(model: nn.Module, batches: _Batches) -> None:
+def _warm_up(model: nn.Module, batches: Batches) -> None:
     """A step for every shape of batch and a measurement: first calls load libraries, make plans and fill caches."""
-    run, shapes = _Run(model, batches, 0.0, 0.0), set()
+    run, shapes = Run(model, batches, 0.0), set()
     for _, x, y, inside in batches.epoch(shuffle=False):
         if x.shape not in shapes:
             run.step(x, y, inside, 0.0)
@@ -168,12 +151,14 @@ def _warm_up(model: nn.Module, batches: _Batches) -> None:
     run.measure()
 
 
-class _Run:
+class Run:
     """One model under one rate; `go` takes it on from where it is."""
 
-    def __init__(self, model: nn.Module, batches: _Batches, rate: float, began: float) -> None:
+    def __init__(
+        self, model: nn.Module, batches: Batches, rate: float, began: float = 0.0, weight_decay: float = 0.01
+    ) -> None:
         self.model, self.batches, self.rate, self.began = model, batches, rate, began
-        self.optimizer = torch.optim.AdamW(model.parameters(), lr=rate, fused=True)
+        self.optimizer = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=weight_decay, fused=True)
         self.steps = 0
         self.accuracy = self.spent = 0.0
         self.curve: list[tuple[float, float]] = []
@@ -226,7 +211,7 @@ class _Run:
         self.curve.append((time.perf_counter() - self.began, self.accuracy))
 
 
-class _Batches:
+class Batches:
     """The data on the device, cut into batches of like length, the same cuts in every epoch."""
 
     def __init__(self, X: NDArray[Any], Y: Ints, lengths: Any, device: str, seed: int) -> None:
@@ -245,9 +230,7 @@ class _Batches:
         self.cuts = _cuts(np.sort(sizes), BATCH_TOKENS.get(self.device.type, BATCH_TOKENS["cpu"]))
 
     def wait(self) -> None:
-        """Until the device has done what it was given: a GPU works behind the program's back."""
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
+        wait(self.device)
 
     def epoch(self, *, shuffle: bool) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor | None]]:
         """Rows, tokens, labels and the mask of every batch."""
@@ -260,10 +243,18 @@ class _Batches:
         for number in self.mixer.permutation(len(self.cuts)) if shuffle else range(len(self.cuts)):
             start, stop, width = self.cuts[number]
             rows = order[start:stop]
-            inside = None
-            if self.ragged:
-                inside = torch.arange(width, device=self.device) < self.sizes[rows, None]
-            yield rows, self.X[rows, :width], self.Y[rows, :width], inside
+            yield rows, *self.batch(rows, width)
+
+    def batch(self, rows: Tensor, width: int) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Tokens, labels and the mask of some rows, the longest of which has `width` tokens."""
+        inside = torch.arange(width, device=self.device) < self.sizes[rows, None] if self.ragged else None
+        return self.X[rows, :width], self.Y[rows, :width], inside
+
+
+def wait(device: torch.device) -> None:
+    """Until the device has done what it was given: a GPU works behind the program's back."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
 
 
 def _cuts(sizes: Ints, tokens: int) -> list[tuple[int, int, int]]:

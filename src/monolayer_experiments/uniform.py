@@ -1,7 +1,8 @@
 """Rank decides in the maximum norm: below (n − 1)d more cells do not help, at (n − 1)d the largest error falls.
 
-Theorem C (docs/uniform.md): with value rank `k < min(m, (n − 1)d)` some function with `m` outputs a token keeps a fixed
-largest error, whatever the network. Measured on functions with at least two outputs, for `D` cells a coordinate:
+Theorem C (docs/uniform.md): with value rank `k < min(m, (n − 1)d)` some function with `m` outputs per token keeps a
+fixed largest error, whatever the network. Measured on functions with at least two outputs, for `D` cells per
+coordinate:
 
 - rank 1, the quantizer and one head: the error at two sequences that this very network confuses, enclosed in balls from
   its saved weights (`ml.confuse`), what no common answer avoids there, and the root mean square error off the ramps;
@@ -14,22 +15,22 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import monolayer as ml
 from monolayer.theory.targets import TARGETS
-from monolayer_experiments.experiment import Figure, Progress, Setting, Table
-from monolayer_experiments.look import BLUE, GREEN, GREY, ORANGE, amount, chart, line
+from monolayer_experiments.experiment import Figure, Floats, Progress, Results, Setting, Table
+from monolayer_experiments.look import amount, column, distinct, figure, line, table, where
+from monolayer_experiments.palette import BLUE, GREEN, GREY, ORANGE
 
 QUESTION = "Is one rank-1 head enough for a small error everywhere, not only in the mean?"
 
 CASES = (("sort", 1, 3, (4, 8, 16, 32, 64)), ("force", 2, 2, (4, 8, 16, 32)), ("softmax-pooling", 2, 2, (4, 8, 16, 32)))
-"""Functions with their coordinates, tokens and cells; all have at least two outputs a token."""
+"""Functions with their coordinates, tokens and cells; all have at least two outputs per token."""
 QUICK_CELLS = 16
 POINTS = 20_000
 
 
-def run(setting: Setting, progress: Progress) -> dict[str, Any]:
+def run(setting: Setting, progress: Progress) -> Results:
     rows = []
     for done, (name, dim, length, cells) in enumerate(CASES):
         for D in cells:
@@ -42,7 +43,7 @@ def run(setting: Setting, progress: Progress) -> dict[str, Any]:
     return {"points": POINTS, "rows": rows}
 
 
-def _measure(name: str, dim: int, length: int, cells: int, setting: Setting) -> dict[str, Any]:
+def _measure(name: str, dim: int, length: int, cells: int, setting: Setting) -> Results:
     target = TARGETS[name]
     constant = target.lipschitz(dim, length, 0.0, 1.0)
     assert constant is not None  # continuous functions only
@@ -64,7 +65,7 @@ def _measure(name: str, dim: int, length: int, cells: int, setting: Setting) -> 
     }
 
 
-def _points(dim: int, length: int, seed: int) -> NDArray[np.float64]:
+def _points(dim: int, length: int, seed: int) -> Floats:
     """Uniform points; some with two equal tokens, some with two nearly equal, some on the knots of coarse grids."""
     random = np.random.default_rng([seed, 6])
     X = random.random((POINTS, length, dim))
@@ -75,7 +76,7 @@ def _points(dim: int, length: int, seed: int) -> NDArray[np.float64]:
     return X.clip(0.0, 1.0)
 
 
-def _errors(model: Any, target: Any, X: NDArray[np.float64]) -> NDArray[np.float64]:
+def _errors(model: Any, target: Any, X: Floats) -> Floats:
     wanted = np.asarray(target(X), dtype=np.float64).reshape(len(X), -1)
     return np.abs(np.asarray(model.predict(X)).reshape(wanted.shape) - wanted)
 
@@ -83,22 +84,15 @@ def _errors(model: Any, target: Any, X: NDArray[np.float64]) -> NDArray[np.float
 # -- what the numbers say ------------------------------------------------------------------------------
 
 
-def _of(results: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    return [row for row in results["rows"] if row["target"] == name]
-
-
-def _names(results: dict[str, Any]) -> list[str]:
-    return list(dict.fromkeys(row["target"] for row in results["rows"]))
-
-
-def answer(results: dict[str, Any]) -> str:
+def answer(results: Results) -> str:
     broken = [row for row in results["rows"] if row["sup"] > row["bound"]]
     if broken:
         return (
             f"Not settled: the bound of rank (n − 1)d failed in {len(broken)} of {len(results['rows'])} measurements."
         )
-    sort = _of(results, "sort")
-    rest = [(name, _of(results, name)) for name in _names(results) if name != "sort"]
+    sort = where(results["rows"], target="sort")
+    names = [name for name in distinct(results["rows"], "target") if name != "sort"]
+    rest = [(name, where(results["rows"], target=name)) for name in names]
     falls = "; ".join(
         f"for {name} (d = {rows[0]['dim']}, n = {rows[0]['length']}) from {amount(rows[0]['sup'], 2)} to "
         f"{amount(rows[-1]['sup'], 2)}, where rank 1 has {amount(rows[-1]['rank_1'], 2)} at a pair that it confuses"
@@ -114,61 +108,36 @@ def answer(results: dict[str, Any]) -> str:
     )
 
 
-def figures(results: dict[str, Any]) -> list[Figure]:
+def figures(results: Results) -> list[Figure]:
     made = []
-    for name in _names(results):
-        rows = _of(results, name)
-        cells = [row["cells"] for row in rows]
-
-        def column(key: str, rows: list[dict[str, Any]] = rows) -> list[float]:
-            return [row[key] for row in rows]
-
+    for name in distinct(results["rows"], "target"):
+        rows = where(results["rows"], target=name)
+        cells = column(rows, "cells")
         traces = [
-            line("rank 1, at a confused pair", cells, column("rank_1"), ORANGE),
-            line("no common answer avoids", cells, column("forced"), GREY, dash="dash", markers=False),
-            line("rank 1, mean square", cells, column("rank_1_rms"), BLUE),
-            line(f"rank {rows[0]['rank']}, largest", cells, column("sup"), GREEN),
-            line("its bound", cells, column("bound"), GREEN, dash="dot", markers=False),
+            line("rank 1, at a confused pair", cells, column(rows, "rank_1"), ORANGE),
+            line("no common answer avoids", cells, column(rows, "forced"), GREY, dash="dash", markers=False),
+            line("rank 1, mean square", cells, column(rows, "rank_1_rms"), BLUE),
+            line(f"rank {rows[0]['rank']}, largest", cells, column(rows, "sup"), GREEN),
+            line("its bound", cells, column(rows, "bound"), GREEN, dash="dot", markers=False),
         ]
-        made.append(
-            Figure(
-                f"{name}, d = {rows[0]['dim']}, n = {rows[0]['length']}: error against cells",
-                chart(traces, "cells a coordinate D", "error", log_x=True, log_y=True, ticks_x=cells),
-                "Rank 1 is universal in the mean, not in the maximum.",
-            )
-        )
+        title = f"{name}, d = {rows[0]['dim']}, n = {rows[0]['length']}: error against cells"
+        axes = {"log": "xy", "ticks_x": cells}
+        caption = "Rank 1 is universal in the mean, not in the maximum."
+        made.append(figure(title, traces, ("cells per coordinate D", "error"), caption, **axes))
     return made
 
 
-def tables(results: dict[str, Any]) -> list[Table]:
-    columns = [
-        "function",
-        "d, n",
-        "cells",
-        "rank 1, confused",
-        "forced",
-        "rank 1, rms",
-        "rank",
-        "largest",
-        "bound",
-        "certificate",
-    ]
-    rows = [
-        [
-            row["target"],
-            f"{row['dim']}, {row['length']}",
-            amount(row["cells"]),
-            *(amount(row[key]) for key in ("rank_1", "forced", "rank_1_rms", "rank", "sup", "bound")),
-            row["verdict"],
-        ]
-        for row in results["rows"]
-    ]
-    return [Table("Largest errors by rank", columns, rows)]
+def tables(results: Results) -> list[Table]:
+    head = (
+        "function: target; d: dim; n: length; cells; rank 1, confused: rank_1; forced; rank 1, rms: rank_1_rms; rank; "
+        "largest: sup; bound; certificate: verdict"
+    )
+    return [table("Largest errors by rank", results["rows"], head)]
 
 
-def limits(results: dict[str, Any]) -> str:
+def limits(results: Results) -> str:
     return (
-        "The error of rank 1 is enclosed at one pair of sequences a network; elsewhere it may be larger. The quarter "
+        "The error of rank 1 is enclosed at one pair of sequences per network; elsewhere it may be larger. The quarter "
         "for sorting is proved for all networks of rank 1, the other functions are only measured. The largest error "
         f"of rank (n − 1)d is that of {results['points']:,} points and the pairs; its bound is proved over the reals, "
         "and `ml.certify` adds what rounding may. Up to three tokens of one coordinate and two of two: the knots grow "

@@ -4,7 +4,7 @@ The dictionary gives phones of whole words (the first pronunciation is taken), s
 monotone, every phone to one letter, the labels of a word in a row being its pronunciation; a letter stands for none to
 three phones. Of all such alignments the most likely is taken, by dynamic programming, under the frequencies of phones
 and of their number for each letter, which are counted from the last alignment; the first is an even split. Words with
-more than three phones a letter, which are spelt out or expanded, are left out.
+more than three phones per letter, which are spelt out or expanded, are left out.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from monolayer.arrays import Floats, Ints
 from monolayer.data.names import NameBuilder, Names
 from monolayer.data.sequences import Labels, Sequences
 from monolayer.errors import DataError
+from monolayer_experiments.experiment import Floats, Ints
 
 MOST_PHONES = 3
 ROUNDS = 4

@@ -1,0 +1,81 @@
+"""What is kept of a training run, and how its curve and its search for a learning rate are shown.
+
+A row of a run has `labels`, how many there were, and `chance`, the share that guessing gets: they tell whether the
+kept rate was better than others or only luckier.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from monolayer_experiments.evidence import decided
+from monolayer_experiments.experiment import Results, Table
+from monolayer_experiments.look import Trace, line, table
+
+DEVICES = (
+    "Construction runs on the processor in float64, training on the device of the run: on a GPU in bfloat16, models "
+    "of rank 1 in TF32, so a shortfall of rank 1 may be one of precision too."
+)
+"""What every comparison with training must say."""
+Made = TypeVar("Made")
+KEPT = "A curve is the run that was kept; its clock includes the trials of other learning rates."
+
+
+def timed(make: Callable[..., Made], *given: Any, **options: Any) -> tuple[Made, float]:
+    """What `make` returns, and the seconds it took."""
+    began = time.perf_counter()
+    made = make(*given, **options)
+    return made, time.perf_counter() - began
+
+
+def described(found: Any, *, curve: bool) -> Results:
+    """What is kept of a trained model; its curve thinned to 16 points."""
+    picked = found.curve[:: -(-len(found.curve) // 15)]
+    return {
+        "accuracy": found.accuracy,
+        "seconds": round(found.seconds, 3),
+        "alone": round(found.alone, 3),
+        "parameters": found.parameters,
+        "rate": found.rate,
+        "grid": {rate: round(value, 4) for rate, value in found.grid.items()},
+        "curve": [[round(at, 3), round(value, 4)] for at, value in (*picked, found.curve[-1])] if curve else None,
+    }
+
+
+def against_time(row: Results, colour: str) -> Trace:
+    """Labels right against time in one training run."""
+    seconds, right = ([point[axis] for point in row["curve"]] for axis in (0, 1))
+    return line(row["model"], seconds, right, colour, markers=False)
+
+
+def searches(rows: list[Results], *columns: str) -> Table:
+    """The search for a learning rate: labels right at the end of every rate's trial; — where none was needed."""
+    rates = sorted({rate for row in rows for rate in row["grid"]}, key=float)
+    head = "; ".join([*columns, *(f"{rate} %" for rate in rates), "kept"])
+    return table("Search for the learning rate", [{**row, **row["grid"]} for row in rows], head, kept=_kept)
+
+
+def _kept(row: Results) -> str:
+    return f"{row['rate']:g}" if _clear(row) else f"{row['rate']:g}, not decided"
+
+
+def _clear(row: Results) -> bool:
+    return decided(row["grid"], row["labels"], row["chance"])
+
+
+def edge(rows: list[Results]) -> str:
+    """In how many runs the largest learning rate was kept: no larger one was tried."""
+    largest = max(float(rate) for row in rows for rate in row["grid"])
+    clear = [row for row in rows if _clear(row)]
+    text = ""
+    if clear:
+        kept = sum(row["rate"] == largest for row in clear)
+        text = (
+            f"The largest learning rate, {largest:g}, was best in {kept} of {len(clear)} runs; no larger one was tried."
+        )
+    if open_ := len(rows) - len(clear):
+        runs = "1 run" if open_ == 1 else f"{open_} runs"
+        text += f" In {runs} the trials were too short or too even to tell which rate is best."
+    return text.strip()
