@@ -20,7 +20,7 @@ import numpy as np
 import monolayer as ml
 from monolayer.arrays import Floats
 from monolayer.theory.targets import TARGETS
-from monolayer_experiments.experiment import Figure, Floats, Progress, Results, Setting, Table
+from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
 from monolayer_experiments.fleet import Fleet, Shape, best_of, sail
 from monolayer_experiments.look import amount, column, distinct, figure, line, low_to_high, table, where
 from monolayer_experiments.palette import BLUE, GREY, ORANGE

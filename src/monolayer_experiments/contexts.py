@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from monolayer_experiments.experiment import Floats, Ints
+from monolayer.arrays import Floats, Ints
 from monolayer_experiments.transformer import Tagger
 
 FORMATS = ("float32", "float16", "bfloat16")

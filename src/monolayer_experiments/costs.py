@@ -16,7 +16,7 @@ from torch import nn
 import monolayer as ml
 from monolayer.arrays import Ints
 from monolayer_experiments.evidence import apart
-from monolayer_experiments.experiment import Figure, Ints, Progress, Results, Setting, Table
+from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
 from monolayer_experiments.look import amount, figure, line, share, table
 from monolayer_experiments.palette import BLUE, RED
 from monolayer_experiments.perturbed import noisy

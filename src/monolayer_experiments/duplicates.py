@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 
 import monolayer as ml
+from monolayer.arrays import Floats
 from monolayer.theory.enclosure import wronskian
 from monolayer.theory.faithful import Construction
-from monolayer_experiments.experiment import Figure, Floats, Progress, Results, Setting, Table
+from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
 from monolayer_experiments.look import amount, column, figure, line, power, share, table
 from monolayer_experiments.palette import BLUE
 from monolayer_experiments.synthetic import labels, near_copies, with_repeats, without_repeats

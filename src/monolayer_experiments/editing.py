@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 import monolayer as ml
+from monolayer.arrays import Ints
 from monolayer.data import Sequences
 from monolayer_experiments.evidence import above
-from monolayer_experiments.experiment import Figure, Ints, Progress, Results, Setting, Table
+from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
 from monolayer_experiments.finetune import finetune
 from monolayer_experiments.look import amount, column, figure, line, share, table, where
 from monolayer_experiments.palette import BLUE, ORANGE, RED

@@ -10,12 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 Results = dict[str, Any]
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Progress = Callable[[str, float], None]
 """`progress(stage, share)`: what is being done, and the share of the whole that is done, from 0 to 1."""
 

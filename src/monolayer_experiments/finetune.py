@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from monolayer_experiments.experiment import Ints
+from monolayer.arrays import Ints
 from monolayer_experiments.trainer import Batches, Run
 
 BATCH = 64

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from monolayer_experiments.experiment import Floats
+from monolayer.arrays import Floats
 from monolayer_experiments.trainer import wait
 
 WARM_UP, LAST = 0.05, 0.01

@@ -16,7 +16,7 @@ import monolayer as ml
 from monolayer.arrays import Floats
 from monolayer.theory.targets import TARGETS
 from monolayer_experiments.equivariant import off_ramps
-from monolayer_experiments.experiment import Figure, Floats, Progress, Results, Setting, Table
+from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
 from monolayer_experiments.fleet import Fleet, Shape, best_of, sail
 from monolayer_experiments.look import amount, bars, column, figure, table, where
 from monolayer_experiments.palette import BLUE, GOLD, GREEN, ORANGE, RED, VIOLET

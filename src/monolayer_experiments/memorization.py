@@ -13,7 +13,8 @@ from __future__ import annotations
 import numpy as np
 
 import monolayer as ml
-from monolayer_experiments.experiment import Figure, Ints, Progress, Results, Setting, Table
+from monolayer.arrays import Ints
+from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
 from monolayer_experiments.look import amount, column, figure, line, table
 from monolayer_experiments.palette import BLUE, GREY, ORANGE
 from monolayer_experiments.runs import timed

@@ -22,8 +22,9 @@ import torch
 from torch import Tensor, nn
 
 import monolayer as ml
+from monolayer.arrays import Floats, Ints
 from monolayer_experiments.contexts import after_attention, untrained
-from monolayer_experiments.experiment import Figure, Floats, Ints, Progress, Results, Setting, Table
+from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
 from monolayer_experiments.look import amount, bars, column, figure, low_to_high, share, table, where
 from monolayer_experiments.palette import BLUE, ORANGE
 from monolayer_experiments.readout import construct_readout

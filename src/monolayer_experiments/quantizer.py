@@ -18,9 +18,9 @@ from collections.abc import Callable
 import numpy as np
 
 import monolayer as ml
-from monolayer.arrays import Floats
+from monolayer.arrays import Floats, Ints
 from monolayer.theory.boltzmann import boltzmann
-from monolayer_experiments.experiment import Figure, Floats, Ints, Progress, Results, Setting, Table
+from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
 from monolayer_experiments.look import amount, figure, line, table
 from monolayer_experiments.palette import PALETTE
 

@@ -20,9 +20,9 @@ import torch
 from flint import arb
 from scipy.spatial import cKDTree
 
-from monolayer.arrays import Floats
+from monolayer.arrays import Floats, Ints
 from monolayer.theory.balls import precision
-from monolayer_experiments.experiment import Figure, Floats, Ints, Progress, Results, Setting, Table
+from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
 from monolayer_experiments.look import amount, figure, line, scatter, table
 from monolayer_experiments.palette import BLUE, GREEN, ORANGE, PALETTE, VIOLET
 from monolayer_experiments.synthetic import without_repeats

@@ -11,8 +11,9 @@ import time
 import numpy as np
 import torch
 
+from monolayer.arrays import Floats, Ints
 from monolayer.model.staircase import Staircase, Steps
-from monolayer_experiments.experiment import Floats, Ints, Results
+from monolayer_experiments.experiment import Results
 
 DIRECTIONS = 4
 """Random directions that are measured; the one with the widest gap is kept, as in the construction."""

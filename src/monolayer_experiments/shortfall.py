@@ -21,10 +21,11 @@ from functools import partial
 import numpy as np
 
 import monolayer as ml
+from monolayer.arrays import Ints
 from monolayer_experiments import contexts
 from monolayer_experiments.contexts import FORMATS, after_attention, any_readout
 from monolayer_experiments.evidence import apart
-from monolayer_experiments.experiment import Figure, Ints, Progress, Results, Setting, Table
+from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
 from monolayer_experiments.look import bars, column, distinct, figure, share, table, where
 from monolayer_experiments.palette import BLUE, GREY, ORANGE
 from monolayer_experiments.readout import construct_readout

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from monolayer_experiments.experiment import Ints
+from monolayer.arrays import Ints
 
 
 def without_repeats(

@@ -18,7 +18,7 @@ import monolayer as ml
 from monolayer.arrays import Ints
 from monolayer.data import Labels, Names, Sequences, phrases
 from monolayer_experiments.evidence import apart
-from monolayer_experiments.experiment import Figure, Ints, Progress, Results, Setting, Table
+from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
 from monolayer_experiments.look import amount, bars, figure, scatter, share, table, where
 from monolayer_experiments.palette import BLUE, GREEN, GREY, ORANGE
 from monolayer_experiments.runs import DEVICES, KEPT, against_time, described, edge, searches, timed

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from monolayer.arrays import Floats, Ints
 from monolayer.theory.bounds import contextual_bounds, theorem2
-from monolayer_experiments.experiment import Figure, Floats, Ints, Progress, Results, Setting, Table
+from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
 from monolayer_experiments.look import amount, column, figure, line, table
 from monolayer_experiments.palette import BLUE, GREEN, ORANGE, RED, VIOLET
 from monolayer_experiments.synthetic import without_repeats

@@ -24,7 +24,6 @@ from torch.nn import functional
 
 from monolayer.arrays import Ints
 from monolayer_experiments.evidence import above
-from monolayer_experiments.experiment import Ints
 from monolayer_experiments.transformer import Tagger
 
 RATES = (3e-3, 1e-2, 1e-3, 3e-2, 3e-4)

@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 import monolayer as ml
+from monolayer.arrays import Floats
 from monolayer.theory.targets import TARGETS
-from monolayer_experiments.experiment import Figure, Floats, Progress, Results, Setting, Table
+from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
 from monolayer_experiments.look import amount, column, distinct, figure, line, table, where
 from monolayer_experiments.palette import BLUE, GREEN, GREY, ORANGE
 

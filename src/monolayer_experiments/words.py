@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
+from monolayer.arrays import Floats, Ints
 from monolayer.data.names import NameBuilder, Names
 from monolayer.data.sequences import Labels, Sequences
 from monolayer.errors import DataError
-from monolayer_experiments.experiment import Floats, Ints
 
 MOST_PHONES = 3
 ROUNDS = 4
