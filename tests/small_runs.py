@@ -25,7 +25,7 @@ def training_by_steps(tick: float = 1 / 400) -> Iterator[None]:
     readings = count()
     clock = SimpleNamespace(perf_counter=lambda: next(readings) * tick)
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("trainer", "fleet", "finetune", "editing"):
+        for module in ("trainer", "fleet", "finetune", "runs"):
             patch.setattr(f"monolayer_experiments.{module}.time", clock)
         yield
 
