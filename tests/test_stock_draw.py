@@ -255,6 +255,8 @@ def test_the_commands_use_a_draw_again_and_look_into_folders(
     said = json.loads(capsys.readouterr().out)
     assert (said["model"], said["dtype"], said["vocabulary"]) == ("BertForTokenClassification", "float64", 6)
     assert said["bytes"]["model.safetensors"] < said["bytes_in_all"]
+    assert run(["inspect", "old"]) == 0
+    assert "positions no" in " ".join(capsys.readouterr().out.split())
     for words, why in (
         (
             ["memorize-as", "bert", "all.jsonl", "--draw", "old", "--seed", "1", "--out", "x"],

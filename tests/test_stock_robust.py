@@ -100,6 +100,7 @@ def test_the_command_line_writes_short_formats(tmp_path: Path, capsys: pytest.Ca
     assert said["certificate"]["verdict"] == "proved"
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert "Compute in float32" in card
+    assert "eager attention rounds more" in card
     lines = card.splitlines()
     proved = lines.index("model = AutoModelForTokenClassification.from_pretrained(folder, dtype=torch.float32)")
     assert "dtype=torch.bfloat16" in lines[proved + 1]

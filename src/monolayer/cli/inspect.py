@@ -126,4 +126,6 @@ def _scale(values: Any) -> Any:
 def _show(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name} {number(count)}" for name, count in value.items())
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return value if isinstance(value, str) else number(value)

@@ -123,8 +123,8 @@ def model_card(
         advice = "Compute in float32, the arithmetic that proofs are about."
         if dtype != "float32":
             advice += (
-                f" In {dtype}, as stored, no proof covers the arithmetic: facts lie away from borders by the "
-                "margin, and asking all of them once shows whether that is enough."
+                f" In {dtype}, as stored, no proof covers the arithmetic: every fact was asked in it when the folder "
+                "was built, with sdpa attention; eager attention rounds more, and may lose some."
             )
     torch = "import torch\n" if robust else ""
     loads = "\n".join(loading(task, dtype, robust))
