@@ -229,6 +229,6 @@ def limits(results: Results) -> str:
         f"fine-tuning, memories beside the model) were not tried, and a model trained longer than {results['clock']:g} "
         f"s may lose less. Kept labels of the trained model are those of {results['asked']:,} phrases that were not "
         "rehearsed. A trained model may generalize an edit to other phrases; the construction never does, by design."
-        f"{drawn} The construction edits with its data at hand, put in order beforehand (about one construction, "
-        f"{amount(results['build'])} s)."
+        f"{drawn} The construction edits with its data at hand ({amount(results['build'])} s to build)."
+        f"{' ' + results['note'] if 'note' in results else ''}"
     )
