@@ -337,7 +337,7 @@ def test_what_is_saved_comes_back(tmp_path: Any, positions: bool) -> None:
 
 
 def test_repr_says_what_the_model_is() -> None:
-    assert "4 cells a coordinate, 2 a sequence" in repr(ml.approximate(largest, 1, 2, cells=4))
+    assert "4 cells per coordinate, 2 tokens per sequence" in repr(ml.approximate(largest, 1, 2, cells=4))
 
 
 def test_progress_is_reported_from_start_to_end() -> None:

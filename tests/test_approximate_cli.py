@@ -22,7 +22,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 def test_the_table_says_what_was_built_predicted_and_measured(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["approximate", "sort", "--dim", "1", "--length", "3", "--cells", "10"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    for words in ("10 a coordinate", "550 on 220 multisets", "parameters", "predicted error", "measured error",
+    for words in ("10 per coordinate", "550 on 220 multisets", "parameters", "predicted error", "measured error",
                   "guaranteed by the modulus", "ramps", "seconds to build"):  # fmt: skip
         assert words in shown
 

@@ -156,7 +156,7 @@ def test_a_row_with_a_forgotten_token_does_not_block_the_others(
     assert "token 0 is '行', which the model has forgotten" in answers[1]["error"]
     assert "token 0 is '天', which the model has never seen" in answers[4]["error"]
     assert "4 of 4 labels are right" in found.err
-    assert "3 of 5 sequences have a token that the model does not know" in " ".join(found.err.split())
+    assert "unknown tokens in 3 of 5 sequences" in " ".join(found.err.split())
     assert run(["predict", "new", asked, "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert (said["refused"], said["right"], said["total"]) == (3, 4, 4)

@@ -333,6 +333,13 @@ def test_pieces_of_another_version_are_refused(tmp_path: Path, journal: str) -> 
         memorize_files(pattern, tmp_path / "files", engine="threads", workers=1, resume=True)
 
 
+def test_a_folder_that_cannot_be_made_is_named_as_the_user_named_it(tmp_path: Path) -> None:
+    pattern, out = write(tmp_path / "shards", [[1, 2]], [[0, 1]], []), tmp_path / ("n" * 250)  # .building is too long
+    with pytest.raises(OSError, match="too long") as caught:
+        memorize_files(pattern, out, engine="threads", workers=1)
+    assert caught.value.filename == str(out)
+
+
 @pytest.mark.parametrize("kind", ["file", "folder", "link", "linked"])
 def test_a_spill_folder_that_holds_something_foreign_is_left_alone(tmp_path: Path, kind: str) -> None:
     pattern = write(tmp_path / "shards", [[1, 2]], [[0, 1]], [])

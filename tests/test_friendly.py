@@ -319,3 +319,8 @@ def test_attention_with_biases_is_not_passed_off_as_one_without() -> None:
     assert ml.refute_hardmax(ml.memorize(["ab"], [[0, 1]]).attention).softmax
     with pytest.raises(ml.DataError, match="weights are a Linear"):
         ml.refute_hardmax(nn.Linear(1, 1))
+
+
+def test_verify_asks_for_a_folder_and_names_certify() -> None:
+    with pytest.raises(ml.DataError, match="verify takes the folder of a saved model, not a Monolayer: certify"):
+        ml.verify(ml.memorize(["ab"], ["xy"]), ["ab"], ["xy"])  # type: ignore[arg-type]

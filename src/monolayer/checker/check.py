@@ -139,6 +139,10 @@ def _check_tolerance(tolerance: Any) -> None:
 
 def verify(folder: str | os.PathLike[str], X: Any, Y: Any = None, **options: Any) -> Certificate:
     """`certify`, with a note on what has changed since the certificate in the folder was written."""
+    if not isinstance(folder, str | os.PathLike):
+        raise DataError(
+            f"verify takes the folder of a saved model, not a {type(folder).__name__}: certify takes models"
+        )
     return compared_with_old(folder, certify(folder, X, Y, **options))
 
 

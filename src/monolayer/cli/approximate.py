@@ -31,7 +31,7 @@ def approximate(
     ],
     dim: Annotated[int, typer.Option(help="Coordinates of a token.")] = 1,
     length: Annotated[int, typer.Option(help="Tokens of a sequence.")] = 2,
-    cells: Annotated[int | None, typer.Option(help="Cells a coordinate.")] = None,
+    cells: Annotated[int | None, typer.Option(help="Cells per coordinate.")] = None,
     error: Annotated[
         float | None, typer.Option(help="Largest error off the ramps: cells are added until it holds.")
     ] = None,
@@ -184,7 +184,7 @@ def rows(model: Monolayer, found: Measured) -> list[tuple[str, str]]:
     share = known["measured"]["l2"] / found.range if found.range > 0 else 0.0
     return [
         ("domain", f"[{grid.low:g}, {grid.high:g}], d = {grid.dim}, n = {grid.length}, {order}"),
-        ("cells", f"{grid.cells:,} a coordinate, {grid.cells**grid.dim:,} a token"),
+        ("cells", f"{grid.cells:,} per coordinate, {grid.cells**grid.dim:,} per token"),
         ("knots", f"{known['knots']:,} on {known['sequences']:,} {'sequences' if model.positions else 'multisets'}"),
         ("parameters", number(known["parameters"])),
         ("margin", f"{number(known['margin'])} × the rounding error"),
@@ -221,14 +221,14 @@ def _draw(
     grid = model.card.grid
     assert grid is not None  # an approximator has one
     picture, top = Picture(), 62.0
-    words = f"{name}: d = {grid.dim}, n = {grid.length}, {grid.cells} cells a coordinate"
+    words = f"{name}: d = {grid.dim}, n = {grid.length}, {grid.cells} cells per coordinate"
     knots = "" if model.summary is None else f", {model.summary.labelled:,} knots"
     picture.text(0, 14, words + knots, size=16, bold=True)
     if grid.dim * grid.length > 1:
         top += _maps(picture, f, model, top)
     step("refining", 0.95)
     curves = _refinement(f, model, found, options)
-    draw_curves(picture, "Error against cells", curves, "cells a coordinate", 46, top)
+    draw_curves(picture, "Error against cells", curves, "cells per coordinate", 46, top)
     with output(path, overwrite) as file:
         file.write(picture.svg())
 

@@ -97,7 +97,7 @@ def predict(
         if not as_json:
             err.print(f"{right:,} of {plural(total, 'label')} {'is' if total == 1 else 'are'} right{within}")
     if facts["refused"]:
-        err.print(f"{facts['refused']:,} of {facts['sequences']:,} sequences have a token that the model does not know")
+        err.print(f"unknown tokens in {facts['refused']:,} of {plural(facts['sequences'], 'sequence')}")
     if as_json:
         print_json(facts)
 

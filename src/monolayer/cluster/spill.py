@@ -143,11 +143,16 @@ def opened(out: Path, journal: dict[str, Any], resume: bool) -> Iterator[tuple[S
     And the journal, with the sizes that pieces had from the beginning: they depend on how much this process held then.
     """
     folder = out.resolve().parent / f".{out.resolve().name}.building"
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    _refuse_foreign(folder)
-    if resume and not (folder / JOURNAL).exists():
-        raise DataError(f"there is nothing to resume: no build of {out} was stopped. Leave resume=True (--resume) out")
-    folder.mkdir(exist_ok=True)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        _refuse_foreign(folder)
+        if resume and not (folder / JOURNAL).exists():
+            raise DataError(
+                f"there is nothing to resume: no build of {out} was stopped. Leave resume=True (--resume) out"
+            )
+        folder.mkdir(exist_ok=True)
+    except OSError as error:  # the user chose `out`, and has not heard of the other name
+        raise OSError(error.errno, error.strerror, str(out)) from None
     with (folder / LOCK).open("ab") as lock:
         if fcntl is not None:
             try:

@@ -71,7 +71,7 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
     """A `Monolayer` whose answer is within `error` of `f`, except on ramps, `d n` millionths of the domain or less.
 
     `f` maps batches `(B, n, d)` to `(B, n, m)` or `(B, n)`, NumPy or PyTorch; `dim` is `d`, `length` is `n`, and
-    `domain` the range of every coordinate. Give `cells`, the number `D` of cells a coordinate, or `error`: then
+    `domain` the range of every coordinate. Give `cells`, the number `D` of cells per coordinate, or `error`: then
     the cells are chosen, with a guarantee if `lipschitz` is given (a constant in the sup norm, or a modulus
     `h → ω(h)`), else by refining until samples say so. `f` must be permutation equivariant, unless `positions=True`.
     `out_dim` checks `m`. `ramp` is the width of ramps as a share of a cell. `temperature`: the λ of the head, 0 for
@@ -212,7 +212,7 @@ def _collision(found: Separated, lattice: Lattice) -> PrecisionError:
     return PrecisionError(
         f"{found.collisions:,} of {len(found.points.z):,} neighbouring points fell closer together than {SLACK:g} "
         f"rounding errors in every one of {2 * DRAWS} draws: rank 1 in float64 does not hold so many. Use fewer "
-        f"than {lattice.cells} cells a coordinate, or try another seed if few collide"
+        f"than {lattice.cells} cells per coordinate, or try another seed if few collide"
         f"{averaging(found.draw.temperature)}"
     )
 
@@ -233,7 +233,7 @@ def _check_error(model: Monolayer, f: Callable[[Any], Any], error: float) -> Non
 def _check_choices(cells: Any, error: Any, out_dim: Any, ramp: float, most_knots: int) -> None:
     if (cells is None) == (error is None):
         raise DataError(
-            "give either cells, the number of cells a coordinate, or error, from which they are chosen"
+            "give either cells, the number of cells per coordinate, or error, from which they are chosen"
             + ("" if cells is None else "; not both")
         )
     for name, value in (("cells", cells), ("out_dim", out_dim)):

@@ -56,7 +56,7 @@ def uniform(
     if knots > most_knots:
         fits = math.floor(most_knots ** (1 / (dim * length)) + 1e-9) - 1
         raise DataError(
-            f"{cells:,} cells a coordinate make (D + 1)^{dim * length} = {knots:,} knots; {most_knots:,} are the "
+            f"{cells:,} cells per coordinate make (D + 1)^{dim * length} = {knots:,} knots; {most_knots:,} are the "
             f"limit: at most {fits:,} cells fit"
         )
     values = _values(function, cells)
@@ -144,7 +144,7 @@ def _fewest(error: float | None, modulus: Modulus | None, width: float, dim: int
     if found is None:
         least = _bound(modulus, width, most, length)
         raise DataError(
-            f"an error of {error:g} everywhere is out of reach: {most:,} cells a coordinate, "
+            f"an error of {error:g} everywhere is out of reach: {most:,} cells per coordinate, "
             f"{(most + 1) ** (dim * length):,} knots of at most {most_knots:,}, guarantee {least:g}"
         )
     return found

@@ -81,4 +81,4 @@ def subject_of(model: Any) -> Subject:
         return Stock(model)
     if isinstance(model, Monolayer | Uniform):
         return Own(load_monolayer(model))
-    raise DataError(f"a {type(model).__name__} is no model of monolayer, nor the folder of one")
+    raise DataError(f"{type(model).__name__} is neither a model of monolayer nor the folder of one")

@@ -47,7 +47,7 @@ def _check_sizes(model: Parts, X: Tensor, lengths: Tensor | None) -> Tensor | No
     if sizes.dtype.kind not in "iu" or (sizes < 0).any():
         raise DataError(f"lengths must be whole numbers from 0 on, not {sizes.dtype} with {sizes.min(initial=0)}")
     if (sizes > X.shape[1]).any():
-        raise DataError(f"lengths go up to {sizes.max()}, but X has {X.shape[1]} tokens a sequence")
+        raise DataError(f"lengths go up to {sizes.max()}, but X has {X.shape[1]} tokens per sequence")
     check_lengths(model, np.append(sizes, X.shape[1]))
     if lengths is None:
         return None

@@ -305,7 +305,7 @@ class Monolayer(nn.Module):
         labels = "real labels" if card.classes is None else f"{len(card.classes):,} classes"
         kind = " causal," if card.causal else ""
         if card.grid is not None:
-            kind = f" {card.grid.cells} cells a coordinate, {card.grid.length} a sequence,"
+            kind = f" {card.grid.cells} cells per coordinate, {card.grid.length} tokens per sequence,"
         return f"{tokens},{kind} {labels} per {card.per}, {sum(p.numel() for p in self.parameters()):,} parameters"
 
 

@@ -75,7 +75,7 @@ class Box:
 
 @dataclass(frozen=True, eq=False)
 class Lattice:
-    """`D` cells a coordinate of a box, with ramps `[start_j, start_j + width]` between cell `j` and cell `j + 1`.
+    """`D` cells per coordinate of a box, with ramps `[start_j, start_j + width]` between cell `j` and cell `j + 1`.
 
     A ramp ends a little left of the boundary of its cells, so that the boundaries themselves, where round numbers
     lie, are off the ramps: also when they come as float32.

@@ -79,7 +79,7 @@ def check_modulus(f: Function, lattice: Lattice, modulus: Modulus, seed: int) ->
 
 
 def cells_for(f: Function, error: float, modulus: Modulus | None, ramp: float, most: int, seed: int) -> int:
-    """The fewest cells a coordinate, at most `most`, whose error is at most `error`; or a refusal that says where not.
+    """The fewest cells per coordinate, at most `most`, whose error is at most `error`; or a refusal that says where.
 
     By samples, 'fewest' is what they say: the search takes for granted that the error falls with the cells.
     """
@@ -153,6 +153,6 @@ def _check_jump(f: Function, found: Errors, error: float) -> None:
 
 def _out_of_reach(f: Function, error: float, least: float, most: int, where: str) -> DataError:
     return DataError(
-        f"an error of {error:g} is out of reach: with {most} cells a coordinate, the most that fit "
+        f"an error of {error:g} is out of reach: with {most} cells per coordinate, the most that fit "
         f"({f.box.knots(most):,} knots), it is {least:.3g}: {where}. {smaller(f.box)}"
     )

@@ -21,7 +21,7 @@ def afford(box: Box, cells: int, outputs: int, most_knots: int) -> None:
     knots, needed = box.knots(cells), memory(box, cells, outputs)
     fits = box.most_cells(most_knots)
     shape = f"dim={box.dim} and length={box.length}{' with positions' if box.positions else ''}"
-    what = f"{cells:,} cells a coordinate, {shape}, make {_count(knots)} knots and need {_gibibytes(needed)}"
+    what = f"{cells:,} cells per coordinate, {shape}, make {_count(knots)} knots and need {_gibibytes(needed)}"
     if knots > most_knots:
         size = f"at most {fits:,} cells fit, {box.knots(fits):,} knots in {_gibibytes(memory(box, fits, outputs))}"
         least = f"not even one cell fits, {_count(box.knots(1))} knots"
