@@ -88,6 +88,8 @@ def test_a_fault_in_the_table_of_names_is_caught(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(Column, "finish", faulty)
     with pytest.raises(DataError, match="the reader is at fault"):
         ml.certify(ml.memorize(X, Y), X, Y)
+    with pytest.raises(DataError, match="the reader is at fault"):
+        ml.certify(ml.memorize_as("bert", X, Y), X, Y)
 
 
 def test_padding_is_cut_by_the_checker_itself() -> None:
