@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import monolayer as ml
+from monolayer.table import plural
 
 X, Y = [["a", "b"], ["b", "c"]], [[0, 1], [1, 0]]
 
@@ -49,3 +50,7 @@ def test_only_what_is_near_is_suggested(word: str, near: str) -> None:
         ml.memorize_as(word, X, Y)
     assert ("did you mean" in str(caught.value)) == bool(near)
     assert near in str(caught.value)
+
+
+def test_one_is_no_plural() -> None:
+    assert [plural(1, "class"), plural(2, "class"), plural(1_000, "label")] == ["1 class", "2 classes", "1,000 labels"]

@@ -230,3 +230,8 @@ def test_special_tokens_are_those_of_the_architecture() -> None:
         special = DECODER if kind.causal else ENCODER
         assert model.names[: len(special)] == tuple(special.values())
         assert model.config["pad_token_id"] == 0
+
+
+def test_what_is_no_name_of_an_architecture_is_refused_in_words() -> None:
+    with pytest.raises(ml.DataError, match="is not known"):
+        ml.memorize_as(["ab"], ["x"])  # type: ignore[arg-type]  # the name was left out

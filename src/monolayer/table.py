@@ -95,5 +95,5 @@ def visible_json(text: str) -> str:
 
 
 def plural(count: int, word: str) -> str:
-    """`1 label`, `2,000 labels`."""
-    return f"{count:,} {word}{'' if count == 1 else 's'}"
+    """`1 label`, `2,000 labels`, `3 classes`."""
+    return f"{count:,} {word}{'' if count == 1 else 'es' if word.endswith('s') else 's'}"

@@ -52,8 +52,8 @@ def describe(model: Monolayer) -> dict[str, Any]:
     grid = {} if cells is None else {"cells": " × ".join(f"{len(each.slope) + 1}" for each in cells.coordinates)}
     return {
         "kind": card.kind,
-        "tokens": "vectors" if card.vocabulary is None else f"{len(card.vocabulary)} ids",
-        "labels": f"{'reals' if card.classes is None else f'{len(card.classes)} classes'} per {card.per}",
+        "tokens": "vectors" if card.vocabulary is None else plural(len(card.vocabulary), "id"),
+        "labels": f"{'reals' if card.classes is None else plural(len(card.classes), 'class')} per {card.per}",
         "order": "causal" if card.causal else "positions" if model.positions is not None else "permutation equivariant",
         **grid,
         "ranks": {

@@ -132,7 +132,7 @@ class Architecture:
 
 def choose(name: str, known: Mapping[str, Architecture]) -> Architecture:
     """The architecture of this name, or an error with the nearest name."""
-    if name in known:
+    if isinstance(name, str) and name in known:  # what is no string may have no hash
         return known[name]
     near = nearest(str(name).lower().replace("-", "_"), known)
     hint = f"did you mean {near[0]!r}? Known" if near else "known"

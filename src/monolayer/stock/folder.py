@@ -22,7 +22,7 @@ from monolayer.stock.card import StockSummary, loading, margin_of, model_card
 from monolayer.stock.draw import FILE, Draw
 from monolayer.stock.reading import read_folder, read_names
 from monolayer.stock.tokenizer import DECODER, ENCODER, Cut, padding, tokenizer_config, tokenizer_json
-from monolayer.table import as_table
+from monolayer.table import as_table, plural
 
 STOCK = Kind(
     "stock model of monolayer",
@@ -165,7 +165,7 @@ class StockModel:
         positions = "the order of tokens counts" if self.draw.positions else "the order of tokens does not count"
         rows = [
             ("model", sizes["model"]),
-            ("vocabulary", f"{sizes['vocabulary']:,} tokens, {sizes['classes']:,} classes"),
+            ("vocabulary", f"{plural(sizes['vocabulary'], 'token')}, {plural(sizes['classes'], 'class')}"),
             ("width", f"{sizes['width']:,}, {self.dtype}"),
             ("neurons", f"{sizes['neurons']:,}, {sizes['activation']}"),
             ("places", f"{sizes['places']:,}; {positions}"),
