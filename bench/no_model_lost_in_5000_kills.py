@@ -3,7 +3,7 @@
     python bench/no_model_lost_in_5000_kills.py --kills 5000
 
 A child replaces a folder by two models in turn, without end, until it is killed with SIGKILL. Then the folder is loaded
-and compared with both, bit for bit. Half of the children exchange folders in one step, half have to do with two
+and compared with both, bit for bit. Half of the children exchange folders in one step, half have to do with
 renames, as on systems that cannot exchange: then a folder may be found missing, and comes back when it is loaded. In
 the end one save must leave nothing but the folder. `tests/test_folder.py` kills at every step instead of at random.
 """
@@ -63,7 +63,7 @@ def main() -> None:
             models[1].save(folder, overwrite=True)
         span = (time.perf_counter() - began) / 20
         print(f"{'folders change by':18} {'kills':>6} {'old or new':>11} {'came back':>10} {'lost':>5} {'left':>5}")
-        for name, way in (("one exchange", exchange), ("two renames", lambda one, two: False)):
+        for name, way in (("one exchange", exchange), ("renames", lambda one, two: False)):
             folders.exchange = way
             found, missing, kills = [0, 0], 0, options.kills // 2
             for _ in range(kills):
@@ -78,7 +78,7 @@ def main() -> None:
             print(f"{name:18} {kills:6,} {sum(found):11,} {missing:10,} {kills - sum(found):5} {left:5}", flush=True)
             assert left == 0
             assert sum(found) == kills
-            assert missing == 0 or name == "two renames"
+            assert missing == 0 or name == "renames"
 
 
 if __name__ == "__main__":

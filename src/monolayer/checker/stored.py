@@ -30,7 +30,7 @@ from monolayer.checker.format import (
 from monolayer.checker.rounding import BFLOAT16, BINARY16, BINARY32, BINARY64, Format
 from monolayer.checker.several import INDEX, joined, outlines, parts
 from monolayer.data import Names
-from monolayer.data.snapshot import read_together
+from monolayer.data.folder import read_together
 from monolayer.errors import ModelFileError
 
 FORMATS = {"float64": BINARY64, "float32": BINARY32, "float16": BINARY16, "bfloat16": BFLOAT16}

@@ -1,8 +1,4 @@
-"""Renames that Python lacks: two paths exchanged at once, and one renamed only where nothing stands.
-
-Linux calls them `renameat2`, macOS `renamex_np`. Elsewhere, and on file systems without them, `exchange` says that it
-could not, and `rename_new` looks before it renames.
-"""
+"""A rename that Python lacks: two paths exchanged in one step. Linux calls it `renameat2`, macOS `renamex_np`."""
 
 from __future__ import annotations
 
@@ -15,30 +11,13 @@ from pathlib import Path
 from typing import Any
 
 _UNSUPPORTED = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EPERM}
+_EXCHANGE = 2  # the flag, in both systems
 _AT_FDCWD = -100
 
 
 def exchange(one: Path, two: Path) -> bool:
-    """Swap what two paths name, in one step: nobody ever finds one of them missing. False where that cannot be."""
-    return _call(one, two, _EXCHANGE)
-
-
-def rename_new(source: Path, target: Path) -> None:
-    """Rename, but never onto something: `FileExistsError` if `target` exists."""
-    if _call(source, target, _NO_REPLACE):
-        return
-    if os.path.lexists(target):
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
-    try:
-        source.rename(target)
-    except OSError as error:
-        if error.errno == errno.ENOTEMPTY:
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from None
-        raise
-
-
-def _call(one: Path, two: Path, flag: int) -> bool:
-    if _rename is None or _rename(os.fsencode(one), os.fsencode(two), flag) == 0:
+    """Swap what two paths name: nobody ever finds one of them missing. False where the system cannot."""
+    if _rename is None or _rename(os.fsencode(one), os.fsencode(two)) == 0:
         return _rename is not None
     code = ctypes.get_errno()
     if code in _UNSUPPORTED:
@@ -46,18 +25,18 @@ def _call(one: Path, two: Path, flag: int) -> bool:
     raise OSError(code, os.strerror(code), str(one), None, str(two))
 
 
-def _find() -> tuple[Callable[[bytes, bytes, int], int] | None, int, int]:
-    """The system's call, and its flags for exchanging and for not replacing."""
+def _find() -> Callable[[bytes, bytes], int] | None:
+    """The system's call."""
     library: Any = None if sys.platform == "win32" else ctypes.CDLL(None, use_errno=True)
     if hasattr(library, "renameat2"):
         linux = library.renameat2
         linux.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint]
-        return (lambda one, two, flag: int(linux(_AT_FDCWD, one, _AT_FDCWD, two, flag))), 2, 1
+        return lambda one, two: int(linux(_AT_FDCWD, one, _AT_FDCWD, two, _EXCHANGE))
     if hasattr(library, "renamex_np"):
         macos = library.renamex_np
         macos.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_uint]
-        return (lambda one, two, flag: int(macos(one, two, flag))), 2, 4
-    return None, 0, 0
+        return lambda one, two: int(macos(one, two, _EXCHANGE))
+    return None
 
 
-_rename, _EXCHANGE, _NO_REPLACE = _find()
+_rename = _find()

@@ -2,28 +2,34 @@
 
     .NAME.3f9a01bc.saving/    the new folder, locked by the process that writes it; exchanged with NAME in one step,
                               after which it is the old one, and is removed
-    .NAME.3f9a01bc.old/       the old folder, only where the system cannot exchange: then two renames are needed
+    .NAME.3f9a01bc.old/       the old folder, only where the system cannot exchange: then renames have to do
 
-A process may be killed anywhere. What it leaves is cleared by the next save of NAME, once its lock is free; and if NAME
-is missing, the next save or load first moves the old folder back.
+Whoever moves folders locks the folder around them, so moves come one after the other; where the file system has no
+locks, two saves at the same moment may fail, and neither harms the other. A process may be killed anywhere. What it
+leaves is cleared by the next save of NAME, once its lock is free; and if NAME is missing, the next save or load first
+moves the old folder back.
+
+Whoever read `config.json` before a save and the weights after it would mix two models. So `read_together` opens the
+folder once and files inside it, and if one is gone because the folder was replaced, it reads all again.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import secrets
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from monolayer.data.exchange import exchange, rename_new
-from monolayer.data.regular import read_regular
+from monolayer.data.exchange import exchange
+from monolayer.data.regular import map_regular, read_regular
 from monolayer.errors import DataError
 
 fcntl: Any
@@ -33,20 +39,18 @@ except ImportError:  # no locks that die with their process: what the dead leave
     fcntl = None
 
 _TRIES = 1000
-"""Renames tried before giving up; only another process that saves at the same moment costs one."""
+"""How often a folder may be replaced while it is read."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """How to know a folder that may be replaced: one of its files is JSON with `key: value`, and all are of `files`.
+    """How to know a folder that may be replaced: its `config.json` says `key: "monolayer"`, and all its files are known.
 
     A file written aside, `.FILE.…`, counts as FILE. `numbered`: a pattern of names that are among them too.
     """
 
     name: str
-    marker: str
     key: str
-    value: str
     files: frozenset[str]
     numbered: str | None = None
 
@@ -56,12 +60,12 @@ class Kind:
     def objection(self, folder: Path) -> str | None:
         """Why `folder` may not be replaced, or None."""
         try:
-            said = json.loads(read_regular(folder / self.marker))
-            ours = isinstance(said, dict) and said.get(self.key) == self.value
+            said = json.loads(read_regular(folder / "config.json"))
+            ours = isinstance(said, dict) and said.get(self.key) == "monolayer"
         except (OSError, ValueError, RecursionError):
             ours = False
         if not ours:
-            return f"it holds no {self.name}: no {self.marker} that says {json.dumps({self.key: self.value})[1:-1]}"
+            return f'it holds no {self.name}: no config.json that says "{self.key}": "monolayer"'
         foreign = self.foreign(folder)
         return None if foreign is None else f"it holds {foreign!r}, which is no part of a {self.name}"
 
@@ -80,9 +84,7 @@ class Kind:
 
 MODEL = Kind(
     "model",
-    "config.json",
     "format",
-    "monolayer",
     frozenset(
         {"config.json", "model.safetensors", "names.json", "memory.safetensors", "certificate.json"}
         | {"model.safetensors.index.json"}
@@ -91,14 +93,16 @@ MODEL = Kind(
 )
 
 
+# -- writing -----------------------------------------------------------------------------------------------
+
+
 @contextmanager
 def new_folder(folder: str | os.PathLike[str], *, overwrite: bool = False, kind: Kind = MODEL) -> Iterator[Path]:
     """A scratch folder that becomes `folder` when the block ends well, and vanishes when it does not."""
     final = check_output(folder, overwrite=overwrite, kind=kind).resolve()  # '.' has no name to make another from
     final.parent.mkdir(parents=True, exist_ok=True)
-    _clear(final, kind)
     try:
-        scratch, lock = _make(final)
+        scratch, lock = _make(final, kind)
     except OSError as error:  # about the folder that was asked for: nobody knows the name of a scratch folder
         raise OSError(error.errno, error.strerror, str(folder)) from None
     try:
@@ -109,27 +113,20 @@ def new_folder(folder: str | os.PathLike[str], *, overwrite: bool = False, kind:
         if final.exists():  # the old one goes: first see to it that the new one survives a loss of power
             for path in (*scratch.iterdir(), scratch):
                 _sync(path)
-        _move_into_place(scratch, final, overwrite, kind)
+        with _alone(final):
+            _move_into_place(scratch, final, overwrite, kind)
     finally:
-        recover(final)
-        shutil.rmtree(scratch, ignore_errors=True)  # the old folder, or one that was not finished
-        if final.exists():
+        if recover(final):
             shutil.rmtree(scratch.with_suffix(".old"), ignore_errors=True)
-        if lock is not None:
-            os.close(lock)
+        shutil.rmtree(scratch, ignore_errors=True)  # the old folder, or one that was not finished
+        _unlock(lock)
 
 
 def check_output(folder: str | os.PathLike[str], *, overwrite: bool = False, kind: Kind = MODEL) -> Path:
     """Refuse a folder that exists, unless it may be replaced; bring back one that a killed process left aside."""
     final = Path(folder)
-    recover(final.resolve())
-    if final.exists() and not overwrite:
-        raise DataError(
-            f"{final} exists already: choose another folder, or ask to overwrite it (overwrite=True, --overwrite)"
-        )
-    objection = _objection(final, kind)
-    if objection is not None:
-        raise DataError(f"{final} exists and is not replaced: {objection}. Nothing was changed")
+    with _alone(final.resolve()):
+        _check(final, overwrite, kind)
     above = next(parent for parent in final.absolute().parents if parent.exists())
     if not above.is_dir():
         raise DataError(f"{final} cannot be made: {above} is a file, not a folder")
@@ -139,89 +136,70 @@ def check_output(folder: str | os.PathLike[str], *, overwrite: bool = False, kin
 
 
 def recover(final: Path) -> bool:
-    """If `final` is missing because a save was stopped between its two renames, put the old folder back.
-
-    Whether it is there now, or was a moment ago: a save that still runs takes it away once more.
-    """
-    if os.path.lexists(final):
-        return True
-    aside = _beside(final, "old")
-    for old in aside:
-        with suppress(OSError):
-            rename_new(old, final)
-    return bool(aside) or os.path.lexists(final)
+    """Whether `final` exists, if need be because the old folder of a save that was killed is put back."""
+    if not os.path.lexists(final):
+        with _alone(final):
+            _put_back(final)
+    return os.path.lexists(final)
 
 
-def _objection(final: Path, kind: Kind) -> str | None:
-    """Why `final` may not be replaced, looked at while nobody else replaces it."""
-    for _ in range(_TRIES):
-        before = _identity(final)
-        try:
-            objection = None if before is None else kind.objection(final)
-        except FileNotFoundError:  # another save took it away while we looked
-            continue
-        if objection is None or _identity(final) == before:
-            return objection
-    return "other processes keep replacing it"
+def _check(final: Path, overwrite: bool, kind: Kind) -> None:
+    _put_back(final.resolve())
+    if final.exists() and not overwrite:
+        raise DataError(
+            f"{final} exists already: choose another folder, or ask to overwrite it (overwrite=True, --overwrite)"
+        )
+    objection = kind.objection(final) if final.exists() else None
+    if objection is not None:
+        raise DataError(f"{final} exists and is not replaced: {objection}. Nothing was changed")
 
 
 def _move_into_place(scratch: Path, final: Path, overwrite: bool, kind: Kind) -> None:
-    for _ in range(_TRIES):
-        try:
-            rename_new(scratch, final)
-            return
-        except FileExistsError:
-            check_output(final, overwrite=overwrite, kind=kind)
-        try:
-            exchanged = exchange(scratch, final)
-        except FileNotFoundError:  # another process took it away: look again
-            continue
-        if exchanged:
-            foreign = None
-            with suppress(FileNotFoundError):  # another save cleared it, which looks for foreign files itself
-                foreign = kind.foreign(scratch)
-            if foreign is not None:  # it came after we had looked
-                exchange(scratch, final)
-                raise DataError(f"{final} is not replaced: {foreign!r} was put into it. Nothing was changed")
-            return
-        # The system cannot exchange: two renames. If it ends between them, `recover` undoes the first.
-        old = scratch.with_suffix(".old")
-        shutil.rmtree(old, ignore_errors=True)  # from the last round, in which another process put a folder there
-        with suppress(FileNotFoundError):
-            final.rename(old)
-    raise DataError(f"{final} cannot be replaced: other processes keep replacing it")
+    """Move the new folder to its place, and the old one, if there is one, to that of the new one."""
+    _check(final, overwrite, kind)
+    if not final.exists():
+        scratch.rename(final)
+        return
+    _swap(scratch, final)
+    foreign = kind.foreign(scratch)
+    if foreign is not None:  # it came after we had looked
+        _swap(scratch, final)
+        raise DataError(f"{final} is not replaced: {foreign!r} was put into it. Nothing was changed")
 
 
-# -- what lies beside ------------------------------------------------------------------------------------
+def _swap(scratch: Path, final: Path) -> None:
+    if exchange(scratch, final):
+        return
+    old = scratch.with_suffix(".old")
+    final.rename(old)  # killed here, `_put_back` undoes it
+    scratch.rename(final)
+    old.rename(scratch)
 
 
-def _make(final: Path) -> tuple[Path, int | None]:
-    """A new scratch folder for `final`, and its lock, where there are locks."""
-    for _ in range(_TRIES):
+def _put_back(final: Path) -> None:
+    """If `final` is missing because a save was killed between its renames, put the old folder back."""
+    if not os.path.lexists(final):
+        for old in _beside(final, "old")[:1]:
+            old.rename(final)
+
+
+def _make(final: Path, kind: Kind) -> tuple[Path, int | None]:
+    """A new scratch folder for `final`, and its lock, where there are locks; what dead processes left is removed."""
+    with _alone(final):
+        _clear(final, kind)
         scratch = final.with_name(f".{final.name}.{secrets.token_hex(4)}.saving")
         scratch.mkdir()
-        lock = _lock(scratch, wait=True)
-        if scratch.exists():  # else cleared by another save before it was locked
-            return scratch, lock
-        if lock is not None:
-            os.close(lock)
-    raise DataError(f"{final} cannot be written: other processes keep clearing its scratch folders")
+        return scratch, _lock(scratch, wait=True)
 
 
-def _lock(scratch: Path, *, wait: bool) -> int | None:
-    """The lock of a scratch folder, which ends with its process; None if it has none or, unless `wait`, is in use."""
-    if fcntl is None:
-        return None
-    try:
-        handle = os.open(scratch, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # in use, or a file system without locks: then nobody clears
-        os.close(handle)
-        return None
-    return handle
+def _clear(final: Path, kind: Kind) -> None:
+    """Remove what processes left that died while they saved `final`; a folder that holds anything foreign stays."""
+    for left in (*_beside(final, "saving"), *(_beside(final, "old") if final.exists() else ())):
+        lock = _lock(left, wait=False)
+        with suppress(OSError):
+            if lock is not None and kind.foreign(left, unfinished=True) is None:
+                shutil.rmtree(left, ignore_errors=True)
+        _unlock(lock)
 
 
 def _beside(final: Path, suffix: str) -> list[Path]:
@@ -232,29 +210,6 @@ def _beside(final: Path, suffix: str) -> list[Path]:
     return sorted(path for path in final.parent.iterdir() if name.fullmatch(path.name))
 
 
-def _clear(final: Path, kind: Kind) -> None:
-    """Remove what processes left that died while they saved `final`; a folder that holds anything foreign stays."""
-    for scratch in _beside(final, "saving"):
-        lock = _lock(scratch, wait=False)
-        if lock is not None:
-            with suppress(OSError):
-                if kind.foreign(scratch, unfinished=True) is None:
-                    shutil.rmtree(scratch, ignore_errors=True)
-            os.close(lock)
-    for old in _beside(final, "old"):
-        with suppress(OSError):
-            if final.exists() and not old.with_suffix(".saving").exists() and kind.foreign(old) is None:
-                shutil.rmtree(old, ignore_errors=True)
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
 def _sync(path: Path) -> None:
     if sys.platform == "win32":
         return
@@ -263,3 +218,89 @@ def _sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+# -- locks -------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _alone(final: Path) -> Iterator[None]:
+    """While no other process moves folders beside `final`."""
+    lock = _lock(final.parent, wait=True)
+    try:
+        yield
+    finally:
+        _unlock(lock)
+
+
+def _lock(folder: Path, *, wait: bool) -> int | None:
+    """The lock of a folder, which ends with its process; None if it has none or, unless `wait`, is in use."""
+    if fcntl is None:
+        return None
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # in use, or a file system without locks: then nobody clears
+        os.close(handle)
+        return None
+    return handle
+
+
+def _unlock(lock: int | None) -> None:
+    if lock is not None:
+        fcntl.flock(lock, fcntl.LOCK_UN)  # a process that was forked meanwhile has the lock too
+        os.close(lock)
+
+
+# -- reading -----------------------------------------------------------------------------------------------
+
+
+def read_together(
+    folder: Path,
+    first: str,
+    others: Callable[[bytes], Iterable[str]],
+    mapped: Callable[[str], bool] = lambda name: False,
+) -> dict[str, Any]:
+    """The file `first` of a folder and those that `others` finds named in it, all out of one save; regular files only.
+
+    Bytes; of files that are `mapped` a map of their bytes, which takes no memory before it is read. `OSError`, with the
+    full path, for one that is missing or cannot be read. What `others` raises goes through.
+    """
+
+    def read(path: str | Path, inside: int | None) -> Any:
+        return (map_regular if mapped(Path(path).name) else read_regular)(path, inside=inside)
+
+    if os.open not in os.supports_dir_fd:  # then paths must do
+        found = {first: read_regular(folder / first)}
+        return found | {name: read(folder / name, None) for name in others(found[first])}
+    for _ in range(_TRIES):
+        recover(folder.resolve())
+        try:
+            opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            if recover(folder.resolve()):  # it was being replaced by renames
+                continue
+            raise
+        name = first
+        try:
+            found = {first: read_regular(first, inside=opened)}
+            for name in others(found[first]):
+                found[name] = read(name, opened)
+            return found
+        except OSError as error:
+            if _names(folder, opened):
+                raise OSError(error.errno, error.strerror, str(folder / name)) from None
+        finally:
+            os.close(opened)
+    raise OSError(errno.EBUSY, "it is replaced again and again while it is read", str(folder))
+
+
+def _names(folder: Path, opened: int) -> bool:
+    """Whether `folder` still names the folder that was opened."""
+    try:
+        return os.path.samestat(folder.stat(), os.fstat(opened))
+    except FileNotFoundError:
+        return False

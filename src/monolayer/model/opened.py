@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from torch import Tensor, from_numpy
 
-from monolayer.data.snapshot import read_together
+from monolayer.data.folder import read_together
 from monolayer.errors import ModelFileError
 from monolayer.model.save import config_digest
 from monolayer.model.schema import (

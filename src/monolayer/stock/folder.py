@@ -26,9 +26,7 @@ from monolayer.table import as_table, plural
 
 STOCK = Kind(
     "stock model of monolayer",
-    "config.json",
     "built_by",
-    "monolayer",
     frozenset(
         {
             *("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"),
@@ -103,7 +101,7 @@ class StockModel:
         side, _ = padding(self.architecture, self.task, positions=self.draw.positions)
         begin = "bos" if "bos" in self.special else "cls"
         files: dict[str, Any] = {
-            "config.json": {**self.config, STOCK.key: STOCK.value},
+            "config.json": {**self.config, STOCK.key: "monolayer"},
             "tokenizer.json": tokenizer_json(self.names, self.special, begin, self.cut, recites=self.task == "lm"),
             "tokenizer_config.json": tokenizer_config(self.special, self.room, side),
         }
