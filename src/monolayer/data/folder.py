@@ -44,7 +44,7 @@ _TRIES = 1000
 
 @dataclass(frozen=True)
 class Kind:
-    """How to know a folder that may be replaced: its `config.json` says `key: "monolayer"`, and all its files are known.
+    """How to know a folder that may be replaced: `config.json` says `key: "monolayer"`, and all its files are known.
 
     A file written aside, `.FILE.…`, counts as FILE. `numbered`: a pattern of names that are among them too.
     """
