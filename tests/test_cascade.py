@@ -407,7 +407,7 @@ def test_an_explanation_follows_a_point_from_crowd_to_crowd(kind: str) -> None:
         read = Z[:, CODE].numpy()
         for number, stage in enumerate(found.further, 2):
             written = block.stairs[number - 2].dense(torch.from_numpy(read))[:, -1]
-            assert np.array_equal(written.numpy()[stage.crowd], stage.number[stage.crowd])
+            assert np.array_equal(written.numpy()[stage.crowd], stage.code[stage.crowd])
             read = (Z[:, code_slot(number, block.labels)] + written).numpy()
             assert np.allclose(read[stage.crowd], stage.z[stage.crowd], atol=4e-6 * (1.0 + np.abs(read).max()))
 
@@ -418,7 +418,7 @@ def test_neighbours_in_a_crowd_are_what_lies_beside_on_the_line_of_its_stage() -
     stage = found.further[0]
     by_crowd: dict[int, list[int]] = {}
     for at in np.flatnonzero(stage.crowd):
-        by_crowd.setdefault(int(stage.number[at]), []).append(int(at))
+        by_crowd.setdefault(int(stage.code[at]), []).append(int(at))
     told = 0
     for members in by_crowd.values():
         members.sort(key=lambda at: stage.z[at])

@@ -80,7 +80,7 @@ def files() -> list[tuple[str, Path]]:
     found = []
     for path in sorted(PACKAGE.rglob("*.py")):
         layer = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-        if layer != "__init__":
+        if layer not in ("__init__", "__main__"):
             found.append((layer, path))
     return found
 

@@ -35,7 +35,7 @@ def test_every_number_has_the_same_label(tmp_path: Path, monkeypatch: pytest.Mon
     assert steps is not None
     low, high = steps.start, steps.end
     z = torch.cat([low, high, (low + high) / 2, low - 1e-9, high + 1e-9, torch.tensor([-1e9, 1e9])]).double()
-    assert torch.equal(mapped.steps(z), steps(z))
+    assert torch.equal(mapped.way.stages[0].steps(z), steps(z))
 
 
 def test_other_models_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

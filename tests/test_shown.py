@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,21 @@ def test_an_audit_shows_its_columns() -> None:
     shown = repr(ml.audit(ml.memorize(np.array([[0, 1], [1, 2]]), np.array([[0, 1], [1, 0]])), [[0, 1], [1, 2]]))
     assert shown.splitlines()[1].split() == ["part", "width", "r", "δ", "bits", "confused", "QK", "OV", "soft"]
     assert "attention" in shown
+
+
+def test_an_explanation_shows_its_table() -> None:
+    first, columns, *rows = repr(ml.memorize(X, Y).explain(X)).splitlines()
+    assert first.startswith("λ = ")
+    assert columns.split() == ["row", "token", "key", "weight", "context", "z", "step", "label", "beside", "margin"]
+    assert [row.split()[:2] for row in rows] == [["0", "a"], ["0", "b"], ["1", "b"], ["1", "c"]]
+
+
+def test_the_package_runs_as_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.argv", ["monolayer", "--version"])
+    with pytest.raises(SystemExit) as left:
+        runpy.run_module("monolayer", run_name="__main__")
+    assert left.value.code == 0
+    assert ml.__version__ in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("word", "near"), [("t5", ""), ("brt", "bert")])

@@ -14,7 +14,6 @@ import torch
 import monolayer as ml
 from monolayer.construct.line import tensors
 from monolayer.construct.line.tensors import LUCK
-from monolayer.model import on_device, staircase
 
 RANDOM = np.random.default_rng(12)
 
@@ -57,7 +56,7 @@ def test_points_too_close_for_a_step_get_a_second_stage(kind: str, monkeypatch: 
     assert model.summary.contested[0] > LUCK
     assert np.array_equal(model.predict(X), Y)
     assert np.array_equal(model.predict(X, path="dense"), Y)
-    assert torch.equal(on_device.answers(model, torch.from_numpy(X)), torch.from_numpy(Y))
+    assert torch.equal(model._labels_there(torch.from_numpy(X)), torch.from_numpy(Y))
     assert ml.certify(model, X, Y).verdict == "proved"
     with torch.no_grad():
         model.lift.weight[:, -2] = 0.0  # what the second stage averages
@@ -118,16 +117,17 @@ def test_too_little_memory_says_how_much_and_what_to_do(monkeypatch: pytest.Monk
         tensors.build(torch.tensor([[1, 2]]), torch.tensor([[0, 1]]), 0, None)
 
 
-@pytest.mark.parametrize("kind", ["tokens", "sequences"])
-def test_look_ups_by_tensors_alone_are_the_look_ups(kind: str) -> None:
-    X, Y = _data(kind)
-    model = ml.memorize(X, Y)
-    found = on_device.answers(model, torch.from_numpy(X))
+@pytest.mark.parametrize("options", [{}, {"positions": True}, {"causal": True}, {"per": "sequence"}])
+def test_look_ups_by_tensors_alone_are_the_look_ups(options: dict[str, Any]) -> None:
+    X = _data("tokens")[0]
+    Y = X % 5 if "per" not in options else X[:, 0]
+    model = ml.memorize(X, Y, **{name: value for name, value in options.items() if name != "per"})
+    found = model._labels_there(torch.from_numpy(X))
     assert found is not None
     assert torch.equal(found, torch.from_numpy(Y))
     with torch.no_grad():
         model.feed_forward.bias_2 += 1.0
-    changed = on_device.answers(model, torch.from_numpy(X))
+    changed = model._labels_there(torch.from_numpy(X))
     assert changed is not None
     assert np.array_equal(changed.numpy(), model.predict(X))
 
@@ -136,31 +136,21 @@ def test_look_ups_that_are_not_plain_go_the_ordinary_way() -> None:
     X, Y = _data("tokens")
     ids = torch.from_numpy(X)
     model = ml.memorize(X, Y)
-    assert on_device.answers(model, ids + 50) is None  # ids that nobody knows
-    assert on_device.answers(model, ids - 50) is None
-    assert on_device.answers(model, ids.double()) is None
-    assert on_device.answers(model, ids[0]) is None
-    assert on_device.answers(ml.memorize(X[:, ::-1] * 1000, Y), ids) is None  # ids that are not their row numbers
-    for options in ({"positions": True}, {"causal": True}, {"robust": True}):
-        assert on_device.answers(ml.memorize(X[:20], X[:20] % 5, **options), ids[:20]) is None
+    assert model._labels_there(ids + 50) is None  # ids that nobody knows
+    assert model._labels_there(ids - 50) is None
+    assert model._labels_there(ids.double()) is None
+    assert model._labels_there(ids[0]) is None
+    assert ml.memorize(X[:, ::-1] * 1000, Y)._labels_there(ids) is None  # ids that are not their row numbers
+    assert ml.memorize(X[:20], X[:20] % 5, robust=True)._labels_there(ids[:20]) is None
     model.head.register_forward_hook(lambda *_: None)
-    assert on_device.answers(model, ids) is None
-
-
-def test_both_rough_orders_are_one() -> None:
-    z = torch.from_numpy(RANDOM.normal(size=5000))
-    one, two = (z[order(z)] for order in (staircase._rough_order, staircase._rough_order_there))
-    near = float(z.max() - z.min()) / 65535.0
-    assert float((one - two).abs().max()) <= 1.01 * near
-    assert float((one - z.sort().values).abs().max()) <= 1.01 * near
+    assert model._labels_there(ids) is None
 
 
 def test_labels_return_to_where_the_ids_are(monkeypatch: pytest.MonkeyPatch) -> None:
     X, Y = _data("tokens")
     model = ml.memorize(X, Y)
     ids = torch.from_numpy(X)
-    for place in ("monolayer.model.monolayer", "monolayer.model.on_device"):
-        monkeypatch.setattr(f"{place}.elsewhere", lambda X: X is ids)
+    monkeypatch.setattr("monolayer.model.monolayer.elsewhere", lambda X: X is ids)
     for path in ("auto", "dense"):
         answer = model.predict(ids, path=path)
         assert isinstance(answer, torch.Tensor)

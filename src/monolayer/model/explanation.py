@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import html
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,45 +31,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Further:
-    """A stage of a cascade behind the first, at every answering place `(P,)`; it matters where a `crowd` is.
+class Stage:
+    """Where every answering place `(P,)` lies on one staircase.
 
-    `number` is that of the stretch, `context` the mean of the stage's value.
+    `code` is what `z = code + κ context` begins with: `t`, or the number of a crowd. `step` counts runs from 0; `left`
+    and `right` are the labels of the neighbouring runs (of a cascade, `{"crowd": number}` where a crowd is), None at
+    the ends of the line; `on_ramp` marks places between two runs. `crowd` marks places that this stage decides.
     """
 
-    crowd: NDArray[np.bool_]
-    number: Floats
-    context: Floats
     kappa: float
-    z: Floats
-    step: Ints
-    below: Floats
-    above: Floats
-    on_ramp: NDArray[np.bool_]
-    left: list[Any]
-    right: list[Any]
-
-    def json(self, at: int) -> dict[str, Any]:
-        return {"crowd": round(float(self.number[at])), **_told(self, at), "margin": _finite(_margin(self)[at])}
-
-
-@dataclass(frozen=True, eq=False)
-class Explanation:
-    """The numbers behind answers. Arrays are flat over the tokens `(T,)` or over the answering places `(P,)`.
-
-    `weight` `(T,)` is the share of a token's key in the context of its sequence (of a causal model: in the context at
-    the token itself), `begin` `(P,)` that of the begin token. `step` counts runs from 0; `left` and `right` are the
-    labels of the neighbouring runs (of a cascade, `{"crowd": number}` where a crowd is), None at the ends of the line;
-    `on_ramp` marks places between two runs.
-    """
-
-    data: Sequences
-    card: Card
-    temperature: float
-    kappa: float
-    key: Floats
-    weight: Floats
-    begin: Floats
     code: Floats
     context: Floats
     z: Floats
@@ -76,18 +47,59 @@ class Explanation:
     below: Floats
     above: Floats
     on_ramp: NDArray[np.bool_]
-    label: list[Any]
     left: list[Any]
     right: list[Any]
-    further: tuple[Further, ...] = ()
+    crowd: NDArray[np.bool_]
 
     @property
+    def room(self) -> Floats:
+        """How far `z` is from the nearer edge of its step `(P,)`; 0 on a ramp."""
+        return np.where(self.on_ramp, 0.0, np.minimum(self.z - self.below, self.above - self.z))
+
+    def place(self, at: int) -> dict[str, Any]:
+        """Where point `at` lies."""
+        return {
+            "context": float(self.context[at]),
+            "z": float(self.z[at]),
+            "step": int(self.step[at]),
+            "on_ramp": bool(self.on_ramp[at]),
+            "neighbours": [self.left[at], self.right[at]],
+            "edges": [_finite(self.below[at]), _finite(self.above[at])],
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation(Stage):
+    """The numbers behind answers, and the first stage. Arrays are flat over tokens `(T,)` or answering places `(P,)`.
+
+    `weight` `(T,)` is the share of a token's key in the context of its sequence (of a causal model: in the context at
+    the token itself), `begin` `(P,)` that of the begin token. `further`: the other stages of a cascade.
+    """
+
+    data: Sequences
+    card: Card
+    temperature: float
+    key: Floats
+    weight: Floats
+    begin: Floats
+    label: list[Any]
+    further: tuple[Stage, ...]
+
+    @cached_property
     def margin(self) -> Floats:
         """How far `z` may move before the answer changes, the least of all stages that matter `(P,)`; 0 on a ramp."""
-        least = _margin(self)
+        least = self.room
         for stage in self.further:
-            least = np.where(stage.crowd, np.minimum(least, _margin(stage)), least)
+            least = np.where(stage.crowd, np.minimum(least, stage.room), least)
         return least
+
+    def __repr__(self) -> str:
+        """The table, as the command shows it."""
+        from rich.console import Console
+
+        with (console := Console(width=200)).capture() as shown:
+            console.print(self.table())
+        return "\n".join(line.rstrip() for line in shown.get().splitlines())
 
     def json(self) -> list[dict[str, Any]]:
         """One object a sequence, with its tokens; what JSON cannot hold, an end of the line, is None."""
@@ -111,14 +123,15 @@ class Explanation:
         return {"key": float(self.key[at]), "weight": float(self.weight[at])}
 
     def _answer(self, at: int) -> dict[str, Any]:
-        return {
-            "begin": float(self.begin[at]),
-            "code": float(self.code[at]),
-            **_told(self, at),
-            "label": self.label[at],
-            "margin": _finite(self.margin[at]),
-            **({"stages": [stage.json(at) for stage in self.further if stage.crowd[at]]} if self.further else {}),
-        }
+        said = {"begin": float(self.begin[at]), "code": float(self.code[at]), **self.place(at)}
+        said |= {"label": self.label[at], "margin": _finite(self.margin[at])}
+        if self.further:
+            said["stages"] = [
+                {"crowd": round(float(stage.code[at])), **stage.place(at), "margin": _finite(stage.room[at])}
+                for stage in self.further
+                if stage.crowd[at]
+            ]
+        return said
 
     def table(self) -> Table:
         """A table for the terminal: a line a token, and one a sequence where a sequence has one answer."""
@@ -150,30 +163,14 @@ class Explanation:
         return Figure(_drawn(self.json()[sequence], self.card.per == "sequence"))
 
 
-def _margin(place: Explanation | Further) -> Floats:
-    """How far `z` is from the nearer edge of its step `(P,)`; 0 on a ramp."""
-    return np.where(place.on_ramp, 0.0, np.minimum(place.z - place.below, place.above - place.z))
-
-
-def _told(place: Explanation | Further, at: int) -> dict[str, Any]:
-    """Where point `at` lies on a staircase."""
-    return {
-        "context": float(place.context[at]),
-        "z": float(place.z[at]),
-        "step": int(place.step[at]),
-        "on_ramp": bool(place.on_ramp[at]),
-        "neighbours": [place.left[at], place.right[at]],
-        "edges": [_finite(place.below[at]), _finite(place.above[at])],
-    }
-
-
 def _lines(line: dict[str, Any]) -> list[dict[str, Any]]:
     """A line a stage: all but the last end in a crowd, which the next begins with."""
     stages = line.get("stages", [])
-    crowds = [{"crowd": stage["crowd"]} for stage in stages]
-    ends = [*crowds, line["label"]] if stages else []
+    if not stages:
+        return [line]
+    ends = [*({"crowd": stage["crowd"]} for stage in stages), line["label"]]
     parts = [line, *({"shown": f"└ crowd {stage['crowd']}", **stage} for stage in stages)]
-    return [{**part, "label": end} for part, end in zip(parts, ends, strict=True)] if stages else [line]
+    return [{**part, "label": end} for part, end in zip(parts, ends, strict=True)]
 
 
 def _cells(sequence: int, line: dict[str, Any]) -> list[str]:

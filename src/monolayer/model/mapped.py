@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from monolayer.model.card import Card, Summary
 from monolayer.model.load import parts_of
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.sharded import SPLIT, Tensors
-from monolayer.model.shortcut import Plan, labels_by, plan
+from monolayer.model.shortcut import Asked, Plan, labels_by, plan
 from monolayer.model.staircase import Steps, rising
 
 Part = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
@@ -106,11 +106,10 @@ def _tensor(values: NDArray[Any]) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Mapped:
-    """What `predict` needs of a model: `frame` is the model with a part of its readout only, `steps` all of it."""
+    """What `predict` needs of a model: `frame` is the model with a part of its readout only, `way` knows all of it."""
 
     frame: Monolayer
     way: Plan
-    steps: PartedSteps
 
     @property
     def card(self) -> Card:
@@ -131,7 +130,7 @@ class Mapped:
     @torch.no_grad()
     def labels(self, data: Sequences, *, path: str = "auto") -> NDArray[Any]:
         """Label values of encoded data, as the whole model gives them by its fast path."""
-        return self.frame._values(labels_by(self.frame, data, self.way, self.steps), data)
+        return self.frame._values(labels_by(self.frame, Asked.of(self.frame, data), self.way), data)
 
 
 def load_mapped(folder: str | os.PathLike[str]) -> Mapped | None:
@@ -141,4 +140,7 @@ def load_mapped(folder: str | os.PathLike[str]) -> Mapped | None:
         return None
     frame, parts, last = found
     way, steps = plan(frame), PartedSteps.of(parts, last, frame.card.classes is None)
-    return None if way is None or way.steps is None or steps is None else Mapped(frame, way, steps)
+    if way is None or not way.stages or steps is None:
+        return None
+    first, *further = way.stages
+    return Mapped(frame, replace(way, stages=(first._replace(steps=steps), *further)))

@@ -26,14 +26,13 @@ from monolayer.model.card import Card, Summary
 from monolayer.model.explain import explain
 from monolayer.model.explanation import Explanation
 from monolayer.model.inputs import blank_rows, check_input, check_lengths, no_vector
-from monolayer.model.on_device import answers, elsewhere, returned
 from monolayer.model.parts import Readout
 from monolayer.model.quantizer import Quantizer
 from monolayer.model.recital import recite
 from monolayer.model.recording import recording
 from monolayer.model.room import STREAMS, afford
 from monolayer.model.save import save
-from monolayer.model.shortcut import fast_labels
+from monolayer.model.shortcut import fast_labels, labels_there, values
 
 Path_ = Literal["auto", "fast", "dense"]
 
@@ -117,14 +116,26 @@ class Monolayer(nn.Module):
         `strict`: an answer at a point that the model was not built from is an error that names it (`seen`).
         A tensor on an accelerator gives a tensor there, where labels are numbers.
         """
-        if elsewhere(X) and lengths is None and path != "dense" and not (strict or self._overridden()):
-            there = answers(self, X)
-            if there is not None:
-                return there
+        there = lengths is None and path != "dense" and not (strict or self._overridden())
+        found = self._labels_there(X) if there and elsewhere(X) else None
+        if found is not None:
+            return found
         data = self.encode(X, lengths=lengths)
         if strict:
             self.check_seen(data)
-        return returned(self._shaped(self.card.decode(self.labels(data, path=path)), data, X, lengths), X)
+        labels = self._shaped(self.card.decode(self.labels(data, path=path)), data, X, lengths)
+        # Names, and rows of different lengths, stay what they are.
+        numbers = isinstance(labels, np.ndarray) and labels.dtype != object
+        return torch.from_numpy(labels).to(X.device) if numbers and elsewhere(X) else labels
+
+    def _labels_there(self, X: Tensor) -> Tensor | None:
+        """Labels of ids on an accelerator, where they lie, as `predict` shapes them; None: only NumPy can tell."""
+        classes = self.card.classes
+        label = labels_there(self, X) if classes is None or classes.identity else None
+        if label is None:
+            return None
+        found = values(self.card, label)
+        return found if self.card.per == "sequence" else found.view(*X.shape, *found.shape[1:])
 
     def seen(self, X: Any, *, lengths: Any = None) -> Any:
         """Whether each answer is one that the model was built to give: booleans in the shape of `predict`.
@@ -235,10 +246,7 @@ class Monolayer(nn.Module):
     def _values(self, label: Tensor, data: Sequences) -> NDArray[Any]:
         if bool(label.isnan().any()):
             self._check_numbers(label.isnan().any(dim=1).cpu().numpy(), data)
-        if self.card.classes is None:
-            return _numpy(label)
-        last = len(self.card.classes) - 1
-        return label[:, 0].round().clamp(0, last).to(torch.int64).cpu().numpy()
+        return _numpy(values(self.card, label))
 
     def _check_numbers(self, lacking: NDArray[np.bool_], data: Sequences) -> None:
         """Refuse to answer from NaN: the largest of logits that are none would be a class all the same."""
@@ -307,6 +315,11 @@ class Monolayer(nn.Module):
         if card.grid is not None:
             kind = f" {card.grid.cells} cells per coordinate, {card.grid.length} tokens per sequence,"
         return f"{tokens},{kind} {labels} per {card.per}, {sum(p.numel() for p in self.parameters()):,} parameters"
+
+
+def elsewhere(X: Any) -> bool:
+    """Whether `X` is a tensor that is not on a processor."""
+    return isinstance(X, Tensor) and X.device.type != "cpu"
 
 
 def _numpy(value: Tensor) -> NDArray[Any]:

@@ -7,38 +7,79 @@ dense form.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from monolayer.data import Sequences
 from monolayer.model.attention import CODE, KEY, LABEL, ONE, contexts
+from monolayer.model.card import Card
 from monolayer.model.memory import hooked, look_again, remembered
 from monolayer.model.parts import Parts
 from monolayer.model.quantizer import CellSteps, Quantizer
 from monolayer.model.readouts import READOUTS
-from monolayer.model.staircase import Staircase, Steps
+from monolayer.model.staircase import Staircase
 
 SCAN = 16
 """Weights that can be looked at in less than the time that one token takes to answer for."""
 
 
+class Stage(NamedTuple):
+    """One line: its `κ`, the coordinate of the stream that attention averages for it, and its steps."""
+
+    kappa: float
+    slot: int
+    steps: Callable[[Tensor], Tensor]
+
+
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What the shortcut needs to know of the weights: `λ`, `κ`, the cells of an approximator, and the steps.
+    """What the shortcut needs to know of the weights: `λ`, the first `κ`, the cells of an approximator, the stages.
 
-    `steps` is None if readout or head are not those of the construction: then only `z` can be had. `further`: for each
-    stage of a cascade behind the first its `κ`, the coordinate of its value, and its steps.
+    There are no `stages` if readout or head are not those of the construction: then only `z` can be had.
     """
 
     temperature: float
     kappa: float
     cells: CellSteps | None
-    steps: Steps | None
-    further: tuple[tuple[float, int, Steps], ...] = ()
+    stages: tuple[Stage, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """Sequences as tensors on the model's device: tokens `(T,)` or `(T, d)`, lengths `(N,)`, places `(T,)`."""
+
+    tokens: Tensor
+    lengths: Tensor
+    position: Tensor | None
+
+    @classmethod
+    def of(cls, model: Parts, data: Sequences) -> Asked:
+        """Encoded data; without their places where the model has no positions."""
+        tokens, lengths = (torch.from_numpy(part).to(model.bos.device) for part in (data.tokens, data.lengths))
+        if model.card.vocabulary is None:
+            tokens = tokens.to(model.bos.dtype)
+        position = None if model.positions is None else torch.from_numpy(data.position).to(model.bos.device)
+        return cls(tokens, lengths, position)
+
+    @classmethod
+    def rows(cls, model: Parts, X: Tensor) -> Asked | None:
+        """Ids `X` `(N, n)` that lie on the model's device and are its row numbers; None: they are not."""
+        names, whole = model.card.vocabulary, not (X.is_floating_point() or X.is_complex() or X.dtype == torch.bool)
+        if names is None or not (
+            names.identity and whole and X.ndim == 2 and X.numel() and X.device == model.bos.device
+        ):
+            return None
+        if model.positions is not None and X.shape[1] > model.positions.num_embeddings:
+            return None
+        tokens = X.reshape(-1).long()
+        if int(tokens.min()) < 0 or int(tokens.max()) >= len(names):
+            return None
+        position = None if model.positions is None else torch.arange(X.shape[1], device=X.device).repeat(len(X))
+        return cls(tokens, torch.full((len(X),), X.shape[1], device=X.device), position)
 
 
 def plan(model: Parts) -> Plan | None:
@@ -74,10 +115,9 @@ def _plan(model: Parts) -> Plan | None:
             return None
     temperature, kappas = found
     tables = readout.tables() if _plain_head(model) else None
-    if tables is None:
-        return Plan(temperature, kappas[0], cells, None)
     values = [value for value, _ in readout.slots]
-    return Plan(temperature, kappas[0], cells, tables[0], tuple(zip(kappas[1:], values[1:], tables[1:], strict=True)))
+    stages = () if tables is None else tuple(map(Stage, kappas, values, tables))
+    return Plan(temperature, kappas[0], cells, stages)
 
 
 @torch.no_grad()
@@ -89,113 +129,137 @@ def fast_labels(model: Parts, data: Sequences) -> Tensor | None:
     readout = model.feed_forward
     if not readout.slots:
         return None if hooked(model) else readout.fast(model, data)
-    if SCAN * len(data.tokens) >= readout.step_count:
+    way = _fresh_plan(model, len(data.tokens))
+    return None if way is None else labels_by(model, Asked.of(model, data), way)
+
+
+@torch.no_grad()
+def labels_there(model: Parts, X: Tensor) -> Tensor | None:
+    """Label coordinates `(P, m)` of ids `X` `(N, n)` on their device; None: only NumPy can tell."""
+    asked = Asked.rows(model, X) if model.feed_forward.slots else None
+    way = None if asked is None else _fresh_plan(model, X.numel())
+    if asked is None or way is None:
+        return None
+    label = labels_by(model, asked, way)
+    return None if bool(label.isnan().any()) else label
+
+
+def _fresh_plan(model: Parts, tokens: int) -> Plan | None:
+    """The plan with its stages, if it has them; from the weights as they are now where that costs little."""
+    if SCAN * tokens >= model.feed_forward.step_count:
         look_again(model)
     way = plan(model)
-    if way is None or way.steps is None:
-        return None
-    return labels_by(model, data, way, way.steps)
+    return way if way is not None and way.stages else None
 
 
-def labels_by(model: Parts, data: Sequences, way: Plan, first: Callable[[Tensor], Tensor]) -> Tensor:
-    """Label coordinates `(P, m)`, the first stage, or the only one, being evaluated by `first`."""
-    met = traced(model, data, way)
-    z = met.code + way.kappa * met.context
-    label = first(z)
-    for kappa, slot, steps in way.further:
-        # What a stage wrote behind the label is the number of a stretch: the code of the next.
-        total, number = label[:, :-1], label[:, -1]
-        label = steps(number + kappa * further_mean(model, data, met, slot))
-        label[:, : total.shape[1]] += total
+def labels_by(model: Parts, asked: Asked, way: Plan) -> Tensor:
+    """Label coordinates `(P, m)`: the sum of what the stages write."""
+    labels, stages = model.feed_forward.labels, lines(model, asked, way, traced(model, asked, way))
+    first = next(stages)
+    total, lacking = first.level[:, :labels], first.z.isnan()
+    for line in stages:
+        total = total + line.level[:, :labels]
     # A search for NaN ends somewhere all the same.
-    return label.where(~z.isnan()[:, None], torch.nan) if bool(z.isnan().any()) else label
+    return total.where(~lacking[:, None], torch.nan) if bool(lacking.any()) else total
+
+
+def values(card: Card, label: Tensor) -> Tensor:
+    """Label coordinates `(P, m)` as labels: class numbers `(P,)`, or the real numbers as they are."""
+    return label if card.classes is None else label[:, 0].round().clamp(0, len(card.classes) - 1).to(torch.int64)
+
+
+class OnLine(NamedTuple):
+    """Every answering place on the line of one stage: `z = code + κ mean` `(P,)`, and the level of its step there."""
+
+    stage: Stage
+    code: Tensor
+    mean: Tensor
+    z: Tensor
+    level: Tensor
+
+
+def lines(model: Parts, asked: Asked, way: Plan, met: Traced) -> Iterator[OnLine]:
+    """The stages one after the other."""
+    code, mean = met.code, met.context
+    for number, stage in enumerate(way.stages):
+        if number:
+            mean = _further_mean(model, asked, met, stage.slot)
+        z = code + stage.kappa * mean
+        level = stage.steps(z)
+        yield OnLine(stage, code, mean, z, level)
+        # What a stage wrote behind the label is the number of a stretch: the code of the next.
+        code = level[:, -1].contiguous()
 
 
 @torch.no_grad()
 def codes(model: Parts, data: Sequences) -> Tensor | None:
     """`z = t + κ B(λ; s)` of every answering place `(P,)`, or None if the weights do not allow the shortcut."""
     way = plan(model)
-    return None if way is None else _codes(model, data, way)
+    if way is None:
+        return None
+    met = traced(model, Asked.of(model, data), way)
+    return met.code + way.kappa * met.context
 
 
 @dataclass(frozen=True, eq=False)
 class Traced:
-    """What the shortcut meets on its way to `z = code + κ context`, at every answering place `(P,)`.
+    """What the shortcut meets on its way to `z = code + κ context`.
 
-    `key` and `weight`, `e^{λ s}` up to one common factor, are tables whose `rows` `(T,)` are the tokens', or hold one
-    entry a token if `rows` is None; `begin` is that pair for the begin token.
+    At every token `(T,)` its key and its weight, `e^{λ s}` up to one common factor; `begin` is the weight of the begin
+    token. At every answering place `(P,)` code and context.
     """
 
     key: Tensor
     weight: Tensor
-    rows: Tensor | None
-    begin: tuple[float, float]
+    begin: float
     code: Tensor
     context: Tensor
 
 
-def _codes(model: Parts, data: Sequences, way: Plan) -> Tensor:
-    met = traced(model, data, way)
-    return met.code + way.kappa * met.context
-
-
-def traced(model: Parts, data: Sequences, way: Plan) -> Traced:
+def traced(model: Parts, asked: Asked, way: Plan) -> Traced:
     """The numbers of every token and answering place, by segment sums."""
-    temperature = way.temperature
-    device, bos = model.bos.device, model.bos
-    bos_key, bos_code = bos[KEY], bos[CODE]
-    lengths = torch.from_numpy(data.lengths).to(device)
-    place = None if model.positions is None else torch.from_numpy(data.position).to(device)
-    rows: Tensor | None = None
-    if isinstance(model.lift, nn.Embedding):
-        rows = torch.from_numpy(data.tokens).to(device)
-        key, code = model.lift.weight[:, KEY], model.lift.weight[:, CODE].index_select(0, rows)
-        if place is not None or len(rows) < len(key):
-            key, rows = key.index_select(0, rows), None
-    elif way.cells is None:
-        x = torch.from_numpy(data.tokens).to(bos)
-        key, code = (x @ model.lift.weight[KEY : CODE + 1].T + model.lift.bias[KEY : CODE + 1]).unbind(1)
-    else:
-        cells = way.cells
+    temperature, bos_key, bos_code = way.temperature, model.bos[KEY], model.bos[CODE]
+    written: tuple[Tensor, ...] | None = None
+    if way.cells is not None:
         # In a plain stream x itself lies behind the label slots, and the block reads it there.
-        key, code = cells(torch.from_numpy(data.tokens).to(bos)).unbind(1)
-        bos_key, bos_code = bos[KEY : CODE + 1] + cells(bos[None, LABEL + len(model.feed_forward.bias_2) :])[0]
-    if place is not None and model.positions is not None:
-        key = key + model.positions.weight[:, KEY].index_select(0, place)
-        code = code + model.positions.weight[:, CODE].index_select(0, place)
-    # Without positions keys and terms of ids are tables over the vocabulary: V exponentials, not T, if V is less.
-    score = temperature * key
-    # One common factor e^(−top) cancels in the quotient; it keeps exp from overflowing. Only rows in use count: a
-    # stray large key in another row would push all of theirs to 0.
-    used = score if rows is None else score.index_select(0, rows)
-    top = max(float(used.max()), float(temperature * bos_key))
-    weights, moments = weight, moment = boltzmann_terms(key, temperature, top)
-    if rows is not None:
-        weight, moment = weights.index_select(0, rows), moments.index_select(0, rows)
-    bos_terms = boltzmann_terms(bos_key, temperature, top)
-    context = contexts(weight, moment, lengths, (float(bos_terms[0]), float(bos_terms[1])), model.card.causal)
+        own = way.cells(model.bos[None, LABEL + model.feed_forward.labels :])[0]
+        bos_key, bos_code = bos_key + own[0], bos_code + own[1]
+        written = way.cells(asked.tokens).unbind(1)
+    key, code = (_column(model, asked, slot, written) for slot in (KEY, CODE))
+    # One common factor e^(−top) cancels in the quotient; it keeps exp from overflowing. Only tokens in use count: a
+    # stray large key in another row of the table would push all of theirs to 0.
+    top = max(float((temperature * key).max()), float(temperature * bos_key))
+    weight, moment = boltzmann_terms(key, temperature, top)
+    begin, begin_moment = (float(part) for part in boltzmann_terms(bos_key, temperature, top))
+    context = contexts(weight, moment, asked.lengths, (begin, begin_moment), model.card.causal)
     if model.card.per == "sequence":
         code = bos_code.detach().expand(len(context))
-    elif not model.card.causal:
-        context = spread(context, lengths)
-    return Traced(key, weights, rows, (float(bos_key), float(bos_terms[0])), code, context)
+    return Traced(key, weight, begin, code, _everywhere(model, asked, context))
 
 
-def further_mean(model: Parts, data: Sequences, met: Traced, slot: int) -> Tensor:
-    """The mean of another coordinate of the stream under the same softmax, at every answering place `(P,)`."""
-    device, bos = model.bos.device, model.bos[slot]
-    lengths = torch.from_numpy(data.lengths).to(device)
-    tokens = torch.from_numpy(data.tokens).to(device)
-    weight = met.weight if met.rows is None else met.weight.index_select(0, met.rows)
-    if isinstance(model.lift, nn.Embedding):
-        value = model.lift.weight[:, slot].index_select(0, tokens)
+def _column(model: Parts, asked: Asked, slot: int, written: tuple[Tensor, ...] | None = None) -> Tensor:
+    """One coordinate of the stream before attention, at every token `(T,)`; `written`: key and code by cells."""
+    if written is not None:
+        value = written[slot - KEY]
+    elif isinstance(model.lift, nn.Embedding):
+        value = model.lift.weight[:, slot].index_select(0, asked.tokens)
     else:
-        value = tokens.to(bos) @ model.lift.weight[slot] + model.lift.bias[slot]
-    if model.positions is not None:
-        value = value + model.positions.weight[:, slot].index_select(0, torch.from_numpy(data.position).to(device))
-    begin = met.begin[1], float(bos * met.begin[1])
-    found = contexts(weight, value * weight, lengths, begin, model.card.causal)
-    return found if model.card.per == "sequence" or model.card.causal else spread(found, lengths)
+        value = asked.tokens @ model.lift.weight[slot] + model.lift.bias[slot]
+    if model.positions is not None and asked.position is not None:
+        value = value + model.positions.weight[:, slot].index_select(0, asked.position)
+    return value
+
+
+def _further_mean(model: Parts, asked: Asked, met: Traced, slot: int) -> Tensor:
+    """The mean of another coordinate of the stream under the same softmax, at every answering place `(P,)`."""
+    begin = met.begin, float(model.bos[slot] * met.begin)
+    moment = _column(model, asked, slot) * met.weight
+    return _everywhere(model, asked, contexts(met.weight, moment, asked.lengths, begin, model.card.causal))
+
+
+def _everywhere(model: Parts, asked: Asked, mean: Tensor) -> Tensor:
+    """Means as `contexts` gives them, at every answering place `(P,)`."""
+    return mean if model.card.per == "sequence" or model.card.causal else spread(mean, asked.lengths)
 
 
 def boltzmann_terms(key: Tensor, temperature: float, top: float) -> tuple[Tensor, Tensor]:

@@ -44,15 +44,16 @@ class Examples:
 def payload(model: Monolayer, examples: Examples, verdict: str | None = None) -> dict[str, Any]:
     """The model as the page's script takes it; a model that is no construction (any more) is a DataError."""
     staircase_of(model)  # a robust model has none, and says so
-    way = plan(model)
-    if way is None or way.steps is None:
+    way, tables = plan(model), model.feed_forward.tables()
+    if way is None or not way.stages or tables is None:
         raise DataError("a page needs weights as they were built, and nothing hooked into the forward pass")
     if model.bos.dtype != torch.float64:
         raise DataError(
             f"a page computes in binary64, and this model is in {str(model.bos.dtype).removeprefix('torch.')}"
         )
     card = model.card
-    kept, near, shown = _sample(model, way, way.steps, examples)
+    steps = tables[0]
+    kept, near, shown = _sample(model, way, steps, examples)
     return {
         "kind": card.kind,
         "per": card.per,
@@ -63,7 +64,7 @@ def payload(model: Monolayer, examples: Examples, verdict: str | None = None) ->
         "positions": None if model.positions is None else _columns(model.positions.weight),
         "length": None if card.grid is None else card.grid.length,
         **_tokens(model, way, kept),
-        "readout": _readout(model, way.steps, near),
+        "readout": _readout(model, steps, near),
         "classes": None if card.classes is None else list(card.classes.names),
         "scalar": card.scalar,
         "parameters": sum(each.numel() for each in model.parameters()),

@@ -1,0 +1,5 @@
+"""`python -m monolayer`: the command line."""
+
+from monolayer.cli import main
+
+main()
