@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import struct
-import xml.etree.ElementTree as ET
-import zlib
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +10,9 @@ import pytest
 
 import monolayer as ml
 from monolayer.cli import run
-from monolayer.cli.plot import ERRORS, VALUES, png
+from tests.browser import opened
 
-SVG = "{http://www.w3.org/2000/svg}"
+MAPS = ["Target", "Approximation", "Error"]
 
 
 def test_the_table_says_what_was_built_predicted_and_measured(capsys: pytest.CaptureFixture[str]) -> None:
@@ -98,7 +94,7 @@ def test_the_library_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
         (["sort", "--dim", "2", "--cells", "4"], "dimension 1 only"),
         (["sort", "--length", "9", "--cells", "400"], "cells fit"),
         (["sort", "--cells", "4", "--domain", "1", "0"], "low < high"),
-        (["sort", "--cells", "4", "--plot", "picture.png"], "SVG"),
+        (["sort", "--cells", "4", "--plot", "picture.png"], ".html"),
     ],
 )
 def test_mistakes_get_a_message_and_exit_code_2(
@@ -113,62 +109,37 @@ def test_mistakes_get_a_message_and_exit_code_2(
 # -- pictures ------------------------------------------------------------------------------------------
 
 
-def picture(path: Path, *arguments: str) -> ET.Element:
-    assert run(["approximate", *arguments, "--plot", str(path)]) == 0
-    return ET.parse(path).getroot()
-
-
-def test_the_picture_holds_three_maps_and_the_curve(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "p.svg"
-    root = picture(path, "softmax-pooling", "--length", "2", "--cells", "16")
-    words = [element.text for element in root.iter(f"{SVG}text")]
-    for word in ("Target", "Approximation", "Error", "Error against cells", "bound by the modulus", "L2, measured"):
-        assert word in words
-    images = [element.get("href", "") for element in root.iter(f"{SVG}image")]
-    assert len(images) == 6  # three maps, three colour bars
-    assert all(base64.b64decode(image.split(",")[1]).startswith(b"\x89PNG") for image in images)
-    assert run(["approximate", "max", "--cells", "4", "--plot", str(path)]) == 2
-    assert "exists already" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("arguments", "maps"),
     [
         (["max", "--length", "1", "--cells", "8"], 0),
-        (["force", "--dim", "2", "--length", "2", "--cells", "4"], 3),
+        (["max", "--length", "2", "--cells", "8"], 3),
         (["max", "--dim", "2", "--length", "1", "--cells", "4"], 3),
         (["ranks", "--length", "3", "--cells", "5"], 3),
     ],
 )
-def test_pictures_of_other_shapes(tmp_path: Path, arguments: list[str], maps: int) -> None:
-    root = picture(tmp_path / "p.svg", *arguments)
-    assert len(list(root.iter(f"{SVG}image"))) == 2 * maps
-    assert len(list(root.iter(f"{SVG}polyline"))) == 4
+def test_the_picture_holds_maps_and_curves(tmp_path: Path, arguments: list[str], maps: int) -> None:
+    path = tmp_path / "p.html"
+    assert run(["approximate", *arguments, "--plot", str(path)]) == 0
+    with opened(path) as page:
+        traces = page.call("() => document.querySelector('.plotly-graph-div').data.map(each => [each.type, each.name])")
+        assert [name for kind, name in traces if kind == "heatmap"] == MAPS[:maps]
+        assert sum(kind == "scatter" for kind, _ in traces) == 4
+        assert not page.messages
+        assert not page.requests
+        if arguments == ["max", "--length", "2", "--cells", "8"]:  # the approximation is constant on its 8 cells
+            colours = page.call(
+                "() => [0, 1].map(map => new Set(document.querySelector('.plotly-graph-div')._fullData[map].z[0]).size)"
+            )
+            assert colours[1] == 8 < colours[0]
 
 
-def test_the_map_of_an_approximation_shows_its_cells(tmp_path: Path) -> None:
-    """The second image is constant on cells: as many colours in a row as cells."""
-    root = picture(tmp_path / "p.svg", "max", "--length", "2", "--cells", "8")
-    maps = list(root.iter(f"{SVG}image"))[::2]
-    colours = []
-    for element in maps[:2]:
-        raw = base64.b64decode(element.get("href", "").split(",")[1])
-        width, height = struct.unpack(">II", raw[16:24])
-        start = raw.index(b"IDAT") + 4
-        size = struct.unpack(">I", raw[start - 8 : start - 4])[0]
-        pixels = np.frombuffer(zlib.decompress(raw[start : start + size]), np.uint8).reshape(height, 1 + 3 * width)
-        colours.append(len(np.unique(pixels[-1, 1:].reshape(-1, 3), axis=0)))
-    assert colours[1] == 8
-    assert colours[0] > 50
-
-
-def test_colours_run_from_the_first_anchor_to_the_last() -> None:
-    for colors in (VALUES, ERRORS):
-        raw = png(np.array([[0.0, 1.0, np.nextafter(1.0, 2.0)]]), colors)
-        start = raw.index(b"IDAT") + 4
-        pixels = zlib.decompress(raw[start : start + struct.unpack(">I", raw[start - 8 : start - 4])[0]])
-        assert pixels[1:4].hex() == colors[0][1:]
-        assert pixels[4:7].hex() == pixels[7:10].hex() == colors[-1][1:]
+def test_a_picture_does_not_replace_a_file_unasked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "p.html"
+    path.write_text("mine")
+    assert run(["approximate", "max", "--cells", "4", "--plot", str(path)]) == 2
+    assert "exists already" in capsys.readouterr().err
+    assert path.read_text() == "mine"
 
 
 def test_the_command_is_the_function(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from rich.console import Console
 
 import monolayer as ml
 from monolayer.cli import run
+from monolayer.cli.explain import NARROW, WIDE
 from monolayer.errors import DataError
 from monolayer.model.shortcut import codes
 from monolayer.page.picture import picture_page
@@ -188,7 +189,7 @@ def test_the_picture(tmp_path: Path) -> None:
 def test_the_picture_follows_the_reader_s_colours_and_fits_a_phone(tmp_path: Path) -> None:
     pytest.importorskip("plotly")
     path = tmp_path / "why.html"
-    path.write_text(picture_page(ml.memorize(X, Y).explain(X).figure(), "why"), encoding="utf-8")
+    path.write_text(picture_page(ml.memorize(X, Y).explain(X).figure(), "why", WIDE, NARROW), encoding="utf-8")
     with opened(path, width=390, scheme="dark") as view:
         view.page.wait_for_function("document.querySelector('.xtick text')")
         assert view.call("getComputedStyle(document.querySelector('.xtick text')).fill") == "rgb(228, 231, 235)"

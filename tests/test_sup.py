@@ -446,7 +446,7 @@ def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "W_V 2" in shown
     assert run([*options, "--cells", "4"]) == 0
     assert "everywhere, by the modulus" in capsys.readouterr().out
-    assert run([*options, "--cells", "4", "--plot", str(tmp_path / "p.svg")]) == 2
+    assert run([*options, "--cells", "4", "--plot", str(tmp_path / "p.html")]) == 2
     assert run(["approximate", "max", "--length", "2", "--cells", "4", "--norm", "max"]) == 2
     assert "--norm is mean or sup" in capsys.readouterr().err
 

@@ -6,6 +6,7 @@ The figures are drawn by Plotly in Chromium; the words come from the experiments
 from __future__ import annotations
 
 import base64
+import json
 import re
 import shutil
 import textwrap
@@ -13,6 +14,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import monolayer as ml
+from monolayer.cli.approximate import find as find_function
+from monolayer.cli.plot import approximation
+from monolayer.construct.cells.accuracy import measure
 from monolayer.page.colours import INK, LIGHT, RULE, SVG_STYLE, WIDE
 from monolayer_experiments import find
 from monolayer_experiments.experiment import Figure
@@ -73,12 +78,12 @@ def draw(figures: dict[str, dict[str, Any]]) -> None:
         for name, figure in figures.items():
             axes = {
                 axis: {**figure["layout"].get(axis, {}), "gridcolor": RULE, "linecolor": RULE}
-                for axis in ("xaxis", "yaxis")
+                for axis in ("xaxis", "yaxis", *(each for each in figure["layout"] if re.match("[xy]axis", each)))
             }
             clear = {"paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)"}
             layout = {**figure["layout"], **axes, **clear, "font": {"color": INK, "size": 16, "family": WIDE}}
             address = page.evaluate(
-                "one => Plotly.toImage(one, {format: 'svg', width: 600, height: 460})",
+                "one => Plotly.toImage(one, {format: 'svg', width: 600, height: one.layout.height || 460})",
                 {"data": figure["data"], "layout": layout},
             )
             head, body = address.split(",", 1)
@@ -96,9 +101,19 @@ def on_any_page(svg: str, name: str) -> str:
     return f'{svg[:start]}{SVG_STYLE}<rect class="page" width="100%" height="100%" rx="6" fill="{LIGHT}"/>{svg[start:]}'
 
 
+def approximated() -> dict[str, Any]:
+    """What `monolayer approximate softmax-pooling --length 2 --cells 32 --domain -1 1 --plot FILE` draws."""
+    f, lipschitz = find_function("softmax-pooling", 1, 2, (-1.0, 1.0))
+    options: dict[str, Any] = {"domain": (-1.0, 1.0), "lipschitz": lipschitz}
+    model = ml.approximate(f, 1, 2, cells=32, **options)
+    drawn = approximation("softmax-pooling", f, model, measure(model, f), options, columns=2)
+    figure: dict[str, Any] = json.loads(drawn.to_json())
+    return figure
+
+
 def main() -> None:
     found = records()
-    draw({name: figure_of(record).figure for name, record in found.items()})
+    draw({name: figure_of(record).figure for name, record in found.items()} | {"approximation": approximated()})
     (ROOT / "docs" / "findings.md").write_text(markdown(found), encoding="utf-8")
 
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from monolayer.construct.cells.accuracy import Measured
     from monolayer.model.monolayer import Monolayer
 
-Step = Callable[[str, float], None]
-
 
 @app.command()
 def approximate(
@@ -44,16 +42,18 @@ def approximate(
         float | None, typer.Option(help="Lipschitz constant in the sup norm; functions of the library know theirs.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder to write the model to.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="File to draw to (.svg): maps, and error against cells.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Page to draw (.html): maps, and error against cells.")] = None,
     seed: Annotated[int, typer.Option(help="Same seed and platform, same bits.", min=0)] = 0,
     device: Annotated[str | None, typer.Option(help="Where to answer, for example cuda.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is already there.")] = False,
     as_json: Json = False,
 ) -> None:
     """Build a model that approximates a FUNCTION of n tokens with d coordinates, and measure its error."""
+    from monolayer.cli.plot import approximation
     from monolayer.construct.approximate import approximate as build
     from monolayer.construct.cells.accuracy import measure
     from monolayer.data.folder import check_output
+    from monolayer.page.picture import picture_page
 
     if function == "list":
         _list(as_json)
@@ -89,7 +89,10 @@ def approximate(
         step("measuring the error", 0.9)
         found = measure(model, f)
         if plot is not None:
-            _draw(plot, overwrite, function, f, model, found, options, step)
+            step("refining", 0.95)
+            page = picture_page(approximation(function, f, model, found, options), f"{function}, approximated")
+            with output(plot, overwrite) as file:
+                file.write(page)
         if out is not None:
             model.save(out, overwrite=overwrite)
     if as_json:
@@ -196,106 +199,7 @@ def rows(model: Monolayer, found: Measured) -> list[tuple[str, str]]:
     ]
 
 
-# -- pictures --------------------------------------------------------------------------------------------
-
-
 def _check_plot(path: Path, overwrite: bool) -> None:
-    if path.suffix != ".svg":
-        raise DataError(f"{path} is no .svg file: pictures are drawn as SVG")
+    if path.suffix != ".html":
+        raise DataError(f"{path} should end in .html: the picture is a page of its own")
     check_file(path, overwrite)
-
-
-def _draw(
-    path: Path,
-    overwrite: bool,
-    name: str,
-    f: Callable[[Any], Any],
-    model: Monolayer,
-    found: Measured,
-    options: dict[str, Any],
-    step: Step,
-) -> None:
-    """Maps of target, approximation and error where there are two coordinates to show, and error against cells."""
-    from monolayer.cli.plot import Picture, draw_curves
-
-    grid = model.card.grid
-    assert grid is not None  # an approximator has one
-    picture, top = Picture(), 62.0
-    words = f"{name}: d = {grid.dim}, n = {grid.length}, {grid.cells} cells per coordinate"
-    knots = "" if model.summary is None else f", {model.summary.labelled:,} knots"
-    picture.text(0, 14, words + knots, size=16, bold=True)
-    if grid.dim * grid.length > 1:
-        top += _maps(picture, f, model, top)
-    step("refining", 0.95)
-    curves = _refinement(f, model, found, options)
-    draw_curves(picture, "Error against cells", curves, "cells per coordinate", 46, top)
-    with output(path, overwrite) as file:
-        file.write(picture.svg())
-
-
-def _maps(picture: Any, f: Callable[[Any], Any], model: Monolayer, top: float) -> float:
-    """Three maps side by side; returns the height that they take. Other coordinates stay in the middle cell."""
-    import numpy as np
-
-    from monolayer.cli.plot import ERRORS, Map, draw_map
-    from monolayer.construct.cells.function import Function
-    from monolayer.construct.cells.grid import Box
-
-    grid = model.card.grid
-    assert grid is not None  # checked by the caller
-    side = grid.cells * max(1, round(240 / grid.cells))  # whole pixels a cell: none lies on a ramp
-    line = grid.low + (np.arange(side) + 0.5) / side * (grid.high - grid.low)
-    middle = grid.low + (grid.cells // 2 + 0.5) / grid.cells * (grid.high - grid.low)
-    X = np.full((side * side, grid.length, grid.dim), middle)
-    two = ((0, 0), (1, 0)) if grid.length > 1 else ((0, 0), (0, 1))
-    X[:, two[0][0], two[0][1]] = np.tile(line, side)
-    X[:, two[1][0], two[1][1]] = np.repeat(line, side)
-    box = Box(grid.dim, grid.length, grid.low, grid.high, model.positions is not None)
-    wanted = Function(f, box, None, model.bos.device)(X)[:, 0, 0].reshape(side, side)
-    answer = model.predict(X).reshape(side * side, grid.length, -1)[:, 0, 0].reshape(side, side)
-    error = np.abs(answer - wanted)
-    least, most = float(min(wanted.min(), answer.min())), float(max(wanted.max(), answer.max()))
-    axes = tuple(f"token {token + 1}" + (f", coordinate {i + 1}" if grid.dim > 1 else "") for token, i in two)
-    rest = "" if grid.dim * grid.length == 2 else ", other coordinates in the middle cell"
-    picture.text(0, 34, f"Answer at token 1, first output{rest}", size=12, color="#6a737d")
-    panels = (
-        Map("Target", wanted, grid.low, grid.high, least, most, axes=(axes[0], axes[1])),
-        Map("Approximation", answer, grid.low, grid.high, least, most, axes=(axes[0], axes[1])),
-        Map("Error", error, grid.low, grid.high, 0.0, float(error.max()), ERRORS, (axes[0], axes[1])),
-    )
-    for place, panel in enumerate(panels):
-        draw_map(picture, panel, 46 + 352 * place, top)
-    return 330.0
-
-
-def _refinement(f: Callable[[Any], Any], model: Monolayer, found: Measured, options: dict[str, Any]) -> list[Any]:
-    """Measured and predicted errors of coarser grids, down to 2 cells by halving, and of the model itself."""
-    from monolayer.cli.plot import BLUE, GREEN, INK, ORANGE, Curve
-    from monolayer.construct.approximate import approximate as build
-    from monolayer.construct.cells.accuracy import measure
-
-    grid = model.card.grid
-    assert grid is not None  # checked by the caller
-    sizes: list[int] = []
-    cells = grid.cells // 2
-    while cells >= 2 and len(sizes) < 6:
-        sizes.append(cells)
-        cells //= 2
-    known = [(grid, found)]
-    for cells in sizes:
-        coarse = build(f, grid.dim, grid.length, cells=cells, **options)
-        assert coarse.card.grid is not None  # it was just built
-        known.append((coarse.card.grid, measure(coarse, f, found.points)))
-    known.reverse()
-    x = [float(each.cells) for each, _ in known]
-    curves = [
-        Curve("largest, measured", x, [error.sup for _, error in known], BLUE),
-        Curve("L2, measured", x, [error.l2 for _, error in known], ORANGE),
-        Curve("L1, measured", x, [error.l1 for _, error in known], GREEN),
-    ]
-    if grid.guaranteed:
-        curves.append(Curve("bound by the modulus", x, [each.error for each, _ in known], INK, True, False))
-    else:
-        slope = [known[-1][1].sup * x[-1] / each for each in x]
-        curves.append(Curve("slope of a Lipschitz function", x, slope, INK, True, False))
-    return curves

@@ -20,6 +20,16 @@ from monolayer.cli.reading import PLAIN, Data, Reading, reads
 from monolayer.errors import DataError
 from monolayer.table import escape
 
+WIDE = {
+    **{"margin.l": 110, "margin.r": 80, "dragmode": "zoom", "xaxis.domain": [0, 0.3], "xaxis2.domain": [0.36, 1]},
+    **{"xaxis.nticks": 0, "xaxis.title.text": "attention weight"},
+    "xaxis2.title.text": "where z lies on its step, and the labels of the steps beside it",
+}
+NARROW = {
+    **{"margin.l": 64, "margin.r": 8, "dragmode": False, "xaxis.domain": [0, 0.2], "xaxis2.domain": [0.26, 1]},
+    **{"xaxis.nticks": 2, "xaxis.title.text": "weight", "xaxis2.title.text": "z on its step, labels beside it"},
+}
+
 
 @app.command()
 @reads
@@ -54,7 +64,8 @@ def explain(
     if picture is not None:
         if picture.suffix != ".html":
             raise DataError(f"{picture} should end in .html: the picture is a page of its own")
-        text = picture_page(found.figure(), f"{folder.name}: why the first sequence is answered as it is")
+        title = f"{folder.name}: why the first sequence is answered as it is"
+        text = picture_page(found.figure(), title, WIDE, NARROW)
         picture.parent.mkdir(parents=True, exist_ok=True)
         with new_file(picture) as file:
             file.write(text)

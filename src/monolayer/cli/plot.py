@@ -1,234 +1,114 @@
-"""Pictures as SVG, written by hand: maps as embedded PNG images, curves on logarithmic axes. No dependencies."""
+"""The picture of an approximator: maps of target, answer and error, and the error against the number of cells."""
 
 from __future__ import annotations
 
-import base64
-import html
 import math
-import struct
-import zlib
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-from monolayer.page.colours import LIGHT, SVG_STYLE
+from monolayer.errors import DataError
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    from monolayer.construct.cells.accuracy import Measured
+    from monolayer.model.monolayer import Monolayer
 
-    Floats = NDArray[np.float64]
-
-INK, GREY, FAINT = "#22272e", "#6a737d", "#e3e6ea"
-BLUE, ORANGE, GREEN = "#1f6feb", "#d9730d", "#2a9d5c"
-VALUES = ("#440154", "#472d7b", "#3b528b", "#2c728e", "#21918c", "#28ae80", "#5ec962", "#addc30", "#fde725")
-"""Anchors of the colour map viridis: even steps look even, also in grey and to most colour-blind eyes."""
-ERRORS = ("#ffffff", "#fde3cf", "#fbb795", "#f2785c", "#d43d4f", "#93224e", "#4a1144")
-FONT = "font-family='system-ui, -apple-system, Segoe UI, Helvetica, Arial, sans-serif'"
+BLUE, ORANGE, GREEN, GREY = "#3b7dd8", "#d9732b", "#2a9d5c", "#7d8590"
+PIXELS = 128
+"""Side of a map, about: whole pixels per cell, so that none lies on a ramp."""
 
 
-@dataclass
-class Picture:
-    """An SVG under construction: elements and the size that holds them all."""
-
-    width: float = 0.0
-    height: float = 0.0
-    parts: list[str] = field(default_factory=list)
-
-    def add(self, element: str, right: float, bottom: float) -> None:
-        self.parts.append(element)
-        self.width, self.height = max(self.width, right), max(self.height, bottom)
-
-    def text(
-        self,
-        x: float,
-        y: float,
-        words: str,
-        *,
-        size: int = 12,
-        anchor: str = "start",
-        color: str = INK,
-        bold: bool = False,
-    ) -> None:
-        weight = " font-weight='600'" if bold else ""
-        self.parts.append(
-            f"<text x='{x:.1f}' y='{y:.1f}' font-size='{size}' fill='{color}' text-anchor='{anchor}'{weight}>"
-            f"{html.escape(words)}</text>"
-        )
-
-    def line(self, x: float, y: float, to_x: float, to_y: float, color: str = GREY, style: str = "") -> None:
-        rule = _shade(color)
-        self.parts.append(
-            f"<line x1='{x:.1f}' y1='{y:.1f}' x2='{to_x:.1f}' y2='{to_y:.1f}' stroke='{color}' {rule}{style}/>"
-        )
-
-    def svg(self, margin: float = 20.0) -> str:
-        """The whole document."""
-        width, height = self.width + 2 * margin, self.height + 2 * margin
-        body = "\n".join(self.parts)
-        return (
-            f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width:.0f} {height:.0f}' width='{width:.0f}' "
-            f"height='{height:.0f}' {FONT}>\n{SVG_STYLE}\n<rect class='page' width='100%' height='100%' "
-            f"fill='{LIGHT}'/>\n"
-            f"<g transform='translate({margin:.0f} {margin:.0f})'>\n{body}\n</g>\n</svg>\n"
-        )
-
-
-@dataclass(frozen=True)
-class Map:
-    """Values `(H, W)`, the first row at the bottom, on `[low, high]²`, coloured from `least` to `most`."""
-
-    title: str
-    values: Floats
-    low: float
-    high: float
-    least: float
-    most: float
-    colors: Sequence[str] = VALUES
-    axes: tuple[str, str] = ("x₁", "x₂")
-
-
-@dataclass(frozen=True)
-class Curve:
-    """Points on logarithmic axes: a line, and marks unless it is a prediction."""
-
-    name: str
-    x: Sequence[float]
-    y: Sequence[float]
-    color: str
-    dashed: bool = False
-    marks: bool = True
-
-
-def draw_map(picture: Picture, chart: Map, left: float, top: float, side: float = 240.0) -> None:
-    """A square map with its axes and a colour bar on the right."""
-    picture.text(left, top - 8, chart.title, size=13, bold=True)
-    _image(picture, _shares(chart), chart.colors, left, top, side, side)
-    picture.add(_frame(left, top, side, side), left + side, top + side)
-    for share in (0.0, 0.5, 1.0):
-        words = _number(chart.low + share * (chart.high - chart.low))
-        picture.text(left + share * side, top + side + 15, words, size=10, anchor="middle", color=GREY)
-        picture.text(left - 5, top + (1 - share) * side + 4, words, size=10, anchor="end", color=GREY)
-    picture.text(left + side / 2, top + side + 30, chart.axes[0], size=11, anchor="middle", color=GREY)
-    x, y = left - 26, top + side / 2
-    picture.parts.append(
-        f"<text x='{x:.1f}' y='{y:.1f}' font-size='11' fill='{GREY}' text-anchor='middle' "
-        f"transform='rotate(-90 {x:.1f} {y:.1f})'>{html.escape(chart.axes[1])}</text>"
+def approximation(
+    name: str, f: Callable[[Any], Any], model: Monolayer, found: Measured, options: dict[str, Any], columns: int = 1
+) -> Any:
+    """A Plotly figure: three maps where there are two coordinates to show, and the curves of the error."""
+    try:
+        from plotly.subplots import make_subplots
+    except ImportError:
+        raise DataError("--plot needs plotly: pip install plotly") from None
+    grid = model.card.grid
+    assert grid is not None  # an approximator has one
+    maps = _maps(f, model) if grid.dim * grid.length > 1 else []
+    columns = columns if maps else 1
+    rows, titles = (len(maps) + 1) // columns, [*(each["name"] for each in maps), "Error against cells"]
+    figure = make_subplots(
+        rows, columns, subplot_titles=titles, horizontal_spacing=0.3, vertical_spacing=0.3 / max(rows, 2)
     )
-    bar = left + side + 10
+    for number, each in enumerate(maps):
+        row, column = number // columns + 1, number % columns + 1
+        axes = figure.get_subplot(row, column)
+        across, up = axes.xaxis.domain, axes.yaxis.domain
+        bar = {"x": across[1], "y": sum(up) / 2, "len": up[1] - up[0], "thickness": 10, "outlinewidth": 0}
+        figure.add_heatmap(**each, colorbar=bar, row=row, col=column)
+    if maps:
+        across, up = ("token 1", "token 2") if grid.length > 1 else ("coordinate 1", "coordinate 2")
+        figure.update_xaxes(title_text=across)
+        figure.update_yaxes(title_text=up, col=1)
+    for curve in _curves(f, model, found, options):
+        figure.add_scatter(**curve, row=rows, col=columns)
+    powers = {"type": "log", "tickformat": "~g"}
+    figure.update_xaxes(**powers, dtick=math.log10(2), title_text="cells per coordinate", row=rows, col=columns)
+    figure.update_yaxes(**powers, title_text="", row=rows, col=columns)
+    words = f"{name}, d = {grid.dim}, n = {grid.length}, {grid.cells} cells"
+    if maps:
+        rest = "" if grid.dim * grid.length == 2 else ", others in the middle cell"
+        words += f"<br><sup>answer at token 1, first output{rest}</sup>"
+    clear, height = "rgba(0,0,0,0)", 200 + 320 * rows
+    figure.update_layout(title_text=words, height=height, plot_bgcolor=clear, paper_bgcolor=clear)
+    return figure.update_layout(legend={"orientation": "h", "y": -90 / height}, margin={"t": 90, "l": 60, "r": 30})
+
+
+def _maps(f: Callable[[Any], Any], model: Monolayer) -> list[dict[str, Any]]:
+    """Target, approximation and error over the first two tokens, or coordinates; others stay in the middle cell."""
     import numpy as np
 
-    _image(picture, np.linspace(0.0, 1.0, 128)[:, None], chart.colors, bar, top, 10, side)
-    picture.parts.append(_frame(bar, top, 10, side))
-    for share in (0.0, 0.5, 1.0):
-        words = _number(chart.least + share * (chart.most - chart.least))
-        picture.text(bar + 15, top + (1 - share) * side + 4, words, size=10, color=GREY)
-    picture.add("", bar + 52, top + side + 34)
+    from monolayer.construct.cells.function import Function
+    from monolayer.construct.cells.grid import Box
 
-
-def draw_curves(
-    picture: Picture,
-    title: str,
-    curves: Sequence[Curve],
-    axis: str,
-    left: float,
-    top: float,
-    width: float = 760.0,
-    height: float = 280.0,
-) -> None:
-    """Curves on logarithmic axes, with a legend on the right."""
-    picture.text(left, top - 10, title, size=13, bold=True)
-    xs = [x for curve in curves for x in curve.x]
-    ys = [y for curve in curves for y in curve.y if y > 0]
-    x_low, x_high = math.log10(min(xs)) - 0.05, math.log10(max(xs)) + 0.05
-    y_low, y_high = math.log10(min(ys)) - 0.12, math.log10(max(ys)) + 0.12
-
-    def place(x: float, y: float) -> tuple[float, float]:
-        across = (math.log10(x) - x_low) / (x_high - x_low)
-        up = (math.log10(y) - y_low) / (y_high - y_low)
-        return left + across * width, top + (1.0 - up) * height
-
-    for tick in _ticks(y_low, y_high):
-        _, y = place(10**x_low, tick)
-        picture.line(left, y, left + width, y, FAINT)
-        picture.text(left - 6, y + 4, _number(tick), size=10, anchor="end", color=GREY)
-    for tick in sorted(set(xs)):
-        x, _ = place(tick, 10**y_low)
-        picture.line(x, top + height, x, top + height + 4, GREY)
-        picture.text(x, top + height + 16, _number(tick), size=10, anchor="middle", color=GREY)
-    picture.parts.append(_frame(left, top, width, height))
-    for number, curve in enumerate(curves):
-        points = [place(x, y) for x, y in zip(curve.x, curve.y, strict=True) if y > 0]
-        way = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-        style = "stroke-dasharray='5 4' " if curve.dashed else ""
-        picture.parts.append(
-            f"<polyline points='{way}' fill='none' stroke='{curve.color}' stroke-width='1.8' "
-            f"{_shade(curve.color)}{style}/>"
-        )
-        if curve.marks:
-            picture.parts += [f"<circle cx='{x:.1f}' cy='{y:.1f}' r='3.2' fill='{curve.color}'/>" for x, y in points]
-        y = top + 14 + 22 * number
-        picture.line(left + width + 18, y, left + width + 44, y, curve.color, f"stroke-width='1.8' {style}")
-        if curve.marks:
-            picture.parts.append(f"<circle cx='{left + width + 31:.1f}' cy='{y:.1f}' r='3.2' fill='{curve.color}'/>")
-        picture.text(left + width + 52, y + 4, curve.name, size=12)
-    picture.text(left + width / 2, top + height + 34, axis, size=11, anchor="middle", color=GREY)
-    picture.add("", left + width + 250, top + height + 40)
-
-
-# -- pieces ----------------------------------------------------------------------------------------------
-
-
-def _shade(color: str) -> str:
-    """The class of a stroke that is drawn in another colour on a dark page."""
-    return {FAINT: "class='rule' ", INK: "class='ink' "}.get(color, "")
-
-
-def _shares(chart: Map) -> Floats:
-    extent = chart.most - chart.least
-    return (chart.values - chart.least) / (extent if extent > 0 else 1.0)
-
-
-def _image(
-    picture: Picture, shares: Floats, colors: Sequence[str], left: float, top: float, width: float, height: float
-) -> None:
-    data = base64.b64encode(png(shares, colors)).decode()
-    picture.parts.append(
-        f"<image x='{left:.1f}' y='{top:.1f}' width='{width:.1f}' height='{height:.1f}' preserveAspectRatio='none' "
-        f"style='image-rendering:pixelated' href='data:image/png;base64,{data}'/>"
-    )
-
-
-def png(shares: Floats, colors: Sequence[str]) -> bytes:
-    """Shares `(H, W)` of a colour map as an 8-bit PNG, the first row at the bottom."""
-    import numpy as np
-
-    anchors = np.array([[int(color[i : i + 2], 16) for i in (1, 3, 5)] for color in colors], dtype=float)
-    where = np.clip(shares, 0.0, 1.0) * (len(anchors) - 1)
-    lower = np.minimum(where.astype(int), len(anchors) - 2)
-    part = (where - lower)[..., None]
-    pixels = np.rint(anchors[lower] * (1 - part) + anchors[lower + 1] * part).astype(np.uint8)[::-1]
-    rows = np.concatenate([np.zeros((len(pixels), 1), np.uint8), pixels.reshape(len(pixels), -1)], axis=1)
-    header = struct.pack(">IIBBBBB", pixels.shape[1], pixels.shape[0], 8, 2, 0, 0, 0)
-    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(rows.tobytes(), 9)), (b"IEND", b""))
-    return b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body)) for kind, body in chunks
-    )
-
-
-def _frame(left: float, top: float, width: float, height: float) -> str:
-    return f"<rect x='{left:.1f}' y='{top:.1f}' width='{width:.1f}' height='{height:.1f}' fill='none' stroke='{GREY}'/>"
-
-
-def _ticks(low: float, high: float) -> list[float]:
-    """1, 2 and 5 times powers of ten between two logarithms; only powers where these are many."""
-    digits = (1, 2, 5) if high - low < 3 else (1,)
-    powers = range(math.floor(low), math.ceil(high) + 1)
+    grid = model.card.grid
+    assert grid is not None  # checked by the caller
+    side = grid.cells * max(1, round(PIXELS / grid.cells))
+    line = grid.low + (np.arange(side) + 0.5) / side * (grid.high - grid.low)
+    middle = grid.low + (grid.cells // 2 + 0.5) / grid.cells * (grid.high - grid.low)
+    X = np.full((side * side, grid.length, grid.dim), middle)
+    X[:, 0, 0] = np.tile(line, side)
+    X[:, *((1, 0) if grid.length > 1 else (0, 1))] = np.repeat(line, side)
+    box = Box(grid.dim, grid.length, grid.low, grid.high, model.positions is not None)
+    wanted = Function(f, box, None, model.bos.device)(X)[:, 0, 0].reshape(side, side)
+    answer = model.predict(X).reshape(side * side, grid.length, -1)[:, 0, 0].reshape(side, side)
+    ends = {"zmin": float(min(wanted.min(), answer.min())), "zmax": float(max(wanted.max(), answer.max()))}
+    plain = {"x": line, "y": line, "showlegend": False}
     return [
-        digit * 10.0**power for power in powers for digit in digits if low <= math.log10(digit * 10.0**power) <= high
+        {**plain, **ends, "name": "Target", "z": wanted, "colorscale": "Viridis"},
+        {**plain, **ends, "name": "Approximation", "z": answer, "colorscale": "Viridis"},
+        {**plain, "name": "Error", "z": np.abs(answer - wanted), "colorscale": "OrRd"},
     ]
 
 
-def _number(value: float) -> str:
-    text = f"{value:.3g}"
-    return text.replace("e-0", "e-").replace("e+0", "e")
+def _curves(
+    f: Callable[[Any], Any], model: Monolayer, found: Measured, options: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """Measured and predicted errors of coarser grids, down to 2 cells by halving, and of the model itself."""
+    from monolayer.construct.approximate import approximate as build
+    from monolayer.construct.cells.accuracy import measure
+
+    grid = model.card.grid
+    assert grid is not None  # checked by the caller
+    known = [(grid, found)]
+    while (cells := known[0][0].cells // 2) >= 2 and len(known) < 7:
+        coarse = build(f, grid.dim, grid.length, cells=cells, **options)
+        assert coarse.card.grid is not None  # it was just built
+        known.insert(0, (coarse.card.grid, measure(coarse, f, found.points)))
+    x = [each.cells for each, _ in known]
+    curves = [
+        ("largest, measured", [error.sup for _, error in known], BLUE),
+        ("L2, measured", [error.l2 for _, error in known], ORANGE),
+        ("L1, measured", [error.l1 for _, error in known], GREEN),
+    ]
+    if grid.guaranteed:
+        bound = ("bound by the modulus", [each.error for each, _ in known], GREY)
+    else:
+        bound = ("slope of a Lipschitz function", [found.sup * x[-1] / each for each in x], GREY)
+    return [
+        *({"name": name, "x": x, "y": y, "line_color": colour, "mode": "lines+markers"} for name, y, colour in curves),
+        {"name": bound[0], "x": x, "y": bound[1], "line": {"color": bound[2], "dash": "dash"}, "mode": "lines"},
+    ]

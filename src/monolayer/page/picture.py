@@ -1,7 +1,8 @@
-"""The picture of an explanation as a page of its own: in the reader's colours, and legible on a phone."""
+"""A figure as a page of its own: in the reader's colours, and legible on a phone."""
 
 from __future__ import annotations
 
+import json
 from html import escape
 from typing import Any
 
@@ -30,25 +31,22 @@ const plot = document.getElementById("{plot_id}");
 const dark = matchMedia("(prefers-color-scheme: dark)"), narrow = matchMedia("(max-width: 40rem)");
 const fit = () => {
   const [text, rule] = dark.matches ? ["INK_DARK", "RULE_DARK"] : ["INK", "RULE"];
-  const small = narrow.matches;
-  Plotly.relayout(plot, {
-    "font.color": text, "font.size": small ? 12 : 14, "xaxis.gridcolor": rule, "xaxis2.gridcolor": rule,
-    "margin.l": small ? 64 : 110, "margin.r": small ? 8 : 80, "dragmode": small ? false : "zoom",
-    "xaxis.domain": small ? [0, 0.2] : [0, 0.3], "xaxis2.domain": small ? [0.26, 1] : [0.36, 1],
-    "xaxis.nticks": small ? 2 : 0,
-    "xaxis.title.text": small ? "weight" : "attention weight",
-    "xaxis2.title.text": small ? "z on its step, labels beside it" :
-      "where z lies on its step, and the labels of the steps beside it",
-  });
+  const change = {...(narrow.matches ? NARROW : WIDE), "font.color": text, "font.size": narrow.matches ? 12 : 14};
+  for (const name of Object.keys(plot.layout)) if (/^[xy]axis/.test(name)) change[name + ".gridcolor"] = rule;
+  Plotly.relayout(plot, change);
 };
 for (const query of [dark, narrow]) query.addEventListener("change", fit);
 fit();
 """
+Layout = dict[str, Any]
 
 
-def picture_page(figure: Any, title: str) -> str:
-    """The page of a figure that `Explanation.figure` drew; it holds its own script and loads nothing."""
-    fit = _FIT
+def picture_page(figure: Any, title: str, wide: Layout | None = None, narrow: Layout | None = None) -> str:
+    """A page that shows a Plotly figure; it holds its own script and loads nothing.
+
+    `wide` and `narrow` change the layout on a desk and on a phone, by Plotly's dotted names.
+    """
+    fit = _FIT.replace("NARROW", json.dumps(narrow or {})).replace("WIDE", json.dumps(wide or {}))
     for name, colour in (("INK_DARK", INK_DARK), ("RULE_DARK", RULE_DARK), ("INK", INK), ("RULE", RULE)):
         fit = fit.replace(f'"{name}"', f'"{colour}"')
     drawn = figure.to_html(
