@@ -143,7 +143,7 @@ def test_error_chooses_cells_and_the_bound_is_proved() -> None:
     ({"cells": 1000}, "1,003,003,001 knots; .* at most 255 cells fit"),
     ({"error": 0.1}, "needs lipschitz="),
     ({"error": 1e-5, "lipschitz": 1.0}, "out of reach: 255 cells"),
-    ({"cells": 4, "norm": "max"}, "norm must be"),
+    ({"cells": 4, "norm": "max"}, "it is .mean. or .sup."),
     ({"cells": 4, "norm": "mean", "rank": 2}, "is built with rank 1"),
 ])  # fmt: skip
 def test_what_is_out_of_reach_is_refused_with_its_reason(options: dict, words: str) -> None:
@@ -448,7 +448,7 @@ def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "everywhere, by the modulus" in capsys.readouterr().out
     assert run([*options, "--cells", "4", "--plot", str(tmp_path / "p.html")]) == 2
     assert run(["approximate", "max", "--length", "2", "--cells", "4", "--norm", "max"]) == 2
-    assert "--norm is mean or sup" in capsys.readouterr().err
+    assert "--norm max: it is 'mean' or 'sup'" in capsys.readouterr().err
 
 
 def test_a_saved_network_answers_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

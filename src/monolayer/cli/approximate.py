@@ -13,7 +13,7 @@ import typer
 
 from monolayer.cli.console import Json, app, number, print_json, progress, table
 from monolayer.cli.files import check_device, check_file, output
-from monolayer.cli.uniform import everywhere
+from monolayer.cli.uniform import facts_of, rows_of
 from monolayer.errors import DataError
 
 if TYPE_CHECKING:
@@ -49,31 +49,19 @@ def approximate(
     as_json: Json = False,
 ) -> None:
     """Build a model that approximates a FUNCTION of n tokens with d coordinates, and measure its error."""
-    from monolayer.cli.plot import approximation
     from monolayer.construct.approximate import approximate as build
     from monolayer.construct.cells.accuracy import measure
+    from monolayer.construct.uniform import measure_everywhere
     from monolayer.data.folder import check_output
-    from monolayer.page.picture import picture_page
 
     if function == "list":
         _list(as_json)
         return
     check_device(device)
-    if norm == "sup":
-        if plot is not None:
-            raise DataError("--plot draws cells and ramps, and a network of --norm sup has neither")
-        f, constant = find(function, dim, length, domain)
-        known = constant if lipschitz is None else lipschitz
-        shape: dict[str, Any] = {"dim": dim, "length": length, "cells": cells, "error": error, "domain": domain}
-        shape |= {"positions": positions, "lipschitz": known, "seed": seed, "device": device}
-        everywhere(function, f, shape, out, overwrite, as_json)
-        return
-    if norm != "mean":
-        raise DataError(f"--norm is mean or sup, not {norm!r}")
     if out is not None:
         check_output(out, overwrite=overwrite)  # better known before the work than after it
     if plot is not None:
-        _check_plot(plot, overwrite)
+        _check_plot(plot, overwrite, norm)
     f, constant = find(function, dim, length, domain)
     options: dict[str, Any] = {
         "domain": domain,
@@ -84,22 +72,27 @@ def approximate(
     }
     with progress(as_json) as step:
         began = time.perf_counter()
-        model = build(f, dim, length, cells=cells, error=error, progress=step, **options)
+        model: Any = build(f, dim, length, cells=cells, error=error, norm=norm, progress=step, **options)
         seconds = time.perf_counter() - began
         step("measuring the error", 0.9)
-        found = measure(model, f)
+        found = measure(model, f) if norm == "mean" else measure_everywhere(model, f)
         if plot is not None:
-            step("refining", 0.95)
-            page = picture_page(approximation(function, f, model, found, options), f"{function}, approximated")
-            with output(plot, overwrite) as file:
-                file.write(page)
+            _draw(plot, overwrite, function, f, model, found, options, step)
         if out is not None:
             model.save(out, overwrite=overwrite)
+    measured = {name: getattr(found, name) for name in ("sup", "l1", "l2", "points", "range")}
+    told = {"measured": measured, "seconds": seconds, "seconds_predict": found.seconds}
+    facts, rows = (_facts(model), _rows(model, found)) if norm == "mean" else (facts_of(model), rows_of(model, found))
     if as_json:
-        folder = None if out is None else str(out)
-        print_json({"function": function, "folder": folder, **facts(model, found), "seconds": seconds})
-    else:
-        table(function, [*rows(model, found), ("seconds to build", f"{seconds:.2f}")])
+        print_json({"function": function, "folder": None if out is None else str(out), **facts, **told})
+        return
+    errors = ", ".join(f"{name} {number(measured[name.lower()])}" for name in ("sup", "L1", "L2"))
+    share = measured["l2"] / found.range if found.range > 0 else 0.0
+    last = [
+        ("measured error", f"{errors}; L2 is {share:.2%} of the range"),
+        ("seconds", f"{seconds:.2f} to build, {found.seconds:.2f} to answer for {2 * found.points:,} points"),
+    ]
+    table(function, [*rows, *last])
 
 
 def _list(as_json: bool) -> None:
@@ -152,11 +145,8 @@ def load_function(name: str) -> Callable[[Any], Any]:
     return loaded
 
 
-# -- words -----------------------------------------------------------------------------------------------
-
-
-def facts(model: Monolayer, found: Measured) -> dict[str, Any]:
-    """The numbers of an approximator, for machines."""
+def _facts(model: Monolayer) -> dict[str, Any]:
+    """The numbers of a rank-1 approximator, for machines."""
     grid, summary = model.card.grid, model.summary
     assert grid is not None  # an approximator has a grid,
     assert summary is not None  # and one that was just built a summary
@@ -169,37 +159,50 @@ def facts(model: Monolayer, found: Measured) -> dict[str, Any]:
         "margin": summary.margin,
         "ramp_share": grid.ramp_share,
         "predicted": {"sup": grid.error, "l1": grid.mean_error(1), "l2": grid.mean_error(2)},
-        "measured": {"sup": found.sup, "l1": found.l1, "l2": found.l2, "points": found.points, "range": found.range},
-        "seconds_predict": found.seconds,
     }
 
 
-def rows(model: Monolayer, found: Measured) -> list[tuple[str, str]]:
+def _rows(model: Monolayer, found: Measured) -> list[tuple[str, str]]:
     """The same for people."""
-    grid, known = model.card.grid, facts(model, found)
-    assert grid is not None  # facts saw to it
+    grid, known = model.card.grid, _facts(model)
+    assert grid is not None  # _facts saw to it
     order = "with positions" if known["positions"] else "permutation equivariant"
     sure = "guaranteed by the modulus of continuity" if grid.guaranteed else "estimated on samples, not guaranteed"
-    errors = {
-        name: ", ".join(f"{norm} {number(known[name][norm.lower()])}" for norm in ("sup", "L1", "L2"))
-        for name in ("predicted", "measured")
-    }
-    share = known["measured"]["l2"] / found.range if found.range > 0 else 0.0
+    predicted = ", ".join(f"{norm} {number(known['predicted'][norm.lower()])}" for norm in ("sup", "L1", "L2"))
     return [
         ("domain", f"[{grid.low:g}, {grid.high:g}], d = {grid.dim}, n = {grid.length}, {order}"),
         ("cells", f"{grid.cells:,} per coordinate, {grid.cells**grid.dim:,} per token"),
         ("knots", f"{known['knots']:,} on {known['sequences']:,} {'sequences' if model.positions else 'multisets'}"),
         ("parameters", number(known["parameters"])),
         ("margin", f"{number(known['margin'])} × the rounding error"),
-        ("predicted error", f"{errors['predicted']} ({sure})"),
-        ("measured error", f"{errors['measured']}; L2 is {share:.2%} of the range"),
-        ("measured on", f"{found.points:,} fresh points, and as many corners of cells for sup"),
         ("share of the domain on ramps", number(grid.ramp_share)),
-        ("seconds to answer", f"{found.seconds:.2f} for {2 * found.points:,} points"),
+        ("predicted error", f"{predicted} ({sure})"),
+        ("measured on", f"{found.points:,} fresh points, and as many corners of cells for sup"),
     ]
 
 
-def _check_plot(path: Path, overwrite: bool) -> None:
+def _check_plot(path: Path, overwrite: bool, norm: str) -> None:
+    if norm == "sup":
+        raise DataError("--plot draws cells and ramps, and a network of --norm sup has neither")
     if path.suffix != ".html":
         raise DataError(f"{path} should end in .html: the picture is a page of its own")
     check_file(path, overwrite)
+
+
+def _draw(
+    path: Path,
+    overwrite: bool,
+    name: str,
+    f: Any,
+    model: Monolayer,
+    found: Measured,
+    options: dict[str, Any],
+    step: Any,
+) -> None:
+    from monolayer.cli.plot import approximation
+    from monolayer.page.picture import picture_page
+
+    step("refining", 0.95)
+    page = picture_page(approximation(name, f, model, found, options), f"{name}, approximated")
+    with output(path, overwrite) as file:
+        file.write(page)

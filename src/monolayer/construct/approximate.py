@@ -90,7 +90,7 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
     check_device(device)
     check_temperature(temperature)
     if norm not in ("mean", "sup"):
-        raise DataError(f"norm must be 'mean' or 'sup', not {norm!r}")
+        raise DataError(f"norm={norm!r}: it is 'mean' or 'sup'")
     if norm == "mean" and rank not in (None, 1):
         raise DataError(f'rank={rank}: norm="mean" is built with rank 1; a higher rank serves norm="sup"')
     function = Function(f, box, out_dim, device)
