@@ -72,7 +72,8 @@ def approximate(
     }
     with progress(as_json) as step:
         began = time.perf_counter()
-        model: Any = build(f, dim, length, cells=cells, error=error, norm=norm, progress=step, **options)
+        chosen: Any = norm  # what is no norm is left for the library to refuse
+        model: Any = build(f, dim, length, cells=cells, error=error, norm=chosen, progress=step, **options)
         seconds = time.perf_counter() - began
         step("measuring the error", 0.9)
         found = measure(model, f) if norm == "mean" else measure_everywhere(model, f)
