@@ -23,8 +23,8 @@ from rich.progress import Progress
 from rich.table import Table
 
 from monolayer.theory.hardmax import refute_hardmax
+from monolayer.theory.universal import shared_tokens, universal_pair
 from monolayer.theory.weights import AttentionWeights
-from monolayer.theory.witness import shared_tokens, universal_pair
 
 Ints = NDArray[np.int64]
 SHAPES = ((1, 1, 1), (1, 4, 4), (2, 4, 2), (4, 8, 2), (8, 8, 1))  # heads, dimension, head size

@@ -15,16 +15,13 @@ import monolayer as ml
 from monolayer.errors import DataError
 from monolayer.theory.balls import precision
 from monolayer.theory.bounds import (
-    contextual_balls,
-    contextual_bounds,
+    Bounds,
+    contextual_constants,
     corollary1_counts,
-    corollary1_parameters,
-    direction_separation,
     good_direction,
     good_direction_bound,
     measured_direction,
     theorem2,
-    theorem2_balls,
 )
 from monolayer_experiments.synthetic import without_repeats
 
@@ -44,36 +41,31 @@ def paper(V: int, d: int, n: int, r_min: float, r_max: float, epsilon: float) ->
 def test_the_constants_are_the_papers(size, r_min, r_max, epsilon):
     with precision(200):
         beta, log_delta = paper(*size, r_min, r_max, epsilon)
-        ours = theorem2_balls(*size, arb(r_min), arb(r_max), arb(epsilon))
+        ours = theorem2(*size, r_min, r_max, epsilon)
         assert ours[0].overlaps(beta)
         assert ours[1].overlaps(log_delta)
         assert ours[1].rel_accuracy_bits() > 150
-        floats = theorem2(*size, r_min, r_max, epsilon)
-    assert floats.log_beta == pytest.approx(float(beta.log()), rel=1e-12, abs=1e-12)
-    assert floats.log_delta == pytest.approx(float(log_delta), rel=1e-12)
-    assert floats.r == r_max + epsilon / 4
 
 
 def test_the_size_that_the_paper_speaks_of():
     """|V| = 10, n = 3 on a line, with norms from 1 to 2: δ is some 10^-105,000 and no float can hold it."""
-    bounds = theorem2(10, 1, 3, 1.0, 2.0, 1.0)
+    beta, log_delta = map(float, theorem2(10, 1, 3, 1.0, 2.0, 1.0))
+    bounds = Bounds(math.log(beta), 2.25, log_delta)
     assert -105_000 < bounds.log10_delta < -103_000
-    assert bounds.bits == math.ceil(math.log2(2 * 2.25) - bounds.log_delta / math.log(2))
+    assert bounds.bits == math.ceil(math.log2(2 * 2.25) - log_delta / math.log(2))
     assert 10**bounds.log10_beta == pytest.approx(11**4 * math.pi / 8 * (2 * math.log(3) + 3))
 
 
 def test_bits_are_the_least_that_resolve_delta():
-    bounds = contextual_bounds(2, 1.0, 0.5, 1.0, 1.0)
-    delta = math.exp(bounds.log_delta)
+    bounds = Bounds(0.0, 1.25, -7.5)
     spacing = math.ldexp(2.0, -bounds.bits) * bounds.r
-    assert spacing <= delta < 2 * spacing
+    assert spacing <= math.exp(bounds.log_delta) < 2 * spacing
 
 
 def test_one_token_sequences_have_no_context():
-    bounds = theorem2(5, 2, 1, 1.0, 2.0, 1.0)
-    assert bounds.log_delta == -math.inf
-    assert bounds.bits is None
-    assert not contextual_balls(1, arb(1), arb(1), arb(1), arb(1))[1].is_finite()
+    log_delta = float(theorem2(5, 2, 1, 1.0, 2.0, 1.0)[1])
+    assert log_delta == -math.inf
+    assert Bounds(0.0, 1.0, log_delta).bits is None
 
 
 @pytest.mark.parametrize(("name", "values"), [("r_min", (0.0, 1.0, 1.0)), ("epsilon", (1.0, 1.0, math.inf))])
@@ -82,18 +74,14 @@ def test_constants_that_are_not_positive_and_finite_are_named(name, values):
         theorem2(3, 1, 2, *values)
 
 
-def test_corollary_1():
-    assert corollary1_parameters(1, 1, 1, 1) == 4 * 2 + 1 * (2 + 1)
-    assert corollary1_parameters(s=3, d=4, n=5, N=100) == 4 * 7 + 4 * (2 * 5 * 100 + 4)
-    assert corollary1_parameters(1, 1, 16, 1_000_000) == 32_000_009
-
-
-def test_corollary_1_on_given_points_counts_what_its_network_multiplies_by():
+def test_corollary_1_counts_what_its_network_multiplies_by():
     # Written out for one label coordinate: W_Q, W_K, W_V (s × d), W_O (d × s); M rows a, M biases, M output weights.
     s, d, M = 2, 3, 7
     matrices = 3 * s * d + d * s
     hidden, biases, out = np.ones((M, d)), np.ones(M), np.ones(M)
     assert corollary1_counts(M, d, 1, s) == (4 * (s + d) + d + 2 * M, matrices + hidden.size + biases.size + out.size)
+    # The paper's own: d label coordinates, nN points.
+    assert corollary1_counts(5 * 100, 4, 4, 3)[0] == 4 * (3 + 4) + 4 * (2 * 5 * 100 + 4)
 
 
 def test_every_number_of_the_dense_pass_is_counted_on_the_same_points():
@@ -137,14 +125,6 @@ vocabularies = st.tuples(st.integers(2, 12), st.integers(1, 6), st.integers(0, 2
 
 
 @given(vocabularies)
-def test_direction_separation_is_over_all_pairs_and_the_origin(vocabulary):
-    v = vocabulary[0] / np.linalg.norm(vocabulary[0])
-    points = [np.zeros(len(v)), *vocabulary]
-    expected = min(abs((x - y) @ v) / np.linalg.norm(x - y) for x, y in itertools.combinations(points, 2))
-    assert direction_separation(vocabulary, v) == pytest.approx(expected, rel=1e-9, abs=1e-15)
-
-
-@given(vocabularies)
 def test_measured_direction_is_over_all_pairs(vocabulary):
     v = np.ones(vocabulary.shape[1]) / math.sqrt(vocabulary.shape[1])
     s = vocabulary @ v
@@ -165,9 +145,11 @@ def test_a_good_direction_is_found(vocabulary):
     epsilon = min(float(np.linalg.norm(x - y)) for x, y in itertools.combinations(vocabulary, 2))
     share = good_direction_bound(count, d)
     assert found.g / found.largest**2 >= share**2 * size.min() * epsilon / size.max() ** 2
-    worst = theorem2(count, d, 3, float(size.min()), float(size.max()), epsilon)
-    best = contextual_bounds(3, found.g, found.largest, float(size.max()), epsilon)
-    assert best.log_delta >= worst.log_delta
+    worst, best = (
+        theorem2(count, d, 3, float(size.min()), float(size.max()), epsilon),
+        contextual_constants(3, arb(found.g), arb(found.largest), float(size.max()), epsilon),
+    )
+    assert float(best[1]) >= float(worst[1])
 
 
 @pytest.mark.parametrize(("count", "d"), [(2, 2), (8, 2), (5, 3), (12, 10)])
@@ -177,17 +159,14 @@ def test_a_draw_fails_no_more_often_than_the_union_bound_says(count, d):
     draws = rng.normal(size=(1000, d))
     draws /= np.linalg.norm(draws, axis=1, keepdims=True)
     share = good_direction_bound(count, d)
-    failed = np.mean([direction_separation(vocabulary, v) < share for v in draws])
+    points = [np.zeros(d), *vocabulary]
+    steps = np.array([(x - y) / np.linalg.norm(x - y) for x, y in itertools.combinations(points, 2)])
+    failed = np.mean(np.abs(draws @ steps.T).min(axis=1) < share)
     assert failed <= 2 / math.pi * count / (count + 1)
 
 
-def test_a_direction_that_is_bad_is_measured_as_bad():
-    vocabulary = np.array([[1.0, 2.0], [3.0, 2.0]])
-    assert measured_direction(vocabulary, np.array([0.0, 1.0])).gap == 0
-    assert direction_separation(vocabulary, np.array([0.0, 1.0])) == 0
-
-
-def test_the_zero_token_has_no_direction():
+def test_a_bad_direction_is_measured_as_bad_and_the_zero_token_has_none():
+    assert measured_direction(np.array([[1.0, 2.0], [3.0, 2.0]]), np.array([0.0, 1.0])).gap == 0
     found = measured_direction(np.array([[0.0, 0.0], [3.0, 4.0]]), np.array([0.6, 0.8]))
     assert (found.smallest, found.gap) == (5.0, 5.0)
 

@@ -10,8 +10,8 @@ from flint import arb
 
 import monolayer as ml
 from monolayer.theory.balls import precision
-from monolayer.theory.bounds import corollary1_parameters
-from monolayer.theory.corollary import _id, _ids, _readout, _returns, corollary1, possible
+from monolayer.theory.bounds import corollary1_counts
+from monolayer.theory.corollary import _readout, _returns, corollary1, possible
 from monolayer_experiments.synthetic import without_repeats
 
 
@@ -23,7 +23,7 @@ def test_every_label_is_proved_at_the_papers_scale_and_float64_cannot_hold_it() 
     found = corollary1(*data(4))
     assert found.verdict == "proved"
     assert found.bits == 8192
-    assert found.parameters == corollary1_parameters(1, 1, 3, 4)
+    assert found.parameters == corollary1_counts(3 * 4, 1)[0]
     assert found.distinct < found.points
     assert found.possible < 1.0
     assert found.returned <= found.possible
@@ -34,13 +34,6 @@ def test_with_the_measured_scale_fewer_bits_do() -> None:
     assert (found.verdict, found.bits) == ("proved", 256)
     assert found.possible == pytest.approx(0.917, abs=1e-3)
     assert corollary1(*data(8), scale="measured", max_bits=128).verdict == "undecided"
-
-
-def test_ids_in_float64_are_those_in_balls_rounded() -> None:
-    x, content = np.array([3.0]), [np.array([3.0, 4.0, 6.0])]
-    with precision(200):
-        exact = _id(3.0, content[0], arb(0.5), 0.1)
-    assert _ids(x, content, 0.5, 0.1)[0] == pytest.approx(float(exact), rel=1e-15)
 
 
 def test_the_readout_passes_through_its_points_and_a_wrong_label_does_not() -> None:
@@ -56,13 +49,15 @@ def test_the_readout_passes_through_its_points_and_a_wrong_label_does_not() -> N
 
 def test_the_best_readout_answers_the_most_frequent_label_of_an_id() -> None:
     assert possible(np.array([1.0, 1.0, 1.0, 2.0]), np.array([0, 0, 1, 1])) == 0.75
+    # Vectors are equal where all their numbers are, and 0.0 is -0.0.
+    assert possible(np.array([[1.0, 0.0], [1.0, -0.0], [1.0, 2.0]]), np.array([0, 1, 1])) == pytest.approx(2 / 3)
 
 
 @pytest.mark.parametrize(
     ("X", "Y", "words"),
     [
         ([[0, 0]], [[1, 1]], "hypotheses of Theorem 2"),
-        ([[0, 1]], [0], "one class a token"),
+        ([[0, 1]], [0], "one class per token"),
         ([[0]], [[0]], "one token only"),
         (np.ones((1, 1, 2)), [[0]], "on a line"),
         ([[0, 1], [1, 0]], [[0, 1], [1, 1]], "contradict"),

@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 from monolayer.errors import DataError, MonolayerError, PrecisionError
-from monolayer.theory.attention import HeadDifference, decide_softmax, dyadic, exact, exact_heads
+from monolayer.theory.attention import HeadDifference, decide_softmax, dyadic, exact_heads
 from monolayer.theory.hardmax import check_witness, refute_hardmax
+from monolayer.theory.injectivity import exact
+from monolayer.theory.universal import line_through, shared_tokens, universal_pair, universality
 from monolayer.theory.weights import NAMES, AttentionWeights, Head
-from monolayer.theory.witness import Line, line_through, shared_tokens, universal_pair
 
 # -- slow references -----------------------------------------------------------------------------------
 
@@ -100,7 +101,7 @@ def layers(draw, dim=None, scales=SCALES):
     return AttentionWeights(tuple(heads))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40)
 @given(layers(), st.integers(4, 7), st.integers(0, 99))
 def test_every_layer_is_refuted_and_the_outputs_are_those_of_the_definition(weights, n, seed):
     found = refute_hardmax(weights, n=n, seed=seed)
@@ -115,13 +116,19 @@ def test_every_layer_is_refuted_and_the_outputs_are_those_of_the_definition(weig
     assert "refuted" in found.explain()
 
 
-@settings(max_examples=60, deadline=None)
-@given(layers(scales=(0.0, 0.1, 0.5, 1.0)), st.integers(4, 6), st.sampled_from([None, 3.0]))
-def test_softmax_verdict_and_enclosure_agree_with_direct_evaluation(weights, n, r_max):
+@settings(max_examples=40)
+@given(layers(scales=(0.0, 0.1, 0.5, 1.0, 1e150)), st.integers(4, 6), st.sampled_from([None, 3.0]))
+def test_softmax_verdict_and_enclosure_agree_with_direct_evaluation_and_with_the_generic_decision(weights, n, r_max):
+    """The lemma of symmetric pairs is one way to a verdict, term-by-term comparison another, 600 bits a third."""
     before = ctx.prec
     found = refute_hardmax(weights, n=n, r_max=r_max)
     assert ctx.prec == before
-    for (k, place), comparison in zip(found.shared, found.softmax, strict=True):
+    heads = exact_heads(weights, found.X[[k for k, _ in found.shared]], found.X, found.X_prime)
+    for query, ((k, place), comparison) in enumerate(zip(found.shared, found.softmax, strict=True)):
+        generic = decide_softmax([HeadDifference.of(x, y, query) for x, y in heads])
+        assert generic.verdict in (comparison.verdict, "undecided")
+        if any(np.abs(matrix).max() > 1e99 for head in weights.heads for matrix in head):
+            continue  # 600 bits are too few
         distance = slow_distance(weights, found.X, found.X_prime, k, place)
         if comparison.verdict == "equal":
             assert distance.contains(0)
@@ -133,18 +140,6 @@ def test_softmax_verdict_and_enclosure_agree_with_direct_evaluation(weights, n, 
             assert distance > 0
             assert comparison.lower <= distance <= comparison.upper
             assert comparison.lower > 0.99 * comparison.upper
-
-
-@settings(max_examples=40, deadline=None)
-@given(layers(scales=(0.0, 0.5, 1.0, 1e150)), st.integers(4, 6), st.sampled_from([None, 3.0]))
-def test_independence_lemma_agrees_with_the_generic_decision(weights, n, r_max):
-    """The lemma of symmetric pairs is one way to a verdict, term-by-term comparison another."""
-    found = refute_hardmax(weights, n=n, r_max=r_max)
-    queries = found.X[[k for k, _ in found.shared]]
-    heads = exact_heads(weights, queries, found.X, found.X_prime)
-    for query, comparison in enumerate(found.softmax):
-        generic = decide_softmax([HeadDifference.of(x, y, query) for x, y in heads])
-        assert generic.verdict in (comparison.verdict, "undecided")
 
 
 def test_softmax_equal_is_explained():
@@ -165,7 +160,6 @@ def test_huge_weights_are_separated_below_every_float():
     found = refute_hardmax([Head(*(1e200 * matrix for matrix in head))])
     assert found.softmax_verdict == "separated"
     assert all(c.lower == 0.0 for c in found.softmax)
-    assert np.isinf(found.hardmax_outputs).any()
     json.dumps(found.to_json(), allow_nan=False)
 
 
@@ -191,41 +185,28 @@ def test_the_textbook_pair():
     assert not any(line.origin)
 
 
-def test_three_tokens_are_too_few_and_four_are_enough():
-    """All sets of n whole numbers below 8: minimum, maximum and sum fix them up to n = 3."""
-    for n in (1, 2, 3, 4):
-        sets = [tuple(map(Fraction, values)) for values in combinations(range(8), n)]
-        found = [(A, B) for A, B in combinations(sets, 2) if Line((Fraction(0),), (Fraction(1),), A, B).failure is None]
-        assert bool(found) == (n == 4)
+def test_three_tokens_are_too_few():
     with pytest.raises(DataError, match="determine a set of three"):
         refute_hardmax(n=3)
 
 
-@pytest.mark.parametrize(
-    ("second", "why"),
-    [([1, 3, 5, 6], "means"), ([1, 3, 4, 7], "maxima"), ([0, 3, 5, 6], "minima"), ([1, 2, 5, 6], "vocabularies")],
-)
-def test_false_pairs_are_not_universal_and_some_layer_tells_them_apart(second, why):
+@pytest.mark.parametrize("second", [[1, 3, 5, 6], [1, 3, 4, 7], [0, 3, 5, 6], [1, 2, 5, 6]])
+def test_false_pairs_are_told_apart_by_some_layer(second):
+    """Other means, other maxima, other minima, and the same vocabulary."""
     v = np.array([1.0, -2.0])
     X, Y = np.outer([1.0, 2.0, 5.0, 6.0], v), np.outer(np.array(second, dtype=float), v)
-    line = line_through(X, Y)
-    assert line is not None
-    assert not line.universal
-    assert why in str(line.failure)
     identity = np.eye(2)
     mean, top, bottom = (Head(identity, c * identity, identity, identity) for c in (0.0, 1.0, -1.0))
     with pytest.raises(DataError, match=r"not a witness|same vocabulary"):
         check_witness([mean, top, bottom], X, Y)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(4, 8), st.integers(1, 4), st.integers(0, 999), st.data())
 def test_a_token_moved_by_one_float_is_caught(n, dim, seed, data):
     X, Y = universal_pair(n, dim, seed=seed)
     token, axis = data.draw(st.integers(0, n - 1)), data.draw(st.integers(0, dim - 1))
     Y[token, axis] = np.nextafter(Y[token, axis], np.inf)
-    line = line_through(X, Y)
-    assert line is None or not line.universal
     mean = Head(np.eye(dim), np.zeros((dim, dim)), np.eye(dim), np.eye(dim))
     with pytest.raises(DataError, match="not a witness: head 0 tells token"):
         check_witness([mean], X, Y)
@@ -250,7 +231,7 @@ def square():
     return np.array([*corners, [2.0, 3.0], [4.0, 6.0]]), np.array([*corners, [3.0, 5.0], [3.0, 4.0]])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(layers(dim=2, scales=(0.0, 1.0, 30.0)))
 def test_universal_pairs_need_no_line(weights):
     """Equal hulls, and equal means on each face, are enough."""
@@ -276,7 +257,7 @@ def test_undecided_is_said():
     assert check_witness([head], X, Y).softmax_verdict == "separated"
 
 
-# -- wished geometry -----------------------------------------------------------------------------------
+# -- given geometry ------------------------------------------------------------------------------------
 
 
 def packed(n, dim, r_min, r_max, gap):
@@ -292,9 +273,9 @@ def packed(n, dim, r_min, r_max, gap):
     return False
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(4, 9), st.integers(1, 3), st.floats(0.01, 0.99), st.integers(0, 99))
-def test_wishes_are_met_exactly_when_the_line_has_room(n, dim, ratio, seed):
+def test_a_geometry_is_met_exactly_when_the_line_has_room(n, dim, ratio, seed):
     with pytest.raises(DataError, match="ε <") as refusal:
         universal_pair(n, dim, r_min=ratio, r_max=1.0, epsilon=9.0)
     limit = float(str(refusal.value).split("that is ε < ")[1].split(";")[0])
@@ -303,9 +284,7 @@ def test_wishes_are_met_exactly_when_the_line_has_room(n, dim, ratio, seed):
     with pytest.raises(DataError, match="no universal pair on a line fits"):
         universal_pair(n, dim, r_min=ratio, r_max=1.0, epsilon=limit * 1.0001)
     X, Y = universal_pair(n, dim, r_min=ratio, r_max=1.0, epsilon=limit * 0.9999, seed=seed)
-    line = line_through(X, Y)
-    assert line is not None
-    assert line.universal
+    assert universality(X, Y).verdict == "universal"
     tokens = [[Fraction(x) for x in token] for token in np.unique(np.concatenate([X, Y]), axis=0).tolist()]
     assert len(tokens) == n + 2
     low, gap = Fraction(ratio), Fraction(limit * 0.9999)
@@ -315,7 +294,7 @@ def test_wishes_are_met_exactly_when_the_line_has_room(n, dim, ratio, seed):
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.integers(4, 12),
     st.integers(1, 5),
@@ -323,20 +302,23 @@ def test_wishes_are_met_exactly_when_the_line_has_room(n, dim, ratio, seed):
     st.floats(0, 1e300),
     st.one_of(st.none(), st.floats(0, 1e300)),
 )
-def test_any_wish_is_met_or_refused(n, dim, r_min, epsilon, r_max):
+def test_any_geometry_is_met_or_refused(n, dim, r_min, epsilon, r_max):
     try:
         X, Y = universal_pair(n, dim, r_min=r_min, r_max=r_max, epsilon=epsilon)
     except MonolayerError:
         return
-    line = line_through(X, Y)
-    assert line is not None
-    assert line.universal
+    assert universality(X, Y).verdict == "universal"
     squares = [sum(Fraction(x) ** 2 for x in token) for token in np.concatenate([X, Y]).tolist()]
     assert min(squares) > Fraction(r_min) ** 2
     assert r_max is None or max(squares) < Fraction(r_max) ** 2
+    tokens = {tuple(map(Fraction, token)) for token in np.concatenate([X, Y]).tolist()}
+    assert all(
+        sum((a - b) ** 2 for a, b in zip(one, other, strict=True)) > Fraction(epsilon) ** 2
+        for one, other in combinations(tokens, 2)
+    )
 
 
-def test_impossible_wishes():
+def test_impossible_geometry():
     with pytest.raises(DataError, match="r_min < r_max is needed"):
         universal_pair(4, 2, r_min=2.0, r_max=1.0)
     with pytest.raises(DataError, match="epsilon = -1"):
@@ -357,7 +339,7 @@ def test_impossible_wishes():
 # -- exact floats, and reading weights -----------------------------------------------------------------
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=6))
 def test_floats_become_integers_exactly(values):
     integers, exponent = exact(np.array([values]))
@@ -396,9 +378,9 @@ def test_weights_are_read_back(tmp_path, arrays, suffix, style):
             assert not getattr(head, name).flags.writeable
 
 
-def test_weights_from_matrices_and_named_heads(arrays):
+def test_weights_from_matrices_and_heads(arrays):
     one = {name: array[0] for name, array in arrays.items()}
-    for source in (one, [one], [tuple(one.values())], AttentionWeights.of(one)):
+    for source in (one, [tuple(one.values())], AttentionWeights.of(one)):
         assert np.array_equal(AttentionWeights.of(source).heads[0].W_V, one["W_V"])
     # Heads of different sizes, and values of another size than keys.
     small, large = (
@@ -407,38 +389,31 @@ def test_weights_from_matrices_and_named_heads(arrays):
     assert refute_hardmax([small, large]).verdict == "refuted"
 
 
-def replaced(arrays, **changes):
-    return {**arrays, **changes}
-
-
 def test_bad_weights_name_head_matrix_and_shape(arrays):
     poisoned = arrays["W_K"].copy()
     poisoned[1, 2, 3] = np.inf
     cases = {
-        r"W_O of head 0 has shape \(3, 4\), but \(4, 3\) is needed": replaced(arrays, W_O=arrays["W_Q"]),
-        r"W_K of head 0 has shape \(2, 4\), but \(3, 4\) is needed": replaced(arrays, W_K=arrays["W_K"][:, :2]),
-        r"W_K of head 1, shape \(3, 4\), is not finite at row 2, column 3": replaced(arrays, W_K=poisoned),
-        "disagree on the number of heads": replaced(arrays, W_V=arrays["W_V"][:1]),
-        "W_V has shape": replaced(arrays, W_V=np.zeros(3)),
-        "unknown arrays b_Q": replaced(arrays, b_Q=np.zeros(3)),
+        r"W_O of head 0 has shape \(3, 4\), but \(4, 3\) is needed": dict(arrays, W_O=arrays["W_Q"]),
+        r"W_K of head 0 has shape \(2, 4\), but \(3, 4\) is needed": dict(arrays, W_K=arrays["W_K"][:, :2]),
+        r"W_K of head 1, shape \(3, 4\), is not finite at row 2, column 3": dict(arrays, W_K=poisoned),
+        "disagree on the number of heads": dict(arrays, W_V=arrays["W_V"][:1]),
+        "W_V has shape": dict(arrays, W_V=np.zeros(3)),
+        "unknown arrays b_Q": dict(arrays, b_Q=np.zeros(3)),
         "W_O missing": {name: arrays[name] for name in NAMES[:3]},
         "W_Q_0, W_K_0, W_V_0, W_O_0 missing": {},
         "W_O_1 missing": {f"{n}_{h}": arrays[n][h] for n in NAMES for h in range(2) if (n, h) != ("W_O", 1)},
-        "type <U1": replaced(arrays, W_Q=np.full((2, 3, 4), "x")),
-        "type complex128": replaced(arrays, W_Q=arrays["W_Q"] * 1j),
-        "cannot hold exactly": replaced(arrays, W_Q=np.full((2, 3, 4), 2**53 + 1)),
+        "type <U1": dict(arrays, W_Q=np.full((2, 3, 4), "x")),
+        "type complex128": dict(arrays, W_Q=arrays["W_Q"] * 1j),
+        "cannot hold exactly": dict(arrays, W_Q=np.full((2, 3, 4), 2**53 + 1)),
     }
     for message, source in cases.items():
         with pytest.raises(DataError, match=message):
             AttentionWeights.of(source)
     with pytest.raises(DataError, match="has no head"):
         AttentionWeights(())
-    with pytest.raises(DataError, match="head 0 has 3 matrices"):
-        AttentionWeights.of([[np.eye(2)] * 3])
-    with pytest.raises(DataError, match="head 1 lacks W_V, W_O"):
-        AttentionWeights.of([[np.eye(2)] * 4, {"W_Q": np.eye(2), "W_K": np.eye(2)}])
-    with pytest.raises(DataError, match="head 0 is a int"):
-        AttentionWeights.of([7])
+    for heads in ([[np.eye(2)] * 3], [7], [{"W_Q": np.eye(2)}]):
+        with pytest.raises(DataError, match="head 0 is not a list of four matrices"):
+            AttentionWeights.of(heads)
     with pytest.raises(DataError, match="W_Q of head 0 is ragged"):
         AttentionWeights.of([[[[1.0], [1.0, 2.0]], np.eye(2), np.eye(2), np.eye(2)]])
     for nothing in (None, 3, []):

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from monolayer.arrays import Floats, Ints
+from monolayer.theory.corollary import possible
 from monolayer_experiments.transformer import Tagger
 
 FORMATS = ("float32", "float16", "bfloat16")
@@ -49,7 +50,7 @@ def any_readout(features: Floats, Y: Ints) -> dict[str, float]:
     """What the best of all readouts could return from features in each format; whole numbers are ids, and kept."""
     seen, whole = torch.from_numpy(features), features == np.round(features)
     rounded = {name: seen.to(getattr(torch, name)).double().numpy() for name in FORMATS}
-    return {name: best_share(np.where(whole, features, values), Y) for name, values in rounded.items()}
+    return {name: possible(np.where(whole, features, values), Y.ravel()) for name, values in rounded.items()}
 
 
 @torch.no_grad()
@@ -61,17 +62,6 @@ def after_attention(model: Tagger, X: Ints) -> Floats:
         Z = layer(Z, None)
     found: Floats = last.attend(Z, None).numpy()  # type: ignore[operator]
     return found
-
-
-def best_share(features: Floats, Y: Ints) -> float:
-    """The share of labels that the best of all readouts returns: for equal vectors the commonest label."""
-    flat = np.ascontiguousarray(features.reshape(Y.size, -1)) + 0.0  # one zero, not two
-    _, rows = np.unique(flat.view(f"V{flat.itemsize * flat.shape[1]}").ravel(), return_inverse=True)
-    classes = int(Y.max()) + 1
-    pairs, counts = np.unique(rows.astype(np.int64) * classes + Y.ravel(), return_counts=True)
-    most = np.zeros(int(rows.max()) + 1, dtype=np.int64)
-    np.maximum.at(most, pairs // classes, counts)
-    return float(most.sum() / Y.size)
 
 
 class ReadoutAlone(nn.Module):

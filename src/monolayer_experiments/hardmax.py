@@ -15,8 +15,8 @@ import numpy as np
 
 import monolayer as ml
 from monolayer.theory.hardmax import check_witness
+from monolayer.theory.universal import universal_pair
 from monolayer.theory.weights import AttentionWeights
-from monolayer.theory.witness import universal_pair
 from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
 from monolayer_experiments.look import amount, figure, line, table
 from monolayer_experiments.palette import PALETTE

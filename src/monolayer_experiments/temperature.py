@@ -13,10 +13,11 @@ import math
 from typing import Any
 
 import numpy as np
+from flint import arb
 from numpy.typing import NDArray
 
 from monolayer.arrays import Floats, Ints
-from monolayer.theory.bounds import contextual_bounds, theorem2
+from monolayer.theory.bounds import contextual_constants, theorem2
 from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
 from monolayer_experiments.look import amount, column, figure, line, table
 from monolayer_experiments.palette import BLUE, GREEN, ORANGE, RED, VIOLET
@@ -87,12 +88,9 @@ def _paper() -> dict[str, float]:
     Scores are `β x_k x_l`, so `λ_k = β x_k`; the smallest is at the smallest token.
     """
     low, high = float(VOCABULARY), 2.0 * VOCABULARY - 1
-    worst = theorem2(VOCABULARY, 1, LENGTH, low, high, 1.0)
-    best = contextual_bounds(LENGTH, low, high, high, 1.0)
-    return {
-        "worst": math.exp(worst.log_beta) * low * (high - low),
-        "measured": math.exp(best.log_beta) * low * (high - low),
-    }
+    worst, _ = theorem2(VOCABULARY, 1, LENGTH, low, high, 1.0)
+    best, _ = contextual_constants(LENGTH, arb(low), arb(high), high, 1.0)
+    return {"worst": float(worst) * low * (high - low), "measured": float(best) * low * (high - low)}
 
 
 # -- what the numbers say ------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from flint import arb, arb_mat, ctx, fmpz, fmpz_mat
 
 from monolayer.arrays import Floats
 from monolayer.errors import DataError
+from monolayer.theory.injectivity import exact
 from monolayer.theory.weights import AttentionWeights, Head
 
 Vector = tuple[Fraction, ...]
@@ -49,21 +50,6 @@ def vectors(tokens: Any, name: str, dim: int | None = None) -> Floats:
 def dyadic(whole: Any, exponent: int) -> Fraction:
     """`whole · 2^exponent`."""
     return Fraction(int(whole) << exponent) if exponent >= 0 else Fraction(int(whole), 1 << -exponent)
-
-
-def exact(array: Floats) -> tuple[fmpz_mat, int]:
-    """A matrix of floats as `integers · 2^exponent`, exactly, with the largest such exponent."""
-    mantissa, exponent = np.frexp(array)
-    whole = np.ldexp(mantissa, 53).astype(np.int64)
-    # Dropping trailing zero bits keeps the integers of round weights (1, 0.5, -3) small.
-    zeros = np.where(whole == 0, 0, np.frexp((whole & -whole).astype(np.float64))[1] - 1)
-    whole >>= zeros
-    power = exponent - 53 + zeros
-    base = int(power[whole != 0].min()) if whole.any() else 0
-    shift = np.where(whole == 0, 0, power - base)
-    entries = [w << s for w, s in zip(whole.ravel().tolist(), shift.ravel().tolist(), strict=True)]
-    rows, columns = array.shape
-    return fmpz_mat(rows, columns, entries), base
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,13 +141,13 @@ class HeadDifference:
 class Comparison:
     """What softmax makes of two sequences at one shared token: a verdict, its reason, the distance.
 
-    `enclosure` is a decimal ball or an interval with the Euclidean distance of the two outputs; `lower` and
+    `distance` is a decimal ball or an interval with the Euclidean distance of the two outputs; `lower` and
     `upper` are floats around it. A distance below every float has `lower` 0.0 and may still be proved > 0.
     """
 
     verdict: SoftmaxVerdict
     reason: str
-    enclosure: str
+    distance: str
     lower: float
     upper: float
     bits: int

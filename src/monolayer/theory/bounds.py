@@ -28,7 +28,6 @@ from flint import arb
 from monolayer.arrays import Floats
 from monolayer.errors import DataError
 from monolayer.theory.balls import Ball
-from monolayer.theory.boltzmann import lemma1_gap, log_lemma1_separation
 from monolayer.theory.separation import norms
 
 DRAWS = 64
@@ -63,39 +62,22 @@ def good_direction_bound(vocabulary: int, d: int) -> float:
     return math.sqrt(8 / (math.pi * d)) / (vocabulary + 1) ** 2
 
 
-def contextual_bounds(n: int, g: float, S: float, r_max: float, epsilon: float) -> Bounds:
-    """The constants for a direction with `|vᵀx_k| |vᵀ(x_l − x_m)| ≥ g` and `|vᵀx| ≤ S`."""
-    _positive(n=n, g=g, S=S, r_max=r_max, epsilon=epsilon)
-    log_beta = math.log(lemma1_gap(n)) - math.log(g)
-    score = math.exp(log_beta + 2 * math.log(S))
-    log_delta = log_lemma1_separation(n, score) + math.log(epsilon) - math.log(4 * r_max) - log_beta - math.log(S)
-    return Bounds(log_beta, r_max + epsilon / 4, log_delta)
-
-
-def theorem2(vocabulary: int, d: int, n: int, r_min: float, r_max: float, epsilon: float) -> Bounds:
-    """The paper's β, r and δ: the worst case over directions."""
-    _positive(vocabulary=vocabulary, d=d, n=n, r_min=r_min, r_max=r_max, epsilon=epsilon)
-    return contextual_bounds(n, good_direction_bound(vocabulary, d) ** 2 * epsilon * r_min, r_max, r_max, epsilon)
-
-
-def contextual_balls(n: int, g: Ball, S: Ball, r_max: Ball, epsilon: Ball) -> tuple[Ball, Ball]:
-    """β and ln δ enclosed, at the precision in force."""
+def contextual_constants(n: int, g: Ball, S: Ball, r_max: float, epsilon: float) -> tuple[Ball, Ball]:
+    """β and ln δ for a direction with these `g` and `S`, enclosed at the precision in force."""
     log_n = arb(n).log()
     beta = (2 * log_n + 3) / g
     if n == 1:
         return beta, arb.neg_inf()
-    return beta, 2 * log_n.log() - 2 * beta * S**2 + (epsilon / (4 * r_max * beta * S)).log()
+    return beta, 2 * log_n.log() - 2 * beta * S**2 + (arb(epsilon) / (4 * arb(r_max) * beta * S)).log()
 
 
-def theorem2_balls(vocabulary: int, d: int, n: int, r_min: Ball, r_max: Ball, epsilon: Ball) -> tuple[Ball, Ball]:
-    """The paper's β and ln δ enclosed, at the precision in force."""
+def theorem2(vocabulary: int, d: int, n: int, r_min: float, r_max: float, epsilon: float) -> tuple[Ball, Ball]:
+    """The paper's β and ln δ, the worst case over directions, enclosed at the precision in force."""
+    for name, value in {"r_min": r_min, "r_max": r_max, "epsilon": epsilon}.items():
+        if not (value > 0 and math.isfinite(value)):
+            raise DataError(f"Theorem 2 needs {name} > 0 and finite, but {name} = {value}")
     g = 8 / (arb.pi() * d) / arb(vocabulary + 1) ** 4 * epsilon * r_min
-    return contextual_balls(n, g, arb(r_max), arb(r_max), arb(epsilon))
-
-
-def corollary1_parameters(s: int, d: int, n: int, N: int) -> int:
-    """`4(s+d) + d(2nN+d)`: what Corollary 1 spends to memorize `N` sequences, with head size `s`."""
-    return corollary1_counts(n * N, d, d, s)[0]
+    return contextual_constants(n, g, arb(r_max), r_max, epsilon)
 
 
 def corollary1_counts(points: int, d: int, labels: int = 1, s: int = 1) -> tuple[int, int]:
@@ -155,25 +137,3 @@ def good_direction(vocabulary: Floats, *, seed: int = 0, draws: int = DRAWS) -> 
     if best is None:
         raise DataError("draws must be at least 1")
     return best
-
-
-def direction_separation(vocabulary: Floats, v: Floats) -> float:
-    """The smallest `|vᵀ(x − y)| / ‖x − y‖` over different `x, y ∈ V ∪ {0}`: O(|V|²), in blocks.
-
-    The smallest ratio need not belong to neighbours along `v`, so sorting does not find it.
-    """
-    points = np.vstack([np.zeros(vocabulary.shape[1]), vocabulary[norms(vocabulary) > 0]])
-    smallest = math.inf
-    step = max(1, (1 << 21) // points.size)
-    for start in range(0, len(points), step):
-        difference = points[start : start + step, None] - points
-        length = norms(difference.reshape(-1, points.shape[1]))
-        share = np.abs(difference.reshape(-1, points.shape[1]) @ v)[length > 0] / length[length > 0]
-        smallest = min(smallest, float(share.min(initial=math.inf)))
-    return smallest
-
-
-def _positive(**values: float) -> None:
-    for name, value in values.items():
-        if not (value > 0 and math.isfinite(value)):
-            raise DataError(f"Theorem 2 needs {name} > 0 and finite, but {name} = {value}")

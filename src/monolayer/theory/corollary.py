@@ -3,7 +3,7 @@
 Notation: tokens `x` are numbers (d = 1, so that `v = 1`), `M` different points (token, set of its sequence).
 
     head      q_k = x_k + w B(β x_k; x),  w = ε/(4 r_max), β as in Theorem 2
-    readout   f(q) = y_1 + Σ_j c_j relu(q − q_j): one hidden layer, a neuron a point, linear between neighbours
+    readout   f(q) = y_1 + Σ_j c_j relu(q − q_j): one hidden layer, a neuron per point, linear between neighbours
 
 At `q_i` the sum is `y_i` over the reals. Its slopes are as steep as the points are close, and the paper's points are
 `e^{−β…}` close. So the network needs as many bits as δ does: in balls of that precision every label can be proved; in
@@ -24,16 +24,16 @@ from monolayer.data import Sequences
 from monolayer.data.distinct import distinct_rows
 from monolayer.errors import DataError
 from monolayer.theory.balls import Ball, precision
-from monolayer.theory.bounds import contextual_balls, theorem2_balls
+from monolayer.theory.boltzmann import boltzmann, boltzmann_ball
+from monolayer.theory.bounds import contextual_constants, corollary1_counts, theorem2
 from monolayer.theory.contextual import context_classes
-from monolayer.theory.separation import separation, token_rows
+from monolayer.theory.separation import on_a_line, separation
 
 Scale = Literal["paper", "measured"]
 
 MAX_BITS = 1 << 17
 MAX_POINTS = 512
-"""Points up to which balls are tried: the readout takes a product a pair of points."""
-_ROOM = 2.0**-40
+"""Points up to which balls are tried: the readout takes a product per pair of points."""
 
 
 @dataclass(frozen=True)
@@ -56,46 +56,48 @@ class Corollary:
 
 
 def corollary1(X: Any, Y: Any = None, *, scale: Scale = "paper", max_bits: int = MAX_BITS) -> Corollary:
-    """The paper's network for `X` with one class a token, `Y`: built, proved in balls, and tried in float64.
+    """The paper's network for `X` with one class per token, `Y`: built, proved in balls, and tried in float64.
 
     Tokens are ids, the i-th of which stands at `|V| + i`, or vectors of one number; no sequence repeats a token.
     `scale`: β of the paper's worst case, or with the smallest token and the smallest gap that the data have.
     """
     if scale not in ("paper", "measured"):
         raise DataError(f"scale must be 'paper' or 'measured', not {scale!r}")
-    data = _on_a_line(Sequences.of(X, Y))
+    data = Sequences.of(X, Y)
+    if data.vocabulary is not None:
+        data = on_a_line(data)
+    if data.tokens.shape[1] != 1:
+        raise DataError("Corollary 1 is carried out on a line: give ids, or vectors of one number")
     found = separation(data)
-    vocabulary, rows = token_rows(data)
     if found.broken:
         raise DataError(f"the hypotheses of Theorem 2 do not hold: {'; '.join(found.broken)}")
-    if len(vocabulary) < 2:
+    if found.vocabulary < 2:
         raise DataError("there is one token only: nothing to separate")
     if data.labels is None or data.labels.classes is None or data.labels.per != "token":
-        raise DataError("give one class a token")
+        raise DataError("give one class per token")
     classes = context_classes(data)
     first = np.unique(classes, return_index=True)[1]
     label = data.labels.values
     if (label != label[first][classes]).any():
         raise DataError("equal points have different labels: the data contradict themselves")
-    r_min, epsilon = (float(value or 0) * (1 - _ROOM) for value in (found.r_min, found.epsilon))
-    r_max = float(found.r_max or 0) * (1 + _ROOM)
+    r_min, r_max, epsilon = found.strict()
     with precision(64):
         if scale == "paper":
-            beta = theorem2_balls(len(vocabulary), 1, found.longest, arb(r_min), arb(r_max), arb(epsilon))[0]
+            beta = theorem2(found.vocabulary, 1, found.longest, r_min, r_max, epsilon)[0]
         else:
-            beta = contextual_balls(found.longest, arb(r_min) * arb(epsilon), arb(r_max), arb(r_max), arb(epsilon))[0]
+            beta = contextual_constants(found.longest, arb(r_min) * arb(epsilon), arb(r_max), r_max, epsilon)[0]
         beta = beta.upper().mid()
     weight = epsilon / (4 * r_max)
-    x = vocabulary[:, 0][rows]
-    sets = [x[data.offsets[row] : data.offsets[row + 1]] for row in data.sequence[first].tolist()]
+    # Theorem 2's hypotheses hold, so all sequences have one length.
+    x, contexts = data.tokens[first, 0], data.tokens[:, 0].reshape(len(data), -1)[data.sequence[first]]
     tried = max_bits if len(first) <= MAX_POINTS else 0
-    proved, bits = _in_balls(x[first], sets, label[first], beta, weight, tried)
-    ids = _ids(x[first], sets, float(beta), weight)
+    proved, bits = _in_balls(x, contexts, label[first], beta, weight, tried)
+    ids = x + weight * boltzmann(float(beta) * x, contexts)
     order = np.argsort(ids, kind="stable")
     answer = _readout(ids[order], label[first][order].astype(np.float64))
     return Corollary(
         points=len(first),
-        parameters=8 + 2 * len(first) + 1,
+        parameters=corollary1_counts(len(first), 1)[0],
         verdict="proved" if proved else "undecided",
         bits=bits,
         log10_beta=float(beta.log()) / float(np.log(10.0)),
@@ -105,50 +107,33 @@ def corollary1(X: Any, Y: Any = None, *, scale: Scale = "paper", max_bits: int =
     )
 
 
-def _on_a_line(data: Sequences) -> Sequences:
-    if data.vocabulary is not None:
-        ids, rows = token_rows(data)
-        return Sequences((len(ids) + rows)[:, None].astype(np.float64), data.lengths, None, data.labels)
-    if data.tokens.shape[1] != 1:
-        raise DataError("Corollary 1 is carried out on a line: give ids, or vectors of one number")
-    return data
-
-
 def possible(ids: Floats, label: Ints) -> float:
-    """Share of labels that the best readout returns, which answers with one label an id: the most frequent one."""
-    _, rows = distinct_rows(ids[:, None])
+    """Share of labels `(M,)` that the best readout returns, with one answer per id: its most frequent label.
+
+    An id is a number, or a row of `(M, p)`.
+    """
+    _, rows = distinct_rows(ids.reshape(len(label), -1))
     pairs, count = np.unique(rows * (int(label.max()) + 1) + label, return_counts=True)
     most = np.zeros(int(rows.max()) + 1, np.int64)
     np.maximum.at(most, pairs // (int(label.max()) + 1), count)
     return float(most.sum()) / len(label)
 
 
-# -- in balls ------------------------------------------------------------------------------------------------
-
-
-def _in_balls(x: Floats, sets: list[Floats], label: Ints, beta: Ball, weight: float, max_bits: int) -> tuple[bool, int]:
+def _in_balls(x: Floats, contexts: Floats, label: Ints, beta: Ball, weight: float, max_bits: int) -> tuple[bool, int]:
     """Whether the network returns every label, and the precision at which that was decided; doubling from 256 bits."""
     bits = 256
     while bits <= max_bits:
         with precision(bits):
-            q = [_id(own, content, beta, weight) for own, content in zip(x.tolist(), sets, strict=True)]
+            q = [
+                own + arb(weight) * boltzmann_ball(beta * own, context)
+                for own, context in zip(x.tolist(), contexts.tolist(), strict=True)
+            ]
             order = sorted(range(len(q)), key=lambda i: q[i].mid())
             q, y = [q[i] for i in order], [int(label[i]) for i in order]
             if all(one < two for one, two in pairwise(q)) and _returns(q, y):
                 return True, bits
         bits *= 2
     return False, bits // 2 if bits > 256 else 0
-
-
-def _id(own: float, content: Floats, beta: Ball, weight: float) -> Ball:
-    """`q = x + w B(β x; content)`, enclosed."""
-    scale = beta * arb(own)
-    top = max(content.tolist(), key=lambda value: own * value)
-    powers = [(scale * (arb(value) - arb(top))).exp() for value in content.tolist()]
-    mean = sum((arb(value) * p for value, p in zip(content.tolist(), powers, strict=True)), arb(0)) / sum(
-        powers, arb(0)
-    )
-    return arb(own) + arb(weight) * mean
 
 
 def _returns(q: list[Ball], y: list[int]) -> bool:
@@ -164,19 +149,6 @@ def _returns(q: list[Ball], y: list[int]) -> bool:
         if not abs(total - label) < half:
             return False
     return True
-
-
-# -- in float64 ----------------------------------------------------------------------------------------------
-
-
-def _ids(x: Floats, sets: list[Floats], beta: float, weight: float) -> Floats:
-    """The same ids with every operation in float64."""
-    found = np.empty_like(x)
-    for i, (own, content) in enumerate(zip(x.tolist(), sets, strict=True)):
-        scores = beta * own * content
-        powers = np.exp(scores - scores.max())
-        found[i] = own + weight * float((content * powers).sum() / powers.sum())
-    return found
 
 
 def _readout(q: Floats, y: Floats) -> Floats:

@@ -62,8 +62,7 @@ class Head:
         self, data: Sequences, vocabulary: Floats, rows: Ints, v: Floats, r_max: float, epsilon: float
     ) -> None:
         self.data, self.rows, self.v, self.r_max, self.epsilon = data, rows, v, r_max, epsilon
-        values, self.exponent = exact_projection(vocabulary, v)
-        self.values: list[int] = values.tolist()
+        self.values, self.exponent = exact_projection(vocabulary, v)
 
     # -- exact numbers as balls, at the precision in force -------------------------------------------------
 

@@ -10,7 +10,7 @@ front of every sequence, and use it nowhere else: its frequency is `1/(n+1)`, so
 equal length and equal multisets, and some rank-1 head tells all different multisets apart. (Proof in
 docs/hardmax.md.)
 
-The checker does not trust the theorem: for given weights it decides equality term by term (attention.py).
+`compare_sequences` does not trust the theorem: for given weights it decides equality term by term (attention.py).
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 
-from monolayer.arrays import Floats
 from monolayer.errors import DataError
 from monolayer.theory.attention import (
     Comparison,
@@ -53,24 +52,6 @@ def frequencies(sequence: Any) -> dict[Hashable, Fraction]:
 def same_frequencies(x: Any, y: Any) -> bool:
     """Whether two sequences are proportional as multisets: the same tokens, counts in one common ratio."""
     return frequencies(x) == frequencies(y)
-
-
-def theorem_b_pair(tokens: Any, copies: int = 2) -> tuple[Floats, Floats]:
-    """A sequence `(n, d)` and the same with every token `copies` times: equal frequencies, two lengths."""
-    X = vectors(tokens, "tokens")
-    if copies < 2:
-        raise DataError(f"copies = {copies}: with fewer than 2 the two sequences are the same")
-    return X, np.repeat(X, copies, axis=0)
-
-
-def begin(sequence: Any, bos: Any) -> Floats:
-    """The sequence with the begin-of-sequence vector in front; it must not occur in it."""
-    X = vectors(sequence, "the sequence")
-    first = vectors(np.asarray(bos)[None], "bos", X.shape[1])
-    where = np.flatnonzero((first == X).all(axis=1))
-    if len(where):
-        raise DataError(f"token {int(where[0])} equals the begin-of-sequence vector: use one that is no token")
-    return np.concatenate([first, X])
 
 
 @dataclass(frozen=True)
@@ -110,59 +91,3 @@ def compare_sequences(weights: Any, X: Any, Y: Any) -> FrequencyCheck:
     comparisons = [decide_softmax([HeadDifference.of(x, y, query) for x, y in heads]) for query in places]
     hardmax = all(x.hardmax(query) == y.hardmax(query) for x, y in heads for query in places)
     return FrequencyCheck(ours == theirs, shared, tuple(comparisons), hardmax)
-
-
-@dataclass(frozen=True)
-class TheoremB:
-    """Theorem B on one pair and one layer: the pair as it is, and with a begin-of-sequence token."""
-
-    lengths: tuple[int, int]
-    without: FrequencyCheck
-    with_bos: FrequencyCheck
-
-    @property
-    def holds(self) -> bool:
-        """Equal without the token, separated with it; both proved."""
-        return self.without.all_equal and self.with_bos.verdict == "separated"
-
-    def explain(self) -> str:
-        """Both halves in words."""
-        n, m = self.lengths
-        plain, begun = self.without, self.with_bos
-        nearest = min(begun.comparisons, key=lambda c: (c.verdict == "separated", c.upper))
-        return "\n".join(
-            [
-                f"Sequences of {n} and {m} tokens with {'equal' if plain.same else 'different'} frequencies.",
-                f"Without a begin-of-sequence token: {plain.verdict} ({plain.comparisons[0].reason}).",
-                f"With one: {begun.verdict}; smallest distance {nearest.enclosure} ({nearest.reason}).",
-            ]
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """Ready for `json.dumps`."""
-        halves = {"without_bos": self.without, "with_bos": self.with_bos}
-        return {"lengths": list(self.lengths), "holds": self.holds} | {
-            name: {
-                "verdict": half.verdict,
-                "same_frequencies": half.same,
-                "hardmax_equal": half.hardmax_equal,
-                "distances": [c.enclosure for c in half.comparisons],
-            }
-            for name, half in halves.items()
-        }
-
-
-def check_theorem_b(weights: Any, tokens: Any, *, copies: int = 2, bos: Any = None) -> TheoremB:
-    """Theorem B for these weights on `tokens` `(n, d)` and `copies` of each.
-
-    Without `bos` the zero vector is used, or, if that is a token, a vector larger than all tokens.
-    """
-    X, Y = theorem_b_pair(tokens, copies)
-    if bos is None:
-        largest = np.abs(X).max()
-        bos = np.full(X.shape[1], largest + 1.0 if (X == 0).all(axis=1).any() else 0.0)
-    return TheoremB(
-        (len(X), len(Y)),
-        compare_sequences(weights, X, Y),
-        compare_sequences(weights, begin(X, bos), begin(Y, bos)),
-    )

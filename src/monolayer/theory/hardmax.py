@@ -5,7 +5,7 @@ weights, `refute_hardmax` returns two sequences without repeated tokens that sha
 vocabulary, and checks in rational arithmetic that every head gives every shared token the same output.
 The check reads the tokens and the weights only; it knows nothing of how the pair was made.
 
-Softmax on the same pair. On a line, with the sets `A`, `B` of witness.py, let `D(c) = B(c; A) − B(c; B)` be
+Softmax on the same pair. On a line, with the sets `A`, `B` of universal.py, let `D(c) = B(c; A) − B(c; B)` be
 the difference of the Boltzmann operators. The outputs at a shared token `x` differ by `Σ_h D(c_h) M_h w`,
 where `c_h = (W_K w)ᵀ(W_Q x)` and `M_h = W_O W_V`.
 
@@ -17,7 +17,7 @@ vector `Σ_{h: |c_h| = c} sign(c_h) M_h w` is not 0: a finite exact check, for a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -38,9 +38,15 @@ from monolayer.theory.attention import (
     overall,
     vectors,
 )
-from monolayer.theory.universal import Universality, universality
+from monolayer.theory.universal import (
+    Line,
+    Universality,
+    line_through,
+    shared_tokens,
+    universal_pair,
+    universality,
+)
 from monolayer.theory.weights import AttentionWeights
-from monolayer.theory.witness import Line, line_through, shared_tokens, universal_pair
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,11 +73,6 @@ class Refutation:
         return self.universality.verdict == "universal"
 
     @property
-    def hardmax_outputs(self) -> Floats:
-        """`(shared, d)`: the exact outputs rounded to floats (infinite beyond the largest)."""
-        return np.array([[_rounded(entry) for entry in output] for output in self.outputs])
-
-    @property
     def softmax_verdict(self) -> SoftmaxVerdict:
         """'separated' if softmax separates the pair at every shared token, 'equal' if at one it fails to."""
         return overall(self.softmax)
@@ -95,7 +96,7 @@ class Refutation:
             ("defeats", "every hardmax layer" if self.universal else "this hardmax layer"),
             ("softmax", self.softmax_verdict),
             *(
-                (f"softmax distance at {name}", comparison.enclosure)
+                (f"softmax distance at {name}", comparison.distance)
                 for name, comparison in zip(names, self.softmax, strict=True)
                 if name in shown
             ),
@@ -141,7 +142,7 @@ class Refutation:
             return f"Whether softmax with these weights separates the pair is undecided: {worst.reason}."
         return (
             "Softmax with the same weights separates it at every shared token: smallest distance "
-            f"{worst.enclosure} ({worst.reason})."
+            f"{worst.distance} ({worst.reason})."
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -156,18 +157,8 @@ class Refutation:
             "shared": [list(places) for places in self.shared],
             "hardmax_outputs": [[str(entry) for entry in output] for output in self.outputs],
             "softmax_verdict": self.softmax_verdict,
-            "softmax": [
-                {
-                    "verdict": c.verdict,
-                    "reason": c.reason,
-                    "distance": c.enclosure,
-                    "lower": c.lower,
-                    # JSON has no infinity.
-                    "upper": c.upper if np.isfinite(c.upper) else None,
-                    "bits": c.bits,
-                }
-                for c in self.softmax
-            ],
+            # JSON has no infinity.
+            "softmax": [asdict(c) | {"upper": c.upper if np.isfinite(c.upper) else None} for c in self.softmax],
         }
 
     def _name(self, k: int) -> str:
@@ -190,7 +181,7 @@ def refute_hardmax(
     """Two sequences of `n` tokens that the hardmax layer with these weights cannot tell apart, checked.
 
     `weights` is anything that `AttentionWeights.of` takes; without it, `heads` random heads of dimension
-    `dim` are drawn. `r_min`, `r_max`, `epsilon` wish for (r_min, r_max, ε)-tokenwise separated tokens.
+    `dim` are drawn. `r_min`, `r_max`, `epsilon`: the tokens are (r_min, r_max, ε)-separated.
     """
     drawn = weights is None
     layer = AttentionWeights.random(heads, dim, seed=seed) if drawn else AttentionWeights.of(weights)
@@ -224,22 +215,21 @@ def check_witness(weights: Any, X: Any, X_prime: Any) -> Refutation:
                     f"coordinate {axis} is {_short(one[axis])} in X and {_short(other[axis])} in X'"
                 )
             outputs[i] = [a + b for a, b in zip(outputs[i], one, strict=True)]
+    found = universality(X, Y) if any(map(any, queries.tolist())) else Universality("undecided")
     line = line_through(X, Y)
+    on_line = line if line is not None and found.verdict == "universal" and line.symmetric else None
     softmax = tuple(
         decide_softmax(
             [HeadDifference.of(ours, theirs, query) for ours, theirs in heads],
-            _softmax_on_line([ours for ours, _ in heads], line, query),
+            None if on_line is None else _softmax_on_line([ours for ours, _ in heads], on_line, query),
         )
         for query in range(len(queries))
     )
-    found = universality(X, Y) if any(map(any, queries.tolist())) else Universality("undecided")
     return Refutation(layer, X, Y, shared, tuple(map(tuple, outputs)), softmax, line, found)
 
 
-def _softmax_on_line(heads: list[ExactHead], line: Line | None, query: int) -> tuple[SoftmaxVerdict, str] | None:
-    """The lemma above for one query, from the heads on the first sequence; None where it does not apply."""
-    if line is None or not line.universal or not line.symmetric:
-        return None
+def _softmax_on_line(heads: list[ExactHead], line: Line, query: int) -> tuple[SoftmaxVerdict, str]:
+    """The lemma above for one query, from the heads on the first sequence."""
     # With w the last token minus the first, c_h and M_h w are differences of two scores and of two values.
     first, last = (line.first.index(end(line.first)) for end in (min, max))
     groups: dict[Fraction, list[Fraction]] = {}

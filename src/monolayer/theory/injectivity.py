@@ -10,12 +10,13 @@ values are too close for the bound.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from flint import fmpz_mat
+from numpy.typing import ArrayLike
+
+from monolayer.arrays import Floats
 
 _UNIT = 2.0**-53
 _TINY = 2.0**-1074
@@ -49,35 +50,33 @@ def projection_injective(vocabulary: ArrayLike, v: ArrayLike) -> Injectivity:
     alone = np.ones(len(order) + 1, bool)
     alone[1:-1] = low[order][1:] > reach[:-1]
     close = order[~(alone[1:] & alone[:-1])]  # overlaps the bounds of the value before or after
+    close.sort()
     values, _ = exact_projection(vocabulary[close], v)
     seen: dict[int, int] = {}
-    for row, value in zip(np.sort(close).tolist(), values[np.argsort(close)].tolist(), strict=True):
+    for row, value in zip(close.tolist(), values, strict=True):
         other = seen.setdefault(value, row)
         if other != row:
             return Injectivity(False, (other, row), len(close))
     return Injectivity(True, None, len(close))
 
 
-def theorem_a(vocabulary: ArrayLike, v: ArrayLike, lam: float) -> tuple[str, ...]:
-    """What keeps Theorem A from holding for this direction and temperature, in words; empty if nothing."""
-    broken = []
-    if lam == 0 or not math.isfinite(lam):
-        broken.append(f"λ = {lam}: the temperature must be finite and not zero")
-    check = projection_injective(vocabulary, v)
-    if check.pair is not None:
-        first, second = check.pair
-        broken.append(f"vᵀ has the same value at vocabulary rows {first} and {second}: choose another direction")
-    return tuple(broken)
+def exact_projection(vectors: ArrayLike, v: ArrayLike) -> tuple[list[int], int]:
+    """`(values, exponent)` with `vᵀx = values · 2^exponent` exactly, for every row `x`."""
+    rows, power = exact(np.asarray(vectors, dtype=np.float64))
+    weights, weight_power = exact(np.asarray(v, dtype=np.float64)[:, None])
+    return [int(value) for value in (rows * weights).entries()], power + weight_power
 
 
-def exact_projection(vectors: ArrayLike, v: ArrayLike) -> tuple[NDArray[Any], int]:
-    """`(values, exponent)` with `vᵀx = values · 2^exponent` exactly; `values` `(V,)` are Python integers."""
-    fractions, powers = np.frexp(np.asarray(vectors, dtype=np.float64))
-    weight, weight_powers = np.frexp(np.asarray(v, dtype=np.float64))
-    exponents = powers.astype(np.int64) + weight_powers - 106
-    mantissas = np.ldexp(fractions, 53).astype(np.int64).astype(object)
-    products = mantissas * np.ldexp(weight, 53).astype(np.int64).astype(object)
-    nonzero = products != 0
-    base = int(exponents[nonzero].min()) if nonzero.any() else 0
-    shifts = np.where(nonzero, exponents - base, 0).astype(object)
-    return (products << shifts).sum(axis=1), base
+def exact(array: Floats) -> tuple[fmpz_mat, int]:
+    """A matrix of floats as `integers · 2^exponent`, exactly, with the largest such exponent."""
+    mantissa, exponent = np.frexp(array)
+    whole = np.ldexp(mantissa, 53).astype(np.int64)
+    # Dropping trailing zero bits keeps the integers of round weights (1, 0.5, -3) small.
+    zeros = np.where(whole == 0, 0, np.frexp((whole & -whole).astype(np.float64))[1] - 1)
+    whole >>= zeros
+    power = exponent - 53 + zeros
+    base = int(power[whole != 0].min()) if whole.any() else 0
+    shift = np.where(whole == 0, 0, power - base)
+    entries = [w << s for w, s in zip(whole.ravel().tolist(), shift.ravel().tolist(), strict=True)]
+    rows, columns = array.shape
+    return fmpz_mat(rows, columns, entries), base

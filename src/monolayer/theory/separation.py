@@ -21,6 +21,7 @@ from monolayer.theory.closest import closest_pair
 
 Place = tuple[int, int]
 
+_ROOM = 2.0**-40
 _NAMED = 5  # rows that a sentence names before it counts the rest
 
 
@@ -48,15 +49,12 @@ class Separation:
     repeated_tokens: int
     zeros: tuple[Place, ...]
 
-    @property
-    def repeated_sequences(self) -> int:
-        """How many sequences repeat a token."""
-        return len(self.repeating)
-
-    @property
-    def norms_positive(self) -> bool | None:
-        """Whether r_min > 0; None for ids."""
-        return None if self.r_min is None else self.r_min > 0
+    def strict(self) -> tuple[float, float, float]:
+        """r_min, r_max and ε moved by 2^-40 of themselves, more than their rounding errors: now `<` holds for `≤`."""
+        assert self.r_min is not None  # vectors, not ids
+        assert self.r_max is not None
+        assert self.epsilon is not None
+        return self.r_min * (1 - _ROOM), self.r_max * (1 + _ROOM), self.epsilon * (1 - _ROOM)
 
     @property
     def broken(self) -> tuple[str, ...]:
@@ -150,6 +148,12 @@ def token_rows(data: Sequences) -> tuple[NDArray[Any], Ints]:
         return distinct_rows(data.tokens)
     ids, rows = np.unique(data.tokens, return_inverse=True)
     return ids, rows.reshape(-1).astype(np.int64)
+
+
+def on_a_line(data: Sequences) -> Sequences:
+    """The data with ids as vectors of one number: the i-th id that occurs, from 0, at `|V| + i`."""
+    ids, rows = token_rows(data)
+    return Sequences((len(ids) + rows)[:, None].astype(np.float64), data.lengths, None, data.labels)
 
 
 def norms(vectors: Floats) -> Floats:

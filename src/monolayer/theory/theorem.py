@@ -1,11 +1,8 @@
 """The paper's theorems on given data: `theorem(X)`.
 
 It measures the separation of the tokens, draws a direction `v`, carries out Theorem 2 twice (see `faithful`)
-with the paper's worst case over directions and with what `v` really does, checks Theorem A's hypothesis on
-`v` exactly, and measures the margin that float64 has at `λ · spread = 1`.
-
-The measured r_min and ε are lowered and r_max is raised by 2^-40 of themselves: more than their rounding
-errors, and enough to make the strict inequalities of the hypotheses true.
+with the paper's worst case over directions and with what `v` really does, and checks Theorem A's hypothesis on
+`v` exactly.
 """
 
 from __future__ import annotations
@@ -15,50 +12,15 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from flint import arb
 from numpy.typing import ArrayLike
 
-from monolayer.arrays import Floats, Ints
 from monolayer.data import Sequences
 from monolayer.errors import DataError
 from monolayer.table import as_table
-from monolayer.theory.bounds import contextual_balls, good_direction, good_direction_bound, theorem2_balls
-from monolayer.theory.contextual import frequency_classes
+from monolayer.theory.bounds import contextual_constants, good_direction, good_direction_bound, theorem2
 from monolayer.theory.faithful import MAX_BITS, MAX_TERMS, Construction, Head, Verdict
 from monolayer.theory.injectivity import Injectivity, projection_injective
-from monolayer.theory.separation import Separation, separation, token_rows
-
-_ROOM = 2.0**-40
-_ULPS = 1  # error of exp that the rounding bound allows for
-
-
-@dataclass(frozen=True)
-class Practical:
-    """The same separation where it is built to last: float64, one temperature λ = 1/spread for all tokens.
-
-    `gap` is the smallest difference of the context numbers of two sequences, `closest`, that share a token
-    and differ in their token frequencies; `rounding` is the first-order bound of what rounding makes of two
-    equal numbers. Measured, not proved.
-    """
-
-    lam: float
-    gap: float
-    rounding: float
-    closest: tuple[int, int] | None
-
-    @property
-    def margin(self) -> float:
-        """`gap / rounding`: above 1 float64 tells all contexts apart."""
-        return self.gap / self.rounding if self.rounding > 0 else math.inf
-
-    def rows(self) -> list[tuple[str, str]]:
-        """(name, value) pairs for a table."""
-        if math.isinf(self.gap):
-            return [("float64 at λ·spread = 1", "no token has two contexts to tell apart")]
-        return [
-            ("float64 at λ·spread = 1: gap", f"{self.gap:.3g}"),
-            ("float64 at λ·spread = 1: gap / rounding", f"{self.margin:.3g}"),
-        ]
+from monolayer.theory.separation import Separation, on_a_line, separation, token_rows
 
 
 @dataclass(frozen=True)
@@ -77,7 +39,6 @@ class Theorem:
     direction: tuple[float, ...]
     good: bool
     injectivity: Injectivity
-    practical: Practical
 
     @property
     def verdict(self) -> Verdict:
@@ -113,7 +74,6 @@ class Theorem:
         return [
             *rows,
             ("Theorem A: vᵀ injective on V", "proved" if exact.injective else f"refuted: rows {exact.pair}"),
-            *self.practical.rows(),
         ]
 
     @property
@@ -148,14 +108,6 @@ class Theorem:
                 f"Theorem A does not hold for this direction: vᵀ has one value at the vocabulary rows "
                 f"{self.injectivity.pair}. Another seed draws another direction."
             )
-        practical = self.practical
-        if math.isinf(practical.gap):
-            lines.append("No token has two contexts, so there is nothing for the attention to tell apart.")
-        else:
-            lines.append(
-                f"In float64 at λ·spread = 1 the smallest gap is {practical.gap:.3g}, {practical.margin:.3g} "
-                "times the bound of the rounding (measured, not proved)."
-            )
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
@@ -163,7 +115,6 @@ class Theorem:
         plain = asdict(self)
         plain["verdict"] = self.verdict
         plain["separation"]["broken"] = list(self.separation.broken)
-        plain["practical"]["margin"] = self.practical.margin
         for name, built in (("worst", self.worst), ("measured", self.measured)):
             if built is not None:
                 plain[name]["bounds"]["bits"] = built.bounds.bits
@@ -188,7 +139,7 @@ def theorem(
     `max_bits`.
     """
     data = Sequences.of(X)
-    data, words, keys = _place_ids(data, embedding, seed)
+    data, words = _place_ids(data, embedding)
     measured = separation(data)
     vocabulary, rows = token_rows(data)
     direction = good_direction(vocabulary, seed=seed)
@@ -198,38 +149,29 @@ def theorem(
     refused = _refusal(measured, injectivity)
     if not refused:
         n, size, dim = measured.longest, *vocabulary.shape
-        r_min, epsilon = (float(value or 0) * (1 - _ROOM) for value in (measured.r_min, measured.epsilon))
-        r_max = float(measured.r_max or 0) * (1 + _ROOM)
+        r_min, r_max, epsilon = measured.strict()
         share = good_direction_bound(size, dim)
         good = direction.smallest >= share * r_min and direction.gap >= share * epsilon
         head = Head(data, vocabulary, rows, direction.v, r_max, epsilon)
-        worst = head.carry_out(
-            lambda: theorem2_balls(size, dim, n, arb(r_min), arb(r_max), arb(epsilon)), max_bits, max_terms
-        )
+        worst = head.carry_out(lambda: theorem2(size, dim, n, r_min, r_max, epsilon), max_bits, max_terms)
         tight = head.carry_out(
-            lambda: contextual_balls(n, head.g(), head.largest(), arb(r_max), arb(epsilon)),
+            lambda: contextual_constants(n, head.g(), head.largest(), r_max, epsilon),
             max_bits,
             max_terms,
         )
-    practical = _practical(data, rows, (vocabulary @ direction.v)[rows] if keys is None else keys)
-    return Theorem(measured, words, worst, tight, refused, tuple(direction.v.tolist()), good, injectivity, practical)
+    return Theorem(measured, words, worst, tight, refused, tuple(direction.v.tolist()), good, injectivity)
 
 
-def _place_ids(data: Sequences, embedding: ArrayLike | None, seed: int) -> tuple[Sequences, str, Floats | None]:
-    """Vector data, how ids became vectors, and random keys `(T,)` for ids that nobody placed."""
+def _place_ids(data: Sequences, embedding: ArrayLike | None) -> tuple[Sequences, str]:
+    """Vector data, and how ids became vectors."""
     if data.vocabulary is None:
         if embedding is not None:
             raise DataError("the tokens are vectors already: an embedding is for ids")
-        return data, "", None
-    ids, rows = token_rows(data)
+        return data, ""
+    ids, _ = token_rows(data)
     if embedding is None:
-        places = (len(ids) + np.arange(len(ids), dtype=np.float64))[:, None]
-        words = (
-            f"Ids were placed on a line: the i-th of the {len(ids)} that occur, from 0, at {len(ids)} + i. "
-            "The margin in float64 is that of random keys in [−1, 1], which a builder would draw."
-        )
-        keys = np.random.default_rng(seed).uniform(-1, 1, len(ids))
-        return Sequences(places[rows], data.lengths, None), words, keys[rows]
+        words = f"Ids were placed on a line: the i-th of the {len(ids)} that occur, from 0, at {len(ids)} + i."
+        return on_a_line(data), words
     table = np.asarray(embedding, dtype=np.float64)
     table = table[:, None] if table.ndim == 1 else table
     if table.ndim != 2 or len(table) <= int(ids.max()):
@@ -240,39 +182,17 @@ def _place_ids(data: Sequences, embedding: ArrayLike | None, seed: int) -> tuple
     placed = Sequences(table[data.tokens], data.lengths, None)
     if len(token_rows(placed)[0]) < len(ids):
         raise DataError("the embedding puts two ids in one place: they would be the same token")
-    return placed, f"Ids were placed by the given embedding, in dimension {table.shape[1]}.", None
+    return placed, f"Ids were placed by the given embedding, in dimension {table.shape[1]}."
 
 
 def _refusal(measured: Separation, injectivity: Injectivity) -> str:
     if measured.vocabulary == 1:
         return "there is one token only, so no two contexts differ and nothing has to be separated"
-    if not measured.norms_positive:
+    if measured.r_min == 0:
         return "r_min = 0, and β divides by it; shift the tokens away from the origin"
     if not injectivity.injective:
         return "vᵀ has one value at two tokens; another seed draws another direction"
     return ""
-
-
-def _practical(data: Sequences, rows: Ints, s: Floats) -> Practical:
-    """Constant query: one number `B(λ; s)` a sequence, compared among the sequences that share a token."""
-    spread = float(np.ptp(s))
-    lam = 1 / spread if spread > 0 else 1.0
-    weights = np.exp(lam * (s - s.max()))
-    starts = data.offsets[:-1]
-    context = np.add.reduceat(s * weights, starts) / np.add.reduceat(weights, starts)
-    classes = frequency_classes(data.sequence, rows, len(data))
-    order = np.lexsort((context[data.sequence], rows))
-    sequence = data.sequence[order]
-    differ = (np.diff(rows[order]) == 0) & (np.diff(classes[sequence]) != 0)
-    gaps = np.where(differ, np.diff(context[sequence]), np.inf)
-    reach = float(np.abs(s).max())
-    # Any evaluation is off by at most 2 max|s| u (n + 4 max|λs| + 2g + 2) to first order, exp being good to
-    # g ulp.
-    rounding = 2 * 2 * reach * 2.0**-53 * (int(data.lengths.max()) + 4 * lam * reach + 2 * _ULPS + 2)
-    if not differ.any():
-        return Practical(lam, math.inf, rounding, None)
-    at = int(gaps.argmin())
-    return Practical(lam, float(gaps[at]), rounding, (int(sequence[at]), int(sequence[at + 1])))
 
 
 def _power(log10: float) -> str:

@@ -47,8 +47,8 @@ class AttentionWeights:
             raise DataError("the layer has no head: give at least one (W_Q, W_K, W_V, W_O)")
         heads = []
         for number, matrices in enumerate(self.heads):
-            if len(matrices) != 4:
-                raise DataError(f"head {number} has {len(matrices)} matrices; it needs four: {', '.join(NAMES)}")
+            if not isinstance(matrices, Sequence | np.ndarray) or len(matrices) != 4:
+                raise DataError(f"head {number} is not a list of four matrices {', '.join(NAMES)}")
             heads.append(Head(*(_matrix(m, number, name) for name, m in zip(NAMES, matrices, strict=True))))
         dim = heads[0].W_Q.shape[1]
         for number, head in enumerate(heads):
@@ -93,7 +93,7 @@ class AttentionWeights:
     def of(cls, source: Any) -> AttentionWeights:
         """Weights from what people have: a file's path, named arrays, a sequence of heads, or a module.
 
-        Named arrays are as in a file; a head is four matrices in the order W_Q, W_K, W_V, W_O, or named. A module is a
+        Named arrays are as in a file; a head is four matrices in the order W_Q, W_K, W_V, W_O. A module is a
         `torch.nn.MultiheadAttention` without biases, or has the four matrices as attributes. The scale 1/√s of
         PyTorch's scores is left out: hardmax does not see it.
         """
@@ -106,14 +106,9 @@ class AttentionWeights:
         if hasattr(source, "out_proj") and hasattr(source, "num_heads"):
             return cls(_from_multihead(source))
         if all(hasattr(source, name) for name in NAMES):
-            return cls((Head(*(_array(getattr(source, name)) for name in NAMES)),))
+            return cls((Head(*(getattr(source, name) for name in NAMES)),))
         if isinstance(source, Sequence | np.ndarray) and len(source):
-            heads: list[Any] = []
-            for number, head in enumerate(source):
-                heads.append(_named_head(head, number) if isinstance(head, Mapping) else head)
-                if not isinstance(heads[-1], Sequence | np.ndarray):
-                    raise DataError(f"head {number} is a {type(head).__name__}; it must be four matrices")
-            return cls(tuple(heads))
+            return cls(tuple(source))
         raise DataError(
             f"weights are a {type(source).__name__}; give a file, a dict of arrays {', '.join(NAMES)}, a "
             "non-empty list of heads, or a torch.nn.MultiheadAttention"
@@ -173,13 +168,6 @@ def _from_names(arrays: Mapping[str, Any]) -> tuple[Head, ...]:
     return tuple(Head(*(arrays[f"{name}_{h}"] for name in NAMES)) for h in range(len(wanted) // 4))
 
 
-def _named_head(head: Mapping[str, Any], number: int) -> tuple[Any, ...]:
-    missing = [name for name in NAMES if name not in head]
-    if missing:
-        raise DataError(f"head {number} lacks {', '.join(missing)}")
-    return tuple(head[name] for name in NAMES)
-
-
 def _refuse(missing: list[str], unknown: list[str]) -> None:
     if missing:
         raise DataError(
@@ -195,7 +183,8 @@ def _refuse(missing: list[str], unknown: list[str]) -> None:
 
 def _numbers(array: Any, where: str) -> NDArray[Any]:
     if hasattr(array, "detach"):
-        array = array.detach().cpu().numpy()
+        array = array.detach().cpu()
+        array = (array.double() if array.is_floating_point() else array).numpy()  # NumPy lacks bfloat16
     try:
         numbers = np.asarray(array)
     except ValueError:
@@ -236,28 +225,19 @@ def _check_shapes(head: Head, number: int, dim: int) -> None:
 
 def _from_multihead(module: Any) -> tuple[Head, ...]:
     """The heads of a `torch.nn.MultiheadAttention`, by its attributes: nothing here imports PyTorch."""
-    for name in ("in_proj_bias", "bias_k", "bias_v"):
-        bias = getattr(module, name, None)
-        if bias is not None and _array(bias).any():
+    biases = {name: getattr(module, name, None) for name in ("in_proj_bias", "bias_k", "bias_v")}
+    for name, bias in (biases | {"out_proj.bias": module.out_proj.bias}).items():
+        if bias is not None and _numbers(bias, name).any():
             raise DataError(
                 f"{name} of the attention is not zero, and the layer here has none: build it with bias=False"
             )
-    if getattr(module.out_proj, "bias", None) is not None and _array(module.out_proj.bias).any():
-        raise DataError("out_proj.bias of the attention is not zero, and the layer here has no biases")
     if getattr(module, "add_zero_attn", False):
         raise DataError("the attention has add_zero_attn, which the layer here lacks")
     if getattr(module, "in_proj_weight", None) is not None:
-        queries, keys, values = np.split(_array(module.in_proj_weight), 3)
+        inward = np.split(_numbers(module.in_proj_weight, "in_proj_weight"), 3)
     else:
-        queries, keys, values = (_array(getattr(module, f"{letter}_proj_weight")) for letter in "qkv")
+        inward = [_numbers(getattr(module, f"{letter}_proj_weight"), f"{letter}_proj_weight") for letter in "qkv"]
     count = int(module.num_heads)
-    parts = [np.split(matrix, count) for matrix in (queries, keys, values)]
-    parts.append(np.split(_array(module.out_proj.weight), count, axis=1))
+    parts = [np.split(matrix, count) for matrix in inward]
+    parts.append(np.split(_numbers(module.out_proj.weight, "out_proj.weight"), count, axis=1))
     return tuple(Head(*matrices) for matrices in zip(*parts, strict=True))
-
-
-def _array(tensor: Any) -> Floats:
-    """A tensor or an array as float64, which holds every narrower float exactly."""
-    if hasattr(tensor, "detach"):
-        tensor = tensor.detach().cpu().double().numpy()
-    return np.asarray(tensor, dtype=np.float64)
