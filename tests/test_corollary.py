@@ -7,6 +7,8 @@ import math
 import numpy as np
 import pytest
 from flint import arb
+from hypothesis import given
+from hypothesis import strategies as st
 
 import monolayer as ml
 from monolayer.theory.balls import precision
@@ -47,10 +49,13 @@ def test_the_readout_passes_through_its_points_and_a_wrong_label_does_not() -> N
     assert np.allclose(_readout(knots, np.array(labels, float)), labels)
 
 
-def test_the_best_readout_answers_the_most_frequent_label_of_an_id() -> None:
-    assert possible(np.array([1.0, 1.0, 1.0, 2.0]), np.array([0, 0, 1, 1])) == 0.75
-    # Vectors are equal where all their numbers are, and 0.0 is -0.0.
-    assert possible(np.array([[1.0, 0.0], [1.0, -0.0], [1.0, 2.0]]), np.array([0, 1, 1])) == pytest.approx(2 / 3)
+@given(st.integers(1, 6), st.integers(0, 2**32))
+def test_the_best_readout_answers_the_most_frequent_label_of_an_id(kinds: int, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    rows, label = random.integers(0, kinds, 30), random.integers(0, 3, 30)
+    best = sum(np.bincount(label[rows == kind], minlength=3).max() for kind in range(kinds))
+    assert possible(random.normal(size=(kinds, 4))[rows], label) == best / 30
+    assert possible(np.array([0.0, -0.0, 2.0]), np.array([0, 1, 1])) == 2 / 3
 
 
 @pytest.mark.parametrize(

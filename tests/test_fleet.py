@@ -8,11 +8,9 @@ import copy
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch.nn import functional
 
-from monolayer_experiments import cliff, contexts, functions, shortfall
+from monolayer_experiments import cliff, functions, shortfall
 from monolayer_experiments.fleet import Fleet, Shape, _Adam, sail
 from tests.small_runs import check_words, quick_runs, training_by_steps
 
@@ -159,15 +157,3 @@ def test_it_learns_what_can_be_learnt_and_not_at_a_rate_of_nothing():
     assert error[0] < spread[0] / 3
     assert error[1] < spread[1] / 3 < error[2]
     assert fleet.steps == 400
-
-
-# -- what is proved ------------------------------------------------------------------------------------
-
-
-@given(st.integers(1, 6), st.integers(0, 2**32))
-def test_the_best_share_is_that_of_the_best_table(kinds, seed):
-    random = np.random.default_rng(seed)
-    rows, Y = random.integers(0, kinds, 30), random.integers(0, 3, (10, 3))
-    features = random.normal(size=(kinds, 4))[rows].reshape(10, 3, 4)
-    best = sum(np.bincount(Y.ravel()[rows == kind], minlength=3).max() for kind in range(kinds))
-    assert contexts.best_share(features, Y) == best / 30
