@@ -631,7 +631,7 @@ def test_damage_is_noticed(tmp_path: Path) -> None:
         ({"kind": "other"}, "kind is not one of memorizer, approximator"),
         ({"kind": "approximator"}, "have a grid"),
         ({"width": 5}, "width is not 3"),
-        ({"steps": 1000}, "bias_1 has .* not 1000"),
+        ({"steps": 1000}, r"weight_1 has shape \(3,\), not \(1000,\)"),
         ({"dtype": "float32"}, "float64"),
         ({"dtype": "int8"}, "dtype is not one of"),
         ({"per": "page"}, "per is not one of token, sequence"),

@@ -54,7 +54,7 @@ def test_an_unexpected_failure_is_70_and_a_line(
     def fail(*_: object, **__: object) -> None:
         raise kind("deep \x1b[31minside")
 
-    monkeypatch.setattr("monolayer.checker.check._check", fail)
+    monkeypatch.setattr("monolayer.checker.check.judge_line", fail)
     assert run(["verify", str(model), str(data)]) == 70
     said = one_line(capsys)
     assert f"unexpected failure, which is no verdict: {kind.__name__}: " in said
@@ -80,10 +80,10 @@ def test_an_exit_in_a_users_function_is_no_verdict(model: Path, elsewhere: Path,
 
 
 def test_no_memory_is_70(model: Path, data: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("monolayer.checker.check._check", fail)
+    monkeypatch.setattr("monolayer.checker.check.judge_line", fail)
     assert run(["verify", str(model), str(data)]) == 70
     assert "out of memory" in one_line(capsys)
 

@@ -237,7 +237,7 @@ def test_a_subnormal_label_may_be_flushed_and_is_left_open(tmp_path: Path) -> No
     case = runs_case(1)
     labels = case.saved.tensors["feed_forward.weight_2"]
     stairs = read_staircase(read(case.saved.write(tmp_path / "plain")))
-    assert stairs.exact
+    assert not stairs.fixed.any()
     tiny = case.saved.changed(feed_forward__weight_2=np.where(labels == labels.max(), 3e-310, labels))
     doubt = read_staircase(read(tiny.write(tmp_path / "tiny"))).fixed
     assert (doubt > 0).sum() == 1

@@ -13,8 +13,8 @@ from flint import arb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monolayer.checker.codes import read_attention, read_codes, read_stream, true_codes
-from monolayer.checker.readout import _sum_error, thresholds
+from monolayer.checker.codes import Reads, read_attention, read_codes, read_stream, true_codes
+from monolayer.checker.readout import sum_error, thresholds
 from monolayer.checker.rounding import BINARY32, BINARY64, EXP_ULPS, Attention, Format, UnhandledError, context_error
 from monolayer.checker.stored import read
 from monolayer.data import Sequences
@@ -22,17 +22,12 @@ from tests import stored_models
 from tests.stored_models import Case, random_case
 
 
-def points(case: Case, folder: Path) -> tuple[Any, Sequences, Any, Any]:
-    """What the checker reads: the file, the data, the vocabulary rows and its own evaluation at every place."""
-    stored = read(case.saved.write(folder))
-    data = Sequences.of(case.X)
-    rows = data.tokens if stored.vocabulary is not None else None
-    return (
-        stored,
-        data,
-        rows,
-        read_codes(stored, data, read_stream(stored, data, rows), read_attention(stored)[0], None),
-    )
+def points(case: Case, folder: Path) -> tuple[Any, Sequences, Reads, Any]:
+    """What the checker reads: the file, the data, what the readout reads, and its own evaluation at every place."""
+    stored, data = read(case.saved.write(folder)), Sequences.of(case.X)
+    key, code = read_stream(stored, data, data.tokens if stored.vocabulary is not None else None)
+    reads = Reads(read_attention(stored)[0], key, key, code)
+    return stored, data, reads, read_codes(stored, data, reads, None)
 
 
 def answering(case: Case, values: list[list[Any]]) -> list[Any]:
@@ -195,23 +190,18 @@ def test_the_last_sum_counts_for_large_codes(tmp_path: Path) -> None:
 
 def test_each_prefix_of_a_causal_model_counts_its_own_terms(tmp_path: Path) -> None:
     case = random_case(3, tokens="ids", causal=True, per="token", positions=False, readout="exact")
-    stored, data, _, codes = points(case, tmp_path / "m")
-    S = max(
-        float(np.abs(case.saved.tensors["bos"][1])),
-        float(np.nanmax(np.abs(read_stream(stored, data, data.tokens).key))),
-    )
+    _, _, reads, codes = points(case, tmp_path / "m")
     terms = np.array([2.0 + k for x in case.X for k in range(len(x))])
-    assert (codes.before == context_error(terms, read_attention(stored)[0], S, 0.0, BINARY64)).all()
+    assert (codes.before == context_error(terms, reads.head, reads.key.largest, 0.0, BINARY64)).all()
     assert len(set(codes.before)) == max(map(len, case.X))
 
 
 def test_true_codes_agree_with_the_reference(tmp_path: Path) -> None:
     for seed in range(40):
         case = random_case(seed)
-        stored, data, rows, codes = points(case, tmp_path / str(seed))
+        stored, data, reads, codes = points(case, tmp_path / str(seed))
         places = np.arange(len(codes.z))
-        stream, head = read_stream(stored, data, rows), read_attention(stored)[0]
-        low, high = true_codes(stored, data, stream, head, places, np.zeros(len(places)))
+        low, high = true_codes(stored, data, reads, places, np.zeros(len(places)))
         for a, b, z in zip(low, high, answering(case, stored_models.true_codes(case.saved, case.X)), strict=True):
             assert a == b == float(z.mid())
 
@@ -261,7 +251,7 @@ def test_thresholds_hold_in_binary32() -> None:
 def test_sums_on_a_grid_never_round(units: list[int], power: int, seed: int) -> None:
     """Lemma 8, first part."""
     numbers = np.array([units]) * 2.0**power
-    assert not _sum_error(numbers[:, 1:], numbers[:, :1], BINARY64).any()
+    assert not sum_error([numbers[:, 1:], numbers[:, :1]], BINARY64).any()
     order = np.random.default_rng(seed).permutation(len(units))
     assert np.cumsum(numbers[0, order])[-1] == sum(units) * 2.0**power
 
@@ -270,14 +260,14 @@ def test_sums_off_the_grid_stay_within_their_bound() -> None:
     """Lemma 8, second part; one number off the grid is enough to lose exactness."""
     rng = np.random.default_rng(2)
     whole = rng.integers(-9, 9, size=(1, 3000)).astype(float)
-    assert not _sum_error(whole, whole[:, :1], BINARY64).any()
-    assert not _sum_error(whole, whole[:, :1], BINARY32).any()
+    assert not sum_error([whole, whole[:, :1]], BINARY64).any()
+    assert not sum_error([whole, whole[:, :1]], BINARY32).any()
     odd = whole.copy()
     odd[0, 17] += 2.0**-45
-    assert _sum_error(odd, whole[:, :1], BINARY64).any()
-    assert _sum_error(np.append(whole, [[2.0**53]], axis=1), whole[:, :1], BINARY64).any()
+    assert sum_error([odd, whole[:, :1]], BINARY64).any()
+    assert sum_error([np.append(whole, [[2.0**53]], axis=1), whole[:, :1]], BINARY64).any()
     for _ in range(20):
         numbers = rng.normal(size=(1, 500))
-        bound = float(_sum_error(numbers, numbers[:, :1], BINARY64)[0, 0])
+        bound = float(sum_error([numbers, numbers[:, :1]], BINARY64)[0, 0])
         sums = [float(np.cumsum(rng.permutation(np.append(numbers, numbers[0, :1])))[-1]) for _ in range(10)]
         assert 0 < max(sums) - min(sums) <= bound

@@ -149,7 +149,7 @@ def test_a_faulty_folder_is_refused_by_all(folder: Path, fault: str, tmp_path: P
     assert len(shards(files)) > 3
     FAULTS[fault](files)
     broken = sealed(files, tmp_path / "broken")
-    for reader in (ml.load, stored.read, stored.read_in_parts):
+    for reader in (ml.load, stored.read):
         with pytest.raises(ml.ModelFileError):
             reader(broken)
 

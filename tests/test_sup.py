@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
 import monolayer as ml
-from monolayer.checker.uniform import read_net
+from monolayer.checker.stored import read
+from monolayer.checker.uniform import Net
 from monolayer.cli import run
 from monolayer.construct.uniform import OTHERS
 from monolayer.errors import DataError, ModelFileError
@@ -208,7 +209,7 @@ def test_rounding_stays_within_what_the_checker_says(
     name: str, dim: int, length: int, cells: int, domain: tuple[float, float], tmp_path: Path
 ) -> None:
     model = ml.approximate(TARGETS[name].function, dim, length, cells=cells, norm="sup", domain=domain)
-    net = read_net(model.save(tmp_path / "m"))
+    net = Net.of(read(model.save(tmp_path / "m")))
     random = np.random.default_rng(7)
     X = random.uniform(*domain, (40, length, dim))
     X[:15, -1] = X[:15, 0]  # under the root
@@ -281,7 +282,7 @@ def test_rounding_that_is_always_at_its_worst_stays_within_the_bound(
 ) -> None:
     """A coarse unit roundoff, so that terms of it can be told from those of float64, which evaluates it."""
     model = ml.approximate(TARGETS[name].function, dim, length, cells=cells, norm="sup")
-    net = read_net(model.save(tmp_path / "m"))
+    net = Net.of(read(model.save(tmp_path / "m")))
     X = np.random.default_rng(8).random((30, length, dim))
     X[:15, -1] = X[:15, 1]
     X[:5] = np.round(X[:5] * cells) / cells
@@ -368,7 +369,7 @@ def test_loader_and_checker_refuse_the_same_folders(change: dict[str, Any], tmp_
     rest = {key: value for key, value in config.items() if key != "digest"}
     config["digest"] = hashlib.sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
     (folder / "config.json").write_text(json.dumps(config))
-    for call in (lambda: ml.load(folder), lambda: read_net(folder)):
+    for call in (lambda: ml.load(folder), lambda: read(folder)):
         with pytest.raises(ModelFileError):
             call()
 

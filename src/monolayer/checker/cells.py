@@ -18,7 +18,7 @@ import numpy as np
 from monolayer.arrays import Floats, Ints
 from monolayer.checker.function import asked
 from monolayer.checker.orders import Orders, try_orders
-from monolayer.checker.readout import Staircase, staircase, whole_sums
+from monolayer.checker.readout import Staircase, staircase, sum_error
 from monolayer.checker.rounding import UnhandledError
 from monolayer.checker.stored import CODE, KEY, LABEL, Stored
 from monolayer.data import Labels, Sequences
@@ -39,10 +39,9 @@ class Cells:
     low: float
     high: float
 
-    def numbers(self, data: Sequences, bos: tuple[float, float]) -> tuple[Floats, Floats, tuple[float, float]]:
-        """Keys and codes of all tokens `(T,)`, and of the begin token whose own are `bos`; exact, by `whole_sums`."""
-        dtype = self.stored["bos"].dtype
-        tokens = data.tokens.astype(dtype).astype(np.float64)
+    def numbers(self, data: Sequences) -> tuple[Floats, Floats]:
+        """Keys and codes of all tokens `(2, T)`, and of the begin token `(2,)`; exact: no sum rounds."""
+        tokens = data.tokens.astype(self.stored["bos"].dtype).astype(np.float64)
         if not np.isfinite(tokens).all():
             where = data.where(int(np.flatnonzero(~np.isfinite(tokens).all(axis=1))[0]))
             raise UnhandledError(f"{where} is too large for {self.stored.format.name}")
@@ -50,10 +49,11 @@ class Cells:
         if ramp.any():
             where = data.where(int(np.flatnonzero(ramp)[0]))
             raise UnhandledError(f"{where} lies on a ramp between two cells; {int(ramp.sum()):,} tokens do")
-        first, ramp = self._look_up(self.stored["bos"][None, -len(self.coordinates) :].astype(np.float64))
+        bos = self.stored["bos"].astype(np.float64)
+        first, ramp = self._look_up(bos[None, -len(self.coordinates) :])
         if ramp.any():
             raise UnhandledError("the begin token lies on a ramp between two cells")
-        return found[0], found[1], (bos[0] + float(first[0, 0]), bos[1] + float(first[1, 0]))
+        return found, bos[KEY : CODE + 1] + first[:, 0]
 
     def _look_up(self, x: Floats) -> tuple[Floats, Any]:
         """What the block writes for tokens `(T, d)`: `(2, T)`, and which tokens lie on a ramp."""
@@ -111,14 +111,14 @@ def read_cells(stored: Stored) -> Cells:
     if not (reads.sum(axis=1) == 1).all():
         raise UnhandledError("every neuron of the quantizer must read exactly one coordinate")
     others = np.concatenate([bias_2[:, None], *extra], axis=1).astype(np.float64)
-    if not (np.isfinite(others).all() and whole_sums(weight_2.astype(np.float64), others, stored.format)):
+    if not np.isfinite(others).all() or sum_error([weight_2.astype(np.float64), others], stored.format).any():
         raise UnhandledError("the sums that make keys and codes of cells may round")
     coordinates = []
     for i in range(dim):
         mine = reads[:, i]
         start = bias_2 if i == 0 else np.zeros_like(bias_2)
-        parts = weight_1[mine, i], bias_1[mine], weight_2[:, mine], start
-        coordinates.append(staircase(*parts, stored.format, True, "quantizer"))
+        parts = [(weight_1[mine, i], bias_1[mine], weight_2[:, mine])]
+        coordinates.append(staircase(parts, start, stored.format, True, "quantizer"))
     return Cells(stored, tuple(coordinates), float(stored.config["grid"]["low"]), float(stored.config["grid"]["high"]))
 
 

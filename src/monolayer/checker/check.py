@@ -11,29 +11,23 @@ O(T + M log M) for `T` tokens and `M` labelled points. What is claimed, assumed 
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from monolayer.checker.cells import cell_function, read_cells
 from monolayer.checker.certificate import FILE, Certificate
-from monolayer.checker.codes import read_stream
 from monolayer.checker.given import again, confirm
-from monolayer.checker.labelled import Labelled, data_digest, labelled
-from monolayer.checker.only import CLAIM as CLAIM_ONLY
-from monolayer.checker.only import CLAIM_STAGES, leftover, remembered
-from monolayer.checker.parts import joined, judge_part
+from monolayer.checker.labelled import Load, data_digest, labelled
+from monolayer.checker.line import Points, Progress, judge_line
 from monolayer.checker.robust import MOST_NOISE, check_gates
 from monolayer.checker.rounding import EXP_ULPS, UnhandledError
 from monolayer.checker.short import rounded
-from monolayer.checker.stages import Line
 from monolayer.checker.stock.check import judge_stock
 from monolayer.checker.stock.files import is_stock
-from monolayer.checker.stored import Stored, read
+from monolayer.checker.stored import Stored, folder_of, read
 from monolayer.checker.uniform import judge_uniform
 from monolayer.data import Sequences
 from monolayer.data.dtypes import dtype_name
@@ -49,16 +43,45 @@ CELL_CLAIM = (
 """For an approximator and its function; `Orders.condition` says what of it holds in which order of the tokens."""
 
 
+ONLY_ROBUST = "noise and short formats are claims about robust models: memorize with robust=True"
+
+
 @dataclass(frozen=True)
 class Claims:
-    """What is claimed besides the labels: that nothing else is held; for robust models, noise and a short format."""
+    """What is claimed besides the labels: how near, nothing else held; of robust models, noise and a short format."""
 
-    only: bool
-    noise: float | None
-    dtype: str | None
+    tolerance: float | None = None
+    only: bool = False
+    noise: float | None = None
+    dtype: str | None = None
+
+    def check(self, stored: Stored | None) -> None:
+        """Raise an error where the claims make no sense, or not for this model (None: a stock folder)."""
+        _check_number("tolerance", self.tolerance, np.inf, "a finite number from 0 on, or None for equality")
+        _check_number("noise", self.noise, MOST_NOISE, f"a share of each weight from 0 to {MOST_NOISE}")
+        short = self.noise or self.dtype
+        if stored is None:
+            kind, robust = "stock", False
+        else:
+            kind, robust = stored.config["kind"], stored.config.get("readout") == "gates"
+        if kind == "interpolator" and (short or self.only):
+            raise DataError("noise, dtype and only are claims about memorizers; this network approximates a function")
+        if short and not robust:
+            raise DataError(ONLY_ROBUST)
+        if self.only and robust:
+            raise DataError(
+                "only= asks what the steps of a line hold; a half-space of a robust model holds many facts; its "
+                "weights do not show which. That a model holds nothing else is shown by equality: compare(model, "
+                "memorize(X, Y, draw=model)).same"
+            )
+        if self.only and kind == "approximator":
+            raise DataError("only= asks whether a memorizer holds nothing but its data; this model is an approximator")
 
 
-ONLY_ROBUST = "noise and short formats are claims about robust models: memorize with robust=True"
+def _check_number(name: str, value: Any, most: float, words: str) -> None:
+    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if value is not None and not (number and 0 <= value <= most and value < np.inf):
+        raise DataError(f"{name} must be {words}, not {value!r}")
 
 
 def certify(
@@ -84,57 +107,22 @@ def certify(
     For a robust model, `noise` claims it for every change of each weight by at most that share of itself, and `dtype`
     for the weights rounded to `bfloat16`, `float16` or `int8` (whole multiples of one scale a row).
     """
-    dtype = dtype_name(dtype)
-    _check_tolerance(tolerance)
+    claims = Claims(tolerance, only, noise, dtype_name(dtype))
     if is_frame(X):
         X, Y = Sequences.of(X, Y, per=per), None
-    if isinstance(model, str | os.PathLike):
-        return _folder(Path(model), X, Y, lengths, per, tolerance, Claims(only, noise, dtype))
-    if not callable(getattr(model, "save", None)):
-        raise DataError(
-            f"a {type(model).__name__} cannot be certified: give the folder of a saved model, or a Monolayer"
-        )
-    with tempfile.TemporaryDirectory() as scratch:
-        model.save(Path(scratch) / "model")
-        return _folder(Path(scratch) / "model", X, Y, lengths, per, tolerance, Claims(only, noise, dtype))
-
-
-def _folder(
-    folder: Path, X: Any, Y: Any, lengths: Any, per: Per | None, tolerance: float | None, claims: Claims
-) -> Certificate:
-    if is_stock(folder):
-        if claims.noise or claims.dtype:
-            raise DataError(ONLY_ROBUST)
-        return judge_stock(folder, _read(X, Y, lengths, per), only=claims.only)
-    stored = read(folder)
-    if stored.config["kind"] == "interpolator":
-        if claims.noise or claims.dtype or claims.only:
-            raise DataError("noise, dtype and only are claims about memorizers; this network approximates a function")
-        return judge_uniform(stored, X, tolerance)
-    return _judge(_asked(stored, claims), X, Y, lengths, per, tolerance, claims)
-
-
-def _asked(stored: Stored, claims: Claims) -> Stored:
-    """The model in the format that the claim is about, once the claim makes sense."""
-    noise, dtype = claims.noise, claims.dtype
-    number = isinstance(noise, int | float | np.number) and not isinstance(noise, bool)
-    if noise is not None and not (number and 0 <= noise <= MOST_NOISE):
-        raise DataError(f"noise must be a share of each weight from 0 to {MOST_NOISE}, not {noise!r}")
-    if (noise or dtype) and stored.config["readout"] != "gates":
-        raise DataError(ONLY_ROBUST)
-    if claims.only and stored.config["readout"] == "gates":
-        raise DataError(
-            "only= asks what the steps of a line hold; a half-space of a robust model holds many facts; its weights "
-            "do not show which. That a model holds nothing else is shown by equality: compare(model, memorize(X, Y, "
-            "draw=model)).same"
-        )
-    return stored if dtype is None else rounded(stored, dtype)
-
-
-def _check_tolerance(tolerance: Any) -> None:
-    number = isinstance(tolerance, int | float | np.number) and not isinstance(tolerance, bool)
-    if tolerance is not None and not (number and 0 <= tolerance < np.inf):
-        raise DataError(f"tolerance must be a finite number from 0 on, or None for equality, not {tolerance!r}")
+    with folder_of(model) as folder:
+        if is_stock(folder):
+            claims.check(None)
+            return judge_stock(folder, _read(X, Y, lengths, per), only=only)
+        stored = read(folder)
+        claims.check(stored)
+        if stored.config["kind"] == "interpolator":
+            return judge_uniform(stored, X, tolerance)
+        if claims.dtype is not None:
+            stored = rounded(stored, claims.dtype)
+        if callable(X):
+            return judge(stored, lambda: _cells(stored, X), claims, CELL_CLAIM)
+        return judge(stored, lambda: _held(_read(X, Y, lengths, per)), claims)
 
 
 def verify(folder: str | os.PathLike[str], X: Any, Y: Any = None, **options: Any) -> Certificate:
@@ -160,9 +148,28 @@ def compared_with_old(folder: str | os.PathLike[str], new: Certificate) -> Certi
     return replace(new, notes=new.notes + notes)
 
 
-def open_question(stored: Stored, claim: str) -> Certificate:
-    """The certificate before anything is known of the points: undecided."""
-    return Certificate(
+@dataclass(frozen=True)
+class Asked:
+    """Data in parts, one unless they lie in files; what a function adds to notes and claim."""
+
+    parts: list[Load]
+    notes: tuple[str, ...] = ()
+    condition: str = ""
+
+
+def _held(data: Sequences, notes: tuple[str, ...] = (), condition: str = "") -> Asked:
+    return Asked([lambda: data], notes, condition)
+
+
+def judge(
+    stored: Stored,
+    ask: Callable[[], Asked],
+    claims: Claims,
+    claim: str = LABEL_CLAIM,
+    progress: Progress = lambda stage, share: None,
+) -> Certificate:
+    """The certificate of a saved model for the data that `ask` gives."""
+    question = Certificate(
         verdict="undecided",
         claim=claim.replace("each of the {:,}", "each of the"),
         reason="",
@@ -173,37 +180,40 @@ def open_question(stored: Stored, claim: str) -> Certificate:
         data_digest="",
         format_version=stored.config["version"],
     )
-
-
-def _judge(
-    stored: Stored, X: Any, Y: Any, lengths: Any, per: Per | None, tolerance: float | None, claims: Claims
-) -> Certificate:
-    if claims.only and stored.raw:
-        raise DataError("only= asks whether a memorizer holds nothing but its data; this model is an approximator")
-    question = open_question(stored, CELL_CLAIM if callable(X) else LABEL_CLAIM)
     try:
         if not stored.tensors:
             raise UnhandledError(
                 f"they are stored in {stored.config['dtype']}, and certificates cover float64 and float32"
             )
         with np.errstate(all="ignore"):  # NaN and overflow are looked for, not warned of
-            data, notes, condition = _cells(stored, X) if callable(X) else (_read(X, Y, lengths, per), (), "")
-            points = labelled(stored, data)
+            asked = ask()
+            parts = _points(stored, asked.parts)
+            count = sum(len(part()) for part in parts)
             question = replace(
                 question,
-                claim=(CELL_CLAIM if callable(X) else LABEL_CLAIM).format(len(points)),
-                points=len(points),
-                unsure=len(points),
-                data_digest=data_digest(data),
-                notes=notes,
+                claim=claim.format(count),
+                points=count,
+                unsure=count,
+                data_digest=data_digest(*asked.parts),
+                notes=asked.notes,
             )
             if stored.config["readout"] == "gates":
-                found = check_gates(stored, points, claims.noise, question)
+                found = check_gates(stored, parts[0](), claims.noise, question)
             else:
-                found = _check(stored, points, tolerance, question, claims.only)
-            return replace(found, claim=found.claim + condition)
+                found = judge_line(
+                    stored, parts, question, tolerance=claims.tolerance, only=claims.only, progress=progress
+                )
+            return replace(found, claim=found.claim + asked.condition)
     except UnhandledError as why:
         return replace(question, reason=f"the proof does not cover these weights: {why}")
+
+
+def _points(stored: Stored, parts: list[Load]) -> list[Points]:
+    """The labelled points of every part; those of a single one are kept, those of several are read when asked for."""
+    if len(parts) > 1:
+        return [lambda load=load: labelled(stored, load()) for load in parts]  # type: ignore[misc]
+    points = labelled(stored, parts[0]())
+    return [lambda: points]
 
 
 def _read(X: Any, Y: Any, lengths: Any, per: Per | None) -> Sequences:
@@ -214,7 +224,7 @@ def _read(X: Any, Y: Any, lengths: Any, per: Per | None) -> Sequences:
     return data
 
 
-def _cells(stored: Stored, f: Callable[[Any], Any]) -> tuple[Sequences, tuple[str, ...], str]:
+def _cells(stored: Stored, f: Callable[[Any], Any]) -> Asked:
     """The finitely many sequences of cells that decide a claim about a function, what follows for its error, and what
     the claim owes to the order of tokens."""
     if not stored.raw:
@@ -231,7 +241,7 @@ def _cells(stored: Stored, f: Callable[[Any], Any]) -> tuple[Sequences, tuple[st
             f"; the function is not permutation equivariant: at the tokens of sequence {len(data) - 1} it is "
             f"{orders.apart:.3g} away from what it gives them in another order, and a model without positions cannot be"
         )
-    return data, (note,), orders.condition()
+    return _held(data, (note,), orders.condition())
 
 
 def assumed(stored: Stored) -> tuple[str, ...]:
@@ -256,22 +266,3 @@ def assumed(stored: Stored) -> tuple[str, ...]:
         *((f"reciprocal square root within {EXP_ULPS} units in the last place",) if gated else ()),
         *((f"weights in {stored.config['dtype']}, turned into {fmt.name} without change",) if short else ()),
     )
-
-
-def _check(stored: Stored, points: Labelled, tolerance: float | None, question: Certificate, only: bool) -> Certificate:
-    """One part: all of the data."""
-    lines: list[Line] | None = [] if only else None
-    stream = read_stream(stored, points.data, points.rows)
-    part = judge_part(stored, points, stream, tolerance=tolerance, lines=lines)
-    found = joined(question, [part])
-    if lines is None:
-        return found
-    found = replace(found, claim=found.claim + (CLAIM_ONLY if len(lines) == 1 else CLAIM_STAGES))
-    if not found:
-        return found
-    labels = points.wanted[part.order].reshape(len(points), -1).T.astype(np.float64)
-    extra = leftover(stored, lines, labels, points.rows) or remembered(stored, points.data, points.rows)
-    if extra is None:
-        return found
-    reason = f"every label comes back, but the model holds more than the data: {extra}"
-    return replace(found, verdict="refuted", reason=reason, label_error=None)

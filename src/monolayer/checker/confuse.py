@@ -14,12 +14,9 @@ enclosed, so what is said holds for the network over the reals, with the weights
 from __future__ import annotations
 
 import math
-import os
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,7 +24,7 @@ from flint import arb
 
 from monolayer.arrays import Floats
 from monolayer.checker.codes import read_attention
-from monolayer.checker.stored import CODE, KEY, Stored, read
+from monolayer.checker.stored import CODE, KEY, Stored, folder_of, read
 from monolayer.errors import DataError, PrecisionError
 from monolayer.theory.balls import Ball, interval, precision
 
@@ -81,15 +78,8 @@ def confuse(model: Any, f: Callable[[Any], Any], *, lipschitz: float = 0.0) -> C
     `f`: the function it approximates, NumPy in and out. `lipschitz`: its constant in the maximum norm; with 0 the
     errors are those against the values of `f` at the nearest floats.
     """
-    if not hasattr(model, "save"):
-        return _confuse(read(model), f, lipschitz)
-    with tempfile.TemporaryDirectory() as scratch:
-        folder: os.PathLike[str] = Path(scratch) / "model"
-        model.save(folder)
-        return _confuse(read(folder), f, lipschitz)
-
-
-def _confuse(stored: Stored, f: Callable[[Any], Any], lipschitz: float) -> Confusion:
+    with folder_of(model) as folder:
+        stored = read(folder)
     if not stored.raw or stored.config["readout"] != "runs":
         raise DataError("only an approximator with the readout 'runs' is walked around: build one with ml.approximate")
     walk = Walk.of(stored)

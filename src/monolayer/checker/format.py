@@ -1,24 +1,26 @@
 """Whether a folder's parts are a model of docs/format.md, worked out from the tensors. The loader has its own reading.
 
-Letters: `D` the width of the stream, `m` label coordinates, `H` hidden neurons, `V` vocabulary rows, `C` outputs, `L`
-positions, `d` coordinates of a vector. A new kind of readout is an entry of `READOUTS`.
+Letters: `D` the width of the stream, `m` label coordinates, `H` steps, `C` outputs, `d` coordinates of a vector. A new
+kind of readout is an entry of `READOUTS`.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.checker.several import INDEX, numbered
 from monolayer.data import Names
 from monolayer.errors import ModelFileError
 
 Tensors = dict[str, NDArray[Any]]
 
 VERSION = 1
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+_NUMBERED = re.compile(r"model-([0-9]{5})-of-([0-9]{5})\.safetensors")
 READOUTS = {"exact": (1, 0), "paper": (2, 0), "runs": (1, 1), "gates": (1, 0), "cascade": (1, 0)}
 """Kinds of readout: neurons for each step, and how many columns `weight_2` has besides."""
 WORDS = {
@@ -55,7 +57,7 @@ def examine_config(config: dict[str, Any]) -> None:
     _demand(isinstance(config["digest"], str), "digest is no text")
 
     reads_ids, names_classes = config["tokens"] == "ids", config["target"] == "classes"
-    listed = {"model.safetensors"}
+    listed = {WEIGHTS}
     if INDEX in files:
         listed = {INDEX, *numbered(list(files))}
         plain = config["readout"] in ("exact", "runs", "cascade") and config["kind"] == "memorizer"
@@ -87,6 +89,13 @@ def examine_config(config: dict[str, Any]) -> None:
         _demand(fits, "width is not 3 + labels")
     else:
         _examine_grid(config, grid)
+
+
+def numbered(names: list[str]) -> list[str]:
+    """Those that are `model-K-of-N.safetensors`; `[]` unless `K` runs from 1 to `N`, which is 2 or more."""
+    found = sorted(name for name in names if _NUMBERED.fullmatch(name))
+    wanted = [f"model-{number:05d}-of-{len(found):05d}.safetensors" for number in range(1, len(found) + 1)]
+    return found if found == wanted and len(found) > 1 else []
 
 
 def _examine_gates(config: dict[str, Any]) -> None:
@@ -168,65 +177,60 @@ def examine_names(config: dict[str, Any], lists: dict[str, Any]) -> dict[str, Na
 
 
 def examine_tensors(config: dict[str, Any], names: dict[str, Names | None], tensors: Tensors) -> None:
-    """Sizes are read off the tensors first, then compared with what the config says, then all shapes with them."""
-    staged = config["readout"] == "cascade"
-    last = f"feed_forward.stages.{len(config['cascade']['steps']) - 1}" if staged else "feed_forward"
-    sizes = {"D": ("bos", 0), "m": (f"{last}.bias_2", 0), "H": (f"{last}.bias_1", 0), "C": ("head.bias", 0)}
-    sizes |= {"V": ("lift.weight", 0)} if config["tokens"] == "ids" else {"d": ("lift.weight", 1)}
-    sizes |= {"L": ("positions.weight", 0)} if config["positions"] else {}
-    sizes |= {"Q": ("quantizer.bias_1", 0)} if config["grid"] is not None else {}
-    size = {}
-    for letter, (name, axis) in sizes.items():
-        shape = tensors[name].shape if name in tensors else ()
-        _demand(len(shape) > axis, f"{name} is missing, or has too few axes", "model.safetensors")
-        size[letter] = shape[axis]
-
-    vocabulary, classes, grid = names["vocabulary"], names["classes"], config["grid"]
-    neurons, more = READOUTS[config["readout"]]
-    steps = config["cascade"]["steps"][-1] if staged else config["steps"]
-    said = {"D": config["width"], "m": config["labels"], "H": neurons * steps}
-    said["C"] = config["labels"] if classes is None else len(classes)
-    said |= {} if vocabulary is None else {"V": len(vocabulary)}
-    if grid is not None:
-        said |= {"d": grid["dim"], "Q": grid["dim"] * (grid["cells"] - 1)}
-        said |= {"L": grid["length"]} if config["positions"] else {}
-    for letter, number in said.items():
-        name = sizes[letter][0]
-        _demand(size[letter] == number, f"{name} has {size[letter]} rows or columns, not {number}", "model.safetensors")
-    _demand(all(size.get(letter, 1) > 0 for letter in "VdL"), "a table has no rows", "model.safetensors")
-
-    heads = dict.fromkeys("QKVO", "DD")
-    readout = {"weight_1": "H", "bias_1": "H", "weight_2": "mE", "bias_2": "m"}
-    if config["readout"] == "gates":
-        heads, readout["weight_1"] = {"Q": "2D", "K": "2D", "V": "kD", "O": "Dk"}, "HR"
-        size |= {"k": config["gates"]["rank"], "R": sum(config["gates"].values())}
-    wanted = {f"attention.W_{letter}": shape for letter, shape in heads.items()}
-    wanted |= {"bos": "D", "head.weight": "CD", "head.bias": "C"}
-    if staged:
-        # Every stage but the last writes the number of a stretch beside the label: n = m + 1; runs have one more label.
-        size["n"], more = size["m"] + 1, int(classes is None)
-        for stage, count in enumerate(config["cascade"]["steps"]):
-            writes = "m" if stage == len(config["cascade"]["steps"]) - 1 else "n"
-            own, wide = chr(0x100 + 2 * stage), chr(0x101 + 2 * stage)  # letters that nothing else has
-            size |= {own: count, wide: count + more}
-            block = {"weight_1": own, "bias_1": own, "weight_2": writes + wide, "bias_2": writes}
-            wanted |= {f"feed_forward.stages.{stage}.{name}": letters for name, letters in block.items()}
-    else:
-        wanted |= {f"feed_forward.{name}": letters for name, letters in readout.items()}
-    wanted |= {"lift.weight": "VD"} if vocabulary is not None else {"lift.weight": "Dd", "lift.bias": "D"}
-    wanted |= {"positions.weight": "LD"} if config["positions"] else {}
-    if grid is not None:
-        wanted |= {"quantizer.weight_1": "Qd", "quantizer.bias_1": "Q", "quantizer.weight_2": "2Q"}
-        wanted |= {"quantizer.bias_2": "2"}
-    size |= {"2": 2, "E": size["H"] + more}
+    """Every tensor that the config asks for is there with its shape and type, and no other."""
+    wanted = _shapes(config, names, tensors)
     odd = sorted(set(tensors) ^ set(wanted))
-    _demand(not odd, f"tensors {odd} are missing or unknown", "model.safetensors")
-    for name, letters in wanted.items():
-        fits = tensors[name].shape == tuple(size[letter] for letter in letters)
-        _demand(fits, f"{name} has shape {tensors[name].shape}", "model.safetensors")
-        widened = config["readout"] == "gates" and config["dtype"] == "bfloat16"  # NumPy has no bfloat16
-        dtype = "float32" if widened else config["dtype"]
-        _demand(tensors[name].dtype == dtype, f"{name} is {tensors[name].dtype}", "model.safetensors")
+    _demand(not odd, f"tensors {odd} are missing or unknown", WEIGHTS)
+    dtype = "float32" if config["dtype"] == "bfloat16" else config["dtype"]  # NumPy has no bfloat16
+    for name, shape in wanted.items():
+        found = tensors[name]
+        _demand(found.shape == shape, f"{name} has shape {found.shape}, not {shape}", WEIGHTS)
+        _demand(found.dtype == dtype, f"{name} is {found.dtype}", WEIGHTS)
+
+
+def _shapes(config: dict[str, Any], names: dict[str, Names | None], tensors: Tensors) -> dict[str, tuple[int, ...]]:
+    """Shapes by name. Only positions and coordinates of a memorizer's vectors are counted in the tensors."""
+    D, m, H = config["width"], config["labels"], config["steps"]
+    vocabulary, classes, grid = names["vocabulary"], names["classes"], config["grid"]
+    C = m if classes is None else len(classes)
+    wanted: dict[str, tuple[int, ...]] = {"bos": (D,), "head.weight": (C, D), "head.bias": (C,)}
+    wanted |= {f"attention.W_{letter}": (D, D) for letter in "QKVO"}
+    if vocabulary is not None:
+        wanted["lift.weight"] = len(vocabulary), D
+    else:
+        d = _size(tensors, "lift.weight", 1) if grid is None else grid["dim"]
+        wanted |= {"lift.weight": (D, d), "lift.bias": (D,)}
+    if config["positions"]:
+        wanted["positions.weight"] = (_size(tensors, "positions.weight", 0) if grid is None else grid["length"]), D
+    if grid is not None:
+        d, Q = grid["dim"], grid["dim"] * (grid["cells"] - 1)
+        wanted |= {"quantizer.weight_1": (Q, d), "quantizer.bias_1": (Q,)}
+        wanted |= {"quantizer.weight_2": (2, Q), "quantizer.bias_2": (2,)}
+    if config["readout"] == "gates":
+        k, reads = config["gates"]["rank"], sum(config["gates"].values())
+        wanted |= {"attention.W_Q": (2, D), "attention.W_K": (2, D), "attention.W_V": (k, D), "attention.W_O": (D, k)}
+        return wanted | _block("feed_forward", (H, reads), H, m)
+    if config["readout"] == "cascade":
+        # Every stage but the last writes the number of a stretch beside the label; runs have one more label than steps.
+        steps, more = config["cascade"]["steps"], int(classes is None)
+        for stage, count in enumerate(steps):
+            writes = m + (stage < len(steps) - 1)
+            wanted |= _block(f"feed_forward.stages.{stage}", (count,), count + more, writes)
+        return wanted
+    neurons, more = READOUTS[config["readout"]]
+    return wanted | _block("feed_forward", (neurons * H,), neurons * H + more, m)
+
+
+def _block(name: str, first: tuple[int, ...], columns: int, writes: int) -> dict[str, tuple[int, ...]]:
+    """A block of neurons: what they read, and the numbers that they write."""
+    shapes = {"weight_1": first, "bias_1": first[:1], "weight_2": (writes, columns), "bias_2": (writes,)}
+    return {f"{name}.{part}": shape for part, shape in shapes.items()}
+
+
+def _size(tensors: Tensors, name: str, axis: int) -> int:
+    shape = tensors[name].shape if name in tensors else ()
+    _demand(len(shape) > axis and shape[axis] > 0, f"{name} is missing, or has too few axes or rows", WEIGHTS)
+    return int(shape[axis])
 
 
 INTERPOLATOR = {"dim", "length", "cells", "low", "high", "error", "scalar", "format", "version", "kind"}
@@ -250,8 +254,8 @@ def examine_interpolator(config: dict[str, Any]) -> None:
     _demand(float(low) < float(high), "low must be below high")
     _demand(type(config["scalar"]) is bool, "scalar is not true or false")
     files = config["files"]
-    _demand(isinstance(files, dict) and set(files) == {"model.safetensors"}, "files must be model.safetensors")
-    _demand(isinstance(files["model.safetensors"], str), "files holds no digests")
+    _demand(isinstance(files, dict) and set(files) == {WEIGHTS}, "files must be model.safetensors")
+    _demand(isinstance(files[WEIGHTS], str), "files holds no digests")
 
 
 def examine_interpolation(config: dict[str, Any], tensors: Tensors) -> None:
@@ -260,9 +264,9 @@ def examine_interpolation(config: dict[str, Any], tensors: Tensors) -> None:
     heads = [f"attention.W_{letter}" for letter in "QKVO"]
     bends = [f"{part}.{name}" for part in BENDS[dim, length] for name in ("knots", "values")]
     odd = sorted(set(tensors) ^ {*heads, *bends, "interpolation.values"})
-    _demand(not odd, f"tensors {odd} are missing or unknown", "model.safetensors")
+    _demand(not odd, f"tensors {odd} are missing or unknown", WEIGHTS)
     for name, tensor in tensors.items():
-        _demand(tensor.dtype == "float64" and bool(np.isfinite(tensor).all()), f"{name} is odd", "model.safetensors")
+        _demand(tensor.dtype == "float64" and bool(np.isfinite(tensor).all()), f"{name} is odd", WEIGHTS)
     values = tensors["interpolation.values"]
     fits = values.ndim == 2 and len(values) == (config["cells"] + 1) ** (dim * length)
     fits = fits and (values.shape[1] == 1 if config["scalar"] else values.shape[1] > 0)
@@ -271,7 +275,7 @@ def examine_interpolation(config: dict[str, Any], tensors: Tensors) -> None:
         knots, at = tensors[f"{part}.knots"], tensors[f"{part}.values"]
         fits = fits and knots.ndim == 1 and knots.shape == at.shape and len(knots) > 1
         fits = fits and bool((knots[1:] > knots[:-1]).all())
-    _demand(fits, "the shapes are not those that the fields ask for, or knots do not rise", "model.safetensors")
+    _demand(fits, "the shapes are not those that the fields ask for, or knots do not rise", WEIGHTS)
 
 
 def _is_count(value: Any, least: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,9 @@ from monolayer.checker.certificate import Finding
 from monolayer.checker.stored import Stored
 from monolayer.data import Names, Sequences
 from monolayer.errors import DataError
+
+Load = Callable[[], Sequences]
+"""A part of the data that is read anew every time it is asked for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,9 +40,12 @@ class Labelled:
     def __len__(self) -> int:
         return len(self.wanted)
 
-    def place(self, answering: int) -> str:
-        """The token or sequence that answers, in words."""
-        return self.data.where(answering) if self.per_token else f"sequence {answering}"
+    def place(self, answering: int, before: int = 0) -> str:
+        """The token or sequence that answers, in words; `before`: sequences in the parts of the data before this."""
+        if not self.per_token:
+            return f"sequence {answering + before}"
+        row, position = self.data.place(answering)
+        return f"token {position} of sequence {row + before}"
 
     def finding(self, kind: Any, label: int, answering: int, got: Any, doubt: str | None = None) -> Finding:
         """Label number `label`, read at token or sequence `answering`, by the names that users know."""
@@ -121,35 +128,62 @@ def _translation(theirs: Names, ours: Names) -> Ints:
     return np.array([table.get(name, -1) for name in theirs.names], dtype=np.int64)
 
 
-def data_digest(data: Sequences) -> str:
-    """SHA-256 of what the data say, whatever numbers stand for their names (docs/certificate.md)."""
-    labels = data.labels
-    token_names, tokens = _used(data.vocabulary, data.tokens)
-    label_names, values = (None, None) if labels is None else _used(labels.classes, labels.values)
-    dimension = None if data.vocabulary is not None else int(data.tokens.shape[1])
-    per, scalar = (None, False) if labels is None else (labels.per, labels.scalar)
-    digest = hashlib.sha256(digest_head(token_names, dimension, per, label_names, scalar))
-    for array in (data.lengths, tokens, values):
-        if array is not None:
-            # Adding 0 turns −0.0 into 0.0; little-endian whatever the machine.
-            digest.update(np.ascontiguousarray(array + 0, dtype=array.dtype.newbyteorder("<")).data)
+def data_digest(*parts: Sequences | Load) -> str:
+    """SHA-256 of what the data say, all parts as one, whatever numbers stand for names (docs/certificate.md).
+
+    `{"tokens": names, "labels": …}` first, then lengths, tokens and labels of part after part.
+    """
+    first, names = _loaded(parts[0]), [_used(_loaded(part)) for part in parts]
+    tokens, classes = (_all_names(list(tables)) for tables in zip(*names, strict=True))
+    labels, dimension = first.labels, None if first.vocabulary is not None else int(first.tokens.shape[1])
+    kind = None if labels is None else {"per": labels.per, "classes": classes and [*classes], "scalar": labels.scalar}
+    head = {"tokens": tokens and [*tokens], "dimension": dimension, "labels": kind}
+    digest = hashlib.sha256(json.dumps(head, sort_keys=True, separators=(",", ":")).encode() + b"\n")
+    for part in parts:
+        _add(digest, _loaded(part).lengths)
+    for part in parts:
+        data = _loaded(part)
+        _add(digest, _renumbered(data.vocabulary, tokens, data.tokens))
+    for part in parts:
+        found = _loaded(part).labels
+        if found is not None:
+            _add(digest, _renumbered(found.classes, classes, found.values))
     return digest.hexdigest()
 
 
-def digest_head(tokens: Any, dimension: int | None, per: str | None, classes: Any, scalar: bool) -> bytes:
-    """What the digest begins with: names and kinds; no `per`: no labels."""
-    labels = None if per is None else {"per": per, "classes": classes, "scalar": scalar}
-    head = {"tokens": tokens, "dimension": dimension, "labels": labels}
-    return json.dumps(head, sort_keys=True, separators=(",", ":")).encode() + b"\n"
+def _loaded(part: Sequences | Load) -> Sequences:
+    return part if isinstance(part, Sequences) else part()
 
 
-def _used(names: Names | None, rows: Any) -> tuple[list[Any] | None, Any]:
-    """Names that occur, in order, and the place of each row among them; vectors and reals as they are."""
-    if names is None:
-        return None, rows
-    used: Ints = np.flatnonzero(np.bincount(rows, minlength=len(names)))
-    found = names.decode(used).tolist()
-    order = sorted(range(len(found)), key=lambda i: (isinstance(found[i], str), found[i]))
-    place = np.zeros(len(names), dtype=np.int64)
-    place[used[order]] = np.arange(len(used))
-    return [found[i] for i in order], place[rows]
+def _used(data: Sequences) -> tuple[list[Any] | None, list[Any] | None]:
+    """Names of tokens and classes that occur; None for vectors and reals."""
+    columns = [(data.vocabulary, data.tokens)]
+    columns += [(None, data.tokens)] if data.labels is None else [(data.labels.classes, data.labels.values)]
+    tokens, classes = (
+        None if names is None else names.decode(np.flatnonzero(np.bincount(rows, minlength=len(names)))).tolist()
+        for names, rows in columns
+    )
+    return tokens, classes
+
+
+def _all_names(tables: list[list[Any] | None]) -> dict[Any, int] | None:
+    """The place of every name among those of all tables, integers before strings, in order."""
+    if tables[0] is None:
+        return None
+    every = {name for table in tables for name in table or ()}
+    return {name: i for i, name in enumerate(sorted(every, key=lambda name: (isinstance(name, str), name)))}
+
+
+def _renumbered(names: Names | None, place: dict[Any, int] | None, rows: Any) -> Any:
+    """Rows by their places among the names that occur; vectors and reals as they are."""
+    if names is None or place is None:
+        return rows
+    used = np.flatnonzero(np.bincount(rows, minlength=len(names)))
+    table = np.zeros(len(names), dtype=np.int64)
+    table[used] = [place[name] for name in names.decode(used).tolist()]
+    return table[rows]
+
+
+def _add(digest: Any, array: Any) -> None:
+    """Little-endian whatever the machine; adding 0 turns −0.0 into 0.0."""
+    digest.update(np.ascontiguousarray(array + 0, dtype=array.dtype.newbyteorder("<")).data)

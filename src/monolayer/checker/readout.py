@@ -11,8 +11,8 @@ other way round if `w_j < 0`), for any weights (Lemma 6). Between two sorted thr
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from monolayer.arrays import Bools, Floats, Ints
 from monolayer.checker.rounding import BINARY64, PADDING, Format, UnhandledError
-from monolayer.checker.stored import LABEL, Stored
+from monolayer.checker.stored import LABEL, Steps, Stored
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,11 +37,6 @@ class Staircase:
     slope: Floats | None
     fixed: Floats
     growing: Floats | None
-
-    @property
-    def exact(self) -> bool:
-        """Whether every evaluation that lands on a plateau gives the same bits."""
-        return self.slope is None and not self.fixed.any()
 
     def passed(self, lowest: Floats, highest: Floats) -> tuple[Ints, Bools]:
         """How many neurons lie left of `[lowest, highest]` `(M,)`, and whether none switches inside (Lemma 7)."""
@@ -78,111 +73,95 @@ def read_staircase(stored: Stored, stage: int = 1) -> Staircase:
     form, block = stored.config["readout"], "feed_forward"
     if form == "cascade":
         form, block = "exact" if stored.config["target"] == "classes" else "runs", f"feed_forward.stages.{stage - 1}"
-    w, b, weight_2, bias_2 = (stored[f"{block}.{name}"] for name in ("weight_1", "bias_1", "weight_2", "bias_2"))
+    parts, bias_2 = stored.steps(block), stored[f"{block}.bias_2"]
     if form == "runs":
-        return _runs(w, b, weight_2, bias_2, stored.format)
-    return staircase(w, b, weight_2, bias_2, stored.format, form == "exact", block)
+        return _runs(parts, bias_2, stored.format)
+    return staircase(parts, bias_2, stored.format, form == "exact", block)
 
 
-def staircase(
-    w: NDArray[Any],
-    b: NDArray[Any],
-    weight_2: NDArray[Any],
-    bias_2: NDArray[Any],
-    fmt: Format,
-    exact: bool,
-    block: str,
-) -> Staircase:
-    """Neurons that read one number, `w`, `b` `(H,)`, sorted by their thresholds; `block` is what they belong to."""
-    weight_2, bias_2 = weight_2.astype(np.float64), bias_2.astype(np.float64)[:, None]
-    for name, values in (("weight_1", w), ("bias_1", b), ("weight_2", weight_2), ("bias_2", bias_2)):
-        check_sizes(values, name == "weight_1", fmt, f"{block}.{name}")
-    if not exact and (w < 0).any():
-        raise UnhandledError("a neuron of the paper readout falls: weight_1 must be positive")
-    low, high = thresholds(w, b, exact)
-    order = slice(None) if (low[1:] >= low[:-1]).all() else np.argsort(low, kind="stable")
-    w, b = w.astype(np.float64)[order], b.astype(np.float64)[order]
-    low, weight_2 = low[order], weight_2[:, order]
-    high = high if (high[1:] >= high[:-1]).all() else np.sort(high)
-    if not exact:
-        return _kinks(low, high, w, b, weight_2, bias_2, fmt)
-    start = bias_2 + np.where(w > 0, weight_2, 0.0).sum(axis=1, keepdims=True)
-    level = _running(np.where(w > 0, -weight_2, weight_2), start)
-    return Staircase(low, high, level, None, _sum_error(weight_2, bias_2, fmt), None)
+def staircase(parts: list[Steps], bias_2: NDArray[Any], fmt: Format, exact: bool, block: str) -> Staircase:
+    """Neurons that read one number, `w`, `b` `(H,)` and what they write `(m, H)`, part by part, sorted by thresholds.
 
-
-def mapped_staircase(stored: Stored, scratch: Path) -> Staircase | None:
-    """The first stage of a readout whose steps lie apart, with its tables in files of the folder `scratch`.
-
-    None where steps do not rise one after the other, or sums may round: then they must be looked at together.
+    `block` is what they belong to. Tables of several parts lie in temporary files: no more is held than is looked at.
     """
-    assert stored.in_parts is not None
-    block = "feed_forward.stages.0" if stored.config["readout"] == "cascade" else "feed_forward"
-    bias_2, fmt = stored[f"{block}.bias_2"].astype(np.float64)[:, None], stored.format
-    m, total = len(bias_2), sum(len(part[f"{block}.bias_1"]) for part in stored.in_parts)
-    low, high, level = (_scratch(scratch / name, shape) for name, shape in _tables(m, total))
-    if stored.config["target"] == "reals":
-        return _mapped_runs(stored.in_parts, block, bias_2, fmt, (low, high, level))
-    size, bit, start = np.abs(bias_2), _lowest_bit(bias_2), bias_2.copy()
-    for part in stored.in_parts:
-        for name in ("weight_1", "bias_1", "weight_2"):
-            check_sizes(part[f"{block}.{name}"], name == "weight_1", fmt, f"{block}.{name}")
-        weight_2 = part[f"{block}.weight_2"]
-        start += weight_2.sum(axis=1, keepdims=True)
-        size += np.abs(weight_2).sum(axis=1, keepdims=True)
-        bit = np.minimum(bit, _lowest_bit(weight_2))
-    check_sizes(bias_2, False, fmt, f"{block}.bias_2")
-    if not (PADDING * size * fmt.unit < bit).all():
-        return None
-    at, level[:, :1] = 0, start
-    for part in stored.in_parts:
-        w, b = part[f"{block}.weight_1"], part[f"{block}.bias_1"]
-        if not _rises(w, b, low, high, at):
-            return None
-        level[:, at + 1 : at + 1 + len(w)] = level[:, at : at + 1] - np.cumsum(part[f"{block}.weight_2"], axis=1)
-        at += len(w)
-    return Staircase(low, high, level, None, np.zeros((m, 1)), None)
-
-
-def _mapped_runs(
-    parts: list[dict[str, NDArray[Any]]], block: str, bias: Floats, fmt: Format, tables: tuple[Floats, Floats, Floats]
-) -> Staircase | None:
-    """Lemma 12 of labels that lie apart; None where anything is to be said about them, or they may be flushed."""
-    (low, high, level), at, column = tables, 0, 0
+    bias = bias_2.astype(np.float64)[:, None]
+    check_sizes(bias, False, fmt, f"{block}.bias_2")
     for part in parts:
-        w, b, labels = (part[f"{block}.{name}"] for name in ("weight_1", "bias_1", "weight_2"))
-        for values, least, most in (
-            (w, fmt.smallest, fmt.largest),
-            (b, fmt.smallest, fmt.largest),
-            (labels, fmt.tiny, np.inf),
-        ):
-            size = np.abs(values)
-            if not ((size >= least) & (size <= most) & np.isfinite(size) | (size == 0) & (values is not w)).all():
-                return None
-        if bias.any() or not _rises(w, b, low, high, at):
-            return None
-        level[:, column : column + labels.shape[1]] = labels
-        at, column = at + len(w), column + labels.shape[1]
-    return Staircase(low, high, level, None, np.zeros((len(bias), 1)), None)
+        for name, values in zip(("weight_1", "bias_1", "weight_2"), part, strict=True):
+            check_sizes(values, name == "weight_1", fmt, f"{block}.{name}")
+        if not exact and (part[0] < 0).any():
+            raise UnhandledError("a neuron of the paper readout falls: weight_1 must be positive")
+    low, high = _ends(parts, exact)
+    if not _rises(low):
+        order = np.argsort(low, kind="stable")
+        w, b, weight_2 = (np.concatenate(column, axis=-1)[..., order] for column in zip(*parts, strict=True))
+        low, parts = low[order], [(w, b, weight_2)]
+    if not _rises(high):
+        high.sort()
+    if not exact:
+        w, b, weight_2 = (values.astype(np.float64) for values in parts[0])
+        return _kinks(low, high, w, b, weight_2, bias, fmt)
+    level, at = _table((len(bias), len(low) + 1), parts), 0
+    level[:, :1] = bias
+    for w, _, weight_2 in parts:
+        level[:, :1] += np.where(w > 0, weight_2, 0.0).sum(axis=1, keepdims=True, dtype=np.float64)
+    for w, _, weight_2 in parts:
+        here = level[:, at + 1 : at + 1 + len(w)]
+        np.cumsum(np.where(w > 0, -weight_2, weight_2), axis=1, dtype=np.float64, out=here)
+        here += level[:, at : at + 1]
+        at += len(w)
+    error = sum_error([bias, *(weight_2.astype(np.float64, copy=False) for _, _, weight_2 in parts)], fmt)
+    return Staircase(low, high, level, None, error, None)
 
 
-def _rises(w: Floats, b: Floats, low: Floats, high: Floats, at: int) -> bool:
-    """Whether the steps of a part rise, and stand behind the `at` before them; their thresholds into `low`, `high`."""
-    here, ends = slice(at, at + len(w)), thresholds(w, b, True)
-    low[here], high[here] = ends
-    rises = bool((w > 0).all() and all((np.diff(end) >= 0).all() for end in ends))
-    if at and len(w):
-        rises = rises and bool(low[at] >= low[at - 1] and high[at] >= high[at - 1])
-    return rises
+def _runs(parts: list[Steps], bias_2: NDArray[Any], fmt: Format) -> Staircase:
+    """Lemma 12: one indicator a run is 1 and all others are 0, so the label comes out as it is stored.
+
+    Nothing is asked of the labels `(m, H + 1)` but that they are finite: no two of them are ever added.
+    """
+    for w, b, _ in parts:
+        check_sizes(w, True, fmt, "feed_forward.weight_1")
+        check_sizes(b, False, fmt, "feed_forward.bias_1")
+    low, high = _ends(parts, True)
+    if not (all((w > 0).all() for w, _, _ in parts) and _rises(low)):
+        raise UnhandledError("the steps of the readout must rise, and stand in the order of the runs between them")
+    if not _rises(high):
+        high.sort()
+    bias, at = bias_2[:, None], 0
+    level, fixed = _table((len(bias), len(low) + 1), parts), np.zeros((len(bias), 1))
+    for _, _, labels in parts:
+        here = slice(at, at + labels.shape[1])
+        own = labels + bias  # in the stored format: the one sum of two numbers that are not zero
+        if not (np.isfinite(labels).all() and np.isfinite(own).all()):
+            raise UnhandledError("the readout holds labels that are no finite numbers")
+        flushed = sum(np.where(np.abs(part) < fmt.tiny, np.abs(part), 0.0) for part in (labels, bias, own))
+        if np.any(flushed):
+            fixed = fixed if fixed.shape == level.shape else np.zeros(level.shape)
+            fixed[:, here] = 2.0 * np.asarray(flushed, np.float64)
+        level[:, here], at = own, here.stop
+    return Staircase(low, high, level, None, fixed, None)
 
 
-def _tables(m: int, total: int) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    return ("low", (total,)), ("high", (total,)), ("level", (m, total + 1))
+def _ends(parts: list[Steps], exact: bool) -> tuple[Floats, Floats]:
+    """Where the neurons of all parts switch, `low` and `high` `(H,)`."""
+    total, at = sum(len(w) for w, _, _ in parts), 0
+    low, high = _table((total,), parts), _table((total,), parts)
+    for w, b, _ in parts:
+        here = slice(at, at + len(w))
+        (low[here], high[here]), at = thresholds(w, b, exact), here.stop
+    return low, high
 
 
-def _scratch(path: Path, shape: tuple[int, ...]) -> Floats:
-    """Numbers that lie in a file; NumPy maps no file that is empty."""
-    return np.asarray(np.memmap(path, np.float64, "w+", shape=shape)) if 0 not in shape else np.zeros(shape)
+def _rises(numbers: Floats) -> bool:
+    return bool((numbers[1:] >= numbers[:-1]).all())
+
+
+def _table(shape: tuple[int, ...], parts: list[Steps]) -> Floats:
+    """Room for numbers: in memory for one part, in a temporary file for several; NumPy maps no file that is empty."""
+    if len(parts) == 1 or 0 in shape:
+        return np.empty(shape)
+    with tempfile.TemporaryFile() as file:
+        return np.asarray(np.memmap(file, np.float64, "w+", shape=shape))
 
 
 def _lowest_bit(numbers: Floats) -> Floats:
@@ -230,38 +209,16 @@ def _running(steps: Floats, start: Floats) -> Floats:
     return np.cumsum(np.concatenate([start, steps], axis=1), axis=1)
 
 
-def whole_sums(weight_2: Floats, others: Floats, fmt: Format) -> bool:
-    """Lemma 8: whether no sum of any of these numbers, `(m, H)` and `(m, k)`, can round."""
-    return not _sum_error(weight_2, others, fmt).any()
-
-
-def _sum_error(weight_2: Floats, bias_2: Floats, fmt: Format) -> Floats:
-    """Lemma 8: `(m, 1)` bounds on the difference of two sums of any of these numbers; 0 where no sum can round."""
-    numbers = np.concatenate([weight_2, bias_2], axis=1)
-    total = PADDING * np.abs(numbers).sum(axis=1, keepdims=True)
-    whole_sums = total * fmt.unit < _lowest_bit(numbers)
+def sum_error(numbers: list[Floats], fmt: Format) -> Floats:
+    """Lemma 8: `(m, 1)` bounds on the difference of two sums of any of these numbers, `(m, …)` each; 0 where no sum
+    can round."""
+    total = PADDING * sum((np.abs(part).sum(axis=1, keepdims=True) for part in numbers), np.zeros((1, 1)))
+    whole_sums = total * fmt.unit < np.minimum.reduce([_lowest_bit(part) for part in numbers])
     if whole_sums.all():
         return np.zeros_like(total)
-    terms = float(numbers.shape[1])
+    terms = float(sum(part.shape[1] for part in numbers))
     rounding = 2.0 * (BINARY64.gamma(2.0 * terms) + fmt.gamma(2.0 * terms))
     return np.where(whole_sums, 0.0, PADDING * (rounding * total + 4.0 * terms * fmt.tiny))
-
-
-def _runs(w: NDArray[Any], b: NDArray[Any], labels: NDArray[Any], bias: NDArray[Any], fmt: Format) -> Staircase:
-    """Lemma 12: one indicator a run is 1 and all others are 0, so the label comes out as it is stored.
-
-    Nothing is asked of the labels `(m, H + 1)` but that they are finite: no two of them are ever added.
-    """
-    check_sizes(w, True, fmt, "feed_forward.weight_1")
-    check_sizes(b, False, fmt, "feed_forward.bias_1")
-    low, high = thresholds(w, b, True)
-    if not ((w > 0).all() and (low[1:] >= low[:-1]).all()):
-        raise UnhandledError("the steps of the readout must rise, and stand in the order of the runs between them")
-    level = labels + bias[:, None]  # in the stored format: the one sum of two numbers that are not zero
-    if not (np.isfinite(labels).all() and np.isfinite(level).all()):
-        raise UnhandledError("the readout holds labels that are no finite numbers")
-    flushed = sum(np.where(np.abs(part) < fmt.tiny, np.abs(part), 0.0) for part in (labels, bias[:, None], level))
-    return Staircase(low, np.sort(high), level.astype(np.float64), None, 2.0 * np.asarray(flushed, np.float64), None)
 
 
 def _kinks(low: Floats, high: Floats, w: Floats, b: Floats, weight_2: Floats, bias_2: Floats, fmt: Format) -> Staircase:

@@ -15,50 +15,46 @@ from typing import NamedTuple
 import numpy as np
 
 from monolayer.arrays import Bools, Floats, Ints
-from monolayer.checker.codes import Codes, Stream, Value, read_attention, read_codes, read_value, true_codes
+from monolayer.checker.codes import Codes, Reads, Stream, read_attention, read_codes, read_coordinate, true_codes
 from monolayer.checker.labelled import Labelled
-from monolayer.checker.readout import Staircase, read_staircase
-from monolayer.checker.rounding import BINARY64, PADDING, Attention, UnhandledError
+from monolayer.checker.readout import Staircase
+from monolayer.checker.rounding import BINARY64, PADDING, UnhandledError
 from monolayer.checker.stored import Stored
 
 CLOSE_CALLS = 1 << 17
 """Keys of the points too close for binary64 up to which these are tried again in ball arithmetic."""
 
 
-class Line(NamedTuple):
-    """A stage and the points on it `(M,)`, in one order for all stages: their `plateau`.
+class Stage(NamedTuple):
+    """A stage and the points on it `(M,)`, in one order for all stages.
 
-    `level` `(m, …)`: label coordinates that plateaus write, and behind them, but for the last stage, `stretch` `(…,)`;
-    `before` `(H,)`: the plateau left of each step. `read` `(M,)`: the number of the stretch that the stage reads, None
-    for the first; `reach`: how far from it a point may lie.
+    `plateau`: steps left of the point; `sure`: the same in every evaluation; `margin`: room over `radius`; `value`,
+    `doubt` `(m, M)` or `(m + 1, M)`: what the stage writes, and how far another evaluation may be from it. `read`
+    `(M,)`: the number that the stage before wrote, None for the first; `reach`: how far from it a point may lie.
     """
 
-    low: Floats
-    high: Floats
-    level: Floats
-    stretch: Floats | None
-    before: Ints
+    stairs: Staircase
     z: Floats
     radius: Floats
     plateau: Ints
+    sure: Bools
+    margin: Floats
+    value: Floats
+    doubt: Floats
     read: Floats | None
     reach: float
-    exact: bool
 
 
 class Evaluated(NamedTuple):
-    """Labelled points in `order` `(M,)` of `z`, and the places `answering` for them.
+    """Labelled points in `order` `(M,)` of the first `z`, and the places `answering` for them.
 
-    `z`, `radius`, `passed` are those of the first stage; `sure`: one plateau in every evaluation and stage; `number`:
-    there is a number at all; `margin`: room over radius, the least of the stages; `value`, `doubt` `(m, M)`: the label
-    coordinates, and how far another evaluation may be from them.
+    `sure`: one plateau in every evaluation and stage; `number`: there is a number at all; `margin`: the least of the
+    stages; `value`, `doubt` `(m, M)`: the label coordinates, and how far another evaluation may be from them.
     """
 
     order: Ints
     answering: Ints
-    z: Floats
-    radius: Floats
-    passed: Ints
+    stages: list[Stage]
     sure: Bools
     number: Bools
     margin: Floats
@@ -67,116 +63,65 @@ class Evaluated(NamedTuple):
 
 
 def evaluate(
-    stored: Stored,
-    points: Labelled,
-    stream: Stream,
-    given: list[Staircase] | None = None,
-    limits: list[int] | None = None,
-    asked: list[int] | None = None,
-    lines: list[Line] | None = None,
+    stored: Stored, points: Labelled, stream: Stream, stairs: list[Staircase], reach: tuple[float, ...] = ()
 ) -> Evaluated:
-    """Every point through every stage.
-
-    `given`: the staircases, where they were read before. `limits`: for each stage, `CLOSE_CALLS` or
-    less; `asked` gets the keys of its points that are too close for binary64. `lines` gets the stages and their points.
-    """
-    data, heads = points.data, read_attention(stored)
-    each = given or [read_staircase(stored, stage) for stage in range(1, stored.stages + 1)]
-    most, keys = limits or [CLOSE_CALLS] * stored.stages, [] if asked is None else asked
-    codes = read_codes(stored, data, stream, heads[0], points.places)
+    """Every point through every stage. `reach`: the largest number that each averages, in other parts of the data."""
+    heads, m = read_attention(stored), stored.config["labels"]
+    reads = Reads(heads[0], stream.key, stream.key, stream.code)
+    codes = read_codes(stored, points.data, reads, points.places)
     order = np.argsort(codes.z)  # NaN comes last; sorted queries make the binary search run through memory once
     answering = order if points.places is None else points.places[order]
-    stairs, m = each[0], stored.config["labels"]
-    close = most[0], keys
-    found = _stage(stored, points, stream, heads[0], stairs, _in_order(codes, order), answering, None, None, close)
-    if lines is not None:
-        lines.append(_line(stairs, found, None, 0.0, m))
+    own = _stage(stored, points, reads, stairs[0], Codes(*(each[order] for each in codes)), answering)
+    value, doubt = own.value[:m], own.doubt[:m]
+    stages, sure, number, margin = [own], own.sure, np.isfinite(own.z), own.margin
     for stage in range(2, stored.stages + 1):
-        value, number = _handed_on(stairs, found)
-        stairs, close = each[stage - 1], (most[stage - 1], keys)
-        means = read_value(stored, data, points.rows, stored.value(stage))
-        means = replace(means, reach=stream.values[stage - 2] if stream.values else 0.0)
-        back = np.empty_like(number)
-        back[order] = number
-        codes = read_codes(stored, data, stream, heads[stage - 1], points.places, means, back)
-        own = _stage(
-            stored, points, stream, heads[stage - 1], stairs, _in_order(codes, order), answering, means, number, close
-        )
-        if lines is not None:
-            lines.append(_line(stairs, own, number, abs(heads[stage - 1].o * heads[stage - 1].v), m))
-        found = _together(stored, found, value, own)
-    return found._replace(order=order)
+        written = _handed_on(own)
+        averaged = read_coordinate(stored, points.data, points.rows, stored.value(stage))
+        averaged = replace(averaged, reach=reach[stage - 1] if reach else 0.0)
+        reads = Reads(heads[stage - 1], stream.key, averaged, written)
+        codes = read_codes(stored, points.data, reads, answering)
+        own = _stage(stored, points, reads, stairs[stage - 1], codes, answering)
+        stages.append(own)
+        value, doubt = _added(stored, value, doubt, own)
+        margin = np.where(sure, np.minimum(margin, own.margin), margin)
+        sure, number = sure & own.sure, number & np.isfinite(own.z)
+    return Evaluated(order, answering, stages, sure, number, margin, value, doubt)
 
 
-def _line(stairs: Staircase, found: Evaluated, read: Floats | None, reach: float, m: int) -> Line:
-    level, exact = stairs.level, stairs.slope is None
-    stretch = level[m] if len(level) > m else None
-    before = np.arange(len(stairs.low))
-    return Line(
-        stairs.low, stairs.high, level[:m], stretch, before, found.z, found.radius, found.passed, read, reach, exact
-    )
-
-
-def _in_order(codes: Codes, order: Ints) -> Codes:
-    return Codes(codes.z[order], codes.own[order], codes.other[order], codes.before[order])
-
-
-def _stage(
-    stored: Stored,
-    points: Labelled,
-    stream: Stream,
-    head: Attention,
-    stairs: Staircase,
-    codes: Codes,
-    answering: Ints,
-    means: Value | None,
-    number: Floats | None,
-    calls: tuple[int, list[int]],
-) -> Evaluated:
+def _stage(stored: Stored, points: Labelled, reads: Reads, stairs: Staircase, codes: Codes, answering: Ints) -> Stage:
     """One stage by itself, points in order."""
     z, radius = codes.z, codes.own + codes.other
     finite = np.isfinite(z)
     passed, sure = stairs.passed(z - radius, z + radius)
     margin = np.where(finite, stairs.room(z, passed) / radius, np.inf)
     close = np.flatnonzero(~sure & finite)
-    most, asked = calls
-    asked.append(_keys(points, answering[close]))
-    if len(close) and asked[-1] <= most:
+    if len(close) and _keys(points, answering[close]) <= CLOSE_CALLS:
         error = codes.before[close] + 2.0 * BINARY64.tiny if stored.format is BINARY64 else codes.other[close]
-        code = None if number is None else number[close]
-        lowest, highest = true_codes(
-            stored, points.data, stream, head, answering[close], error, value=means, number=code
-        )
+        few = reads if not isinstance(reads.code, np.ndarray) else reads._replace(code=reads.code[close])
+        lowest, highest = true_codes(stored, points.data, few, answering[close], error)
         passed[close], sure[close] = stairs.passed(lowest, highest)
         radius[close] = np.maximum(highest - z[close], z[close] - lowest)
     value, doubt = stairs.labels(z, radius, passed)
-    return Evaluated(answering, answering, z, radius, passed, sure, finite, margin, value, doubt)
+    read, reach = (reads.code, abs(reads.head.o * reads.head.v)) if isinstance(reads.code, np.ndarray) else (None, 0.0)
+    return Stage(stairs, z, radius, passed, sure, margin, value, doubt, read, reach)
 
 
-def _handed_on(stairs: Staircase, found: Evaluated) -> tuple[Floats, Floats]:
-    """Label coordinates `(m, M)` and the number that the next stage reads `(M,)`, exact both of them."""
-    if stairs.slope is not None or (found.doubt[-1] != 0.0).any():
+def _handed_on(own: Stage) -> Floats:
+    """The number that the next stage reads `(M,)`, exact."""
+    if own.stairs.slope is not None or (own.doubt[-1] != 0.0).any():
         raise UnhandledError("the numbers of stretches that a stage of the cascade writes must add up without rounding")
-    return found.value[:-1], found.value[-1]
+    number: Floats = own.value[-1]
+    return number
 
 
-def _together(stored: Stored, before: Evaluated, value: Floats, own: Evaluated) -> Evaluated:
-    """A stage after those before it, whose labels are `value` `(m, M)`: one rounded sum in the stored format."""
-    dtype = stored["bos"].dtype
-    m = len(value)
+def _added(stored: Stored, value: Floats, doubt: Floats, own: Stage) -> tuple[Floats, Floats]:
+    """A stage's labels added to those of the stages before it, `(m, M)`: one rounded sum in the stored format."""
+    dtype, m = stored["bos"].dtype, len(value)
     total = (value.astype(dtype) + own.value[:m].astype(dtype)).astype(np.float64)
-    doubt = before.doubt[:m] + own.doubt[:m]
+    doubt = doubt + own.doubt[:m]
     # Sums of equal bits are equal bits. Of numbers that may differ, each may round, and so may their sum.
     size = np.abs(value) + np.abs(own.value[:m]) + doubt
-    doubt = np.where(doubt > 0.0, PADDING * (doubt + 4.0 * stored.format.unit * size), doubt)
-    more = own.value[m:]
-    return before._replace(
-        sure=before.sure & own.sure,
-        number=before.number & own.number,
-        margin=np.where(before.sure, np.minimum(before.margin, own.margin), before.margin),
-        value=np.concatenate([total, more]),
-        doubt=np.concatenate([doubt, np.broadcast_to(own.doubt[m:], more.shape)]),
-    )
+    return total, np.where(doubt > 0.0, PADDING * (doubt + 4.0 * stored.format.unit * size), doubt)
 
 
 def _keys(points: Labelled, answering: Ints) -> int:

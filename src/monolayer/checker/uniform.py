@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_UP, Context
 from fractions import Fraction
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,7 @@ from monolayer.checker.certificate import NAMED, Certificate, Finding
 from monolayer.checker.format import BENDS
 from monolayer.checker.function import asked
 from monolayer.checker.rounding import BINARY64, EXP_ULPS, UnhandledError
-from monolayer.checker.stored import Stored, read
+from monolayer.checker.stored import Stored
 from monolayer.errors import DataError
 
 U = BINARY64.unit
@@ -68,6 +67,12 @@ class Net:
     low: float
     high: float
     digest: str
+
+    @classmethod
+    def of(cls, stored: Stored) -> Net:
+        low, high = (float(stored.config[key]) for key in ("low", "high"))
+        dim, length, cells = (int(stored.config[key]) for key in ("dim", "length", "cells"))
+        return cls(stored.tensors, dim, length, cells, low, high, stored.config["digest"])
 
     @property
     def width(self) -> float:
@@ -140,7 +145,7 @@ def judge_uniform(stored: Stored, f: Any, tolerance: float | None) -> Certificat
     """Whether the stored network is as close to `f` as its grid says, in every evaluation, everywhere."""
     if not callable(f):
         raise DataError("a network for the maximum norm is compared with its function, not with labelled points")
-    net = _net(stored)
+    net = Net.of(stored)
     claim = CLAIM.format("h", "ρ")
     question = Certificate("undecided", claim, "", ASSUMED, len(net.values), len(net.values), net.digest, "", 1)
     try:
@@ -199,20 +204,6 @@ def _compare(net: Net, f: Callable[[Any], Any], room: float) -> tuple[int, tuple
             there = np.ravel_multi_index(tuple(tokens[:, order].reshape(len(X), -1).T), shape)
             apart = max(apart, float(np.abs(answer[:, token] - net.values[there]).max()))
     return wrong, tuple(findings), apart, digest.hexdigest()
-
-
-# -- the file ------------------------------------------------------------------------------------------
-
-
-def read_net(folder: Path) -> Net:
-    """The network in `folder`, once every digest, name and shape agrees with the format."""
-    return _net(read(folder))
-
-
-def _net(stored: Stored) -> Net:
-    low, high = (float(stored.config[key]) for key in ("low", "high"))
-    dim, length, cells = (int(stored.config[key]) for key in ("dim", "length", "cells"))
-    return Net(stored.tensors, dim, length, cells, low, high, stored.config["digest"])
 
 
 def _check_parts(net: Net) -> None:
