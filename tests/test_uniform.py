@@ -151,3 +151,20 @@ def test_the_walk_is_a_closed_loop_of_antipodes(tmp_path: Path) -> None:
     for t in (Fraction(0), Fraction(1, 3), Fraction(7, 4), Fraction(3)):
         assert walk.at(t) == walk.at(t + 4)
         assert [a + b for a, b in zip(walk.at(t), walk.at(t + 2), strict=True)] == [1, Fraction(1, 2), Fraction(3, 2)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_one_output_no_rank_1_context_tells_where_e_is_small_from_where_it_is_large(seed: int) -> None:
+    """Theorem C₁ on a grid: any `(A + u(p) + u'(q)) / (B + w(p) + w'(q))` has a value of both sets in common."""
+    random, axis = np.random.default_rng(seed), np.linspace(-2 / np.sqrt(3), 2 / np.sqrt(3), 201)
+    waves = random.normal(size=(4, 5, 1)) * np.cos(
+        3 * random.normal(size=(4, 5, 1)) * axis + random.normal(size=(4, 5, 1))
+    )
+    u, v, w, x = waves.sum(axis=1)
+    w, x = np.exp(w), np.exp(x)
+    c = (random.normal() + (u * w)[:, None] + v * x) / (1 + w[:, None] + x)
+    E = axis[:, None] ** 2 + axis**2 - axis[:, None] * axis
+    small, large = c[E <= 0.75], c[E >= 1]
+    assert max(small.min(), large.min()) < min(small.max(), large.max())
+    told = np.where(E < 0.9, 0.0, 1.0)  # a context that is no quotient of sums does: the check can fail
+    assert told[E <= 0.75].max() < told[E >= 1].min()
