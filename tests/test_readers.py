@@ -22,9 +22,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from monolayer.data import Names, Sequences, columns, growing, parquet, phrases, read, tiny_phrases
+from monolayer.data import Names, Sequences, arrow, columns, growing, phrases, read, tiny_phrases
+from monolayer.data.layout import Columns
 from monolayer.data.size import tokens_at_most
-from monolayer.data.tabular import Columns
 from monolayer.errors import DataError
 
 CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # machines may be slow
@@ -251,14 +251,14 @@ def test_parquet(folder: Path, kind: str, labels: str, batch: int, draw: st.Data
         Y = [[float(label) for label in row] for row in Y]
         flat = flat[0], [float(label) for label in flat[1]]
     pq.write_table(pa.table({"tokens": X, "labels": Y}), file)
-    same(parquet.read_parquet(file, Columns(), None, None, batch), Sequences.of(X, Y))
+    same(arrow.read_parquet(file, Columns(), None, None, batch), Sequences.of(X, Y))
     number = [i for i, row in enumerate(X) for _ in row]
     pq.write_table(pa.table({"sequence": number, "token": flat[0], "label": flat[1]}), file)
-    same(parquet.read_parquet(file, Columns(), None, None, batch), Sequences.of(X, Y))
+    same(arrow.read_parquet(file, Columns(), None, None, batch), Sequences.of(X, Y))
     if labels != "vectors":
         one = [row[0] for row in Y]
         pq.write_table(pa.table({"tokens": X, "label": one}), file)
-        same(parquet.read_parquet(file, Columns(), None, None, batch), Sequences.of(X, one))
+        same(arrow.read_parquet(file, Columns(), None, None, batch), Sequences.of(X, one))
 
 
 @pytest.mark.parametrize(
@@ -447,8 +447,8 @@ TEXT: list[tuple[str, str | bytes, str]] = [
     ("a.csv", "sequence,token\n1,a\n2,b\n1,c\n", "line 4 of"),
     ("a.csv", "sequence,token\n1,a\n2,b\n1,c\n", "sequence '1' comes back after another one"),
     ("a.csv", "sequence,token\n1,a\n,b\n", "does not say which sequence it belongs to"),
-    ("a.csv", "sequence,token,label\n1,a,x\n1,b,\n", "has an empty label"),
-    ("a.csv", "sequence,token,label\n1,a,x\n1,,x\n", "has an empty token"),
+    ("a.csv", "sequence,token,label\n1,a,x\n1,b,\n", "a.csv has no 'label': every row is a token"),
+    ("a.csv", "sequence,token,label\n1,a,x\n1,,x\n", "a.csv has no 'token': every row is a token"),
 ]  # fmt: skip
 
 
@@ -489,7 +489,7 @@ def test_the_faulty_line_is_named_wherever_it_is(
         read(folder / "fault.conll", vocabulary=names)
     pq.write_table(pa.table({"tokens": unseen}), folder / "fault.parquet")
     with pytest.raises(DataError, match=rf"^token {token} of row {row} of .* is '\?', which"):
-        parquet.read_parquet(folder / "fault.parquet", Columns(), names, None, 3)
+        arrow.read_parquet(folder / "fault.parquet", Columns(), names, None, 3)
 
 
 @pytest.mark.parametrize(
@@ -535,7 +535,7 @@ def write_parquet(**columns: Any) -> Callable[[Path], None]:
 
 PARQUET: list[tuple[Callable[[Path], None], dict[str, str], str]] = [
     (write_parquet(text=["a"]), {}, "has no column 'tokens'; it has: text"),
-    (write_parquet(tokens=[1, 2]), {}, "column 'tokens' holds int64, not lists or text"),
+    (write_parquet(tokens=[1, 2]), {}, "column 'tokens', holds 1: it must be a list, or text"),
     (write_parquet(tokens=[["a"], []]), {}, "row 1 of"),
     (write_parquet(tokens=[["a"], None]), {}, "is an empty sequence"),
     (write_parquet(tokens=["a", None]), {}, "is an empty sequence"),
@@ -549,9 +549,9 @@ PARQUET: list[tuple[Callable[[Path], None], dict[str, str], str]] = [
     (write_parquet(tokens=[[[1.0]], [[float("nan")]]]), {}, "is [nan]: NaN and infinity are not allowed"),
     (write_parquet(sequence=[1, 2, 1], token=["a", "b", "c"]), {}, "sequence 1 comes back after another one"),
     (write_parquet(sequence=[1, None], token=["a", "b"]), {}, "row 1 of"),
-    (write_parquet(sequence=[[1], [2]], token=["a", "b"]), {}, "column 'sequence' holds lists"),
+    (write_parquet(sequence=[[1], [2]], token=["a", "b"]), {}, "does not say which sequence it belongs to"),
     (write_parquet(sequence=[1, 1], token=["a", None]), {}, "row 1 of"),
-    (write_parquet(sequence=[1, 1], token=["a", "b"], label=[1, None]), {}, "the label of row 1 of"),
+    (write_parquet(sequence=[1, 1], token=["a", "b"], label=[1, None]), {}, "has no 'label'"),
     (write_parquet(sequence=[1, 1], token=["a", "b"], tag=[1, 2]), {"labels": "tags"}, "has no column 'tags'"),
     (write_parquet(tokens=pa.array([], pa.list_(pa.string()))), {}, "is empty: there is no sequence in it"),
 ]
@@ -665,7 +665,7 @@ def test_bad_npz_files_are_named(tmp_path: Path) -> None:
 
 def test_parquet_without_pyarrow_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pq.write_table(pa.table({"tokens": ["a"]}), tmp_path / "a.parquet")
-    monkeypatch.delitem(sys.modules, "monolayer.data.parquet")
+    monkeypatch.delitem(sys.modules, "monolayer.data.arrow")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(DataError, match=re.escape("Parquet needs pyarrow: pip install pyarrow")):
         read(tmp_path / "a.parquet")

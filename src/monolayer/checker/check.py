@@ -31,8 +31,8 @@ from monolayer.checker.stored import Stored, folder_of, read
 from monolayer.checker.uniform import judge_uniform
 from monolayer.data import Sequences
 from monolayer.data.dtypes import dtype_name
-from monolayer.data.frames import is_frame
 from monolayer.data.labels import Per
+from monolayer.data.tabular import is_frame
 from monolayer.errors import DataError, ModelFileError
 
 LABEL_CLAIM = "every evaluation returns the label at each of the {:,} labelled points"

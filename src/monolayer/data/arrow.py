@@ -1,119 +1,295 @@
-"""Columns of Arrow, from Parquet or from text, as the values that a growing dataset takes. Never row by row.
+"""Tables by Arrow: Parquet, and text a block of lines at a time. What is plain is never a Python object.
+
+A batch of a table goes column by column where nothing is unusual about it (a missing value, an empty list, vectors of
+several lengths), else row by row. A block of text that Arrow cannot read, or in which anything is unusual, is left to
+the readers that go line by line, and so is what follows it: they decide what it means, and name the line if it is
+wrong. So all ways read a file alike.
 
 Needs pyarrow, so nothing imports this file before pyarrow has been found.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import repeat
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.csv as pcsv
+import pyarrow.json as pjson
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from monolayer.arrays import Ints
-from monolayer.data.columns import Coded, Values
+from monolayer.data import growing as limits
+from monolayer.data.columns import Coded
 from monolayer.data.growing import Growing
-from monolayer.data.layout import Layout
-from monolayer.data.tabular import Runs, Wide
+from monolayer.data.labels import Per
+from monolayer.data.layout import Columns, Layout, Unit
+from monolayer.data.lines import Lines, Progress
+from monolayer.data.names import Names
+from monolayer.data.sequences import Sequences
+from monolayer.data.tabular import Table
 from monolayer.errors import DataError
 
+BYTES = 16
+"""Bytes of text parsed at a time, for every token that a reader may hold."""
+_BATCH = 1 << 16  # rows of Parquet
+_EXACT = 2.0**53
+"""Below it Arrow reads every integer among real numbers as what it is."""
 
-def decoded(cells: Any) -> Any:
+
+# -- columns -------------------------------------------------------------------------------------------
+
+
+def _decoded(cells: Any) -> Any:
     """The column without dictionary encoding, which is a matter of storage."""
     return cells.dictionary_decode() if isinstance(cells, pa.DictionaryArray) else cells
 
 
-def listed(cells: Any) -> bool:
-    """Whether a column holds lists."""
+def _listed(cells: Any) -> bool:
     kind = cells.type
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
-def lengths(cells: Any) -> Ints:
-    """Lengths of a column of lists; a null list has none."""
-    sizes: Ints = pc.list_value_length(cells).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
-    return sizes
-
-
-def values(cells: Any) -> Values | Coded:
-    """Cells as a NumPy array, strings in coded form; a Python list where a null or an uneven vector must be named."""
-    if cells.null_count:
-        return list(cells.to_pylist())
-    if text(cells):
-        codes = cells.dictionary_encode()
-        return Coded(codes.dictionary.to_pylist(), codes.indices.to_numpy())
-    if listed(cells):
-        inner, sizes = decoded(cells.flatten()), lengths(cells)
-        if inner.null_count or listed(inner) or not sizes[0] or (sizes != sizes[0]).any():
-            return list(cells.to_pylist())
-        return np.reshape(inner.to_numpy(zero_copy_only=False), (len(sizes), -1))
-    array: Values = cells.to_numpy(zero_copy_only=False)
-    return array
-
-
-def flat(cells: Any) -> Values | Coded:
-    """What the lists of a column hold, list after list."""
-    inside = decoded(cells.flatten())
-    return values(inside) if len(inside) else []
-
-
-def wide_batch(first: int, cells: dict[str, Any], layout: Layout, growing: Growing, wide: Wide) -> None:
-    """Rows `first, first + 1, …` of a table that has a sequence a row."""
-    cells = split_text(cells, layout) or cells
-    tokens, label = cells[layout.token], cells.get(layout.label or "")
-    by_token = label is not None and layout.label != "label" and listed(label)
-    by_sequence = label is not None and not by_token and (layout.label == "label" or not text(label))
-    if not (listed(tokens) or text(tokens)):
-        raise DataError(f"{growing.name}: column {layout.token!r} holds {tokens.type}, not lists or text")
-    if (
-        layout.per is None
-        and listed(tokens)
-        and (label is None or ((by_token or by_sequence) and not label.null_count))
-    ):
-        labels = None if label is None else flat(label) if by_token else values(label)
-        growing.rows(first, flat(tokens), lengths(tokens), labels, lengths(label) if by_token else None)
-        return
-    answers = [None] * len(tokens) if label is None else label.to_pylist()
-    for row, (words, answer) in enumerate(zip(tokens.to_pylist(), answers, strict=True)):
-        wide.row(first + row, words, answer)
-
-
-def split_text(cells: dict[str, Any], layout: Layout) -> dict[str, Any] | None:
-    """The columns of a wide table with text cells cut into words; None where `Wide` must read them row by row."""
-    columns = [cells[name] for name in layout.used]
-    if (
-        layout.per is not None
-        or layout.unit != "words"
-        or layout.label not in (None, "label", "labels")
-        or not all(map(text, columns))
-    ):
-        return None
-    trimmed = [pc.utf8_trim_whitespace(column) for column in columns]
-    if any(column.null_count or pc.any(pc.equal(column, "")).as_py() for column in trimmed):
-        return None
-    words = [
-        column if name == "label" else pc.utf8_split_whitespace(column)
-        for name, column in zip(layout.used, trimmed, strict=True)
-    ]
-    return dict(zip(layout.used, words, strict=True))
-
-
-def text(cells: Any) -> bool:
-    """Whether a column holds strings."""
+def _text(cells: Any) -> bool:
     return bool(pa.types.is_string(cells.type) or pa.types.is_large_string(cells.type))
 
 
-def long_batch(first: int, cells: dict[str, Any], layout: Layout, growing: Growing, runs: Runs) -> None:
-    """Rows `first, first + 1, …` of a table that has a token a row."""
-    names = cells[layout.sequence or ""]
-    if listed(names):
-        raise DataError(f"{growing.name}: column {layout.sequence!r} holds lists, not names of sequences")
-    if names.null_count:
-        runs.begins(None, first + int(names.is_null().to_numpy(zero_copy_only=False).argmax()))
+def _lengths(lists: Any) -> Ints:
+    sizes: Ints = pc.list_value_length(lists).to_numpy(zero_copy_only=False).astype(np.int64)
+    return sizes
+
+
+def _values(cells: Any) -> NDArray[Any] | Coded | None:
+    """Numbers, vectors or coded strings; None where a value is missing, or of another kind, or a vector is uneven."""
+    cells = _decoded(cells)
+    if cells.null_count or not len(cells):
+        return None
+    if _text(cells):
+        codes = cells.dictionary_encode()
+        return Coded(codes.dictionary.to_pylist(), codes.indices.to_numpy())
+    if _listed(cells):
+        inner, sizes = _values(cells.flatten()), _lengths(cells)
+        if not isinstance(inner, np.ndarray) or inner.ndim > 1 or (sizes != sizes[0]).any():
+            return None
+        return inner.reshape(len(sizes), -1)
+    kind = cells.type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
+        return None
+    array: NDArray[Any] = cells.to_numpy(zero_copy_only=False)
+    return array
+
+
+def _trimmed(cells: Any) -> Any | None:
+    """Text without the spaces around it; None where there is none."""
+    trimmed = pc.utf8_trim_whitespace(cells)
+    return None if trimmed.null_count or pc.any(pc.equal(trimmed, "")).as_py() else trimmed
+
+
+def _words(cells: Any) -> Any | None:
+    """Text as lists of words; None where there is none."""
+    trimmed = _trimmed(cells)
+    return None if trimmed is None else pc.utf8_split_whitespace(trimmed)
+
+
+def _cut(cells: Any, unit: Unit) -> Any | None:
+    """Text as lists of words or characters; None where there is none."""
+    if unit == "words" or cells.null_count:
+        return _words(cells)
+    points = np.frombuffer("".join(cells.to_pylist()).encode("utf-32-le"), dtype=np.uint32)
+    letters, rows = np.unique(points, return_inverse=True)
+    coded = pa.DictionaryArray.from_arrays(rows.astype(np.int32), [chr(point) for point in letters.tolist()])
+    ends = np.cumsum(pc.utf8_length(cells).to_numpy(), dtype=np.int64)
+    return pa.LargeListArray.from_arrays(np.append(0, ends), coded)
+
+
+def _add_rows(growing: Growing, lines: range, tokens: Any, label: Any, per: Per | None) -> bool:
+    """Add sequences, a list of tokens each, with their labels; False, and nothing added, if they are not plain."""
+    if not _listed(tokens) or tokens.null_count or (per == "token" and label.null_count):
+        return False
+    sizes, flat, labels = _lengths(tokens), _values(tokens.flatten()), None
+    if per is not None:
+        labels = _values(label.flatten() if per == "token" else label)
+        if labels is None or (per == "token" and (_lengths(label) != sizes).any()):
+            return False
+    if flat is None or not sizes.all():
+        return False
+    growing.rows(lines, flat, sizes, labels, per)
+    return True
+
+
+# -- tables --------------------------------------------------------------------------------------------
+
+
+def add_batch(table: Table, first: int, cells: dict[str, Any]) -> None:
+    """Rows `first, first + 1, …` of a table: by columns if they are plain, else one by one."""
+    layout, lines = table.layout, range(first, first + len(cells[table.layout.token]))
+    by_columns = _wide if layout.sequence is None else _long
+    if lines and not (layout.per is None and by_columns(table, lines, cells)):
+        columns = [repeat(None) if name is None else cells[name].to_pylist() for name in layout.columns]
+        for line, values in zip(lines, zip(*columns, strict=False), strict=True):
+            table.row(line, *values)
+
+
+def _wide(table: Table, lines: range, cells: dict[str, Any]) -> bool:
+    layout = table.layout
+    tokens, label = cells[layout.token], cells.get(layout.label or "")
+    if label is not None and _text(label):
+        if layout.label == "label":  # beside a list, a label is what was stored
+            label = _trimmed(label) if _text(tokens) else label
+        else:  # in a column of another name, only rows can tell words from one label
+            label = _words(label) if layout.label == "labels" else None
+        if label is None:
+            return False
+    if _text(tokens):
+        tokens = _cut(tokens, layout.unit)
+    if tokens is None or label is None:
+        return tokens is not None and _add_rows(table.growing, lines, tokens, None, None)
+    per: Per = "token" if layout.label != "label" and _listed(label) else "sequence"
+    return _add_rows(table.growing, lines, tokens, label, per)
+
+
+def _long(table: Table, lines: range, cells: dict[str, Any]) -> bool:
+    layout = table.layout
+    names, tokens = cells[layout.sequence or ""], _values(cells[layout.token])
+    labels = None if layout.label is None else _values(cells[layout.label])
+    if names.null_count or not (_text(names) or pa.types.is_integer(names.type)):
+        return False
+    if tokens is None or (layout.label is not None and labels is None):
+        return False
     starts = np.ones(len(names), dtype=bool)
     starts[1:] = pc.not_equal(names[1:], names[:-1]).to_numpy(zero_copy_only=False)
-    at = np.flatnonzero(starts)
-    starts[at] = runs.begin_all(names.take(pa.array(at)).to_pylist(), first, at)
-    label = cells.get(layout.label or "")
-    growing.stretch(first, values(cells[layout.token]), None if label is None else values(label), starts)
+    first = table.begin_all(names.filter(pa.array(starts)).to_pylist())
+    if first is None:
+        return False
+    starts[0] = first
+    table.growing.stretch(lines, tokens, labels, starts)
+    return True
+
+
+def read_parquet(
+    file: Path, columns: Columns, vocabulary: Names | None, progress: Progress | None, batch: int = _BATCH
+) -> Sequences:
+    """The sequences of a Parquet file in long or wide form, a record batch at a time."""
+    size = file.stat().st_size
+    _whole(file, size)
+    done, total = 0, 1
+
+    def tick() -> None:
+        # Rows are what can be counted; bytes are in proportion.
+        if progress is not None:
+            progress(size * done // total, size)
+
+    growing = Growing(str(file), vocabulary, tick, unit="row")
+    try:
+        with pq.ParquetFile(file, page_checksum_verification=True) as stored:
+            table = Table(growing, Layout.of(columns, stored.schema_arrow.names, str(file)))
+            total = max(stored.metadata.num_rows, 1)
+            used = [name for name in table.layout.columns if name is not None]
+            for part in stored.iter_batches(batch_size=batch, columns=used):
+                part.validate(full=True)  # a damaged file may hold offsets that point anywhere
+                first, done = done, done + part.num_rows
+                add_batch(table, first, {name: _decoded(part.column(name)) for name in used})
+            if done != stored.metadata.num_rows:
+                raise DataError(
+                    f"{file} is damaged: {done} of {stored.metadata.num_rows} rows can be read; write it again"
+                )
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{file} is no Parquet file, or a damaged one ({error}); write it again") from None
+    return Sequences(*growing.finish())
+
+
+def _whole(file: Path, size: int) -> None:
+    """A Parquet file begins and ends with PAR1; one that only begins with it was cut short."""
+    if size == 0:
+        raise DataError(f"{file} is empty: there is no sequence in it")
+    with file.open("rb") as raw:
+        opening = raw.read(4)
+        raw.seek(max(size - 4, 0))
+        if opening == b"PAR1" and (raw.read(4) != b"PAR1" or size < 12):
+            raise DataError(f"{file} ends in the middle: it was cut short; copy or write it again")
+
+
+# -- blocks of text ------------------------------------------------------------------------------------
+
+
+def _read_blocks(lines: Lines, add: Callable[[bytes, range], bool]) -> None:
+    """Read `lines` up to their end, or up to the first block that `add` does not take."""
+    while True:
+        block, count = lines.block(BYTES * limits.CHUNK)
+        if not block:
+            return
+        if not add(block, range(lines.number - count + 1, lines.number + 1)):
+            lines.put_back(block, count)
+            return
+
+
+def read_table_blocks(lines: Lines, table: Table, names: list[str], tabs: bool) -> None:
+    """Rows of CSV or TSV with columns `names`."""
+    numbers = [str(number) for number in range(len(names))]
+    used = {name: numbers[names.index(name)] for name in table.layout.columns if name is not None}
+    parse = pcsv.ParseOptions(delimiter="\t" if tabs else ",", quote_char=False, ignore_empty_lines=False)
+    convert = pcsv.ConvertOptions(column_types=dict.fromkeys(numbers, pa.string()), include_columns=list(used.values()))
+
+    def add(block: bytes, numbered: range) -> bool:
+        if b'"' in block and not tabs:
+            return False
+        try:
+            options = pcsv.ReadOptions(column_names=numbers, block_size=len(block) + 1)
+            found = pcsv.read_csv(pa.BufferReader(block), options, parse, convert)
+        except (pa.ArrowException, UnicodeDecodeError):
+            return False
+        cells = {name: found.column(number).combine_chunks() for name, number in used.items()}
+        if found.num_rows != len(numbered) or any(pc.any(pc.equal(column, "")).as_py() for column in cells.values()):
+            return False
+        add_batch(table, numbered[0], cells)
+        return True
+
+    _read_blocks(lines, add)
+
+
+def read_json_blocks(lines: Lines, growing: Growing, columns: Columns) -> None:
+    """JSON objects, one a line."""
+
+    def add(block: bytes, numbered: range) -> bool:
+        try:
+            table = pjson.read_json(pa.BufferReader(block), pjson.ReadOptions(block_size=len(block) + 1))
+            table.validate(full=True)
+        except (pa.ArrowException, UnicodeDecodeError):
+            return False
+        return table.num_rows == len(numbered) and _json_rows(growing, numbered, table, columns)
+
+    _read_blocks(lines, add)
+
+
+def _json_rows(growing: Growing, lines: range, table: Any, columns: Columns) -> bool:
+    usual = [name for name in ("labels", "label") if name in table.column_names]
+    key, name = columns.tokens or "tokens", columns.labels or next(iter(usual), None)
+    if not {key, name} <= {None, *table.column_names} or (columns.labels is None and len(usual) > 1):
+        return False
+    tokens = table.column(key).combine_chunks()
+    label = None if name is None else table.column(name).combine_chunks()
+    if _text(tokens):
+        tokens = _cut(tokens, columns.unit or "characters")
+    by_token = label is not None and _listed(label) and (columns.labels is not None or name == "labels")
+    if tokens is None or (name == "labels" and columns.labels is None and not by_token):
+        return False
+    if _listed(tokens) and pa.types.is_floating(tokens.type.value_type):  # integers may be among them
+        return False
+    if not all(map(_exact, (tokens, label))):
+        return False
+    return _add_rows(growing, lines, tokens, label, None if label is None else "token" if by_token else "sequence")
+
+
+def _exact(cells: Any | None) -> bool:
+    """Whether no integer of JSON can have been rounded to a real number."""
+    if cells is None or _listed(cells):
+        return cells is None or _exact(cells.flatten())
+    if not pa.types.is_floating(cells.type):
+        return True
+    largest = pc.max(pc.abs(cells)).as_py()
+    return largest is None or largest < _EXACT

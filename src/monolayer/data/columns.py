@@ -43,11 +43,11 @@ _NEEDED = {
 }
 
 
-def token_place(flat: int, sizes: Ints) -> str:
-    """'token k of sequence i' for a place in the flat arrays; `sizes` `(N,)` are the lengths."""
+def token_place(flat: int, sizes: Ints, name: Callable[[int], str] = "sequence {}".format) -> str:
+    """'token k of sequence i' for a place in the flat arrays; `sizes` `(N,)` are lengths, `name` names sequences."""
     ends = np.cumsum(sizes)
     row = int(np.searchsorted(ends, flat, side="right"))
-    return f"token {flat - int(ends[row] - sizes[row])} of sequence {row}"
+    return f"token {flat - int(ends[row] - sizes[row])} of {name(row)}"
 
 
 def array_like(value: Any) -> Any:

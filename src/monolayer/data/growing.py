@@ -1,7 +1,7 @@
 """Sequences under way: what a reader hands over, encoded a chunk at a time.
 
 At any moment there are at most about `CHUNK` tokens as Python objects; the rest is already row numbers,
-4 bytes a string token and 8 an integer token, before the table of names is put in order once at the end.
+4 bytes per string token and 8 per integer token, before the table of names is put in order once at the end.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.arrays import Ints
-from monolayer.data.columns import Coded, Column, Values
+from monolayer.arrays import Bools, Ints
+from monolayer.data.columns import Coded, Column, Values, token_place
 from monolayer.data.labels import Labels, Per
 from monolayer.data.names import Names
 from monolayer.errors import DataError
@@ -23,7 +23,7 @@ CHUNK = 1 << 16  # tokens, or numbers where tokens are vectors
 
 
 class Growing:
-    """Feed it whole sequences (`row`), tokens (`token`, `end`) or arrays (`rows`, `stretch`), then `finish`.
+    """Feed it sequences (`row`, `rows`), or tokens (`token` and `end`, `stretch`), then `finish`.
 
     `line` numbers are what error messages name.
     """
@@ -36,11 +36,12 @@ class Growing:
         self._sizes = array("q")
         self._open = 0  # tokens of the sequence that has not ended yet
         self._first: int | None = None
+        self._whole = False  # whether lines are whole sequences, not tokens
+        # The chunk at hand, as Python objects.
         self._tokens: list[Any] = []
         self._labels: list[Any] = []
         self._lines: list[int] = []
         self._weight = 0
-        self._whole_rows = False
 
     def at(self, line: int) -> str:
         """'line 7 of data.jsonl'."""
@@ -48,15 +49,19 @@ class Growing:
 
     def row(self, line: int, tokens: Sequence[Any], labels: Any, per: Per | None) -> None:
         """One whole sequence; `labels` is a list for per token, one label for per sequence."""
-        self._check(line, per, len(tokens), len(labels) if per == "token" else None)
+        if len(tokens) == 0:
+            raise DataError(f"{self.at(line)} is an empty sequence: every sequence needs a token")
+        self._agree(line, per)
         if per == "token":
+            if len(labels) != len(tokens):
+                raise DataError(f"{self.at(line)} has {len(tokens)} tokens but {len(labels)} labels: give one a token")
             self._labels.extend(labels)
         elif per == "sequence":
             self._labels.append(labels)
         self._tokens.extend(tokens)
         self._lines.append(line)
         self._sizes.append(len(tokens))
-        self._whole_rows = True
+        self._whole = True
         vector = tokens[0] if isinstance(tokens[0], list) else labels[0] if per == "token" else labels
         self._weight += len(tokens) * (len(vector) if isinstance(vector, list) else 1)
         if self._weight >= CHUNK:
@@ -80,41 +85,27 @@ class Growing:
             self._open = 0
 
     def rows(
-        self, line: int, tokens: Values | Coded, sizes: Ints, labels: Values | Coded | None, counts: Ints | None
+        self, lines: Sequence[int], tokens: Values | Coded, sizes: Ints, labels: Values | Coded | None, per: Per | None
     ) -> None:
-        """Sequences `line, line + 1, …` at once: flat tokens with `sizes`, labels with `counts` or not."""
+        """Whole sequences at once: tokens, sequence after sequence, their lengths, and as many labels as `per` asks."""
         self._flush()
-        per: Per | None = None if labels is None else "sequence" if counts is None else "token"
-        bad = int(np.argmax((sizes == 0) | (sizes != (sizes if counts is None else counts))))
-        self._check(line + bad, per, int(sizes[bad]), None if counts is None else int(counts[bad]))
-        starts = np.cumsum(sizes) - sizes
-
-        def place(flat: int) -> str:
-            row = int(np.searchsorted(starts, flat, side="right")) - 1
-            return f"token {flat - int(starts[row])} of {self.at(line + row)}"
-
-        self._token_column.add(tokens, place)
-        if labels is not None:
-            self._label_column.add(labels, place if per == "token" else lambda row: self.at(line + row))
+        self._agree(lines[0], per)
+        self._add(lines, tokens, sizes, labels)
         self._sizes.frombytes(sizes.astype(np.int64).tobytes())
-        self._tick()
 
     def stretch(
-        self, line: int, tokens: Values | Coded, labels: Values | Coded | None, starts: NDArray[np.bool_]
+        self, lines: Sequence[int], tokens: Values | Coded, labels: Values | Coded | None, starts: Bools
     ) -> None:
-        """Tokens `line, line + 1, …` at once; `starts` marks those that begin a sequence."""
+        """Tokens at once; `starts` marks those that begin a sequence."""
         self._flush()
-        self._token_column.add(tokens, lambda row: self.at(line + row))
-        if labels is not None:
-            self.per = "token"
-            self._label_column.add(labels, lambda row: self.at(line + row))
+        self.per = self.per if labels is None else "token"
+        self._add(lines, tokens, None, labels)
         cuts = np.flatnonzero(starts)
         if len(cuts):
             self._open += int(cuts[0])
             self.end()
             self._sizes.frombytes(np.diff(cuts).astype(np.int64).tobytes())
         self._open += len(tokens) - (int(cuts[-1]) if len(cuts) else 0)
-        self._tick()
 
     def finish(self) -> tuple[NDArray[Any], Ints, Names | None, Labels | None]:
         """All that was read: what `Sequences` is made of."""
@@ -129,40 +120,39 @@ class Growing:
             labels = Labels(values, self.per, classes, scalar)
         return tokens, np.array(self._sizes, dtype=np.int64), names, labels
 
-    def _check(self, line: int, per: Per | None, size: int, count: int | None) -> None:
-        """A sequence has tokens, as many labels as tokens, and labels where and as the first one has."""
-        if size == 0:
-            raise DataError(f"{self.at(line)} is an empty sequence: every sequence needs a token")
+    def _agree(self, line: int, per: Per | None) -> None:
+        """A sequence has labels where and as the first one has."""
         if self._first is None:
             self._first, self.per = line, per
-        if per != self.per:
-            if per is None or self.per is None:
-                bare, full = (line, self._first) if per is None else (self._first, line)
-                raise DataError(
-                    f"{self.at(bare)} has no label, but {self.unit} {full} has: label every sequence, or none"
-                )
-            raise DataError(
-                f"mixed label kinds: {self.unit} {self._first} has one label a {self.per}, {self.at(line)} "
-                f"one a {per}; label every token or every sequence"
-            )
-        if count is not None and count != size:
-            raise DataError(f"{self.at(line)} has {size} tokens but {count} labels: give one a token")
+        if per == self.per:
+            return
+        if per is None or self.per is None:
+            bare, full = (line, self._first) if per is None else (self._first, line)
+            raise DataError(f"{self.at(bare)} has no label, but {self.unit} {full} has: label every sequence, or none")
+        raise DataError(
+            f"mixed label kinds: {self.unit} {self._first} has one label a {self.per}, {self.at(line)} "
+            f"one a {per}; label every token or every sequence"
+        )
+
+    def _add(
+        self, lines: Sequence[int], tokens: Values | Coded, sizes: Ints | None, labels: Values | Coded | None
+    ) -> None:
+        """Encode tokens and labels; `lines` has one number per sequence where there are `sizes`, else one per token."""
+
+        def line(row: int) -> str:
+            return self.at(lines[row])
+
+        def token(flat: int) -> str:
+            return line(flat) if sizes is None else token_place(flat, sizes, line)
+
+        self._token_column.add(tokens, token)
+        if labels is not None:
+            self._label_column.add(labels, token if self.per == "token" else line)
+        self._tick()
 
     def _flush(self) -> None:
         """Encode the chunk at hand."""
-        if not self._lines:
-            return
-        lines = self._lines
-        sizes = self._sizes[len(self._sizes) - len(lines) :] if self._whole_rows else None
-
-        def place(flat: int) -> str:
-            if sizes is None:
-                return self.at(lines[flat])
-            starts = np.cumsum(sizes) - np.array(sizes)
-            row = int(np.searchsorted(starts, flat, side="right")) - 1
-            return f"token {flat - int(starts[row])} of {self.at(lines[row])}"
-
-        self._token_column.add(self._tokens, place)
-        self._label_column.add(self._labels, place if self.per == "token" else lambda row: self.at(lines[row]))
-        self._tokens, self._labels, self._lines, self._weight = [], [], [], 0
-        self._tick()
+        if self._lines:
+            sizes = np.array(self._sizes[-len(self._lines) :]) if self._whole else None
+            self._add(self._lines, self._tokens, sizes, self._labels)
+            self._tokens, self._labels, self._lines, self._weight = [], [], [], 0

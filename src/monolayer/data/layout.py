@@ -1,8 +1,8 @@
 """Which columns of a table hold the sequences, their tokens and their labels.
 
-Long form has a row a token: a `sequence` column, whose runs of equal values are the sequences, a `token` column, maybe
-a `label` column. Wide form has a row a sequence: a `tokens` column, maybe `labels` (one a token) or `label` (one a
-sequence).
+In long form a row is a token: a `sequence` column, whose runs of equal values are the sequences, a `token` column,
+maybe a `label` column. In wide form a row is a sequence: a `tokens` column, maybe `labels` (one per token) or `label`
+(one per sequence).
 """
 
 from __future__ import annotations
@@ -33,11 +33,6 @@ class Columns:
         check_per(self.per)
         if self.unit not in (None, "characters", "words"):
             raise DataError(f"text is cut into 'characters' or 'words', not {self.unit!r}")
-
-    @property
-    def plain(self) -> bool:
-        """Whether nothing but the format and the data decide how cells are read."""
-        return self.unit is None and self.per is None
 
 
 @dataclass(frozen=True)
@@ -74,14 +69,14 @@ class Layout:
             raise DataError(f"{name} has a row a token, and a label in each: they cannot be one a sequence")
         unit = columns.unit or "words"
         layout = cls((columns.sequence or "sequence") if long else None, token, label, unit, columns.per)
-        twice = next((column for column in layout.used if there.count(column) > 1), None)
+        twice = next((column for column in layout.columns if column is not None and there.count(column) > 1), None)
         if twice is not None:
             raise DataError(f"{name} has {there.count(twice)} columns called {twice!r}: give each its own name")
         return layout
 
     @property
-    def used(self) -> list[str]:
-        return [column for column in (self.sequence, self.token, self.label) if column is not None]
+    def columns(self) -> tuple[str | None, str, str | None]:
+        return self.sequence, self.token, self.label
 
 
 def _no_column(column: str, there: list[str], name: str) -> DataError:

@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
-import numpy as np
-
 from monolayer.errors import DataError
 
 LONGEST = 1 << 27
@@ -79,9 +77,7 @@ class Lines:
         block = self._read(lambda: self._file.read(size))
         if block and not block.endswith(b"\n"):
             block += self._line(self.number + block.count(b"\n") + 1)
-        # Where lines are short, `bytes.count` is several times slower.
-        ends = int(np.count_nonzero(np.frombuffer(block, np.uint8) == ord("\n")))
-        count = ends + (bool(block) and not block.endswith(b"\n"))
+        count = block.count(b"\n") + (bool(block) and not block.endswith(b"\n"))
         self._seen += len(block)
         block = block if self.number else block.removeprefix(codecs.BOM_UTF8)
         self.number += count

@@ -1,8 +1,8 @@
 """Files to sequences: `read`, which knows every format by its suffix, and the plain-text formats themselves.
 
-`docs/data.md` describes the formats. Tables are in `tabular.py` and `parquet.py`, arrays in `npz.py`. Text is read a
-block at a time where it is plain (`blocks.py`), else line by line, and encoded on the way, so a file may be larger than
-the memory that its text would need.
+`docs/data.md` describes the formats. Tables are in `tabular.py`, arrays in `npz.py`. Parquet, and text where it is
+plain, is read by `arrow.py`, a block at a time; other text line by line. All is encoded on the way, so a file may be
+larger than the memory that its text would need.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from monolayer.data.names import Names
 from monolayer.data.npz import read_npz
 from monolayer.data.sequences import Sequences
 from monolayer.data.shards import files, read_shards
-from monolayer.data.tabular import cut_text, label_words, read_table
+from monolayer.data.tabular import cut_text, label_list, read_table
 from monolayer.errors import DataError
 
 SUFFIXES = {
@@ -82,7 +82,7 @@ def read(
         if format == "npz":
             return read_npz(file, columns, vocabulary, progress)
         try:
-            from monolayer.data.parquet import read_parquet
+            from monolayer.data.arrow import read_parquet
         except ImportError:
             raise DataError(f"{file}: Parquet needs pyarrow: pip install pyarrow") from None
         return read_parquet(file, columns, vocabulary, progress)
@@ -93,7 +93,7 @@ def read(
         elif format in ("conll", "conllu"):
             _conll(lines, growing, columns, universal=format == "conllu")
         else:
-            blocks = import_module("monolayer.data.blocks").read_table_blocks if ARROW else None
+            blocks = import_module("monolayer.data.arrow").read_table_blocks if ARROW else None
             read_table(lines, growing, columns, tabs=format == "tsv", blocks=blocks)
         return Sequences(*growing.finish())
 
@@ -127,10 +127,8 @@ def _format(file: Path, standard_input: bool, format: str | None) -> str:
 
 def _jsonl(lines: Lines, growing: Growing, columns: Columns) -> None:
     """`{"tokens": [...], "labels": [...]}` or `{"tokens": [...], "label": ...}`, one object a line."""
-    if ARROW and columns.plain:
-        import_module("monolayer.data.blocks").read_json_blocks(
-            lines, growing, columns
-        )  # up to the first that is not plain
+    if ARROW and columns.per is None:  # up to the first block that is not plain
+        import_module("monolayer.data.arrow").read_json_blocks(lines, growing, columns)
     key = columns.tokens or "tokens"
     for line in lines:
         if line.isspace():
@@ -150,10 +148,8 @@ def _jsonl(lines: Lines, growing: Growing, columns: Columns) -> None:
         if isinstance(tokens, str):
             tokens = cut_text(tokens, columns.unit or "characters")
         if columns.per is not None and per is not None:
-            found = label_words(found, len(tokens)) if columns.per == "token" and isinstance(found, str) else found
-            if columns.per == "token" and not isinstance(found, list):
-                raise DataError(f"{growing.at(lines.number)} has the label {short(found)}: per token, give a list")
             per = columns.per
+            found = label_list(found, len(tokens), growing.at(lines.number)) if per == "token" else found
         growing.row(lines.number, tokens, found, per)
 
 

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from monolayer.arrays import Ints
 from monolayer.data.columns import Column, Values, array_like, is_list, plain_array, token_place
-from monolayer.data.frames import from_frame, is_frame
 from monolayer.data.labels import Labels, Per, check_per
 from monolayer.data.layout import Columns
 from monolayer.data.names import Names
+from monolayer.data.tabular import from_frame, is_frame
 from monolayer.errors import DataError
 
 __all__ = ["Labels", "Per", "Sequences"]

@@ -1,25 +1,28 @@
-"""Tables, in long form (one token a row) or wide form (one sequence a row).
+"""Tables, in long form (a row is a token) or wide form (a row is a sequence): rows of CSV, and tables in memory.
 
-Long: a `sequence` column, whose runs of equal values are the sequences, a `token` column, maybe a `label`
-column. Wide: a `tokens` column, maybe `labels` (one a token) or `label` (one a sequence). Text cells of
-`tokens` and `labels` are split at whitespace. CSV is read here, Parquet in `parquet.py`.
+`layout.py` says which columns are read. Text cells of `tokens` and `labels` are split at whitespace; cells of a table
+in memory that hold lists and numbers are taken as they are. `arrow.py` reads plain CSV and Parquet by columns, and
+hands over what is not plain row by row.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.arrays import Ints
+from monolayer.data.columns import array_like
 from monolayer.data.growing import Growing
-from monolayer.data.labels import Per
+from monolayer.data.labels import Labels
 from monolayer.data.layout import Columns, Layout, Unit
 from monolayer.data.lines import Lines
+from monolayer.data.names import Names
 from monolayer.errors import DataError
 
 
@@ -28,66 +31,102 @@ def cut_text(text: str, unit: Unit) -> list[str]:
     return text.split() if unit == "words" else list(text)
 
 
-def label_words(text: str, count: int) -> list[str]:
-    """Text as the labels of `count` tokens: its words, or the letters of its only word."""
-    words = text.split()
-    return list(words[0]) if len(words) == 1 and count != 1 else words
+def label_list(label: Any, count: int, at: str) -> list[Any]:
+    """The labels of `count` tokens, if the caller says that it is one each: a list, words, or letters of one word."""
+    if isinstance(label, str):
+        words = label.split()
+        return list(words[0]) if len(words) == 1 and count != 1 else words
+    if not isinstance(label, list):
+        raise DataError(f"{at} has the label {label!r}: with per='token', give one a token")
+    return label
 
 
-class Wide:
-    """Rows of wide form as Python values.
+class Table:
+    """Rows of a table, as Python values, on their way into `growing`.
 
-    A column called `label` holds one label a sequence. Text in a column called `labels` is one word a token.
-    Text in a column of another name is either, and the first row that can tell says which: until then every
+    In wide form, a column called `label` holds one label a sequence. Text in a column called `labels` is one word a
+    token. Text in a column of another name is either, and the first row that can tell says which: until then every
     row has had one token and one word, which is the same thing in both readings. The caller may say it (`per`).
+
+    In long form, sequences are runs of equal values; a value that comes back is an error.
     """
 
     def __init__(self, growing: Growing, layout: Layout) -> None:
-        self._growing, self._column, self._layout = growing, layout.label, layout
-        self._per = {None: None, "label": "sequence", "labels": "token"}.get(layout.label, "unknown")
+        self.growing, self.layout = growing, layout
+        self._per = {"label": "sequence", "labels": "token"}.get(layout.label or "", "unknown")
+        self._seen: set[Any] = set()
+        self._last: Any = self  # equal to no value of a file
 
-    def row(self, line: int, tokens: Any, label: Any) -> None:
-        words = cut_text(tokens, self._layout.unit) if isinstance(tokens, str) else [] if tokens is None else tokens
+    def row(self, line: int, sequence: Any, tokens: Any, label: Any) -> None:
+        """The next row; None is a missing value, and the value of a column that is not read."""
+        if self.layout.sequence is None:
+            self._wide(line, tokens, label)
+            return
+        if self._begins(sequence, line):
+            self.growing.end()
+        if tokens is None or (label is None and self.layout.label is not None):
+            missing = self.layout.token if tokens is None else self.layout.label
+            raise DataError(f"{self.growing.at(line)} has no {missing!r}: every row is a token")
+        self.growing.token(line, tokens, label)
+
+    def _wide(self, line: int, tokens: Any, label: Any) -> None:
+        words = cut_text(tokens, self.layout.unit) if isinstance(tokens, str) else [] if tokens is None else tokens
         if not isinstance(words, list):
-            where = f"{self._growing.at(line)}, column {self._layout.token!r}"
+            where = f"{self.growing.at(line)}, column {self.layout.token!r}"
             raise DataError(f"{where}, holds {words!r}: it must be a list, or text with words in it")
-        if self._per is None or label is None:
-            self._growing.row(line, words, None, None)
-        elif self._layout.per is not None:
-            self._asked(line, words, label, self._layout.per)
-        elif self._column == "label":
-            label = label.strip() if isinstance(label, str) else label
-            self._growing.row(line, words, label, None if label == "" else "sequence")
+        if isinstance(label, str) and isinstance(tokens, str):  # beside a list, a label is what was stored
+            label = label.strip() or None
+        if label is None:
+            self.growing.row(line, words, None, None)
+        elif self.layout.per == "token":
+            self.growing.row(line, words, label_list(label, len(words), self.growing.at(line)) or None, "token")
+        elif self.layout.per == "sequence" or self.layout.label == "label":
+            self.growing.row(line, words, label, "sequence")
         elif isinstance(label, str):
             self._text(line, words, label.split())
         else:
-            self._growing.row(line, words, label, "token" if isinstance(label, list) else "sequence")
-
-    def _asked(self, line: int, words: Any, label: Any, per: Per) -> None:
-        """A row whose labels belong to what the caller said."""
-        if per == "token" and isinstance(label, str):
-            label = label_words(label, len(words))
-        elif isinstance(label, str):
-            label = label.strip()
-        if per == "token" and not isinstance(label, list):
-            raise DataError(f"{self._growing.at(line)} has the label {label!r}: with per='token', give one a token")
-        self._growing.row(line, words, label, None if label in ("", []) else per)
+            self.growing.row(line, words, label, "token" if isinstance(label, list) else "sequence")
 
     def _text(self, line: int, words: list[Any], labels: list[str]) -> None:
         if self._per == "unknown" and (len(words), len(labels)) != (1, 1) and len(labels) in (1, len(words)):
             self._per = "token" if len(labels) == len(words) else "sequence"
             # Rows so far had one token and one label each.
-            if self._growing.per is not None:
-                self._growing.per = self._per  # type: ignore[assignment]  # "unknown" was ruled out above
-        if self._per == "sequence" and len(labels) == 1:
-            self._growing.row(line, words, labels[0], "sequence")
-        elif self._per == "sequence" and labels:
+            if self.growing.per is not None:
+                self.growing.per = self._per  # type: ignore[assignment]  # "unknown" was ruled out above
+        if self._per != "sequence":
+            self.growing.row(line, words, labels, "token")
+        elif len(labels) == 1:
+            self.growing.row(line, words, labels[0], "sequence")
+        else:
             raise DataError(
-                f"{self._growing.at(line)} has {len(labels)} words in column {self._column!r}, which so far "
+                f"{self.growing.at(line)} has {len(labels)} words in column {self.layout.label!r}, which so far "
                 "held one label a sequence; only a column called 'label' may hold labels of several words"
             )
-        else:
-            self._growing.row(line, words, labels, "token" if labels else None)
+
+    def _begins(self, value: Any, line: int) -> bool:
+        """Whether a new sequence begins with this value."""
+        if value == self._last:
+            return False
+        if value is None or value == "" or value != value or not isinstance(value, Hashable):  # NaN, a list
+            raise DataError(f"{self.growing.at(line)} does not say which sequence it belongs to")
+        if value in self._seen:
+            raise DataError(
+                f"{self.growing.at(line)}: sequence {value!r} comes back after another one. Rows of a "
+                "sequence must stand together: sort the file, or give each sequence its own name"
+            )
+        self._seen.add(value)
+        self._last = value
+        return True
+
+    def begin_all(self, values: list[Any]) -> bool | None:
+        """Begin sequences named by strings or integers: whether the first is new, or None if a name is bad."""
+        goes_on = values[0] == self._last
+        new = set(values[goes_on:])
+        if len(new) < len(values) - goes_on or "" in new or not new.isdisjoint(self._seen):
+            return None
+        self._seen |= new
+        self._last = values[-1]
+        return not goes_on
 
 
 # -- CSV -----------------------------------------------------------------------------------------------
@@ -116,28 +155,17 @@ def read_table(
         if header is None:
             return
         names = [name.strip() for name in header[1]]
-        layout = Layout.of(columns, names, lines.name)
-        where = [None if name is None else names.index(name) for name in (layout.sequence, layout.token, layout.label)]
-        at_sequence, at_token, at_label = where
-        assert at_token is not None
-        wide, runs = Wide(growing, layout), Runs(growing)
-        if blocks is not None and columns.plain:
-            blocks(lines, growing, names, layout, wide, runs, tabs)
+        table = Table(growing, Layout.of(columns, names, lines.name))
+        where = [None if name is None else names.index(name) for name in table.layout.columns]
+        if blocks is not None:
+            blocks(lines, table, names, tabs)
         for number, record in records:
             if len(record) != len(names):
                 message = f"{growing.at(number)} has {len(record)} columns, the header has {len(names)}"
                 if len(record) < len(names) and lines.last():
                     raise lines.cut(message)
                 raise DataError(f"{message}: give every row the same columns, and quote cells that hold a comma")
-            label = None if at_label is None else record[at_label]
-            if at_sequence is None:
-                wide.row(number, record[at_token], label)
-                continue
-            if runs.begins(record[at_sequence], number):
-                growing.end()
-            if not record[at_token] or label == "":
-                raise DataError(f"{growing.at(number)} has an empty {'label' if record[at_token] else 'token'}")
-            growing.token(number, record[at_token], label)
+            table.row(number, *(None if at is None else record[at] or None for at in where))
 
 
 def _records(lines: Lines, tabs: bool) -> Iterator[tuple[int, list[str]]]:
@@ -160,36 +188,50 @@ def _records(lines: Lines, tabs: bool) -> Iterator[tuple[int, list[str]]]:
             yield number, record
 
 
-class Runs:
-    """The sequences of a long table are runs of equal values; a value that comes back is an error."""
+# -- tables in memory ----------------------------------------------------------------------------------
 
-    def __init__(self, growing: Growing) -> None:
-        self._growing = growing
-        self._seen: set[Any] = set()
-        self._last: Any = self  # equal to no value of a file
 
-    def begins(self, value: Any, line: int) -> bool:
-        """Whether a new sequence begins with this value."""
-        if value == self._last:
-            return False
-        if value is None or value == "" or value != value:  # NaN
-            raise DataError(f"{self._growing.at(line)} does not say which sequence it belongs to")
-        if value in self._seen:
-            raise DataError(
-                f"{self._growing.at(line)}: sequence {value!r} comes back after another one. Rows of a "
-                "sequence must stand together: sort the file, or give each sequence its own name"
-            )
-        self._seen.add(value)
-        self._last = value
-        return True
+def is_frame(value: Any) -> bool:
+    """Whether a value has columns by name. (A dict of columns has no order of rows that one could see: not taken.)"""
+    return _names(value) is not None and hasattr(value, "__getitem__") and hasattr(value, "__len__")
 
-    def begin_all(self, values: list[Any], line: int, at: Ints) -> NDArray[np.bool_]:
-        """`begins` for values that change from one to the next, in rows `line + at`: all at once if all are new."""
-        new = set(values[1:])
-        if len(new) < len(values) - 1 or new & {None, "", values[0]} or not new.isdisjoint(self._seen):
-            return np.array([self.begins(value, line + row) for value, row in zip(values, at.tolist(), strict=True)])
-        begun = np.ones(len(values), dtype=bool)
-        begun[0] = self.begins(values[0], line + int(at[0]))  # it may go on from the rows before
-        self._seen |= new
-        self._last = values[-1]
-        return begun
+
+def _names(frame: Any) -> list[str] | None:
+    names = getattr(frame, "column_names", None)  # Arrow, Hugging Face
+    names = getattr(frame, "columns", None) if names is None else names  # pandas, Polars
+    if names is None or callable(names) or isinstance(names, str):
+        return None
+    try:
+        return list(names)
+    except TypeError:
+        return None
+
+
+def from_frame(
+    frame: Any, columns: Columns, vocabulary: Names | None = None
+) -> tuple[NDArray[Any], Ints, Names | None, Labels | None]:
+    """What the `Sequences` of a table (pandas, Polars, Arrow, Hugging Face) are made of, with labels if it has any."""
+    name = f"the {type(frame).__name__}"
+    try:
+        layout = Layout.of(columns, [str(each) for each in _names(frame) or []], name)
+    except DataError as error:
+        if columns != Columns(per=columns.per):
+            raise
+        raise DataError(
+            f"{error}. Name the columns: Sequences.table(X, tokens=…, labels=…, sequence=…); if every column holds "
+            "tokens, pass X.to_numpy()"
+        ) from None
+    table = Table(Growing(name, vocabulary, lambda: None, unit="row"), layout)
+    cells = [repeat(None) if name is None else _cells(frame, name) for name in layout.columns]
+    for row, values in enumerate(zip(*cells, strict=False)):
+        table.row(row, *values)
+    return table.growing.finish()
+
+
+def _cells(frame: Any, name: str) -> list[Any]:
+    """A column as Python values."""
+    column = frame[name]
+    method = next((each for each in ("to_pylist", "to_list", "tolist") if hasattr(column, each)), None)
+    cells = list(column) if method is None else getattr(column, method)()  # Arrow; Polars and pandas; NumPy
+    plain = [array_like(cell) for cell in cells]
+    return [cell.tolist() if isinstance(cell, np.ndarray) else cell for cell in plain]
