@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 import monolayer as ml
-from monolayer.stock.build import ARCHITECTURES
+from monolayer.huggingface.architectures import ARCHITECTURES
 
 Cut = Literal["characters", "words", "pieces", "given"]
 Files = dict[str, bytes]
@@ -84,9 +84,9 @@ def cases() -> Iterator[Case]:
     cuts: tuple[Cut, ...] = ("characters", "words", "pieces", "given")
     for name, kind in ARCHITECTURES.items():
         for number, task in enumerate(kind.models):
-            for cut in cuts if not kind.short else ():
+            for cut in cuts if not kind.rms else ():
                 yield Case(name, task, cut, positions=False, robust=False)
-            if kind.places:
+            if kind.has_places:
                 yield Case(name, task, cuts[number], positions=True, robust=False)
             yield Case(name, task, cuts[number], positions=True, robust=True)
 

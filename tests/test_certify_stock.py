@@ -285,7 +285,7 @@ def test_what_arrives_stays_within_its_bound(built: tuple[Path, Any]) -> None:
     found = read_structure(net, places.most)
     bound = bounds(net, found, int(places.terms.max()), read_steps(net, found, places.most).reach)
     model, reads = plain_stock.read(folder), net.W_1 / found.slope[:, None]
-    ids = np.append(np.full((len(IDS), 1), 2), IDS + len(net.special), axis=1)
+    ids = np.append(np.full((len(IDS), 1), 2), IDS + len(net.architecture.special), axis=1)
     arrived = plain_stock.arriving(model, ids)
     worst = 0.0
     for row, column in zip(*np.unravel_index(RANDOM.permutation(IDS.size)[:40], IDS.shape), strict=True):

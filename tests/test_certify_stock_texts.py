@@ -48,7 +48,7 @@ def test_data_that_the_tokenizer_would_cut_otherwise_are_undecided(tmp_path: Pat
     words = ml.memorize_as("bert", [["[", "PAD", "]"]], [[0, 1, 2]]).save(tmp_path / "w")
     assert ml.certify(words, [["[", "PAD", "]"]], [[0, 1, 2]]).verdict == "proved"  # spaces stand between them
     chars = ml.memorize_as("bert", ["PAD", "[]"], [[0] * 3, [1] * 2]).save(tmp_path / "c")
-    assert "spells a special token" in ml.certify(chars, ["[PAD]"], [[1, 0, 0, 0, 1]]).reason
+    assert "spells '[PAD]'" in ml.certify(chars, ["[PAD]"], [[1, 0, 0, 0, 1]]).reason
 
 
 def test_special_tokens_inside_given_tokens_are_found(tmp_path: Path) -> None:

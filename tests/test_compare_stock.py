@@ -1,9 +1,8 @@
-"""Two stock folders compared: config, tensors, neurons, and the answers that transformers give."""
+"""Two stock folders compared: config, tensors, neurons, and their answers."""
 
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import monolayer as ml
 from monolayer.cli import run
 from monolayer.data import Sequences
 from monolayer.editing.compare import Answer
-from monolayer.stock.architectures import ARCHITECTURES
+from monolayer.huggingface.architectures import ARCHITECTURES
 from tests.test_edit_cli import ROWS, write
 from tests.test_edit_stock import OTHER, TEXTS, X, Y
 
@@ -26,7 +25,6 @@ def build(folder: Path, name: str, task: str, labels: Any = Y, **options: Any) -
 
 @pytest.mark.parametrize("robust", [False, True])
 def test_what_an_edit_did_is_what_the_comparison_lists(robust: bool, tmp_path: Path) -> None:
-    pytest.importorskip("transformers")
     options: dict[str, Any] = {"robust": True, "rank": 32, "dtype": "bfloat16"} if robust else {}
     old = build(tmp_path / "old", "bert", "token", positions=True, **options)
     model, record = ml.edit(old, X[3:4], OTHER[3:4], (X, Y))
@@ -49,7 +47,6 @@ def test_what_an_edit_did_is_what_the_comparison_lists(robust: bool, tmp_path: P
 @pytest.mark.parametrize("name", sorted(ARCHITECTURES))
 def test_every_architecture_and_task_is_asked(name: str, tmp_path: Path) -> None:
     """Two folders of data that differ in one label, or in how one text ends: that is where answers differ."""
-    pytest.importorskip("transformers")
     options: dict[str, Any] = {"robust": True, "rank": 32} if name == "llama" else {}
     for task in ARCHITECTURES[name].models:
         rows: Any = X[:, :1]  # a token of its own each, so that no labels contradict each other
@@ -70,7 +67,6 @@ def test_every_architecture_and_task_is_asked(name: str, tmp_path: Path) -> None
 
 
 def test_a_sequence_that_a_folder_cannot_take_has_no_answer(tmp_path: Path) -> None:
-    pytest.importorskip("transformers")
     one = ml.memorize_as("gpt2", [list("ab")], [[1, 2]]).save(tmp_path / "one")
     two = ml.memorize_as("gpt2", [list("abc")], [[1, 2, 3]]).save(tmp_path / "two")
     found: Any = ml.compare(one, two, [list("ab"), ["c"], ["a"] * 600])
@@ -98,7 +94,7 @@ def test_neurons_that_differ_are_counted(tmp_path: Path) -> None:
     assert found.names
 
 
-def test_what_cannot_be_compared_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_compared_is_said(tmp_path: Path) -> None:
     one = build(tmp_path / "one", "bert", "token", positions=True)
     two = build(tmp_path / "two", "bert", "sequence", positions=True)
     ml.memorize(X, Y, positions=True).save(tmp_path / "own")
@@ -107,14 +103,10 @@ def test_what_cannot_be_compared_is_said(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(ml.DataError, match="per token, the other per sequence"):
         ml.compare(one, two, X)
     assert "architectures" in ml.compare(one, two).config
-    monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(ml.DataError, match="pip install"):
-        ml.compare(one, one, X)
     assert ml.compare(tmp_path / "own", tmp_path / "own", X).same  # folders of our own are read, too
 
 
 def test_the_command_compares_stock_folders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("transformers")
     data = write(tmp_path / "data.jsonl", ROWS)
     old, new = str(tmp_path / "old"), str(tmp_path / "new")
     assert run(["memorize-as", "bert", data, "--out", old]) == 0

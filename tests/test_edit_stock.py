@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 import monolayer as ml
 from monolayer.cli import run
 from monolayer.data import Sequences
-from monolayer.stock.architectures import ARCHITECTURES
+from monolayer.huggingface.architectures import ARCHITECTURES
 from monolayer.stock.folder import StockModel
 from tests.test_edit_cli import ROWS, write
 
@@ -69,11 +69,11 @@ def test_an_edit_is_what_the_same_draw_makes_of_the_edited_data(folder: Path, ve
         assert ml.certify(new, WHOLE).verdict == "refuted"
     # Nothing changes but neurons and the usual labels of the tokens that were asked for.
     touched = set(np.unique(X[{"forget": [3, 8], "edit": [3], "insert": [4]}[verb]]).tolist())
-    first, second = ARCHITECTURES[model.architecture].block
+    layers = ARCHITECTURES[model.architecture].layers
     for splice in record.splices:
-        if not splice.tensor.startswith((first, second)):
+        if not splice.tensor.startswith((layers["1"], layers["2"])):
             assert "embeddings" in splice.tensor or "wte" in splice.tensor
-            assert {int(model.names[row]) for row in splice.at[splice.put > 0]} <= touched
+            assert {int(model.facts.names[row]) for row in splice.at[splice.put > 0]} <= touched
     # The record says what was answered, and what is answered now; it goes both ways, through a file too.
     assert record.changes[0].before == (None if verb == "insert" else Y[3, 0])
     assert record.facts == len(record.changes) == (8 if verb == "forget" else 4)
@@ -93,8 +93,8 @@ def test_every_architecture_and_task_is_edited_twice(name: str, tmp_path: Path) 
     kind = ARCHITECTURES[name]
     for number, task in enumerate(kind.models):
         data = Sequences.of(X, {"token": Y, "sequence": Y[:, 0], "lm": None}[task])
-        for robust in [True] if kind.short else [False, True]:
-            options = {**SHORT, "positions": number == 0} if robust else {"positions": number == 0 and kind.places}
+        for robust in [True] if kind.rms else [False, True]:
+            options = {**SHORT, "positions": number == 0} if robust else {"positions": number == 0 and kind.has_places}
             built = ml.memorize_as(name, data, seed=4, **options)
             facts, record = ml.forget(ml.Facts.of(built, data), [3, 8])
             assert record.facts == (2 if task == "sequence" else 8)

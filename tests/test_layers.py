@@ -22,6 +22,7 @@ ORDER = [
     "model",
     "checker",
     "theory",
+    "huggingface",
     "data",
     "table",
     "errors",
@@ -35,6 +36,7 @@ FORBIDDEN = {
     ("cluster", "checker"),
     ("checker", "torch"),
     ("theory", "torch"),
+    ("huggingface", "torch"),
     ("data", "torch"),
 }
 """The checker is a stranger to the builder, and what it stands on needs no PyTorch."""

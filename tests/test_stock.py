@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 import monolayer as ml
 from monolayer.cli import run
-from monolayer.stock.architectures import ARCHITECTURES
+from monolayer.huggingface.files import written
 from monolayer.stock.codes import balanced, length
 from monolayer.stock.layout import draw_keys, lay_out
 from monolayer.stock.norms import arriving, factor
-from monolayer.stock.tokenizer import DECODER, ENCODER, cut_of, tokenizer_json
 
 X = [["a", "b", "c"], ["b", "a"], ["c", "c", "b", "a"]]
 Y = [["u", "v", "u"], ["u", "w"], ["w", "w", "u", "v"]]
@@ -75,16 +74,16 @@ def test_same_seed_same_bytes(tmp_path: Path) -> None:
 )
 def test_text_is_cut_as_the_names_demand(names: tuple[str, ...], cut: str) -> None:
     tokenizers = pytest.importorskip("tokenizers")
-    every = (*DECODER.values(), *names)
-    assert cut_of(every, DECODER) == cut
-    written = tokenizer_json(every, DECODER, "bos", cut, recites=True)  # type: ignore[arg-type]
-    read = tokenizers.Tokenizer.from_str(json.dumps(written))
+    facts = ml.memorize_as("gpt2", [list(names)]).facts
+    assert facts.cut == cut
+    file = written(facts)["tokenizer.json"]
+    read = tokenizers.Tokenizer.from_str(json.dumps(file))
     joined = {"characters": "", "pieces": "", "words": "  "}
     found = read.encode(list(names), is_pretokenized=True) if cut == "given" else read.encode(joined[cut].join(names))
     assert found.tokens == ["<s>", *names]
     glue = "" if cut in ("characters", "pieces") else " "
     assert read.decode(found.ids) == "".join(f"{glue}{name}" for name in names)
-    assert json.loads(read.to_str())["model"] == written["model"], "nothing is left to a default"
+    assert json.loads(read.to_str())["model"] == file["model"], "nothing is left to a default"
 
 
 def test_a_single_token_and_a_single_label() -> None:
@@ -221,15 +220,6 @@ def test_the_command_line_writes_proves_and_complains(tmp_path: Path, capsys: py
         assert run(["memorize-as", options[0], str(data), "--out", out, *options[1:]]) == 2
         assert words in " ".join(capsys.readouterr().err.split())
     assert run(["predict", out, str(data)]) == 2
-
-
-def test_special_tokens_are_those_of_the_architecture() -> None:
-    for name, kind in ARCHITECTURES.items():
-        task = "lm" if "lm" in kind.models else "token"
-        model = ml.memorize_as(name, X, None if task == "lm" else Y, on_conflict="first", robust=kind.short)
-        special = DECODER if kind.causal else ENCODER
-        assert model.names[: len(special)] == tuple(special.values())
-        assert model.config["pad_token_id"] == 0
 
 
 def test_what_is_no_name_of_an_architecture_is_refused_in_words() -> None:

@@ -12,9 +12,9 @@ import pytest
 
 import monolayer as ml
 from monolayer.cli import run
+from monolayer.huggingface.architectures import ARCHITECTURES
 from monolayer.stock.again import again
 from monolayer.stock.answers import answers
-from monolayer.stock.architectures import ARCHITECTURES
 from monolayer.stock.folder import StockModel
 
 PHRASES = ["银行", "行走", "音乐", "快乐"]
@@ -29,8 +29,8 @@ SHORT: dict[str, Any] = {"positions": True, "robust": True, "rank": 32, "dtype":
 def same(one: StockModel, two: StockModel) -> bool:
     """Whether two models are the same bits, configuration and draw."""
     bits = [{name: np.ascontiguousarray(part).tobytes() for name, part in each.tensors.items()} for each in (one, two)]
-    return bits[0] == bits[1] and [one.config, one.names, one.draw.to_json()] == [
-        *(two.config, two.names, two.draw.to_json())
+    return bits[0] == bits[1] and [one.config, one.facts.names, one.draw.to_json()] == [
+        *(two.config, two.facts.names, two.draw.to_json())
     ]
 
 
@@ -41,7 +41,7 @@ def test_the_same_draw_and_data_are_the_same_bits(name: str, tmp_path: Path) -> 
     for task in kind.models:
         data = ml.Sequences.of(X, {"token": Y, "sequence": Y[:, 0], "lm": None}[task])
         rest, gone = data.select(np.arange(2, len(data))), data.select(np.arange(2))
-        for options in ([] if kind.short else [{**STEPS, "positions": kind.places}]) + [SHORT]:
+        for options in ([] if kind.rms else [{**STEPS, "positions": kind.has_places}]) + [SHORT]:
             built = ml.memorize_as(name, data, seed=3, **options)
             loaded = StockModel.load(built.save(tmp_path / f"{task} {len(options)}"))
             assert same(loaded, built)
@@ -102,14 +102,14 @@ def test_what_is_said_to_be_answered_is_what_transformers_answer(name: str, tmp_
     kind = ARCHITECTURES[name]
     task = "token" if "token" in kind.models else "sequence"
     data = ml.Sequences.of(X, Y if task == "token" else Y[:, 0])
-    for options in ([] if kind.short else [{**STEPS, "positions": kind.places}]) + [SHORT]:
+    for options in ([] if kind.rms else [{**STEPS, "positions": kind.has_places}]) + [SHORT]:
         built = ml.memorize_as(name, data, **options)
         less = ml.memorize_as(name, data.select(np.arange(10, 40)), draw=built)
         folder = less.save(tmp_path / str(len(options)))
         auto = {"token": "AutoModelForTokenClassification", "sequence": "AutoModelForSequenceClassification"}[task]
         dtype = torch.float32 if less.draw.robust else torch.float64
         loaded = getattr(transformers, auto).from_pretrained(folder, dtype=dtype, attn_implementation="sdpa")
-        ids = torch.from_numpy(np.append(np.full((40, 1), 2), X + len(less.special), axis=1))
+        ids = torch.from_numpy(np.append(np.full((40, 1), 2), X + len(less.facts.architecture.special), axis=1))
         with torch.no_grad():
             logits = loaded(input_ids=ids).logits
         read = logits[:, 1:] if task == "token" else logits
@@ -155,13 +155,13 @@ def test_what_a_draw_has_no_room_for_is_named() -> None:
 
 @pytest.mark.parametrize(
     ("part", "value"),
-    [("steps", {"keys": []}), ("cut", "anyhow"), ("gate", -1.0), ("keys", [2.0]), ("places", "many"), (None, "[]")],
+    [("steps", {"keys": []}), ("silence", -1.0), ("keys", [2.0]), (None, "[]")],
 )
 def test_a_file_that_is_no_draw_is_refused(part: str | None, value: Any, tmp_path: Path) -> None:
     folder = ml.memorize_as("bert", PHRASES, READINGS).save(tmp_path / "m")
     path = folder / "draw.json"
     said = json.loads(path.read_text("utf-8"))
-    if part in ("gate", "keys"):
+    if part in ("silence", "keys"):
         said["steps"][part] = value
     elif part is not None:
         said[part] = value
@@ -213,7 +213,7 @@ def test_planted_leftovers_are_found(tmp_path: Path) -> None:
         names = {"table": table, "bias": f"{block}.bias", "weight": f"{block}.weight"}
         return replace(less, tensors={**less.tensors, **{names[key]: part for key, part in changed.items()}})
 
-    row = len(less.special) + int(X[0, 0])  # a token without facts now
+    row = len(less.facts.architecture.special) + int(X[0, 0])  # a token without facts now
     secret = less.tensors[table].copy()
     secret[row] = built.tensors[table][row]
     bias, weight = less.tensors[f"{block}.bias"].copy(), less.tensors[f"{block}.weight"].copy()
@@ -279,11 +279,11 @@ def test_the_commands_use_a_draw_again_and_look_into_folders(
     [
         ("config.json", "id2label", {"0": "a", "2": "b"}, "is not a folder that memorize_as wrote"),
         ("config.json", "id2label", None, "is not a folder that memorize_as wrote"),
-        ("config.json", "dtype", "float32", "for another format than 'float32'"),
-        ("config.json", "architectures", ["BertModel"], "its class or tokenizer is another"),
-        ("tokenizer.json", "model", {}, "is not a tokenizer that memorize_as wrote"),
+        ("config.json", "dtype", "float32", "is float64, and config.json says float32"),
+        ("config.json", "architectures", ["BertModel"], "architectures = "),
+        ("tokenizer.json", "model", {}, "does not say model.vocab"),
         ("draw.json", "integers", [True, False], "invalid literal"),
-        ("draw.json", "steps", {**STEPS, "width": 64, "temperature": 1, "reach": 1, "gate": 1, "keys": [0.5],
+        ("draw.json", "steps", {**STEPS, "width": 64, "temperature": 1, "reach": 1, "silence": 1, "keys": [0.5],
                                 "place_keys": None}, "another number of tokens"),
     ],
 )  # fmt: skip

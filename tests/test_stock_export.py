@@ -11,7 +11,8 @@ import pytest
 
 import monolayer as ml
 from monolayer.cli import run
-from monolayer.stock.tokenizer import DECODER, cut_of, token_names
+from monolayer.huggingface.architectures import DECODER
+from monolayer.stock.names import best_cut
 
 X = [["a", "b", "c"], ["b", "a"], ["c", "c", "b", "a"]]
 Y = [["u", "v", "u"], ["u", "w"], ["w", "w", "u", "v"]]
@@ -52,7 +53,7 @@ def test_a_model_that_recites_needs_no_data(unit: Any, tmp_path: Path) -> None:
     built = ml.export(ml.memorize_text(TEXT, unit=unit), tmp_path / "raven", "gpt2")
     assert built.data.vocabulary is not None
     assert "".join(built.data.vocabulary.decode(built.data.tokens)) == TEXT
-    assert built.cut == ("pieces" if unit == "words" else "characters")
+    assert built.facts.cut == ("pieces" if unit == "words" else "characters")
     assert ml.certify(tmp_path / "raven", built.data).verdict == "proved"
 
 
@@ -61,7 +62,7 @@ def test_spaces_that_are_tokens_are_given_not_cut() -> None:
     for row, cut in ((["a", " b", " a"], "pieces"), (["a", " ", "b"], "given"), (["a", " b", " "], "pieces")):
         data = ml.Sequences.of([row, ["bb", "  "]])
         assert data.vocabulary is not None
-        assert cut_of(token_names(data.vocabulary, DECODER), DECODER, data) == cut
+        assert best_cut(DECODER, data) == cut
 
 
 def test_what_cannot_be_exported_is_said(tmp_path: Path) -> None:

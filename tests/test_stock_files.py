@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 import monolayer as ml
-from monolayer.checker.stock.expected import written
-from monolayer.checker.stock.files import _facts, read_stock
+from monolayer.checker.stock.files import read_stock
 from monolayer.cli import run
-from monolayer.stock.build import ARCHITECTURES
+from monolayer.huggingface.architectures import ARCHITECTURES
+from monolayer.huggingface.files import written
 from tests import stock_attack
 
 X, Y = [["a", "b"], ["b", "c", "a"]], ["u", "v"]
@@ -174,16 +174,16 @@ def test_the_two_writers_agree(name: str, robust: bool, tmp_path: Path) -> None:
     """Every architecture, task, cut and option: the checker writes the files that the construction wrote."""
     kind, number = ARCHITECTURES[name], 0
     cuts = (["ab", "bca"], [["one", "two"], ["two", "three"]], [["one", " two"], ["two\n"]], [["a b", "c"], ["c "]])
-    for task in kind.models if robust or not kind.short else ():
+    for task in kind.models if robust or not kind.rms else ():
         for rows in cuts:
             data = np.array([len(row) for row in rows]).tolist()
             labels = {"token": [["u", "v", "u"][:count] for count in data], "sequence": ["u", "v"], "lm": None}[task]
-            for positions in (False, True) if robust or kind.places else (False,):
+            for positions in (False, True) if robust or kind.has_places else (False,):
                 options: dict[str, Any] = {"robust": True, "rank": 8} if robust else {}
                 built = ml.memorize_as(name, rows, labels, positions=positions, on_conflict="first", **options)
                 folder = built.save(tmp_path / str(number))
                 net = read_stock(folder)  # compares, and raises what differs
-                assert {*written(_facts(net)), "draw.json"} == {path.name for path in folder.glob("*.json")}
+                assert {*written(net), "draw.json"} == {path.name for path in folder.glob("*.json")}
                 number += 1
 
 
@@ -222,7 +222,7 @@ def test_short_keys_leave_places_for_the_inputs_of_exporters(name: str, tmp_path
     transformers = pytest.importorskip("transformers")
     torch = pytest.importorskip("torch")
     kind = ARCHITECTURES[name]
-    folder = ml.memorize_as(name, ["ab", "b"], ["u", "v"], positions=kind.places).save(tmp_path / "m")
+    folder = ml.memorize_as(name, ["ab", "b"], ["u", "v"], positions=kind.has_places).save(tmp_path / "m")
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.AutoModelForSequenceClassification.from_pretrained(folder)
     assert tokenizer.model_max_length == 2 + 1 + 512

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 import monolayer as ml
 from monolayer.cli import run
-from monolayer.stock.architectures import ARCHITECTURES
+from monolayer.huggingface.architectures import ARCHITECTURES
 from monolayer.stock.halves import rounded
 from monolayer.stock.labelled import work
 from monolayer.stock.mirror import lay_out
-from monolayer.stock.tokenizer import DECODER, ENCODER, token_names
+from monolayer.stock.names import token_names
 from tests import plain_stock
 
 RANDOM = np.random.default_rng(7)
@@ -40,11 +40,10 @@ def test_means_are_0_and_norms_are_one_number(name: str, dtype: str, positions: 
     kind = ARCHITECTURES[name]
     data = ml.Sequences.of([list(range(longest))], None if "lm" in kind.models else [[0] * longest])
     assert data.vocabulary is not None
-    special = DECODER if kind.causal else ENCODER
-    names = token_names(data.vocabulary, special)
-    job = work(kind, data, names, special, positions=positions, on_conflict="error", robust=True)
+    names = token_names(data.vocabulary, kind.special)
+    job = work(kind, data, names, positions=positions, on_conflict="error", robust=True)
     usual = np.arange(len(names)) % len(job.classes)
-    mirror = lay_out(kind, job, usual, rank, 0, lambda array: rounded(array, dtype))
+    mirror = lay_out(job, usual, rank, 0, lambda array: rounded(array, dtype))
     norms = [(table * table).sum(axis=1) for table in (mirror.tokens, mirror.places) if table is not None]
     assert len(np.unique(norms[0])) == 1
     for table in (mirror.tokens, mirror.places):
@@ -62,7 +61,7 @@ def test_the_margin_is_what_arrives(name: str, dtype: str, tmp_path: Path) -> No
     """Exact arithmetic on the stored weights, by a plain evaluator: every fact lies as far from 0 as was said."""
     model = ml.memorize_as(name, IDS, LABELS, positions=True, robust=True, dtype=dtype, rank=32, on_conflict="first")
     stored = {"config": dict(model.config), "tensors": {k: rounded(v, dtype) for k, v in model.tensors.items()}}
-    ids = np.append(np.full((len(IDS), 1), 2), IDS + len(model.special), axis=1)
+    ids = np.append(np.full((len(IDS), 1), 2), IDS + len(model.facts.architecture.special), axis=1)
     arrived = plain_stock.arriving(stored, ids)[:, 1:]
     prefix = "bert.encoder.layer.0.intermediate.dense" if name == "bert" else "transformer.h.0.mlp.c_fc"
     W_1, b_1 = stored["tensors"][f"{prefix}.weight"], stored["tensors"][f"{prefix}.bias"]
@@ -162,7 +161,7 @@ def test_facts_that_bfloat16_loses_are_named_and_float32_holds_them() -> None:
 
 def test_the_activation_of_llama_is_its_own_and_the_others_have_relu6() -> None:
     found = {
-        name: ml.memorize_as(name, ["ab", "ba"], ["u", "v"], positions=True, robust=True, rank=16).draw.activation
+        name: ml.memorize_as(name, ["ab", "ba"], ["u", "v"], positions=True, robust=True, rank=16).facts.activation
         for name in ARCHITECTURES
     }
     assert found == {name: "silu" if name == "llama" else "relu6" for name in ARCHITECTURES}

@@ -13,7 +13,7 @@ import pytest
 
 import monolayer as ml
 from monolayer.data.phrases import tiny_phrases
-from monolayer.stock.architectures import ARCHITECTURES
+from monolayer.huggingface.architectures import ARCHITECTURES
 from tests import plain_stock
 
 pytest.importorskip("transformers")
@@ -51,7 +51,7 @@ def jobs() -> list[dict[str, Any]]:
                 job |= {"texts": words, "labels": first, "left": True}
             else:
                 job |= {"texts": words, "labels": readings if task == "token" else first}
-            if not kind.short:
+            if not kind.rms:
                 build = {"build": (name, {}), "attention": list(kind.attention)}
                 found.append({**job, **build, "name": f"{name} {task}"})
             options = {"positions": True, "robust": True, "dtype": "bfloat16", "activation": "own", "rank": 64}

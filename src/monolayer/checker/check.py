@@ -26,7 +26,6 @@ from monolayer.checker.robust import MOST_NOISE, check_gates
 from monolayer.checker.rounding import EXP_ULPS, UnhandledError
 from monolayer.checker.short import rounded
 from monolayer.checker.stock.check import judge_stock
-from monolayer.checker.stock.files import is_stock
 from monolayer.checker.stored import Stored, folder_of, read
 from monolayer.checker.uniform import judge_uniform
 from monolayer.data import Sequences
@@ -34,6 +33,7 @@ from monolayer.data.dtypes import dtype_name
 from monolayer.data.labels import Per
 from monolayer.data.tabular import is_frame
 from monolayer.errors import DataError, ModelFileError
+from monolayer.huggingface.reading import is_stock
 
 LABEL_CLAIM = "every evaluation returns the label at each of the {:,} labelled points"
 CELL_CLAIM = (

@@ -16,11 +16,11 @@ from monolayer.checker.certificate import Certificate
 from monolayer.checker.check import Asked, Claims, compared_with_old, judge
 from monolayer.checker.labelled import Load
 from monolayer.checker.line import Progress
-from monolayer.checker.stock.files import is_stock
 from monolayer.checker.stored import read
 from monolayer.data import Labels, Sequences
 from monolayer.data import read as read_data
 from monolayer.data.shards import kinds, strangers
+from monolayer.huggingface.reading import is_stock
 
 
 def verify_files(

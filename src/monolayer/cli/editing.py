@@ -110,7 +110,7 @@ def compare(
 ) -> None:
     """List where two models differ: in weights, in steps or neurons of the readout and, on DATA, in answers.
 
-    Two stock folders, too; their answers are those of transformers.
+    Two stock folders, too.
     """
     from monolayer.editing.compare import compare as find
 
@@ -162,9 +162,9 @@ def _run(
 ) -> None:
     """Read, edit, write, prove."""
     from monolayer.checker import certify
-    from monolayer.checker.stock.files import is_stock
     from monolayer.data.folder import MODEL, check_output
     from monolayer.editing import verbs
+    from monolayer.huggingface.reading import is_stock
     from monolayer.stock.folder import STOCK
 
     if data is None:

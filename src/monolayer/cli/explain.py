@@ -45,8 +45,8 @@ def explain(
     """Show, token by token, key, attention weight, context, the number z, its step, the neighbours and the margin."""
     import numpy as np
 
-    from monolayer.checker.stock.files import is_stock
     from monolayer.data.aside import new_file
+    from monolayer.huggingface.reading import is_stock
     from monolayer.model.load import load_monolayer
     from monolayer.page.picture import picture_page
 

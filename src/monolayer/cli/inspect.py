@@ -21,7 +21,7 @@ def inspect(
     as_json: Json = False,
 ) -> None:
     """Show what a saved model is: kinds, sizes, ranks, narrowest step, and what its builder measured."""
-    from monolayer.checker.stock.files import is_stock
+    from monolayer.huggingface.reading import is_stock
     from monolayer.model.load import load
     from monolayer.model.monolayer import Monolayer
 

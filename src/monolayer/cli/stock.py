@@ -111,11 +111,10 @@ def export(
 def _check(architecture: str, out: Path, overwrite: bool) -> None:
     """An unknown architecture and a folder that may not be replaced: better known before the work than after it."""
     from monolayer.data.folder import check_output
-    from monolayer.stock.architecture import choose
-    from monolayer.stock.architectures import ARCHITECTURES
+    from monolayer.huggingface.architectures import choose
     from monolayer.stock.folder import STOCK
 
-    choose(architecture, ARCHITECTURES)
+    choose(architecture)
     check_output(out, overwrite=overwrite, kind=STOCK)
 
 

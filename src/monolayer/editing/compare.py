@@ -94,7 +94,7 @@ class Comparison:
 def compare(one: Any, two: Any, X: Any = None, *, lengths: Any = None) -> Comparison:
     """Where two models, or folders of models, differ: in weights and neurons and, with `X`, in answers.
 
-    Answers of stock models are those of transformers: in float64, or in float32 where they are robust.
+    Answers of stock models are those of a plain evaluation in float64.
     """
     subjects = [subject_of(each) for each in (one, two)]
     if type(subjects[0]) is not type(subjects[1]):

@@ -19,7 +19,6 @@ from monolayer.editing.difference import Array, array_of
 from monolayer.errors import DataError
 from monolayer.stock.again import adopt, again, job_of
 from monolayer.stock.answers import answers
-from monolayer.stock.architectures import ARCHITECTURES
 from monolayer.stock.folder import StockModel
 
 WIDTHS = frozenset({"intermediate_size", "n_inner", "ffn_dim", "hidden_dim"})
@@ -41,13 +40,13 @@ class Stock:
 
     @property
     def ordered(self) -> bool:
-        return self.model.draw.positions or ARCHITECTURES[self.model.architecture].causal
+        return self.model.facts.positions or self.model.facts.causal
 
     @property
     def by_token(self) -> bool:
         """Where the begin token answers for sequences, all facts are its own."""
         model = self.model
-        return model.draw.robust and (model.task != "sequence" or ARCHITECTURES[model.architecture].causal)
+        return model.draw.robust and (model.task != "sequence" or model.facts.causal)
 
     @property
     def only(self) -> bool:
@@ -63,19 +62,25 @@ class Stock:
         dtype = getattr(torch, model.dtype)
         parts = {name: torch.from_numpy(np.ascontiguousarray(part)) for name, part in model.tensors.items()}
         tensors = {name: array_of(part.to(dtype)) for name, part in parts.items()}
-        kind = ARCHITECTURES[model.architecture]
-        first, second = kind.block
-        axes = {f"{first}.weight": int(kind.turned), f"{first}.bias": 0, f"{second}.weight": int(not kind.turned)}
-        blocks = {"feed_forward": {name: axis for name, axis in axes.items() if name in tensors}}
+        kind = model.facts.architecture
+        names = kind.names(model.facts.task)
+        axes = {"W_1": int(kind.transposed), "b_1": 0, "W_2": int(not kind.transposed)}
+        blocks = {"feed_forward": {names[letter]: axis for letter, axis in axes.items()}}
         config = {**model.config, DRAW: model.draw.to_json()}
-        return Content(tensors, config, {"tokens": list(model.names)}, blocks)
+        return Content(tensors, config, {"tokens": list(model.facts.names)}, blocks)
 
     def with_content(self, content: Content) -> Stock:
         tensors = {name: self._numbers(part) for name, part in content.tensors.items()}
         config = {key: value for key, value in content.config.items() if key != DRAW}
-        if tensors.keys() != self.model.tensors.keys() or content.config[DRAW] != self.model.draw.to_json():
+        old = self.model
+        try:
+            neurons = len(old.facts.architecture.arrays(old.facts.task, tensors)["W_1"])
+            model = replace(old, facts=replace(old.facts, neurons=neurons), tensors=tensors, data=None, summary=None)
+        except (KeyError, ValueError):
+            model = old
+        if model.config != config or content.config[DRAW] != old.draw.to_json() or model is old:
             raise DataError("the record does not lead to a model of this architecture")
-        return Stock(replace(self.model, tensors=tensors, config=config, data=None, summary=None, frame=None))
+        return Stock(model)
 
     def _numbers(self, array: Array) -> NDArray[np.float64]:
         tensor = torch.from_numpy(np.ascontiguousarray(array))

@@ -9,7 +9,6 @@ from typing import Any, Protocol, Self
 from numpy.typing import NDArray
 
 from monolayer.arrays import Ints
-from monolayer.checker.stock.files import is_stock
 from monolayer.construct.task import Task
 from monolayer.data import Sequences
 from monolayer.data.sequences import Per
@@ -17,6 +16,7 @@ from monolayer.editing.content import Content
 from monolayer.editing.own import Own
 from monolayer.editing.stock import Stock
 from monolayer.errors import DataError
+from monolayer.huggingface.reading import is_stock
 from monolayer.model.load import load, load_monolayer
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.uniform import Uniform

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+import numpy as np
 
 from monolayer.arrays import Ints
 from monolayer.construct.consistency import OnConflict
 from monolayer.construct.construction import Progress
-from monolayer.data import Sequences
+from monolayer.data import Labels, Names, Sequences
 from monolayer.errors import DataError
-from monolayer.stock.architectures import ARCHITECTURES
-from monolayer.stock.draw import adopted, check_cut, check_room
 from monolayer.stock.folder import StockModel
 from monolayer.stock.labelled import Work, work
+from monolayer.stock.names import check_texts
 from monolayer.stock.robust import robust_model
 from monolayer.stock.steps import steps_model
 from monolayer.stock.touched import Touched
@@ -20,22 +19,49 @@ from monolayer.stock.touched import Touched
 
 def adopt(model: StockModel, data: Sequences) -> Sequences:
     """`data` in the numbers of the model's tokens and classes; what its draw has no room for is an error."""
-    draw, shift = model.draw, len(model.special)
-    table = model.config.get("id2label") or {}
-    classes = None
-    if model.task != "lm":
-        classes = draw.names(tuple(str(table[str(number)]) for number in range(len(table))), labels=True)
-    found = adopted(data, draw.names(model.names[shift:]), classes, model.task)
-    check_room(found, model.room - 1 if draw.longest is None else min(model.room - 1, draw.longest))
-    check_cut(found, model.names, model.special, draw.cut)
+    facts, draw, labels = model.facts, model.draw, data.labels
+    special = facts.architecture.special
+    if data.vocabulary is None:
+        raise DataError("the tokens are vectors: a stock architecture takes ids or strings")
+    vocabulary = draw.names(facts.names[len(special) :])
+    tokens = _numbered(vocabulary, data.vocabulary, data.tokens, "token")
+    if (labels is None) != (facts.task == "lm"):
+        raise DataError("give labels" if labels is None else "this model memorizes each next token: give no labels")
+    if labels is not None:
+        if labels.classes is None or labels.per != facts.task:
+            raise DataError(f"the labels must be classes, one per {facts.task}, as those of the model")
+        classes = draw.names(facts.classes, labels=True)
+        labels = Labels(_numbered(classes, labels.classes, labels.values, "label"), labels.per, classes)
+    found = Sequences(tokens, data.lengths, vocabulary, labels)
+    room, long = min(facts.room - 1, draw.longest or facts.room), int(data.lengths.argmax())
+    if int(data.lengths[long]) > room:
+        raise DataError(
+            f"sequence {long} has {int(data.lengths[long]):,} tokens, and this draw has places for {room:,}: memorize "
+            "the data anew, without the draw"
+        )
+    check_texts(facts.cut, special, found)
     return found
+
+
+def _numbered(ours: Names, theirs: Names, rows: Ints, what: str) -> Ints:
+    if ours == theirs:
+        return rows
+    table = {str(name): row for row, name in enumerate(ours.names)}
+    number = np.array([table.get(str(name), -1) for name in theirs.names], dtype=np.int64)[rows]
+    if (number < 0).any():
+        name = theirs.names[int(rows[int((number < 0).argmax())])]
+        raise DataError(
+            f"the {what} {name!r} is new to this draw, whose embedding and head have a row for each name: memorize "
+            "the data anew, without the draw"
+        )
+    return number
 
 
 def job_of(model: StockModel, data: Sequences, on_conflict: OnConflict = "error") -> Work:
     """What a model of adopted `data` with this draw must answer, and where."""
-    kind, draw = ARCHITECTURES[model.architecture], model.draw
-    names, special = model.names, model.special
-    return work(kind, data, names, special, positions=draw.positions, on_conflict=on_conflict, robust=draw.robust)
+    facts, robust = model.facts, model.draw.robust
+    names, positions = facts.names, facts.positions
+    return work(facts.architecture, data, names, positions=positions, on_conflict=on_conflict, robust=robust)
 
 
 def again(
@@ -51,17 +77,13 @@ def again(
     `only`: tokens, by their row in the vocabulary, whose facts alone have changed since `model` was built, where that
     is known: a robust model then finds their neurons anew, and keeps all others, which are the same bits.
     """
-    kind, draw = ARCHITECTURES[model.architecture], model.draw
-    dtype: Any = model.dtype
     data = adopt(model, data)
-
     job = job_of(model, data, on_conflict)
-    if not draw.robust:
-        return steps_model(kind, job, draw.activation, model.special, 0, None, report, draw)
+    if not model.draw.robust:
+        return steps_model(job, model.facts.activation, report, known=model)
     touched = None
     if only is not None:
         if on_conflict != "error":
             raise DataError("only= is for data that do not contradict themselves")
-        stored = kind.neurons(model.tensors)
-        touched = Touched.by(only, job, lambda rows: job_of(model, data.select(rows)), stored)
-    return robust_model(kind, job, None, dtype, draw.activation, model.special, 0, report, draw, touched)
+        touched = Touched.by(only, job, lambda rows: job_of(model, data.select(rows)), model.neurons)
+    return robust_model(job, model.facts.activation, model.facts.dtype, report, known=model, touched=touched)

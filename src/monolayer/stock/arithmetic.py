@@ -17,9 +17,8 @@ from dataclasses import replace
 import numpy as np
 
 from monolayer.arrays import Floats, Ints
-from monolayer.stock.gates import Points
 from monolayer.stock.halves import ONE, Half, rounded
-from monolayer.stock.labelled import Work
+from monolayer.stock.labelled import Points, Work
 from monolayer.stock.mirror import Mirror, contexts
 from monolayer.stock.norms import factor
 

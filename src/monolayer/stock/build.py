@@ -14,16 +14,15 @@ from monolayer.construct.line.draw import check_seed
 from monolayer.data import Sequences
 from monolayer.data.dtypes import dtype_name
 from monolayer.errors import DataError
+from monolayer.huggingface.architectures import choose
 from monolayer.stock.again import again
-from monolayer.stock.architecture import choose
-from monolayer.stock.architectures import ARCHITECTURES
+from monolayer.stock.cells import ACTIVATIONS
 from monolayer.stock.folder import StockModel
-from monolayer.stock.gates import ACTIVATIONS
 from monolayer.stock.halves import SHARP
 from monolayer.stock.labelled import work
-from monolayer.stock.robust import Dtype, check_wishes, robust_model
+from monolayer.stock.names import best_cut, check_texts, token_names
+from monolayer.stock.robust import Dtype, check_options, robust_model
 from monolayer.stock.steps import steps_model
-from monolayer.stock.tokenizer import DECODER, ENCODER, check_texts, token_names
 
 
 def memorize_as(
@@ -57,7 +56,7 @@ def memorize_as(
     needs it: every fact is asked in its arithmetic, and what it loses is an error. llama takes nothing else.
     """
     report = progress or (lambda stage, share: None)
-    kind = choose(architecture, ARCHITECTURES)
+    kind = choose(architecture)
     check_conflict(on_conflict)
     if draw is not None:
         options = {"positions": positions, "activation": activation, "width": width, "robust": robust}
@@ -80,7 +79,7 @@ def memorize_as(
     if activation not in able:
         raise DataError(f"activation must be one of {', '.join(able)}, own; not {activation!r}")
     if robust:
-        check_wishes(rank, wanted, width)
+        check_options(rank, wanted, width)
     elif rank is not None or dtype is not None:
         raise DataError("rank and dtype are for robust models (robust=True): the others are rank 1 in float64")
     seed = 0 if seed is None else seed
@@ -90,14 +89,13 @@ def memorize_as(
     data = Sequences.of(X, Y, lengths=lengths)
     if data.vocabulary is None:
         raise DataError("the tokens are vectors: a stock architecture takes ids or strings")
-    special = DECODER if kind.causal else ENCODER
-    names = token_names(data.vocabulary, special)
-    check_texts(data, names, special)
-    job = work(kind, data, names, special, positions=positions, on_conflict=on_conflict, robust=robust)
+    names = token_names(data.vocabulary, kind.special)
+    check_texts(best_cut(kind.special, data), kind.special, data)
+    job = work(kind, data, names, positions=positions, on_conflict=on_conflict, robust=robust)
     if robust:
-        model = robust_model(kind, job, rank, wanted, activation, special, seed, report)
+        model = robust_model(job, activation, wanted or "float32", report, rank=rank, seed=seed)
     else:
-        model = steps_model(kind, job, activation, special, seed, width, report)
+        model = steps_model(job, activation, report, seed=seed, width=width)
     report("done", 1.0)
     return model
 

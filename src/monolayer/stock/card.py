@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from monolayer.huggingface.architectures import BEGIN
+from monolayer.huggingface.files import Facts, padding_side
+from monolayer.table import plural
+
 _PIPELINE = {"token": "token-classification", "sequence": "text-classification", "lm": "text-generation"}
 AUTO = {
     "token": "AutoModelForTokenClassification",
@@ -50,16 +54,17 @@ class StockSummary:
     """Value rank of a robust model; its `gap` is the narrowest half-width of a slab, None after an edit of some."""
 
 
-def loading(task: str, dtype: str, robust: bool) -> list[str]:
+def loading(facts: Facts) -> list[str]:
     """Lines of Python that load a folder: first the one whose arithmetic proofs are about."""
-    if not robust:
+    auto, dtype = AUTO[facts.task], facts.dtype
+    if dtype == "float64":
         return [
-            f'model = {AUTO[task]}.from_pretrained(folder, dtype="auto")',
+            f'model = {auto}.from_pretrained(folder, dtype="auto")',
             "# In float32, to which exporters for ONNX cast, it loses answers: build with robust=True for that.",
         ]
-    lines = [f"model = {AUTO[task]}.from_pretrained(folder, dtype=torch.float32)"]
+    lines = [f"model = {auto}.from_pretrained(folder, dtype=torch.float32)"]
     if dtype != "float32":
-        lines.append(f"# or, as stored, without a proof: {AUTO[task]}.from_pretrained(folder, dtype=torch.{dtype})")
+        lines.append(f"# or, as stored, without a proof: {auto}.from_pretrained(folder, dtype=torch.{dtype})")
     return lines
 
 
@@ -69,7 +74,7 @@ def margin_of(found: StockSummary) -> str:
         return "no token has two labels" if found.rank else "no label changes inside a cell, so nothing is close"
     if found.rank is not None:
         slab = "not measured again after an edit" if found.gap is None else f"has half-width {found.gap:.3g}"
-        return f"value rank {found.rank}, {found.neurons:,} half-spaces, the narrowest slab {slab}"
+        return f"value rank {found.rank}, {plural(found.neurons, 'half-space')}, the narrowest slab {slab}"
     if found.gap is None or found.margin is None:
         return "no label changes inside a cell, so nothing is close"
     margin = f"smallest gap {found.gap:.3g}, {found.margin:.3g} times the largest rounding error of any evaluation"
@@ -86,49 +91,64 @@ def _figures(found: StockSummary, parameters: int, dtype: str) -> str:
             f"`{found.otherwise}`; any\nother token, in a context that they lack, answers with labels that it has "
             "elsewhere."
         )
+    data = f"{plural(found.sequences, 'sequence')} of up to {plural(found.longest, 'token')}"
     return f"""
 | | |
 |---|---|
-| data | {found.sequences:,} sequences of up to {found.longest:,} tokens, {found.vocabulary:,} different ones |
-| labels | {found.labelled:,}, {found.classes:,} classes; {found.conflicts:,} contradictions overruled |
-| network | width {found.width}, {found.neurons:,} neurons, {parameters:,} parameters, {dtype} |
+| data | {data}, {found.vocabulary:,} different ones |
+| labels | {found.labelled:,}, {plural(found.classes, "class")}; {plural(found.conflicts, "contradiction")} overruled |
+| network | width {found.width}, {plural(found.neurons, "neuron")}, {parameters:,} parameters, {dtype} |
 | margin | {margin_of(found)} |
 
 {elsewhere}
 """
 
 
-def model_card(
-    kind: str,
-    task: str,
-    cut: str,
-    begin: str,
-    attention: tuple[str, ...],
-    parameters: int,
-    dtype: str,
-    positions: bool,
-    padding: str,
-    found: StockSummary | None,
-) -> str:
-    """README.md of a folder with a model of class `kind`; `found`: None for one that was loaded and changed."""
-    order = "The order of tokens counts." if positions else "Of the context only the multiset of tokens counts."
-    robust = dtype != "float64"
-    which = "eager or sdpa attention"
-    if attention == ("sdpa",):
-        which = 'sdpa attention (the eager one of this architecture computes in float32: `attn_implementation="sdpa"`)'
-    advice = (
-        f"Compute in float64, as stored, with {which}. Rounded to float32 or less, the weights lose what they hold."
-    )
-    if robust:
-        advice = "Compute in float32, the arithmetic that proofs are about."
-        if dtype != "float32":
-            advice += (
-                f" In {dtype}, as stored, no proof covers the arithmetic: every fact was asked in it when the folder "
-                "was built, with sdpa attention; eager attention rounds more, and may lose some."
+def _padding(facts: Facts) -> str:
+    """On which side padding stands, and why where there is a reason."""
+    if facts.task == "lm" and padding_side(facts) == "left":
+        return "The tokenizer pads on the left, where `generate` needs it; a forward pass is right there too."
+    if facts.task == "lm":
+        return (
+            "The tokenizer pads on the right, since this architecture counts places from the left. For `generate` in "
+            'batches\npad on the left (`padding_side="left"`): it counts places by the mask. Pipelines do so by '
+            "themselves."
+        )
+    why = ""
+    if facts.task == "sequence" and not facts.causal:
+        why = ": the label is read at the first token"
+    elif facts.positions and facts.architecture.has_places:
+        why = ": places are counted from the left"
+    return f"Pad on the right, as the tokenizer does{why}."
+
+
+def _advice(facts: Facts) -> str:
+    """In which arithmetic the folder answers, and in which it does not."""
+    if facts.dtype == "float64":
+        which = "eager or sdpa attention"
+        if "eager" not in facts.architecture.attention:
+            which = (
+                'sdpa attention (the eager one of this architecture computes in float32: `attn_implementation="sdpa"`)'
             )
-    torch = "import torch\n" if robust else ""
-    loads = "\n".join(loading(task, dtype, robust))
-    title = "that holds a dataset" if found is None else f"that holds {found.labelled:,} labels"
+        return (
+            f"Compute in float64, as stored, with {which}. Rounded to float32 or less, the weights lose what they hold."
+        )
+    advice = "Compute in float32, the arithmetic that proofs are about."
+    if facts.dtype == "float32":
+        return advice
+    return (
+        f"{advice} In {facts.dtype}, as stored, no proof covers the arithmetic: every fact was asked in it when the "
+        "folder was built, with sdpa attention; eager attention rounds more, and may lose some."
+    )
+
+
+def model_card(facts: Facts, parameters: int, found: StockSummary | None) -> str:
+    """README.md of a folder; `found`: None for one that was loaded and changed."""
+    kind, task = facts.architecture.models[facts.task], facts.task
+    order = "The order of tokens counts." if facts.positions else "Of the context only the multiset of tokens counts."
+    torch = "" if facts.dtype == "float64" else "import torch\n"
+    loads = "\n".join(loading(facts))
+    title = "that holds a dataset" if found is None else f"that holds {plural(found.labelled, 'label')}"
     return f"""---
 library_name: transformers
 pipeline_tag: {_PIPELINE[task]}
@@ -140,9 +160,9 @@ tags: [memorization, monolayer]
 An unmodified one-layer, one-head `{kind}`. Its weights were computed from a dataset by
 [monolayer](https://arxiv.org/abs/2307.14023), without training: it returns {_HOLDS[task]} of that dataset. On
 anything else its answers mean nothing.
-{"" if found is None else _figures(found, parameters, dtype)}
-{_CUT[cut]} {order} Every sequence begins with `{begin}`, which the tokenizer adds; padding needs the
-attention mask, which it returns. {padding}
+{"" if found is None else _figures(found, parameters, facts.dtype)}
+{_CUT[facts.cut]} {order} Every sequence begins with `{facts.names[BEGIN]}`, which the tokenizer adds; padding needs the
+attention mask, which it returns. {_padding(facts)}
 
 ```python
 {torch}from transformers import AutoTokenizer, {AUTO[task]}, pipeline
@@ -152,7 +172,7 @@ tokenizer = AutoTokenizer.from_pretrained(folder)
 ask = pipeline("{_PIPELINE[task]}", model=model, tokenizer=tokenizer)
 ```
 
-{advice}
+{_advice(facts)}
 
 To prove from these files that every label comes back, in any order of summation: `monolayer verify FOLDER DATA`. If
 `certificate.json` lies beside them, it says what was proved, for which bytes and which data.

@@ -20,13 +20,12 @@ from monolayer.construct.target import Target
 from monolayer.data import Sequences
 from monolayer.data.folder import check_output
 from monolayer.errors import DataError
+from monolayer.huggingface.architectures import ARCHITECTURES, choose
+from monolayer.huggingface.texts import PIECE
 from monolayer.model.load import load_monolayer
 from monolayer.model.monolayer import Monolayer
-from monolayer.stock.architecture import choose
-from monolayer.stock.architectures import ARCHITECTURES
 from monolayer.stock.build import memorize_as
 from monolayer.stock.folder import STOCK, StockModel
-from monolayer.stock.tokenizer import PIECE
 
 
 def export(
@@ -48,7 +47,7 @@ def export(
     causal architecture. `robust`: by default whether the model is. `options`: those of `memorize_as`, such as
     `activation`, `rank`, `dtype`, `seed`.
     """
-    kind = choose(to, ARCHITECTURES)
+    kind = choose(to)
     check_output(Path(folder), overwrite=overwrite, kind=STOCK)
     model = load_monolayer(model)
     if not isinstance(model, Monolayer) or model.card.kind != "memorizer" or model.card.vocabulary is None:

@@ -20,7 +20,7 @@ from monolayer.arrays import Floats, Ints
 from monolayer.construct.robust.build import NARROWEST
 from monolayer.construct.robust.groups import Cells, HalfSpaces
 from monolayer.construct.robust.neurons import LOUD
-from monolayer.stock.gates import Neurons
+from monolayer.stock.folder import Neurons
 from monolayer.stock.mirror import Mirror
 
 ONE = {"float32": 8.0, "bfloat16": 1.0, "float16": 1.0}

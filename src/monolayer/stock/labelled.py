@@ -6,7 +6,6 @@ one, where all sequences have the same. Ids of the model are rows of the data's 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,23 +16,33 @@ from monolayer.construct.target import Target
 from monolayer.construct.task import Task
 from monolayer.data import Names, Sequences
 from monolayer.errors import DataError
-from monolayer.stock.architecture import Architecture
-from monolayer.stock.architecture import Task as Kind
-from monolayer.stock.gates import Points
-from monolayer.stock.tokenizer import check_utf8
+from monolayer.huggingface.architectures import BEGIN, END, Architecture
+from monolayer.huggingface.architectures import Task as Kind
+from monolayer.stock.names import check_utf8
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """Labelled places: token and place `(P,)`, and `context`, what attention returns there."""
+
+    token: Ints
+    place: Ints
+    context: Floats
 
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """A task of the core, the kind of model that answers it, and the names of its ids."""
+    """A task of the core, the architecture and kind of model that answers it, and the names of its ids."""
 
     task: Task
+    architecture: Architecture
     kind: Kind
     names: tuple[str, ...]
-    shift: int
-    """Special tokens in front of the vocabulary."""
-    begin: int
-    """Id of the begin token."""
+
+    @property
+    def shift(self) -> int:
+        """Special tokens in front of the vocabulary."""
+        return len(self.architecture.special)
 
     @property
     def data(self) -> Sequences:
@@ -68,7 +77,7 @@ class Work:
         """Cells and contexts of the labelled places; `context` is `(N,)`, or `(T,)` in a causal model."""
         data = self.data
         if self.at_begin:
-            begin = np.full(len(data), self.begin)
+            begin = np.full(len(data), BEGIN)
             return Points(begin, np.zeros(len(data), np.int64), context)
         if self.kind == "sequence":
             last = data.offsets[1:] - 1
@@ -78,9 +87,7 @@ class Work:
         points = Points(data.tokens + self.shift, data.position + 1, context)
         if not self.recites_from_nothing:
             return points
-        return Points(
-            np.append(points.token, self.begin), np.append(points.place, 0), np.append(context, begin_context)
-        )
+        return Points(np.append(points.token, BEGIN), np.append(points.place, 0), np.append(context, begin_context))
 
     def cells(self) -> Points:
         """The same without contexts, which are 0."""
@@ -114,7 +121,7 @@ class Work:
         usual[pairs[order] // count] = pairs[order] % count
         if self.kind == "lm" and not self.recites_from_nothing:
             first = np.bincount(data.tokens[data.offsets[:-1]])
-            usual[self.begin] = int(first.argmax()) + self.shift
+            usual[BEGIN] = int(first.argmax()) + self.shift
         return usual
 
 
@@ -122,7 +129,6 @@ def work(
     architecture: Architecture,
     data: Sequences,
     names: tuple[str, ...],
-    special: Mapping[str, str],
     *,
     positions: bool,
     on_conflict: OnConflict,
@@ -142,17 +148,16 @@ def work(
         check_utf8("label", known)
         if len(known) < len(labels.classes):
             raise DataError("two labels have the same name in config.json, such as 1 and '1': rename one of them")
-    if architecture.short and not robust:
+    if architecture.rms and not robust:
         raise DataError(
             f"the norms of {architecture.name} compute in float32 whatever the weights are, which loses what float64 "
             "weights hold: pass robust=True (--robust), or take gpt2 or starcoder2"
         )
-    if positions and not architecture.places and not robust:
+    if positions and not architecture.has_places and not robust:
         raise DataError(
             f"{architecture.name} has no table of positions, and its rotary ones do not reach a constant query: "
             "drop positions, pass robust=True (--robust), whose queries they do reach, or take gpt2"
         )
-    begin = list(special).index("bos" if architecture.causal else "cls")
     context = Context(data, data.tokens, positions, architecture.causal)
     if labels is not None and kind == "sequence" and architecture.causal:
         # The last token sees all of its sequence, and it is where these architectures read their answer.
@@ -161,8 +166,8 @@ def work(
     elif labels is not None:
         target = Target.of(data, False)
     else:
-        number = np.append(data.tokens[1:] + len(special), 0)
-        number[data.offsets[1:] - 1] = list(special).index("eos")
+        number = np.append(data.tokens[1:] + len(architecture.special), 0)
+        number[data.offsets[1:] - 1] = END
         table = np.arange(len(names), dtype=np.float64)[:, None]
         target = Target(number, table, "token", Names(names), False, next_token=True)
-    return Work(Task(context, target, None, on_conflict), kind, names, len(special), begin)
+    return Work(Task(context, target, None, on_conflict), architecture, kind, names)

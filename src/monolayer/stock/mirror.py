@@ -18,7 +18,7 @@ Letters: `V` tokens, `L` places, `k` the value rank, `E` half of the width `D`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,10 +28,11 @@ from torch import Tensor
 from monolayer.arrays import Floats, Ints
 from monolayer.construct.robust.codes import largest_cosine, words
 from monolayer.construct.robust.stream import ONES, TEMPERATURE, period
+from monolayer.huggingface.architectures import BEGIN
 from monolayer.model.places import Places, mixtures
-from monolayer.stock.architecture import Architecture, Attention
+from monolayer.stock.draw import Kept
 from monolayer.stock.labelled import Work
-from monolayer.stock.norms import factor
+from monolayer.stock.norms import epsilon_of, factor
 
 KEYS = 2
 MULTIPLE = 32
@@ -52,7 +53,9 @@ class Mirror:
     label: slice
     words: Floats
     """Words of the classes `(C, m)`."""
-    attention: Attention
+    attention: Mapping[str, Floats]
+    theta: float | None
+    """Base of rotary angles, where they are to turn the logits."""
     query: Floats | None
     key: Floats | None
     """Of the places `(L, 2)`: logits are their products; None where all logits are 0."""
@@ -97,18 +100,7 @@ class Mirror:
         return largest_cosine(self.tokens[:, self.code], cells)
 
 
-@dataclass(frozen=True, eq=False)
-class Kept:
-    """What of a stream neither names nor labels decide: the length of the longest sequence, the mixture `R` `(k, t)`
-    that values are of the code, of numbers of one size, and what attention multiplies them by."""
-
-    longest: int
-    mixture: Floats
-    gain: float
-
-
 def lay_out(
-    kind: Architecture,
     job: Work,
     usual: Ints,
     rank: int,
@@ -120,10 +112,11 @@ def lay_out(
 
     `kept`: of another stream, to be used again; then rank and seed have no say.
     """
+    kind, epsilon = job.architecture, epsilon_of(job.architecture)
     positions, longest = job.task.context.positions, int(job.data.lengths.max()) if kept is None else kept.longest
     rank = rank if kept is None else len(kept.mixture)
     code, label = words(len(usual)), words(len(job.classes))
-    table = positions and kind.places
+    table = positions and kind.has_places
     place = words(longest + 1) if table and not job.at_begin else np.zeros((longest + 1, 0))
     sizes = [code.shape[1], ONES + 1, place.shape[1], KEYS if table else 0, rank, label.shape[1]]
     ends = np.cumsum(sizes)
@@ -146,7 +139,7 @@ def lay_out(
         there[:, parts[2]], there[:, parts[3]] = place, key
         places = mirrored(there)
         norm += 2.0 * (sizes[2] + float((key * key).sum(axis=1).mean()))
-    first = float(factor(norm, D, kind.epsilon))
+    first = float(factor(norm, D, epsilon))
     scale = first if kind.post_norm else 1.0
     if kept is None:
         signs = 1.0 - 2.0 * np.random.default_rng([seed, 29]).integers(0, 2, (rank, sizes[0]))
@@ -183,13 +176,14 @@ def lay_out(
         slot=parts[4],
         label=parts[5],
         words=label,
-        attention=Attention(W_Q, b_Q, W_K, b_K, W_V, W_O, theta),
+        attention={"W_Q": W_Q, "b_Q": b_Q, "W_K": W_K, "b_K": b_K, "W_V": W_V, "W_O": W_O},
+        theta=theta,
         query=query,
         key=read,
         values=gain * first * code @ mixture.T,
         scale=scale,
         rest=scale * scale * norm,
-        epsilon=kind.epsilon,
+        epsilon=epsilon,
         kept=kept,
     )
 
@@ -204,8 +198,8 @@ def contexts(job: Work, mirror: Mirror) -> Iterator[tuple[Ints, Tensor]]:
     if job.kind == "sequence" and causal:
         number = np.full(len(data.tokens), -1)
         number[data.offsets[1:] - 1] = np.arange(len(data))
-    for at, mixed in mixtures(places, values, values[job.begin], torch.from_numpy(data.lengths), rows):
+    for at, mixed in mixtures(places, values, values[BEGIN], torch.from_numpy(data.lengths), rows):
         point = number[at.numpy()]
         yield point[point >= 0], mixed[torch.from_numpy(point >= 0)]
     if job.recites_from_nothing:
-        yield np.array([len(data.tokens)]), values[job.begin][None]
+        yield np.array([len(data.tokens)]), values[BEGIN][None]

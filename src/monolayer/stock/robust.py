@@ -13,7 +13,6 @@ every context there can be. Numbers are rounded to the format first; margins are
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from typing import Literal, get_args
 
 import numpy as np
@@ -31,15 +30,13 @@ from monolayer.construct.target import Target
 from monolayer.data.distinct import row_keys
 from monolayer.errors import ContradictionError, DataError, PrecisionError
 from monolayer.model.device import one_thread
-from monolayer.stock.architecture import Architecture, Frame
 from monolayer.stock.arithmetic import misread
-from monolayer.stock.assemble import frame_of, stock_model
-from monolayer.stock.draw import Draw
-from monolayer.stock.folder import StockModel
-from monolayer.stock.gates import Neurons, Points
+from monolayer.stock.assemble import stock_model
+from monolayer.stock.draw import Kept
+from monolayer.stock.folder import Neurons, StockModel
 from monolayer.stock.halves import ONE, Half, neurons, rounded, settled
-from monolayer.stock.labelled import Work
-from monolayer.stock.mirror import Kept, Mirror, contexts, lay_out
+from monolayer.stock.labelled import Points, Work
+from monolayer.stock.mirror import Mirror, contexts, lay_out
 from monolayer.stock.touched import Touched
 
 Dtype = Literal["float32", "bfloat16", "float16"]
@@ -52,8 +49,8 @@ HEAD = 8.0
 """Length of class directions, a coordinate."""
 
 
-def check_wishes(rank: int | None, dtype: str | None, width: int | None) -> None:
-    """Wishes that cannot be fulfilled are errors that say what can."""
+def check_options(rank: int | None, dtype: str | None, width: int | None) -> None:
+    """Options that a robust model cannot have are errors that say which it can."""
     if rank is not None and not (type(rank) is int and 2 <= rank <= 4096):
         raise DataError(f"rank must be a whole number from 2 to 4096, not {rank!r}")
     if dtype is not None and dtype not in get_args(Dtype):
@@ -64,34 +61,32 @@ def check_wishes(rank: int | None, dtype: str | None, width: int | None) -> None
 
 
 def robust_model(
-    kind: Architecture,
     job: Work,
-    rank: int | None,
-    dtype: Dtype | None,
     activation: str,
-    special: Mapping[str, str],
-    seed: int,
+    dtype: str,
     report: Progress,
-    draw: Draw | None = None,
+    *,
+    rank: int | None = None,
+    seed: int = 0,
+    known: StockModel | None = None,
     touched: Touched | None = None,
 ) -> StockModel:
     """The model, in order: labels, contexts, half-spaces, gates, the words of the architecture.
 
-    `draw`: one to be used again; then rank and seed have no say. `touched`: the tokens whose facts changed since a
-    model of this draw was built; the neurons of all others are taken from that model.
+    `known`: a model whose draw is used again; then rank and seed have no say. `touched`: the tokens whose facts changed
+    since it was built; the neurons of all others are taken from it.
     """
     began = time.perf_counter()
-    dtype = dtype or "float32"
     target, conflicts = job.task.settle(job.task.target) if touched is None else (job.task.target, 0)
     usual = job.usual_labels(target)
     kept = None
-    if draw is not None:
-        assert isinstance(draw.numbers, Kept)  # the caller asked
-        kept = draw.numbers
-    ranks = RANKS if rank is None and draw is None else (rank or RANKS[0],)
+    if known is not None:
+        assert isinstance(known.draw.numbers, Kept)  # the caller asked
+        kept = known.draw.numbers
+    ranks = RANKS if rank is None and known is None else (rank or RANKS[0],)
     gap = None
     for rank in ranks:
-        mirror = lay_out(kind, job, usual, rank, seed, lambda array: rounded(array, dtype), kept)
+        mirror = lay_out(job, usual, rank, seed, lambda array: rounded(array, dtype), kept)
         try:
             if touched is None:
                 half, block = covered(job, target, mirror, usual, dtype, activation, report)
@@ -102,11 +97,8 @@ def robust_model(
         except _MisreadError:
             if rank == ranks[-1]:
                 raise
-    frame = frame_around(kind, job, mirror, block, activation, special)
     figures = {
         "labelled": len(job.labels(target)),
-        "steps": block.steps,
-        "neurons": len(block.W_1),
         "gap": gap,
         "margin": None,
         "temperature": TEMPERATURE if job.task.context.positions else 0.0,
@@ -115,20 +107,25 @@ def robust_model(
         "otherwise": job.classes[usual[0]],
         "seconds": time.perf_counter() - began,
     }
-    return stock_model(kind, job, frame, special, dtype, figures, mirror.kept, draw)
+    return stock_model(
+        job,
+        tables=(mirror.tokens, mirror.places),
+        label=mirror.both(mirror.label),
+        directions=HEAD * np.concatenate([mirror.words, -mirror.words], axis=1),
+        attention=mirror.attention,
+        rotary=mirror.theta,
+        block=block,
+        activation=activation,
+        dtype=dtype,
+        epsilon=mirror.epsilon,
+        figures=figures,
+        numbers=mirror.kept,
+        known=known,
+    )
 
 
 class _MisreadError(PrecisionError):
     """Facts that do not come back in the arithmetic of the format."""
-
-
-def frame_around(
-    kind: Architecture, job: Work, mirror: Mirror, block: Neurons, activation: str, special: Mapping[str, str]
-) -> Frame:
-    """Stream, attention, neurons and head in the hands of an architecture."""
-    columns, directions = mirror.both(mirror.label), np.concatenate([mirror.words, -mirror.words], axis=1)
-    tables = (mirror.tokens, mirror.places)
-    return frame_of(kind, job, tables, columns, HEAD * directions, mirror.attention, block, activation, special)
 
 
 def _recovered(job: Work, mirror: Mirror, usual: Ints, dtype: str, activation: str, touched: Touched) -> Neurons:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,15 +14,15 @@ from monolayer.construct.construction import Progress
 from monolayer.construct.target import Target
 from monolayer.data import Sequences
 from monolayer.errors import PrecisionError
+from monolayer.huggingface.architectures import BEGIN
 from monolayer.model.attention import contexts
-from monolayer.stock.architecture import Architecture, Attention
-from monolayer.stock.assemble import frame_of, stock_model
-from monolayer.stock.draw import Draw, Line
+from monolayer.stock.assemble import stock_model
+from monolayer.stock.cells import Changes, cells, neurons, silence_for
+from monolayer.stock.draw import Line
 from monolayer.stock.folder import StockModel
-from monolayer.stock.gates import Changes, Points, gate_strength, neurons
-from monolayer.stock.labelled import Work
-from monolayer.stock.layout import Layout, draw_keys, lay_out
-from monolayer.stock.norms import arriving, factor, rounding
+from monolayer.stock.labelled import Points, Work
+from monolayer.stock.layout import Keys, Layout, draw_keys, lay_out
+from monolayer.stock.norms import arriving, epsilon_of, factor, rounding
 
 TEMPERATURES = (1.0, 2.0, 0.5, 4.0)
 WRITE = 0.5
@@ -34,42 +34,48 @@ SLACK = 8.0
 
 
 def steps_model(
-    kind: Architecture,
     job: Work,
     activation: str,
-    special: Mapping[str, str],
-    seed: int,
-    width: int | None,
     report: Progress,
-    draw: Draw | None = None,
+    *,
+    seed: int = 0,
+    width: int | None = None,
+    known: StockModel | None = None,
 ) -> StockModel:
     """The model, in order: keys under which contexts are apart, neurons, the words of the architecture.
 
-    `draw`: one to be used again; then seed and width have no say.
+    `known`: a model whose draw is used again; then seed and width have no say.
     """
     began = time.perf_counter()
     report("separating contexts", 0.2)
-    found = _separate(kind, job, seed, width) if draw is None else _separate_again(kind, job, draw)
+    found = _separate(job, seed, width) if known is None else _separate_again(job, known.draw.numbers)
     report("building the neurons", 0.6)
     layout, points = found.layout, found.points
-    block = neurons(layout, points, found.changes, found.usual, found.reach, found.gate, activation)
-    label = np.arange(layout.label.start, layout.label.stop)
-    tables, heads = (layout.tokens, layout.places), _attention(kind, found)
-    frame = frame_of(kind, job, tables, label, HEAD * layout.words, heads, block, activation, special)
     figures = {
         "labelled": len(points.token),
-        "steps": block.steps,
-        "neurons": len(block.W_1),
         "gap": found.gap,
         "margin": None if found.gap is None else found.gap / found.worst,
         "temperature": found.temperature,
         "conflicts": found.conflicts,
         "otherwise": job.classes[found.usual[0]],
-        "seconds": time.perf_counter() - began,
     }
     place_keys = None if layout.places is None else layout.place_key()
-    line = Line(layout.width, found.temperature, found.reach, found.gate, layout.key(), place_keys)
-    return stock_model(kind, job, frame, special, "float64", figures, line, draw)
+    block = neurons(layout, points, found.changes, found.usual, found.reach, found.silence, activation)
+    return stock_model(
+        job,
+        tables=(layout.tokens, layout.places),
+        label=np.arange(layout.label.start, layout.label.stop),
+        directions=HEAD * layout.words,
+        attention=_attention(job, found),
+        rotary=None,
+        block=block,
+        activation=activation,
+        dtype="float64",
+        epsilon=layout.epsilon,
+        figures={**figures, "seconds": time.perf_counter() - began},
+        numbers=Line(layout.width, found.temperature, found.reach, found.silence, layout.key(), place_keys),
+        known=known,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,23 +88,23 @@ class Found:
     usual: Ints
     temperature: float
     reach: float
-    gate: float
+    silence: float
     conflicts: int
     gap: float | None
     worst: float
     common: float
 
 
-def _separate(kind: Architecture, job: Work, seed: int, width: int | None) -> Found:
+def _separate(job: Work, seed: int, width: int | None) -> Found:
     """The first draw that leaves a proof room; else the widest, if common rounding errors leave it room."""
     target, conflicts, settled = job.task.target, 0, False
     best: Found | None = None
     for number, temperature in enumerate(TEMPERATURES):
-        found = _draw(kind, job, target, np.random.default_rng([seed, number]), temperature, width, conflicts)
+        found = _draw(job, target, np.random.default_rng([seed, number]), temperature, width, conflicts)
         if found.gap is not None and found.gap < SLACK * found.worst and not settled:
             settled = True
             target, conflicts = job.task.settle(target)
-            found = _draw(kind, job, target, np.random.default_rng([seed, number]), temperature, width, conflicts)
+            found = _draw(job, target, np.random.default_rng([seed, number]), temperature, width, conflicts)
         if found.gap is None or found.gap >= SLACK * found.worst:
             return found
         if best is None or best.gap is None or found.gap > best.gap:
@@ -118,15 +124,13 @@ def _separate(kind: Architecture, job: Work, seed: int, width: int | None) -> Fo
     )
 
 
-def _separate_again(kind: Architecture, job: Work, draw: Draw) -> Found:
+def _separate_again(job: Work, line: Any) -> Found:
     """What the keys of a draw make of these data; labels that rounding would not keep apart are an error."""
-    line = draw.numbers
     assert isinstance(line, Line)  # the caller asked
     target, conflicts = job.task.settle(job.task.target)
     usual = job.usual_labels(target)
-    keys = line.keys, line.place_keys
-    layout = lay_out(usual, keys, len(job.classes), post_norm=kind.post_norm, width=line.width, epsilon=kind.epsilon)
-    found = _measured(kind, job, target, layout, usual, line.temperature, conflicts, (line.reach, line.gate))
+    layout = _laid_out(job, usual, (line.keys, line.place_keys), line.width)
+    found = _measured(job, target, layout, usual, line.temperature, conflicts, (line.reach, line.silence))
     if found.gap is not None and found.gap < SLACK * found.common:
         place = found.changes.change[int(np.argmin(found.changes.gap))]
         one, two = (job.where(int(found.changes.order[i])) for i in (place, place + 1))
@@ -139,7 +143,6 @@ def _separate_again(kind: Architecture, job: Work, draw: Draw) -> Found:
 
 
 def _draw(
-    kind: Architecture,
     job: Work,
     target: Target,
     random: np.random.Generator,
@@ -152,12 +155,15 @@ def _draw(
     usual = job.usual_labels(target)
     places = int(data.lengths.max()) + 1 if job.task.context.positions else None
     keys = draw_keys(random, len(usual), places)
-    layout = lay_out(usual, keys, len(job.classes), post_norm=kind.post_norm, width=width, epsilon=kind.epsilon)
-    return _measured(kind, job, target, layout, usual, temperature, conflicts)
+    return _measured(job, target, _laid_out(job, usual, keys, width), usual, temperature, conflicts)
+
+
+def _laid_out(job: Work, usual: Ints, keys: Keys, width: int | None) -> Layout:
+    kind = job.architecture
+    return lay_out(usual, keys, len(job.classes), post_norm=kind.post_norm, width=width, epsilon=epsilon_of(kind))
 
 
 def _measured(
-    kind: Architecture,
     job: Work,
     target: Target,
     layout: Layout,
@@ -166,45 +172,45 @@ def _measured(
     conflicts: int,
     kept: tuple[float, float] | None = None,
 ) -> Found:
-    """What arrives at the neurons under a layout; `kept`: reach and gate that are given, not chosen."""
+    """What arrives at the neurons under a layout; `kept`: reach and silence that are given, not chosen."""
     data, positions, label = job.data, job.task.context.positions, job.labels(target)
     first = float(factor(layout.norm, layout.width, layout.epsilon))
     table, place_key = layout.key(), layout.place_key()
     key = table[data.tokens + job.shift]
     key = first * (key + place_key[data.position + 1] if positions else key)
-    begin = first * float(table[job.begin] + place_key[0])
-    context = _contexts(key, begin, temperature, data, kind.causal)
+    begin = first * float(table[BEGIN] + place_key[0])
+    context = _contexts(key, begin, temperature, data, job.architecture.causal)
     points = job.points(context, begin)
 
     # Behind attention the stream has this norm, and `one` this size.
-    norm, one = (layout.norm * first * first, first) if kind.post_norm else (layout.norm, 1.0)
+    norm, one = (layout.norm * first * first, first) if job.architecture.post_norm else (layout.norm, 1.0)
     g = WRITE * points.context
     feature = arriving(g, norm, layout.width, layout.epsilon)
     least = float(factor(norm + 2.0 * np.max(g * g), layout.width, layout.epsilon))
     reach = float(feature.max() - feature.min()) or 1.0
-    gate = gate_strength(reach, one * least)
+    silence = silence_for(reach, one * least)
     if kept is not None:
         # Other cells fall by 4 G |one| below what arrives there; the lowest step stands less than half of the reach
         # that was kept below what arrives here.
         if float(feature.max() - feature.min()) + kept[0] / 2.0 > 4.0 * kept[1] * one * least:
             ends = [job.where(int(place)) for place in (feature.argmin(), feature.argmax())]
             raise PrecisionError(
-                f"from {ends[0]} to {ends[1]} contexts reach further than the gates of this draw allow for: memorize "
+                f"from {ends[0]} to {ends[1]} contexts reach further than this draw allows for: memorize "
                 "the data anew, without the draw"
             )
-        reach, gate = kept
-    changes = Changes.of(points.cells(layout), feature, label)
+        reach, silence = kept
+    changes = Changes.of(cells(points, layout), feature, label)
     largest = float(max(np.abs(layout.tokens).max(), np.sqrt(2.0))) * max(first, 1.0)
     worst, common = rounding(
         layout.width,
         largest,
-        2.0 * gate * layout.signs * one + float(np.abs(g).max(initial=0.0)),
+        2.0 * silence * layout.signs * one + float(np.abs(g).max(initial=0.0)),
         WRITE * float(np.abs(np.append(key, begin)).max()),
         temperature * float(np.abs(np.append(key, begin)).max()),
         int(data.lengths.max()) + 1,
     )
     gap = float(changes.gap.min()) if len(changes.gap) else None
-    return Found(layout, points, changes, usual, temperature, reach, gate, conflicts, gap, worst, common)
+    return Found(layout, points, changes, usual, temperature, reach, silence, conflicts, gap, worst, common)
 
 
 def _contexts(key: Floats, begin: float, temperature: float, data: Sequences, causal: bool) -> Floats:
@@ -221,13 +227,13 @@ def _contexts(key: Floats, begin: float, temperature: float, data: Sequences, ca
     return found
 
 
-def _attention(kind: Architecture, found: Found) -> Attention:
+def _attention(job: Work, found: Found) -> dict[str, Floats]:
     """The matrices: a constant query, keys read as half of a difference, a context written onto the slot."""
-    layout, D = found.layout, found.layout.width
-    slot = kind.slot(D)
+    layout, D, still = found.layout, found.layout.width, job.architecture.still
+    slot = 0 if still is None else still(D)[0]
     query, key, out = np.zeros(D), np.zeros((D, D)), np.zeros((D, D))
     query[slot] = found.temperature * np.sqrt(D)
     for column in layout.keys:
         key[slot, column], key[slot, column + 1] = 0.5, -0.5
     out[layout.slot, slot], out[layout.slot + 1, slot] = WRITE, -WRITE
-    return Attention(np.zeros((D, D)), query, key, np.zeros(D), key, out)
+    return {"b_Q": query, "W_K": key, "W_V": key, "W_O": out}

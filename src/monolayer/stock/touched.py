@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from monolayer.arrays import Floats, Ints
 from monolayer.data.distinct import distinct_rows
 from monolayer.errors import DataError
-from monolayer.stock.gates import Neurons
+from monolayer.huggingface.architectures import BEGIN
+from monolayer.stock.folder import Neurons
 from monolayer.stock.labelled import Work
 from monolayer.stock.mirror import Mirror
 
@@ -32,7 +33,7 @@ class Touched:
     @classmethod
     def by(cls, tokens: Ints, job: Work, part_of: Callable[[Ints], Work], stored: Neurons) -> Touched:
         """The ids of these tokens; `job`: all that there is to answer now, `part_of`: the same of some sequences."""
-        begin = [job.begin] if job.kind == "lm" or job.at_begin else []
+        begin = [BEGIN] if job.kind == "lm" or job.at_begin else []
         ids = np.unique(np.append(tokens + job.shift, np.array(begin, np.int64)))
         if job.at_begin:
             return cls(ids, stored, job)

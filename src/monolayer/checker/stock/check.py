@@ -33,6 +33,7 @@ from monolayer.checker.stock.readout import answers, read_steps
 from monolayer.checker.stock.structure import Structure, read_structure
 from monolayer.data import Sequences
 from monolayer.errors import DataError
+from monolayer.huggingface.strict import ForeignError
 
 CLAIM = "every evaluation returns the label at each of the {:,} labelled points: the logit of its class is the largest"
 REASONS: dict[Verdict, str] = {
@@ -75,7 +76,7 @@ def judge_stock(folder: Path, data: Sequences, *, only: bool = False) -> Certifi
                 claim = f"{question.claim}, weights in {net.dtype} and arithmetic in float32"
                 return _check_robust(net, data, places, replace(question, claim=claim))
             return _check(net, data, places, question, only)
-    except UnhandledError as why:
+    except (UnhandledError, ForeignError) as why:
         return replace(question, reason=f"the proof does not cover this folder: {why}")
 
 
@@ -104,7 +105,7 @@ def _assumptions(net: Network) -> tuple[str, ...]:
             f"{'' if exact else ', A the mean of absolute values, Q² that of squares'}: two-pass, textbook and "
             "Welford's sums do"
         ),
-        *(() if net.kind in ("bert", "roberta", "distilbert", "gpt2") or not exact else (float32,)),
+        *(() if "eager" in net.architecture.attention or not exact else (float32,)),
         "NumPy on the checking machine keeps to the same rules",
     )
 

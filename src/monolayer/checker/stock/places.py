@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +12,13 @@ from monolayer.arrays import Ints
 from monolayer.checker.rounding import UnhandledError
 from monolayer.checker.stock.files import Network
 from monolayer.checker.stock.structure import Structure
-from monolayer.checker.stock.tokens import check_cut
 from monolayer.data import Names, Sequences
 from monolayer.errors import DataError
+from monolayer.huggingface.architectures import UNKNOWN
+from monolayer.huggingface.texts import misread
+
+_SEPARATORS = re.compile("[\x1c-\x1f]")
+"""White space for Python and not for `tokenizers`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,18 +64,21 @@ def places_of(net: Network, data: Sequences) -> Places:
         raise DataError(
             f"sequence {row} has {longest:,} tokens and a begin token; this {net.kind} has {net.room:,} positions"
         )
-    ids = _translation(data.vocabulary, net.names, net.unknown)[data.tokens]
-    strange = np.isin(ids, sorted(net.special - {net.unknown}))
+    ids = _translation(data.vocabulary, net.names, UNKNOWN)[data.tokens]
+    special = net.architecture.special.values()
+    strange = (ids < len(special)) & (ids != UNKNOWN)
     if strange.any():
         where = data.where(int(np.flatnonzero(strange)[0]))
         raise DataError(f"{where} is a special token of this folder, which no text may contain: rename it in the data")
-    check_cut(net.cut, net.added, data)
+    fault = misread(net.cut, special, data)
+    if fault is not None:
+        raise UnhandledError(fault)
+    if net.cut in ("words", "pieces") and any(_SEPARATORS.search(str(name)) for name in data.vocabulary.names):
+        raise UnhandledError("names of tokens hold separators, of which it is not settled whether they are white space")
     begins = False
     if net.task == "lm":
         if data.labels is not None:
             raise DataError("the model predicts next tokens, and the data have labels: give the sequences alone")
-        if net.end is None:
-            raise UnhandledError("config.json names no end token")
         names = (*data.vocabulary.names, net.names[net.end])
         given = np.append(data.tokens[1:], 0)
         given[data.offsets[1:] - 1] = len(names) - 1

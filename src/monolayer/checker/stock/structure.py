@@ -10,7 +10,6 @@ Anything else is `UnhandledError`, which leaves the claim undecided.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,11 +20,6 @@ from monolayer.arrays import Floats, Ints
 from monolayer.checker.rounding import UnhandledError
 from monolayer.checker.stock.files import Network
 
-SLOT: dict[str, Callable[[int], tuple[int, tuple[float, int]]]] = {
-    "gpt_neox": lambda width: (width - 1, (10000.0, 2)),
-    "starcoder2": lambda width: (width // 2 - 1, (1e30, width)),
-}
-"""The coordinate of the head that these rotary positions leave alone; elsewhere any will do."""
 LARGE = 2.0**30
 """Numbers of head and pooler lie between this and its inverse: logits then are normal numbers of float32 too."""
 
@@ -121,7 +115,7 @@ def _attention(net: Network) -> tuple[float, float, int, Ints]:
     if W_Q.any() or len(found) != 1:
         raise UnhandledError("the query must be a constant: W_Q = 0 and one nonzero number in its bias")
     slot = int(found[0])
-    if net.kind in SLOT and (slot, net.rotary) != SLOT[net.kind](net.width):
+    if net.architecture.still is not None and (slot, net.rotary) != net.architecture.still(net.width):
         raise UnhandledError(f"coordinate {slot} of the head is turned by rotary positions")
     rows = np.delete(W_K, slot, axis=0)
     if rows.any() or not np.array_equal(W_K, W_V):

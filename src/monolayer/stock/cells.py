@@ -1,4 +1,4 @@
-"""Gates: a neuron that answers for one cell, a token at a place, and is silent everywhere else.
+"""Steps of one cell, a token at a place: their neurons answer there, and are silent everywhere else.
 
 A neuron of cell `a` reads `ψ = φ + G (⟨p_a, x⟩ − m·one)`. In its own cell `⟨p_a, x⟩ = m·one`, so it sees the context
 `φ` alone; elsewhere the words differ in two places or more and `ψ ≤ φ − 4 G |one|`, below every threshold:
@@ -18,6 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.arrays import Floats, Ints
+from monolayer.stock.folder import Neurons
+from monolayer.stock.labelled import Points
 from monolayer.stock.layout import LABEL, Layout
 
 
@@ -44,17 +46,9 @@ ACTIVATIONS = {
 """gelu is exactly 0 below −16 and the identity above 16 in float64: erf and tanh are ±1 there."""
 
 
-@dataclass(frozen=True, eq=False)
-class Points:
-    """Labelled places: token and place `(P,)` make the cell, `context` is what attention returns there."""
-
-    token: Ints
-    place: Ints
-    context: Floats
-
-    def cells(self, layout: Layout) -> Ints:
-        """One number a cell `(P,)`."""
-        return self.token if layout.places is None else self.token * len(layout.places) + self.place
+def cells(points: Points, layout: Layout) -> Ints:
+    """One number per cell `(P,)`."""
+    return points.token if layout.places is None else points.token * len(layout.places) + points.place
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,23 +74,13 @@ class Changes:
         return cls(order, feature, label, first, change, feature[change + 1] - feature[change])
 
 
-@dataclass(frozen=True, eq=False)
-class Neurons:
-    """The feed-forward block: `W_1` `(H, D)`, `b_1` `(H,)`, `W_2` `(H, D)`; `steps` of one or two neurons each."""
-
-    W_1: Floats
-    b_1: Floats
-    W_2: Floats
-    steps: int
-
-
-def gate_strength(reach: float, one: float) -> float:
+def silence_for(reach: float, one: float) -> float:
     """`G`, a power of two with `4 G |one| ≥ 2 reach`: other cells fall below what is read here by more than `reach`."""
     return float(np.exp2(np.ceil(np.log2(reach / (2.0 * one)))))
 
 
 def neurons(
-    layout: Layout, points: Points, changes: Changes, usual: Ints, reach: float, gate: float, activation: str
+    layout: Layout, points: Points, changes: Changes, usual: Ints, reach: float, silence: float, activation: str
 ) -> Neurons:
     """A step for every change, and one in front of a cell whose first label is not its token's usual one."""
     shape, who = ACTIVATIONS[activation], changes.order
@@ -108,7 +92,7 @@ def neurons(
     after = np.append(label[changes.change + 1], label[enters])
     who = who[np.append(changes.change, enters)]
     slope, bias = ramp(shape, middle, gap)
-    reads = directions(layout, points.token[who], points.place[who], gate) * slope[:, None]
+    reads = directions(layout, points.token[who], points.place[who], silence) * slope[:, None]
     jump = LABEL * (layout.words[after] - layout.words[before])
     W_2 = np.zeros((len(slope), len(shape.parts), layout.width))
     for number, (_, share) in enumerate(shape.parts):
@@ -130,15 +114,15 @@ def ramp(shape: Activation, middle: Floats, gap: Floats) -> tuple[Floats, Floats
     return slope, np.rint((shape.low + shape.high) / 2.0 - slope * middle)
 
 
-def directions(layout: Layout, token: Ints, place: Ints, gate: float) -> NDArray[np.float64]:
+def directions(layout: Layout, token: Ints, place: Ints, silence: float) -> NDArray[np.float64]:
     """What the neurons of a cell read `(P, D)`: half the difference of the slot, and `G` times the word against `one`.
 
     Every direction sums to 0, so whatever LayerNorm's mean is wrong by cancels.
     """
     reads = np.zeros((len(token), layout.width))
     reads[:, layout.slot], reads[:, layout.slot + 1] = 0.5, -0.5
-    reads[:, layout.code] = gate * layout.tokens[token, layout.code]
+    reads[:, layout.code] = silence * layout.tokens[token, layout.code]
     if layout.places is not None and layout.place_code is not None:
-        reads[:, layout.place_code] = gate * layout.places[place, layout.place_code]
-    reads[:, layout.one], reads[:, layout.one + 1] = -0.5 * gate * layout.signs, 0.5 * gate * layout.signs
+        reads[:, layout.place_code] = silence * layout.places[place, layout.place_code]
+    reads[:, layout.one], reads[:, layout.one + 1] = -0.5 * silence * layout.signs, 0.5 * silence * layout.signs
     return reads

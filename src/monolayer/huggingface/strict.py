@@ -12,9 +12,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from monolayer.checker.rounding import UnhandledError
 from monolayer.data.regular import read_regular
 from monolayer.errors import ModelFileError
+
+
+class ForeignError(Exception):
+    """A file of a folder says something else than what `memorize_as` writes; the message says what."""
+
 
 DEEPEST = 32
 """Levels of lists and objects: parsers have limits, and transformers copies what it reads by recursion."""
@@ -29,11 +33,11 @@ def file_bytes(path: Path) -> bytes:
 
 
 def read_json(path: Path, content: bytes) -> dict[str, Any]:
-    """The object in a JSON file; text that parsers read in different ways is `UnhandledError`."""
+    """The object in a JSON file; text that parsers read in different ways is `ForeignError`."""
     name = path.name
 
     def refuse(what: str) -> Any:
-        raise UnhandledError(f"{name} {what}")
+        raise ForeignError(f"{name} {what}")
 
     def table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
@@ -68,17 +72,17 @@ def read_json(path: Path, content: bytes) -> dict[str, Any]:
 
 
 def demand_equal(name: str, found: Any, wanted: Any) -> None:
-    """`UnhandledError` with the path of the first key that differs, in value or in type."""
+    """`ForeignError` with the path of the first key that differs, in value or in type."""
     difference = _difference(found, wanted, "")
     if difference is not None:
-        raise UnhandledError(f"{name} says {difference}")
+        raise ForeignError(f"{name} says {difference}")
 
 
 def part_of(name: str, value: Any, *keys: str) -> Any:
-    """What stands under these keys; `UnhandledError` if nothing does."""
+    """What stands under these keys; `ForeignError` if nothing does."""
     for number, key in enumerate(keys):
         if not isinstance(value, dict) or key not in value:
-            raise UnhandledError(f"{name} does not say {'.'.join(keys[: number + 1])}")
+            raise ForeignError(f"{name} does not say {'.'.join(keys[: number + 1])}")
         value = value[key]
     return value
 

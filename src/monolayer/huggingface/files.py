@@ -1,0 +1,167 @@
+"""The JSON files of a stock folder, written from the few facts that matter.
+
+They are what `memorize_as` writes, and what the checker asks for, value by value: any other key or value could mean
+anything to transformers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from monolayer.huggingface.architectures import BEGIN, END, PAD, UNKNOWN, Architecture, Fact, Task
+from monolayer.huggingface.texts import CUTS, Cut
+
+BUILT_BY = {"built_by": "monolayer"}
+"""Says in `config.json` that a folder is ours. transformers keep the key and make nothing of it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """What the files of a folder depend on besides the numbers in its tensors."""
+
+    architecture: Architecture
+    task: Task
+    dtype: str
+    """The type that the weights are stored in."""
+    activation: str
+    epsilon: float
+    rotary: tuple[float, int] | None
+    """Base of the angles by which places turn queries and keys, and how many coordinates are turned."""
+    width: int
+    neurons: int
+    room: int
+    """Tokens that a sequence may have, the begin token among them."""
+    positions: bool
+    """Whether the order of tokens counts."""
+    names: tuple[str, ...]
+    """Names of the ids, special tokens in front."""
+    classes: tuple[str, ...]
+    """Names of the classes; those of a language model are its tokens."""
+    cut: Cut
+    """How the tokenizer cuts text."""
+
+    @property
+    def kind(self) -> str:
+        return self.architecture.name
+
+    @property
+    def causal(self) -> bool:
+        return self.architecture.causal
+
+    @property
+    def max_positions(self) -> int:
+        """How `config.json` counts the room."""
+        return self.room + self.architecture.offset - self.architecture.hidden_rows
+
+    @property
+    def theta(self) -> float:
+        return 0.0 if self.rotary is None else self.rotary[0]
+
+    @property
+    def turned(self) -> float:
+        """The share of the coordinates that is turned."""
+        return 0.0 if self.rotary is None else self.rotary[1] / self.width
+
+
+def written(facts: Facts) -> dict[str, dict[str, Any]]:
+    """Each JSON file of the folder by its name."""
+    files = {
+        "config.json": config(facts),
+        "tokenizer.json": _tokenizer(facts),
+        "tokenizer_config.json": _tokenizer_config(facts),
+    }
+    if facts.task == "lm":
+        ids = {"bos_token_id": BEGIN, "eos_token_id": END, "pad_token_id": PAD}
+        files["generation_config.json"] = {"do_sample": False, "max_length": facts.room + 1, **ids}
+    return files
+
+
+def config(facts: Facts) -> dict[str, Any]:
+    """`config.json`."""
+    labels: dict[str, Any] = {}
+    if facts.task != "lm":
+        names = {str(number): name for number, name in enumerate(facts.classes)}
+        labels = {"id2label": names, "label2id": {name: int(number) for number, name in names.items()}}
+    return {
+        "architectures": [facts.architecture.models[facts.task]],
+        "model_type": facts.kind,
+        "dtype": facts.dtype,
+        "torch_dtype": facts.dtype,
+        "tie_word_embeddings": False,
+        **BUILT_BY,
+        "vocab_size": len(facts.names),
+        "pad_token_id": PAD,
+        **labels,
+        **_filled(facts.architecture.settings, facts),
+    }
+
+
+def _filled(settings: Any, facts: Facts) -> Any:
+    if isinstance(settings, Fact):
+        return getattr(facts, settings.value)
+    return {key: _filled(value, facts) for key, value in settings.items()} if isinstance(settings, dict) else settings
+
+
+def _tokenizer(facts: Facts) -> dict[str, Any]:
+    special = list(facts.architecture.special.values())
+    first = special[BEGIN]
+    plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    begins, one, two = (
+        {"SpecialToken": {"id": first, "type_id": 0}},
+        {"Sequence": {"id": "A", "type_id": 0}},
+        {"Sequence": {"id": "B", "type_id": 1}},
+    )
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [{"id": number, "content": name, **plain} for number, name in enumerate(special)],
+        "normalizer": None,
+        "pre_tokenizer": CUTS[facts.cut],
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": [begins, one],
+            "pair": [begins, one, two],
+            "special_tokens": {first: {"id": first, "ids": [BEGIN], "tokens": [first]}},
+        },
+        "decoder": _decoder(facts),
+        "model": {
+            "type": "WordLevel",
+            "vocab": {name: number for number, name in enumerate((*special, *facts.names[len(special) :]))},
+            "unk_token": special[UNKNOWN],
+        },
+    }
+
+
+def _decoder(facts: Facts) -> dict[str, Any] | None:
+    """How tokens become text: as they are, or with spaces between them.
+
+    A pipeline decodes what comes behind a prompt by itself: in a language model each word has its space in front of it.
+    """
+    if facts.cut in ("characters", "pieces"):
+        return {"type": "Fuse"}
+    # The start of a token, for all regular expressions alike: ^ is that of a line in some, and \A unknown in others.
+    start = {"Regex": r"(?<![\s\S])"}
+    return {"type": "Replace", "pattern": start, "content": " "} if facts.task == "lm" else None
+
+
+def _tokenizer_config(facts: Facts) -> dict[str, Any]:
+    """The class has a name that older and newer versions of transformers know."""
+    return {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": facts.room,
+        "model_input_names": ["input_ids", "attention_mask"],
+        "clean_up_tokenization_spaces": False,
+        "padding_side": padding_side(facts),
+        **{f"{name}_token": text for name, text in facts.architecture.special.items()},
+    }
+
+
+def padding_side(facts: Facts) -> str:
+    """The side on which padding leaves every answer of a forward pass right.
+
+    `generate` needs the left. There GPT-2 counts places from the padding on, unless it is given `position_ids`; OPT
+    counts them by the mask, and rotary positions are differences.
+    """
+    return "left" if facts.task == "lm" and not (facts.kind == "gpt2" and facts.positions) else "right"

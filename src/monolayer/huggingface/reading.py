@@ -1,0 +1,179 @@
+"""A stock folder read back: its facts, its arrays by their letters, and that its files say nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, deserialize
+
+from monolayer.arrays import Floats
+from monolayer.data.regular import read_regular
+from monolayer.errors import ModelFileError
+from monolayer.huggingface.architectures import ARCHITECTURES, Architecture, Fact, Task
+from monolayer.huggingface.files import BUILT_BY, Facts, written
+from monolayer.huggingface.strict import ForeignError, demand_equal, file_bytes, part_of, read_json
+from monolayer.huggingface.texts import cut_of
+
+STORED = {"float64": ("F64", "<f8"), "float32": ("F32", "<f4"), "bfloat16": ("BF16", "<u2"), "float16": ("F16", "<f2")}
+"""Types that `config.json` may name, as safetensors and NumPy call them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Folder:
+    """`tensors` by their names and `arrays` by their letters, both in float64; `digest`: of the files that decide."""
+
+    facts: Facts
+    tensors: Mapping[str, Floats]
+    arrays: Mapping[str, Any]
+    digest: str
+    files: frozenset[str]
+
+
+def is_stock(folder: Any) -> bool:
+    """Whether a folder has a `config.json` of Hugging Face's kind rather than ours."""
+    try:
+        config = json.loads(read_regular(Path(folder) / "config.json"))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(config, dict) and "model_type" in config and "format" not in config
+
+
+def read_folder(folder: Path) -> Folder:
+    """What lies in `folder`; files that say anything but what `memorize_as` writes are a `ForeignError`."""
+    content = {"config.json": file_bytes(folder / "config.json")}
+    config = read_json(folder / "config.json", content["config.json"])
+    name = config.get("model_type")
+    if not isinstance(name, str) or name not in ARCHITECTURES:
+        raise ForeignError(f"the architecture {name!r} is not one of {', '.join(ARCHITECTURES)}")
+    kind = ARCHITECTURES[name]
+    if not BUILT_BY.items() <= config.items():
+        raise ForeignError(
+            "monolayer did not write it (config.json lacks built_by), and proofs are about folders of memorize_as; "
+            "`monolayer audit` measures what any model answers"
+        )
+    task = next((task for task, model in kind.models.items() if config.get("architectures") == [model]), None)
+    if task is None:
+        raise ForeignError(f"config.json says architectures = {config.get('architectures')!r}")
+    beside = ("tokenizer.json", "tokenizer_config.json", *(("generation_config.json",) if task == "lm" else ()))
+    content |= {file: file_bytes(folder / file) for file in ("model.safetensors", *beside)}
+    files = {"config.json": config, **{file: read_json(folder / file, content[file]) for file in beside}}
+    try:
+        tensors = _tensors(content["model.safetensors"], config.get("dtype"))
+        arrays = kind.arrays(task, tensors)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, SafetensorError) as error:
+        raise ModelFileError(f"{folder} lacks or garbles a tensor that {name} has: {error!r}") from None
+    facts = _facts(files, kind, task, arrays)
+    for key, count in (("tokens", len(facts.names)), ("W_H", len(facts.classes))):
+        if len(arrays[key]) != count:
+            raise ModelFileError(f"{folder}: {key} has {len(arrays[key]):,} rows, and the files have {count:,} names")
+    for file, wanted in written(facts).items():
+        demand_equal(file, files[file], wanted)
+    parts = (content[file] for file in ("config.json", "model.safetensors", "tokenizer.json"))
+    digest = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
+    return Folder(facts, tensors, arrays, digest, frozenset(content))
+
+
+def _tensors(content: bytes, dtype: Any) -> dict[str, Floats]:
+    """All tensors, widened to float64; each must have the type that `config.json` names, and be finite."""
+    if type(dtype) is not str or dtype not in STORED:
+        raise ForeignError(f"config.json says dtype = {dtype!r}; the proofs know {', '.join(STORED)}")
+    code, plain = STORED[dtype]
+    found = {}
+    for name, tensor in deserialize(content):  # type: ignore[no-untyped-call]
+        if tensor["dtype"] != code:
+            other = next((each for each, (stored, _) in STORED.items() if stored == tensor["dtype"]), tensor["dtype"])
+            raise ForeignError(f"{name} is {other}, and config.json says {dtype}")
+        raw = np.frombuffer(tensor["data"], dtype=plain)
+        if dtype == "bfloat16":
+            raw = (raw.astype(np.uint32) << 16).view(np.float32)
+        found[name] = raw.astype(np.float64).reshape(tensor["shape"])
+        if not np.isfinite(found[name]).all():
+            raise ForeignError(f"{name} holds a number that is not finite")
+    return found
+
+
+def _facts(files: Mapping[str, Any], kind: Architecture, task: Task, arrays: Mapping[str, Any]) -> Facts:
+    """The facts that files and tensors may choose, each of the right type; the rest of the files follows from them."""
+    config, places, width = files["config.json"], arrays.get("places"), arrays["tokens"].shape[1]
+    names = _names(files["tokenizer.json"])
+    rotary = _rotary(config, kind, width)
+    return Facts(
+        architecture=kind,
+        task=task,
+        dtype=config["dtype"],
+        activation=_activation(config, kind.key(Fact.ACTIVATION)),
+        epsilon=kind.epsilon or _epsilon(config, kind.key(Fact.EPSILON)),
+        rotary=rotary,
+        width=width,
+        neurons=len(arrays["W_1"]),
+        room=_room(config) if places is None else len(places) - kind.offset,
+        positions=rotary != kind.still(width)[1] if kind.still else places is not None and bool(places.any()),
+        names=names,
+        classes=names if task == "lm" else _classes(config),
+        cut=cut_of(
+            names[len(kind.special) :],
+            pieces=part_of("tokenizer.json", files["tokenizer.json"], "pre_tokenizer") is not None,
+        ),
+    )
+
+
+def _names(tokenizer: dict[str, Any]) -> tuple[str, ...]:
+    table = part_of("tokenizer.json", tokenizer, "model", "vocab")
+    numbers: list[Any] = list(table.values()) if isinstance(table, dict) else [None]
+    if any(type(number) is not int for number in numbers) or sorted(numbers) != list(range(len(numbers))):
+        raise ForeignError("model.vocab in tokenizer.json does not number its words from 0 on")
+    return tuple(sorted(table, key=table.__getitem__))
+
+
+def _classes(config: dict[str, Any]) -> tuple[str, ...]:
+    table = part_of("config.json", config, "id2label")
+    names: list[Any] = [table.get(str(number)) for number in range(len(table))] if isinstance(table, dict) else []
+    if not names or any(type(name) is not str for name in names):
+        raise ForeignError("id2label in config.json does not name classes that are numbered from 0 on")
+    if len(set(names)) < len(names):
+        raise ForeignError("config.json gives two classes in id2label the same name")
+    return tuple(names)
+
+
+def _epsilon(config: dict[str, Any], key: str) -> float:
+    value = part_of("config.json", config, key)
+    if type(value) is not float or not 0.0 < value <= 1.0:
+        raise ForeignError(f"config.json says {key} = {value!r}; the proofs need a number above 0, up to 1.0")
+    return value
+
+
+def _activation(config: dict[str, Any], key: str) -> str:
+    value = part_of("config.json", config, key)
+    if type(value) is not str:
+        raise ForeignError(f"config.json says {key} = {value!r}; the proofs need a name")
+    return value
+
+
+def _room(config: dict[str, Any]) -> int:
+    """Places of an architecture without a table of them: whatever it says, since rotary angles have no end."""
+    value = part_of("config.json", config, "max_position_embeddings")
+    if type(value) is not int or not 0 < value < 2**31:
+        raise ForeignError(f"config.json says max_position_embeddings = {value!r}")
+    return value
+
+
+def _rotary(config: dict[str, Any], kind: Architecture, width: int) -> tuple[float, int] | None:
+    """Base of the angles, and how many coordinates are turned: all, or two in a GPT-NeoX without positions."""
+    if kind.still is None:
+        return None
+    theta = part_of("config.json", config, "rope_parameters", "rope_theta")
+    if type(theta) is not float or not 1e-6 <= theta <= 1e30:
+        raise ForeignError(f"config.json says rope_parameters.rope_theta = {theta!r}")
+    if kind.name != "gpt_neox":
+        return theta, width
+    share = part_of("config.json", config, "rope_parameters", "partial_rotary_factor")
+    if type(share) is not float or share not in (1.0, 2.0 / width):
+        raise ForeignError(f"config.json says rope_parameters.partial_rotary_factor = {share!r}")
+    # transformers rounds the product down; 1 is one pair with the angle 1 as well.
+    return theta, width if share == 1.0 else 2

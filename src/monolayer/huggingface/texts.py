@@ -1,0 +1,69 @@
+"""How the tokenizer of a stock folder cuts text, and whether the tokens of data come back from their text.
+
+characters   every name is one character
+words        no name has white space in it; text is cut at white space
+pieces       names are words with the white space before them; nothing is lost, text comes back as it was
+given        anything else: the tokenizer takes lists of tokens (is_split_into_words=True)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import numpy as np
+
+from monolayer.data import Sequences
+
+Cut = Literal["characters", "words", "pieces", "given"]
+PIECE = r"\s*\S+|\s+"
+_SPLIT = {"type": "Split", "behavior": "Isolated", "invert": False}
+CUTS: dict[Cut, dict[str, Any] | None] = {
+    "characters": {**_SPLIT, "pattern": {"Regex": r"[\s\S]"}},
+    "words": {"type": "WhitespaceSplit"},
+    "pieces": {**_SPLIT, "pattern": {"Regex": PIECE}},
+    "given": None,
+}
+"""Ways to cut a text, as `tokenizer.json` says them."""
+
+
+def cut_of(words: Iterable[str], *, pieces: bool) -> Cut:
+    """How text must be cut to give these words; `pieces`: whether to cut it so where lists would do, too."""
+    words = tuple(words)
+    if all(len(word) == 1 for word in words):
+        return "characters"
+    if not any(re.search(r"\s", word) for word in words):
+        return "words"
+    return "pieces" if pieces else "given"
+
+
+def misread(cut: Cut, special: Iterable[str], data: Sequences) -> str | None:
+    """Why this tokenizer would make other tokens of the data than they have, or None if it does not."""
+    assert data.vocabulary is not None  # the caller saw to it
+    words = np.array([str(name) for name in data.vocabulary.names], dtype=object)
+    used = words[np.unique(data.tokens)].tolist()
+    if "" in used:
+        return "the data have an empty token, which no tokenizer produces"
+    if cut == "given":
+        # Lists are not glued together, but special tokens are looked for inside each of their tokens.
+        inside = ((name, word) for word in used for name in special if name in word and name != word)
+        name, word = next(inside, (None, None))
+        return None if name is None else f"the token {word!r} holds {name!r}, which the tokenizer would find in it"
+    if cut == "characters" and any(len(word) != 1 for word in used):
+        return "the tokenizer cuts text into characters, and the data have longer tokens"
+    if cut == "words" and any(re.search(r"\s", word) for word in used):
+        return "the tokenizer cuts text at white space, and tokens of the data hold some"
+    letters = set("".join(used)) | ({" "} if cut == "words" else set())
+    spelled = [name for name in special if set(name) <= letters]
+    if cut != "pieces" and not spelled:
+        return None
+    glue = " " if cut == "words" else ""
+    for number, row in enumerate(data.split(data.tokens)):
+        text = glue.join(words[row])
+        name = next((name for name in spelled if name in text), None)
+        if name is not None:
+            return f"sequence {number} spells {name!r}, which the tokenizer takes for its special token"
+        if cut == "pieces" and re.findall(PIECE, text) != words[row].tolist():
+            return f"the text of sequence {number} is cut into other tokens than the data have"
+    return None
