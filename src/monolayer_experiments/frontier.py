@@ -19,8 +19,9 @@ import numpy as np
 from torch import nn
 
 import monolayer as ml
+from monolayer.theory.rate import bits_under_any_change
 from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
-from monolayer_experiments.look import amount, column, figure, low_to_high, scatter, table
+from monolayer_experiments.look import amount, column, figure, line, low_to_high, scatter, table
 from monolayer_experiments.packed import memorize_packed, pack
 from monolayer_experiments.palette import BLUE, GREEN, GREY, ORANGE, RED, VIOLET
 from monolayer_experiments.perturbed import in_format, recall, tolerance
@@ -39,6 +40,8 @@ MANY_BITS = 13
 """Of a label of many classes: 8,192 of them, four to a packed number of 52 bits."""
 READOUTS = ("feed_forward", "head", "unpack", "place")
 """Words in the names of parameters that belong to a readout."""
+WEIGHTS = (2.0**-40, 2.0**20)
+"""Sizes of weights that are not 0, for the bound."""
 NONE = 1e-16
 """Where the figure draws what bears no noise that was tried."""
 
@@ -158,6 +161,9 @@ def figures(results: Results) -> list[Figure]:
             traces.append(scatter(kind, noise, list(map(_density, some)), colour))
     robust = [row for row in rows if row["name"].startswith("robust")]
     traces.append(scatter("robust, proved", column(robust, "proved"), list(map(_density, robust)), VIOLET))
+    shares = [10.0**power for power in (-16, -12, -8, -6, -4, -3, -2, -1)]
+    bound = [bits_under_any_change(*WEIGHTS, share) for share in shares]
+    traces.append(line("bound for every change", shares, bound, GREY, dash="dash", markers=False))
     return [
         figure(
             "Bits per parameter against tolerated noise",
@@ -165,8 +171,9 @@ def figures(results: Results) -> list[Figure]:
             ("relative noise on every weight", "label bits per parameter"),
             "All parameters count, embeddings included. Noise: normal, 99 of 100 labels right; what bears none of the "
             "noises tried stands at the left edge. Proved: every change of every weight by at most that share, all "
-            "labels right. Dotted, for other data: trained GPTs (Morris 2025), an entry of the hand-coding challenge "
-            "with 90 % of its facts right (2026), models trained on facts (Allen-Zhu 2024).",
+            "labels right. Dashed: what no network holds that survives every change by that share, with weights 0 or "
+            "between 2^-40 and 2^20. Dotted, for other data: trained GPTs (Morris 2025), an entry of the hand-coding "
+            "challenge with 90 % of its facts right (2026), models trained on facts (Allen-Zhu 2024).",
             log="xy",
             levels=ANCHORS,
         )
