@@ -60,18 +60,6 @@ def test_it_errs_by_less_than_1e_12(seed: int, reach: float, causal: bool, maske
     assert error <= 1e-12
 
 
-@pytest.mark.parametrize("reach", [0.5, 20.0, 50.0])
-def test_the_way_of_a_device_is_as_exact(reach: float, monkeypatch: Any) -> None:
-    q, k, v = _draw(11, reach, LONG)
-    here = ml.attention(q, k, v)
-    monkeypatch.setattr(rank_one, "_elsewhere", lambda x: True)
-    monkeypatch.setattr(rank_one, "_BLOCK", 16)
-    monkeypatch.setattr(rank_one._Pieces, "_polynomials", lambda self: pytest.fail("numbers were sorted"))
-    there = ml.attention(q, k, v)
-    assert (there - here).abs().max() <= 1e-13
-    assert (there - _plain(q, k, v)).abs().max() <= 1e-12
-
-
 def test_the_interpolated_way_is_taken_and_the_exact_boltzmann_operator_agrees(monkeypatch: Any) -> None:
     monkeypatch.setattr(rank_one, "_direct", lambda *_: pytest.fail("all scores were computed"))
     q, k, _ = _draw(3, 40.0, LONG)

@@ -74,7 +74,7 @@ def test_the_contexts_meet_by_a_slow_reference(cells: int, seed: int) -> None:
     """Every neuron in rationals, softmax in balls, from the module's own tensors, on both sides of the crossing."""
     model = ml.approximate(SORT, 1, 3, cells=cells, seed=seed)
     found = ml.confuse(model, SORT)
-    lam, kappa = model.attention.shortcut()
+    lam, (kappa,) = model.attention.shortcuts(model.feed_forward.slots)
     block, bos = model.quantizer, model.bos.detach()
 
     def key(x: Fraction) -> Fraction:

@@ -45,8 +45,8 @@ def adopted(model: Monolayer, card: Card, data: Sequences) -> tuple[Card, Sequen
         if labels.classes is not None and classes is not None:
             classes, values = _renumber(classes, labels.classes, labels.values)
             labels = replace(labels, values=values, classes=classes)
-        elif labels.values.shape[1] != len(model.feed_forward.bias_2):
-            slots = len(model.feed_forward.bias_2)
+        elif labels.values.shape[1] != model.feed_forward.labels:
+            slots = model.feed_forward.labels
             raise DataError(f"labels have {labels.values.shape[1]} numbers, the model's have {slots}")
     return replace(card, vocabulary=vocabulary, classes=classes), Sequences(tokens, data.lengths, vocabulary, labels)
 

@@ -7,15 +7,15 @@ Notation: the stream `Z` is `(N, n, D)`; `Q = Z W_Qᵀ`, `K = Z W_Kᵀ`, `V = Z 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from monolayer.model.device import recording
 from monolayer.model.rank_one import attention
-from monolayer.model.recording import recording
 
 ONE, KEY, CODE, LABEL = 0, 1, 2, 3
 """Coordinates of the stream: the constant 1, the key `s`, the code `t` (later `z`), the first label slot."""
@@ -24,6 +24,8 @@ Slots = Sequence[tuple[int, int]]
 
 SCORES_AT_ONCE = 1 << 22
 """Attention scores held at a time by the dense layer: 32 MiB in float64."""
+_NUMBERS_AT_ONCE = 1 << 22
+"""Numbers of tokens held at a time where sequences of one length are looked at together."""
 
 
 class RankOneAttention(nn.Module):
@@ -52,16 +54,17 @@ class RankOneAttention(nn.Module):
         """`Z` `(N, n, D)`; `seen` `(N or 1, 1, n)`: which keys there are; `causal`: a query sees none behind itself.
 
         By sequences and queries in blocks, so that memory grows with `N n`, not with `N n²`; gradients recompute them.
-        Where the scores of one sequence would be too many and have rank one, in linear time (`rank_one.py`).
+        Where the scores of one sequence would be too many and have rank one, in linear time (`rank_one.py`), unless
+        gradients of `W_Q` and `W_K` are asked for.
         """
         n = Z.shape[1]
         if recording() or len(Z) * n * n <= SCORES_AT_ONCE:
             return Z + self._written(Z, Z, seen, 0, causal)
-        bilinear = self.W_Q.T @ self.W_K  # the score of query k and key l is z_kᵀ M z_l
-        factors = _rank_one(bilinear.detach()) if n * n > SCORES_AT_ONCE else None
+        moved = torch.is_grad_enabled() and (self.W_Q.requires_grad or self.W_K.requires_grad)  # off rank one
+        factors = None if moved or n * n <= SCORES_AT_ONCE else _rank_one(self.W_Q.T @ self.W_K)
         if factors is not None:
             each = zip(Z, seen.expand(len(Z), -1, -1), strict=True)
-            return Z + torch.stack([self._linear(z, keys[0], causal, bilinear, factors) for z, keys in each])
+            return Z + torch.stack([self._linear(z, keys[0], causal, factors) for z, keys in each])
         queries = max(1, min(n, SCORES_AT_ONCE // n))
         rows = max(1, SCORES_AT_ONCE // (n * queries))
         parts = []
@@ -84,40 +87,19 @@ class RankOneAttention(nn.Module):
         weights = scores.masked_fill(~seen, -torch.inf).softmax(dim=-1)
         return (weights @ (Z @ self.W_V.T)) @ self.W_O.T
 
-    def _linear(
-        self, Z: Tensor, seen: Tensor, causal: bool, bilinear: Tensor, factors: tuple[Tensor, Tensor]
-    ) -> Tensor:
-        """What attention adds to one sequence `(n, D)`, without its scores; `bilinear` is `M`, `factors` `a, b`."""
-        values, width = Z @ self.W_V.T, Z.shape[1]
-        grown = values
-        if torch.is_grad_enabled() and bilinear.requires_grad:
-            # What moves M moves the scores by z_kᵀ dM z_l, and answers by Σ_l p_kl (v_l − o_k) z_kᵀ dM z_l.
-            grown = torch.cat([values, Z, (values[:, :, None] * Z[:, None, :]).flatten(1)], dim=1)
+    def _linear(self, Z: Tensor, seen: Tensor, causal: bool, factors: tuple[Tensor, Tensor]) -> Tensor:
+        """What attention adds to one sequence `(n, D)`, without its scores, which are `z_kᵀ a bᵀ z_l`."""
         # What comes out at padding means nothing, so it asks like the first token: a constant query stays one.
         query = Z @ factors[0]
-        query = torch.where(seen, query, query[0].detach())
-        found = attention(query, Z @ factors[1], grown, causal=causal, mask=seen)
-        answer = found[:, :width]
-        if grown is not values:
-            mean, both = found[:, width : 2 * width], found[:, 2 * width :].view(len(Z), -1, width)
-            moved = Z @ (bilinear - bilinear.detach())  # zero, but for its gradient
-            answer = answer + ((both - answer[:, :, None] * mean[:, None, :]).detach() * moved[:, None, :]).sum(2)
-        return answer @ self.W_O.T
-
-    def shortcut(self) -> tuple[float, float] | None:
-        """`(λ, κ)` if the query reads only `one`, the key only `key`, and only `code` is written; else None.
-
-        Then, for a stream with `one = 1`, the whole layer is `z = t + κ B(λ; s)`: one number a sequence,
-        in time O(n) rather than O(n²).
-        """
-        found = self.shortcuts(((KEY, CODE),))
-        return None if found is None else (found[0], found[1][0])
+        query = torch.where(seen, query, query[0])
+        return attention(query, Z @ factors[1], Z @ self.W_V.T, causal=causal, mask=seen) @ self.W_O.T
 
     @torch.no_grad()
     def shortcuts(self, slots: Slots) -> tuple[float, tuple[float, ...]] | None:
         """`λ` and the `κ` of every stage, if attention averages and writes these coordinates and no others; else None.
 
-        `slots`: for every stage the coordinate that is averaged and the one that the mean is written onto.
+        `slots`: for every stage the coordinate that is averaged and the one that the mean is written onto. Then, for a
+        stream with `one = 1`, a stage is `z = t + κ B(λ; s)`: one number per sequence, in O(n) rather than O(n²).
         """
         if not slots or self.W_Q.shape != self.W_O.shape:
             return None
@@ -152,11 +134,9 @@ def contexts(weight: Tensor, moment: Tensor, lengths: Tensor, bos: tuple[float, 
     if not causal:
         return (_totals(moment, lengths) + bos[1]) / (_totals(weight, lengths) + bos[0])
     out = torch.empty_like(weight)
-    for places, inside in _padded_blocks(lengths):
+    for _, places in of_one_length(lengths):
         # Sums start anew in every row: one running sum over all the data would lose digits as it grows.
-        over = torch.where(inside, moment[places], 0.0).cumsum(1) + bos[1]
-        under = torch.where(inside, weight[places], 0.0).cumsum(1) + bos[0]
-        out[places[inside]] = (over / under)[inside]
+        out[places] = (moment[places].cumsum(1) + bos[1]) / (weight[places].cumsum(1) + bos[0])
     return out
 
 
@@ -179,25 +159,13 @@ def _totals(flat: Tensor, lengths: Tensor) -> Tensor:
     return torch.segment_reduce(flat, "sum", lengths=lengths)
 
 
-def _padded_blocks(lengths: Tensor, cells: int = 1 << 20) -> list[tuple[Tensor, Tensor]]:
-    """Sequences grouped by length into rectangles: flat places `(B, n)` and which of them are real."""
-    ends = lengths.cumsum(0)
-    order = lengths.argsort()
-    blocks, start = [], 0
-    while start < len(order):
-        width = int(lengths[order[start]])
-        # Rows are in order of length: a block grows while its longest row keeps it under the budget.
-        stop = start + 1
-        while stop < len(order):
-            step = min(len(order), stop + max(1, cells // (4 * width)))
-            wider = int(lengths[order[step - 1]])
-            if wider * (step - start) > cells or wider > 2 * width:
-                break
-            stop = step
-        rows = order[start:stop]
-        column = torch.arange(int(lengths[rows[-1]]), device=lengths.device)
-        inside = column < lengths[rows, None]
-        first = (ends[rows] - lengths[rows])[:, None]
-        blocks.append((torch.where(inside, first + column, first), inside))
-        start = stop
-    return blocks
+def of_one_length(lengths: Tensor, numbers: int = 1) -> Iterator[tuple[Tensor, Tensor]]:
+    """Sequences `(B,)` of one length `n` at a time, and the flat places of their tokens `(B, n)`.
+
+    `numbers`: how many each token will take; a bounded number in all are looked at together.
+    """
+    starts, order = lengths.cumsum(0) - lengths, lengths.argsort(stable=True)
+    widths, counts = torch.unique_consecutive(lengths[order], return_counts=True)
+    for width, rows in zip(widths.tolist(), torch.split(order, counts.tolist()), strict=True):
+        for some in torch.split(rows, max(1, _NUMBERS_AT_ONCE // (width * numbers))):
+            yield some, starts[some, None] + torch.arange(width, device=lengths.device)

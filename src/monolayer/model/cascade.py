@@ -18,9 +18,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from monolayer.data import Sequences
 from monolayer.model.attention import CODE, KEY, LABEL, Slots
-from monolayer.model.staircase import Block, Form, Staircase, Steps
+from monolayer.model.readout import Block, Readout
+from monolayer.model.staircase import Form, Staircase
 
 
 def value_slot(stage: int, labels: int) -> int:
@@ -43,7 +43,7 @@ def slots(rank: int, labels: int) -> Slots:
     return tuple((value_slot(stage, labels), code_slot(stage, labels)) for stage in range(1, rank + 1))
 
 
-class Cascade(nn.Module):
+class Cascade(Readout):
     """Residual feed-forward blocks, one a stage: `labels` coordinates each, and a stretch's number but for the last.
 
     Every stage is the staircase of the line, `exact` for classes and `runs` for real labels. A label is the sum of what
@@ -55,7 +55,7 @@ class Cascade(nn.Module):
     def __init__(self, stages: Sequence[Staircase], labels: int) -> None:
         super().__init__()
         self.stages = nn.ModuleList(stages)
-        self.labels = labels
+        self.written = labels
 
     @property
     def stairs(self) -> list[Staircase]:
@@ -63,19 +63,14 @@ class Cascade(nn.Module):
         return [cast("Staircase", stage) for stage in self.stages]
 
     @property
+    def labels(self) -> int:
+        """`m`."""
+        return self.written
+
+    @property
     def rank(self) -> int:
         """`k`."""
         return len(self.stages)
-
-    @property
-    def bias_2(self) -> Tensor:
-        """Of the last stage, which writes the label alone: `(m,)`, as in every readout."""
-        return self.stairs[-1].bias_2
-
-    @property
-    def step_count(self) -> int:
-        """`R`, all stages together."""
-        return sum(stage.step_count for stage in self.stairs)
 
     def forward(self, Z: Tensor) -> Tensor:
         """`(…, D)` to `(…, D)`, stage by stage."""
@@ -92,24 +87,10 @@ class Cascade(nn.Module):
             Z = torch.cat(parts, dim=-1)
         return Z
 
-    def tables(self) -> tuple[Steps, ...] | None:
-        """Every stage as a table for binary search, or None if one of them is no staircase (any more)."""
-        found = [stage.steps() for stage in self.stairs]
-        return None if None in found else tuple(steps for steps in found if steps is not None)
-
     @property
     def slots(self) -> Slots:
         """What every stage averages and reads."""
         return slots(self.rank, self.labels)
-
-    @property
-    def later_numbers(self) -> int:
-        """Those of all stages."""
-        return sum(stage.later_numbers for stage in self.stairs)
-
-    def fast(self, model: Any, data: Sequences) -> None:
-        """None: the tables say it all (`shortcut.py`)."""
-        return
 
     def to_json(self) -> dict[str, Any]:
         """The steps of every stage."""

@@ -1,4 +1,4 @@
-"""Where a model goes: a device that is not there is a mistake to name before any work, not a traceback after it."""
+"""How PyTorch runs a model: on which device, on how many threads, and whether it records the network meanwhile."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+from torch.jit import is_tracing  # type: ignore[attr-defined]
 
 from monolayer.errors import DataError
 
@@ -31,3 +32,11 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
+
+
+def recording() -> bool:
+    """Whether the network is being recorded (traced, exported, compiled) rather than run.
+
+    Then tensors have no values to look at, and sizes may change from run to run of what is recorded.
+    """
+    return is_tracing() or torch.compiler.is_compiling()  # type: ignore[no-untyped-call]

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from monolayer.data import Sequences
 from monolayer.errors import DataError
 from monolayer.model.attention import RankOneAttention
-from monolayer.model.layout import KEYS, Layout, unit
 from monolayer.model.live import live_classes
 from monolayer.model.parts import Parts
-from monolayer.model.staircase import Block
+from monolayer.model.places import KEYS, Layout, unit
+from monolayer.model.readout import Block, Readout
 
 _HIDDEN_AT_ONCE = 1 << 24
 """Hidden numbers held at a time by the dense readout: 64 MiB in float32."""
@@ -42,7 +42,7 @@ class RankAttention(RankOneAttention):
         return f"width={self.W_Q.shape[1]}, heads=1, value rank {len(self.W_V)}"
 
 
-class Gates(nn.Module):
+class Gates(Readout):
     """`label += weight_2 relu(weight_1 z + bias_1) + bias_2`, `z` the first `R` coordinates with the context at `√k`.
 
     `weight_1` `(H, R)`, `bias_1` `(H,)`, `weight_2` `(m, H)`, `bias_2` `(m,)`. `even`: the token part is brought to
@@ -73,11 +73,7 @@ class Gates(nn.Module):
         token, place, context = torch.split(Z[..., : self.layout.reads], widths, dim=-1)
         return torch.cat([unit(token) if self.even else token, place, unit(context)], dim=-1)
 
-    # -- the protocol of readouts (`parts.Readout`) ------------------------------------------------------
-
-    slots = ()
-    stairs = ()
-    later_numbers = 0
+    # -- the protocol of readouts (`readout.py`) ------------------------------------------------------
 
     @property
     def labels(self) -> int:
@@ -88,10 +84,6 @@ class Gates(nn.Module):
     def step_count(self) -> int:
         """`H`: neurons."""
         return len(self.weight_1)
-
-    def tables(self) -> None:
-        """None: this readout has no steps."""
-        return
 
     def fast(self, model: Parts, data: Sequences) -> Tensor | None:
         """Class numbers `(P, 1)`, from the neurons that a token can wake."""

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from monolayer.data import Sequences
 from monolayer.errors import DataError
 from monolayer.model.attention import ONE
+from monolayer.model.device import recording
 from monolayer.model.memory import remembered
 from monolayer.model.parts import Parts
-from monolayer.model.recording import recording
 
 
 def check_input(model: Parts, X: Tensor, lengths: Tensor | None) -> None:

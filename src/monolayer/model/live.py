@@ -13,11 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from monolayer.data import Sequences
-from monolayer.data.sequences import Per
-from monolayer.model.attention import RankOneAttention
-from monolayer.model.layout import Layout, unit
 from monolayer.model.parts import Parts
-from monolayer.model.places import Places, mixtures
+from monolayer.model.places import Layout, mixtures, read_places, unit
 
 _SAFE = 1.0 + 2.0**-8
 """Widens the bound by more than float32 sums of some hundred terms can be wrong."""
@@ -125,18 +122,6 @@ class _Alive:
         most = max(1, _PAIRS_AT_ONCE // (self.rest.shape[1] + self.token.shape[1]))
         if len(point):
             yield from torch.split(point, torch.bincount(pairs.sub_(1) // most).tolist())
-
-
-def read_places(
-    positions: nn.Embedding | None, bos: Tensor, attention: RankOneAttention, layout: Layout, causal: bool, per: Per
-) -> Places:
-    """Queries and keys of all places, from the weights; None where there are no positions."""
-    if positions is None:
-        return Places(None, None, causal, per)
-    key = torch.cat([bos[None, layout.key], positions.weight[:, layout.key]]).detach()
-    wide = key.to(torch.promote_types(key.dtype, torch.float32))
-    query, read = (wide @ matrix.detach()[:, layout.key].to(wide).T for matrix in (attention.W_Q, attention.W_K))
-    return Places(query, read, causal, per)
 
 
 def _codes(model: Parts, layout: Layout, dtype: torch.dtype) -> Tensor:

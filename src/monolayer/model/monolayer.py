@@ -23,13 +23,13 @@ from monolayer.data import Sequences
 from monolayer.errors import DataError
 from monolayer.model.attention import RankOneAttention
 from monolayer.model.card import Card, Summary
+from monolayer.model.device import recording
 from monolayer.model.explain import explain
 from monolayer.model.explanation import Explanation
 from monolayer.model.inputs import blank_rows, check_input, check_lengths, no_vector
-from monolayer.model.parts import Readout
 from monolayer.model.quantizer import Quantizer
+from monolayer.model.readout import Readout
 from monolayer.model.recital import recite
-from monolayer.model.recording import recording
 from monolayer.model.room import STREAMS, afford
 from monolayer.model.save import save
 from monolayer.model.shortcut import fast_labels, labels_there, values

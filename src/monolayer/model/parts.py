@@ -1,89 +1,20 @@
 """The parts of a model, for code that works on them without being the model: its shortcut, its files.
 
-`Monolayer` has these parts, and imports that code; nothing here or there imports `Monolayer`. What a readout must be
-able to do is `Readout`; whoever works with readouts asks through it and never for their classes.
+`Monolayer` has these parts, and imports that code; nothing here or there imports `Monolayer`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
-from torch import Tensor, nn
+from torch import nn
 
-from monolayer.data import Sequences
 from monolayer.errors import DataError
-from monolayer.model.attention import RankOneAttention, Slots
+from monolayer.model.attention import RankOneAttention
 from monolayer.model.card import Card
 from monolayer.model.quantizer import Quantizer
-from monolayer.model.staircase import Block, Staircase, Steps
-
-
-class Readout(Protocol):
-    """A residual feed-forward block that turns what attention wrote into the label; an `nn.Module`.
-
-    `readout`: its name in files. `stairs`: the staircases that it consists of, one per stage, none if it has no steps.
-    """
-
-    @property
-    def readout(self) -> str: ...
-
-    @property
-    def stairs(self) -> Sequence[Staircase]: ...
-
-    @property
-    def slots(self) -> Slots:
-        """For every stage, the coordinate that attention averages and the one that the stage reads."""
-        ...
-
-    @property
-    def labels(self) -> int:
-        """`m`: label coordinates that it writes."""
-        ...
-
-    @property
-    def step_count(self) -> int:
-        """Steps of all stages, or neurons."""
-        ...
-
-    @property
-    def later_numbers(self) -> int:
-        """Numbers of later hidden layers, which a dense pass multiplies by or adds and no file need hold."""
-        ...
-
-    @property
-    def bias_2(self) -> Tensor:
-        """`(m,)`."""
-        ...
-
-    def __call__(self, Z: Tensor) -> Tensor:
-        """The dense pass: `(…, D)` to `(…, D)`."""
-        ...
-
-    def tables(self) -> tuple[Steps, ...] | None:
-        """The steps of every stage, from which answers, explanations, pages and comparisons are read; None: none."""
-        ...
-
-    def fast(self, model: Parts, data: Sequences) -> Tensor | None:
-        """Label coordinates `(P, m)` or class numbers `(P, 1)`, for a readout whose tables do not give them."""
-        ...
-
-    def to_json(self) -> dict[str, Any]:
-        """What `config.json` says of it besides its name."""
-        ...
-
-    @classmethod
-    def stored(cls, config: dict[str, Any], block: Block) -> Self:
-        """The readout that a file describes."""
-        ...
-
-    def parameters(self) -> Any:
-        """As every `nn.Module`."""
-        ...
-
-    def state_dict(self) -> dict[str, Any]:
-        """As every `nn.Module`."""
-        ...
+from monolayer.model.readout import Readout
+from monolayer.model.staircase import Staircase
 
 
 class Parts(Protocol):

@@ -1,4 +1,12 @@
-"""Attention whose logits depend on places only: what each place adds up, sequences of one length at a time.
+"""The stream of a robust model, and its attention, whose logits depend on places only.
+
+Coordinates of the stream, from the left:
+
+token   code of the token, and constant ones    `(t,)`
+place   code of the position                    `(p,)`      none without positions
+context value of the token, plus what attention adds  `(k,)`
+key     cosine and sine of the position         `(2,)`      read by attention only
+label   code of a class                         `(m,)`
 
 With `a = softmax(q_i · k_l)` over the places that place `i` may see (place 0 is the begin token), the head returns
 `Σ_l a_l v_l`. One matrix `a` serves all sequences of a length; without positions it is a mean, by sums or running sums.
@@ -10,12 +18,54 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from monolayer.data.sequences import Per
+from monolayer.model.attention import RankOneAttention, of_one_length
 
-_NUMBERS_AT_ONCE = 1 << 22
-"""Numbers of values or of mixtures held at a time: 16 MiB in float32."""
+_WEIGHTS_AT_ONCE = 1 << 22
+"""Attention weights held at a time: 16 MiB in float32."""
+EPSILON = 2.0**-20
+"""Added to the mean square before its root, as usual; far below any context that is built."""
+KEYS = 2
+"""Coordinates of the stream that only attention reads: logits have rank 2."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Widths of the parts of the stream."""
+
+    token: int
+    place: int
+    rank: int
+    label: int
+
+    @property
+    def reads(self) -> int:
+        """`R`: coordinates that the readout reads."""
+        return self.token + self.place + self.rank
+
+    @property
+    def context(self) -> slice:
+        return slice(self.token + self.place, self.reads)
+
+    @property
+    def key(self) -> slice:
+        return slice(self.reads, self.reads + KEYS)
+
+    @property
+    def width(self) -> int:
+        """`D`."""
+        return self.reads + KEYS + self.label
+
+    def to_json(self) -> dict[str, int]:
+        """What a file says of it; the label part is known from elsewhere."""
+        return {"token": self.token, "place": self.place, "rank": self.rank}
+
+
+def unit(z: Tensor) -> Tensor:
+    """`z` `(…, w)` at mean square 1."""
+    return z * torch.rsqrt(z.square().mean(-1, keepdim=True) + EPSILON)
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,21 +90,17 @@ def mixtures(
 
     `values` `(T, k)` a token, or `(V, k)` with the `rows` `(T,)` of the tokens; `begin` `(k,)`: the begin token.
     """
-    starts = lengths.cumsum(0) - lengths
-    for n in torch.unique(lengths).tolist():
-        of_length = torch.nonzero(lengths == n)[:, 0]
-        step = max(1, _NUMBERS_AT_ONCE // (n * max(n + 1 if places.query is not None else 0, values.shape[1])))
-        for part in torch.split(of_length, step):
-            at = starts[part, None] + torch.arange(n, device=part.device)
-            v = values[at if rows is None else rows[at]]
-            if places.query is None:
-                yield _means(places, part, at, v, begin)
-                continue
-            for first, weights in _weights(places, n):
-                # One product a sequence: what comes out for it is the same bits whatever stands beside it.
-                mixed = weights[:, 1:].to(v).expand(len(v), -1, -1).bmm(v) + weights[:, :1].to(v) * begin
-                where = part[:, None] if places.per == "sequence" else at[:, first : first + mixed.shape[1]]
-                yield where.reshape(-1), mixed.reshape(-1, mixed.shape[-1])
+    longest = int(lengths.max()) + 1 if places.query is not None else 0
+    for part, at in of_one_length(lengths, max(longest, values.shape[1])):
+        v = values[at if rows is None else rows[at]]
+        if places.query is None:
+            yield _means(places, part, at, v, begin)
+            continue
+        for first, weights in _weights(places, at.shape[1]):
+            # One product a sequence: what comes out for it is the same bits whatever stands beside it.
+            mixed = weights[:, 1:].to(v).expand(len(v), -1, -1).bmm(v) + weights[:, :1].to(v) * begin
+            where = part[:, None] if places.per == "sequence" else at[:, first : first + mixed.shape[1]]
+            yield where.reshape(-1), mixed.reshape(-1, mixed.shape[-1])
 
 
 def _means(places: Places, part: Tensor, at: Tensor, v: Tensor, begin: Tensor) -> tuple[Tensor, Tensor]:
@@ -74,7 +120,7 @@ def _weights(places: Places, n: int) -> Iterator[tuple[int, Tensor]]:
     assert places.query is not None  # the caller knows
     assert places.key is not None
     key = places.key[: n + 1]
-    step = max(1, _NUMBERS_AT_ONCE // (n + 1))
+    step = max(1, _WEIGHTS_AT_ONCE // (n + 1))
     for begin in range(0, 1 if places.per == "sequence" else n, step):
         place = torch.arange(begin + 1, min(n, begin + step) + 1, device=key.device)
         if places.per == "sequence":
@@ -83,3 +129,15 @@ def _weights(places: Places, n: int) -> Iterator[tuple[int, Tensor]]:
         if places.causal:
             logits = logits.masked_fill(torch.arange(n + 1, device=key.device) > place[:, None], -torch.inf)
         yield begin, logits.softmax(-1)
+
+
+def read_places(
+    positions: nn.Embedding | None, bos: Tensor, attention: RankOneAttention, layout: Layout, causal: bool, per: Per
+) -> Places:
+    """Queries and keys of all places, from the weights; None where there are no positions."""
+    if positions is None:
+        return Places(None, None, causal, per)
+    key = torch.cat([bos[None, layout.key], positions.weight[:, layout.key]]).detach()
+    wide = key.to(torch.promote_types(key.dtype, torch.float32))
+    query, read = (wide @ matrix.detach()[:, layout.key].to(wide).T for matrix in (attention.W_Q, attention.W_K))
+    return Places(query, read, causal, per)

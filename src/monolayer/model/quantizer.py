@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from monolayer.model.attention import CODE, KEY
-from monolayer.model.recording import recording
+from monolayer.model.device import recording
 from monolayer.model.staircase import CELLS_AT_ONCE, Steps, rising
 
 

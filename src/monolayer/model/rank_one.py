@@ -5,10 +5,10 @@ Notation: query `λ_k`, key `s_l` and value `v_l` of a token; the score is `λ_k
     A(λ_k) = G(λ_k) / F(λ_k),    F(λ) = Σ_l e^{λ (s_l − s*)},    G(λ) = Σ_l v_l e^{λ (s_l − s*)}
 
 with any `s*`, which cancels: the middle of the keys, so that no exponent passes half of `|λ| spread`, where `spread =
-max s − min s`; or, where that would overflow, the largest key for λ ≥ 0 and the smallest for λ < 0. `F` and `G` are
-functions of one variable: `n` answers need `n` values of them, not `n²` scores. Cut the range of the queries into
-pieces, and that of the keys too, so that on each the exponent moves by at most `WIDTH / 2` to either side of its
-middle; on each piece interpolate at `NODES` Chebyshev points.
+max s − min s`; where that would overflow, all scores are computed. `F` and `G` are functions of one variable: `n`
+answers need `n` values of them, not `n²` scores. Cut the range of the queries into pieces, and that of the keys too, so
+that on each the exponent moves by at most `WIDTH / 2` to either side of its middle; on each piece interpolate at
+`NODES` Chebyshev points.
 
 *Error.* On a piece of queries a term is, up to a factor, `e^{c x}` or a slower exponential on [−1, 1], `c = WIDTH / 2`.
 Chebyshev interpolation in `p` points errs by at most `4 Σ_{j≥p} I_j(c)` (`I_j` the modified Bessel functions, the
@@ -22,7 +22,7 @@ the size of `max |v|`.
 
 *Cost.* Every key gives its `NODES` polynomials to the nodes of its own piece, the nodes of keys meet those of queries,
 some hundreds of either, in one matrix of exponentials, and every query takes its `NODES` polynomials times the
-coefficients of its piece: a product of matrices for each piece on either side, and no exponential of a token at all.
+coefficients of its piece: products of matrices on either side, and no exponential of a token at all.
 Prefixes: sums at the nodes of queries for every run of `_RUN` keys, added up (there every key meets every piece, by
 powers of `e^{width (s_l − s*)}`), and scores of a query with the keys of its own run.
 """
@@ -42,13 +42,11 @@ WIDTH, NODES = 4.0, 20
 SHORT = 512
 """Up to this many queries the scores themselves are cheaper, by measurement."""
 _REACH = 600.0
-"""Largest `|λ| spread` for prefixes: e^{−600} is still a normal number, so every prefix has a sum to divide by; and for
-one `s*` in the middle of the keys, from where no exponent passes half of it."""
+"""Largest `|λ| spread` that is interpolated: no exponent passes half of it, so every sum is far from 0 and infinity."""
 _RUN = 128
-_BLOCK = 1 << 13
-"""Keys looked at together on a processor, for its cache; 32 times as many elsewhere, for fewer launches."""
-_FEW, _SPLIT = 64, 1 << 10
-"""On a device: pieces up to which all are looked at together, and keys in one product of matrices."""
+_BLOCK = 1 << 15
+"""Numbers times pieces looked at together on a processor, for its cache; 64 times as many elsewhere, for fewer
+launches."""
 _SCORES = 1 << 22
 """Scores held at a time where they are computed: 32 MiB."""
 
@@ -116,19 +114,12 @@ def _sequence(q: Tensor, k: Tensor, v: Tensor, causal: bool, mask: Tensor | None
             return total[:, 1:] / total[:, :1]
     nodes = NODES * (reach / WIDTH + 2.0)
     exponentials = nodes * len(q) if causal else 8.0 * nodes**2
-    if len(q) <= SHORT or not exponentials < len(q) * len(k) or (causal and reach > _REACH):
+    if len(q) <= SHORT or not exponentials < len(q) * len(k) or reach > _REACH:
         return _direct(q, k, terms, causal)
     if causal:
         both = _own_runs(q, k - middle, terms) + _before(q, k - middle, terms, 2.0 * WIDTH / spread)
-    elif reach <= _REACH:
-        both = _answers(q, k - middle, terms, WIDTH / largest, 2.0 * WIDTH / spread)
     else:
-        both = torch.zeros_like(terms[:1]).expand(len(q), -1)
-        for here, end in ((q.detach() >= 0, high), (q.detach() < 0, low)):
-            some = torch.nonzero(here).flatten()
-            if len(some):
-                found = _answers(q[some], k - end, terms, WIDTH / largest, WIDTH / spread)
-                both = both.index_add(0, some, found)
+        both = _answers(q, k - middle, terms, WIDTH / largest, 2.0 * WIDTH / spread)
     return both[:, 1:] / both[:, :1]
 
 
@@ -141,15 +132,11 @@ def _answers(q: Tensor, delta: Tensor, terms: Tensor, key_width: float, query_wi
     return queries.evaluated(_coefficients().to(q) @ torch.cat(met).view(-1, NODES, terms.shape[1]))
 
 
-def _elsewhere(x: Tensor) -> bool:
-    return x.device.type != "cpu"
-
-
 class _Pieces:
     """Numbers `x` `(n,)` in `J` pieces of one width; `nodes` `(J p,)`: the Chebyshev points of all pieces.
 
-    On a processor the numbers are sorted, and a piece is one product of matrices. On a device, launches and waits cost
-    more than numbers: there all pieces are looked at together, while they are few.
+    Every number meets the polynomials of all pieces, in one product of matrices for a block of numbers, and takes those
+    of its own: pieces are few, and products are fast.
     """
 
     def __init__(self, x: Tensor, width: float) -> None:
@@ -157,67 +144,32 @@ class _Pieces:
         first, last = torch.stack(piece.aminmax()).tolist()
         start = torch.arange(last - first + 1.0, dtype=x.dtype, device=x.device) + first
         self.nodes = (start[:, None] + _points().to(x)).flatten() * width
-        self.block = 32 * _BLOCK if _elsewhere(x) else _BLOCK
-        self.order: Tensor | None = None
-        self.cuts: list[tuple[int, slice]] = []
-        self.number = (piece - first).long()
-        if not _elsewhere(x) or len(start) > _FEW:
-            short = torch.int16 if len(start) < 2**15 else torch.int64  # sorted much faster
-            self.number, self.order = self.number.to(short).sort()
-            x = x[self.order]
-            pieces, counts = (part.tolist() for part in self.number.unique_consecutive(return_counts=True))
-            self.cuts = list(_cuts(pieces, counts, self.block))
-        self.within = 2.0 * (x / width - (self.number + first)) - 1.0
+        self.count, self.block = len(start), max(1, _at_once(x) // len(start))
+        self.number, self.within = (piece - first).long(), 2.0 * (x / width - piece) - 1.0
 
     def gathered(self, terms: Tensor) -> Tensor:
         """`Σ ±T_i(x) terms` over the numbers of each piece, for terms `(n, 1 + m)`: `(J, p, 1 + m)`."""
-        J, m = len(self.nodes) // NODES, terms.shape[1]
-        if self.order is None:
-            return sum(self._all_at_once(terms, J)).view(NODES, J, m).transpose(0, 1)  # type: ignore[union-attr]
-        terms = terms[self.order]
-        parts = torch.stack([polynomials @ terms[here] for polynomials, here in self._polynomials()])
-        pieces = torch.tensor([piece for piece, _ in self.cuts], device=terms.device)
-        return terms.new_zeros(J, NODES, m).index_add(0, pieces, parts)
-
-    def _all_at_once(self, terms: Tensor, J: int) -> Iterator[Tensor]:
-        """What each block of numbers gives to the nodes of all pieces: `(p, J (1 + m))`."""
-        for start in range(0, len(terms), self.block):
-            here = slice(start, start + self.block)
-            inside = torch.nn.functional.one_hot(self.number[here], J).to(terms)
-            right = (inside[:, :, None] * terms[here, None]).flatten(1)
-            left, pad = _chebyshev(self.within[here]), -len(right) % _SPLIT
-            # Many short products keep a device busier than a long one.
-            left = torch.nn.functional.pad(left, (0, pad)).view(NODES, -1, _SPLIT).transpose(0, 1)
-            yield (left @ torch.nn.functional.pad(right, (0, 0, 0, pad)).view(len(left), _SPLIT, -1)).sum(0)
+        total = terms.new_zeros(NODES, self.count * terms.shape[1])
+        for number, x, some in self._blocks(terms):
+            place = torch.arange(len(x), device=x.device), number
+            inside = terms.new_zeros(len(x), self.count, terms.shape[1]).index_put(place, some)
+            total = total + _chebyshev(x) @ inside.flatten(1)
+        return total.view(NODES, self.count, -1).transpose(0, 1)
 
     def evaluated(self, table: Tensor) -> Tensor:
         """`Σ_i ±T_i(x) table_i` at each number, for tables of coefficients `(J, p, 1 + m)`: `(n, 1 + m)`."""
-        if self.order is None:
-            blocks = zip(self.within.split(self.block), self.number.split(self.block), strict=True)
-            return torch.cat([(_chebyshev(x).T[:, :, None] * table[number]).sum(1) for x, number in blocks])
-        both = zip(self.cuts, self._polynomials(), strict=True)
-        found = torch.cat([polynomials.T @ table[piece] for (piece, _), (polynomials, _) in both])
-        return torch.empty_like(found).index_copy(0, self.order, found)
+        found, flat = [], table.transpose(0, 1).flatten(1)
+        for number, x, _ in self._blocks(self.within):
+            every = (_chebyshev(x).T @ flat).view(len(x), self.count, -1)
+            found.append(every[torch.arange(len(x), device=x.device), number])
+        return torch.cat(found)
 
-    def _polynomials(self) -> Iterator[tuple[Tensor, slice]]:
-        """`±T_0 … ±T_{p−1}` `(p, b)` at the numbers of every cut, a block of them at a time."""
-        begin, rows = -1, self.within[:0]
-        for _, here in self.cuts:
-            if here.start // self.block * self.block != begin:
-                begin = here.start // self.block * self.block
-                rows = _chebyshev(self.within[begin : begin + self.block])
-            yield rows[:, here.start - begin : here.stop - begin], here
+    def _blocks(self, more: Tensor) -> Iterator[tuple[Tensor, ...]]:
+        return zip(*(part.split(self.block) for part in (self.number, self.within, more)), strict=True)
 
 
-def _cuts(pieces: list[int], counts: list[int], block: int) -> Iterator[tuple[int, slice]]:
-    """Stretches of sorted numbers of one piece, none of which crosses the end of a block."""
-    start = 0
-    for piece, count in zip(pieces, counts, strict=True):
-        stop = start + count
-        while start < stop:
-            end = min(stop, (start // block + 1) * block)
-            yield piece, slice(start, end)
-            start = end
+def _at_once(x: Tensor) -> int:
+    return _BLOCK if x.device.type == "cpu" else 64 * _BLOCK
 
 
 def _before(q: Tensor, delta: Tensor, terms: Tensor, width: float) -> Tensor:
@@ -247,7 +199,7 @@ def _sums(first: float, last: float, width: float, delta: Tensor, terms: Tensor)
     values = torch.nn.functional.pad(terms, (0, 0, 0, pad)).view(-1, _RUN, terms.shape[1]).transpose(1, 2)
     share = _points().to(delta) * width
     parts = []
-    step = (32 * _BLOCK if _elsewhere(delta) else _BLOCK) // _RUN
+    step = _at_once(delta) // (4 * _RUN)
     for some in range(0, len(runs), step):
         here = runs[some : some + step]
         rows = [values[some : some + step] * torch.exp(first * width * here)[:, None]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from monolayer.model.attention import RankOneAttention
 from monolayer.model.cascade import Cascade
 from monolayer.model.gates import Gates, RankAttention
-from monolayer.model.parts import Readout
+from monolayer.model.readout import Readout
 from monolayer.model.staircase import Staircase
 
 READOUTS: dict[str, tuple[type[Readout], type[RankOneAttention]]] = {

@@ -18,7 +18,7 @@ from monolayer.data.text import MARK, Script
 from monolayer.errors import DataError, nearest
 from monolayer.model.attention import CODE, KEY
 from monolayer.model.parts import Parts
-from monolayer.model.shortcut import fast_labels
+from monolayer.model.shortcut import plan
 
 TOKENS = {
     "words": "words, spaces and signs",
@@ -85,17 +85,15 @@ def _answer(model: Parts, labels: Labels) -> Callable[[list[int]], int]:
     def slow(rows: list[int]) -> int:
         return int(labels(Sequences(np.array(rows), np.array([len(rows)]), model.card.vocabulary))[0])
 
-    tables, shortcut = model.feed_forward.tables(), model.attention.shortcut()
-    probe = Sequences(np.zeros(1, np.int64), np.ones(1, np.int64), model.card.vocabulary)
-    if tables is None or shortcut is None or model.positions is None or model.bos.dtype != torch.float64:
+    tables, way = model.feed_forward.tables(), plan(model)
+    if tables is None or way is None or len(way.stages) != 1:  # changed, or a cascade
         return slow
-    if fast_labels(model, probe) is None:  # something else is not as it was built
+    if model.positions is None or model.bos.dtype != torch.float64:
         return slow
-    steps, (temperature, kappa), bos = tables[0], shortcut, model.bos.detach().cpu().numpy()
+    steps, bos = tables[0], model.bos.detach().cpu().numpy()
     key = model.lift.weight.detach()[:, KEY].cpu().numpy()
     place = model.positions.weight.detach()[:, KEY].cpu().numpy()
-    start = (-steps.bias / steps.slope).cpu().numpy()
-    end, level = start + (1.0 / steps.slope).cpu().numpy(), steps.level[:, 0].cpu().numpy()
+    start, end, level = (part.cpu().numpy() for part in (steps.start, steps.end, steps.level[:, 0]))
     code, last = float(bos[CODE]), len(level) - 1
     keys = np.empty(len(place) + 1)
 
@@ -104,8 +102,8 @@ def _answer(model: Parts, labels: Labels) -> Callable[[list[int]], int]:
         s = keys[: count + 1]
         s[0] = bos[KEY]
         np.add(key[rows], place[:count], out=s[1:])
-        weight = np.exp(temperature * s)
-        z = code + kappa * (float(weight @ s) / float(weight.sum()))
+        weight = np.exp(way.temperature * s)
+        z = code + way.kappa * (float(weight @ s) / float(weight.sum()))
         step = int(end.searchsorted(z, side="right"))
         if step < last and z > start[step]:  # on a ramp: no point of the text
             return slow(rows)

@@ -299,7 +299,7 @@ def as_built(model: Parts) -> bool:
 def _plain_head(model: Parts) -> bool:
     """Whether the head is the one of the construction: its argmax is then the nearest integer."""
     classes, head = model.card.classes, model.head
-    labels = len(model.feed_forward.bias_2)
+    labels = model.feed_forward.labels
     weight, bias = plain_head(None if classes is None else len(classes), labels, model.bos.numel())
     return torch.equal(head.weight, weight.to(head.weight)) and torch.equal(head.bias, bias.to(head.bias))
 

@@ -20,7 +20,6 @@ comes out, whatever float it is. (`h_0 = 0` and `h_{R+1} = 1`.)
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -30,13 +29,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from monolayer.data import Sequences
 from monolayer.model.attention import CODE, KEY, LABEL, Slots
-from monolayer.model.recording import recording
+from monolayer.model.device import recording
+from monolayer.model.readout import Block, Readout
 
 Form = Literal["exact", "runs", "paper"]
-Block = Callable[[str], tuple[Tensor, Tensor, Tensor, Tensor]]
-"""By the name of a block in a file, its `weight_1`, `bias_1`, `weight_2` and `bias_2`."""
 
 CELLS_AT_ONCE = 1 << 22
 """Points times neurons held at a time by the dense readout: 32 MiB in float64."""
@@ -118,7 +115,7 @@ def _rough_order(z: Tensor) -> Tensor:
     return short.sort().indices
 
 
-class Staircase(nn.Module):
+class Staircase(Readout):
     """Residual feed-forward block that reads `code` and adds the label onto the label slots of the stream.
 
     `weight_1`, `bias_1` `(H,)` are the one column of the first matrix that is not zero and its bias;
@@ -217,9 +214,12 @@ class Staircase(nn.Module):
             level = torch.cat([bias_2, bias_2 + _running(jump)], dim=1)
         return Steps(slope, bias, level.T) if rising(slope, bias) else None
 
-    # -- the protocol of readouts (`parts.Readout`) ------------------------------------------------------
+    # -- the protocol of readouts (`readout.py`) ------------------------------------------------------
 
-    slots: Slots = ((KEY, CODE),)
+    @property
+    def slots(self) -> Slots:
+        """The line's."""
+        return ((KEY, CODE),)
 
     @property
     def stairs(self) -> list[Staircase]:
@@ -244,19 +244,6 @@ class Staircase(nn.Module):
         """
         steps = len(self.bias_1)
         return {"paper": 0, "exact": 2 * steps, "runs": 4 * steps + 1}[self.readout]
-
-    def tables(self) -> tuple[Steps] | None:
-        """The one table, if there is one."""
-        steps = self.steps()
-        return None if steps is None else (steps,)
-
-    def fast(self, model: Any, data: Sequences) -> None:
-        """None: the table says it all (`shortcut.py`)."""
-        return
-
-    def to_json(self) -> dict[str, Any]:
-        """Nothing besides what every model says."""
-        return {}
 
     @classmethod
     def stored(cls, config: dict[str, Any], block: Block) -> Staircase:

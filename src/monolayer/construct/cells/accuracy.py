@@ -75,7 +75,7 @@ def measure(model: Monolayer, f: Callable[..., object], points: int = POINTS, se
     if grid is None:
         raise DataError("only an approximator has a function to be measured against; this model is a memorizer")
     box = Box(grid.dim, grid.length, grid.low, grid.high, model.positions is not None)
-    function = Function(f, box, len(model.feed_forward.bias_2), model.bos.device)
+    function = Function(f, box, model.feed_forward.labels, model.bos.device)
     lattice = Lattice.with_width(box, grid.cells, grid.ramp)
     X = fresh_points(lattice, points, seed)
     began = time.perf_counter()

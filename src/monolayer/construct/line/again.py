@@ -104,7 +104,7 @@ class Again:
         self, task: Task, draw: Draw, feed_forward: Staircase | Cascade, values: tuple[Value, ...]
     ) -> Monolayer:
         """The network of the draw with another readout, of another rank perhaps."""
-        labels = len(feed_forward.bias_2)
+        labels = feed_forward.labels
         lift = lift_of(draw, task.context.rows, labels, values)
         return assemble(draw, self.draw.kappa, lift, feed_forward, self.draw.card, values=values)
 

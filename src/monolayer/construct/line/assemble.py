@@ -34,7 +34,7 @@ def assemble(
 
     `values`: what the further stages of a cascade average; the lift has those of the tokens already.
     """
-    labels = len(feed_forward.bias_2)
+    labels = feed_forward.labels
     width = lift.embedding_dim if isinstance(lift, nn.Embedding) else lift.out_features
     start = stream(torch.tensor([draw.bos_key], dtype=torch.float64), torch.zeros(1, dtype=torch.float64), width)[0]
     positions = None

@@ -110,7 +110,7 @@ class Reused:
         block = self.model.feed_forward
         for stage in range(2, self.rank + 1):
             values = torch.from_numpy(new_values(stage, size, share)[new]).to(self.dtype)
-            table[new, value_slot(stage, len(block.bias_2))] = values.double().numpy()
+            table[new, value_slot(stage, block.labels)] = values.double().numpy()
         return table
 
     @property
@@ -195,7 +195,7 @@ class Reused:
         """
         block, places, share = self.model.feed_forward, self.model.positions, self._share
         known = stage <= self.rank
-        slot = value_slot(stage, len(block.bias_2))
+        slot = value_slot(stage, block.labels)
         if known:
             position = None if places is None else places.weight.detach()[:, slot].contiguous()
             bos = float(self.model.bos.detach()[slot])

@@ -32,8 +32,8 @@ from monolayer.model.card import Card, Cover
 from monolayer.model.device import one_thread
 from monolayer.model.gates import Gates, RankAttention, gates_of
 from monolayer.model.layers import embedding, linear
-from monolayer.model.layout import Layout
 from monolayer.model.monolayer import Monolayer
+from monolayer.model.places import Layout
 
 _NEW_VALUES = (2307, 14023, 17)
 """With the row number of a new token, the seed of its value."""

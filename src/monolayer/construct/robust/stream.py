@@ -23,9 +23,7 @@ from monolayer.construct.robust.linear import LIFT, class_codes
 from monolayer.construct.task import Task
 from monolayer.model.gates import RankAttention
 from monolayer.model.layers import embedding, linear
-from monolayer.model.layout import Layout, unit
-from monolayer.model.live import read_places
-from monolayer.model.places import mixtures
+from monolayer.model.places import Layout, mixtures, read_places, unit
 
 ONES = 32
 """Coordinates that hold the constant 1: noise on many weights averages out, noise on one bias does not. With 16 a gate
