@@ -19,8 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from monolayer.model.attention import CODE, KEY, LABEL, Slots
-from monolayer.model.readout import Block, Readout
-from monolayer.model.staircase import Form, Staircase
+from monolayer.model.staircase import Block, Form, Readout, Staircase
 
 
 def value_slot(stage: int, labels: int) -> int:

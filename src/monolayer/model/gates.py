@@ -17,7 +17,7 @@ from monolayer.model.attention import RankOneAttention
 from monolayer.model.live import live_classes
 from monolayer.model.parts import Parts
 from monolayer.model.places import KEYS, Layout, unit
-from monolayer.model.readout import Block, Readout
+from monolayer.model.staircase import Block, Readout
 
 _HIDDEN_AT_ONCE = 1 << 24
 """Hidden numbers held at a time by the dense readout: 64 MiB in float32."""
@@ -73,7 +73,7 @@ class Gates(Readout):
         token, place, context = torch.split(Z[..., : self.layout.reads], widths, dim=-1)
         return torch.cat([unit(token) if self.even else token, place, unit(context)], dim=-1)
 
-    # -- the protocol of readouts (`readout.py`) ------------------------------------------------------
+    # -- the protocol of readouts (`staircase.Readout`) ------------------------------------------------------
 
     @property
     def labels(self) -> int:

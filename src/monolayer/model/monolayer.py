@@ -28,11 +28,11 @@ from monolayer.model.explain import explain
 from monolayer.model.explanation import Explanation
 from monolayer.model.inputs import blank_rows, check_input, check_lengths, no_vector
 from monolayer.model.quantizer import Quantizer
-from monolayer.model.readout import Readout
 from monolayer.model.recital import recite
 from monolayer.model.room import STREAMS, afford
 from monolayer.model.save import save
 from monolayer.model.shortcut import fast_labels, labels_there, values
+from monolayer.model.staircase import Readout
 
 Path_ = Literal["auto", "fast", "dense"]
 

@@ -13,8 +13,7 @@ from monolayer.errors import DataError
 from monolayer.model.attention import RankOneAttention
 from monolayer.model.card import Card
 from monolayer.model.quantizer import Quantizer
-from monolayer.model.readout import Readout
-from monolayer.model.staircase import Staircase
+from monolayer.model.staircase import Readout, Staircase
 
 
 class Parts(Protocol):

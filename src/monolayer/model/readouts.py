@@ -5,8 +5,7 @@ from __future__ import annotations
 from monolayer.model.attention import RankOneAttention
 from monolayer.model.cascade import Cascade
 from monolayer.model.gates import Gates, RankAttention
-from monolayer.model.readout import Readout
-from monolayer.model.staircase import Staircase
+from monolayer.model.staircase import Readout, Staircase
 
 READOUTS: dict[str, tuple[type[Readout], type[RankOneAttention]]] = {
     "exact": (Staircase, RankOneAttention),

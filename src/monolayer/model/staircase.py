@@ -20,20 +20,24 @@ comes out, whatever float it is. (`h_0 = 0` and `h_{R+1} = 1`.)
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from monolayer.data import Sequences
 from monolayer.model.attention import CODE, KEY, LABEL, Slots
 from monolayer.model.device import recording
-from monolayer.model.readout import Block, Readout
 
 Form = Literal["exact", "runs", "paper"]
+
+Block = Callable[[str], tuple[Tensor, Tensor, Tensor, Tensor]]
+"""By the name of a block in a file, its `weight_1`, `bias_1`, `weight_2` and `bias_2`."""
 
 CELLS_AT_ONCE = 1 << 22
 """Points times neurons held at a time by the dense readout: 32 MiB in float64."""
@@ -41,11 +45,13 @@ _LARGE = 1 << 15
 """Points and steps from which a search in order pays, by measurement."""
 
 
-class Ramps:
-    """Steps with slopes `w` and `bias = −w a`."""
+@dataclass(frozen=True)
+class Steps:
+    """The staircase as a table: slopes `w` `(R,)`, `bias = −w a` `(R,)`, levels `(R + 1, m)`."""
 
     slope: Tensor
     bias: Tensor
+    level: Tensor
 
     @cached_property
     def start(self) -> Tensor:
@@ -56,15 +62,6 @@ class Ramps:
     def end(self) -> Tensor:
         """Where they end, `(R,)`."""
         return self.start + 1.0 / self.slope
-
-
-@dataclass(frozen=True)
-class Steps(Ramps):
-    """The staircase as a table: slopes `w` `(R,)`, `bias = −w a` `(R,)`, levels `(R + 1, m)`."""
-
-    slope: Tensor
-    bias: Tensor
-    level: Tensor
 
     def __call__(self, z: Tensor) -> Tensor:
         """Labels `(P, m)` of `z` `(P,)` by binary search, O(log R) a point."""
@@ -113,6 +110,58 @@ def _rough_order(z: Tensor) -> Tensor:
     if z.device.type == "cpu":
         return torch.from_numpy(np.argsort(short.numpy(), kind="stable"))  # a radix sort
     return short.sort().indices
+
+
+class Readout(nn.Module):
+    """A residual feed-forward block that turns what attention wrote into the label; `(…, D)` to `(…, D)`.
+
+    `readout` is its name in files. What is not overridden is what a readout without steps has.
+    """
+
+    readout: str
+
+    @property
+    def stairs(self) -> Sequence[Staircase]:
+        """The staircases that it consists of, one per stage."""
+        return ()
+
+    @property
+    def slots(self) -> Slots:
+        """For every stage, the coordinate that attention averages and the one that the stage reads."""
+        return ()
+
+    @property
+    def labels(self) -> int:
+        """`m`: label coordinates that it writes."""
+        raise NotImplementedError
+
+    @property
+    def step_count(self) -> int:
+        """Steps of all stages, or neurons."""
+        return sum(stage.step_count for stage in self.stairs)
+
+    @property
+    def later_numbers(self) -> int:
+        """Numbers of later hidden layers, which a dense pass multiplies by or adds and no file need hold."""
+        return sum(stage.later_numbers for stage in self.stairs)
+
+    def tables(self) -> tuple[Steps, ...] | None:
+        """The steps of every stage, from which answers, explanations, pages and comparisons are read; None: none."""
+        found = [stage.steps() for stage in self.stairs]
+        return tuple(steps for steps in found if steps is not None) if found and None not in found else None
+
+    def fast(self, model: Any, data: Sequences) -> Tensor | None:
+        """Class numbers `(P, 1)`, for a readout whose tables do not give them (`shortcut.py`)."""
+        return None
+
+    def to_json(self) -> dict[str, Any]:
+        """What `config.json` says of it besides its name."""
+        return {}
+
+    @classmethod
+    def stored(cls, config: dict[str, Any], block: Block) -> Self:
+        """The readout that a file describes."""
+        raise NotImplementedError
 
 
 class Staircase(Readout):
@@ -214,7 +263,7 @@ class Staircase(Readout):
             level = torch.cat([bias_2, bias_2 + _running(jump)], dim=1)
         return Steps(slope, bias, level.T) if rising(slope, bias) else None
 
-    # -- the protocol of readouts (`readout.py`) ------------------------------------------------------
+    # -- the protocol of readouts (`Readout`) ------------------------------------------------------
 
     @property
     def slots(self) -> Slots:
