@@ -39,6 +39,11 @@ class Evil:
         push = str(rng.choice(["none", "up", "down", "random", "large up", "large down"]))
         return cls(rng, order, push, bool(rng.integers(2)), int(rng.integers(3)))
 
+    @classmethod
+    def plain(cls, rng: Random) -> Evil:
+        """Sums in random order, and nothing else."""
+        return cls(rng, "random", "none", False, int(rng.integers(3)))
+
     def normal(self, values: np.ndarray) -> np.ndarray:
         return np.where(np.abs(values) < np.finfo(values.dtype).tiny, 0, values) if self.flush else values
 

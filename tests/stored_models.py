@@ -1,8 +1,7 @@
 """Small saved models, built and evaluated slowly and literally from docs/format.md: the reference for the checker.
 
-Nothing here imports monolayer. A `Saved` is the content of a model folder; `build` makes one that memorizes given
-sequences, `evaluate` runs it in floats with sums in random order, and `balls` runs it in Arb balls, on the whole
-matrices, whatever weights it has.
+Nothing here imports monolayer. A `Saved` is the content of a model folder; `random_case` makes one for random
+sequences, and `true_codes` runs it in Arb balls, on the whole matrices, whatever weights it has. In floats: evil.py.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -54,6 +53,12 @@ class Saved:
         """A copy with other tensors, `a__b` standing for `a.b`."""
         new = {name.replace("__", "."): value for name, value in tensors.items()}
         return Saved(dict(self.config), {name: t.copy() for name, t in self.tensors.items()} | new, dict(self.names))
+
+    def edited(self, name: str, place: Any, value: Any) -> Saved:
+        """A copy with other numbers at a place of one tensor."""
+        new = self.changed()
+        new.tensors[name][place] = value
+        return new
 
 
 @dataclass
@@ -200,69 +205,6 @@ def _steps(z: list[float], labels: list[Any], kind: dict[str, Any], dtype: str) 
     return {"weight_1": twice, "bias_1": bias, "weight_2": np.stack([y, -y], axis=1).reshape(1, -1), "bias_2": first}
 
 
-# -- evaluating in floats, in some order ---------------------------------------------------------------
-
-
-def _add(terms: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Sum over the last axis, one after the other, in a random order."""
-    return np.cumsum(terms[..., rng.permutation(terms.shape[-1])], axis=-1, dtype=terms.dtype)[..., -1]
-
-
-def _times(matrix: np.ndarray, vectors: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """`vectors` `(n, D)` times the transpose of `matrix` `(E, D)`."""
-    return _add(vectors[:, None, :] * matrix[None, :, :], rng)
-
-
-def evaluate(saved: Saved, x: Any, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """`z` `(1 + n,)` and outputs `(1 + n, C)` for one sequence, the begin-of-sequence token first."""
-    t, dtype = saved.tensors, saved.tensors["bos"].dtype
-    if saved.config["tokens"] == "ids":
-        Z = t["lift.weight"][np.array(x)]
-    else:
-        products = np.array(x, dtype=dtype)[:, None, :] * t["lift.weight"][None]
-        bias = np.broadcast_to(t["lift.bias"], products.shape[:2])[..., None]
-        Z = _add(np.concatenate([products, bias], axis=-1), rng)
-    if saved.config["positions"]:
-        Z = Z + t["positions.weight"][: len(Z)]
-    Z = np.concatenate([t["bos"][None], Z])
-    Q, K, V = (_times(t[f"attention.W_{letter}"], Z, rng) for letter in "QKV")
-    scores = _times(K, Q, rng)
-    if saved.config["causal"]:
-        scores = np.where(np.tri(len(Z), dtype=bool), scores, -np.inf).astype(dtype)
-    form = rng.integers(4)
-    shift = scores.max(axis=1, keepdims=True) if form != 1 else np.zeros((len(Z), 1), dtype)
-    weights = np.exp(scores - shift)
-    total = _add(weights, rng)[:, None]
-    if form == 0:
-        written = _times(V.T, weights / total, rng)
-    elif form == 1:
-        written = _times(V.T, weights, rng) / total
-    else:
-        written = _times(V.T, weights * (1 / total).astype(dtype), rng)
-    Z = Z + _times(t["attention.W_O"], written, rng)
-    z = Z[:, CODE]
-    hidden = np.maximum(z[:, None] * t["feed_forward.weight_1"] + t["feed_forward.bias_1"], 0)
-    if saved.config["readout"] != "paper":
-        hidden = np.maximum(1 - hidden, 0)
-    if saved.config["readout"] == "runs":
-        ends = np.zeros((len(Z), 1), dtype), np.ones((len(Z), 1), dtype)
-        hidden = np.maximum(np.diff(np.concatenate([ends[0], hidden, ends[1]], axis=1), axis=1), 0)
-    terms = np.concatenate([hidden, np.ones((len(Z), 1), dtype)], axis=1)
-    last = np.concatenate([t["feed_forward.weight_2"], t["feed_forward.bias_2"][:, None]], axis=1)
-    Z = np.concatenate([Z[:, :LABEL], Z[:, LABEL:] + _times(last, terms, rng)], axis=1)
-    return z, _times(t["head.weight"], Z, rng) + t["head.bias"]
-
-
-def float_answers(saved: Saved, X: list[Any], rng: np.random.Generator) -> list[list[Any]]:
-    """Answers by one random evaluation: at the tokens, or one at the begin-of-sequence token."""
-    out = []
-    for x in X:
-        output = evaluate(saved, x, rng)[1]
-        value = output.argmax(axis=1).tolist() if saved.config["target"] == "classes" else output[:, 0].tolist()
-        out.append(value[1:] if saved.config["per"] == "token" else value[:1])
-    return out
-
-
 # -- evaluating in balls -------------------------------------------------------------------------------
 
 
@@ -311,64 +253,3 @@ def true_codes(saved: Saved, X: list[Any], bits: int = 160) -> list[list[Any]]:
         return [[z[CODE] for z in _attended(saved, x)] for x in X]
     finally:
         ctx.prec = before
-
-
-def true_errors(saved: Saved, X: list[Any], Y: list[Any], tolerance: float, bits: int = 160) -> int:
-    """How many points the network of real numbers gets wrong for certain, with the weights as stored."""
-    before, ctx.prec = ctx.prec, bits
-    try:
-        return sum(_errs(saved, x, y, tolerance) for x, y in zip(X, Y, strict=True))
-    finally:
-        ctx.prec = before
-
-
-def _errs(saved: Saved, x: Any, y: Any, tolerance: float) -> int:
-    t = saved.tensors
-    Z = _attended(saved, x)
-    Z, wanted = (Z[1:], y) if saved.config["per"] == "token" else (Z[:1], [y])
-    neurons = list(zip(t["feed_forward.weight_1"].tolist(), t["feed_forward.bias_1"].tolist(), strict=True))
-    wrong = 0
-    for z, label in zip(Z, wanted, strict=True):
-        hidden = [_relu(arb(w) * z[CODE] + arb(b)) for w, b in neurons]
-        if saved.config["readout"] != "paper":
-            hidden = [_relu(1 - h) for h in hidden]
-        if saved.config["readout"] == "runs":
-            hidden = [_relu(b - a) for a, b in pairwise([arb(0), *hidden, arb(1)])]
-        slots = [
-            slot + _dot(_ball(row), hidden) + arb(float(b))
-            for slot, row, b in zip(z[LABEL:], t["feed_forward.weight_2"], t["feed_forward.bias_2"], strict=True)
-        ]
-        stream = z[:LABEL] + slots
-        out = [
-            _dot(_ball(row), stream) + arb(float(b)) for row, b in zip(t["head.weight"], t["head.bias"], strict=True)
-        ]
-        if saved.config["target"] == "reals":
-            wrong += bool(abs(out[0] - arb(label)) > arb(tolerance)) or not out[0].is_finite()
-        else:
-            beaten = label >= len(out) or any(bool(o > out[label]) for j, o in enumerate(out) if j != label)
-            wrong += beaten or not all(o.is_finite() for o in out)
-    return wrong
-
-
-def _relu(ball: Any) -> Any:
-    return arb(0) if bool(ball <= 0) else ball if bool(ball >= 0) else ball.union(arb(0)) if ball.is_finite() else ball
-
-
-def relabelled(case: Case, rng: np.random.Generator) -> Case:
-    """The same model with two labels of the data changed for each other; the case itself if all are alike."""
-    if case.Y is None:
-        return case
-    flat = [(i, k) for i, row in enumerate(case.Y) for k in range(len(row) if isinstance(row, list) else 1)]
-    read = [case.Y[i][k] if isinstance(case.Y[i], list) else case.Y[i] for i, k in flat]
-    pairs = [(a, b) for a in range(len(flat)) for b in range(a) if read[a] != read[b]]
-    if not pairs:
-        return case
-    a, b = pairs[rng.integers(len(pairs))]
-    Y = [list(row) if isinstance(row, list) else row for row in case.Y]
-    for here, there in ((a, b), (b, a)):
-        i, k = flat[here]
-        if isinstance(Y[i], list):
-            Y[i][k] = read[there]
-        else:
-            Y[i] = read[there]
-    return replace(case, Y=Y)

@@ -1,43 +1,30 @@
-"""The checker: sound on planted faults, independent of the builder, and of one mind with other evaluators."""
+"""The checker: what it proves, what it leaves open, and how it names what is wrong; independent of the builder.
+
+That nothing is proved which some evaluation contradicts is test_attack.py's question.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
-import onnxruntime
 import pytest
 import torch
-from onnx import TensorProto, helper, numpy_helper
-from safetensors.numpy import load_file
 
 import monolayer as ml
 from monolayer.checker import Certificate, certify, data_digest, verify
 from monolayer.data import Names, Sequences
 from monolayer.errors import DataError, ModelFileError
-from tests.stored_models import (
-    CODE,
-    KEY,
-    LABEL,
-    ONE,
-    Case,
-    Saved,
-    evaluate,
-    float_answers,
-    random_case,
-    relabelled,
-    true_errors,
-)
+from tests.adversary import relabelled
+from tests.evil import TOLERANCE, Evil, errs
+from tests.stored_models import CODE, KEY, LABEL, ONE, Case, Saved, random_case
 
-TOLERANCE = 1e-5
-"""For real labels: their grid in these models is 2^-20."""
 PLAIN = {"tokens": "ids", "positions": False, "causal": False, "per": "token", "readout": "exact", "target": "classes"}
 
 
@@ -45,59 +32,47 @@ def judge(case: Case, folder: Path, **options: Any) -> Certificate:
     return certify(case.saved.write(folder), case.X, case.Y, tolerance=TOLERANCE, **options)
 
 
-def float_errors(case: Case, rng: np.random.Generator) -> int:
-    """Points that one evaluation in floats, sums in random order, gets wrong."""
-    assert case.Y is not None
-    wanted = case.Y if case.saved.config["per"] == "token" else [[y] for y in case.Y]
-    wrong = 0
-    with np.errstate(all="ignore"):
-        got = float_answers(case.saved, case.X, rng)
-    for answers, labels in zip(got, wanted, strict=True):
-        for answer, label in zip(answers, labels, strict=True):
-            far = case.saved.config["target"] == "reals" and not abs(answer - label) <= TOLERANCE
-            wrong += far or (case.saved.config["target"] == "classes" and answer != label)
-    return wrong
-
-
 # -- proofs --------------------------------------------------------------------------------------------
 
 
 def test_models_without_fault_are_proved_and_every_evaluation_agrees(tmp_path: Path) -> None:
-    kinds = Counter()
-    for seed in range(80):
+    kinds: Counter[str] = Counter()
+    for seed in range(50):
         case = random_case(seed)
         proof = judge(case, tmp_path / str(seed))
         assert proof.verdict == "proved", (seed, proof.explain())
         assert proof.wrong == proof.unsure == 0
         assert proof.margin is None or proof.margin > 1
         rng = np.random.default_rng(seed)
-        assert sum(float_errors(case, rng) for _ in range(3)) == 0
+        assert not any(errs(case, Evil.draw(rng)) for _ in range(3))
         config = case.saved.config
         kinds.update(f"{key} {config[key]}" for key in ("tokens", "positions", "causal", "per", "readout", "target"))
         exact = config["readout"] == "runs" or (config["readout"] == "exact" and config["target"] == "classes")
         assert proof.label_error is not None
         assert (proof.label_error == 0) == exact
+        if config["target"] == "classes" and config["tokens"] == "ids":
+            said = ml.load(tmp_path / str(seed)).predict(case.X, path="dense")  # PyTorch
+            assert [np.asarray(row).tolist() for row in said] == case.Y
     assert len(kinds) == 13
-    assert min(kinds.values()) > 8
+    assert min(kinds.values()) > 5
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_binary32_models_are_proved_or_left_open(seed: int, tmp_path: Path) -> None:
-    case = random_case(seed, dtype="float32", target="classes", readout="exact", count=2, longest=3, vocabulary=4)
-    proof = judge(case, tmp_path)
-    assert "binary32" in proof.assumptions[0]
-    rng = np.random.default_rng(seed)
-    assert proof.verdict == "proved"
-    assert sum(float_errors(case, rng) for _ in range(5)) == 0
+def test_binary32_models_are_proved(tmp_path: Path) -> None:
+    for seed in range(8):
+        case = random_case(seed, dtype="float32", target="classes", readout="exact", count=2, longest=3, vocabulary=4)
+        proof = judge(case, tmp_path / str(seed))
+        assert "binary32" in proof.assumptions[0]
+        assert proof.verdict == "proved"
+        rng = np.random.default_rng(seed)
+        assert not any(errs(case, Evil.draw(rng)) for _ in range(5))
 
 
 def test_next_token_models(tmp_path: Path) -> None:
-    for seed in range(10):
+    for seed in range(5):
         case = random_case(seed, **PLAIN | {"positions": True, "causal": True}, next_token=True, vocabulary=5,
                            classes=5, count=1, longest=8)  # fmt: skip
         proof = judge(case, tmp_path / str(seed))
         assert (proof.verdict, proof.points) == ("proved", len(case.X[0]) - 1)
-        assert float_answers(case.saved, case.X, np.random.default_rng(0))[0][:-1] == case.X[0][1:]
         last = [*case.X[0][:-1], (case.X[0][-1] + 1) % 5]
         proof = certify(tmp_path / str(seed), [last])
         assert (proof.verdict, proof.wrong, proof.findings[0].position) == ("refuted", 1, len(last) - 2)
@@ -106,194 +81,7 @@ def test_next_token_models(tmp_path: Path) -> None:
         certify(plain.saved.write(tmp_path / "plain"), plain.X)
 
 
-def test_pytorch_and_onnxruntime_give_the_proved_labels(tmp_path: Path) -> None:
-    answered = 0
-    for seed in range(25):
-        case = random_case(seed, tokens="ids", target="classes", per="token", causal=False)
-        assert judge(case, tmp_path / str(seed)).verdict == "proved"
-        session = onnx_session(case.saved)
-        assert case.Y is not None
-        for x, y in zip(case.X, case.Y, strict=True):
-            Z = case.saved.tensors["lift.weight"][np.array(x)]
-            if case.saved.config["positions"]:
-                Z = Z + case.saved.tensors["positions.weight"][: len(x)]
-            Z = np.concatenate([case.saved.tensors["bos"][None], Z])
-            assert torch_logits(case.saved, Z).argmax(-1)[1:].tolist() == y
-            assert session.run(None, {"Z": Z})[0].argmax(-1)[1:].tolist() == y
-            answered += len(y)
-    assert answered > 250
-
-
-def torch_logits(saved: Saved, stream: np.ndarray) -> torch.Tensor:
-    t = {name: torch.from_numpy(value) for name, value in saved.tensors.items()}
-    Z = torch.from_numpy(stream)
-    Q, K, V = (Z @ t[f"attention.W_{letter}"].T for letter in "QKV")
-    Z = Z + (Q @ K.T).softmax(-1) @ V @ t["attention.W_O"].T
-    hidden = torch.relu(Z[:, CODE, None] * t["feed_forward.weight_1"] + t["feed_forward.bias_1"])
-    if saved.config["readout"] == "exact":
-        hidden = torch.relu(1 - hidden)
-    Z = torch.cat([Z[:, :LABEL], Z[:, LABEL:] + hidden @ t["feed_forward.weight_2"].T + t["feed_forward.bias_2"]], 1)
-    return Z @ t["head.weight"].T + t["head.bias"]
-
-
-def onnx_session(saved: Saved) -> onnxruntime.InferenceSession:
-    t, D = saved.tensors, saved.config["width"]
-    first = np.zeros((D, len(t["feed_forward.weight_1"])))
-    first[CODE] = t["feed_forward.weight_1"]
-    last = np.zeros((len(t["feed_forward.weight_1"]), D))
-    last[:, LABEL:] = t["feed_forward.weight_2"].T
-    constants = {
-        **{letter: t[f"attention.W_{letter}"].T for letter in "QKVO"}, "first": first, "bias": t["feed_forward.bias_1"],
-        "last": last, "end": np.concatenate([np.zeros(LABEL), t["feed_forward.bias_2"]]), "unit": np.ones(1),
-        "head": t["head.weight"].T, "offset": t["head.bias"],
-    }  # fmt: skip
-    ops = [("MatMul", "Z Q", "q"), ("MatMul", "Z K", "k"), ("Transpose", "k", "kt"), ("MatMul", "q kt", "scores"),
-           ("Softmax", "scores", "p"), ("MatMul", "Z V", "v"), ("MatMul", "p v", "pv"), ("MatMul", "pv O", "o"),
-           ("Add", "Z o", "A"), ("MatMul", "A first", "pre"), ("Add", "pre bias", "in"),
-           ("Relu", "in", "h")]  # fmt: skip
-    if saved.config["readout"] == "exact":
-        ops += [("Sub", "unit h", "flip"), ("Relu", "flip", "g")]
-    ops += [("MatMul", f"{ops[-1][2]} last", "label"), ("Add", "label end", "slot"), ("Add", "A slot", "B"),
-            ("MatMul", "B head", "raw"), ("Add", "raw offset", "logits")]  # fmt: skip
-    graph = helper.make_graph(
-        [helper.make_node(op, inputs.split(), [output]) for op, inputs, output in ops],
-        "memorizer",
-        [helper.make_tensor_value_info("Z", TensorProto.DOUBLE, ["n", D])],
-        [helper.make_tensor_value_info("logits", TensorProto.DOUBLE, ["n", len(t["head.bias"])])],
-        [numpy_helper.from_array(np.ascontiguousarray(value), name) for name, value in constants.items()],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.checker.check_model(model)
-    return onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"positions": True}, {"causal": True}, {"readout": "paper"}, {"positions": True, "causal": True}],
-    ids=str,
-)
-def test_what_memorize_builds_is_proved(options: dict[str, Any]) -> None:
-    rng = np.random.default_rng(5)
-    X = [rng.choice(list("abcdefghij"), size=rng.integers(2, 7), replace=False).tolist() for _ in range(40)]
-    Y = [[f"class {ord(token) % 3}" for token in row] for row in X]
-    proof = certify(ml.memorize(X, Y, **options), X, Y)
-    assert proof.verdict == "proved", proof.explain()
-    vectors = rng.normal(size=(20, 4, 3))
-    reals = rng.normal(size=(20, 4, 2))
-    if "readout" not in options:
-        proof = certify(ml.memorize(vectors, reals, **options), vectors, reals)
-        assert proof.verdict == "proved", proof.explain()
-        assert proof.label_error == 0.0
-        assert "the answer equals it" in proof.claim
-
-
-# -- faults --------------------------------------------------------------------------------------------
-
-
-def flip(case: Case, rng: np.random.Generator) -> Case:
-    """One bit of the mantissa of one number that the network uses."""
-    used = [name for name, t in case.saved.tensors.items() if (np.isfinite(t) & (t != 0)).any()]
-    name = used[rng.integers(len(used))]
-    tensor = case.saved.tensors[name].copy()
-    places = np.argwhere(np.isfinite(tensor) & (tensor != 0))
-    place = tuple(places[rng.integers(len(places))])
-    bits = tensor.view(np.uint64)
-    # Low bits mostly do no harm; the other half of the flips takes one of the eight highest.
-    bits[place] ^= np.uint64(1) << np.uint64(rng.integers(52) if rng.integers(2) else rng.integers(44, 52))
-    return Case(case.X, case.Y, case.saved.changed(**{name.replace(".", "__"): tensor}))
-
-
-def without_a_neuron(case: Case, rng: np.random.Generator) -> Case:
-    t = case.saved.tensors
-    H, pair = len(t["feed_forward.weight_1"]), 2 if case.saved.config["readout"] == "paper" else 1
-    if H == 0:
-        return case
-    gone = rng.integers(H // pair) * pair + np.arange(pair)
-    saved = case.saved.changed(
-        **{
-            f"feed_forward__{name}": np.delete(t[f"feed_forward.{name}"], gone, axis=-1)
-            for name in ("weight_1", "bias_1", "weight_2")
-        }
-    )
-    saved.config["steps"] -= 1
-    return Case(case.X, case.Y, saved)
-
-
-def another_token(case: Case, rng: np.random.Generator) -> Case:
-    """A changed row of the data: one token becomes another."""
-    X = [list(x) for x in case.X]
-    i = rng.integers(len(X))
-    k = rng.integers(len(X[i]))
-    j = rng.integers(len(X))
-    X[i][k] = X[j][rng.integers(len(X[j]))]
-    return Case(X, case.Y, case.saved)
-
-
-def jolted(case: Case, rng: np.random.Generator) -> Case:
-    """Every weight of one tensor moved by a random share: far from any grid, ramps anywhere."""
-    names = sorted(case.saved.tensors)
-    name = names[rng.integers(len(names))]
-    tensor = case.saved.tensors[name] * (
-        1 + 10.0 ** rng.uniform(-12, 0) * rng.normal(size=case.saved.tensors[name].shape)
-    )
-    return Case(case.X, case.Y, case.saved.changed(**{name.replace(".", "__"): tensor}))
-
-
-@pytest.mark.parametrize("fault", [flip, without_a_neuron, relabelled, another_token, jolted])
-def test_no_faulty_model_is_proved(fault: Any, tmp_path: Path) -> None:
-    """A model that errs, in real numbers or in some order of floats, is never proved; a refuted one does err."""
-    found = Counter()
-    for seed in range(80):
-        rng = np.random.default_rng(seed)
-        case = fault(random_case(seed), rng)
-        proof = judge(case, tmp_path / str(seed))
-        assert case.Y is not None
-        errs = true_errors(case.saved, case.X, case.Y, TOLERANCE) + sum(float_errors(case, rng) for _ in range(2))
-        found[proof.verdict, errs > 0] += 1
-        assert not (proof.verdict == "proved" and errs), (seed, proof.explain())
-        assert not (proof.verdict == "refuted" and not errs), (seed, proof.explain())
-    assert found["refuted", True] + found["undecided", True] > 6, found
-    assert found["refuted", True] > 3, found
-
-
-def test_close_calls_are_never_called_wrongly(tmp_path: Path) -> None:
-    """A threshold a few floats from a point: proved only where every order of summation agrees."""
-    found = Counter()
-    for seed in range(100):
-        rng = np.random.default_rng(seed)
-        case = random_case(seed % 10, **PLAIN, longest=6)
-        t = case.saved.tensors
-        H = len(t["feed_forward.weight_1"])
-        if H == 0:
-            continue
-        j, x = rng.integers(H), case.X[rng.integers(len(case.X))]
-        z = evaluate(case.saved, x, rng)[0][1 + rng.integers(len(x))]
-        side = rng.choice([-1, 1])
-        w, b = t["feed_forward.weight_1"].copy(), t["feed_forward.bias_1"].copy()
-        edge = z + side * float(rng.choice([0, 1, 2, rng.integers(3, 24)])) * np.spacing(abs(z))
-        w[j] = 1 / np.spacing(abs(z))
-        b[j] = -w[j] * (edge if side > 0 else edge - 1 / w[j])
-        close = Case(case.X, case.Y, case.saved.changed(feed_forward__weight_1=w, feed_forward__bias_1=b))
-        # The labels that this model gives, by one evaluation: the question is whether all others agree.
-        close.Y = float_answers(close.saved, close.X, rng)
-        proof = judge(close, tmp_path / str(seed))
-        agree = sum(float_errors(close, rng) for _ in range(8)) == 0
-        found[proof.verdict, agree] += 1
-        assert proof.verdict != "refuted"
-        assert not (proof.verdict == "proved" and not agree)
-    assert found["proved", True] > 20, found
-    assert found["undecided", True] + found["undecided", False] > 20, found
-    assert found["undecided", False] > 0, found
-
-
-def weights(case: Case, name: str) -> np.ndarray:
-    return case.saved.tensors[name].copy()
-
-
-def edited(case: Case, name: str, place: Any, value: Any) -> Case:
-    tensor = weights(case, name)
-    tensor[place] = value
-    return Case(case.X, case.Y, case.saved.changed(**{name.replace(".", "__"): tensor}))
+# -- weights that the proof does not cover ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -318,6 +106,7 @@ def edited(case: Case, name: str, place: Any, value: Any) -> Case:
         ("feed_forward.bias_1", 0, np.inf, "bias_1 goes outside"),
         ("feed_forward.weight_2", (0, 0), 5e-324, "weight_2 goes outside"),
         ("feed_forward.bias_2", 0, np.nan, "bias_2 goes outside"),
+        ("feed_forward.weight_1", 0, -1.0, "falls"),
         ("head.weight", (0, CODE), 1.0, "label slot alone"),
         ("head.bias", 0, np.nan, "label slot alone"),
     ],
@@ -325,9 +114,9 @@ def edited(case: Case, name: str, place: Any, value: Any) -> Case:
 def test_weights_that_the_proof_does_not_cover_are_left_undecided(
     name: str, place: Any, value: Any, words: str, tmp_path: Path
 ) -> None:
-    case = random_case(4, **PLAIN)
+    case = random_case(4, **PLAIN | {"readout": "paper" if words == "falls" else "exact"})
     assert judge(case, tmp_path / "whole").verdict == "proved"
-    proof = judge(edited(case, name, place, value), tmp_path / "edited")
+    proof = judge(replace(case, saved=case.saved.edited(name, place, value)), tmp_path / "edited")
     assert proof.verdict == "undecided"
     assert words in proof.reason
     assert not proof
@@ -351,7 +140,7 @@ def test_readouts_of_other_shapes_are_judged_by_what_they_do(tmp_path: Path) -> 
     for number, saved in enumerate((shuffled, falling, odd, scaled)):
         proof = judge(Case(case.X, case.Y, saved), tmp_path / str(number))
         assert proof.verdict == "proved", (number, proof.explain())
-        assert float_errors(Case(case.X, case.Y, saved), rng) == 0
+        assert not errs(Case(case.X, case.Y, saved), Evil.draw(rng))
     swapped = case.saved.changed(head__weight=t["head.weight"][::-1], head__bias=t["head.bias"][::-1])
     assert judge(Case(case.X, case.Y, swapped), tmp_path / "swapped").verdict == "refuted"
     reals = random_case(4, **PLAIN | {"target": "reals"})
@@ -361,28 +150,18 @@ def test_readouts_of_other_shapes_are_judged_by_what_they_do(tmp_path: Path) -> 
     assert "copy" in proof.reason
 
 
-def test_a_coordinate_between_two_classes_is_undecided(tmp_path: Path) -> None:
+def test_points_on_a_ramp_or_between_two_classes_are_unsure(tmp_path: Path) -> None:
     case = random_case(4, **PLAIN)
-    proof = judge(edited(case, "feed_forward.bias_2", 0, weights(case, "feed_forward.bias_2")[0] + 0.5), tmp_path)
-    assert proof.verdict == "undecided"
-    assert proof.unsure > 0
-
-
-def test_a_falling_kink_is_undecided(tmp_path: Path) -> None:
-    case = random_case(4, **PLAIN | {"readout": "paper"})
-    proof = judge(edited(case, "feed_forward.weight_1", 0, -1.0), tmp_path)
-    assert proof.verdict == "undecided"
-    assert "falls" in proof.reason
-
-
-def test_overlapping_ramps_are_undecided(tmp_path: Path) -> None:
-    case = random_case(4, **PLAIN)
-    wide = np.full_like(weights(case, "feed_forward.weight_1"), 2.0**-6)
-    saved = case.saved.changed(feed_forward__weight_1=wide, feed_forward__bias_1=0 * wide + 0.5)
-    proof = judge(Case(case.X, case.Y, saved), tmp_path)
-    assert proof.verdict == "undecided"
-    assert proof.unsure > 0
-    assert proof.findings[0].kind == "unsure"
+    t = case.saved.tensors
+    half = case.saved.edited("feed_forward.bias_2", 0, t["feed_forward.bias_2"][0] + 0.5)
+    wide = np.full_like(t["feed_forward.weight_1"], 2.0**-6)  # ramps that overlap
+    for number, saved in enumerate(
+        (half, case.saved.changed(feed_forward__weight_1=wide, feed_forward__bias_1=0 * wide + 0.5))
+    ):
+        proof = judge(replace(case, saved=saved), tmp_path / str(number))
+        assert proof.verdict == "undecided"
+        assert proof.unsure > 0
+        assert proof.findings[0].kind == "unsure"
 
 
 # -- models that some allowed evaluation, or PyTorch, answers wrongly -----------------------------------
@@ -391,13 +170,8 @@ def test_overlapping_ramps_are_undecided(tmp_path: Path) -> None:
 def two_classes(dtype: str = "float64", codes: tuple[float, float] = (0.0, 1.0)) -> Case:
     """Two ids, one step between their codes; a third row of the vocabulary does not occur."""
     tensors = {f"attention.W_{letter}": np.zeros((4, 4)) for letter in "QKVO"}
-    for letter, place, value in (
-        ("Q", (KEY, ONE), 1),
-        ("K", (KEY, KEY), 1),
-        ("V", (KEY, KEY), 1),
-        ("O", (CODE, KEY), 1),
-    ):
-        tensors[f"attention.W_{letter}"][place] = value
+    for letter, place in (("Q", (KEY, ONE)), ("K", (KEY, KEY)), ("V", (KEY, KEY)), ("O", (CODE, KEY))):
+        tensors[f"attention.W_{letter}"][place] = 1
     tensors |= {"bos": np.array([1, 2.0**-70, 0, 0])}
     tensors |= {"lift.weight": np.array([[1, 2.0**-70, codes[0], 0], [1, -(2.0**-71), codes[1], 0], [1, 0, 9, 0]])}
     tensors |= {"head.weight": np.array([[0, 0, 0, 0], [0, 0, 0, 2.0]]), "head.bias": np.array([0, -1.0])}
@@ -408,41 +182,33 @@ def two_classes(dtype: str = "float64", codes: tuple[float, float] = (0.0, 1.0))
     return Case([[0, 1], [1, 1]], [[0, 1], [1, 1]], Saved(config, {k: v.astype(dtype) for k, v in tensors.items()}))
 
 
-def read_case(model: Any, folder: Path) -> Saved:
-    model.save(folder)
-    config = json.loads((folder / "config.json").read_text())
-    return Saved(
-        {k: v for k, v in config.items() if k not in ("digest", "files")}, load_file(folder / "model.safetensors")
-    )
-
-
 def test_a_key_that_the_data_lack_may_still_shift_the_softmax(tmp_path: Path) -> None:
     """An evaluation may take the largest score of the whole table off: with one of 2,000 all others underflow."""
     case = two_classes()
     assert judge(case, tmp_path / "good").verdict == "proved"
     for key in (2000.0, np.inf):
-        bad = edited(case, "lift.weight", (2, KEY), key)
-        proof = judge(bad, tmp_path / str(key))
+        bad = case.saved.edited("lift.weight", (2, KEY), key)
+        proof = judge(replace(case, saved=bad), tmp_path / str(key))
         assert (proof.verdict, "scores reach" in proof.reason) == ("undecided", True)
         assert ml.load(tmp_path / str(key)).predict(case.X)[0].tolist() == [0, 1]  # ours looks at rows in use
 
 
 def test_a_ramp_below_the_rounding_of_its_place_is_left_to_nobody(tmp_path: Path) -> None:
     """At `z = 1` the neuron `2^60 z − 2^60` rests, but a search for `1 + 2^-60` would find `1` and pass it."""
-    case = edited(two_classes(codes=(1.0, 1.5)), "feed_forward.weight_1", 0, 2.0**60)
-    case = edited(case, "feed_forward.bias_1", 0, -(2.0**60))
+    case = two_classes(codes=(1.0, 1.5))
+    case.saved = case.saved.edited("feed_forward.weight_1", 0, 2.0**60).edited("feed_forward.bias_1", 0, -(2.0**60))
     assert judge(case, tmp_path / "at").verdict == "undecided"
     model = ml.load(tmp_path / "at")
     assert model.feed_forward.steps() is None, "the shortcut refuses what it cannot tell from a point"
     assert [model.predict(case.X, path=path)[0].tolist() for path in ("dense", "auto")] == [[0, 1], [0, 1]]
-    below = edited(case, "lift.weight", (0, CODE), 1 - 2.0**-53)
-    assert judge(below, tmp_path / "below").verdict == "proved"
+    below = case.saved.edited("lift.weight", (0, CODE), 1 - 2.0**-53)
+    assert judge(replace(case, saved=below), tmp_path / "below").verdict == "proved"
     assert ml.load(tmp_path / "below").predict(case.X)[0].tolist() == [0, 1]
 
 
 def test_a_masked_token_without_a_vector_spoils_a_dense_product(tmp_path: Path) -> None:
     case = two_classes()
-    saved = edited(case, "lift.weight", (2, slice(None)), np.nan).saved
+    saved = case.saved.edited("lift.weight", 2, np.nan)
     saved.config |= {"causal": True, "next_token": True, "classes": {"range": 3}}
     saved.tensors |= {"head.weight": np.diag([0, 2.0, 4.0])[:, [0, 0, 0, 1]], "head.bias": np.array([0, -1.0, -4.0])}
     saved.tensors["head.weight"][:, LABEL] = [0, 2, 4]
@@ -462,7 +228,7 @@ def test_a_masked_token_without_a_vector_spoils_a_dense_product(tmp_path: Path) 
 def test_heads_that_overflow_or_underflow_are_not_covered(tmp_path: Path) -> None:
     for dtype, size in (("float32", 1.5e38), ("float64", 1e-310)):
         case = two_classes(dtype)
-        saved = edited(case, "head.weight", (slice(None), LABEL), [size, 2 * size]).saved
+        saved = case.saved.edited("head.weight", (slice(None), LABEL), [size, 2 * size])
         saved.tensors["head.bias"][:] = 0
         saved.tensors["feed_forward.bias_2"][:] = 4
         proof = certify(saved.write(tmp_path / dtype), case.X, [[1, 1], [1, 1]])
@@ -491,7 +257,7 @@ def test_an_approximator_must_not_look_past_its_cells(tmp_path: Path) -> None:
     """A head that reads the token itself; a token that is infinite in the model's format."""
     model = ml.approximate(lambda X: np.round(X[..., 0]), 1, 2, cells=2)
     X, Y = np.array([[[0.2], [0.7]]]), [[0, 1]]
-    saved = read_case(model, tmp_path / "reals")
+    saved = Saved.read(model.save(tmp_path / "reals"))
     classes = saved.changed(head__weight=np.array([[0, 0, 0, 0.0, 0], [0, 0, 0, 2, 0]]), head__bias=np.array([0, -1.0]))
     classes.config |= {"target": "classes", "classes": {"range": 2}, "scalar": False}
     assert certify(classes.write(tmp_path / "classes"), X, Y).verdict == "proved"
@@ -542,23 +308,19 @@ def test_names_are_translated_and_strangers_are_named(tmp_path: Path) -> None:
     assert finding.why == "the model has no such class"
 
 
-def test_a_wrong_label_is_named_with_what_the_model_says(tmp_path: Path) -> None:
+def test_the_first_ten_wrong_labels_are_named_with_what_the_model_says(tmp_path: Path) -> None:
     saved, X, Y = named_case()
+    folder = saved.write(tmp_path / "m")
     wrong = next(name for name in saved.names["classes"] if name != Y[1][0])
-    proof = certify(saved.write(tmp_path / "m"), X, [Y[0], [wrong, *Y[1][1:]], *Y[2:]])
+    proof = certify(folder, X, [Y[0], [wrong, *Y[1][1:]], *Y[2:]])
     assert (proof.verdict, proof.wrong, proof.unsure) == ("refuted", 1, 0)
     finding = proof.findings[0]
     assert (finding.sequence, finding.position, finding.token) == (1, 0, X[1][0])
     assert (finding.expected, finding.got) == (wrong, Y[1][0])
-
-
-def test_only_the_first_ten_points_are_named(tmp_path: Path) -> None:
-    saved, X, Y = named_case()
-    proof = certify(saved.write(tmp_path / "m"), X, [["no such class"] * len(y) for y in Y])
+    proof = certify(folder, X, [["no such class"] * len(y) for y in Y])
     assert proof.wrong == sum(map(len, Y)) > len(proof.findings) == 10
-    assert [(f.sequence, f.position) for f in proof.findings] == [
-        (i, k) for i, y in enumerate(Y) for k in range(len(y))
-    ][:10]
+    places = [(i, k) for i, y in enumerate(Y) for k in range(len(y))]
+    assert [(f.sequence, f.position) for f in proof.findings] == places[:10]
 
 
 def test_a_sequence_beyond_the_positions_is_refuted(tmp_path: Path) -> None:
@@ -575,8 +337,8 @@ def test_a_row_without_numbers_is_refuted(tmp_path: Path) -> None:
     """NaN anywhere in a used row spoils every product with it, also where the weight beside it is 0."""
     for per, column in (("token", CODE), ("sequence", CODE), ("sequence", LABEL), ("token", KEY)):
         case = random_case(4, **PLAIN | {"per": per})
-        proof = judge(edited(case, "lift.weight", (case.X[0][0], column), np.nan), tmp_path / f"{per}{column}")
-        assert proof.verdict == "refuted"
+        saved = case.saved.edited("lift.weight", (case.X[0][0], column), np.nan)
+        assert judge(replace(case, saved=saved), tmp_path / f"{per}{column}").verdict == "refuted"
 
 
 def test_data_of_another_kind_are_an_error(tmp_path: Path) -> None:
@@ -608,8 +370,7 @@ def test_real_labels_have_a_stated_error(tmp_path: Path) -> None:
 
 
 def test_damage_is_noticed(tmp_path: Path) -> None:
-    saved = named_case()[0]
-    X, Y = named_case()[1:]
+    saved, X, Y = named_case()
     for name in ("config.json", "model.safetensors", "names.json"):
         for damage in ("flip", "truncate", "remove"):
             folder = saved.write(tmp_path / f"{name}-{damage}")
@@ -656,21 +417,6 @@ def test_names_twice_or_odd_are_refused(tmp_path: Path) -> None:
             certify(saved.write(tmp_path / str(number)), X, Y)
 
 
-def test_files_outside_the_folder_are_not_read(tmp_path: Path) -> None:
-    case = random_case(4, **PLAIN)
-    folder = case.saved.write(tmp_path / "m")
-    config = json.loads((folder / "config.json").read_text())
-    del config["digest"]
-    config["files"]["../secret"] = hashlib.sha256(b"secret").hexdigest()
-    (tmp_path / "secret").write_text("secret")
-    config["digest"] = hashlib.sha256(json.dumps(config, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-    (folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ModelFileError, match="files must be"):
-        certify(folder, case.X, case.Y)
-    with pytest.raises(ModelFileError, match="files are the weights"):
-        ml.load(folder)
-
-
 def test_certificates_travel_as_json_and_lie_beside_the_model(tmp_path: Path) -> None:
     case = random_case(4, **PLAIN)
     proof = judge(case, tmp_path / "m")
@@ -701,7 +447,7 @@ def test_verify_says_what_changed(tmp_path: Path) -> None:
     other = verify(folder, case.X[1:], case.Y[1:])
     assert other.verdict == "proved"
     assert other.notes == ("the data are not those of certificate.json in this folder",)
-    edited(case, "feed_forward.bias_2", 0, 77.0).saved.write(folder)
+    case.saved.edited("feed_forward.bias_2", 0, 77.0).write(folder)
     other = verify(folder, case.X, case.Y)
     assert other.verdict == "refuted"
     assert other.notes == ("the weights are not those of certificate.json in this folder",)
@@ -755,8 +501,8 @@ def test_the_checker_knows_no_builder_and_no_torch(tmp_path: Path) -> None:
 @pytest.mark.parametrize("coordinate", [KEY, CODE, LABEL])
 def test_a_damaged_row_in_use_is_refuted_and_predict_refuses_it(coordinate: int, value: float, tmp_path: Path) -> None:
     case = two_classes()
-    damaged = edited(case, "lift.weight", (1, coordinate), value)
-    verdict = judge(damaged, tmp_path / "m").verdict
+    damaged = case.saved.edited("lift.weight", (1, coordinate), value)
+    verdict = judge(replace(case, saved=damaged), tmp_path / "m").verdict
     assert verdict == ("undecided" if (coordinate, value) == (KEY, np.inf) else "refuted")
     model = ml.load(tmp_path / "m")
     for path in ("auto", "dense"):

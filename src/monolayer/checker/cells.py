@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from monolayer.arrays import Floats, Ints
-from monolayer.checker.function import asked
-from monolayer.checker.orders import Orders, try_orders
+from monolayer.checker.function import Orders, asked, try_orders
 from monolayer.checker.readout import Staircase, staircase, sum_error
 from monolayer.checker.rounding import UnhandledError
 from monolayer.checker.stored import CODE, KEY, LABEL, Stored

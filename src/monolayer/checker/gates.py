@@ -10,9 +10,9 @@ of the data where tokens are vectors; a *pair* is a labelled point and a neuron 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
@@ -149,16 +149,14 @@ def read_gates(stored: Stored, points: Labelled) -> Gated:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Pairs:
+class Pairs(NamedTuple):
     """Pairs in order of their points: the neuron's value before relu, and what its errors are shares of `(Q,)`."""
 
     point: Ints
     neuron: Ints
     value: Floats
     token: Floats
-    """Sum of the absolute values of the token terms and of the bias."""
-    place: Floats
+    """Sum of the absolute values of the terms of token and place, and of the bias."""
     context: Floats
     """Of the context terms."""
     across: Floats
@@ -175,14 +173,11 @@ class Pairs:
 
 def join(parts: list[Pairs]) -> Pairs:
     """All pairs, in order of their points."""
-    columns: dict[str, Any] = {each.name: [getattr(part, each.name) for part in parts] for each in fields(Pairs)}
-    joined: dict[str, Any] = {
-        name: np.concatenate(column) if column else np.zeros(0) for name, column in columns.items()
-    }
-    order = np.argsort(joined["point"], kind="stable")
-    for name in ("point", "neuron"):
-        joined[name] = joined[name].astype(np.int64)
-    return Pairs(**{name: column[order] for name, column in joined.items()})
+    if not parts:
+        return Pairs(*np.zeros((2, 0), np.int64), *np.zeros((len(Pairs._fields) - 2, 0)))
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    order = np.argsort(columns[0], kind="stable")
+    return Pairs(*(column[order] for column in columns))
 
 
 @dataclass(frozen=True, eq=False)
@@ -300,8 +295,7 @@ def _block(
         token_size = (np.abs(token) * np.abs(gated.weight_token[neuron])).sum(axis=1) + np.abs(gated.bias[neuron])
         token_size += gated.rough[row[i, j]] * np.linalg.norm(gated.weight_token[neuron], axis=1)
         place = gated.place[j] if len(gated.place) else np.zeros((1, 0))
-        place_terms = (place * gated.weight_place[neuron]).sum(axis=1)
-        place_size = np.abs(place * gated.weight_place[neuron]).sum(axis=1)
+        place_terms = place * gated.weight_place[neuron]
         if gated.positions:
             heights = np.einsum("pk,plk->pl", across, value[i])
             mean = (weights[j] * heights).sum(axis=1, keepdims=True)
@@ -312,9 +306,8 @@ def _block(
         yield Pairs(
             point=wanted[i, j],
             neuron=neuron,
-            value=token_terms + place_terms + along * np.sqrt(k),
-            token=token_size,
-            place=place_size,
+            value=token_terms + place_terms.sum(axis=1) + along * np.sqrt(k),
+            token=token_size + np.abs(place_terms).sum(axis=1),
             context=np.abs(w * unit).sum(axis=1) * np.sqrt(k),
             across=(np.abs(across) * sizes[i, j]).sum(axis=1) * scale,
             mixed=mixed * scale,

@@ -69,7 +69,7 @@ def errors(found: Pairs, gated: Gated, shares: Shares) -> Floats:
     length = np.linalg.norm(gated.weight_context, axis=1)[found.neuron] * math.sqrt(gated.weight_context.shape[1])
     slip = 2.0**-50 * (gated.weight_context.shape[1] + 8) * length  # of `w⊥`, a difference
     read = shares.read * (found.context + 2.0 * safe / (1.0 - safe) * length)
-    error = PADDING * (shares.token * (found.token + found.place) + across + along + read + slip) + UNDERFLOW
+    error = PADDING * (shares.token * found.token + across + along + read + slip) + UNDERFLOW
     return np.where(turn < 0.5, error, np.inf)
 
 
@@ -92,38 +92,30 @@ def answers(found: Pairs, error: Floats, gated: Gated, rows: Ints, wanted: Ints,
     """Lemma R4, for points that answer at `rows` `(M,)` and want the classes `wanted` `(M,)`."""
     low, high = np.maximum(found.value - error, 0.0), np.maximum(found.value + error, 0.0)
     on = high > 0.0
-    point, neuron, low, high = found.point[on], found.neuron[on], low[on], high[on]
-    count = np.bincount(point, minlength=len(rows))
+    count = np.bincount(found.point[on], minlength=len(rows))
+    first = np.cumsum(count) - count  # pairs come in order of their points
+    # One more neuron, which writes nothing, for the points where none wakes.
+    H, C = len(gated.weight_2), len(gated.head)
+    neuron, low, high = np.append(found.neuron[on], H), np.append(low[on], 0.0), np.append(high[on], 0.0)
     right, wrong, got = np.zeros(len(rows), bool), np.zeros(len(rows), bool), np.full(len(rows), -1)
 
-    # Points without a waking neuron: all of a row and a class are one.
-    plain = np.flatnonzero((count == 0) & (wanted >= 0))
-    keys, inverse = np.unique(rows[plain] * len(gated.head) + wanted[plain], return_inverse=True)
-    none = np.zeros((len(keys), 0), dtype=np.int64)
-    empty = np.zeros((len(keys), 0))
-    verdict = _compare(gated, keys // len(gated.head), keys % len(gated.head), none, empty, empty, shares)
-    right[plain], wrong[plain], got[plain] = (each[inverse] for each in verdict)
-
-    # Points with one: by row, neuron and class, with the hull of their intervals; with several: each on its own.
-    first = np.concatenate([[0], np.cumsum(count)[:-1]])
-    order = np.argsort(point, kind="stable")
-    neuron, low, high = neuron[order], low[order], high[order]
-    alone = np.flatnonzero((count == 1) & (wanted >= 0))
-    at = first[alone]
-    triple = np.stack([rows[alone], neuron[at], wanted[alone]], axis=1)
-    keys2, inverse = np.unique(triple, axis=0, return_inverse=True)
-    inverse = inverse.reshape(-1)
-    least, most = np.full(len(keys2), np.inf), np.zeros(len(keys2))
+    # Points with at most one neuron: those of a row, neuron and class together, with the hull of their intervals.
+    few = np.flatnonzero((count <= 1) & (wanted >= 0))
+    at = np.where(count[few] == 1, first[few], -1)
+    pair, which = np.unique(rows[few] * C + wanted[few], return_inverse=True)
+    key, inverse = np.unique(which * (H + 1) + neuron[at], return_inverse=True)
+    least, most = np.full(len(key), np.inf), np.zeros(len(key))
     np.minimum.at(least, inverse, low[at])
     np.maximum.at(most, inverse, high[at])
-    verdict = _compare(gated, keys2[:, 0], keys2[:, 2], keys2[:, 1:2], least[:, None], most[:, None], shares)
-    right[alone], wrong[alone], got[alone] = (each[inverse] for each in verdict)
-    unsure = alone[~right[alone] & ~wrong[alone]]
+    row, own = np.divmod(pair[key // (H + 1)], C)
+    hull = (key % (H + 1))[:, None], least[:, None], most[:, None]
+    right[few], wrong[few], got[few] = (each[inverse] for each in _compare(gated, row, own, *hull, shares))
+    # Each on its own: points with several, and those of one that the hull leaves open.
     for size in np.unique(count[count > 0]):
-        several = np.flatnonzero((count == size) & (wanted >= 0)) if size > 1 else unsure
-        slots = first[several][:, None] + np.arange(size)
+        some = np.flatnonzero((count == size) & (wanted >= 0) & ~right & ~wrong)
+        slots = first[some][:, None] + np.arange(size)
         parts = neuron[slots], low[slots], high[slots]
-        right[several], wrong[several], got[several] = _compare(gated, rows[several], wanted[several], *parts, shares)
+        right[some], wrong[some], got[some] = _compare(gated, rows[some], wanted[some], *parts, shares)
     return Answers(right, wrong, got)
 
 
@@ -132,6 +124,7 @@ def _compare(
 ) -> tuple[Bools, Bools, Ints]:
     """Whether the logit of the wanted class is surely the largest, surely not, and which is then larger."""
     head, size = gated.head, np.abs(gated.head)
+    written = np.append(gated.weight_2, np.zeros((1, gated.weight_2.shape[1])), axis=0)
     right, wrong = np.zeros(len(rows), dtype=bool), np.zeros(len(rows), dtype=bool)
     got = np.full(len(rows), -1)
     for begin in range(0, len(rows), max(1, _AT_ONCE // len(head))):
@@ -141,7 +134,7 @@ def _compare(
         gap = _differences(base @ head.T + gated.head_bias, own)
         room = np.zeros_like(gap)
         for slot in range(neurons.shape[1]):
-            weight = gated.weight_2[neurons[part, slot]]
+            weight = written[neurons[part, slot]]
             slope = _differences(weight @ head.T, own)
             gap += slope * ((low[part, slot] + high[part, slot]) / 2.0)[:, None]
             room += np.abs(slope) * ((high[part, slot] - low[part, slot]) / 2.0)[:, None]
