@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import monolayer as ml
+from monolayer.construct.again import CONSTRUCTIONS as CONSTRUCTIONS_BY_NAME
 from monolayer.construct.construction import Progress
 from monolayer.construct.line.alphabet import Ids, Proposal
 from monolayer.construct.line.assemble import assemble
@@ -20,7 +21,7 @@ from monolayer.construct.line.points import contextual_points
 from monolayer.construct.line.steps import staircase
 from monolayer.construct.task import Task
 from monolayer.model.attention import CODE, KEY, LABEL
-from monolayer.model.card import Card, Summary
+from monolayer.model.card import Summary
 from monolayer.model.shortcut import codes
 
 CONSTRUCTIONS: dict[str, dict[str, Any]] = {"exact": {}, "paper": {"readout": "paper"}, "robust": {"robust": True}}
@@ -30,6 +31,11 @@ CONSTRUCTIONS["float32"] = {"dtype": "float32"}
 
 class Even:
     """A toy construction, the one that docs/extending.md walks through: keys at equal distances, nothing drawn."""
+
+    by_token = False
+
+    def seen(self, tokens: Any) -> Any:
+        return tokens
 
     def build(self, task: Task, report: Progress) -> ml.Monolayer:
         task, conflicts = task.settled()
@@ -44,7 +50,7 @@ class Even:
         points = contextual_points(draw, tokens, target)
         changes, level = target.runs(points.order)
         readout, _ = staircase(points, changes, level, True, "exact")
-        card = Card(data.vocabulary, target.classes, target.per)
+        card = task.card({"construction": "even"})
         model = assemble(draw, points.kappa, table_lift(draw, count, readout.labels), readout, card)
         known = {"sequences": len(data), "labelled": len(points.z), "points": len(points.z), "vocabulary": len(count)}
         unknown = dict.fromkeys(("gap", "expected_gap", "margin", "readout_error"))
@@ -183,14 +189,16 @@ def test_contradictions_are_named_and_can_be_settled(options: dict[str, Any]) ->
     ]
 
 
-def test_edits_of_a_new_construction_fall_out() -> None:
-    """Its draw is in its weights, so what is built with that draw is the model, and an edit is a build."""
+def test_edits_of_a_new_construction_fall_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says how its draw is read and built with; an edit is a build."""
+    build = lambda draw, task, report, model, only: draw.build(task, report)  # noqa: E731
+    monkeypatch.setitem(CONSTRUCTIONS_BY_NAME, "even", (lambda stored: Even(), build))
     X, Y, _ = DATA["sequences"]
     model = toy(X, Y)
-    assert ml.compare(ml.memorize(X, Y, draw=model), model).weights == {}
+    assert ml.compare(ml.memorize(X, Y, draw=model), model).same
     edited, record = ml.forget(model, [0], (X, Y))
     assert ml.certify(edited, X[1:], Y[1:]).verdict == "proved"
-    assert ml.compare(record.undo(edited), model).weights == {}
+    assert ml.compare(record.undo(edited), model).same
 
 
 def test_a_readout_by_the_protocol_answers_and_is_refused_with_sentences(tmp_path: Path) -> None:

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 import monolayer as ml
 from monolayer.construct.line.alphabet import UNIT, Vectors
 from monolayer.construct.line.draw import EXP_ULPS, Tokens, candidates
-from monolayer.construct.line.reuse import Reused
 from monolayer.construct.line.values import Value, averages, draw_value
 from monolayer.construct.target import Target
 from monolayer.data import Sequences
 from monolayer.theory.balls import precision
+from tests.kinds import placed
 
 RANDOM = np.random.default_rng(7)
 V, Y = RANDOM.normal(size=(30, 3, 2)), RANDOM.integers(0, 3, (30, 3))
@@ -49,9 +49,9 @@ def test_points_outside_the_data_of_a_draw_are_within_their_bound(model: Any, fa
     """Keys beyond [−1, 1]: the error is what the bound for their own size says, or less."""
     random = np.random.default_rng(seed)
     outside = far * random.normal(size=(4, 3, 2))
-    reused, data = Reused.of(model).adopt(Sequences.of(outside, np.zeros((4, 3), dtype=int)))
-    draw, tokens = reused.drawn(data)
-    z, error = reused.place(data, Target.of(data, False))
+    data = Sequences.of(outside, np.zeros((4, 3), dtype=int))
+    z, stored, draw, tokens = placed(model, data)
+    error = draw.point_error(stored.kappa, tokens)
     weight, bias = (part.double().numpy() for part in draw.proposal.lift)
     with precision(200):
         keys, codes = (_lift(data.tokens, weight[row], bias[row]) for row in range(2))
@@ -60,7 +60,7 @@ def test_points_outside_the_data_of_a_draw_are_within_their_bound(model: Any, fa
             seen = [arb(draw.bos_key), *keys[own]]
             context = _mean(seen, seen, draw.temperature)
             for place in range(3 * row, 3 * row + 3):
-                true = codes[place] + arb(reused.kappa) * context
+                true = codes[place] + arb(stored.kappa) * context
                 assert abs(arb(float(z[place])) - true) < error + UNIT * abs(float(z[place]))
         largest = max(float(abs(key).upper()) for key in keys)
     reach = abs(draw.temperature) * largest

@@ -2,41 +2,20 @@
 
 from __future__ import annotations
 
-import copy
-import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import monolayer as ml
-from monolayer.checker import stored
 from tests.kinds import WORDS, built, same_bits
-from tests.stored_models import Saved
 from tests.test_edit import check
-
-
-@pytest.mark.parametrize(
-    "cover", [None, {}, 0.3, {"margin": 0}, {"margin": "x"}, {"margin": True}, {"base": 1}, {"margin": 0.3, "base": 2}]
-)
-def test_loader_and_checker_refuse_a_cover_that_is_none(cover: Any, tmp_path: Path) -> None:
-    model, _ = built("robust words")
-    model.save(tmp_path / "model")
-    config = json.loads((tmp_path / "model" / "config.json").read_text())
-    assert config["cover"] == {"margin": 0.3}
-    config = {key: value for key, value in config.items() if key not in ("files", "digest")}
-    tensors = {name: value.numpy() for name, value in model.state_dict().items()}
-    names = json.loads((tmp_path / "model" / "names.json").read_text())
-    folder = Saved(config | {"cover": cover}, tensors, names).write(tmp_path / "odd")
-    for read in (ml.load, stored.read):
-        with pytest.raises(ml.ModelFileError, match="cover"):
-            read(folder)
 
 
 @pytest.mark.parametrize("name", [f"robust {kind}" for kind in ("positions", "bfloat16", "linear", "causal")])
 def test_only_the_tokens_that_are_touched_are_covered_anew(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from monolayer.construct.again import draw_of
     from monolayer.construct.robust import build as robust
     from monolayer.construct.robust.again import cells_of
 
@@ -52,7 +31,7 @@ def test_only_the_tokens_that_are_touched_are_covered_anew(name: str, monkeypatc
     new, record = ml.edit(model, edited.select(np.array([0])), None, data)
     assert seen == [1, 1]  # one token, once as it was and once as it shall be
     token = int(data.tokens[0])
-    cells = cells_of(model)
+    cells = cells_of(model, draw_of(model))
     for splice in record.splices:
         if splice.tensor.startswith("feed_forward"):
             assert all(
@@ -119,15 +98,3 @@ def test_vectors_too_close_for_their_gates_are_refused() -> None:
     ):
         with pytest.raises(ml.PrecisionError, match=r"labels would come back wrong, the first .* evenly spread"):
             call()
-
-
-def test_a_model_without_its_draw_is_refused() -> None:
-    own, data = built("robust words")
-    model = copy.deepcopy(own)
-    model.card = replace(model.card, cover=None)
-    with pytest.raises(ml.DataError, match="does not say how its facts were covered"):
-        ml.memorize(data, draw=model)
-    model = copy.deepcopy(own)
-    model.lift.weight.data[0, 0] *= -1.0
-    with pytest.raises(ml.DataError, match="codes are not such"):
-        ml.memorize(data, draw=model)

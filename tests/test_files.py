@@ -167,7 +167,7 @@ def test_one_bag_of_tokens_in_any_order(tmp_path: Path, monkeypatch: pytest.Monk
     X = random.permuted(np.tile(np.arange(16), (40, 1)), axis=1)
     pattern = write(tmp_path, X.tolist(), (X % 4).tolist(), [10])
     small_pieces(monkeypatch, 100, 90)
-    ml.memorize(read(pattern), rank=1).save(tmp_path / "memory")
+    ml.memorize(read(pattern)).save(tmp_path / "memory")
     out = memorize_files(pattern, tmp_path / "files", engine="threads", workers=1)
     same(out, tmp_path / "memory")
     assert ml.certify(out, X, X % 4).verdict == "proved"

@@ -34,7 +34,7 @@ WORDS = {
 }
 SWITCHES = ("scalar", "causal", "next_token", "positions")
 COUNTS = {"width": 4, "labels": 1, "steps": 0}
-OTHERS = ("version", "vocabulary", "classes", "grid", "summary", "files", "digest")
+OTHERS = ("version", "vocabulary", "classes", "grid", "draw", "summary", "files", "digest")
 GRID_COUNTS = ("dim", "length", "cells")
 GRID_REALS = ("low", "high", "ramp", "error", "spread")
 
@@ -42,7 +42,7 @@ GRID_REALS = ("low", "high", "ramp", "error", "spread")
 def examine_config(config: dict[str, Any]) -> None:
     """Every field is there, with a value that it may have, and they fit together."""
     gated, staged = config.get("readout") == "gates", config.get("readout") == "cascade"
-    own = ["gates", "cover"] * gated + ["cascade"] * staged
+    own = ["gates"] * gated + ["cascade"] * staged
     known = {*WORDS, *SWITCHES, *COUNTS, *OTHERS, *own}
     _demand(set(config) == known, f"fields {sorted(set(config) ^ known)} are missing or unknown")
     for key, words in WORDS.items():
@@ -53,6 +53,7 @@ def examine_config(config: dict[str, Any]) -> None:
         _demand(_is_count(config[key], least), f"{key} is no whole number from {least}")
     grid, summary, files = (config[key] for key in ("grid", "summary", "files"))
     _demand(summary is None or isinstance(summary, dict), "summary is no object")
+    _demand(config["draw"] is None or isinstance(config["draw"], dict), "draw is no object")  # no proof depends on it
     _demand(isinstance(files, dict) and all(isinstance(x, str) for x in files.values()), "files holds no digests")
     _demand(isinstance(config["digest"], str), "digest is no text")
 
@@ -105,11 +106,6 @@ def _examine_gates(config: dict[str, Any]) -> None:
     _demand(parts["token"] > 0 and parts["rank"] > 0, "gates: token and rank must be positive")
     _demand(config["target"] == "classes" and not config["scalar"], "gates answer with classes")
     _demand(config["kind"] == "memorizer", "gates belong to a memorizer")
-    cover = config["cover"]  # no proof depends on it
-    _demand(isinstance(cover, dict) and len(cover) == 1, "cover has not one entry")
-    margin, base = cover.get("margin"), cover.get("base")
-    wide = isinstance(margin, int | float) and not isinstance(margin, bool) and 0 < margin <= 2**1023
-    _demand(wide or _is_count(base, 2), "cover is no margin above 0, and no base from 2")
     fits = config["width"] == sum(parts.values()) + 2 + config["labels"]
     _demand(fits, "width is not token + place + rank + 2 + labels")
 

@@ -72,7 +72,9 @@ class Build(Work):
                 extent = self._extent(attempt, pieces)
                 reach, error = extent.last - extent.first, draw.context_error(some[0])
                 kappa = 1.0 if rules.per == "sequence" else scale(1.0, reach, error)
-                at = measure.splitters(contextual_points(draw, *some, kappa).z, self.room.ranges(labelled))
+                at = measure.splitters(
+                    contextual_points(replace(draw, kappa=kappa), *some).z, self.room.ranges(labelled)
+                )
                 attempt = replace(attempt, kappa=kappa, fixed_error=draw.point_error(kappa, some[0]))
                 attempt = replace(attempt, form=ranges.form_of(draw, kappa, extent, rules))
                 attempt = self._parts(attempt, pieces, at)

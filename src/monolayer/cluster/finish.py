@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,14 @@ from monolayer.cluster.blocks import Rules
 from monolayer.cluster.crowds import Crowds
 from monolayer.cluster.ranges import Form, Range
 from monolayer.cluster.spill import Spill
-from monolayer.construct.line.alphabet import UNIT
+from monolayer.construct.line.alphabet import UNIT, Ids
 from monolayer.construct.line.assemble import assemble
 from monolayer.construct.line.build import table_lift
 from monolayer.construct.line.cascade import Stage
 from monolayer.construct.line.draw import Draw, Tokens
 from monolayer.construct.line.points import Points
 from monolayer.construct.line.separate import spacing
+from monolayer.construct.line.stored import LineDraw
 from monolayer.construct.line.values import Value
 from monolayer.construct.target import entropy_bits, entropy_of
 from monolayer.data import Names, Sequences
@@ -139,7 +140,9 @@ def _line(found: Found) -> Monolayer:
 
 def _card(found: Found) -> Card:
     rules = found.rules
-    return Card(found.vocabulary, found.classes, rules.per, found.scalar, rules.causal, rules.next_token)
+    stored = LineDraw.of(found.draw, found.kappa, Ids(rules.vocabulary, rules.order), found.values)
+    card = Card(found.vocabulary, found.classes, rules.per, found.scalar, rules.causal, rules.next_token)
+    return replace(card, draw=stored.to_json())
 
 
 def _with_summary(model: Monolayer, found: Found, draw: Draw, more: dict[str, Any]) -> Monolayer:

@@ -5,64 +5,122 @@ With a draw fixed, a model is a function of its data, bit for bit (docs/editing.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
+from torch import nn
 
 from monolayer.arrays import Ints
 from monolayer.construct.construction import Progress
-from monolayer.construct.line.again import Again
-from monolayer.construct.robust.again import RobustAgain
+from monolayer.construct.line.build import Line
+from monolayer.construct.line.stored import LineDraw
+from monolayer.construct.robust.again import renewed, robust_again
+from monolayer.construct.robust.stored import RobustDraw
 from monolayer.construct.task import Task
-from monolayer.data import Sequences
-from monolayer.model.card import Card, Fingerprint
+from monolayer.data import Names, Sequences
+from monolayer.errors import DataError
 from monolayer.model.monolayer import Monolayer
 
 
 class Draw(Protocol):
-    """All of a model that does not depend on its labels, and how to build a model with it."""
-
-    @classmethod
-    def of(cls, model: Monolayer) -> Self:
-        """The draw of `model`; a `DataError` where its weights are not such as a construction gives them."""
-
-    @property
-    def model(self) -> Monolayer: ...
-
-    @property
-    def card(self) -> Card: ...
+    """All of a model that does not depend on its labels."""
 
     @property
     def by_token(self) -> bool:
         """Whether every neuron depends on the facts of one token alone, so that `only` saves work."""
 
-    def adopt(self, data: Sequences) -> tuple[Self, Sequences]:
-        """`data` in the numbers of this draw, and the draw with the names that they have and it lacks."""
-
     def seen(self, tokens: NDArray[Any]) -> NDArray[Any]:
         """Ids, or vectors, as the model sees them."""
 
-    def build(self, task: Task, report: Progress, only: Ints | None = None) -> Monolayer:
-        """The model of adopted data. `only`: tokens whose facts changed; what others decide is as it was.
 
-        It has no summary: two ways to one model must give one file.
-        """
+def _line(draw: Any, task: Task, report: Progress, model: Monolayer, only: Ints | None) -> Monolayer:
+    return Line.again(draw).build(task, report)
+
+
+def _robust(draw: Any, task: Task, report: Progress, model: Monolayer, only: Ints | None) -> Monolayer:
+    return robust_again(draw, task, report) if only is None else renewed(model, draw, task, only, report)
+
+
+CONSTRUCTIONS: dict[str, tuple[Callable[[Any], Draw], Callable[..., Monolayer]]] = {
+    "line": (LineDraw.from_json, _line),
+    "robust": (RobustDraw.from_json, _robust),
+}
+"""By its name in files: how the draw of a construction is read, and how it is built with."""
 
 
 def draw_of(model: Monolayer) -> Draw:
-    """The draw of any model that `memorize` built."""
-    return RobustAgain.of(model) if model.feed_forward.readout == "gates" else Again.of(model)
+    """The draw of a model that `memorize` built."""
+    if model.quantizer is not None:
+        raise DataError("an approximator stores a function, not facts: it has no draw to use again")
+    stored = model.card.draw
+    if stored is None:
+        raise DataError("this model has no draw to use again: its file holds none, so memorize the data anew")
+    try:
+        return CONSTRUCTIONS[stored["construction"]][0](stored)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(f"the draw of this model is not one that memorize stored: {error}") from None
 
 
-def build_again(draw: Draw, data: Sequences, only: Ints | None = None) -> Monolayer:
-    """What a draw makes of other data, with fingerprints where the model that it is from has them."""
-    model = draw.model
-    draw, data = draw.adopt(data)
-    positions, card = model.positions is not None, draw.card
-    task = Task.of(data, positions=positions, causal=card.causal, on_conflict="error")
-    new = draw.build(task, lambda stage, share: None, only)
-    if model.card.fingerprint is not None:
-        words = Fingerprint.of(data, card.per, positions=positions, causal=card.causal)
-        new.card = replace(new.card, fingerprint=words)
+def rebuilt(model: Monolayer, task: Task, report: Progress, only: Ints | None = None) -> Monolayer:
+    """What the draw of a model makes of a task. It has no summary: two ways to one model must give one file.
+
+    `only`: tokens whose facts changed since `model` was built, where that is known and neurons belong to tokens.
+    """
+    draw = draw_of(model)
+    assert model.card.draw is not None  # it was read
+    new = CONSTRUCTIONS[model.card.draw["construction"]][1](draw, task, report, model, only)
+    new.card = replace(new.card, script=model.card.script)
     return new
+
+
+def adopted(model: Monolayer, data: Sequences) -> Sequences:
+    """`data` in the numbers of the model's names; new tokens and classes come behind them."""
+    card, tokens = model.card, data.tokens
+    if (data.vocabulary is None) != (card.vocabulary is None):
+        raise DataError(f"the model takes {'vectors' if card.vocabulary is None else 'ids'} as tokens")
+    if isinstance(model.lift, nn.Linear) and tokens.shape[1] != model.lift.in_features:
+        raise DataError(f"the model takes vectors of {model.lift.in_features} numbers, not {tokens.shape[1]}")
+    longest = int(data.lengths.max())
+    most = None if model.positions is None else model.positions.num_embeddings
+    if most is not None and longest > most:
+        raise DataError(
+            f"sequence {int(data.lengths.argmax())} has {longest} tokens, and this draw has {most} positions: a "
+            "longer one needs another draw, so memorize all the data anew"
+        )
+    vocabulary = card.vocabulary
+    if data.vocabulary is not None and vocabulary is not None:
+        vocabulary, tokens = _renumbered(vocabulary, data.vocabulary, tokens)
+    labels = data.labels
+    if labels is None:
+        if not card.next_token:
+            raise DataError("labels are missing: give Y")
+        return Sequences(tokens, data.lengths, vocabulary, None)
+    if card.next_token:
+        raise DataError("this model memorizes each next token: its labels are its tokens, so give no Y")
+    ours, theirs = (("reals" if names is None else "classes") for names in (card.classes, labels.classes))
+    if (ours, card.per) != (theirs, labels.per):
+        raise DataError(f"the labels are {theirs}, one per {labels.per}; the model has {ours}, one per {card.per}")
+    if labels.classes is not None and card.classes is not None:
+        classes, values = _renumbered(card.classes, labels.classes, labels.values)
+        labels = replace(labels, values=values, classes=classes)
+    elif labels.values.shape[1] != model.feed_forward.labels:
+        raise DataError(f"labels have {labels.values.shape[1]} numbers, the model's have {model.feed_forward.labels}")
+    else:
+        labels = replace(labels, scalar=card.scalar)
+    return Sequences(tokens, data.lengths, vocabulary, labels)
+
+
+def _renumbered(ours: Names, theirs: Names, rows: Ints) -> tuple[Names, Ints]:
+    """`rows` of their names in our numbers, and our names with those that we lack and `rows` hold."""
+    if ours == theirs:
+        return ours, rows
+    number = ours.find(theirs)
+    lacking = np.unique(rows[number[rows] < 0])
+    if len(lacking):
+        ours = ours.extended([theirs.names[row] for row in lacking.tolist()])
+        for row in lacking.tolist():
+            number[row] = ours.rows[theirs.names[row]]
+    return ours, number[rows]

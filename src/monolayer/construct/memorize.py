@@ -10,13 +10,14 @@ from typing import Any, Literal
 
 import torch
 
-from monolayer.construct.again import draw_of
+from monolayer.construct.again import adopted, rebuilt
 from monolayer.construct.consistency import OnConflict, check_conflict
 from monolayer.construct.construction import Construction, Progress
 from monolayer.construct.line import tensors
 from monolayer.construct.line.build import Line
 from monolayer.construct.line.steps import Choice
-from monolayer.construct.robust.build import RANK, Dtype, Robust
+from monolayer.construct.robust.build import RANK, Robust
+from monolayer.construct.robust.stored import Dtype
 from monolayer.construct.task import Task
 from monolayer.data import Sequences
 from monolayer.data.dtypes import dtype_name
@@ -109,10 +110,9 @@ def memorize(
     report("reading the data", 0.0)
     data = Sequences.of(X, Y, lengths=lengths, per=per)
     if draw is not None:
-        known, data = draw_of(draw).adopt(data)
-        positions, causal, construction = draw.positions is not None, draw.card.causal, known
+        data, positions, causal = adopted(draw, data), draw.positions is not None, draw.card.causal
     task = Task.of(data, positions=positions, causal=causal, on_conflict=on_conflict)
-    model = construction.build(task, report)
+    model = construction.build(task, report) if draw is None else rebuilt(draw, task, report)
     if fingerprint:
         model.card = replace(model.card, fingerprint=_fingerprint(task))
     report("done", 1.0)

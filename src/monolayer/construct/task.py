@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from monolayer.construct.consistency import Context, OnConflict, contradicted, e
 from monolayer.construct.target import Target
 from monolayer.data import Sequences
 from monolayer.data.distinct import distinct_rows
+from monolayer.model.card import Card
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,3 +51,9 @@ class Task:
         """The task after its contradictions are settled, for constructions that do not find them on the way."""
         target, overruled = self.settle(self.target)
         return replace(self, target=target), overruled
+
+    def card(self, draw: dict[str, Any]) -> Card:
+        """What a model for this task with this draw says of itself."""
+        target = self.target
+        names = self.data.vocabulary, target.classes
+        return Card(*names, target.per, target.scalar, self.context.causal, target.next_token, draw=draw)

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from monolayer.arrays import Ints
+from monolayer.construct.again import draw_of
 from monolayer.construct.robust.again import cells_of
 from monolayer.data import Sequences
 from monolayer.editing.content import REFUSED, UNHASHED, Content, config_change
@@ -67,8 +68,6 @@ class Comparison:
     def same(self) -> bool:
         """Whether the two are one model, bit for bit."""
         return not self.weights and not self.config and self.names
-
-    __repr__ = as_table
 
     __repr__ = as_table
 
@@ -163,7 +162,7 @@ def _described(model: Any, block: str, numbers: Ints) -> list[str]:
     stage = int(block.rpartition(".stages.")[2]) if ".stages." in block else None
     tables = model.feed_forward.tables()
     if tables is None:
-        return [] if model.card.cover is None else _half_spaces(model, numbers)
+        return _half_spaces(model, numbers) if model.feed_forward.readout == "gates" else []
     steps = tables[stage or 0]
     if int(numbers[-1]) >= len(steps.start):
         return []
@@ -186,11 +185,12 @@ def _half_spaces(model: Monolayer, numbers: Ints) -> list[str]:
     token: list[str] = [""] * len(numbers)
     if card.vocabulary is not None and card.per == "token":
         with suppress(DataError):  # weights that no construction made: whose they are is not known
-            token = [f" of {card.vocabulary.names[row]!r}" for row in cells_of(model)[numbers].tolist()]
+            draw: Any = draw_of(model)
+            token = [f" of {card.vocabulary.names[row]!r}" for row in cells_of(model, draw)[numbers].tolist()]
     rows = torch.from_numpy(numbers)
     normal = gates.weight_1[rows, gates.layout.token :].double().norm(dim=1)
     label = gates.weight_2.T[rows].double() @ model.head.weight[:, -gates.layout.label :].double().T
-    digital = card.cover is not None and card.cover.base is not None
+    digital = card.draw is not None and card.draw.get("base") is not None
     found = []
     for i, size in enumerate(normal.tolist()):
         assert card.classes is not None

@@ -11,13 +11,14 @@ import torch
 from numpy.typing import NDArray
 
 from monolayer.arrays import Ints
-from monolayer.construct.again import Draw, build_again, draw_of
+from monolayer.construct.again import Draw, adopted, draw_of, rebuilt
 from monolayer.construct.task import Task
 from monolayer.data import Sequences
 from monolayer.data.sequences import Per
 from monolayer.editing.content import REFUSED, Content
 from monolayer.editing.difference import array_of
 from monolayer.errors import DataError, ModelFileError
+from monolayer.model.card import Fingerprint
 from monolayer.model.load import model_from
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.save import described
@@ -59,7 +60,7 @@ class Own:
 
     @property
     def may_change(self) -> frozenset[str]:
-        return frozenset({"steps", "width", "cascade", "readout", "vocabulary", "classes", "summary"})
+        return frozenset({"steps", "width", "cascade", "readout", "vocabulary", "classes", "draw", "summary"})
 
     @cached_property
     def content(self) -> Content:
@@ -90,7 +91,8 @@ class Own:
         return Own(model.to(self.model.bos.device))
 
     def adopt(self, data: Sequences) -> Sequences:
-        return self._draw.adopt(data)[1]
+        draw_of(self.model)  # an error where there is none
+        return adopted(self.model, data)
 
     def seen(self, tokens: NDArray[Any]) -> NDArray[Any]:
         return self._draw.seen(tokens)
@@ -100,7 +102,12 @@ class Own:
         return Task.of(data, positions=positions, causal=self.model.card.causal, on_conflict="error")
 
     def again(self, data: Sequences, only: Ints | None = None) -> Own:
-        return Own(build_again(self._draw, data, only))
+        own, task = self.model.card, self.task(self.adopt(data))
+        new = rebuilt(self.model, task, lambda stage, share: None, only)
+        if own.fingerprint is not None:
+            words = Fingerprint.of(task.data, own.per, positions=task.context.positions, causal=own.causal)
+            new.card = replace(new.card, fingerprint=words)
+        return Own(new.to(self.model.bos.device))
 
     def answers(self, data: Sequences) -> list[Any]:
         card = self.model.card
@@ -115,7 +122,7 @@ class Own:
         if len(rows):
             part = replace(data, tokens=tokens, vocabulary=card.vocabulary, labels=None).select(rows)
             # For few tokens of a robust model, finding out which neurons matter at which token would take longer.
-            few = card.cover is not None and len(part.tokens) < FEW and self.model.bos.dtype in FULL
+            few = self.model.feed_forward.readout == "gates" and len(part.tokens) < FEW and self.model.bos.dtype in FULL
             values = card.decode(self.model.labels(self.model.encode(part), path="dense" if few else "auto")).tolist()
             places = rows if card.per == "sequence" else data.flat(rows)
             for place, value in zip(places.tolist(), values, strict=True):

@@ -118,20 +118,6 @@ class Grid:
         return float((off + on) ** (1.0 / p))
 
 
-@dataclass(frozen=True)
-class Cover:
-    """How the facts of a token became neurons of a robust readout; with the weights, all that a draw is.
-
-    Half-spaces whose slabs were wished to have half-width `margin`; or linear cells, with digits in base `base`.
-    """
-
-    margin: float | None = None
-    base: int | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        return {"base": self.base} if self.margin is None else {"margin": self.margin}
-
-
 @dataclass(frozen=True, eq=False)
 class Fingerprint:
     """Sorted 64-bit fingerprints `(M,)` of the points that a model was built from; `per` and `causal`: as its card."""
@@ -171,8 +157,8 @@ class Card:
     grid: Grid | None = None
     """The cells of an approximator; None for a memorizer."""
     summary: Summary | None = field(default=None, repr=False)
-    cover: Cover | None = None
-    """For a robust model: how its facts are covered; None for a line, and for a file that does not say."""
+    draw: dict[str, Any] | None = field(default=None, repr=False)
+    """All of the model that does not depend on its labels, as JSON: what `memorize(draw=)` reads. None: it has none."""
     script: Script | None = None
     """How the text was cut that the model recites; None for other models."""
     fingerprint: Fingerprint | None = field(default=None, repr=False, compare=False)

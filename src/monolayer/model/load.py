@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from monolayer.data import Names
 from monolayer.errors import DataError, ModelFileError
-from monolayer.model.card import Card, Cover, Grid, Summary
+from monolayer.model.card import Card, Grid, Summary
 from monolayer.model.device import check_device
 from monolayer.model.layers import embedding, linear
 from monolayer.model.monolayer import Monolayer
@@ -115,7 +115,7 @@ def _build(config: dict[str, Any], names: dict[str, list[Any]], tensors: dict[st
         kind=config["kind"],
         grid=None if grid is None else Grid(**grid),
         summary=None if config["summary"] is None else Summary.from_json(config["summary"]),
-        cover=Cover(**config["cover"]) if "cover" in config else None,
+        draw=config["draw"],
     )
     four = (tensors[f"attention.{name}"] for name in ("W_Q", "W_K", "W_V", "W_O"))
     readout, attention = READOUTS[config["readout"]]

@@ -123,10 +123,7 @@ def described(model: Parts) -> tuple[Config, dict[str, list[Any]]]:
     """The config without digests, and the lists of names that it refers to."""
     card, readout = model.card, model.feed_forward
     names: dict[str, list[Any]] = {}
-    own: Config = readout.to_json()
-    if card.cover is not None:
-        own["cover"] = card.cover.to_json()
-    config = own | {
+    config: Config = readout.to_json() | {
         "format": "monolayer",
         "version": VERSION,
         "kind": card.kind,
@@ -145,6 +142,7 @@ def described(model: Parts) -> tuple[Config, dict[str, list[Any]]]:
         "vocabulary": _names_to_json("vocabulary", card.vocabulary, names),
         "classes": _names_to_json("classes", card.classes, names),
         "grid": card.grid_json(),
+        "draw": card.draw,
         "summary": card.summary_json(),
     }
     return config, names

@@ -66,6 +66,7 @@ FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "vocabulary": ((lambda value: _names(value, "vocabulary")), _NAMES_OR_NULL),
     "classes": ((lambda value: _names(value, "classes")), _NAMES_OR_NULL),
     "grid": _OBJECT_OR_NULL,
+    "draw": _OBJECT_OR_NULL,
     "summary": _OBJECT_OR_NULL,
     "files": (_digests, "an object of digests"),
     "digest": ((lambda value: type(value) is str), "a digest"),
@@ -139,14 +140,6 @@ RULES: tuple[tuple[str, Callable[[Config], bool]], ...] = (
 
 def _gated(config: Config) -> bool:
     return bool(config["readout"] == "gates")
-
-
-def _cover(value: Any) -> bool:
-    """`{"margin": positive number}` or `{"base": whole number from 2}`."""
-    if type(value) is not dict or len(value) != 1:
-        return False
-    margin = value.get("margin")
-    return _whole(2)[0](value.get("base")) or (margin is not None and _NUMBER[0](margin) and margin > 0)
 
 
 def _stages(config: Config) -> list[int]:
@@ -285,8 +278,6 @@ def check_config(config: Config, digest: str) -> None:
     own: dict[Any, dict[str, Any]] = {"gates": GATES, "cascade": CASCADE}
     kind = config.get("readout") if type(config.get("readout")) is str else None
     more: dict[str, Any] = {str(kind): _OBJECT_OR_NULL} if kind in own else {}
-    if kind == "gates":
-        more["cover"] = _cover, '{"margin": positive number} or {"base": whole number from 2}'
     _check_fields(CONFIG, config, FIELDS | more)
     if kind in own:
         _check_fields(f"{kind} in {CONFIG}", config[str(kind)] or {}, own[kind])

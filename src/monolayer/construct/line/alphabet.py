@@ -68,24 +68,32 @@ class Alphabet(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Ids:
-    """`order` `(V,)` is the rank that each id shall have among the codes; None: its own number."""
+    """`order` is the rank that each id shall have among the codes; None: its own number.
+
+    `first`: how many ids there were when the codes were drawn, None: all. Later ones have their own number as rank.
+    """
 
     size: int
     order: NDArray[np.int64] | None = None
+    first: int | None = None
     spaced = True
     spacing = 0.0
 
     def propose(self, random: np.random.Generator, share: float, stride: int) -> Proposal:
-        key = tensor(random.uniform(-share, share, self.size))
-        rank = np.arange(self.size) if self.order is None else self.order
-        return Proposal(key, tensor((rank - self.size // 2) * float(stride)))
+        """The key of an id does not depend on how many ids come after it."""
+        first = self.size if self.first is None else self.first
+        rank = np.arange(self.size)
+        if self.order is not None:
+            rank[:first] = self.order
+        return Proposal(tensor(random.uniform(-share, share, self.size)), tensor((rank - first // 2) * float(stride)))
 
 
 @dataclass(frozen=True, eq=False)
 class Vectors:
-    """The distinct vectors `(V, d)` of the data."""
+    """The distinct vectors `(V, d)` of the data; `lift` `(2, d + 1)`: weights and bias of a draw that is given."""
 
     vectors: Floats
+    lift: Floats | None = None
     spaced = False
     spacing = 0.0
 
@@ -94,24 +102,24 @@ class Vectors:
         return len(self.vectors)
 
     def propose(self, random: np.random.Generator, share: float, stride: int) -> Proposal:
-        """Two random directions, scaled and shifted so that keys and codes of the data fill [−share, share].
-
-        Also a bound on the rounding error of the map.
-        """
+        """Keys and codes along two directions, and a bound on the rounding error of the map."""
         vectors = self.vectors
-        direction = random.standard_normal((2, vectors.shape[1]))
-        # Coordinates of very different size would drown each other: each is first scaled to its own range.
-        # One that never changes tells nothing apart and gets no weight.
-        extent = np.ptp(vectors, axis=0)
-        direction = np.where(extent > 0.0, direction / np.where(extent > 0.0, extent, 1.0), 0.0)
-        seen = vectors @ direction.T
-        low, high = seen.min(axis=0), seen.max(axis=0)
-        scale = 2.0 * share / np.where(high > low, high - low, 1.0)
-        weight = direction * scale[:, None]
-        bias = -(low + high) / 2.0 * scale
+        weight, bias = self._directions(random, share) if self.lift is None else (self.lift[:, :-1], self.lift[:, -1])
         error = lift_error(vectors, weight, bias)
         key, code = lifted(vectors, weight, bias)
         return Proposal(key, code, (tensor(weight), tensor(bias)), error)
+
+    def _directions(self, random: np.random.Generator, share: float) -> tuple[Floats, Floats]:
+        """Two random directions, scaled and shifted so that keys and codes of the data fill [−share, share]."""
+        direction = random.standard_normal((2, self.vectors.shape[1]))
+        # Coordinates of very different size would drown each other: each is first scaled to its own range.
+        # One that never changes tells nothing apart and gets no weight.
+        extent = np.ptp(self.vectors, axis=0)
+        direction = np.where(extent > 0.0, direction / np.where(extent > 0.0, extent, 1.0), 0.0)
+        seen = self.vectors @ direction.T
+        low, high = seen.min(axis=0), seen.max(axis=0)
+        scale = 2.0 * share / np.where(high > low, high - low, 1.0)
+        return direction * scale[:, None], -(low + high) / 2.0 * scale
 
 
 def lifted(vectors: Floats, weight: Floats, bias: Floats) -> tuple[Tensor, Tensor]:

@@ -26,10 +26,11 @@ from monolayer.construct.line.refusal import check_format, collision
 from monolayer.construct.line.separate import Separated, separate
 from monolayer.construct.line.stages import stages_of
 from monolayer.construct.line.steps import Choice, dense_error, staircase
+from monolayer.construct.line.stored import LineDraw
 from monolayer.construct.line.values import Value, draw_value, most_rank
 from monolayer.construct.task import Task
 from monolayer.errors import DataError
-from monolayer.model.card import Card, Summary
+from monolayer.model.card import Summary
 from monolayer.model.cascade import Cascade, stream_width, value_slot
 from monolayer.model.layers import embedding
 from monolayer.model.monolayer import Monolayer
@@ -52,6 +53,12 @@ class Line:
     temperature: float | None = None
     rank: int | Literal["auto"] = "auto"
     dtype: Format = "float64"
+    draw: LineDraw | None = None
+    """The draw to use; None: one is looked for."""
+
+    @classmethod
+    def again(cls, draw: LineDraw) -> Line:
+        return cls(draw.readout, draw.seed, draw.temperature, draw.rank, draw.dtype, draw)
 
     def __post_init__(self) -> None:
         if self.readout not in ("exact", "paper"):
@@ -72,17 +79,51 @@ class Line:
     def build(self, task: Task, report: Progress) -> Monolayer:
         """The model, a line per lemma."""
         task = check_format(task, self.dtype)
-        tokens = replace(_tokens(task), temperature=self.temperature, dtype=getattr(torch, self.dtype))
+        tokens = self._tokens(task)
         report("separating contexts", 0.1)
-        found = separate(tokens, task.target, task.settle, self.seed)
+        given = None if self.draw is None else self.draw.drawn(tokens, task.data)
+        found = separate(tokens, task.target, task.settle, self.seed, given=given)
         report("building the staircase", 0.7)
         built = self._one_line(found) if found.pair is None else self._stages(found, found.pair, tokens, task)
         lift = lift_of(found.draw, task.context.rows, built.readout.labels, built.values)
-        model = assemble(found.draw, found.points.kappa, lift, built.readout, _card(task, found), values=built.values)
-        model.card = model.card.with_summary(_summary(task, found, built, model))
+        card = task.card(self._stored(found, tokens, built.values).to_json())
+        model = assemble(found.draw, found.points.kappa, lift, built.readout, card, values=built.values)
+        if self.draw is None:  # two ways to one model must give one file
+            model.card = card.with_summary(_summary(task, found, built, model))
         # Slopes are powers of two, so what rounds is the place of a step, by one rounding error of the eight or more
         # in its gap; keys, codes and values are numbers of the format, and labels whole numbers that it holds.
         return model.to(tokens.dtype)
+
+    def _tokens(self, task: Task) -> Tokens:
+        """What contexts are made of: ids with an order for their codes, or vectors."""
+        data, rows, draw = task.data, torch.from_numpy(task.context.rows), self.draw
+        alphabet: Alphabet
+        if task.vectors is not None:
+            if draw is None:
+                check_extent(task.vectors)
+            alphabet = Vectors(task.vectors, None if draw is None else draw.lift)
+        else:
+            assert data.vocabulary is not None  # tokens are ids where they are no vectors
+            size = len(data.vocabulary)
+            alphabet = Ids(size, _order(task, size)) if draw is None else Ids(size, draw.order, draw.tokens)
+        return Tokens(
+            rows,
+            torch.from_numpy(data.lengths),
+            alphabet,
+            torch.from_numpy(data.position) if task.context.positions else None,
+            task.context.causal,
+            self.temperature,
+            None if draw is None else draw.longest,
+            getattr(torch, self.dtype),
+        )
+
+    def _stored(self, found: Separated, tokens: Tokens, values: tuple[Value, ...]) -> LineDraw:
+        """What this model was drawn from: the draw that was given, or a new one."""
+        options = self.dtype, self.readout, self.rank
+        drawn = LineDraw.of(found.draw, found.points.kappa, tokens.alphabet, values, *options)
+        if self.draw is None:
+            return drawn
+        return replace(self.draw, values=max(drawn.values, self.draw.values, key=len))
 
     def _one_line(self, found: Separated) -> Built:
         """All neighbours with different labels are far enough apart: one staircase."""
@@ -96,6 +137,8 @@ class Line:
         """Some are not, such as `pair`: further stages, or an error that says which rank would do."""
         points, target, paper = found.points, found.target, self.readout == "paper"
         value = partial(draw_value, tokens, self.seed)
+        if self.draw is not None:
+            value = partial(self.draw.value, tokens, task.data)
         stages, values, left = stages_of(points, found.changes, target, found.draw, tokens, value)
         rank, most = None if left else len(stages), most_rank(tokens)
         allowed = 1 if paper else most if self.rank == "auto" else self.rank
@@ -118,11 +161,6 @@ class Built:
     error: float | None = None
 
 
-def _card(task: Task, found: Separated) -> Card:
-    target = found.target
-    return Card(task.data.vocabulary, target.classes, target.per, target.scalar, task.context.causal, target.next_token)
-
-
 def _summary(task: Task, found: Separated, built: Built, model: Monolayer) -> Summary:
     labelled, dimension = len(found.points.z), 1 if task.vectors is None else task.vectors.shape[1]  # ids: on a line
     counted, multiplied = corollary1_counts(labelled, dimension, built.readout.labels)
@@ -143,23 +181,14 @@ def _summary(task: Task, found: Separated, built: Built, model: Monolayer) -> Su
 # -- from arrays to modules ----------------------------------------------------------------------------
 
 
-def _tokens(task: Task) -> Tokens:
-    data, rows, target = task.data, task.context.rows, task.target
-    alphabet: Alphabet
-    if task.vectors is not None:
-        check_extent(task.vectors)
-        alphabet = Vectors(task.vectors)
-    else:
-        assert data.vocabulary is not None  # tokens are ids where they are no vectors
-        vocabulary, order = len(data.vocabulary), None
-        if target.per == "token":
-            # Tokens that end with one label next to each other: fewer label changes between cells.
-            some = np.zeros(vocabulary, dtype=np.int64)
-            some[rows if target.place is None else rows[target.place]] = target.number
-            order = by_label(some)
-        alphabet = Ids(vocabulary, order)
-    position = torch.from_numpy(data.position) if task.context.positions else None
-    return Tokens(torch.from_numpy(rows), torch.from_numpy(data.lengths), alphabet, position, task.context.causal)
+def _order(task: Task, size: int) -> Ints | None:
+    """Ranks `(V,)` for the codes of tokens, that put equal labels next to each other; None where it does not matter."""
+    target, rows = task.target, task.context.rows
+    if target.per == "sequence":
+        return None
+    some = np.zeros(size, dtype=np.int64)
+    some[rows if target.place is None else rows[target.place]] = target.number
+    return by_label(some)
 
 
 def by_label(some: Ints) -> Ints:

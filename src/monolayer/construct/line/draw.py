@@ -83,6 +83,11 @@ class Draw:
     """The contexts of some tokens, where they were computed already."""
     largest: float = 1.0
     """Bound on `|s|`, but for rounding: more where a draw is used again for vectors outside its own data."""
+    kappa: float | None = None
+    """κ of a draw that is used again; else it is chosen for the data."""
+    seed: int = 0
+    number: int = 0
+    """Which of the draws of a seed and a layout this is."""
 
     @property
     def whole_codes(self) -> bool:
@@ -199,28 +204,31 @@ def _quality(draw: Draw, tokens: Tokens, context: Tensor) -> tuple[int, float]:
 
 def candidates(tokens: Tokens, layout: Layout, count: int, seed: int) -> Iterator[Draw]:
     """Draws as they come. They depend on the alphabet, the longest sequence and the rules, not on the tokens."""
-    for number in range(count):
-        random = np.random.default_rng([seed, ("cells", "mixed").index(layout), number])
-        temperature = TEMPERATURES[number % len(TEMPERATURES)] if tokens.temperature is None else tokens.temperature
-        temperature = float(torch.tensor(temperature, dtype=tokens.dtype))
-        # With positions the key is a sum of two parts: each gets half of [−1, 1].
-        share = 1.0 if tokens.position is None else 0.5
-        alphabet = tokens.alphabet
-        spaced = alphabet.spaced and layout == "cells"
-        # One cell a token, or one a (token, position) pair when positions get cells too.
-        stride = tokens.longest if spaced and tokens.position is not None else 1
-        proposal = in_format(alphabet.propose(random, share, stride), tokens)
-        position_key = position_code = None
-        if tokens.position is not None:
-            position_key = _multiples(random.uniform(-share, share, tokens.longest), alphabet.spacing)
-            if spaced:
-                position_code = torch.arange(tokens.longest, dtype=torch.float64)
-            else:
-                position_code = _multiples(random.uniform(0.0, 0.25, tokens.longest), 2.0**20 * alphabet.spacing)
-        bos_key = float(_multiples(random.uniform(-1.0, 1.0, 1), alphabet.spacing).to(tokens.dtype))
-        if position_key is not None and position_code is not None:
-            position_key, position_code = position_key.to(tokens.dtype), position_code.to(tokens.dtype)
-        yield Draw(proposal, position_key, position_code, bos_key, temperature, layout, alphabet.spaced, tokens.unit)
+    return (drawn(tokens, layout, number, seed) for number in range(count))
+
+
+def drawn(tokens: Tokens, layout: Layout, number: int, seed: int) -> Draw:
+    """One of them. Tokens come last, so that a draw for more ids gives the others what they had."""
+    random = np.random.default_rng([seed, ("cells", "mixed").index(layout), number])
+    temperature = TEMPERATURES[number % len(TEMPERATURES)] if tokens.temperature is None else tokens.temperature
+    temperature = float(torch.tensor(temperature, dtype=tokens.dtype))
+    # With positions the key is a sum of two parts: each gets half of [−1, 1].
+    share = 1.0 if tokens.position is None else 0.5
+    alphabet = tokens.alphabet
+    spaced = alphabet.spaced and layout == "cells"
+    bos_key = float(_multiples(random.uniform(-1.0, 1.0, 1), alphabet.spacing).to(tokens.dtype))
+    position_key = position_code = None
+    if tokens.position is not None:
+        position_key = _multiples(random.uniform(-share, share, tokens.longest), alphabet.spacing).to(tokens.dtype)
+        position_code = torch.arange(tokens.longest, dtype=torch.float64)
+        if not spaced:
+            position_code = _multiples(random.uniform(0.0, 0.25, tokens.longest), 2.0**20 * alphabet.spacing)
+        position_code = position_code.to(tokens.dtype)
+    # One cell a token, or one a (token, position) pair when positions get cells too.
+    stride = tokens.longest if spaced and tokens.position is not None else 1
+    proposal = in_format(alphabet.propose(random, share, stride), tokens)
+    draw = Draw(proposal, position_key, position_code, bos_key, temperature, layout, alphabet.spaced, tokens.unit)
+    return replace(draw, seed=seed, number=number)
 
 
 def in_format(proposal: Proposal, tokens: Tokens) -> Proposal:

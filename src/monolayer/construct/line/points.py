@@ -73,8 +73,9 @@ class Points:
             yield part, Points(self.z[here], self.order[here], self.kappa, self.fixed_error, self.unit)
 
 
-def contextual_points(draw: Draw, tokens: Tokens, target: Target, kappa: float | None = None) -> Points:
-    """The contextual mapping: one number for every labelled place, sorted. `kappa`: where it is settled already."""
+def contextual_points(draw: Draw, tokens: Tokens, target: Target) -> Points:
+    """The contextual mapping: one number for every labelled place, sorted."""
+    kappa = draw.kappa
     from monolayer.model.shortcut import spread
 
     context = draw.contexts(tokens)
@@ -83,11 +84,12 @@ def contextual_points(draw: Draw, tokens: Tokens, target: Target, kappa: float |
         kappa, z = 1.0, context.numpy()
     else:
         code = draw.codes(tokens)
+        reach = float(context.max() - context.min())
         if kappa is None:
             room = 1.0 if draw.layout == "mixed" or draw.spaced else code_gap(draw, code.numpy())
-            kappa = scale(room, float(context.max() - context.min()), draw.context_error(tokens))
-        rectangular = len(code) == len(context) * tokens.longest
-        if draw.whole_codes and not tokens.causal and rectangular and tokens.longest >= WORTH_IT:
+            kappa = scale(room, reach, draw.context_error(tokens))
+        rectangular = len(code) == len(context) * tokens.longest >= WORTH_IT * len(context)
+        if draw.whole_codes and not tokens.causal and rectangular and kappa * reach <= 0.5:
             order = token_major(code.numpy(), context.numpy(), target.place)
         if not tokens.causal:
             context = spread(context, tokens.lengths)

@@ -58,6 +58,8 @@ def collision(
     `rank`: the least that would hold them, None if that is none of those up to `most`.
     """
     count, points, target, data = found.collisions, found.points, found.target, context.data
+    if found.draw.kappa is not None:
+        return _of_a_draw(found, pair, context, rank, most)
     name = "float64" if points.unit == UNIT else "float32"
     one, two = pair if target.place is None else (int(target.place[pair[0]]), int(target.place[pair[1]]))
     if data.vocabulary is None and target.per == "token":
@@ -94,6 +96,21 @@ def collision(
         f"{count:,} pair{'s' if count > 1 else ''} of points with different labels fell closer together than "
         f"{SLACK:g} rounding errors in every one of {found.tried} draws, for example {data.labelled(pair[0])} and "
         f"{data.labelled(pair[1])}. They are different points, not a contradiction: {why}. {advice}"
+    )
+
+
+def _of_a_draw(
+    found: Separated, pair: tuple[int, int], context: Context, rank: int | None, most: int
+) -> PrecisionError:
+    """The same where the draw is given."""
+    points, place, data = found.points, found.target.place, context.data
+    one, two = (data.labelled(label if place is None else int(place[label])) for label in pair)
+    at = int(np.flatnonzero(points.order == pair[0])[0])
+    errors = (points.z[at + 1] - points.z[at]) / float(points.error(points.z[at]))
+    why = f"{SLACK:g} are needed" if rank is not None else f"no value rank up to {most} tells them apart"
+    return PrecisionError(
+        f"with this draw {one} and {two} have different labels and lie {errors:.2g} rounding errors apart; {why}. They "
+        "are different points, not a contradiction: another draw (memorize without draw=) will tell them apart"
     )
 
 

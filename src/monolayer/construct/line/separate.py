@@ -88,21 +88,30 @@ def spacing(gaps: int, least: float, reach: float) -> dict[str, Any]:
     return {"points": gaps + 1, "gap": least / reach if gaps else 1.0, "expected_gap": 1.0 / (gaps + 1) ** 2}
 
 
-def separate(tokens: Tokens, target: Target, settle: Settle | None, seed: int, *, measured: bool = True) -> Separated:
+def separate(
+    tokens: Tokens,
+    target: Target,
+    settle: Settle | None,
+    seed: int,
+    *,
+    measured: bool = True,
+    given: Draw | None = None,
+) -> Separated:
     """The first draw under which no two neighbours with different labels are too close; else the best there was.
 
     The best-measured draw of the layout `cells` nearly always serves (the first one, if they are not `measured`, or
     `alike`); then come its other draws, then those of the layout `mixed`. `settle` is asked once, when points are first
-    found too close: contradictions do not depend on the draw. None: the labels cannot contradict each other.
+    found too close: contradictions do not depend on the draw. None: the labels cannot contradict each other. `given`:
+    the one draw that may be used.
     """
     from monolayer.construct.line.draw import draws
 
     measured = measured and not (tokens.alphabet.spaced and alike(len(target.number)))
     conflicts = tried = 0
     best: Separated | None = None
-    layouts: tuple[Layout, ...] = ("cells", "mixed")
+    layouts: tuple[Layout, ...] = ("cells", "mixed") if given is None else (given.layout,)
     for layout in layouts:
-        for draw in draws(tokens, layout, DRAWS, seed, measured=measured):
+        for draw in draws(tokens, layout, DRAWS, seed, measured=measured) if given is None else [given]:
             tried += 1
             points = contextual_points(draw, tokens, target)
             changes, level = target.runs(points.order)

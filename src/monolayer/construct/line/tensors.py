@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -26,6 +26,7 @@ from monolayer.construct.line.draw import Draw, Tokens, draws
 from monolayer.construct.line.points import SLACK, power_of_two
 from monolayer.construct.line.ramps import EXPONENT
 from monolayer.construct.line.separate import DRAWS, inside, stretches
+from monolayer.construct.line.stored import LineDraw
 from monolayer.construct.line.values import MOST, Value, draw_value
 from monolayer.data import Names
 from monolayer.errors import OutOfMemoryError
@@ -98,7 +99,10 @@ def _build(X: Tensor, Y: Tensor, seed: int, temperature: float | None) -> Monola
         feed_forward = _readout(line, step, cut)
         if feed_forward is None:
             return None
-        model = _assemble(line, feed_forward, () if cut is None else cut.values, counts, classes, per_token)
+        values = () if cut is None else cut.values
+        model = _assemble(line, feed_forward, values, counts, classes, per_token)
+        stored = LineDraw.of(draw, line.kappa, tokens.alphabet, values)
+        model.card = replace(model.card, draw=stored.to_json())
         margins = [] if cut is None else [stage.margin for stage in cut.stages if stage.margin is not None]
         facts = line.measure() | {"draws": tried, "runs": 1 + feed_forward.step_count, "margin": None}
         if feed_forward.step_count:

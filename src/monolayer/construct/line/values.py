@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from monolayer.arrays import Ints
+from monolayer.arrays import Floats, Ints
 from monolayer.construct.line.alphabet import Vectors
 from monolayer.construct.line.draw import Draw, Tokens, in_format
 from monolayer.construct.target import Target
@@ -45,17 +45,23 @@ def most_rank(tokens: Tokens) -> int:
     return min(MOST, alphabet.vectors.shape[1]) if isinstance(alphabet, Vectors) else MOST
 
 
-def draw_value(tokens: Tokens, seed: int, stage: int) -> Value:
-    """The values of stage `stage`, from 2; they depend on the seed and on nothing that came before."""
+def draw_value(tokens: Tokens, seed: int, stage: int, lift: Floats | None = None) -> Value:
+    """The values of stage `stage`, from 2; they depend on the seed and on nothing that came before.
+
+    `lift` `(d + 1,)`: weights and bias for vectors, where they are given.
+    """
     random = np.random.default_rng([seed, 2, stage])
     share = 1.0 if tokens.position is None else 0.5
-    proposal = in_format(tokens.alphabet.propose(random, share, 1), tokens)
+    bos = float(torch.tensor(random.uniform(-1.0, 1.0), dtype=tokens.dtype))
     position = None
     if tokens.position is not None:
         position = torch.from_numpy(random.uniform(-share, share, tokens.longest)).to(tokens.dtype)
-    bos = float(torch.tensor(random.uniform(-1.0, 1.0), dtype=tokens.dtype))
-    lift = (proposal.lift[0][0], proposal.lift[1][0]) if proposal.lift else None
-    return Value(proposal.key, position, bos, lift, proposal.lift_error)
+    alphabet = tokens.alphabet
+    if isinstance(alphabet, Vectors):
+        alphabet = Vectors(alphabet.vectors, None if lift is None else np.stack([lift, lift]))
+    proposal = in_format(alphabet.propose(random, share, 1), tokens)
+    both = (proposal.lift[0][0], proposal.lift[1][0]) if proposal.lift else None
+    return Value(proposal.key, position, bos, both, proposal.lift_error)
 
 
 def averages(value: Value, draw: Draw, tokens: Tokens, target: Target, places: Ints) -> NDArray[np.float64]:

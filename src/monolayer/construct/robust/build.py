@@ -7,7 +7,7 @@ half-spaces of contexts, as wide as they come; each half-space is a neuron that 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, get_args
 
@@ -24,18 +24,18 @@ from monolayer.construct.robust.cover import cover
 from monolayer.construct.robust.groups import Cells, HalfSpaces
 from monolayer.construct.robust.linear import BASES, COPIES, LIFT, digits, fits, solve
 from monolayer.construct.robust.neurons import Neurons, bears, readout
+from monolayer.construct.robust.stored import Dtype, RobustDraw
 from monolayer.construct.robust.stream import TEMPERATURE, Stream, cell_of, contexts, draw_stream, in_format, several
 from monolayer.construct.task import Task
 from monolayer.data.distinct import row_keys
 from monolayer.errors import DataError, PrecisionError
-from monolayer.model.card import Card, Cover, Summary
+from monolayer.model.card import Card, Summary
 from monolayer.model.device import one_thread
 from monolayer.model.gates import Gates
 from monolayer.model.layers import embedding, linear
 from monolayer.model.monolayer import Monolayer
 from monolayer.theory.bounds import corollary1_counts
 
-Dtype = Literal["float64", "float32", "bfloat16", "float16"]
 RANK = 64
 """Value rank where none is asked for."""
 RANKS = (16, 32, 64, 128, 256, 512)
@@ -113,8 +113,7 @@ class Robust:
 
     def _attempts(self, task: Task, rank: int, noise: float | None, report: Progress) -> Iterator[Attempt]:
         """Half-spaces, wider ones if more noise is to be borne; linear cells where neurons are to be few."""
-        dtype = getattr(torch, self.dtype)
-        stream = draw_stream(task, rank, self.seed, dtype)
+        stream = draw_stream(task, RobustDraw.of(task, rank, self.seed, self.dtype))
         report("contexts", 0.1)
         cells, points, number = points_of(task, stream, self.device)
         fewest = len(np.unique(np.stack([cells[points.cell], points.label], axis=1), axis=0)) - len(cells)
@@ -128,28 +127,20 @@ class Robust:
             return
         for base in BASES:
             report(f"linear cells, digits in base {base}", 0.5)
-            solved = linear_cells(draw_stream(task, rank, self.seed, dtype, base), cells, points, number, base)
+            draw = RobustDraw.of(task, rank, self.seed, self.dtype, base)
+            solved = linear_cells(draw_stream(task, draw), cells, points, number, base)
             if solved is None:
                 return
             yield solved
 
     def _assemble(self, task: Task, found: Attempt, conflicts: int) -> Monolayer:
-        data, target = task.data, task.target
-        card = Card(
-            data.vocabulary,
-            target.classes,
-            target.per,
-            target.scalar,
-            task.context.causal,
-            target.next_token,
-            cover=found.cover,
-        )
-        model = found.assemble(card, getattr(torch, self.dtype))
+        target = task.target
+        model = found.assemble(task)
         check_answers(task, model)
         d = 1 if task.vectors is None else task.vectors.shape[1]  # ids may stand on a line
         counted, multiplied = corollary1_counts(len(target.number), d, 1)
         summary = Summary(
-            sequences=len(data),
+            sequences=len(task.data),
             labelled=len(target.number),
             points=len(target.number),
             vocabulary=int(np.count_nonzero(np.bincount(task.context.rows))),
@@ -178,7 +169,7 @@ class Robust:
 class Attempt:
     """What one rank and one width gave: the stream, the readout, and the points it was made from."""
 
-    cover: Cover
+    draw: RobustDraw
     stream: Stream
     gates: Gates
     cell: Ints
@@ -207,9 +198,9 @@ class Attempt:
     def bears(self) -> float:
         return bears(self.gates, self.stream, self.room)
 
-    def assemble(self, card: Card, dtype: torch.dtype) -> Monolayer:
-        """The model, its numbers in `dtype`."""
-        return assembled(self.stream, self.gates, card, dtype)
+    def assemble(self, task: Task) -> Monolayer:
+        """The model, its numbers in the format of its draw."""
+        return assembled(self.stream, self.gates, task.card(self.draw.to_json()), self.draw.dtype)
 
     def closest(self, task: Task) -> str:
         """The two facts behind the narrowest slab, how far apart they are, and what would help."""
@@ -232,14 +223,15 @@ class Attempt:
         )
 
 
-def assembled(stream: Stream, gates: Gates, card: Card, dtype: torch.dtype) -> Monolayer:
+def assembled(stream: Stream, gates: Gates, card: Card, dtype: str) -> Monolayer:
     """A stream with its readout and head, all numbers in `dtype`."""
+    short = getattr(torch, dtype)
     weight = torch.zeros(len(stream.classes), stream.layout.width, dtype=torch.float64)
     weight[:, -stream.layout.label :] = torch.from_numpy(stream.classes)
     head = linear(weight, torch.from_numpy(stream.bias))
-    model = Monolayer(stream.lift, stream.positions, stream.bos, stream.attention, gates, head, card).to(dtype)
+    model = Monolayer(stream.lift, stream.positions, stream.bos, stream.attention, gates, head, card).to(short)
     if isinstance(model.lift, nn.Embedding):
-        model.lift = embedding(in_format(model.lift.weight, dtype))
+        model.lift = embedding(in_format(model.lift.weight, short))
     return model
 
 
@@ -311,7 +303,9 @@ def half_spaces(
     plain = np.flatnonzero((some >= 0) & (some != stream.base) & ~several(task, len(some)))
     neurons = Neurons.of(found, cells, plain, some[plain], torch.from_numpy(stream.classes))
     gates = readout(neurons, stream)
-    attempt = Attempt(Cover(margin=margin), stream, gates, neurons.cell, neurons.room, points, number, found)
+    attempt = Attempt(
+        replace(stream.draw, margin=margin), stream, gates, neurons.cell, neurons.room, points, number, found
+    )
     if attempt.half_width < NARROWEST:
         raise PrecisionError(f"some facts are too close for a half-space. {attempt.closest(task)}")
     return attempt
@@ -325,4 +319,4 @@ def linear_cells(stream: Stream, cells: Ints, points: Cells, number: Ints, base:
         return None
     neurons = Neurons.linear(cells, *solved, COPIES)
     gates = readout(neurons, stream)
-    return Attempt(Cover(base=base), stream, gates, neurons.cell, neurons.room, points, number, None)
+    return Attempt(stream.draw, stream, gates, neurons.cell, neurons.room, points, number, None)

@@ -23,7 +23,8 @@ from torch import Tensor
 
 from monolayer.arrays import Ints
 from monolayer.construct.robust.groups import HalfSpaces
-from monolayer.construct.robust.stream import ONES, Stream
+from monolayer.construct.robust.stored import ONES
+from monolayer.construct.robust.stream import Stream
 from monolayer.model.gates import Gates
 
 CAUTION = 1.6

@@ -19,15 +19,13 @@ from torch import Tensor, nn
 
 from monolayer.arrays import Ints
 from monolayer.construct.robust.codes import code_for, largest_cosine, words
-from monolayer.construct.robust.linear import LIFT, class_codes
+from monolayer.construct.robust.linear import LIFT
+from monolayer.construct.robust.stored import ONES, RobustDraw
 from monolayer.construct.task import Task
 from monolayer.model.gates import RankAttention
 from monolayer.model.layers import embedding, linear
 from monolayer.model.places import Layout, mixtures, read_places, unit
 
-ONES = 32
-"""Coordinates that hold the constant 1: noise on many weights averages out, noise on one bias does not. With 16 a gate
-would have its largest weights here, and they set the scale of its row in int8."""
 GAIN = 8.0
 """How much louder than its own value a token hears what attention returns."""
 TEMPERATURE = 2.5
@@ -40,6 +38,7 @@ PERIOD = 24.0
 class Stream:
     """The parts of the network up to attention, in the format that they will be stored in, and the class codes."""
 
+    draw: RobustDraw
     layout: Layout
     lift: nn.Embedding | nn.Linear
     positions: nn.Embedding | None
@@ -67,55 +66,46 @@ class Stream:
         """
         if self.even:
             return largest_cosine(self.token, cells)
-        return np.full(len(cells), code_for(len(self.token)).cosine)
+        return np.full(len(cells), code_for(self.draw.tokens).cosine)
 
 
-def draw_stream(task: Task, rank: int, seed: int, dtype: torch.dtype, digit_base: int | None = None) -> Stream:
-    """The stream for a task, drawn with `seed`, its numbers rounded to `dtype` and kept in float64.
-
-    `digit_base`: that of linear cells; None: half-spaces, and classes as words of a code.
-    """
-    random = np.random.default_rng([seed, 17])
+def draw_stream(task: Task, draw: RobustDraw) -> Stream:
+    """The stream for a task, its numbers rounded to the format of the draw and kept in float64."""
     data, target, per_sequence = task.data, task.target, task.target.per == "sequence"
+    dtype = getattr(torch, draw.dtype)
     assert target.classes is not None  # reals were refused before
-    classes = len(target.classes)
-    label, bias = words(classes), np.zeros(classes)
-    if digit_base is not None:
-        label, bias = class_codes(classes, digit_base)
-    place, key = _places(task)
-    count = int(task.context.rows.max()) + 1 if task.vectors is not None else len(data.vocabulary or ())
-    if task.vectors is not None:
-        code_width = task.vectors.shape[1]
-    elif per_sequence:
-        code_width = 0  # only the begin token answers: there is nothing to tell it from
-    else:
-        code_width = words(count).shape[1]
-    layout = Layout(code_width + ONES, place.shape[1], rank, label.shape[1])
-    base = base_of(task, count)
-    usual = usual_labels(task, base, label, digit_base)
+    label, bias = draw.class_words(target.classes)
+    place, key = _places(task, draw.longest)
+    # Where only the begin token answers, there is nothing to tell it from.
+    code = np.zeros((len(data.vocabulary or ()), 0))
+    if data.vocabulary is not None and not per_sequence:
+        code = draw.token_words(data.vocabulary)
+    code_width = code.shape[1] if task.vectors is None else task.vectors.shape[1]
+    layout = Layout(code_width + ONES, place.shape[1], draw.rank, label.shape[1])
+    base = base_of(task, len(code)) if task.vectors is None or per_sequence else np.full(len(task.vectors), draw.usual)
+    usual = usual_labels(task, base, label, draw.base)
 
     bos = np.zeros(layout.width)
     bos[code_width : layout.token] = 1.0
-    bos[layout.context] = signs(random, 1, rank)[0]
+    bos[layout.context] = signs(draw, 0, 1, draw.rank)[0]
     if task.context.positions:
         bos[layout.key] = key[0]
     lift: nn.Embedding | nn.Linear
     start = np.zeros(layout.label)
     if task.vectors is None:
-        table = np.zeros((count, layout.width))
+        table = np.zeros((len(code), layout.width))
+        table[:, :code_width] = code
         table[:, code_width : layout.token] = 1.0
-        table[:, layout.context] = signs(random, count, rank)
+        table[:, layout.context] = signs(draw, 1, len(code), draw.rank)
         if not per_sequence:
-            table[:, :code_width] = words(count)
             table[:, -layout.label :] = usual
         token = table[:, : layout.token]
-        unseen = np.bincount(task.context.rows, minlength=count) == 0
+        unseen = np.bincount(task.context.rows, minlength=len(code)) == 0
         lift = embedding(_rounded(np.where(unseen[:, None], np.nan, table), dtype))
     else:
-        weight, shift = _vector_lift(task.vectors, layout, code_width, random)
-        lift = linear(_rounded(weight, dtype), _rounded(shift, dtype))
+        lift = linear(*(_rounded(part, dtype) for part in _vector_lift(draw, layout, code_width)))
         token = token_parts(lift, layout, task.vectors)
-        start = start if per_sequence else label[base[0]]
+        start = start if per_sequence else label[draw.usual]
     if per_sequence:
         token, bos[-layout.label :] = bos[None, : layout.token], usual[0]
     positions = None
@@ -124,8 +114,10 @@ def draw_stream(task: Task, rank: int, seed: int, dtype: torch.dtype, digit_base
         rows[:, layout.token : layout.token + layout.place] = place
         rows[:, layout.key] = key[1:]
         positions = embedding(_rounded(rows, dtype))
-    attention = _attention(task, layout, len(key)).to(dtype).to(torch.float64)
-    return Stream(layout, lift, positions, _rounded(bos, dtype), attention, label, bias, token, base, start)
+    strength = TEMPERATURE if task.context.positions else 0.0
+    turn = math.pi / 2.0 / period(len(key) - 1)
+    attention = RankAttention.over_places(layout, strength, turn, GAIN).to(dtype).to(torch.float64)
+    return Stream(draw, layout, lift, positions, _rounded(bos, dtype), attention, label, bias, token, base, start)
 
 
 def usual_labels(task: Task, base: Ints, label: NDArray[np.float64], digit_base: int | None) -> NDArray[np.float64]:
@@ -187,11 +179,10 @@ def contexts(task: Task, stream: Stream, wanted: NDArray[np.bool_], device: torc
     return label, feature
 
 
-def _places(task: Task) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _places(task: Task, longest: int | None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Codes `(L, p)` and keys `(L + 1, 2)` of the places, the begin token first; empty without positions."""
-    if not task.context.positions:
+    if longest is None:
         return np.zeros((0, 0)), np.zeros((1, 2))
-    longest = int(task.data.lengths.max())
     # The begin token has no place code, and where it answers no token's place is read.
     code = words(longest) if task.target.per == "token" else np.zeros((longest, 0))
     angle = 2.0 * math.pi / period(longest) * np.arange(longest + 1)
@@ -202,11 +193,6 @@ def _places(task: Task) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 def period(longest: int) -> float:
     return max(PERIOD, 1.25 * (longest + 1))
-
-
-def _attention(task: Task, layout: Layout, places: int) -> RankAttention:
-    strength = TEMPERATURE if task.context.positions else 0.0
-    return RankAttention.over_places(layout, strength, math.pi / 2.0 / period(places - 1), GAIN)
 
 
 def several(task: Task, cells: int) -> NDArray[np.bool_]:
@@ -224,33 +210,30 @@ def cell_of(task: Task) -> Ints:
 
 
 def base_of(task: Task, count: int) -> Ints:
-    """The most frequent class of every cell; for vectors, which carry no class of their own, that of all points."""
-    target = task.target
-    cell = cell_of(task) if task.vectors is None else np.zeros(len(target.number), dtype=np.int64)
-    size = len(target.table)
-    pair, often = np.unique(cell * size + target.number, return_counts=True)
+    """The most frequent class of every cell `(count,)`, or `(1,)` where the begin token answers."""
+    target, size = task.target, len(task.target.table)
+    pair, often = np.unique(cell_of(task) * size + target.number, return_counts=True)
     order = np.lexsort((-often, pair // size))
     first = np.r_[True, np.diff(pair[order] // size) > 0]
     base = np.zeros(count if target.per == "token" else 1, dtype=np.int64)
     base[pair[order][first] // size] = pair[order][first] % size
-    return np.full_like(base, base[0]) if task.vectors is not None and target.per == "token" else base
+    return base
 
 
-def _vector_lift(
-    vectors: NDArray[np.float64], layout: Layout, code: int, random: np.random.Generator
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _vector_lift(draw: RobustDraw, layout: Layout, code: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Weight `(D, d)` and bias `(D,)`: the vector, centred and as long as the ones on average; its random mixtures."""
-    centre = vectors.mean(axis=0)
-    size = math.sqrt(float(((vectors - centre) ** 2).sum(axis=1).mean()) / ONES) or 1.0
-    weight, bias = np.zeros((layout.width, vectors.shape[1])), np.zeros(layout.width)
-    weight[:code] = np.eye(code) / size
-    weight[layout.context] = signs(random, layout.rank, vectors.shape[1]) / size
-    bias = -weight @ centre
+    assert draw.centre is not None  # the draw is one of vectors
+    weight = np.zeros((layout.width, len(draw.centre)))
+    weight[:code] = np.eye(code) / draw.size
+    weight[layout.context] = signs(draw, 1, layout.rank, len(draw.centre)) / draw.size
+    bias = -weight @ draw.centre
     bias[code : layout.token] = 1.0
     return weight, bias
 
 
-def signs(random: np.random.Generator, rows: int, columns: int) -> NDArray[np.float64]:
+def signs(draw: RobustDraw, part: int, rows: int, columns: int) -> NDArray[np.float64]:
+    """Random signs, those of a row whatever rows come after it; `part`: 0 for the begin token, 1 for tokens."""
+    random = np.random.default_rng([draw.seed, 17, part])
     return np.asarray(1.0 - 2.0 * random.integers(0, 2, (rows, columns)), dtype=np.float64)
 
 

@@ -1,0 +1,144 @@
+"""The draw of a line as plain data: with it, a model is a function of its data, bit for bit (docs/editing.md).
+
+Keys, codes and values of ids, places and begin token follow from a seed and a few numbers, whatever ids come later; so
+these numbers are stored and the tables are not. Weights of vectors were scaled to data that may be gone, and the order
+of codes came from their labels: both are stored as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from monolayer.arrays import Floats, Ints
+from monolayer.construct.line.alphabet import Alphabet, Ids
+from monolayer.construct.line.draw import Draw, Layout, Tokens, drawn
+from monolayer.construct.line.values import Value, draw_value
+from monolayer.data import Sequences
+from monolayer.errors import DataError
+
+OUTSIDE = 1.001
+"""Keys and values of a draw's own data lie in [−1, 1], but for rounding; the bounds on errors have room for that."""
+LARGEST_SCORE = 650.0
+"""Scores `λ s` up to which sums of `e^{λ s}`, and of its products with keys, are floats: `e^709` is the largest."""
+
+
+@dataclass(frozen=True, eq=False)
+class LineDraw:
+    """`rank`: the largest that is allowed; `longest`: how many positions there are, None without.
+
+    `tokens`, `order`: of ids, how many there were, and the rank of each among the codes, None: its own number. `lift`
+    `(2, d + 1)`, `values` `(k − 1, d + 1)`: weights and biases of vectors for key and code, and for further stages.
+    """
+
+    seed: int
+    layout: Layout
+    number: int
+    temperature: float
+    kappa: float
+    dtype: Literal["float64", "float32"]
+    readout: Literal["exact", "paper"]
+    rank: int | Literal["auto"]
+    longest: int | None
+    tokens: int | None
+    order: Ints | None
+    lift: Floats | None
+    values: tuple[Floats, ...] = ()
+
+    by_token = False
+    """What a step is depends on its neighbours, whatever their tokens are."""
+
+    @classmethod
+    def of(
+        cls,
+        draw: Draw,
+        kappa: float,
+        alphabet: Alphabet,
+        values: Sequence[Value],
+        dtype: Literal["float64", "float32"] = "float64",
+        readout: Literal["exact", "paper"] = "exact",
+        rank: int | Literal["auto"] = "auto",
+    ) -> LineDraw:
+        """What a model was drawn from; `values`: those of its further stages."""
+        ids = alphabet if isinstance(alphabet, Ids) else None
+        return cls(
+            seed=draw.seed,
+            layout=draw.layout,
+            number=draw.number,
+            temperature=draw.temperature,
+            kappa=kappa,
+            dtype=dtype,
+            readout=readout,
+            rank=rank,
+            longest=None if draw.position_key is None else len(draw.position_key),
+            tokens=None if ids is None else ids.size if ids.first is None else ids.first,
+            order=None if ids is None else ids.order,
+            lift=_joined(*draw.proposal.lift) if draw.proposal.lift else None,
+            values=tuple(_joined(*value.lift) for value in values if value.lift is not None),
+        )
+
+    def drawn(self, tokens: Tokens, data: Sequences) -> Draw:
+        """Keys and codes for `tokens`, those of `data`."""
+        draw = replace(drawn(tokens, self.layout, self.number, self.seed), kappa=self.kappa)
+        if self.lift is None:
+            return draw
+        keys = draw.keys(tokens.rows, tokens.position).abs_()
+        largest = max(abs(draw.bos_key), float(keys.max()))
+        if not abs(self.temperature) * largest <= LARGEST_SCORE:
+            raise DataError(
+                f"{data.where(int(keys.argmax()))} lies outside the data that this draw was made for: attention scores "
+                f"there reach {abs(self.temperature) * largest:.3g}, and exp of {LARGEST_SCORE:g} is near the largest "
+                "float. Memorize all the data anew, without draw="
+            )
+        return replace(draw, largest=largest if largest > OUTSIDE else 1.0)
+
+    def value(self, tokens: Tokens, data: Sequences, stage: int) -> Value:
+        """What stage `stage`, from 2, averages. Of vectors the draw may lack it: then it is scaled to the data."""
+        value = draw_value(tokens, self.seed, stage, self.values[stage - 2] if stage - 2 < len(self.values) else None)
+        if self.lift is not None:
+            each = value.token[tokens.rows].double().numpy()
+            far = np.flatnonzero(~(np.abs(each) <= OUTSIDE * (1.0 if self.longest is None else 0.5)))
+            if len(far):  # stretches are only apart for means in [−1, 1]
+                raise DataError(
+                    f"{data.where(int(far[0]))} lies outside the data that this draw was made for, where its bounds on "
+                    "rounding do not hold: memorize all the data anew, without draw="
+                )
+        return value
+
+    def seen(self, tokens: NDArray[Any]) -> NDArray[Any]:
+        """Ids, or vectors, as the model sees them."""
+        return tokens if self.lift is None else np.asarray(tokens, self.dtype).astype(np.float64)
+
+    # -- the file ----------------------------------------------------------------------------------------
+
+    def to_json(self) -> dict[str, Any]:
+        known = {each.name: getattr(self, each.name) for each in fields(self)}
+        known["order"] = None if self.order is None else " ".join(map(str, self.order.tolist()))
+        known["lift"] = None if self.lift is None else self.lift.tolist()
+        known["values"] = [value.tolist() for value in self.values]
+        return {"construction": "line", **known}
+
+    @classmethod
+    def from_json(cls, known: Mapping[str, Any]) -> LineDraw:
+        """The draw that `to_json` wrote; a `ValueError`, `KeyError` or `TypeError` where it is none."""
+        order = None if known["order"] is None else np.array(known["order"].split(), dtype=np.int64)
+        lift = None if known["lift"] is None else np.array(known["lift"], dtype=np.float64)
+        values = tuple(np.array(value, dtype=np.float64) for value in known["values"])
+        if known["layout"] not in get_args(Layout) or (known["tokens"] is None) == (lift is None):
+            raise ValueError("it is neither one of ids nor one of vectors")
+        if order is not None and not np.array_equal(np.sort(order), np.arange(known["tokens"])):
+            raise ValueError("order does not give every token a rank of its own")
+        if lift is not None and any(value.shape != lift.shape[1:] for value in (*lift, *values)):
+            raise ValueError("lift and values are not of one size")
+        plain = ("seed", "layout", "number", "temperature", "kappa", "dtype", "readout", "rank", "longest", "tokens")
+        return cls(**{name: known[name] for name in plain}, order=order, lift=lift, values=values)
+
+
+def _joined(weight: torch.Tensor, bias: torch.Tensor) -> Floats:
+    """Weights and biases, the latter as the last column."""
+    return torch.cat([weight, bias[..., None]], dim=-1).double().numpy()
