@@ -15,8 +15,7 @@ from monolayer.cluster.blocks import Block, Rules, blocks, load
 from monolayer.cluster.shares import Counted, new_rows, rows_of, sums
 from monolayer.cluster.spill import Spill
 from monolayer.cluster.work import Work
-from monolayer.data.distinct import distinct_rows
-from monolayer.data.fingerprint import scramble
+from monolayer.data.distinct import distinct_rows, scramble
 
 NOWHERE = np.iinfo(np.int64).max
 

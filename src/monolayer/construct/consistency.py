@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from monolayer.arrays import Ints
 from monolayer.construct.target import Target
 from monolayer.data import Sequences
-from monolayer.data.fingerprint import context_sums, scramble
+from monolayer.data.distinct import scramble
+from monolayer.data.fingerprint import context_sums
 from monolayer.errors import ContradictionError, DataError
 
 OnConflict = Literal["error", "majority", "first"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from reprlib import repr as short
 from typing import Any, Literal
 
@@ -72,6 +73,13 @@ def is_list(value: Any) -> bool:
 def plain_array(value: Any) -> bool:
     """Whether `value` is an array of machine numbers or strings, so that all its values have one type."""
     return isinstance(value, np.ndarray) and value.dtype != object
+
+
+def flattened(rows: list[Any]) -> Values:
+    """What lists or arrays hold, one after the other: an array if all are arrays of one kind, else a list."""
+    if all(map(plain_array, rows)) and len({(row.dtype.kind, row.shape[1:]) for row in rows}) == 1:
+        return np.concatenate(rows)
+    return list(chain.from_iterable(rows))
 
 
 def _kind(of: type) -> str | None:

@@ -31,8 +31,11 @@ def distinct_rows(vectors: NDArray[Any]) -> tuple[NDArray[Any], Ints]:
     words = table.view(np.uint64)
     first, rows = _groups(_hash(words))
     if not _matches(words, first, rows):
-        first, rows = _sorted_groups(words)
-    return table[first], rows
+        _, first, rows = np.unique(words, axis=0, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    return table[first[order]], place[rows.reshape(-1)]  # some versions of NumPy give a column
 
 
 def row_keys(table: NDArray[np.float32]) -> Words:
@@ -58,14 +61,11 @@ def distinct_runs(values: Ints, lengths: Ints) -> Ints:
     return classes
 
 
-def _mix(words: Words) -> Words:
-    """A bijection of 64-bit words whose every output bit depends on every input bit (murmur3's finalizer)."""
-    words = words ^ (words >> np.uint64(33))
-    words *= np.uint64(0xFF51AFD7ED558CCD)
-    words ^= words >> np.uint64(33)
-    words *= np.uint64(0xC4CEB9FE1A85EC53)
-    words ^= words >> np.uint64(33)
-    return words
+def scramble(word: Words) -> Words:
+    """64-bit words scrambled one to one, so that sums over them do not fall apart."""
+    word = (word ^ (word >> np.uint64(31))) * np.uint64(0x9E3779B97F4A7C15)
+    word = (word ^ (word >> np.uint64(29))) * np.uint64(0xD6E8FEB86659FD93)
+    return word ^ (word >> np.uint64(32))
 
 
 def _hash(words: Words) -> Words:
@@ -73,24 +73,17 @@ def _hash(words: Words) -> Words:
     count, width = words.shape
     if width == 1:
         return words[:, 0]
-    multipliers = _mix(np.arange(1, width + 1, dtype=np.uint64)) | np.uint64(1)
+    multipliers = scramble(np.arange(1, width + 1, dtype=np.uint64)) | np.uint64(1)
     keys = np.empty(count, np.uint64)
     step = max(1, _BLOCK // max(width, 1))
     for start in range(0, count, step):
         # Scrambled first: short floats end in zero bits, and a product would keep those zeros.
-        keys[start : start + step] = (_mix(words[start : start + step]) * multipliers).sum(axis=1)
+        keys[start : start + step] = (scramble(words[start : start + step]) * multipliers).sum(axis=1)
     return keys
 
 
-def _first_appearance(first: Ints, rows: Ints) -> tuple[Ints, Ints]:
-    """Renumber groups in the order of their first members."""
-    order = np.argsort(first)
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
-    return first[order], place[rows]
-
-
 def _groups(keys: Words) -> tuple[Ints, Ints]:
+    """The first member of every group of equal keys, and the group of every key."""
     order = np.argsort(keys)
     ordered = keys[order]
     change = np.ones(len(keys), bool)
@@ -98,8 +91,7 @@ def _groups(keys: Words) -> tuple[Ints, Ints]:
     rows = np.empty(len(keys), np.int64)
     rows[order] = np.cumsum(change) - 1
     # The sort is not stable, which would cost more: the first member of a group is the least one.
-    first = np.minimum.reduceat(order, np.flatnonzero(change)) if len(order) else order
-    return _first_appearance(first, rows)
+    return np.minimum.reduceat(order, np.flatnonzero(change)) if len(order) else order, rows
 
 
 def _matches(words: Words, first: Ints, rows: Ints) -> bool:
@@ -109,13 +101,3 @@ def _matches(words: Words, first: Ints, rows: Ints) -> bool:
         np.array_equal(words[start : start + step], words[first[rows[start : start + step]]])
         for start in range(0, len(words), step)
     )
-
-
-def _sorted_groups(words: Words) -> tuple[Ints, Ints]:
-    order = np.lexsort(words.T[::-1])
-    change = np.ones(len(order), bool)
-    change[1:] = (words[order[1:]] != words[order[:-1]]).any(axis=1)
-    rows = np.empty(len(order), np.int64)
-    rows[order] = np.cumsum(change) - 1
-    # lexsort is stable, so the first member of a sorted group is its first appearance.
-    return _first_appearance(order[change].astype(np.int64), rows)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.arrays import Ints, Words
+from monolayer.data.distinct import scramble
 from monolayer.data.labels import Per
 from monolayer.data.sequences import Sequences
 
@@ -37,13 +38,6 @@ def context_sums(word: Words, data: Sequences, per: Per, causal: bool) -> Words:
         return running - np.repeat(start, data.lengths)
     whole = running[data.offsets[1:] - 1] - start
     return whole if per == "sequence" else np.repeat(whole, data.lengths)
-
-
-def scramble(word: Words) -> Words:
-    """64-bit words scrambled one to one, so that sums over them do not fall apart."""
-    word = (word ^ (word >> np.uint64(31))) * np.uint64(0x9E3779B97F4A7C15)
-    word = (word ^ (word >> np.uint64(29))) * np.uint64(0xD6E8FEB86659FD93)
-    return word ^ (word >> np.uint64(32))
 
 
 def once(words: Words) -> Words:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
-from itertools import chain
 from reprlib import repr as short
 from typing import Any, Literal
 
@@ -18,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.arrays import Ints
-from monolayer.data.columns import Column, Values, array_like, is_list, plain_array, token_place
+from monolayer.data.columns import Column, Values, array_like, flattened, is_list, plain_array, token_place
 from monolayer.data.names import Names
 from monolayer.errors import DataError
 
@@ -133,9 +132,7 @@ def _from_lists(rows: list[Any], sizes: Ints, padded: int | None) -> tuple[Value
     if padded is not None and (counts == padded).all():
         rows, counts = [row[:size] for row, size in zip(rows, sizes.tolist(), strict=True)], sizes
     if (counts == sizes).all():
-        if all(map(plain_array, rows)) and len({(row.dtype.kind, row.shape[1:]) for row in rows}) == 1:
-            return np.concatenate(rows), "token"
-        return list(chain.from_iterable(rows)), "token"
+        return flattened(rows), "token"
     if (counts == counts[0]).all() and all(_real(row) for row in rows):
         return rows, "sequence"
     raise _wrong_count(sizes, counts)

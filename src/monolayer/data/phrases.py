@@ -8,8 +8,6 @@ needs no package.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import chain
 
 import numpy as np
@@ -39,14 +37,18 @@ _TINY = """
 
 def phrases() -> Sequences:
     """The phrase dictionary of pypinyin-dict: tokens are characters, labels their readings."""
+    collecting = gc.isenabled()
+    gc.disable()  # it would go through 1.4 million new lists again and again for nothing
     try:
-        with _no_collection():
-            from pypinyin_dict.phrase_pinyin_data import large_pinyin
+        from pypinyin_dict.phrase_pinyin_data import large_pinyin
     except ImportError:
         raise DataError(
             "the phrase dictionary comes with the package pypinyin-dict: pip install pypinyin-dict. "
             "tiny_phrases() needs no package"
         ) from None
+    finally:
+        if collecting:
+            gc.enable()
     table: dict[str, list[list[str]]] = large_pinyin.phrases_dict
     # One code point is four bytes of UTF-32: the characters of all phrases are one array of integers.
     points = np.frombuffer("".join(table).encode("utf-32-le"), dtype=np.uint32)
@@ -67,15 +69,3 @@ def tiny_phrases() -> Sequences:
     """A few dozen well-known phrases, many of whose characters have two readings."""
     entries = [entry.split() for entry in _TINY.replace("\n", "|").split("|") if entry]
     return Sequences.of([characters for characters, *_ in entries], [readings for _, *readings in entries])
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Garbage collection held back: it would go through 1.4 million new lists again and again for nothing."""
-    held = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if held:
-            gc.enable()

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.arrays import Ints
-from monolayer.data.columns import Column, Values, array_like, is_list, plain_array, token_place
+from monolayer.data.columns import Column, Values, array_like, flattened, is_list, plain_array, token_place
 from monolayer.data.labels import Labels, Per, check_per
 from monolayer.data.layout import Columns
 from monolayer.data.names import Names
@@ -223,7 +223,4 @@ def _from_lists(rows: list[Any]) -> tuple[Values, Ints]:
                 "of tokens or a string of characters"
             )
     sizes = np.fromiter(map(len, rows), np.int64, len(rows))
-    full = [row for row in rows if len(row)]
-    if all(map(plain_array, full)) and len({(row.dtype.kind, row.shape[1:]) for row in full}) == 1:
-        return np.concatenate(full), sizes
-    return list(chain.from_iterable(full)), sizes
+    return flattened([row for row in rows if len(row)]), sizes

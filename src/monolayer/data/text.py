@@ -21,7 +21,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from monolayer.arrays import Ints, Words
-from monolayer.data.fingerprint import scramble
+from monolayer.data.distinct import scramble
 from monolayer.data.names import NameBuilder
 from monolayer.data.sequences import Labels, Sequences
 from monolayer.errors import DataError
