@@ -10,7 +10,7 @@ import json
 import re
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from monolayer.data import Names, Sequences, arrow, columns, growing, phrases, read, tiny_phrases
+from monolayer.data import Names, Sequences, arrow, columns, growing, phrases, read, readers, tiny_phrases
 from monolayer.data.layout import Columns
 from monolayer.data.size import tokens_at_most
 from monolayer.errors import DataError
 
 CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # machines may be slow
+FEW = settings(CALM, max_examples=40)
 
 # -- writing -------------------------------------------------------------------------------------------
 
@@ -51,20 +52,12 @@ def columns_text(X: Rows, Y: Rows | None, separator: str) -> str:
     return "\n".join(lines)
 
 
-def long_text(X: Rows, Y: Rows, **options: Any) -> str:
+def long_text(X: Rows, Y: Rows) -> str:
     out = io.StringIO()
-    writer = csv.writer(out, **options)
+    writer = csv.writer(out, quoting=csv.QUOTE_ALL)
     writer.writerow(["sequence", "token", "label"])
     for number, (row, labels) in enumerate(zip(X, Y, strict=True)):
         writer.writerows([number, token, label] for token, label in zip(row, labels, strict=True))
-    return out.getvalue()
-
-
-def wide_text(X: Rows, Y: Rows) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out)
-    writer.writerow(["tokens", "labels"])
-    writer.writerows([" ".join(row), " ".join(labels)] for row, labels in zip(X, Y, strict=True))
     return out.getvalue()
 
 
@@ -87,12 +80,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("data")
 
 
-@pytest.fixture(params=[3, growing.CHUNK], ids=["chunks of 3", "one chunk"], scope="module")
-def chunk(request: pytest.FixtureRequest) -> Any:
-    """A test that asks for it runs once with chunks that end everywhere, once with the real size."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(growing, "CHUNK", request.param)
-        yield request.param
+def ways() -> Iterator[str]:
+    """Arrow or none; chunks that end everywhere, or one for all."""
+    for by_arrow, chunk in ((False, 3), (True, 3), (True, growing.CHUNK)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(growing, "CHUNK", chunk)
+            patch.setattr(readers, "ARROW", by_arrow)
+            yield f"Arrow {by_arrow}, chunks of {chunk}"
+
+
+def reads(file: Path, expected: Sequences, **options: Any) -> None:
+    """The file is `expected`, whatever way it is read."""
+    for _ in ways():
+        same(read(file, **options), expected)
 
 
 # -- what was written is read --------------------------------------------------------------------------
@@ -113,47 +113,41 @@ LABELS: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
-@settings(CALM, max_examples=60)
+@FEW
 @given(st.sampled_from(sorted(VALUES)), st.sampled_from(sorted(LABELS)), st.booleans(), st.data())
-def test_jsonl(chunk: int, folder: Path, kind: str, labels: str, ascii: bool, draw: st.DataObject) -> None:
+def test_jsonl(folder: Path, kind: str, labels: str, ascii: bool, draw: st.DataObject) -> None:
     X, Y = draw.draw(dataset(VALUES[kind], LABELS[labels]))
     file = folder / "a.jsonl"
     rows = [{"tokens": row, "labels": Y[i]} for i, row in enumerate(X)]
     file.write_text("".join(json.dumps(row, ensure_ascii=ascii) + "\n" for row in rows), "utf-8", newline="")
-    same(read(file), Sequences.of(X, Y))
+    reads(file, Sequences.of(X, Y))
     if labels == "vectors":
         return  # of() cannot tell a vector a sequence from a number a token; "label" can, see below
     one = [row[0] for row in Y]
-    file.write_text("".join(json.dumps({"tokens": row, "label": one[i]}) + "\n\n" for i, row in enumerate(X)))
-    same(read(file), Sequences.of(X, one))
-    file.write_text("".join(json.dumps({"words": row, "label": None}) + "\n" for row in X))
-    same(read(file, tokens="words"), Sequences.of(X))
+    file.write_text("".join(json.dumps({"words": row, "label": one[i]}) + "\n\n" for i, row in enumerate(X)))
+    reads(file, Sequences.of(X, one), tokens="words")
 
 
-def test_jsonl_real_vectors_a_sequence(tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text('{"tokens": ["a", "b"], "label": [1, 2.5]}\n{"tokens": ["a"], "label": [0, 0]}')
-    labels = read(tmp_path / "a.json").labels
-    assert labels is not None
-    assert (labels.per, labels.scalar, labels.values.tolist()) == ("sequence", False, [[1, 2.5], [0, 0]])
-
-
-def test_jsonl_strings_are_sequences_of_characters_and_keys_can_be_chosen(tmp_path: Path) -> None:
+def test_jsonl_labels_by_key(tmp_path: Path) -> None:
     file = tmp_path / "a.ndjson"
-    file.write_text('{"tokens": "ab", "tag": "x", "tags": ["p", "q"]}\n{"tokens": "c", "tag": "y", "tags": ["p"]}\n')
-    same(read(file, labels="tag"), Sequences.of(["ab", "c"], ["x", "y"]))
-    same(read(file, labels="tags"), Sequences.of(["ab", "c"], [["p", "q"], ["p"]]))
-    same(read(file), Sequences.of(["ab", "c"]))
+    rows = [("ab", "x", ["p", "q"], [1, 2.5]), ("c", "y", ["p"], [0, 0])]
+    keys = ("tokens", "tag", "tags", "label")
+    file.write_text("".join(json.dumps(dict(zip(keys, row, strict=True))) + "\n" for row in rows))
+    reads(file, Sequences.of(["ab", "c"], ["x", "y"]), labels="tag")
+    reads(file, Sequences.of(["ab", "c"], [["p", "q"], ["p"]]), labels="tags")
+    reads(file, Sequences.of(["ab", "c"], [[1, 2.5], [0.0, 0]], per="sequence"))
+    file.write_text('{"tokens": "ab", "label": null}\n{"tokens": "c"}')
+    reads(file, Sequences.of(["ab", "c"]))
 
 
-@settings(CALM, max_examples=60)
+@FEW
 @given(dataset(PLAIN, PLAIN), st.sampled_from(["\t", " ", "   "]), st.sampled_from(["\n", "\r\n"]))
-def test_conll(chunk: int, folder: Path, data: tuple[Rows, Rows], separator: str, newline: str) -> None:
+def test_conll(folder: Path, data: tuple[Rows, Rows], separator: str, newline: str) -> None:
     X, Y = data
     file = folder / "a.conll"
     file.write_text(columns_text(X, Y, separator), "utf-8", newline=newline)
-    same(read(file), Sequences.of(X, Y))
+    reads(file, Sequences.of(X, Y))
     same(read(file, tokens="3", labels="1"), Sequences.of(Y, X))
-    same(read(file, tokens="-3", labels="-1"), Sequences.of(X, Y))
     file.write_text(columns_text(X, None, separator), "utf-8", newline=newline)
     same(read(file, format="conll"), Sequences.of(X))
 
@@ -161,6 +155,7 @@ def test_conll(chunk: int, folder: Path, data: tuple[Rows, Rows], separator: str
 @pytest.mark.parametrize(
     ("text", "X", "Y"),
     [
+        ("\ufeffEU B\n", [["EU"]], [["B"]]),
         ("# id = 1\n#\nEU\tB\n# x\n#\tO\n", [["EU", "#"]], [["B", "O"]]),
         ("# O\n#x O\n\nEU B", [["#", "#x"], ["EU"]], [["O", "O"], ["B"]]),
         ("-DOCSTART- -X- O\n\nEU NN B\n\n-DOCSTART- -X- O\n\nUN NN B\n", [["EU"], ["UN"]], [["B"], ["B"]]),
@@ -187,34 +182,30 @@ def test_conllu_reads_words_and_parts_of_speech(tmp_path: Path) -> None:
     assert read(tmp_path / "a.conllu", labels="3").labels is not None
 
 
-@settings(CALM, max_examples=60)
+@FEW
 @given(
-    dataset(st.text(st.characters(blacklist_characters="\0"), min_size=1, max_size=4), st.text("ab\"',\n ", min_size=1))
+    dataset(
+        st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=4),
+        st.text("a\"',\n ", min_size=1),
+    )
 )
-def test_long_csv_holds_any_text(chunk: int, folder: Path, data: tuple[Rows, Rows]) -> None:
-    X, Y = data
-    file = folder / "a.csv"
-    try:
-        file.write_text(long_text(X, Y, quoting=csv.QUOTE_ALL), "utf-8", newline="")
-    except UnicodeEncodeError:
-        return  # lone surrogates are no UTF-8
-    same(read(file), Sequences.of(X, Y))
+def test_long_csv_holds_any_text(folder: Path, data: tuple[Rows, Rows]) -> None:
+    (folder / "a.csv").write_text(long_text(*data), "utf-8", newline="")
+    reads(folder / "a.csv", Sequences.of(*data))
 
 
-@settings(CALM, max_examples=60)
+@FEW
 @given(dataset(PLAIN, PLAIN))
-def test_wide_csv_and_tsv(chunk: int, folder: Path, data: tuple[Rows, Rows]) -> None:
+def test_wide_csv_and_tsv(folder: Path, data: tuple[Rows, Rows]) -> None:
     X, Y = data
-    file = folder / "b.csv"
-    file.write_text(wide_text(X, Y), "utf-8", newline="")
-    same(read(file), Sequences.of(X, Y))
-    same(read(file, tokens="labels", labels="tokens"), Sequences.of(Y, X))
-    file.write_text("tokens,label\n" + "".join(f"{number},the {number}\n" for number in range(3)))
-    same(read(file), Sequences.of([["0"], ["1"], ["2"]], ["the 0", "the 1", "the 2"]))
-    lines = ["sequence\ttoken\tlabel"]
-    lines += [f"{i}\t{x}\t{y}" for i, row in enumerate(X) for x, y in zip(row, Y[i], strict=True)]
-    (folder / "b.tsv").write_text("\n".join(lines), "utf-8")
-    same(read(folder / "b.tsv"), Sequences.of(X, Y))  # quotes are characters like any other
+    out = io.StringIO()
+    csv.writer(out).writerows([["tokens", "labels"], *zip(map(" ".join, X), map(" ".join, Y), strict=True)])
+    (folder / "b.csv").write_text(out.getvalue(), "utf-8", newline="")
+    reads(folder / "b.csv", Sequences.of(X, Y))
+    reads(folder / "b.csv", Sequences.of(Y, X), tokens="labels", labels="tokens")
+    lines = [f"{i}\t{x}\t{y}" for i, row in enumerate(X) for x, y in zip(row, Y[i], strict=True)]
+    (folder / "b.tsv").write_text("\n".join(["sequence\ttoken\tlabel", *lines]), "utf-8")
+    reads(folder / "b.tsv", Sequences.of(X, Y))  # quotes are characters like any other
 
 
 @pytest.mark.parametrize(
@@ -226,11 +217,12 @@ def test_wide_csv_and_tsv(chunk: int, folder: Path, data: tuple[Rows, Rows]) -> 
         ("tokens,tag\nb,y\nc,z\n", [["b"], ["c"]], [["y"], ["z"]]),
         ("sequence,tokens,tag\n1,b c,y z\n", [["b", "c"]], [["y", "z"]]),
         ("sequence,token,tag\n1,b,y\n1,c d,z\n\n2,e,z\n", [["b", "c d"], ["e"]], [["y", "z"], ["z"]]),
+        ("tokens,tag,tag2,tag2\nb c,y z,1,2\n", [["b", "c"]], [["y", "z"]]),
     ],
 )
 def test_a_chosen_label_column_goes_by_token_where_its_words_do(tmp_path: Path, text: str, X: Rows, Y: Any) -> None:
     (tmp_path / "a.csv").write_text(text)
-    same(read(tmp_path / "a.csv", labels="tag"), Sequences.of(X, Y))
+    reads(tmp_path / "a.csv", Sequences.of(X, Y), labels="tag")
 
 
 def test_long_csv_with_other_names(tmp_path: Path) -> None:
@@ -238,10 +230,10 @@ def test_long_csv_with_other_names(tmp_path: Path) -> None:
     X, Y = [["x", "y"], ["x"]], [["A", "B"], ["A"]]
     same(read(tmp_path / "a.csv", sequence="sid", tokens="word", labels="tag"), Sequences.of(X, Y))
     (tmp_path / "b.csv").write_text("sequence,label\nx y,A\nz,B\n")
-    same(read(tmp_path / "b.csv", tokens="sequence"), Sequences.of([["x", "y"], ["z"]], ["A", "B"]))
+    reads(tmp_path / "b.csv", Sequences.of([["x", "y"], ["z"]], ["A", "B"]), tokens="sequence")
 
 
-@settings(CALM, max_examples=60)
+@FEW
 @given(st.sampled_from(sorted(VALUES)), st.sampled_from(sorted(LABELS)), st.integers(1, 5), st.data())
 def test_parquet(folder: Path, kind: str, labels: str, batch: int, draw: st.DataObject) -> None:
     X, Y = draw.draw(dataset(VALUES[kind], LABELS[labels]))
@@ -261,33 +253,30 @@ def test_parquet(folder: Path, kind: str, labels: str, batch: int, draw: st.Data
         same(arrow.read_parquet(file, Columns(), None, None, batch), Sequences.of(X, one))
 
 
+LISTS, ENCODED = pa.large_list(pa.large_string()), pa.list_(pa.dictionary(pa.int8(), pa.string()))
+
+
 @pytest.mark.parametrize(
     "columns",
     [
         {"tokens": ["a b", "c"], "labels": ["x y", "x"]},
-        {"tokens": [["a", "b"], ["c"]], "labels": ["x y", "x"]},
         {"tokens": ["a b", "c"], "labels": [["x", "y"], ["x"]]},
-        {"tokens": pa.array([["a", "b"], ["c"]], pa.large_list(pa.large_string())), "labels": [["x", "y"], ["x"]]},
-        {
-            "tokens": pa.array([["a", "b"], ["c"]], pa.list_(pa.dictionary(pa.int8(), pa.string()))),
-            "labels": ["x y", "x"],
-        },
+        {"tokens": pa.array([["a", "b"], ["c"]], LISTS), "labels": ["x y", "x"]},
+        {"tokens": pa.array([["a", "b"], ["c"]], ENCODED), "labels": [["x", "y"], ["x"]]},
         {"sequence": pa.array(["p", "p", "q"]).dictionary_encode(), "token": ["a", "b", "c"], "label": ["x", "y", "x"]},
     ],
-    ids=range(6),
+    ids=range(5),
 )
 def test_parquet_text_and_encodings(tmp_path: Path, columns: dict[str, Any]) -> None:
     pq.write_table(pa.table(columns), tmp_path / "a.pq")
     same(read(tmp_path / "a.pq"), Sequences.of([["a", "b"], ["c"]], [["x", "y"], ["x"]]))
+    vectors = [[[1.0, 2.0]], [[3.0, 4.0], [5.0, 6.0]]]
+    fixed = pa.array(vectors, pa.list_(pa.list_(pa.float32(), 2)))
+    pq.write_table(pa.table({"tokens": fixed, "tag": [1, 2]}), tmp_path / "a.pq")
+    same(read(tmp_path / "a.pq", labels="tag"), Sequences.of(vectors, [1, 2]))
 
 
-def test_parquet_fixed_vectors(tmp_path: Path) -> None:
-    vectors = pa.array([[[1.0, 2.0]], [[3.0, 4.0], [5.0, 6.0]]], pa.list_(pa.list_(pa.float32(), 2)))
-    pq.write_table(pa.table({"tokens": vectors, "tag": [1, 2]}), tmp_path / "a.parquet")
-    same(read(tmp_path / "a.parquet", labels="tag"), Sequences.of([[[1.0, 2.0]], [[3.0, 4.0], [5.0, 6.0]]], [1, 2]))
-
-
-@CALM
+@FEW
 @given(arrays(np.int32, (3, 4), elements=st.integers(0, 9)), st.lists(st.integers(1, 4), min_size=3, max_size=3))
 def test_npz(folder: Path, X: np.ndarray[Any, Any], lengths: list[int]) -> None:
     file = folder / "a.npz"
@@ -324,18 +313,8 @@ def test_standard_input_and_gzip(
     assert calls[-1] == (packed.stat().st_size, packed.stat().st_size)
 
 
-def test_a_byte_order_mark_is_no_token(tmp_path: Path) -> None:
-    (tmp_path / "a.conll").write_text("a O\n", "utf-8-sig")
-    same(read(tmp_path / "a.conll"), Sequences.of([["a"]], [["O"]]))
-
-
-def test_a_vocabulary_gives_its_own_rows(tmp_path: Path) -> None:
-    own = Names(("b", "x", "a"))
-    (tmp_path / "a.conll").write_text("a\nb\n\na\n")
-    assert read(tmp_path / "a.conll", vocabulary=own).tokens.tolist() == [2, 0, 2]
-
-
-def test_progress_grows_to_the_size_of_the_file(tmp_path: Path, chunk: int) -> None:
+def test_progress_grows_to_the_size_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(growing, "CHUNK", 3)
     files = {"a.conll": "a O\n\n" * 50, "a.jsonl": '{"tokens": "a"}\n' * 50, "a.csv": "tokens\n" + "a\n" * 500}
     for name, text in files.items():
         (tmp_path / name).write_text(text)
@@ -347,7 +326,7 @@ def test_progress_grows_to_the_size_of_the_file(tmp_path: Path, chunk: int) -> N
         size = file.stat().st_size
         assert calls[-1] == (size, size)
         assert calls == sorted(calls)
-        if chunk == 3 and file.name in files:
+        if file.name in files:
             assert len(calls) > 10
 
 
@@ -375,96 +354,80 @@ def test_no_more_than_a_chunk_of_tokens_waits_to_be_encoded(tmp_path: Path, monk
 # -- bad files -----------------------------------------------------------------------------------------
 
 GOOD = '{"tokens": ["a", "b"], "labels": ["x", "y"]}\n'
-TEXT: list[tuple[str, str | bytes, str]] = [
-    ("a.jsonl", "", "a.jsonl is empty: there is no sequence in it"),
-    ("a.jsonl", "\n \n", "a.jsonl is empty"),
-    ("a.conll", "\n-DOCSTART- O\n", "a.conll is empty"),
-    ("a.csv", "", "a.csv is empty"),
-    ("a.csv", "tokens,labels\n", "a.csv is empty"),
-    ("a.npz", "", "a.npz is empty"),
-    ("a.parquet", "", "a.parquet is empty"),
-    ("a.txt", GOOD, "the suffix '.txt' says nothing of the format. Say it with format= (--format on the command line)"),
-    ("a.txt.gz", GOOD, "jsonl (.jsonl .ndjson .json); conll (.conll .iob .iob2 .bio .bioes); conllu (.conllu); csv"),
-    ("a", GOOD, "the suffix '' says nothing of the format"),
+TEXT: list[tuple[str, str | bytes, str]] = [  # @ stands for the path of the file
+    ("a.jsonl", "\n \n", "@ is empty: there is no sequence in it"),
+    ("a.conll", "\n-DOCSTART- O\n", "@ is empty"),
+    ("a.csv", "", "@ is empty"),
+    ("a.csv", "tokens,labels\n", "@ is empty"),
+    ("a.npz", "", "@ is empty"),
+    ("a.parquet", "", "@ is empty"),
+    ("a.txt.gz", GOOD, "@: the suffix '.txt' says nothing of the format. Say it with format= (--format on the command"),
     # cut short
-    ("a.jsonl", GOOD + GOOD[:30], "a.jsonl ends in the middle, at line 2: its last JSON object is not closed"),
-    ("a.jsonl", GOOD[:17] + "\n", "a.jsonl ends in the middle, at line 1"),
-    ("a.jsonl", GOOD.encode() + '{"tokens": ["é'.encode()[:-1], "ends in the middle, at line 2: its last character"),
-    ("a.jsonl.gz", gzip.compress(GOOD.encode() * 9)[:-9], "ends in the middle, at line"),
-    ("a.csv", 'tokens,label\na,x\n"b\nc,d\n', "ends in the middle, at line 4: a quote opened in the row of line 3"),
-    ("a.csv", "tokens,label\na,x\nb", "a.csv ends in the middle, at line 3: line 3 of"),
-    ("a.tsv", "tokens\tlabel\na\tx\nb", "a.tsv ends in the middle, at line 3"),
-    ("a.conll", "a NN O\nb N", "ends in the middle, at line 2: line 2 of"),
-    ("a.conll", "a NN O\nb N\n\n", "has 2 columns, line 1 has 3. It was cut short; copy or write it again"),
+    ("a.jsonl", GOOD + GOOD[:30], "@ ends in the middle, at line 2: its last JSON object is not closed"),
+    ("a.jsonl", GOOD.encode() + '{"tokens": ["é'.encode()[:-1], "@ ends in the middle, at line 2: its last character"),
+    ("a.jsonl.gz", gzip.compress(GOOD.encode() * 9)[:-9], "@ ends in the middle, at line"),
+    ("a.csv", 'tokens,label\na,x\n"b\nc,d\n', "@ ends in the middle, at line 4: a quote opened in the row of line 3"),
+    ("a.tsv", "tokens\tlabel\na\tx\nb", "@ ends in the middle, at line 3: line 3 of @ has 1 columns, the header has 2"),
+    ("a.conll", "a NN O\nb N\n\n", "@ has 2 columns, line 1 has 3. It was cut short; copy or write it again"),
     # not what it says it is
-    ("a.jsonl", GOOD + '{"tokens": [,]}\n' + GOOD, "a.jsonl is not JSON (Expecting value: line 1 column 13 (char 12))"),
-    ("a.json", '{\n  "tokens": ["a"]\n}\n', "line 1 of"),
-    ("a.json", '{\n  "tokens": ["a"]\n}\n', "every line must be one whole object such as"),
+    ("a.jsonl", GOOD + '{"tokens": [,]}\n' + GOOD, "line 2 of @ is not JSON (Expecting value: line 1 column 13"),
+    ("a.json", '{\n  "tokens": ["a"]\n}\n', "line 1 of @ is not JSON"),
     ("a.jsonl", "[" * 10**5, "is not JSON"),
-    ("a.jsonl", "1" * 5000, "is not JSON"),
-    ("a.jsonl", '[["a"]]\n', "is [['a']], not an object: write"),
-    ("a.jsonl", GOOD + '"abc"\n', "line 2 of"),
-    ("a.jsonl", GOOD.encode() + b'{"tokens": "\xe9a"}\n', "is not UTF-8: byte 0xe9 at byte 12. Convert"),
-    ("a.conll", "é O\n".encode("utf-16"), "line 1 of"),
-    ("a.jsonl.gz", GOOD, "is no gzip file, or a damaged one"),
-    ("a.npz", "hello there", "a.npz is no npz file: write it with numpy.savez"),
-    ("a.parquet", "hello there", "a.parquet is no Parquet file, or a damaged one"),
-    ("a.csv", 'tokens,label\n"a"b,x\n', "line 2 of"),
-    ("a.csv", 'tokens,label\n"a"b,x\n', "is not CSV (',' expected after '\"')"),
+    ("a.jsonl", "1" * 5000, "every line must be one whole object such as"),
+    ("a.jsonl", GOOD + '[["a"]]\n', "line 2 of @ is [['a']], not an object: write"),
+    ("a.jsonl", GOOD.encode() + b'{"tokens": "\xe9a"}\n', "line 2 of @ is not UTF-8: byte 0xe9 at byte 12. Convert"),
+    ("a.jsonl.gz", GOOD, "@ is no gzip file, or a damaged one"),
+    ("a.npz", "hello there", "@ is no npz file: write it with numpy.savez"),
+    ("a.parquet", "hello there", "@ is no Parquet file, or a damaged one"),
+    ("a.csv", 'tokens,label\n"a"b,x\n', "line 2 of @ is not CSV (',' expected after '\"')"),
     # rows
-    ("a.jsonl", GOOD + '{"text": "a", "label": 1}\n', "a.jsonl has no 'tokens'; it has: text, label. Choose the key"),
+    ("a.jsonl", GOOD + '{"text": "a", "label": 1}\n', "@ has no 'tokens'; it has: text, label. Choose the key"),
     ("a.jsonl", '{"tokens": 7}\n', "'tokens' is 7; it must be a list of tokens, or a string"),
-    ("a.jsonl", GOOD + '{"tokens": [], "labels": []}', "line 2 of"),
-    ("a.jsonl", GOOD + '{"tokens": [], "labels": []}', "is an empty sequence: every sequence needs a token"),
+    ("a.jsonl", GOOD + '{"tokens": [], "labels": []}', "line 2 of @ is an empty sequence: every sequence"),
     ("a.jsonl", '{"tokens": ""}', "is an empty sequence"),
     ("a.jsonl", GOOD + '{"tokens": "abc", "labels": ["x"]}', "has 3 tokens but 1 labels: give one a token"),
     ("a.jsonl", '{"tokens": "abc", "labels": "xyz"}', "'labels' is 'xyz'; it must be a list, one label a token"),
     ("a.jsonl", '{"tokens": "abc", "labels": [1, 2, 3], "label": 1}', "has both 'labels' and 'label'"),
-    ("a.jsonl", GOOD + '{"tokens": "a"}', "has no label, but line 1 has: label every sequence, or none"),
-    ("a.jsonl", '{"tokens": "a"}\n' + GOOD, "line 1 of"),
-    ("a.jsonl", GOOD + '{"tokens": "a", "label": "x"}', "mixed label kinds: line 1 has one label a token, line 2 of"),
-    ("a.jsonl", GOOD + '{"tokens": "ab", "labels": ["x", null]}', "the label of token 1 of line 2 of"),
-    ("a.jsonl", GOOD + '{"tokens": "ab", "labels": ["x", 1]}', "the first label is a string ('x'), the label of"),
-    ("a.jsonl", '{"tokens": "ab", "label": 1}\n{"tokens": "ab", "label": "x"}', "the label of line 2 of"),
-    ("a.jsonl", GOOD * 2 + '{"tokens": ["a", 1], "labels": ["x", "y"]}', "token 1 of line 3 of"),
-    ("a.jsonl", '{"tokens": [1, 2]}\n\n{"tokens": [3, -1]}', "token 1 of line 3 of"),
-    ("a.jsonl", '{"tokens": [1, 2]}\n{"tokens": [-1]}', "has id -1: ids below zero are not allowed"),
-    ("a.jsonl", '{"tokens": [1.5]}', "token 0 of line 1 of"),
-    ("a.jsonl", '{"tokens": [[1, 2], [3]]}', "is a vector of 1 numbers, the first has 2"),
-    ("a.jsonl", '{"tokens": [[1, 2]]}\n{"tokens": [[1, 2], [3]]}', "token 1 of line 2 of"),
+    ("a.jsonl", GOOD + '{"tokens": "a"}', "line 2 of @ has no label, but line 1 has: label every sequence, or none"),
+    ("a.jsonl", '{"tokens": "a"}\n' + GOOD, "line 1 of @ has no label, but line 2 has"),
+    ("a.jsonl", GOOD + '{"tokens": "a", "label": "x"}', "line 1 has one label a token, line 2 of @ one a sequence"),
+    ("a.jsonl", GOOD + '{"tokens": "ab", "labels": ["x", null]}', "the label of token 1 of line 2 of @ is missing"),
+    ("a.jsonl", '{"tokens": "ab", "label": 1}\n{"tokens": "ab", "label": "x"}', "the label of line 2 of @ is a string"),
+    ("a.jsonl", '{"tokens": [1, 2]}\n\n{"tokens": [3, -1]}', "token 1 of line 3 of @ has id -1"),
+    ("a.jsonl", '{"tokens": [1.5]}', "token 0 of line 1 of @ is 1.5 (a real number)"),
+    ("a.jsonl", '{"tokens": [[1, 2]]}\n{"tokens": [[1, 2], [3]]}', "token 1 of line 2 of @ is a vector of 1 numbers"),
     ("a.jsonl", '{"tokens": [[1, 2]]}\n{"tokens": [[1, NaN]]}', "is [1.0, nan]: NaN and infinity are not allowed"),
-    ("a.jsonl", '{"tokens": [[1]], "label": 1}\n{"tokens": [[1]], "label": Infinity}', "is inf: NaN and infinity"),
-    ("a.conll", "a NN O\nb\nc NN O\n", "has 1 columns, line 1 has 3: give every line the same columns"),
-    ("a.conll", "a\tO\n\tO\n", "line 2 of"),
-    ("a.conll", "a\tO\nb\t\n", "a.conll has an empty label"),
-    ("a.csv", "tokens,label\na,x\nb,y,z\n", "has 3 columns, the header has 2: give every row the same columns"),
-    ("a.csv", "tokens,label\na,x\n,y\n", "a.csv is an empty sequence"),
-    ("a.csv", "tokens,label\na,x\nb,\n", "a.csv has no label, but line 2 has"),
+    ("a.conll", "a NN O\nb\nc NN O\n", "line 2 of @ has 1 columns, line 1 has 3: give every line the same columns"),
+    ("a.conll", "a\tO\n\tO\n", "line 2 of @ has an empty token"),
+    ("a.conll", "a\tO\nb\t\n", "line 2 of @ has an empty label"),
+    ("a.csv", "tokens,label\na,x\nb,y,z\n", "line 3 of @ has 3 columns, the header has 2: give every row the same"),
+    ("a.csv", "tokens,label\na,x\n,y\n", "line 3 of @ is an empty sequence"),
+    ("a.csv", "tokens,label\na,x\nb,\n", "line 3 of @ has no label, but line 2 has"),
     ("a.csv", "tokens,labels\na b,x\n", "has 2 tokens but 1 labels"),
     ("a.csv", "tokens,labels,label\na b,x,y\n", "has both 'labels' and 'label'"),
-    ("a.csv", "text,label\na,x\n", "a.csv has no column 'tokens'; it has: text, label. Choose with tokens="),
+    ("a.csv", "tokens,tokens,label\na b,c d,x\n", "2 columns called 'tokens'"),
+    ("a.csv", "text,label\na,x\n", "@ has no column 'tokens'; it has: text, label. Choose with tokens="),
     ("a.csv", "sequence,label\na,x\n", "has no column 'token'; it has: sequence, label"),
-    ("a.csv", "sequence,token\n1,a\n2,b\n1,c\n", "line 4 of"),
-    ("a.csv", "sequence,token\n1,a\n2,b\n1,c\n", "sequence '1' comes back after another one"),
-    ("a.csv", "sequence,token\n1,a\n,b\n", "does not say which sequence it belongs to"),
-    ("a.csv", "sequence,token,label\n1,a,x\n1,b,\n", "a.csv has no 'label': every row is a token"),
-    ("a.csv", "sequence,token,label\n1,a,x\n1,,x\n", "a.csv has no 'token': every row is a token"),
+    ("a.csv", "sequence,token\n1,a\n2,b\n1,c\n", "line 4 of @: sequence '1' comes back after another one"),
+    ("a.csv", "sequence,token\n1,a\n,b\n", "line 3 of @ does not say which sequence it belongs to"),
+    ("a.csv", "sequence,token,label\n1,a,x\n1,b,\n", "line 3 of @ has no 'label': every row is a token"),
+    ("a.csv", "sequence,token,label\n1,a,x\n1,,x\n", "line 3 of @ has no 'token'"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "content", "message"), TEXT, ids=[f"{row[0]}: {row[2]}"[:80] for row in TEXT])
-def test_bad_files_are_named(chunk: int, tmp_path: Path, name: str, content: str | bytes, message: str) -> None:
+def test_bad_files_are_named(tmp_path: Path, name: str, content: str | bytes, message: str) -> None:
     file = tmp_path / name
     file.write_bytes(content.encode() if isinstance(content, str) else content)
-    with pytest.raises(DataError, match=re.escape(message)) as caught:
-        read(file)
-    assert str(file) in str(caught.value)
+    for _ in ways():
+        with pytest.raises(DataError, match=re.escape(message.replace("@", str(file)))):
+            read(file)
 
 
-@CALM
+@FEW
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=9), st.sampled_from(["tokens", "labels", "label"]), st.data())
 def test_the_faulty_line_is_named_wherever_it_is(
-    chunk: int, folder: Path, sizes: list[int], fault: str, draw: st.DataObject
+    folder: Path, sizes: list[int], fault: str, draw: st.DataObject
 ) -> None:
     """One value of another kind in JSONL, one unknown token in CoNLL and Parquet: the message names its place."""
     by_token = [{"tokens": ["a"] * size, "labels": [1] * size} for size in sizes]
@@ -477,17 +440,20 @@ def test_the_faulty_line_is_named_wherever_it_is(
         rows[row][fault], place = [], f"the label of line {row + 1} of "
     else:
         rows[row][fault][token], place = [], f"token {token} of line {row + 1} of "
-    (folder / "fault.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with pytest.raises(DataError, match=rf", (the label of )?{place}.* is a real vector"):
-        read(folder / "fault.jsonl")
     unseen = [["a"] * size for size in sizes]
     unseen[row][token] = "?"
-    names = Names(("a",))
+    (folder / "fault.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "unseen.jsonl").write_text("".join(json.dumps({"tokens": row}) + "\n" for row in unseen))
     (folder / "fault.conll").write_text(columns_text(unseen, None, " "))
-    line = sum(sizes[:row]) + row + token + 1
-    with pytest.raises(DataError, match=rf"^line {line} of .* is '\?', which the model has never seen"):
-        read(folder / "fault.conll", vocabulary=names)
     pq.write_table(pa.table({"tokens": unseen}), folder / "fault.parquet")
+    line, names = sum(sizes[:row]) + row + token + 1, Names(("a",))
+    for _ in ways():
+        with pytest.raises(DataError, match=rf", (the label of )?{place}.* is a real vector"):
+            read(folder / "fault.jsonl")
+        with pytest.raises(DataError, match=rf"^line {line} of .* is '\?', which the model has never seen"):
+            read(folder / "fault.conll", vocabulary=names)
+        with pytest.raises(DataError, match=rf"^token {token} of line {row + 1} of .* is '\?', which"):
+            read(folder / "unseen.jsonl", vocabulary=names)
     with pytest.raises(DataError, match=rf"^token {token} of row {row} of .* is '\?', which"):
         arrow.read_parquet(folder / "fault.parquet", Columns(), names, None, 3)
 
@@ -496,28 +462,25 @@ def test_the_faulty_line_is_named_wherever_it_is(
     ("text", "options", "message"),
     [
         ("a x\nb y\n", {"labels": "3"}, "has 2 columns: there is no column 3. Choose from 1 to 2"),
-        ("a\nb\n", {"labels": "2"}, "has 1 columns: there is no column 2"),
         ("a x\n", {"tokens": "-3"}, "there is no column -3"),
         ("a x\n", {"tokens": "word"}, "'word' is no CoNLL column: columns have numbers"),
         ("a x\n", {"tokens": "0"}, "'0' is no CoNLL column"),
         ("a x\n", {"sequence": "1"}, "`sequence` chooses a column of a CSV or Parquet table"),
-        ("a x\nb y\n\nc x\n", {"vocabulary": Names(("a", "b"))}, "line 4 of"),
-        ("a x\nb y\n\nc x\n", {"vocabulary": Names(("a", "b"))}, "is 'c', which the model has never seen"),
         ("1 x\n", {"vocabulary": Names(range(3))}, "is a string ('1'), but the tokens of the model are integers"),
         ("a x\n", {"format": "xml"}, "there is no format 'xml'; the formats are jsonl, conll, conllu, csv, tsv"),
         ("tokens,tag\nb c,y\na b,z z\n", {"format": "csv", "labels": "tag"}, "has 2 words in column 'tag', which so"),
         ("tokens,tag\nb c,y\na b,\n", {"format": "csv", "labels": "tag"}, "has no label, but line 2 has"),
         ("tokens,tag\na b c,y z\n", {"format": "csv", "labels": "tag"}, "has 3 tokens but 2 labels"),
-        ("tokens,tag\na,y\n", {"format": "csv", "labels": "tags"}, "has no column 'tags'; it has: tokens, tag"),
-        ("tokens,tag\na,y\n", {"format": "csv", "sequence": "id"}, "has no column 'id'"),
+        ("tokens,tag\na,y\n", {"format": "csv", "sequence": "id"}, "has no column 'id'; it has: tokens, tag"),
         (GOOD, {"format": "jsonl", "labels": "tags"}, "has no 'tags'; it has: tokens, labels. Choose with labels="),
         (GOOD, {"format": "jsonl", "tokens": "words"}, "has no 'words'; it has: tokens, labels"),
     ],
 )  # fmt: skip
 def test_bad_choices_are_named(tmp_path: Path, text: str, options: dict[str, Any], message: str) -> None:
     (tmp_path / "a.conll").write_text(text)
-    with pytest.raises(DataError, match=re.escape(message)):
-        read(tmp_path / "a.conll", **options)
+    for _ in ways():
+        with pytest.raises(DataError, match=re.escape(message)):
+            read(tmp_path / "a.conll", **options)
 
 
 def test_missing_files_and_directories(tmp_path: Path) -> None:
@@ -529,41 +492,35 @@ def test_missing_files_and_directories(tmp_path: Path) -> None:
         read("-", format="npz")
 
 
-def write_parquet(**columns: Any) -> Callable[[Path], None]:
-    return lambda file: pq.write_table(pa.table(columns), file)
-
-
-PARQUET: list[tuple[Callable[[Path], None], dict[str, str], str]] = [
-    (write_parquet(text=["a"]), {}, "has no column 'tokens'; it has: text"),
-    (write_parquet(tokens=[1, 2]), {}, "column 'tokens', holds 1: it must be a list, or text"),
-    (write_parquet(tokens=[["a"], []]), {}, "row 1 of"),
-    (write_parquet(tokens=[["a"], None]), {}, "is an empty sequence"),
-    (write_parquet(tokens=["a", None]), {}, "is an empty sequence"),
-    (write_parquet(tokens=[["a", None]]), {}, "token 1 of row 0 of"),
-    (write_parquet(tokens=[["a"], ["a", "b"]], labels=[["x"], ["x"]]), {}, "has 2 tokens but 1 labels"),
-    (write_parquet(tokens=[["a"], ["a"]], labels=[["x"], None]), {}, "has no label, but row 0 has"),
-    (write_parquet(tokens=[["a"], ["a"]], labels=[["x"], [None]]), {}, "the label of token 0 of row 1 of"),
-    (write_parquet(tokens=[["a"], ["a"]], label=["x", None]), {}, "row 1 of"),
-    (write_parquet(tokens=[[1], [2, -2]]), {}, "token 1 of row 1 of"),
-    (write_parquet(tokens=[[[1.0]], [[2.0, 3.0]]]), {}, "is a vector of 2 numbers, the first has 1"),
-    (write_parquet(tokens=[[[1.0]], [[float("nan")]]]), {}, "is [nan]: NaN and infinity are not allowed"),
-    (write_parquet(sequence=[1, 2, 1], token=["a", "b", "c"]), {}, "sequence 1 comes back after another one"),
-    (write_parquet(sequence=[1, None], token=["a", "b"]), {}, "row 1 of"),
-    (write_parquet(sequence=[[1], [2]], token=["a", "b"]), {}, "does not say which sequence it belongs to"),
-    (write_parquet(sequence=[1, 1], token=["a", None]), {}, "row 1 of"),
-    (write_parquet(sequence=[1, 1], token=["a", "b"], label=[1, None]), {}, "has no 'label'"),
-    (write_parquet(sequence=[1, 1], token=["a", "b"], tag=[1, 2]), {"labels": "tags"}, "has no column 'tags'"),
-    (write_parquet(tokens=pa.array([], pa.list_(pa.string()))), {}, "is empty: there is no sequence in it"),
+PARQUET: list[tuple[dict[str, Any], str]] = [
+    ({"text": ["a"]}, "@ has no column 'tokens'; it has: text"),
+    ({"tokens": [1, 2]}, "row 0 of @, column 'tokens', holds 1: it must be a list, or text"),
+    ({"tokens": [["a"], []]}, "row 1 of @ is an empty sequence"),
+    ({"tokens": [["a"], None]}, "row 1 of @ is an empty sequence"),
+    ({"tokens": ["a", None]}, "row 1 of @ is an empty sequence"),
+    ({"tokens": [["a", None]]}, "token 1 of row 0 of @ is None"),
+    ({"tokens": [["a"], ["a", "b"]], "labels": [["x"], ["x"]]}, "row 1 of @ has 2 tokens but 1 labels"),
+    ({"tokens": [["a"], ["a"]], "labels": [["x"], None]}, "row 1 of @ has no label, but row 0 has"),
+    ({"tokens": [["a"], ["a"]], "labels": [["x"], [None]]}, "the label of token 0 of row 1 of @ is missing"),
+    ({"tokens": [["a"], ["a"]], "label": ["x", None]}, "row 1 of @ has no label"),
+    ({"tokens": [[1], [2, -2]]}, "token 1 of row 1 of @ has id -2"),
+    ({"tokens": [[[1.0]], [[2.0, 3.0]]]}, "is a vector of 2 numbers, the first has 1"),
+    ({"tokens": [[[1.0]], [[float("nan")]]]}, "is [nan]: NaN and infinity are not allowed"),
+    ({"sequence": [1, 2, 1], "token": ["a", "b", "c"]}, "row 2 of @: sequence 1 comes back after another one"),
+    ({"sequence": [1, None], "token": ["a", "b"]}, "row 1 of @ does not say which sequence it belongs to"),
+    ({"sequence": [[1], [2]], "token": ["a", "b"]}, "row 0 of @ does not say which sequence it belongs to"),
+    ({"sequence": [1, 1], "token": ["a", None]}, "row 1 of @ has no 'token'"),
+    ({"sequence": [1, 1], "token": ["a", "b"], "label": [1, None]}, "row 1 of @ has no 'label'"),
+    ({"tokens": pa.array([], pa.list_(pa.string()))}, "@ is empty: there is no sequence in it"),
 ]
 
 
-@pytest.mark.parametrize(("write", "options", "message"), PARQUET, ids=[row[2] for row in PARQUET])
-def test_bad_parquet_files_are_named(tmp_path: Path, write: Any, options: dict[str, str], message: str) -> None:
+@pytest.mark.parametrize(("columns", "message"), PARQUET, ids=[row[1] for row in PARQUET])
+def test_bad_parquet_files_are_named(tmp_path: Path, columns: dict[str, Any], message: str) -> None:
     file = tmp_path / "a.parquet"
-    write(file)
-    with pytest.raises(DataError, match=re.escape(message)) as caught:
-        read(file, **options)  # type: ignore[arg-type]
-    assert str(file) in str(caught.value)
+    pq.write_table(pa.table(columns), file)
+    with pytest.raises(DataError, match=re.escape(message.replace("@", str(file)))):
+        read(file)
 
 
 PLAINLY: dict[str, Any] = {"compression": "none", "use_dictionary": False, "write_page_checksum": True}
@@ -629,38 +586,33 @@ def test_an_npz_header_that_claims_more_than_the_file_is_not_believed(tmp_path: 
     assert tokens_at_most(str(tmp_path / "a.npz")) < 1000
 
 
-@pytest.mark.parametrize("arrow", [False, True])
 @pytest.mark.parametrize("name", ["a.jsonl.gz", "a.csv.gz", "a.conll.gz"])
-def test_a_line_that_is_too_long_is_not_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, arrow: bool
-) -> None:
+def test_a_line_that_is_too_long_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """A few bytes of gzip unpack to any length."""
     monkeypatch.setattr("monolayer.data.lines.LONGEST", 1 << 10)
-    monkeypatch.setattr("monolayer.data.readers.ARROW", arrow)
     good = {"a.jsonl.gz": GOOD, "a.csv.gz": "tokens,labels\na b,x y\n", "a.conll.gz": "a x\n"}[name]
     with gzip.open(tmp_path / name, "wt") as file:
         file.write(good * 2 + "a" * (1 << 22))
-    with pytest.raises(DataError, match=r"line [35] of .* is longer than .*: give every sequence its own line"):
-        read(tmp_path / name)
+    for _ in ways():
+        with pytest.raises(DataError, match=r"line [35] of .* is longer than .*: give every sequence its own line"):
+            read(tmp_path / name)
 
 
-def test_bad_npz_files_are_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("stored", "options", "message"),
+    [
+        ({"Z": [3]}, {}, "@ has no array 'X'; it has: Z"),
+        ({"X": [[3]]}, {"labels": "Q"}, "@ has no array 'Q'; it has: X"),
+        ({"X": np.array([["a"], None], dtype=object)}, {}, "@ holds an array that cannot be read"),
+        ({"X": [[1, -1]]}, {}, "@: token 1 of sequence 0 has id -1"),
+        ({"X": [[1, 2]], "Y": [[1, 2, 3]]}, {}, "@: sequence 0 has 2 tokens but 3 labels"),
+    ],
+)
+def test_bad_npz_files_are_named(tmp_path: Path, stored: dict[str, Any], options: dict[str, Any], message: str) -> None:
     file = tmp_path / "a.npz"
-    np.savez(file, Z=np.zeros(3))
-    with pytest.raises(DataError, match="has no array 'X'; it has: Z"):
-        read(file)
-    np.savez(file, X=np.zeros((2, 2), int))
-    with pytest.raises(DataError, match="has no array 'Q'; it has: X"):
-        read(file, labels="Q")
-    np.savez(file, X=np.array([["a"], None], dtype=object))
-    with pytest.raises(DataError, match="holds an array that cannot be read"):
-        read(file)
-    np.savez(file, X=np.array([[1, -1]]))
-    with pytest.raises(DataError, match=r"a\.npz: token 1 of sequence 0 has id -1"):
-        read(file)
-    np.savez(file, X=np.array([[1, 2]]), Y=np.array([[1, 2, 3]]))
-    with pytest.raises(DataError, match=r"a\.npz: sequence 0 has 2 tokens but 3 labels"):
-        read(file)
+    np.savez(file, **stored)
+    with pytest.raises(DataError, match=re.escape(message.replace("@", str(file)))):
+        read(file, **options)
 
 
 def test_parquet_without_pyarrow_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -701,45 +653,26 @@ def test_python_on_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 # -- phrases ---------------------------------------------------------------------------------------------
 
 
-def readings(data: Sequences) -> dict[str, list[str]]:
-    assert data.vocabulary is not None
-    assert data.labels is not None
-    characters = data.split(data.vocabulary.decode(data.tokens))
-    labels = data.split(data.labels.decode(data.labels.values))
-    return {"".join(row): list(labels[i]) for i, row in enumerate(characters)}
-
-
-def test_tiny_phrases_have_characters_of_several_readings() -> None:
-    table = readings(tiny_phrases())
-    assert table["银行"] == ["yín", "háng"]
-    assert table["行走"] == ["xíng", "zǒu"]
-    of: dict[str, set[str]] = {}
-    for phrase, row in table.items():
-        assert len(phrase) == len(row)
-        for character, reading in zip(phrase, row, strict=True):
-            of.setdefault(character, set()).add(reading)
-    assert len(table) >= 40
-    assert sum(len(row) > 1 for row in of.values()) >= 15
-
-
 def test_phrases_are_the_dictionary() -> None:
     pytest.importorskip("pypinyin_dict")
-    data = phrases()
+    data, tiny = phrases(), tiny_phrases()
     source = importlib.import_module("pypinyin_dict.phrase_pinyin_data.large_pinyin").phrases_dict
+    words, readings = ([part.tolist() for part in tiny.split(each)] for each in flat_names(tiny))
+    common = {"".join(word): row for word, row in zip(words, readings, strict=True) if "".join(word) in source}
+    assert len(common) >= 40
+    assert common == {word: [reading[0] for reading in source[word]] for word in common}
     assert (len(data), len(data.tokens)) == (411_957, 1_029_973)
-    assert data.labels is not None
-    assert data.labels.classes is not None
-    assert len(data.labels.classes) == 1_549
-    assert data.vocabulary is not None
-    assert "".join(data.vocabulary.decode(data.tokens).tolist()) == "".join(source)
+    characters, labels = flat_names(data)
+    assert "".join(characters.tolist()) == "".join(source)
     assert data.lengths.tolist() == [len(phrase) for phrase in source]
     # Two characters have two readings in their phrase; the first is the label.
-    expected = [reading[0] for row in source.values() for reading in row]
-    assert data.labels.decode(data.labels.values).tolist() == expected
-    tiny = readings(tiny_phrases())
-    common = tiny.keys() & source.keys()
-    assert len(common) >= 40
-    assert {key: tiny[key] for key in common} == {key: [reading[0] for reading in source[key]] for key in common}
+    assert labels.tolist() == [reading[0] for row in source.values() for reading in row]
+
+
+def flat_names(data: Sequences) -> tuple[Any, Any]:
+    assert data.vocabulary is not None
+    assert data.labels is not None
+    return data.vocabulary.decode(data.tokens), data.labels.decode(data.labels.values)
 
 
 def test_phrases_without_the_package_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -747,12 +680,3 @@ def test_phrases_without_the_package_name_the_extra(monkeypatch: pytest.MonkeyPa
     monkeypatch.delitem(sys.modules, "pypinyin_dict.phrase_pinyin_data", raising=False)
     with pytest.raises(DataError, match=re.escape("pip install pypinyin-dict")):
         phrases()
-
-
-def test_two_columns_of_one_name_are_refused_where_it_matters(tmp_path: Path) -> None:
-    file = tmp_path / "twice.csv"
-    file.write_text("tokens,tokens,label\na b,c d,x\n")
-    with pytest.raises(DataError, match="2 columns called 'tokens'"):
-        read(file)
-    file.write_text("tokens,note,note,label\na b,1,2,x\n")
-    assert len(read(file)) == 1
