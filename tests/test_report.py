@@ -17,7 +17,7 @@ from monolayer.errors import DataError
 from monolayer.page import colours
 from monolayer_experiments import NAMES, find, look
 from monolayer_experiments.experiment import Experiment, Figure, Setting, Table
-from monolayer_experiments.palette import PALETTE
+from monolayer_experiments.look import PALETTE
 from monolayer_experiments.report import KEY, SECTIONS, caption_of, page, plotly_script, words
 from monolayer_experiments.results import Record, read, read_all, write
 from tests.browser import Opened, drawn, flaws, opened
@@ -314,7 +314,8 @@ def test_text_is_escaped_everywhere(folder: Path, monkeypatch: pytest.MonkeyPatc
     experiment = Experiment(
         "memorization",
         nasty,
-        lambda setting, progress: {},
+        {},
+        lambda plan, setting, progress: {},
         lambda results: nasty,
         lambda results: [Figure(nasty, look.chart([look.line(nasty, [1], [1])], (nasty, nasty)), nasty)],
         lambda results: [Table(nasty, [nasty], [[nasty]])],
@@ -391,7 +392,7 @@ def test_colours_serve_in_light_and_dark() -> None:
         red, green, blue = (c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
         return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
-    for colour in PALETTE:
+    for colour in PALETTE.values():
         for behind in (colours.LIGHT, colours.DARK):
             low, high = sorted((luminance(colour), luminance(behind)))
             assert (high + 0.05) / (low + 0.05) >= 3  # WCAG, graphical objects

@@ -1,4 +1,4 @@
-"""The baseline learns what can be learnt, stops when it has, and is what it says: rank, padding, parameters."""
+"""The baselines learn what can be learnt, and each of many models in one is what it would be alone."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 import torch
 
+from monolayer_experiments.contexts import construct_readout
+from monolayer_experiments.fleet import Adam, Fleet, sail
 from monolayer_experiments.trainer import NO_LABEL, Batches, Trained, _cuts, fit, predict
 from monolayer_experiments.trainer import train as train_
-from monolayer_experiments.transformer import Attention, Layer, Tagger, width_for
-from tests.small_runs import training_by_steps
+from monolayer_experiments.transformer import Approximator, Attention, Layer, Tagger, width_for
+from tests.step_clock import training_by_steps
 
 
 @pytest.fixture(autouse=True)
@@ -31,8 +33,8 @@ def parity(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return X, X % 3
 
 
-@pytest.mark.parametrize("rank", [None, 1])
-def test_training_ends_when_no_label_is_wrong(rank):
+@pytest.mark.parametrize("rank", [None, 1, 2])
+def test_training_ends_when_no_label_is_wrong_and_keeps_its_rank(rank):
     X, Y = parity()
     found = train(X, Y, rank=rank)
     assert found.accuracy == 1.0
@@ -40,6 +42,8 @@ def test_training_ends_when_no_label_is_wrong(rank):
     assert found.curve[-1][1] == 1.0
     assert all(right < 1.0 for _, right in found.curve[:-1])
     assert (predict(found.model, X) == Y).all()
+    matrices = found.model.layers[0].attention.matrices().detach()
+    assert torch.linalg.matrix_rank(matrices, rtol=1e-5).tolist() == [32 if rank is None else rank] * 3
 
 
 def test_attention_is_needed_and_used():
@@ -72,14 +76,6 @@ def test_a_search_that_ends_at_chance_keeps_the_likeliest_rate():
     found = train(X, Y, seconds=0.05, rates=(1e-12, 1e-11, 1e-10))  # no rate moves a weight
     assert len(found.grid) == 3
     assert found.rate == 1e-12
-
-
-@pytest.mark.parametrize("rank", [1, 2])
-def test_low_rank_is_low_rank_also_after_training(rank):
-    X, Y = parity()
-    found = train(X, Y, rank=rank)
-    matrices = found.model.layers[0].attention.matrices().detach()
-    assert torch.linalg.matrix_rank(matrices, rtol=1e-5).tolist() == [rank] * 3
 
 
 def test_low_rank_attention_is_softmax_of_its_matrices():
@@ -166,3 +162,75 @@ def test_fit_takes_any_module_and_any_features():
     X[..., 0] += 2.0 * np.sign(X[..., 0])
     found = fit(Linear, X, (X[..., 0] > 0).astype(np.int64), seconds=20.0, rates=(3e-2,))
     assert found.accuracy == 1.0
+
+
+def test_a_readout_on_attention_that_tells_nothing_apart_loses_labels():
+    """The check of a constructed readout can fail: equal numbers, different labels."""
+    random = np.random.default_rng(0)
+    features = random.normal(size=(10, 2, 3))
+    Y = random.integers(0, 4, (10, 2))
+    assert construct_readout(features, features, Y, 0)["accuracy"] == 1.0
+    assert construct_readout(features, features + 1.0, Y, 0)["accuracy"] < 1.0
+    features[5:] = features[:5]
+    Y[5:] = Y[:5] + 1
+    assert construct_readout(features, features, Y, 0)["accuracy"] <= 0.5
+
+
+# -- the fleet -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 16, 2, 3), (2, 3, 16, 2, 3), (2, None, 64, 2, 3)])
+def test_a_member_is_a_transformer_by_itself(shape):
+    fleet = Fleet(shape, 3, seed=0)
+    X, own = torch.rand(5, 4, 2), torch.rand(3, 5, 4, 2)
+    together, apart = fleet.predict(X.numpy()), fleet.predict(own.numpy())
+    assert together.shape == (3, 5, 4, 3)
+    for member in range(3):
+        alone = Approximator(*shape)
+        alone.load_state_dict({**alone.state_dict(), **{name: w[member] for name, w in fleet.weights.items()}})
+        with torch.no_grad():
+            assert np.allclose(together[member], alone(X).numpy(), atol=1e-5)
+            assert np.allclose(apart[member], alone(own[member]).numpy(), atol=1e-5)
+    assert fleet.parameters * 3 == sum(weight.numel() for weight in fleet.weights.values())
+    assert not np.allclose(together[0], together[1])
+
+
+def test_a_member_may_use_no_more_value_directions_than_its_rank():
+    fleet = Fleet((1, 3, 8, 1, 1), 2, seed=0, value_ranks=[1, 3])
+    X = np.random.default_rng(0).random((4, 3, 1))
+    before = fleet.predict(X)
+    with torch.no_grad():
+        fleet.weights["layers.0.attention.left"][:, 2, :, 1:] += 1.0  # value directions 2 and 3
+    after = fleet.predict(X)
+    assert np.array_equal(before[0], after[0])
+    assert not np.allclose(before[1], after[1])
+
+
+def test_members_do_not_learn_from_each_other():
+    """The same member beside another target and another rate makes the same steps."""
+
+    def trained(target: float, rate: float) -> dict[str, torch.Tensor]:
+        fleet = Fleet((1, 1, 8, 1, 1), 2, seed=0)
+        adam = Adam(list(fleet.weights.values()), [1e-2, rate])
+        X = torch.rand(16, 3, 1, generator=torch.Generator().manual_seed(0))
+        wanted = torch.stack([X.mean(1, keepdim=True).expand_as(X), torch.full_like(X, target)])
+        for _ in range(4):
+            adam.step((fleet(X) - wanted).square().flatten(1).mean(1).sum(), 1.0)
+        return {name: weight.detach() for name, weight in fleet.weights.items()}
+
+    one, other = trained(0.0, 1e-1), trained(5.0, 1e-3)
+    assert all(torch.allclose(one[name][0], other[name][0], atol=1e-6) for name in one)
+    assert not torch.allclose(one["head.weight"][1], other["head.weight"][1])
+
+
+def test_a_fleet_learns_what_can_be_learnt_and_not_at_a_rate_of_nothing():
+    X = np.random.default_rng(0).random((500, 3, 1))
+    Y = np.stack([np.repeat(X.mean(axis=1, keepdims=True), 3, axis=1), 7.0 + 3.0 * X])
+    fleet = Fleet((1, 1, 16, 1, 1), 3, seed=0)
+    with training_by_steps(1 / 150):
+        sail(fleet, X, Y, [0, 1, 1], [1e-2, 1e-2, 0.0], 1.0, 64)
+    error = np.sqrt(np.square(fleet.predict(X) - Y[[0, 1, 1]]).mean(axis=(1, 2, 3)))
+    spread = Y.std(axis=(1, 2, 3))
+    assert error[0] < spread[0] / 3
+    assert error[1] < spread[1] / 3 < error[2]
+    assert fleet.steps == 150

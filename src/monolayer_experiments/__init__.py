@@ -37,4 +37,13 @@ def find(name: str) -> Experiment:
         hint = f"; did you mean {near[0]!r}? There" if near else ". There"
         raise DataError(f"there is no experiment {name!r}{hint} are: {', '.join(NAMES)}")
     module = import_module(f"monolayer_experiments.{name}")
-    return Experiment(name, module.QUESTION, module.run, module.answer, module.figures, module.tables, module.limits)
+    return Experiment(
+        name,
+        module.QUESTION,
+        module.PLAN,
+        module.run,
+        module.answer,
+        module.figures,
+        module.tables,
+        module.limits,
+    )

@@ -21,9 +21,8 @@ import monolayer as ml
 from monolayer.arrays import Floats
 from monolayer.theory.targets import TARGETS
 from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
-from monolayer_experiments.fleet import Fleet, Shape, best_of, sail
+from monolayer_experiments.fleet import Fleet, best_of, sail
 from monolayer_experiments.look import amount, column, distinct, figure, line, low_to_high, table, where
-from monolayer_experiments.palette import BLUE, GREY, ORANGE
 
 QUESTION = (
     "Does the largest error of trained models fall where the theorem says, with the value rank as the only change?"
@@ -50,8 +49,8 @@ PLAN = {
 """Quick and full. `ranks`: the value ranks for every length; `rounds`, `climbers`: of the search for large errors."""
 
 
-def run(setting: Setting, progress: Progress) -> Results:
-    plan, rows = setting.choose(PLAN), []
+def run(plan: Results, setting: Setting, progress: Progress) -> Results:
+    rows = []
     for number, length in enumerate(plan["ranks"]):
         progress(f"sorting {length} numbers", number / len(plan["ranks"]))
         rows += _trained(plan, length, setting)
@@ -83,7 +82,7 @@ def _trained(plan: Results, length: int, setting: Setting) -> list[Results]:
     random = np.random.default_rng([setting.seed, 8])
     sizes = plan["pool"], plan["held_out"] // 4, plan["held_out"]
     pool, chosen, fresh = (random.random((count, length, 1)) for count in sizes)
-    shape = Shape(1, QK_RANK, plan["width"], 1, length)
+    shape = (1, QK_RANK, plan["width"], 1, length)
     fleet = Fleet(shape, len(members), setting.seed, setting.device, value_ranks=list(values))
     sail(fleet, pool, SORT(pool)[None], [0] * len(members), list(rates), plan["clock"], plan["batch"])
     tried = np.square(fleet.predict(chosen) - SORT(chosen)).mean(axis=(1, 2, 3))
@@ -123,9 +122,6 @@ def _climb(predict: Any, X: Floats, plan: Results, seed: int) -> Floats:
     return largest
 
 
-# -- what the numbers say ------------------------------------------------------------------------------
-
-
 def answer(results: Results) -> str:
     below = [row for row in results["rows"] if row["proved"] > 0]
     under = [row for row in below if min(row["found"]) < row["proved"]]
@@ -135,7 +131,7 @@ def answer(results: Results) -> str:
         rows = where(results["rows"], length=length)
         parts = ", ".join(f"{amount(min(row['found']), 2)} at rank {row['rank']}" for row in rows)
         words.append(f"{length} numbers: {parts}")
-    found = f"The largest error found in sorting, the best of {results['seeds']} seeds. {'; '.join(words)}."
+    found = f"The largest error found in sorting, {_seeds(results)}. {'; '.join(words)}."
     if under:
         return (
             f"Not decided: in {len(under)} of {len(below)} cases below rank n − 1 the search did not reach the error "
@@ -145,6 +141,10 @@ def answer(results: Results) -> str:
     verdict = "Yes" if clear else "Not in this run, which trained too little to tell (--full trains more)"
     falls = "; ".join(_falls(results, length) for length in lengths)
     return f"{verdict}: {falls}. {found} Below rank n − 1 all are above what is proved of every network of that rank."
+
+
+def _seeds(results: Results) -> str:
+    return f"the best of {results['seeds']} seeds" if results["seeds"] > 1 else "one seed"
 
 
 def _fall(results: Results, length: int) -> float:
@@ -174,14 +174,11 @@ def figures(results: Results) -> list[Figure]:
         low = [row for row in rows if row["proved"] > 0]
         ranks, below = column(rows, "rank"), column(low, "rank")
         traces = [
-            line("trained, largest found", ranks, list(map(min, column(rows, "found"))), ORANGE),
-            line("trained, root mean square", ranks, list(map(min, column(rows, "rms"))), BLUE),
-            line("proved for every network", below, column(low, "proved"), GREY, dash="dot"),
+            line("trained, largest found", ranks, list(map(min, column(rows, "found"))), "orange"),
+            line("trained, root mean square", ranks, list(map(min, column(rows, "rms"))), "blue"),
+            line("proved for every network", below, column(low, "proved"), "grey", dash="dot"),
         ]
-        caption = (
-            f"One layer, one head, the best of {results['seeds']} seeds. From rank {length - 1} on nothing is "
-            "proved to be left."
-        )
+        caption = f"One layer, one head, {_seeds(results)}. From rank {length - 1} on nothing is proved to be left."
         title = f"Sorting {length} numbers: error against value rank"
         made.append(figure(title, traces, ("value rank k", "error"), caption, log="y", ticks_x=ranks))
     return made

@@ -15,41 +15,39 @@ from torch import nn
 
 import monolayer as ml
 from monolayer.arrays import Ints
-from monolayer_experiments.evidence import apart
 from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
 from monolayer_experiments.look import amount, figure, line, share, table
-from monolayer_experiments.palette import BLUE, RED
 from monolayer_experiments.perturbed import noisy
+from monolayer_experiments.runs import apart
 from monolayer_experiments.trainer import predict, train
 
 QUESTION = "What does a trained model have that a constructed one has not?"
 
 LENGTH, VOCABULARY, MARKER = 8, 50, 0
 NOISE = tuple(10.0**e for e in range(-16, 1))
-DRAWS = 3
-TRIED = 500
-"""Sequences that noisy copies are asked about."""
+PLAN = {"sequences": (300, 5_000), "clock": (5.0, 30.0), "draws": (3, 3), "tried": (500, 500)}
+"""Quick and full. `draws` of the noise, and sequences that noisy copies are `tried` on."""
 
 
-def run(setting: Setting, progress: Progress) -> Results:
-    count, seconds = (5_000, 30.0) if setting.full else (300, 5.0)
+def run(plan: Results, setting: Setting, progress: Progress) -> Results:
+    count, draws = plan["sequences"], plan["draws"]
     X, Y = sequences(2 * count, setting.seed)
     new, labels, X, Y = X[count:], Y[count:], X[:count], Y[:count]
     progress("constructing", 0.0)
     built = ml.memorize(X, Y, device=setting.device, seed=setting.seed)
     assert built.summary is not None  # a model that was just built has one
     progress("training", 0.05)
-    trained = train(X, Y, seconds=seconds, seed=setting.seed, device=setting.device)
+    trained = train(X, Y, seconds=plan["clock"], seed=setting.seed, device=setting.device)
     # The label that each token has most often in the training data: what can be had without looking at the context.
     by_token = np.array([np.bincount(Y[x == X], minlength=4).argmax() for x in range(VOCABULARY)])
-    few, theirs = X[:TRIED], Y[:TRIED]
+    few, theirs = X[: plan["tried"]], Y[: plan["tried"]]
 
     def noise(model: nn.Module, answers: Callable[[Any], Any], done: float) -> list[float]:
         """Mean share of labels right of noisy copies, for no noise and for every σ."""
         results = [_right(answers(model), theirs)]
         for number, sigma in enumerate(NOISE):
             progress("noise on the weights", done + 0.25 * number / len(NOISE))
-            copies = (noisy(model, sigma, setting.seed + draw) for draw in range(DRAWS))
+            copies = (noisy(model, sigma, setting.seed + draw) for draw in range(draws))
             results.append(float(np.mean([_right(answers(copy), theirs) for copy in copies])))
         return results
 
@@ -74,7 +72,7 @@ def run(setting: Setting, progress: Progress) -> Results:
         },
         "by_token": _right(by_token[new], labels),
         "noise": [0.0, *NOISE],
-        "draws": DRAWS,
+        "draws": draws,
         "tried": len(few),
     }
 
@@ -93,9 +91,6 @@ def sequences(count: int, seed: int) -> tuple[Ints, Ints]:
 
 def _right(answers: Any, labels: Ints) -> float:
     return float((np.asarray(answers) == labels).mean())
-
-
-# -- what the numbers say ------------------------------------------------------------------------------
 
 
 def _tolerance(results: Results, kind: str) -> float | None:
@@ -131,8 +126,8 @@ def figures(results: Results) -> list[Figure]:
         figure(
             "Labels right against relative noise on every weight",
             [
-                line("constructed, float64", noise, results["constructed"]["noise"][1:], BLUE),
-                line("trained, float32", noise, results["trained"]["noise"][1:], RED),
+                line("constructed, float64", noise, results["constructed"]["noise"][1:], "blue"),
+                line("trained, float32", noise, results["trained"]["noise"][1:], "red"),
             ],
             ("σ", "share of labels right"),
             f"Mean of {results['draws']} draws of the noise, on {results['tried']:,} of the sequences that the models "

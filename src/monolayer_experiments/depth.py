@@ -11,7 +11,6 @@ from __future__ import annotations
 import monolayer as ml
 from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
 from monolayer_experiments.look import amount, column, figure, low_to_high, scatter, share, table, where
-from monolayer_experiments.palette import BLUE, GOLD, GREEN, ORANGE, RED, VIOLET
 from monolayer_experiments.runs import DEVICES, KEPT, against_time, described, edge, searches, timed
 from monolayer_experiments.synthetic import without_repeats
 from monolayer_experiments.trainer import train
@@ -22,11 +21,11 @@ QUESTION = (
 )
 
 MODELS = {
-    "1 layer, rank 1": (1, 1, ORANGE),
-    "1 layer": (1, None, GREEN),
-    "2 layers": (2, None, RED),
-    "4 layers": (4, None, VIOLET),
-    "8 layers": (8, None, GOLD),
+    "1 layer, rank 1": (1, 1, "orange"),
+    "1 layer": (1, None, "green"),
+    "2 layers": (2, None, "red"),
+    "4 layers": (4, None, "violet"),
+    "8 layers": (8, None, "gold"),
 }
 """Layers, rank and colour of every trained model; None is full rank."""
 TIMED = 0.05
@@ -42,8 +41,7 @@ PLAN = {
 """Quick and full. `sizes`: for every number of sequences, how many seeds and how many seconds a model has."""
 
 
-def run(setting: Setting, progress: Progress) -> Results:
-    plan = setting.choose(PLAN)
+def run(plan: Results, setting: Setting, progress: Progress) -> Results:
     data = {key: plan[key] for key in ("length", "vocabulary", "classes")}
     ml.memorize([[0, 1]], [[0, 1]])  # imports and first calls are not what is timed
     whole = sum(seeds * seconds for seeds, seconds in plan["sizes"].values()) * len(plan["models"])
@@ -104,7 +102,7 @@ def figures(results: Results) -> list[Figure]:
     for built in results["constructed"]:
         rows = where(results["trained"], sequences=built["sequences"])
         traces = [against_time(row, MODELS[row["model"]][2]) for row in rows if row["curve"]]
-        traces.append(scatter("construction", [built["seconds"]], [built["accuracy"]], BLUE))
+        traces.append(scatter("construction", [built["seconds"]], [built["accuracy"]], "blue"))
         title = f"Accuracy against time, {built['sequences']:,} sequences"
         made.append(figure(title, traces, ("seconds", "labels right"), KEPT, log="x", range_y=(0.0, 1.05)))
     return made

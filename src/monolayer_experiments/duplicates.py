@@ -22,7 +22,6 @@ from monolayer.theory.enclosure import wronskian
 from monolayer.theory.faithful import Construction
 from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
 from monolayer_experiments.look import amount, column, figure, line, power, share, table
-from monolayer_experiments.palette import BLUE
 from monolayer_experiments.synthetic import labels, near_copies, with_repeats, without_repeats
 
 QUESTION = "What breaks where the paper's hypotheses are violated: repeats, near copies, close tokens?"
@@ -30,12 +29,13 @@ QUESTION = "What breaks where the paper's hypotheses are violated: repeats, near
 SHARES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 DISTANCES = (1, 2, 4, 8, 16)
 EPSILONS = tuple(10.0**-k for k in range(17))
+PLAN = {"sequences": (2_000, 20_000)}
 SMALL = {"count": 40, "length": 5, "vocabulary": 12}
 """Data for the balls."""
 
 
-def run(setting: Setting, progress: Progress) -> Results:
-    count, seed = 20_000 if setting.full else 2_000, setting.seed
+def run(plan: Results, setting: Setting, progress: Progress) -> Results:
+    count, seed = plan["sequences"], setting.seed
     results: Results = {"small": SMALL, "repeats": [], "similarity": [], "closeness": []}
     for done, part in enumerate(SHARES):
         progress("repeated tokens", 0.4 * done / len(SHARES))
@@ -105,9 +105,6 @@ def _frequencies(seed: int) -> Results:
     return {"pairs": len(X), "equal_without_begin": equal, "right": right, "labels": sum(map(len, rows))}
 
 
-# -- what the numbers say ------------------------------------------------------------------------------
-
-
 def answer(results: Results) -> str:
     rows = [*results["repeats"], *results["similarity"]]
     kept = all(row["practical"]["accuracy"] == 1.0 for row in rows)
@@ -137,7 +134,7 @@ def figures(results: Results) -> list[Figure]:
     return [
         figure(
             "Margin in float64 as tokens come closer",
-            [line("margin", column(close, "epsilon"), column(column(close, "practical"), "margin"), BLUE)],
+            [line("margin", column(close, "epsilon"), column(column(close, "practical"), "margin"), "blue")],
             ("distance ε of the closest tokens", "narrowest gap / rounding error"),
             "No point: the constructor refuses, and names two tokens. At the jumps another draw or layout took over.",
             log="xy",

@@ -16,14 +16,11 @@ import numpy as np
 import monolayer as ml
 from monolayer.arrays import Ints
 from monolayer.data import Sequences
-from monolayer_experiments.evidence import above
 from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
-from monolayer_experiments.finetune import finetune
 from monolayer_experiments.look import amount, column, figure, line, share, table, where
-from monolayer_experiments.palette import BLUE, ORANGE, RED
-from monolayer_experiments.runs import timed
+from monolayer_experiments.runs import above, timed
 from monolayer_experiments.tagging import labels_of, padded, some_phrases
-from monolayer_experiments.trainer import Batches, predict, train
+from monolayer_experiments.trainer import Batches, finetune, predict, train
 
 QUESTION = "What do edits of single facts cost, and what do they harm: construction beside fine-tuning?"
 
@@ -47,8 +44,7 @@ PLAN = {
 of the longest fine-tuning, and how many kept phrases are asked after it."""
 
 
-def run(setting: Setting, progress: Progress) -> Results:
-    plan = setting.choose(PLAN)
+def run(plan: Results, setting: Setting, progress: Progress) -> Results:
     random = np.random.default_rng(setting.seed)
     data = some_phrases(plan["phrases"], plan["characters"], setting.seed)
     progress("construction", 0.0)
@@ -146,9 +142,6 @@ def _tuned(
     return found
 
 
-# -- reading the results -------------------------------------------------------------------------------
-
-
 def _best(case: Results, last: bool) -> Results:
     """The run that edits most for what it loses, at the first clock or at the last."""
     clocks = sorted(set(column(case["tuned"], "clock")))
@@ -188,9 +181,9 @@ def answer(results: Results) -> str:
 def figures(results: Results) -> list[Figure]:
     cases = results["cases"]
     edits = column(cases, "edits")
-    right = [line("construction", edits, column(cases, "edited_right"), BLUE)]
-    lost = [line("construction", edits, [case["kept_lost"] / case["kept"] for case in cases], BLUE)]
-    for name, last, colour in (("as long as the construction", False, ORANGE), ("the longest clock", True, RED)):
+    right = [line("construction", edits, column(cases, "edited_right"), "blue")]
+    lost = [line("construction", edits, [case["kept_lost"] / case["kept"] for case in cases], "blue")]
+    for name, last, colour in (("as long as the construction", False, "orange"), ("the longest clock", True, "red")):
         found = [_best(case, last) for case in cases]
         right.append(line(f"fine-tuned, {name}", edits, column(found, "edited_right"), colour))
         lost.append(line(f"fine-tuned, {name}", edits, column(found, "kept_lost"), colour))

@@ -17,8 +17,7 @@ import monolayer as ml
 from monolayer.arrays import Floats
 from monolayer.theory.targets import TARGETS
 from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
-from monolayer_experiments.look import amount, column, distinct, figure, line, table, where
-from monolayer_experiments.palette import GREY, PALETTE
+from monolayer_experiments.look import PALETTE, amount, column, distinct, figure, line, table, where
 from monolayer_experiments.runs import timed
 
 QUESTION = "Does the error of the approximator fall as predicted, for functions of growing complexity?"
@@ -26,13 +25,13 @@ QUESTION = "Does the error of the approximator fall as predicted, for functions 
 LENGTH = 3
 SHAPES = ((1, 2), (1, 3), (1, 4), (2, 2), (2, 3), (3, 2))
 """Coordinates and tokens of the control."""
+PLAN = {"cells": ((2, 4, 8, 16), (2, 4, 8, 16, 32)), "points": (4_000, 20_000)}
 RAMP = 2.0**-18
 """Points this close to an edge, as a share of a cell, may lie on a ramp of the quantizer, and are left out."""
 
 
-def run(setting: Setting, progress: Progress) -> Results:
-    cells = (2, 4, 8, 16, 32) if setting.full else (2, 4, 8, 16)
-    points = 20_000 if setting.full else 4_000
+def run(plan: Results, setting: Setting, progress: Progress) -> Results:
+    cells, points = plan["cells"], plan["points"]
     names = [name for name, target in TARGETS.items() if target.equivariant]
     rows = []
     for done, name in enumerate(names):
@@ -91,9 +90,6 @@ def off_ramps(X: Floats, cells: int) -> Floats:
     return X[(np.abs(place - np.round(place)) >= RAMP).all(axis=(1, 2))]
 
 
-# -- what the numbers say ------------------------------------------------------------------------------
-
-
 def _slope(rows: list[Results], field: str) -> float:
     """Slope of log error against log cells, over all but the coarsest grid."""
     fine = rows[1:]
@@ -139,7 +135,7 @@ def figures(results: Results) -> list[Figure]:
         rows = where(results["rows"], target=name)
         errors.append(line(name, column(rows, "cells"), [row["sup"] / row["range"] for row in rows], colour))
     cells = distinct(results["rows"], "cells")
-    errors.append(line("slope −1", cells, [1 / D for D in cells], GREY, dash="dot", markers=False))
+    errors.append(line("slope −1", cells, [1 / D for D in cells], "grey", dash="dot", markers=False))
     caption = (
         f"{results['length']} tokens of one coordinate, {results['points']:,} fresh uniform points, ramps left out."
     )

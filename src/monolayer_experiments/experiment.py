@@ -1,7 +1,7 @@
 """What an experiment is: a question, a way to measure, and how the numbers are read.
 
-`run` measures and returns raw results that JSON can hold. `answer`, `figures`, `tables` and `limits` read those
-results and nothing else, so that the report page is rebuilt from the stored numbers alone.
+`run` measures and returns raw results that JSON can hold; `PLAN` has its sizes. `answer`, `figures`, `tables` and
+`limits` read those results and nothing else, so that the report page is rebuilt from the stored numbers alone.
 """
 
 from __future__ import annotations
@@ -22,10 +22,6 @@ class Setting:
     full: bool = False
     device: str = "cpu"
     seed: int = 0
-
-    def choose(self, plan: Mapping[str, tuple[Any, Any]]) -> Results:
-        """For each key the quick or the full value."""
-        return {key: pair[self.full] for key, pair in plan.items()}
 
 
 @dataclass(frozen=True)
@@ -48,12 +44,21 @@ class Figure:
 
 @dataclass(frozen=True)
 class Experiment:
-    """One claim, measured. `limits` is one honest paragraph: what the experiment does not show."""
+    """One claim, measured. `limits` is one honest paragraph: what the experiment does not show.
+
+    `plan` has a quick and a full value for each of its sizes.
+    """
 
     name: str
     question: str
-    run: Callable[[Setting, Progress], Results]
+    plan: Mapping[str, tuple[Any, Any]]
+    measure: Callable[[Results, Setting, Progress], Results]
     answer: Callable[[Results], str]
     figures: Callable[[Results], list[Figure]]
     tables: Callable[[Results], list[Table]]
     limits: Callable[[Results], str]
+
+    def run(self, setting: Setting, progress: Progress, **changes: Any) -> Results:
+        """Raw results at the sizes of the setting, with the changes to the plan that are given."""
+        chosen = {key: pair[setting.full] for key, pair in self.plan.items()}
+        return self.measure({**chosen, **changes}, setting, progress)

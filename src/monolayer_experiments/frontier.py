@@ -23,7 +23,6 @@ from monolayer.theory.rate import bits_under_any_change
 from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
 from monolayer_experiments.look import amount, column, figure, line, low_to_high, scatter, table
 from monolayer_experiments.packed import memorize_packed, pack
-from monolayer_experiments.palette import BLUE, GREEN, GREY, ORANGE, RED, VIOLET
 from monolayer_experiments.perturbed import in_format, recall, tolerance
 from monolayer_experiments.synthetic import without_repeats
 from monolayer_experiments.trainer import train
@@ -31,11 +30,19 @@ from monolayer_experiments.trainer import train
 QUESTION = "What does it cost to survive noise and short formats?"
 
 CLASSES = 16
-RANKS = (8, 16, 32, 64, 128)
 FORMATS = ("float64", "float32", "bfloat16", "float16", "int8", "int6", "int4")
 ANCHORS = ((3.6, "3.6 trained GPTs · 3.0 by hand · 2.0 trained on facts"), (3.0, ""), (2.0, ""))
 """Bits per parameter of others; one line of words, for three would cover one another."""
-WIDTHS = (32, 64, 128)
+PLAN = {
+    "sequences": (80, 2_000),
+    "length": (8, 16),
+    "vocabulary": (60, 1_000),
+    "asked": (40, 64),
+    "ranks": ((8, 16, 32, 64, 128), (8, 16, 32, 64, 128)),
+    "widths": ((32, 64, 128), (32, 64, 128)),
+    "clock": (1.0, 60.0),
+}
+"""Quick and full. `asked`: sequences that noisy copies are asked about; `clock`: seconds of each training."""
 MANY_BITS = 13
 """Of a label of many classes: 8,192 of them, four to a packed number of 52 bits."""
 READOUTS = ("feed_forward", "head", "unpack", "place")
@@ -46,12 +53,14 @@ NONE = 1e-16
 """Where the figure draws what bears no noise that was tried."""
 
 
-def run(setting: Setting, progress: Progress) -> Results:
-    count, length, words, asked = (2000, 16, 1000, 64) if setting.full else (80, 8, 60, 40)
+def run(plan: Results, setting: Setting, progress: Progress) -> Results:
+    count, length, words, asked, widths = (
+        plan[key] for key in ("sequences", "length", "vocabulary", "asked", "widths")
+    )
     X, Y = without_repeats(count, length, words, CLASSES, seed=setting.seed)
     rows: list[Results] = []
     models: dict[str, Results] = {"paper's readout": {"readout": "paper"}, "line": {}}
-    models |= {f"robust, rank {k}": {"robust": True, "rank": k} for k in RANKS}
+    models |= {f"robust, rank {k}": {"robust": True, "rank": k} for k in plan["ranks"]}
     for done, (name, options) in enumerate(models.items()):
         progress(name, 0.4 * done / len(models))
         try:
@@ -68,10 +77,9 @@ def run(setting: Setting, progress: Progress) -> Results:
     rows.append(_packed("packed", X, Y, CLASSES.bit_length() - 1, asked, setting.seed))
     many = without_repeats(2 * count, 10 * length, 20 * length, 2**MANY_BITS, seed=setting.seed)
     rows.append(_packed("packed, 8,192 classes", *many, MANY_BITS, asked, setting.seed))
-    for done, width in enumerate(WIDTHS):
-        progress(f"training, width {width}", 0.5 + 0.5 * done / len(WIDTHS))
-        seconds = (50.0 if setting.device == "cuda" else 60.0) if setting.full else 1.0
-        trained = train(X, Y, width=width, seconds=seconds, seed=setting.seed, device=setting.device)
+    for done, width in enumerate(widths):
+        progress(f"training, width {width}", 0.5 + 0.5 * done / len(widths))
+        trained = train(X, Y, width=width, seconds=plan["clock"], seed=setting.seed, device=setting.device)
         row = _measure(f"trained, width {width}", trained.model.cpu(), X, Y, asked, setting.seed)
         rows.append(row | {"seconds": trained.seconds, "accuracy": trained.accuracy})
     return {"sequences": count, "length": length, "vocabulary": words, "points": int(X.size), "rows": rows}
@@ -114,9 +122,6 @@ def _wide_labels(X: Any, asked: int, seed: int) -> Results:
     }
 
 
-# -- reading ------------------------------------------------------------------------------------------------
-
-
 def _rows(results: Results) -> list[Results]:
     return [row for row in results["rows"] if "refused" not in row]
 
@@ -151,7 +156,7 @@ def _noise(row: Results) -> str:
 
 def figures(results: Results) -> list[Figure]:
     rows = _rows(results)
-    kinds = (("packed", RED), ("line", BLUE), ("paper", GREY), ("robust", GREEN), ("trained", ORANGE))
+    kinds = (("packed", "red"), ("line", "blue"), ("paper", "grey"), ("robust", "green"), ("trained", "orange"))
     traces = []
     for kind, colour in kinds:
         # A network that is not right without noise has no place on this axis.
@@ -160,10 +165,10 @@ def figures(results: Results) -> list[Figure]:
             noise = [row["noise"] or NONE for row in some]
             traces.append(scatter(kind, noise, list(map(_density, some)), colour))
     robust = [row for row in rows if row["name"].startswith("robust")]
-    traces.append(scatter("robust, proved", column(robust, "proved"), list(map(_density, robust)), VIOLET))
+    traces.append(scatter("robust, proved", column(robust, "proved"), list(map(_density, robust)), "violet"))
     shares = [10.0**power for power in (-16, -12, -8, -6, -4, -3, -2, -1)]
     bound = [bits_under_any_change(*WEIGHTS, share) for share in shares]
-    traces.append(line("bound for every change", shares, bound, GREY, dash="dash", markers=False))
+    traces.append(line("bound for every change", shares, bound, "grey", dash="dash", markers=False))
     return [
         figure(
             "Bits per parameter against tolerated noise",

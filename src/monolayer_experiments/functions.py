@@ -17,9 +17,8 @@ from monolayer.arrays import Floats
 from monolayer.theory.targets import TARGETS
 from monolayer_experiments.equivariant import off_ramps
 from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
-from monolayer_experiments.fleet import Fleet, Shape, best_of, sail
+from monolayer_experiments.fleet import Fleet, best_of, sail
 from monolayer_experiments.look import amount, bars, column, figure, table, where
-from monolayer_experiments.palette import BLUE, GOLD, GREEN, ORANGE, RED, VIOLET
 from monolayer_experiments.runs import timed
 
 QUESTION = "On functions, how far does training get beside the constructions, with more layers and with full rank?"
@@ -39,7 +38,7 @@ BUILT = {"constructed, rank 1": "mean", "constructed, rank 2": "sup"}
 DRAWN = dict(
     zip(
         (*BUILT, "1 layer, rank 1", "4 layers, rank 1", "1 layer", "4 layers"),
-        (BLUE, GREEN, ORANGE, RED, GOLD, VIOLET),
+        ("blue", "green", "orange", "red", "gold", "violet"),
         strict=True,
     )
 )
@@ -61,8 +60,7 @@ PLAN = {
 """Quick and full."""
 
 
-def run(setting: Setting, progress: Progress) -> Results:
-    plan = setting.choose(PLAN)
+def run(plan: Results, setting: Setting, progress: Progress) -> Results:
     random = np.random.default_rng([setting.seed, 7])
     points = {"pool": random.random((plan["pool"], LENGTH, 1))}
     points["chosen"] = random.random((plan["held_out"] // 4, LENGTH, 1))
@@ -105,7 +103,7 @@ def _train(plan: Results, model: str, points: dict[str, Floats], setting: Settin
         """All targets `(T, P, n, m)`; one with a single output stands in all `m`."""
         return np.stack([np.broadcast_to(_wanted(name, X), (len(X), LENGTH, outputs)) for name in names])
 
-    shape = Shape(*MODELS[model], plan["width"], 1, outputs)
+    shape = (*MODELS[model], plan["width"], 1, outputs)
     which = [target for target in range(len(names)) for _ in plan["rates"]]
     rates = list(plan["rates"]) * len(names)
     fleet = Fleet(shape, len(which), setting.seed, setting.device)
@@ -118,7 +116,7 @@ def _train(plan: Results, model: str, points: dict[str, Floats], setting: Settin
         lead = np.square(_wanted(names[target], chosen) - wanted.mean(axis=(0, 1))).mean(axis=(1, 2)) - tried[best]
         row = {"target": names[target], "model": model, "rate": f"{rates[best]:g}"}
         row["tuned"] = bool(lead.mean() > SURE * lead.std() / np.sqrt(len(lead)))
-        row |= {"parameters": shape.parameters, "seconds": fleet.seconds, "steps": fleet.steps}
+        row |= {"parameters": fleet.parameters, "seconds": fleet.seconds, "steps": fleet.steps}
         rows.append({**row, **_errors(answers[best][..., : wanted.shape[-1]] - wanted)})
     return rows
 
@@ -129,9 +127,6 @@ def _wanted(name: str, X: Floats) -> Floats:
 
 def _errors(error: Floats) -> Results:
     return {"rms": float(np.sqrt(np.square(error).mean())), "sup": float(np.abs(error).max())}
-
-
-# -- what the numbers say ------------------------------------------------------------------------------
 
 
 def _relative(results: Results, model: str, key: str) -> list[float]:

@@ -18,17 +18,17 @@ from monolayer.theory.hardmax import check_witness
 from monolayer.theory.universal import universal_pair
 from monolayer.theory.weights import AttentionWeights
 from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
-from monolayer_experiments.look import amount, figure, line, table
-from monolayer_experiments.palette import PALETTE
+from monolayer_experiments.look import PALETTE, amount, figure, line, table
 
 QUESTION = "Is there a one-layer hardmax attention that tells all contexts apart?"
 
 SHAPES = ((1, 1, None), (1, 4, None), (1, 4, 1), (2, 4, None), (4, 8, None), (8, 8, None))
 """Heads, dimension, and the rank of every matrix (None: full)."""
+PLAN = {"layers": (60, 1_000)}
 
 
-def run(setting: Setting, progress: Progress) -> Results:
-    count = 1_000 if setting.full else 60
+def run(plan: Results, setting: Setting, progress: Progress) -> Results:
+    count = plan["layers"]
     rows = []
     for done, (heads, dim, rank) in enumerate(SHAPES):
         refutations, told = [], 0

@@ -1,6 +1,6 @@
 """How the figures look, in one place. Figures are plain plotly JSON; plotly itself draws them in the browser.
 
-The colours of `palette.py` serve in light and in dark; text, grid and background come from the page's own style.
+The colours serve in light and in dark; text, grid and background come from the page's own style.
 """
 
 from __future__ import annotations
@@ -11,18 +11,28 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 from monolayer_experiments.experiment import Figure, Results, Table
-from monolayer_experiments.palette import BLUE, GREY
 
 Dash = Literal["solid", "dash", "dot", "dashdot"]
 Trace = dict[str, Any]
 Values = Sequence[float | int | None]
+PALETTE = {
+    "blue": "#3b7dd8",
+    "orange": "#d9732b",
+    "green": "#2a9d7c",
+    "red": "#d1495b",
+    "violet": "#9567cf",
+    "grey": "#7d8590",
+    "gold": "#b08a1e",
+    "pink": "#c2569c",
+}
+"""Each has a contrast of 3 or more against the page in light and in dark."""
 
 
 def line(
     name: str,
     x: Values,
     y: Values,
-    colour: str = BLUE,
+    colour: str = "blue",
     *,
     dash: Dash = "solid",
     markers: bool = True,
@@ -35,13 +45,13 @@ def line(
         "name": raised(name),
         "x": list(x),
         "y": list(y),
-        "line": {"color": colour, "dash": dash, "width": 2},
-        "marker": {"color": colour, "size": 7},
+        "line": {"color": PALETTE[colour], "dash": dash, "width": 2},
+        "marker": {"color": PALETTE[colour], "size": 7},
         "showlegend": legend,
     }
 
 
-def scatter(name: str, x: Values, y: Values, colour: str = BLUE, *, hollow: Sequence[bool] = ()) -> Trace:
+def scatter(name: str, x: Values, y: Values, colour: str = "blue", *, hollow: Sequence[bool] = ()) -> Trace:
     """Points without a curve; hollow ones are extrapolated, not measured."""
     symbols = ["circle-open" if empty else "circle" for empty in hollow] or "circle"
     return {
@@ -50,13 +60,13 @@ def scatter(name: str, x: Values, y: Values, colour: str = BLUE, *, hollow: Sequ
         "name": raised(name),
         "x": list(x),
         "y": list(y),
-        "marker": {"color": colour, "size": 9, "symbol": symbols},
+        "marker": {"color": PALETTE[colour], "size": 9, "symbol": symbols},
     }
 
 
-def bars(name: str, x: Sequence[Any], y: Values, colour: str = BLUE) -> Trace:
+def bars(name: str, x: Sequence[Any], y: Values, colour: str = "blue") -> Trace:
     """A bar for each entry of `x`."""
-    return {"type": "bar", "name": raised(name), "x": list(x), "y": list(y), "marker": {"color": colour}}
+    return {"type": "bar", "name": raised(name), "x": list(x), "y": list(y), "marker": {"color": PALETTE[colour]}}
 
 
 def figure(title: str, traces: Sequence[Trace], titles: tuple[str, str], caption: str = "", **options: Any) -> Figure:
@@ -102,7 +112,7 @@ def chart(
         along = "y" if across == "x" else "x"
         for place, text in lines:
             where = {f"{across}0": place, f"{across}1": place, f"{along}ref": "paper", f"{along}0": 0, f"{along}1": 1}
-            shapes.append({"type": "line", **where, "line": {"color": GREY, "width": 1.5, "dash": "dot"}})
+            shapes.append({"type": "line", **where, "line": {"color": PALETTE["grey"], "width": 1.5, "dash": "dot"}})
             at = {
                 across: math.log10(place) if across in log else place,
                 f"{along}ref": "paper",
@@ -205,9 +215,6 @@ def power(log10: float | None) -> str:
     if log10 is None:
         return "—"
     return f"10^{log10:.4g}" if abs(log10) < 1e4 else f"10^({amount(log10)})"
-
-
-# -- rows of results -----------------------------------------------------------------------------------
 
 
 def where(rows: Iterable[Results], **wanted: Any) -> list[Results]:

@@ -16,7 +16,6 @@ import monolayer as ml
 from monolayer.arrays import Ints
 from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
 from monolayer_experiments.look import amount, column, figure, line, table
-from monolayer_experiments.palette import BLUE, GREY, ORANGE
 from monolayer_experiments.runs import timed
 from monolayer_experiments.synthetic import without_repeats
 
@@ -24,16 +23,16 @@ QUESTION = "Does one layer return every label of data without repeated tokens, a
 
 LENGTH, VOCABULARY, CLASSES = 16, 1000, 16
 QUICK = (100, 300, 1_000, 3_000, 10_000)
-FULL = (*QUICK, 30_000, 100_000, 300_000, 1_000_000)
+PLAN = {"sequences": (QUICK, (*QUICK, 30_000, 100_000, 300_000, 1_000_000))}
 ORDERED = 10_000
 """Sequences up to which the data where order counts are tried."""
 SUMMARY = ("points", "gap", "expected_gap", "parameters", "corollary_1", "dense_numbers", "corollary_1_dense", "runs")
 """What is kept of a model's summary."""
 
 
-def run(setting: Setting, progress: Progress) -> Results:
+def run(plan: Results, setting: Setting, progress: Progress) -> Results:
     ml.memorize([[0, 1]], [[0, 1]])  # imports and first calls are not what is timed
-    counts = FULL if setting.full else QUICK
+    counts = plan["sequences"]
     rows: list[Results] = []
     refused = None
     for done, count in enumerate(counts):
@@ -122,17 +121,17 @@ def figures(results: Results) -> list[Figure]:
     rows = results["rows"]
     points, labels = column(rows, "points"), column(rows, "labels")
     numbers = [
-        line("this construction, file", labels, column(rows, "parameters"), BLUE),
-        line("Corollary 1, its formula", labels, column(rows, "corollary_1"), ORANGE),
-        line("this construction, dense pass", labels, column(rows, "dense_numbers"), BLUE, dash="dash"),
-        line("Corollary 1, dense pass", labels, column(rows, "corollary_1_dense"), ORANGE, dash="dash"),
+        line("this construction, file", labels, column(rows, "parameters"), "blue"),
+        line("Corollary 1, its formula", labels, column(rows, "corollary_1"), "orange"),
+        line("this construction, dense pass", labels, column(rows, "dense_numbers"), "blue", dash="dash"),
+        line("Corollary 1, dense pass", labels, column(rows, "corollary_1_dense"), "orange", dash="dash"),
     ]
     return [
         figure(
             "Smallest gap of two points",
             [
-                line("measured", points, column(rows, "gap"), BLUE),
-                line("1/M²", points, column(rows, "expected_gap"), GREY, dash="dash", markers=False),
+                line("measured", points, column(rows, "gap"), "blue"),
+                line("1/M²", points, column(rows, "expected_gap"), "grey", dash="dash", markers=False),
             ],
             ("different points M", "gap, share of the range"),
             "Points thrown at random come as close as 1/M². The ids of contexts behave like such points.",

@@ -24,7 +24,6 @@ from monolayer.theory.corollary import MAX_BITS, Scale, corollary1
 from monolayer.theory.faithful import Construction
 from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
 from monolayer_experiments.look import amount, column, figure, line, power, share, table
-from monolayer_experiments.palette import BLUE, GOLD, GREEN, ORANGE, RED
 from monolayer_experiments.synthetic import without_repeats
 
 QUESTION = "Is the separation δ that Theorem 2 promises one that a computer can hold?"
@@ -33,11 +32,12 @@ LENGTH = 3
 SCALES: tuple[Scale, ...] = ("paper", "measured")
 PAPER_BITS = 1 << 14
 """Bits up to which balls are tried at the paper's scale; it asks for 65,536 at |V| = 6, for more than 131,072 at 8."""
-QUICK, FULL = (4, 8, 16, 32, 64, 128, 256), (4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
+QUICK = (4, 8, 16, 32, 64, 128, 256)
+PLAN = {"vocabularies": (QUICK, (*QUICK, 512, 1024, 2048))}
 
 
-def run(setting: Setting, progress: Progress) -> Results:
-    sizes = FULL if setting.full else QUICK
+def run(plan: Results, setting: Setting, progress: Progress) -> Results:
+    sizes = plan["vocabularies"]
     rows = []
     for done, vocabulary in enumerate(sizes):
         progress(f"|V| = {vocabulary:,}", done / len(sizes))
@@ -107,11 +107,11 @@ def figures(results: Results) -> list[Figure]:
         figure(
             "Bits of a significand against the vocabulary",
             [
-                line("paper: δ", sizes, column(paper, "delta_bits"), RED, dash="dash"),
-                line("paper: separation left", sizes, column(paper, "separation_bits"), ORANGE),
-                line("faithful: δ", sizes, column(faithful, "delta_bits"), GOLD, dash="dash"),
-                line("faithful: separation left", sizes, column(faithful, "separation_bits"), GREEN),
-                line("practical", sizes, column(rows, "bits"), BLUE),
+                line("paper: δ", sizes, column(paper, "delta_bits"), "red", dash="dash"),
+                line("paper: separation left", sizes, column(paper, "separation_bits"), "orange"),
+                line("faithful: δ", sizes, column(faithful, "delta_bits"), "gold", dash="dash"),
+                line("faithful: separation left", sizes, column(faithful, "separation_bits"), "green"),
+                line("practical", sizes, column(rows, "bits"), "blue"),
             ],
             ("vocabulary |V|", "bits"),
             "Dashed: what the theorem promises. Solid: what the construction leaves, enclosed in balls.",

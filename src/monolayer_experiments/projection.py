@@ -23,11 +23,9 @@ from torch import Tensor, nn
 
 import monolayer as ml
 from monolayer.arrays import Floats, Ints
-from monolayer_experiments.contexts import after_attention, untrained
+from monolayer_experiments.contexts import after_attention, construct_readout, untrained
 from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
 from monolayer_experiments.look import amount, bars, column, figure, low_to_high, share, table, where
-from monolayer_experiments.palette import BLUE, ORANGE
-from monolayer_experiments.readout import construct_readout
 from monolayer_experiments.runs import DEVICES, described, edge, searches, timed
 from monolayer_experiments.synthetic import without_repeats
 from monolayer_experiments.trainer import fit, train
@@ -49,8 +47,7 @@ PLAN = {
 """Quick and full. `hidden`: neurons in each layer of a trained readout; `clock`: seconds for each training."""
 
 
-def run(setting: Setting, progress: Progress) -> Results:
-    plan = setting.choose(PLAN)
+def run(plan: Results, setting: Setting, progress: Progress) -> Results:
     ml.memorize([[0, 1]], [[0, 1]])  # imports and first calls are not what is timed
     cells = []
     for number, seed in enumerate(range(setting.seed, setting.seed + plan["seeds"])):
@@ -121,9 +118,6 @@ class _Readout(nn.Sequential):
         return logits
 
 
-# -- reading the results -------------------------------------------------------------------------------
-
-
 def _means(results: Results, readout: str, key: str) -> dict[str, float]:
     """For every attention that was tried with this readout, the mean over the seeds."""
     found = {each: column(where(results["cells"], attention=each, readout=readout), key) for each in ATTENTIONS}
@@ -160,7 +154,7 @@ def answer(results: Results) -> str:
 
 def figures(results: Results) -> list[Figure]:
     traces = []
-    for readout, colour in zip(READOUTS, (BLUE, ORANGE), strict=True):
+    for readout, colour in zip(READOUTS, ("blue", "orange"), strict=True):
         means = _means(results, readout, "accuracy")
         traces.append(bars(f"readout {readout}", list(means), list(means.values()), colour))
     title, caption = "Labels right, by attention and readout", "Mean over the seeds."

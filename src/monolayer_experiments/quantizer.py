@@ -21,8 +21,7 @@ import monolayer as ml
 from monolayer.arrays import Floats, Ints
 from monolayer.theory.boltzmann import boltzmann
 from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
-from monolayer_experiments.look import amount, figure, line, table
-from monolayer_experiments.palette import PALETTE
+from monolayer_experiments.look import PALETTE, amount, figure, line, table
 
 QUESTION = "Is the first feed-forward block, which rounds the tokens, needed?"
 
@@ -43,15 +42,22 @@ TARGETS: dict[str, Callable[[Floats], Floats]] = {
     "product of waves": _same(lambda x: np.sin(2 * np.pi * x).prod(axis=1)),
 }
 """Permutation equivariant functions `(B, n)` to `(B, n)`. Mean and maximum are controls: one head sees them."""
+PLAN = {
+    "cells": ((2, 4, 8, 16), (2, 4, 8, 16, 32)),
+    "tested": (4_000, 20_000),
+    "samples": (1 << 13, 1 << 15),
+    "places": (16, 48),
+    "temperatures": (12, 40),
+}
+"""Quick and full. Of the floors: `samples` for each of the `places` of a token, and `temperatures` of either sign."""
 NOTHING = 1e-5
 """A floor below this share of the variance counts as none: the controls come out a hundred times lower."""
 
 
-def run(setting: Setting, progress: Progress) -> Results:
-    floors = _floors(setting, progress)
-    cells = (2, 4, 8, 16, 32) if setting.full else (2, 4, 8, 16)
+def run(plan: Results, setting: Setting, progress: Progress) -> Results:
+    floors, cells = _floors(plan, setting.seed, progress), plan["cells"]
     random = np.random.default_rng([setting.seed, 4])
-    tests = random.random((20_000 if setting.full else 4_000, LENGTH))
+    tests = random.random((plan["tested"], LENGTH))
     results = []
     for done, (name, f) in enumerate(TARGETS.items()):
         errors = []
@@ -77,10 +83,10 @@ def _conditional(order: Ints, f: Floats) -> float:
     return float((np.diff(f[order]) ** 2).mean() / 2)
 
 
-def _floors(setting: Setting, progress: Progress) -> dict[str, float]:
+def _floors(plan: Results, seed: int, progress: Progress) -> dict[str, float]:
     """The floor of every target: for each `x_k` the best λ, then the mean over `x_k`."""
-    count, places, lams = (1 << 15, 48, _lambdas(40)) if setting.full else (1 << 13, 16, _lambdas(12))
-    random = np.random.default_rng([setting.seed, 3])
+    count, places, lams = plan["samples"], plan["places"], _lambdas(plan["temperatures"])
+    random = np.random.default_rng([seed, 3])
     totals = dict.fromkeys(TARGETS, 0.0)
     for place in range(places):
         progress("the floor without the quantizer", 0.5 * place / places)
@@ -97,9 +103,6 @@ def _floors(setting: Setting, progress: Progress) -> dict[str, float]:
                 floor = min(floor, _conditional(seen(lam * factor), value))
             totals[name] += floor / places
     return totals
-
-
-# -- what the numbers say ------------------------------------------------------------------------------
 
 
 def _share(row: Results) -> float:

@@ -23,22 +23,28 @@ from scipy.spatial import cKDTree
 from monolayer.arrays import Floats, Ints
 from monolayer.theory.balls import precision
 from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
-from monolayer_experiments.look import amount, figure, line, scatter, table
-from monolayer_experiments.palette import BLUE, GREEN, ORANGE, PALETTE, VIOLET
+from monolayer_experiments.look import PALETTE, amount, figure, line, scatter, table
 from monolayer_experiments.synthetic import without_repeats
 
 QUESTION = "What does a higher rank of the attention matrices buy?"
 
 LENGTH, VOCABULARY, LAM = 16, 1000, 1.0
 BITS = {"float64": 53, "float32": 24, "bfloat16": 8, "balls of 113 bits": 113}
-COLOURS = {"float64": BLUE, "float32": GREEN, "bfloat16": ORANGE, "balls of 113 bits": VIOLET}
+COLOURS = {"float64": "blue", "float32": "green", "bfloat16": "orange", "balls of 113 bits": "violet"}
+PLAN = {
+    "ranks": ((1, 2, 3, 4, 6, 8), tuple(range(1, 9))),
+    "repeats": (3, 5),
+    "low": (1 << 14, 1 << 18),
+    "high": (1 << 12, 1 << 16),
+    "asked": (200, 1_000),
+}
+"""Quick and full. Most contexts at ranks up to 4 (`low`) and above (`high`); `asked`: contexts with errors measured."""
 DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
-def run(setting: Setting, progress: Progress) -> Results:
-    ranks = tuple(range(1, 9)) if setting.full else (1, 2, 3, 4, 6, 8)
-    repeats = 5 if setting.full else 3
-    largest = {k: 1 << ((18 if k <= 4 else 16) if setting.full else (14 if k <= 4 else 12)) for k in ranks}
+def run(plan: Results, setting: Setting, progress: Progress) -> Results:
+    ranks, repeats = plan["ranks"], plan["repeats"]
+    largest = {k: plan["low" if k <= 4 else "high"] for k in ranks}
     gaps: dict[int, list[list[float]]] = {k: [] for k in ranks}
     for repeat in range(repeats):
         X, _ = without_repeats(max(largest.values()), LENGTH, VOCABULARY, seed=setting.seed + repeat)
@@ -49,7 +55,7 @@ def run(setting: Setting, progress: Progress) -> Results:
             progress(f"gaps at rank {k}", 0.9 * (repeat + done / len(ranks)) / repeats)
             gaps[k].append([_gap(ids[:count, :k]) for count in _sizes(largest[k])])
     progress("errors of the formats", 0.9)
-    errors = _errors(X[:1000] if setting.full else X[:200], values)
+    errors = _errors(X[: plan["asked"]], values)
     curves = {
         str(k): {"points": _sizes(largest[k]), "gap": np.median(np.array(gaps[k]), axis=0).tolist()} for k in ranks
     }

@@ -93,9 +93,6 @@ def command(name: str, setting: Setting, folder: Path) -> str:
     return " ".join([*words, "--out", shlex.quote(folder.resolve().name if own else str(folder))])
 
 
-# -- files ---------------------------------------------------------------------------------------------
-
-
 def write(record: Record, folder: Path) -> Path:
     """Write `NAME.json`, all at once or not at all."""
     text = json.dumps(record.to_json(), ensure_ascii=False, indent=1, allow_nan=False)

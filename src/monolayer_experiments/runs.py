@@ -1,16 +1,18 @@
 """What is kept of a training run, and how its curve and its search for a learning rate are shown.
 
 A row of a run has `labels`, how many there were, and `chance`, the share that guessing gets: they tell whether the
-kept rate was better than others or only luckier.
+kept rate was better than others or only luckier. A share `p` of `n` labels varies by about `√(p(1 − p)/n)` from one
+draw of the labels to the next. Two shares are called different here if they differ by more than `SIGMAS` times that;
+what is not called different is not put into words.
 """
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from monolayer_experiments.evidence import decided
 from monolayer_experiments.experiment import Results, Table
 from monolayer_experiments.look import Trace, line, table
 
@@ -19,6 +21,7 @@ DEVICES = (
     "of rank 1 in TF32, so a shortfall of rank 1 may be one of precision too."
 )
 """What every comparison with training must say."""
+SIGMAS = 3.0
 Made = TypeVar("Made")
 KEPT = "A curve is the run that was kept; its clock includes the trials of other learning rates."
 
@@ -28,6 +31,23 @@ def timed(make: Callable[..., Made], *given: Any, **options: Any) -> tuple[Made,
     began = time.perf_counter()
     made = make(*given, **options)
     return made, time.perf_counter() - began
+
+
+def apart(one: float, other: float, labels: int) -> bool:
+    """Whether two shares, each of `labels` labels, differ by more than chance."""
+    spread = math.sqrt((one * (1.0 - one) + other * (1.0 - other)) / labels)
+    return abs(one - other) > SIGMAS * spread
+
+
+def above(share: float, chance: float, labels: int) -> bool:
+    """Whether a share of `labels` labels is more than guessing, which is right for a share `chance`, would give."""
+    return share - chance > SIGMAS * math.sqrt(chance * (1.0 - chance) / labels)
+
+
+def decided(grid: Mapping[str, float], labels: int, chance: float) -> bool:
+    """Whether trials of several rates show which is best: one ended without a wrong label, or leads beyond chance."""
+    first, *rest = sorted(grid.values(), reverse=True)
+    return first == 1.0 or (above(first, chance, labels) and all(apart(first, each, labels) for each in rest))
 
 
 def described(found: Any, *, curve: bool) -> Results:

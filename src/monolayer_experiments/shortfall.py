@@ -5,7 +5,7 @@ one, on random labels:
 
 - *contexts*: are they apart? What share of all labels the best of all readouts could return from the stream after
   attention rounded to a format: one label for each different vector, the commonest;
-- *trained attention, constructed readout*: a staircase on that stream, as in the proof (`readout.py`);
+- *trained attention, constructed readout*: a staircase on that stream, as in the proof (`contexts.py`);
 - *other contexts, trained readout*: attention is left out, and the same readout, its token embedding included, is
   trained on contexts that are given: those of the trained head, of an untrained one, those of the proof, and `k`
   numbers of the kind of the proof (one key, `k` value directions).
@@ -23,13 +23,10 @@ import numpy as np
 import monolayer as ml
 from monolayer.arrays import Ints
 from monolayer_experiments import contexts
-from monolayer_experiments.contexts import FORMATS, after_attention, any_readout
-from monolayer_experiments.evidence import apart
+from monolayer_experiments.contexts import FORMATS, after_attention, any_readout, construct_readout
 from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
 from monolayer_experiments.look import bars, column, distinct, figure, share, table, where
-from monolayer_experiments.palette import BLUE, GREY, ORANGE
-from monolayer_experiments.readout import construct_readout
-from monolayer_experiments.runs import described, edge, searches
+from monolayer_experiments.runs import apart, described, edge, searches
 from monolayer_experiments.synthetic import without_repeats
 from monolayer_experiments.trainer import fit, train
 from monolayer_experiments.transformer import Tagger
@@ -54,8 +51,7 @@ PLAN = {
 """Quick and full. `sizes`: for every number of sequences the seconds that a model has."""
 
 
-def run(setting: Setting, progress: Progress) -> Results:
-    plan = setting.choose(PLAN)
+def run(plan: Results, setting: Setting, progress: Progress) -> Results:
     data = {key: plan[key] for key in ("length", "vocabulary", "classes")}
     vocabulary, classes, width = plan["vocabulary"], plan["classes"], plan["width"]
     whole, done, rows = sum(plan["sizes"].values()), 0.0, []
@@ -97,9 +93,6 @@ def _stream(model: Tagger, X: Ints, Y: Ints, seed: int) -> Results:
     return {"staircase": built["accuracy"], "any_readout": any_readout(seen, Y)}
 
 
-# -- what the numbers say ------------------------------------------------------------------------------
-
-
 def _largest(results: Results, model: str, weights: str) -> Results:
     """The row of a model on the most sequences."""
     return where(results["rows"], model=model, weights=weights)[-1]
@@ -136,9 +129,9 @@ def figures(results: Results) -> list[Figure]:
         rows["given:<br>" + name.replace(", ", ",<br>")] = _largest(results, "readout alone", name)
     bounds = column(rows.values(), "any_readout")
     traces = [
-        bars("trained readout", list(rows), column(rows.values(), "accuracy"), ORANGE),
-        bars("any readout, bfloat16", list(rows), column(bounds, "bfloat16"), GREY),
-        bars("any readout, float32", list(rows), column(bounds, "float32"), BLUE),
+        bars("trained readout", list(rows), column(rows.values(), "accuracy"), "orange"),
+        bars("any readout, bfloat16", list(rows), column(bounds, "bfloat16"), "grey"),
+        bars("any readout, float32", list(rows), column(bounds, "float32"), "blue"),
     ]
     title = f"Labels right on {distinct(results['rows'], 'sequences')[-1]:,} sequences, by contexts and readout"
     caption = "Left: attention and readout trained together. Given: a readout trained alone on fixed contexts."

@@ -17,18 +17,16 @@ import numpy as np
 import monolayer as ml
 from monolayer.arrays import Ints
 from monolayer.data import Labels, Names, Sequences, phrases
-from monolayer_experiments.evidence import apart
 from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
 from monolayer_experiments.look import amount, bars, figure, scatter, share, table, where
-from monolayer_experiments.palette import BLUE, GREEN, GREY, ORANGE
-from monolayer_experiments.runs import DEVICES, KEPT, against_time, described, edge, searches, timed
+from monolayer_experiments.runs import DEVICES, KEPT, against_time, apart, described, edge, searches, timed
 from monolayer_experiments.trainer import predict, train
 from monolayer_experiments.transformer import width_for
 from monolayer_experiments.words import drawn, words
 
 QUESTION = "On real labels, how does the construction compare with training, on the data and on held-out sequences?"
 
-COLOURS = {"construction": BLUE, "most frequent label": GREY, "1 layer, rank 1": ORANGE, "1 layer": GREEN}
+COLOURS = {"construction": "blue", "most frequent label": "grey", "1 layer, rank 1": "orange", "1 layer": "green"}
 RANKS = {"1 layer, rank 1": 1, "1 layer": None}
 """Ranks of the trained models; None is full rank."""
 HELD_OUT = 0.1
@@ -42,8 +40,7 @@ PLAN = {
 """Quick and full: sequences of each corpus (None: all), common characters, and seconds for each training."""
 
 
-def run(setting: Setting, progress: Progress) -> Results:
-    plan = setting.choose(PLAN)
+def run(plan: Results, setting: Setting, progress: Progress) -> Results:
     ml.memorize([[0, 1]], [[0, 1]])  # imports and first calls are not what is timed
     progress("reading", 0.0)
     corpora = {
@@ -94,9 +91,6 @@ def _measure(plan: Results, data: Sequences, setting: Setting, progress: Progres
         "longest": int(seen.lengths.max()),
         "rows": rows,
     }
-
-
-# -- data ----------------------------------------------------------------------------------------------
 
 
 def some_phrases(count: int | None, characters: int | None, seed: int) -> Sequences:
@@ -159,9 +153,6 @@ def _most_frequent(data: Sequences) -> Ints:
     return table
 
 
-# -- reading the results -------------------------------------------------------------------------------
-
-
 def find_model(corpus: Results, model: str) -> Results:
     return where(corpus["rows"], model=model)[0]
 
@@ -198,7 +189,7 @@ def figures(results: Results) -> list[Figure]:
     for corpus in corpora:
         built = find_model(corpus, "construction")
         traces = [against_time(find_model(corpus, name), COLOURS[name]) for name in RANKS]
-        traces.append(scatter("construction", [built["seconds"]], [built["accuracy"]], BLUE))
+        traces.append(scatter("construction", [built["seconds"]], [built["accuracy"]], "blue"))
         usual = [(find_model(corpus, "most frequent label")["accuracy"], "most frequent label of the token")]
         title = f"{corpus['corpus']}: labels of the data right against time"
         options: Results = {"log": "x", "range_y": (0.0, 1.05), "levels": usual}

@@ -20,12 +20,12 @@ from monolayer.arrays import Floats, Ints
 from monolayer.theory.bounds import contextual_constants, theorem2
 from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
 from monolayer_experiments.look import amount, column, figure, line, table
-from monolayer_experiments.palette import BLUE, GREEN, ORANGE, RED, VIOLET
 from monolayer_experiments.synthetic import without_repeats
 
 QUESTION = "How wide is the range of temperatures between the mean and hardmax that tells contexts apart?"
 
 LENGTH, VOCABULARY = 8, 100
+PLAN = {"sequences": (2_000, 20_000)}
 FORMATS = {"float64": (np.float64, 2.0**-53), "float32": (np.float32, 2.0**-24)}
 ADDED = "token and place"
 KEYS = ("random", "evenly spaced", ADDED)
@@ -33,8 +33,8 @@ MEAN, HARDMAX = 0, -1
 """Where the two ends stand in a row of measurements, the grid between them."""
 
 
-def run(setting: Setting, progress: Progress) -> Results:
-    count = 20_000 if setting.full else 2_000
+def run(plan: Results, setting: Setting, progress: Progress) -> Results:
+    count = plan["sequences"]
     grid = [10.0 ** (k / 3) for k in range(-24, 13)]
     curves: Results = {}
     for number, (kind, (numbers, unit)) in enumerate(_keys(count, setting.seed).items()):
@@ -93,9 +93,6 @@ def _paper() -> dict[str, float]:
     return {"worst": float(worst) * low * (high - low), "measured": float(best) * low * (high - low)}
 
 
-# -- what the numbers say ------------------------------------------------------------------------------
-
-
 def _clean(results: Results, kind: str, name: str) -> list[float]:
     """The longest stretch of the grid without a collision."""
     best: list[float] = []
@@ -130,7 +127,7 @@ def answer(results: Results) -> str:
 def figures(results: Results) -> list[Figure]:
     grid, curves, paper = results["grid"], results["curves"], results["paper"]
     marks = [(paper["measured"], "paper, best direction")]
-    colours = {"random": (BLUE, ORANGE), "evenly spaced": (GREEN, RED), ADDED: (VIOLET, None)}
+    colours = {"random": ("blue", "orange"), "evenly spaced": ("green", "red"), ADDED: ("violet", None)}
     gaps = []
     for kind, pair in colours.items():
         for name, colour in zip(FORMATS, pair, strict=True):

@@ -10,6 +10,7 @@ Notation: `N` sequences of at most `n` tokens; `transformer.py` has the model.
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -23,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from monolayer.arrays import Ints
-from monolayer_experiments.evidence import above
+from monolayer_experiments.runs import above
 from monolayer_experiments.transformer import Tagger
 
 RATES = (3e-3, 1e-2, 1e-3, 3e-2, 3e-4)
@@ -34,6 +35,8 @@ MEASURES = 100
 """How often, at most, a run stops to measure its accuracy; measuring takes a tenth of the clock at most."""
 BATCH_TOKENS = {"cuda": 1 << 16, "cpu": 1 << 10}
 """Tokens per step: 4,096 sequences of 16 on a GPU, where fewer would leave it waiting for the next launch."""
+FEW = 64
+"""Sequences per step of fine-tuning, at most."""
 NO_LABEL = -100
 
 
@@ -85,9 +88,6 @@ def predict(model: nn.Module, X: Any, lengths: Any = None) -> Ints:
         for rows, x, _, inside in batches.epoch(shuffle=False):
             answer[rows, : x.shape[1]] = model(x, inside).argmax(-1)
     return answer.cpu().numpy()
-
-
-# -- the loop ------------------------------------------------------------------------------------------
 
 
 def fit(
@@ -208,6 +208,31 @@ class Run:
             right += (self.model(x, inside).argmax(-1) == y).sum()
         self.accuracy = int(right) / self.batches.labelled
         self.curve.append((time.perf_counter() - self.began, self.accuracy))
+
+
+def finetune(
+    model: nn.Module, data: Batches, rows: Ints, kept: Ints | None, rate: float, stops: list[float], seed: int
+) -> Iterator[tuple[float, int, nn.Module]]:
+    """A copy of `model` trained on `rows` of `data`, with as many of `kept` in every batch unless that is None.
+
+    Yields seconds, steps and the model at each of `stops`, seconds on the clock; a step or more is always taken. The
+    clock counts steps; what is measured on the way is not on it.
+    """
+    random = np.random.default_rng(seed)
+    run = Run(copy.deepcopy(model), data, rate, weight_decay=0.0)
+    spent = 0.0
+    for stop in stops:
+        run.model.train()
+        while run.steps == 0 or spent < stop:
+            began = time.perf_counter()
+            some = random.choice(rows, min(len(rows), FEW if kept is None else FEW // 2), replace=False)
+            if kept is not None:
+                some = np.concatenate([some, random.choice(kept, len(some), replace=False)])
+            chosen = torch.from_numpy(some).to(data.device)
+            run.step(*data.batch(chosen, int(data.sizes[chosen].max())), rate)
+            data.wait()
+            spent += time.perf_counter() - began
+        yield spent, run.steps, run.model
 
 
 class Batches:

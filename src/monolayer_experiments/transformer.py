@@ -1,7 +1,7 @@
-"""The ordinary Transformer that is trained beside the construction: what it is; `trainer.py` says how it is trained.
+"""The ordinary Transformers that are trained beside the constructions: `Tagger` on labels, `Approximator` on functions.
 
-Pre-norm encoder layers with GELU; attention of full rank with many heads, or one head of rank `r`; on a GPU bfloat16,
-or TF32 for attention of low rank.
+Pre-norm encoder layers with GELU; attention of full rank with many heads, or one head of rank `r`. `trainer.py` says
+how a tagger is trained, `fleet.py` how many approximators are.
 
 Notation: `N` sequences of at most `n` tokens, `D` the width, `r` the rank of `W_Q`, `W_K`, `W_V`, `C` classes.
 """
@@ -28,13 +28,15 @@ class Attention(nn.Module):
             # Scores start at size 1: Bz has entries of size 1 for a normalized z, and A_Qᵀ A_K is of size √D.
             self.left = nn.Parameter(torch.randn(3, width, rank) / math.sqrt(rank))
             self.right = nn.Parameter(torch.randn(3, rank, width) / math.sqrt(width))
+            self.open: Tensor
+            self.register_buffer("open", torch.ones(3, 1, rank))  # 0 shuts a direction of queries, keys or values
         self.outward = nn.Linear(width, width)
 
     def matrices(self) -> Tensor:
         """`W_Q`, `W_K`, `W_V`, stacked `(3, D, D)`."""
         if self.rank is None:
             return self.inward.weight.view(3, -1, self.inward.in_features)
-        return self.left @ self.right
+        return (self.left * self.open) @ self.right
 
     def forward(self, Z: Tensor, inside: Tensor | None) -> Tensor:
         count, length, width = Z.shape
@@ -67,7 +69,7 @@ class Layer(nn.Module):
 
 
 class Tagger(nn.Module):
-    """Embedding (and learned positions), encoder layers, linear head."""
+    """Embedding (and learned positions), encoder layers, linear head; on a GPU bfloat16, or TF32 for low rank."""
 
     def __init__(self, vocabulary: int, classes: int, layers: int, rank: int | None, width: int, places: int) -> None:
         super().__init__()
@@ -92,6 +94,28 @@ class Tagger(nn.Module):
                 Z = layer(Z, inside)
             logits: Tensor = self.head(self.norm(Z))
         return logits.float()
+
+
+class Approximator(nn.Module):
+    """A token-wise network of two layers, encoder layers, a linear head: `(P, n, d)` to `(P, n, m)`.
+
+    With one layer this is *FF ∘ SA ∘ FF*, the shape of Proposition 1.
+    """
+
+    def __init__(self, layers: int, rank: int | None, width: int, dim: int, out: int) -> None:
+        super().__init__()
+        first = nn.Linear(dim, width)
+        nn.init.normal_(first.bias)  # kinks all over the domain, not at 0 alone
+        self.embed = nn.Sequential(first, nn.GELU(), nn.Linear(width, width))
+        self.layers = nn.ModuleList(Layer(width, rank) for _ in range(layers))
+        self.head = nn.Linear(width, out)
+
+    def forward(self, X: Tensor) -> Tensor:
+        Z = self.embed(X)
+        for layer in self.layers:
+            Z = layer(Z, None)
+        answers: Tensor = self.head(Z)
+        return answers
 
 
 def width_for(parameters: int, vocabulary: int, classes: int, layers: int, rank: int | None, least: int) -> int:

@@ -21,37 +21,34 @@ from monolayer.arrays import Floats
 from monolayer.theory.targets import TARGETS
 from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
 from monolayer_experiments.look import amount, column, distinct, figure, line, table, where
-from monolayer_experiments.palette import BLUE, GREEN, GREY, ORANGE
 
 QUESTION = "Is one rank-1 head enough for a small error everywhere, not only in the mean?"
 
 CASES = (("sort", 1, 3, (4, 8, 16, 32, 64)), ("force", 2, 2, (4, 8, 16, 32)), ("softmax-pooling", 2, 2, (4, 8, 16, 32)))
 """Functions with their coordinates, tokens and cells; all have at least two outputs per token."""
-QUICK_CELLS = 16
-POINTS = 20_000
+PLAN = {"most_cells": (16, 64), "points": (20_000, 20_000)}
 
 
-def run(setting: Setting, progress: Progress) -> Results:
+def run(plan: Results, setting: Setting, progress: Progress) -> Results:
     rows = []
-    for done, (name, dim, length, cells) in enumerate(CASES):
-        for D in cells:
-            if D > QUICK_CELLS and not setting.full:
-                continue
-            progress(f"{name}, {D} cells", (done + cells.index(D) / len(cells)) / len(CASES))
-            rows.append(
-                {"target": name, "dim": dim, "length": length, "cells": D} | _measure(name, dim, length, D, setting)
-            )
-    return {"points": POINTS, "rows": rows}
+    for done, (name, dim, length, every) in enumerate(CASES):
+        X = _points(plan["points"], dim, length, setting.seed)
+        cells = [D for D in every if plan["most_cells"] >= D]
+        for number, D in enumerate(cells):
+            progress(f"{name}, {D} cells", (done + number / len(cells)) / len(CASES))
+            row = {"target": name, "dim": dim, "length": length, "cells": D}
+            rows.append(row | _measure(name, X, D, setting.seed))
+    return {"points": plan["points"], "rows": rows}
 
 
-def _measure(name: str, dim: int, length: int, cells: int, setting: Setting) -> Results:
+def _measure(name: str, X: Floats, cells: int, seed: int) -> Results:
+    _, length, dim = X.shape
     target = TARGETS[name]
     constant = target.lipschitz(dim, length, 0.0, 1.0)
     assert constant is not None  # continuous functions only
-    low = ml.approximate(target.function, dim, length, cells=cells, seed=setting.seed)
+    low = ml.approximate(target.function, dim, length, cells=cells, seed=seed)
     pair = ml.confuse(low, target.function, lipschitz=constant)
     high = ml.approximate(target.function, dim, length, cells=cells, norm="sup", lipschitz=constant)
-    X = _points(dim, length, setting.seed)
     both = np.stack([pair.X, pair.X_prime])
     free = X[~low.on_ramp(X)]
     return {
@@ -66,11 +63,11 @@ def _measure(name: str, dim: int, length: int, cells: int, setting: Setting) -> 
     }
 
 
-def _points(dim: int, length: int, seed: int) -> Floats:
+def _points(count: int, dim: int, length: int, seed: int) -> Floats:
     """Uniform points; some with two equal tokens, some with two nearly equal, some on the knots of coarse grids."""
     random = np.random.default_rng([seed, 6])
-    X = random.random((POINTS, length, dim))
-    part = POINTS // 5
+    X = random.random((count, length, dim))
+    part = count // 5
     X[:part, 0] = X[:part, 1]
     X[part : 2 * part, 0] = X[part : 2 * part, 1] + 1e-4 * random.random((part, dim))
     X[2 * part : 3 * part] = np.round(8 * X[2 * part : 3 * part]) / 8
@@ -80,9 +77,6 @@ def _points(dim: int, length: int, seed: int) -> Floats:
 def _errors(model: Any, target: Any, X: Floats) -> Floats:
     wanted = np.asarray(target(X), dtype=np.float64).reshape(len(X), -1)
     return np.abs(np.asarray(model.predict(X)).reshape(wanted.shape) - wanted)
-
-
-# -- what the numbers say ------------------------------------------------------------------------------
 
 
 def answer(results: Results) -> str:
@@ -115,11 +109,11 @@ def figures(results: Results) -> list[Figure]:
         rows = where(results["rows"], target=name)
         cells = column(rows, "cells")
         traces = [
-            line("rank 1, at a confused pair", cells, column(rows, "rank_1"), ORANGE),
-            line("no common answer avoids", cells, column(rows, "forced"), GREY, dash="dash", markers=False),
-            line("rank 1, mean square", cells, column(rows, "rank_1_rms"), BLUE),
-            line(f"rank {rows[0]['rank']}, largest", cells, column(rows, "sup"), GREEN),
-            line("its bound", cells, column(rows, "bound"), GREEN, dash="dot", markers=False),
+            line("rank 1, at a confused pair", cells, column(rows, "rank_1"), "orange"),
+            line("no common answer avoids", cells, column(rows, "forced"), "grey", dash="dash", markers=False),
+            line("rank 1, mean square", cells, column(rows, "rank_1_rms"), "blue"),
+            line(f"rank {rows[0]['rank']}, largest", cells, column(rows, "sup"), "green"),
+            line("its bound", cells, column(rows, "bound"), "green", dash="dot", markers=False),
         ]
         title = f"{name}, d = {rows[0]['dim']}, n = {rows[0]['length']}: error against cells"
         axes = {"log": "xy", "ticks_x": cells}

@@ -1,0 +1,189 @@
+"""What an experiment says follows from its numbers: the stored records, changed, change the words."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from monolayer_experiments import cliff, depth, editing, find, functions, memorization, projection, shortfall, tagging
+from monolayer_experiments.results import read
+from monolayer_experiments.runs import above, apart, decided
+
+RESULTS = Path(__file__).parent.parent / "results"
+
+
+def stored(name: str) -> dict[str, Any]:
+    return copy.deepcopy(read(RESULTS / f"{name}.json").results)
+
+
+def test_memorization() -> None:
+    results = stored("memorization")
+    assert memorization.answer(results).startswith("Yes")
+    row = results["rows"][0] | {"parameters": 9, "corollary_1": 8}
+    results |= {"rows": [row], "refused": None}
+    assert "1 of 1 proved" in memorization.answer(results)
+    assert "9 numbers, more than the 8 of Corollary 1" in memorization.answer(results)
+    assert "softmax holds 1 of 1 sizes, the mean 0" in memorization.answer(results)
+    assert "0 of 1 proved" in memorization.answer({**results, "rows": [{**row, "verdict": "undecided"}]})
+    assert memorization.answer({**results, "rows": [{**row, "right": row["labels"] - 1}]}).startswith("No: 1 ")
+    assert "refused" in memorization.answer({**results, "refused": {"sequences": 2, "words": "too close"}})
+
+
+def test_depth() -> None:
+    results = stored("depth")
+    for row in results["trained"]:
+        row["accuracy"] = 0.5
+    assert "no training run did" in depth.answer(results)
+    last, built = results["trained"][-1], results["constructed"][-1]
+    last.update(accuracy=1.0, alone=1.25)
+    built["seconds"] = 0.001  # mostly fixed costs: no ratio is drawn from it
+    quickest = f"1 of 5 training runs did too, the quickest, {last['model']}, in 1.25 s"
+    assert quickest in depth.answer(results)
+    assert "against the construction's 0.001 s" in depth.answer(results)
+    built["seconds"] = 1.0
+    assert "times the construction's 1 s" in depth.answer(results)
+    results["constructed"][0]["accuracy"] = 0.5
+    assert depth.answer(results).startswith("No:")
+
+
+def test_projection() -> None:
+    results = stored("projection")
+    for cell in results["cells"]:
+        cell["accuracy"] = 1.0 if cell["readout"] == "constructed" else 0.25
+    assert "What decides here" in projection.answer(results)
+    one = {**results, "cells": [cell for cell in results["cells"] if cell["seed"] == 0]}
+    assert "What decides" not in projection.answer(one)  # one seed gives no verdict
+    random = [cell for cell in results["cells"] if cell["attention"] == "random"]
+    for cell in random[1::2]:
+        cell["accuracy"] = 0.1
+    assert "worst where attention is random" in projection.answer(results)
+    random[0]["accuracy"] = 0.5
+    assert "loses labels where attention is random" in projection.answer(results)
+    assert "What decides here" not in projection.answer(results)
+    assert "without a trained readout" in projection.limits(results)
+    assert ["the mean", "trained", "not run"] in [row[:3] for row in projection.tables(results)[0].rows]
+
+
+def test_tagging() -> None:
+    results = stored("tagging")
+
+    def held_out(labels: int, *shares: float) -> str:
+        for corpus in results["corpora"]:
+            corpus["held_out_labels"] = labels
+            for row, share in zip(corpus["rows"], shares, strict=True):
+                row["held_out"] = share
+        return tagging.answer(results)
+
+    assert "no match for a rule, learnt or counted" in held_out(1000, 0.25, 0.5, 0.5, 0.5)
+    assert "the construction gave 25.00 %" in tagging.answer(results)
+    assert "no match" not in held_out(176, 0.517, 0.574, 0.614, 0.574)  # as chance alone could make it
+    held_out(1000, 0.25, 0.5, 0.5, 0.5)
+    tagging.find_model(results["corpora"][1], "most frequent label")["held_out"] = 0.125
+    assert "no match for a rule" not in tagging.answer(results)
+
+
+def test_functions() -> None:
+    results = stored("functions")
+    for row in results["rows"]:
+        row.update(rms=0.5, sup=0.5)
+        if row["model"] == "1 layer":
+            row.update(rms=0.1 if row["target"] == "max" else 0.9, sup=0.9)
+    said = functions.answer(results)
+    assert "ahead in root mean square on 1 of 8 functions (max) and in largest error on 0 of 8 functions;" in said
+    assert "One trained layer of rank 1 alone is ahead of the construction of rank 1 in root mean square on 0" in said
+    for row in results["rows"]:
+        row["tuned"] = False
+    assert "untuned" in str(functions.tables(results)[0].rows)
+
+
+def test_cliff() -> None:
+    results = stored("cliff")
+    results["rows"] = [row for row in results["rows"] if row["length"] == 3][:3]
+    for row, found in zip(results["rows"], (0.3, 0.03, 0.02), strict=True):
+        row["found"] = [found, 2 * found]
+    said = cliff.answer(results)
+    assert said.startswith("Yes: for 3 numbers the step to rank n − 1 = 2 divides the largest error by 10, and from")
+    assert "in sorting, the best of 3 seeds." in said
+    assert "in sorting, one seed." in cliff.answer({**results, "seeds": 1})
+    results["rows"][1]["found"] = [0.5]
+    assert cliff.answer(results).startswith("Not in this run, which trained too little to tell")
+    assert "multiplies the largest error by 1.7" in cliff.answer(results)
+    results["rows"][0]["found"] = [0.2]
+    assert "did not reach the error that is proved" in cliff.answer(results)
+
+
+def test_shortfall() -> None:
+    results = stored("shortfall")
+    for row in results["rows"]:
+        row["labels"] = 10**4
+        row["accuracy"] = {"constructed, 16 numbers": 1.0}.get(row["weights"], 0.5)
+        row["any_readout"] = dict.fromkeys(shortfall.FORMATS, 1.0)
+    assert "So it is the readout" in shortfall.answer(results)
+    for row in results["rows"]:
+        row["any_readout"]["bfloat16"] = 0.4
+    assert "it is the contexts" in shortfall.answer(results)
+    for row in results["rows"]:
+        row["accuracy"] = 0.3
+    assert "So " not in shortfall.answer(results)
+
+
+def test_editing() -> None:
+    results = stored("editing") | {"accuracy": 0.9, "chance": 0.05}
+    most = results["cases"][-1]
+    for row in most["tuned"]:
+        row |= {"edited_right": 0.25, "kept_lost": 0.5}
+    assert "every edited and every kept label was right, each edited model" in editing.answer(results)
+    assert "25.00 % of them right" in editing.answer(results)
+    assert "50.00 % lost" in editing.answer(results)
+    most["kept_lost"] = 1
+    assert "not every label was right" in editing.answer(results)
+    results["accuracy"] = results["chance"]
+    assert "learnt nothing" in editing.answer(results)
+
+
+# -- what a sample can show ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["depth", "projection", "tagging", "shortfall"])
+def test_the_search_for_a_rate_is_printed(name: str) -> None:
+    table = next(table for table in find(name).tables(stored(name)) if "learning rate" in table.title)
+    rates = {float(column) for column in table.columns if column.replace(".", "").isdigit()}
+    assert {0.001, 0.003, 0.01} <= rates
+    assert table.columns[-1] == "kept"
+
+
+def test_rates_that_end_at_chance_are_not_called_best() -> None:
+    results = stored("depth")
+    for row in results["trained"]:
+        row.update(sequences=100, grid={"0.003": 0.0575, "0.01": 0.06}, rate=0.01)
+    assert {row[-1] for row in depth.tables(results)[1].rows} == {"0.01, not decided"}
+    assert "was best in" not in depth.limits(results)
+    assert "too short or too even" in depth.limits(results)
+    for row in results["trained"]:
+        row["grid"]["0.01"] = 0.4
+    assert {row[-1] for row in depth.tables(results)[1].rows} == {"0.01"}
+    assert "was best in 30 of 30 runs" in depth.limits(results)
+
+
+@given(st.floats(0.05, 0.95), st.integers(100, 10**6), st.integers(0, 2**32))
+def test_two_draws_from_one_urn_are_rarely_told_apart(share: float, labels: int, seed: int) -> None:
+    """Three standard errors: about three in a thousand pairs."""
+    ones, others = np.random.default_rng(seed).binomial(labels, share, (2, 300)) / labels
+    assert sum(apart(one, other, labels) for one, other in zip(ones, others, strict=True)) <= 9
+    assert apart(share, share + 0.04, 10**6)
+    assert above(share + 0.04, share, 10**6)
+    assert not above(share, share, labels)
+
+
+def test_a_search_is_decided_by_a_lead_or_by_no_wrong_label() -> None:
+    assert decided({"a": 0.5, "b": 0.3}, 1000, 0.0625)
+    assert decided({"a": 1.0, "b": 0.999}, 1000, 0.0625)
+    assert decided({"a": 0.5}, 1000, 0.0625)
+    assert not decided({"a": 0.5, "b": 0.49}, 1000, 0.0625)
+    assert not decided({"a": 0.06, "b": 0.0575}, 800, 0.0625)
