@@ -18,7 +18,7 @@ from monolayer.errors import DataError
 from monolayer.model.attention import contexts
 from monolayer.model.explanation import Explanation, Stage
 from monolayer.model.parts import Parts, staircase_of
-from monolayer.model.shortcut import Asked, OnLine, Traced, lines, plan, spread, traced, values
+from monolayer.model.shortcut import Asked, OnLine, Traced, everywhere, lines, plan, spread, traced, values
 from monolayer.model.staircase import Steps
 
 Later = list[tuple[float, Steps]]
@@ -46,7 +46,9 @@ def explain(model: Parts, data: Sequences) -> Explanation:
     for number, line in enumerate(lines(model, asked, way, met)):
         if number:
             crowd = crowd & _crowded(tables[number], line.code, line.stage.kappa)
-        stages.append(_stage(model, line, tables[number], behind[number + 1 :], total) | {"crowd": crowd.cpu().numpy()})
+        mean = everywhere(model, asked, line.mean)
+        stage = _stage(model, line, mean, tables[number], behind[number + 1 :], total)
+        stages.append(stage | {"crowd": crowd.cpu().numpy()})
         total = total + line.level[:, : model.feed_forward.labels]
     first, *further = stages
     return Explanation(
@@ -62,7 +64,7 @@ def explain(model: Parts, data: Sequences) -> Explanation:
     )
 
 
-def _stage(model: Parts, line: OnLine, steps: Steps, later: Later, total: Tensor) -> dict[str, Any]:
+def _stage(model: Parts, line: OnLine, mean: Tensor, steps: Steps, later: Later, total: Tensor) -> dict[str, Any]:
     """Step, edges and neighbours on one line; `total` `(P, m)` is what the stages before have written."""
     z, edge = line.z, torch.full((1,), torch.inf, dtype=line.z.dtype, device=line.z.device)
     below, above = torch.cat([-edge, steps.end]), torch.cat([steps.start, edge])
@@ -72,7 +74,7 @@ def _stage(model: Parts, line: OnLine, steps: Steps, later: Later, total: Tensor
     low = torch.where(ramp, above[run], below[run])
     high = torch.where(ramp, below[(run + 1).clamp(max=len(below) - 1)], above[run])
     left, right = (_beside(model, steps, place, later, total) for place in (torch.where(ramp, run, run - 1), run + 1))
-    arrays = {"code": line.code, "context": line.mean, "z": z, "below": low, "above": high}
+    arrays = {"code": line.code, "context": mean, "z": z, "below": low, "above": high}
     found: dict[str, Any] = {name: _array(each) for name, each in arrays.items()}
     found |= {"kappa": line.stage.kappa, "step": run.cpu().numpy(), "on_ramp": ramp.cpu().numpy()}
     return found | {"left": left, "right": right}

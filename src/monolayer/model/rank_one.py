@@ -47,6 +47,8 @@ _RUN = 128
 _BLOCK = 1 << 15
 """Numbers times pieces looked at together on a processor, for its cache; 64 times as many elsewhere, for fewer
 launches."""
+_SPLIT = 1 << 10
+"""Numbers in one product of matrices on a device."""
 _SCORES = 1 << 22
 """Scores held at a time where they are computed: 32 MiB."""
 
@@ -153,7 +155,13 @@ class _Pieces:
         for number, x, some in self._blocks(terms):
             place = torch.arange(len(x), device=x.device), number
             inside = terms.new_zeros(len(x), self.count, terms.shape[1]).index_put(place, some)
-            total = total + _chebyshev(x) @ inside.flatten(1)
+            left, right = _chebyshev(x), inside.flatten(1)
+            if x.device.type != "cpu":
+                # Many short products keep a device busier than a long one.
+                pad = -len(x) % _SPLIT
+                left = torch.nn.functional.pad(left, (0, pad)).view(NODES, -1, _SPLIT).transpose(0, 1)
+                right = torch.nn.functional.pad(right, (0, 0, 0, pad)).view(len(left), _SPLIT, -1)
+            total = total + (left @ right).view(-1, *total.shape).sum(0)
         return total.view(NODES, self.count, -1).transpose(0, 1)
 
     def evaluated(self, table: Tensor) -> Tensor:

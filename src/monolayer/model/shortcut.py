@@ -169,7 +169,10 @@ def values(card: Card, label: Tensor) -> Tensor:
 
 
 class OnLine(NamedTuple):
-    """Every answering place on the line of one stage: `z = code + κ mean` `(P,)`, and the level of its step there."""
+    """Every answering place on the line of one stage: `z = code + κ mean` `(P,)`, and the level of its step there.
+
+    Means as `contexts` gives them, one per sequence or, in a causal model, per token.
+    """
 
     stage: Stage
     code: Tensor
@@ -184,7 +187,7 @@ def lines(model: Parts, asked: Asked, way: Plan, met: Traced) -> Iterator[OnLine
     for number, stage in enumerate(way.stages):
         if number:
             mean = _further_mean(model, asked, met, stage.slot)
-        z = code + stage.kappa * mean
+        z = code + everywhere(model, asked, stage.kappa * mean)
         level = stage.steps(z)
         yield OnLine(stage, code, mean, z, level)
         # What a stage wrote behind the label is the number of a stretch: the code of the next.
@@ -197,8 +200,9 @@ def codes(model: Parts, data: Sequences) -> Tensor | None:
     way = plan(model)
     if way is None:
         return None
-    met = traced(model, Asked.of(model, data), way)
-    return met.code + way.kappa * met.context
+    asked = Asked.of(model, data)
+    met = traced(model, asked, way)
+    return met.code + everywhere(model, asked, way.kappa * met.context)
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,7 +210,7 @@ class Traced:
     """What the shortcut meets on its way to `z = code + κ context`.
 
     At every token `(T,)` its key and its weight, `e^{λ s}` up to one common factor; `begin` is the weight of the begin
-    token. At every answering place `(P,)` code and context.
+    token. `code` `(P,)` at every answering place; `context` as `contexts` gives it.
     """
 
     key: Tensor
@@ -234,7 +238,7 @@ def traced(model: Parts, asked: Asked, way: Plan) -> Traced:
     context = contexts(weight, moment, asked.lengths, (begin, begin_moment), model.card.causal)
     if model.card.per == "sequence":
         code = bos_code.detach().expand(len(context))
-    return Traced(key, weight, begin, code, _everywhere(model, asked, context))
+    return Traced(key, weight, begin, code, context)
 
 
 def _column(model: Parts, asked: Asked, slot: int, written: tuple[Tensor, ...] | None = None) -> Tensor:
@@ -251,13 +255,13 @@ def _column(model: Parts, asked: Asked, slot: int, written: tuple[Tensor, ...] |
 
 
 def _further_mean(model: Parts, asked: Asked, met: Traced, slot: int) -> Tensor:
-    """The mean of another coordinate of the stream under the same softmax, at every answering place `(P,)`."""
+    """The mean of another coordinate of the stream under the same softmax, as `contexts` gives it."""
     begin = met.begin, float(model.bos[slot] * met.begin)
     moment = _column(model, asked, slot) * met.weight
-    return _everywhere(model, asked, contexts(met.weight, moment, asked.lengths, begin, model.card.causal))
+    return contexts(met.weight, moment, asked.lengths, begin, model.card.causal)
 
 
-def _everywhere(model: Parts, asked: Asked, mean: Tensor) -> Tensor:
+def everywhere(model: Parts, asked: Asked, mean: Tensor) -> Tensor:
     """Means as `contexts` gives them, at every answering place `(P,)`."""
     return mean if model.card.per == "sequence" or model.card.causal else spread(mean, asked.lengths)
 
