@@ -45,7 +45,7 @@ def explain(model: Parts, data: Sequences) -> Explanation:
     behind = [(stage.kappa, steps) for stage, steps in zip(way.stages, tables, strict=True)]
     for number, line in enumerate(lines(model, asked, way, met)):
         if number:
-            crowd = crowd & _crowded(tables[number], line.code, line.stage.kappa)
+            crowd = crowd & _crowded(tables[number], line.code.contiguous(), line.stage.kappa)
         mean = everywhere(model, asked, line.mean)
         stage = _stage(model, line, mean, tables[number], behind[number + 1 :], total)
         stages.append(stage | {"crowd": crowd.cpu().numpy()})

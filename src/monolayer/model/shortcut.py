@@ -76,7 +76,8 @@ class Asked:
         if model.positions is not None and X.shape[1] > model.positions.num_embeddings:
             return None
         tokens = X.reshape(-1).long()
-        if int(tokens.min()) < 0 or int(tokens.max()) >= len(names):
+        low, high = torch.stack(tokens.aminmax()).tolist()
+        if low < 0 or high >= len(names):
             return None
         position = None if model.positions is None else torch.arange(X.shape[1], device=X.device).repeat(len(X))
         return cls(tokens, torch.full((len(X),), X.shape[1], device=X.device), position)
@@ -141,7 +142,7 @@ def labels_there(model: Parts, X: Tensor) -> Tensor | None:
     if asked is None or way is None:
         return None
     label = labels_by(model, asked, way)
-    return None if bool(label.isnan().any()) else label
+    return None if bool(label.sum().isnan()) else label
 
 
 def _fresh_plan(model: Parts, tokens: int) -> Plan | None:
@@ -191,7 +192,7 @@ def lines(model: Parts, asked: Asked, way: Plan, met: Traced) -> Iterator[OnLine
         level = stage.steps(z)
         yield OnLine(stage, code, mean, z, level)
         # What a stage wrote behind the label is the number of a stretch: the code of the next.
-        code = level[:, -1].contiguous()
+        code = level[:, -1]
 
 
 @torch.no_grad()
@@ -232,13 +233,14 @@ def traced(model: Parts, asked: Asked, way: Plan) -> Traced:
     key, code = (_column(model, asked, slot, written) for slot in (KEY, CODE))
     # One common factor e^(−top) cancels in the quotient; it keeps exp from overflowing. Only tokens in use count: a
     # stray large key in another row of the table would push all of theirs to 0.
-    top = max(float((temperature * key).max()), float(temperature * bos_key))
-    weight, moment = boltzmann_terms(key, temperature, top)
-    begin, begin_moment = (float(part) for part in boltzmann_terms(bos_key, temperature, top))
-    context = contexts(weight, moment, asked.lengths, (begin, begin_moment), model.card.causal)
+    score, bos_score = temperature * key, temperature * bos_key
+    top = max(float(score.max()), float(bos_score))
+    weight, begin = score.sub_(top).exp_(), torch.exp(bos_score - top)
+    first = float(begin), float(bos_key * begin)
+    context = contexts(weight, key * weight, asked.lengths, first, model.card.causal)
     if model.card.per == "sequence":
         code = bos_code.detach().expand(len(context))
-    return Traced(key, weight, begin, code, context)
+    return Traced(key, weight, first[0], code, context)
 
 
 def _column(model: Parts, asked: Asked, slot: int, written: tuple[Tensor, ...] | None = None) -> Tensor:

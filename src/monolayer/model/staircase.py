@@ -78,7 +78,8 @@ class Steps:
         """The same, of points in an order of their own: best that of `z`."""
         step = torch.searchsorted(self.end, z, right=True)
         # Coordinate by coordinate: a device takes numbers much faster than short rows.
-        label = torch.stack([level[step] for level in self.level.unbind(1)], dim=1)
+        columns = [level[step] for level in self.level.unbind(1)]
+        label = torch.stack(columns, dim=1) if len(columns) > 1 else columns[0][:, None]
         if len(self.start):
             # `step` ramps lie wholly left of z; z may still be on the next one.
             ramp = torch.nonzero(z > self.start[step.clamp(max=len(self.start) - 1)]).flatten()
