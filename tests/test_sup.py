@@ -6,7 +6,6 @@ import hashlib
 import json
 import math
 from bisect import bisect_right
-from collections.abc import Callable
 from fractions import Fraction
 from itertools import pairwise, product
 from pathlib import Path
@@ -44,10 +43,10 @@ def test_the_bound_holds_everywhere(name: str, dim: int, length: int, cells: int
         domain=(-1.0, 2.0),
     )  # fmt: skip
     random = np.random.default_rng(1)
-    X = random.uniform(-1.0, 2.0, (30_000, length, dim))
-    X[:5000] = np.round(X[:5000] * 4) / 4  # knots, edges, equal tokens
-    X[5000:10_000, 0] = X[5000:10_000, 1]
-    X[10_000:15_000, -1] = X[10_000:15_000, 0] + 1e-9
+    X = random.uniform(-1.0, 2.0, (12_000, length, dim))
+    X[:2000] = np.round(X[:2000] * 4) / 4  # knots, edges, equal tokens
+    X[2000:4000, 0] = X[2000:4000, 1]
+    X[4000:6000, -1] = X[4000:6000, 0] + 1e-9
     X = X.clip(-1.0, 2.0)
     wanted = np.asarray(target(X)).reshape(len(X), -1)
     error = np.abs(model.predict(X).reshape(wanted.shape) - wanted).max()
@@ -55,16 +54,11 @@ def test_the_bound_holds_everywhere(name: str, dim: int, length: int, cells: int
     assert model.predict(X).shape == np.asarray(target(X)).shape
 
 
-def test_the_error_falls_and_that_of_rank_1_does_not() -> None:
+def test_the_error_falls() -> None:
     f = TARGETS["nearest"].function
-    X = np.random.default_rng(0).random((20_000, 3, 1))
-    found = [np.abs(ml.approximate(f, 1, 3, cells=D, norm="sup").predict(X) - f(X)).max() for D in (4, 8, 16, 32)]
+    X = np.random.default_rng(0).random((10_000, 3, 1))
+    found = [np.abs(ml.approximate(f, 1, 3, cells=D, norm="sup").predict(X) - f(X)).max() for D in (4, 8, 16)]
     assert all(b < 0.6 * a for a, b in pairwise(found))
-    # At the very pair that confuses a network of rank 1, rank 2 is right.
-    pair = ml.confuse(ml.approximate(SORT, 1, 3, cells=16), SORT)
-    both = np.stack([pair.X, pair.X_prime])
-    assert np.abs(ml.approximate(SORT, 1, 3, cells=16, norm="sup").predict(both) - SORT(both)).max() < 1e-3
-    assert pair.error > 0.2499
 
 
 @pytest.mark.parametrize(("dim", "length"), [(1, 2), (1, 3), (2, 2)])
@@ -75,12 +69,7 @@ def test_the_dense_network_is_the_look_up_and_its_rank_is_n_less_one_times_d(dim
     assert np.abs(dense - model.predict(X).reshape(dense.shape)).max() < 1e-11
     assert np.linalg.matrix_rank((model.attention.W_O @ model.attention.W_V).detach().numpy()) == (length - 1) * dim
     assert not model.attention.W_Q.any()
-
-
-def test_answers_commute_with_permutations() -> None:
-    model = ml.approximate(TARGETS["force"].function, 1, 3, cells=5, norm="sup")
-    X = np.random.default_rng(3).random((100, 3, 1))
-    order = [2, 0, 1]
+    order = np.random.default_rng(3).permutation(length)
     assert np.abs(model.predict(X[:, order]) - model.predict(X)[:, order]).max() < 1e-7
 
 
@@ -151,12 +140,6 @@ def test_what_is_out_of_reach_is_refused_with_its_reason(options: dict, words: s
     given = {"dim": 1, "length": 3, "norm": "sup", **options}
     with pytest.raises(DataError, match=words):
         ml.approximate(SORT, **given)
-
-
-def test_other_shapes_are_refused() -> None:
-    model = ml.approximate(SORT, 1, 3, cells=2, norm="sup")
-    with pytest.raises(DataError, match=r"takes \(N, 3, 1\)"):
-        model.predict(np.zeros((2, 4, 1)))
 
 
 # -- saved, loaded, certified ----------------------------------------------------------------------------
@@ -313,6 +296,8 @@ def test_what_asks_about_facts_or_steps_refuses_it_with_a_sentence(tmp_path: Pat
     """Each of these ended in an AttributeError or a TypeError."""
     model = ml.approximate(SORT, 1, 2, cells=2, norm="sup")
     folder = model.save(tmp_path / "m")
+    with pytest.raises(DataError, match=r"takes \(N, 2, 1\)"):
+        model.predict(np.zeros((2, 4, 1)))
     calls = [lambda: model.explain([[[0.5], [0.2]]]), lambda: model.predict([[[0.5]]]), lambda: model.check_seen(None)]
     for each in (model, folder):
         calls += [lambda each=each: page(each), lambda each=each: ml.compare(each, each)]
@@ -323,16 +308,15 @@ def test_what_asks_about_facts_or_steps_refuses_it_with_a_sentence(tmp_path: Pat
         assert run([command[0], str(folder), *command[1:]]) == 2
 
 
-def tampered(folder: Path, name: str, change: Callable[[np.ndarray], None]) -> Path:
-    """The saved network with one tensor changed and every digest put right."""
-    tensors = {key: value.copy() for key, value in load_file(folder / "model.safetensors").items()}
-    change(tensors[name])
-    save_file(tensors, folder / "model.safetensors")
+def changed(folder: Path, tensors: dict[str, np.ndarray] | None = None, **fields: Any) -> Path:
+    """The saved network with other tensors and other fields, every digest put right."""
     config = json.loads((folder / "config.json").read_text())
-    config["files"] = {"model.safetensors": hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()}
-    rest = {key: value for key, value in config.items() if key != "digest"}
-    config["digest"] = hashlib.sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-    (folder / "config.json").write_text(json.dumps(config))
+    if tensors:
+        save_file(load_file(folder / "model.safetensors") | tensors, folder / "model.safetensors")
+        config["files"] = {"model.safetensors": hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()}
+    rest = {key: value for key, value in (config | fields).items() if key != "digest"}
+    digest = hashlib.sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    (folder / "config.json").write_text(json.dumps(rest | {"digest": digest}))
     return folder
 
 
@@ -347,10 +331,9 @@ def test_planted_faults_are_found(name: str, place: Any, verdict: str, words: st
     folder = ml.approximate(SORT, 1, 3, cells=4, norm="sup").save(tmp_path / "m")
     assert ml.certify(folder, SORT).verdict == "proved"
 
-    def change(tensor: np.ndarray) -> None:
-        tensor[place] += 2.0**-40
-
-    found = ml.certify(tampered(folder, name, change), SORT)
+    tensor = load_file(folder / "model.safetensors")[name]
+    tensor[place] += 2.0**-40
+    found = ml.certify(changed(folder, {name: tensor}), SORT)
     assert found.verdict == verdict
     assert words in found.reason
     if verdict == "refuted":
@@ -364,23 +347,10 @@ def test_planted_faults_are_found(name: str, place: Any, verdict: str, words: st
     {"files": {}}, {"files": {"model.safetensors": "0", "other": "1"}}, {"scalar": None}, {"scalar": True},
 ], ids=str)  # fmt: skip
 def test_loader_and_checker_refuse_the_same_folders(change: dict[str, Any], tmp_path: Path) -> None:
-    folder = ml.approximate(SORT, 1, 3, cells=2, norm="sup").save(tmp_path / "m")
-    config = json.loads((folder / "config.json").read_text()) | change
-    rest = {key: value for key, value in config.items() if key != "digest"}
-    config["digest"] = hashlib.sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-    (folder / "config.json").write_text(json.dumps(config))
+    folder = changed(ml.approximate(SORT, 1, 3, cells=2, norm="sup").save(tmp_path / "m"), **change)
     for call in (lambda: ml.load(folder), lambda: read(folder)):
         with pytest.raises(ModelFileError):
             call()
-
-
-def resized(folder: Path, values: np.ndarray, **change: Any) -> Path:
-    """The saved network with other values at its knots and other fields, every digest put right."""
-    tensors = load_file(folder / "model.safetensors") | {"interpolation.values": values}
-    save_file(tensors, folder / "model.safetensors")
-    config = json.loads((folder / "config.json").read_text()) | change
-    (folder / "config.json").write_text(json.dumps(config))
-    return tampered(folder, "attention.W_Q", lambda _: None)
 
 
 def test_ends_that_no_float_has_are_rounded_alike_by_loader_and_checker(tmp_path: Path) -> None:
@@ -391,7 +361,7 @@ def test_ends_that_no_float_has_are_rounded_alike_by_loader_and_checker(tmp_path
 
     folder = ml.approximate(f, 1, 2, cells=2, norm="sup").save(tmp_path / "m")
     values = np.repeat([0.0, 2.0, 4.0], 3)[:, None]
-    resized(folder, values, low=2**53 + 1, high=2**53 + 3)
+    changed(folder, {"interpolation.values": values}, low=2**53 + 1, high=2**53 + 3)
     assert ml.certify(folder, f).verdict == "proved"
     X = 2.0**53 + np.array([[[0.0], [2.0]], [[4.0], [2.0]]])
     assert np.array_equal(ml.load(folder).predict(X), f(X))
@@ -404,7 +374,7 @@ def test_values_that_overflow_or_underflow(tmp_path: Path) -> None:
         assert proof.verdict == verdict
     assert "+ 0 of" not in proof.claim  # half of 5e-324 is rounded
     folder = ml.approximate(SORT, 1, 2, cells=2, norm="sup").save(tmp_path / "m")
-    resized(folder, np.zeros((9, 0)))
+    changed(folder, {"interpolation.values": np.zeros((9, 0))})
     for call in (lambda: ml.load(folder), lambda: ml.certify(folder, SORT)):
         with pytest.raises(ModelFileError):
             call()

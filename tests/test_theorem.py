@@ -7,6 +7,7 @@ import json
 import math
 from collections import Counter
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -56,25 +57,13 @@ def test_injectivity_is_that_of_the_fractions(vocabulary, v):
     assert [Fraction(x) * Fraction(2) ** exponent for x in integers] == values
 
 
-def test_floats_that_round_to_one_number_are_told_apart():
-    """In float64 both projections are 1e16; exactly they differ by 1."""
-    vocabulary, v = [[1e16, 0.0], [1e16, 1.0]], [1.0, 1.0]
-    assert np.dot(*vocabulary[:1], v) == np.dot(*vocabulary[1:], v)
-    found = projection_injective(vocabulary, v)
-    assert found.injective
-    assert found.resolved == 2
-
-
-def test_a_collision_that_floats_do_not_see():
-    """1e16 + 1 − 1e16 is 1, but in floats it is 0: equal to the value of the second row only exactly."""
+def test_close_values_are_resolved_in_integers_and_far_ones_are_not():
+    """In float64 both projections are 1e16, exactly they differ by 1; 1e16 + 1 − 1e16 is 1, in floats 0."""
+    found = projection_injective([[1e16, 0.0], [1e16, 1.0]], [1.0, 1.0])
+    assert (found.injective, found.resolved) == (True, 2)
     vocabulary = [[1e16, 1.0, -1e16], [1.0, 0.0, 0.0], [7.0, 0.0, 0.0]]
-    found = projection_injective(vocabulary, [1.0, 1.0, 1.0])
-    assert found.pair == (0, 1)
-
-
-def test_far_values_need_no_integers():
-    s = np.random.default_rng(0).normal(size=(2000, 3))
-    assert projection_injective(s, np.ones(3)).resolved < 20
+    assert projection_injective(vocabulary, [1.0, 1.0, 1.0]).pair == (0, 1)
+    assert projection_injective(np.random.default_rng(0).normal(size=(2000, 3)), np.ones(3)).resolved < 20
 
 
 # -- Theorem A, and differences enclosed -----------------------------------------------------------------
@@ -119,15 +108,6 @@ def test_theorem_a_fails_at_a_temperature_that_is_not_algebraic():
         sign, log = log_difference(Counter([0, -1]), Counter([0, -2]), arb(math.log1p(math.sqrt(2))))
     assert sign != 0
     assert -45 < float(log) < -30
-
-
-def test_two_sequences_that_hardmax_confuses_are_told_apart_at_every_temperature():
-    """{1,2,5,6} and {1,3,4,6}: equal minimum, maximum and sum. At λ = 10^6 they differ by about e^-10^6."""
-    for lam in (1e-6, 1.0, 1e6, -1e6):
-        with precision(128):
-            _, log = log_difference(Counter([1, 2, 5, 6]), Counter([1, 3, 4, 6]), arb(lam))
-            assert log.is_finite()
-    assert float(log) == pytest.approx(-1e6, rel=1e-4)
 
 
 def test_a_precision_that_is_too_low_is_noticed():
@@ -190,7 +170,7 @@ def plain_head(X: np.ndarray, v: np.ndarray, log_beta: float, weight: float) -> 
     return outputs
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_enclosure_against_all_pairs_evaluated_as_they_stand(seed):
     """The measured direction of small data: 10^-hundreds, within reach of plain balls at a few thousand bits."""
     X = random_data(seed, size=5)
@@ -231,26 +211,22 @@ def test_theorem_2_is_proved_on_random_data(seed, d, n):
     assert found.injectivity.injective
 
 
-def test_a_delta_that_is_too_large_is_refuted():
+def test_a_delta_that_is_too_large_is_refuted_and_one_inside_the_enclosure_stays_undecided():
     """A planted fault: the same head, with a δ that it does not reach."""
     data = Sequences.of(random_data(0))
     vocabulary, rows = token_rows(data)
     head = Head(data, vocabulary, rows, np.array([0.6, 0.8]), 4.0, 0.1)
-    built = head.carry_out(lambda: (arb(100), arb(-1)), 1 << 12, 10**6)
-    assert built.verdict == "refuted"
-    assert "below δ" in built.reason
-    assert head.carry_out(lambda: (arb(100), arb(-(10**9))), 1 << 12, 10**6).verdict == "proved"
 
+    def built(log_delta: arb) -> Any:
+        return head.carry_out(lambda: (arb(100), log_delta), 1 << 12, 10**6)
 
-def test_a_delta_inside_the_enclosure_stays_undecided():
-    data = Sequences.of(random_data(0))
-    vocabulary, rows = token_rows(data)
-    head = Head(data, vocabulary, rows, np.array([0.6, 0.8]), 4.0, 0.1)
-    log10 = head.carry_out(lambda: (arb(100), arb(-1)), 1 << 12, 10**6).log10_separation
-    ball = arb(log10[0] * math.log(10), 1.0)
-    built = head.carry_out(lambda: (arb(100), ball), 1 << 12, 10**6)
-    assert built.verdict == "undecided"
-    assert "no decision within max_bits = 4,096" in built.reason
+    low = built(arb(-1))
+    assert low.verdict == "refuted"
+    assert "below δ" in low.reason
+    assert built(arb(-(10**9))).verdict == "proved"
+    inside = built(arb(low.log10_separation[0] * math.log(10), 1.0))
+    assert inside.verdict == "undecided"
+    assert "no decision within max_bits = 4,096" in inside.reason
 
 
 def test_too_few_bits_are_undecided_not_wrong():
@@ -299,14 +275,11 @@ def test_one_token_needs_nothing():
     assert "nothing has to be separated" in found.explain()
 
 
-def test_ids_stand_where_the_docstring_says():
+def test_ids_stand_on_a_line_or_where_the_embedding_puts_them():
     found = theorem([[3, 9], [9, 4]])
     data = found.separation
     assert (data.vocabulary, data.dimension, data.r_min, data.r_max, data.epsilon) == (3, 1, 3.0, 5.0, 1.0)
     assert "at 3 + i" in found.explain()
-
-
-def test_ids_stand_where_the_embedding_puts_them():
     table = np.zeros((10, 2))
     table[[3, 4, 9]] = [[1.0, 0.0], [0.0, 2.0], [3.0, 4.0]]
     found = theorem([[3, 9], [9, 4]], embedding=table)
