@@ -1,29 +1,49 @@
-"""Loading: from an opened folder (`opened.py`) to a model."""
+"""Loading: from a saved folder, once its digests and all of its format have been checked, to a model.
+
+Nothing is ever unpickled, and no file is opened but those that a model has.
+"""
 
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
 from torch import Tensor, nn
 
 from monolayer.data import Names
+from monolayer.data.folder import read_together
 from monolayer.errors import DataError, ModelFileError
 from monolayer.model.card import Card, Grid, Summary
 from monolayer.model.device import check_device
 from monolayer.model.layers import embedding, linear
 from monolayer.model.monolayer import Monolayer
-from monolayer.model.opened import open_folder, read_tensors, shards
 from monolayer.model.quantizer import Quantizer
 from monolayer.model.readouts import READOUTS
-from monolayer.model.schema import MEMORY, Config, check_names, check_tensors, parse
-from monolayer.model.sharded import INDEX, join, split_block
+from monolayer.model.save import config_digest
+from monolayer.model.schema import (
+    CONFIG,
+    MEMORY,
+    NAMES,
+    WEIGHTS,
+    Config,
+    check_config,
+    check_names,
+    check_tensors,
+    parse,
+)
+from monolayer.model.sharded import INDEX, is_shard, join, split_block, whole
 from monolayer.model.sharded import Tensors as Arrays
 from monolayer.model.sidecar import read_memory
 from monolayer.model.uniform import Uniform
+
+_OWN = (CONFIG, WEIGHTS, NAMES, MEMORY, INDEX)
 
 
 def load(folder: str | os.PathLike[str], *, device: torch.device | str | None = None) -> Monolayer | Uniform:
@@ -31,12 +51,11 @@ def load(folder: str | os.PathLike[str], *, device: torch.device | str | None = 
     check_device(device)
     model: Monolayer | Uniform
     try:
-        config, names, files = open_folder(Path(folder))
-        tensors = read_tensors(config, names, files)
-        if config["kind"] == "interpolator":
-            model = Uniform.stored(config, tensors)
-        else:
-            model = _finish(config, names, tensors, files)
+        config, names, files = _open(Path(folder))
+        tensors = _tensors(files, config)
+        _check(config, names, tensors)
+        uniform = config["kind"] == "interpolator"
+        model = Uniform.stored(config, tensors) if uniform else _finish(config, names, tensors, files)
     except ModelFileError as error:
         raise ModelFileError(f"{folder}: {error}") from None
     return model if device is None else model.to(device)
@@ -57,11 +76,11 @@ def parts_of(folder: Path) -> tuple[Monolayer, list[Arrays], Tensor] | None:
     """Of a model whose first staircase lies in several files: the model with the first part of it alone, all
     parts, and the `bias_2` behind them; None for other models."""
     try:
-        config, names, files = open_folder(folder)
+        config, names, files = _open(folder)
         if INDEX not in files:
             return None
         block = split_block(config["readout"])
-        first, parts = join(parse(INDEX, files[INDEX]), shards(files), block)
+        first, parts = join(parse(INDEX, files[INDEX]), _shards(files), block)
         found = {name: (tuple(value.shape), str(value.dtype)) for name, value in (first | parts[0]).items()}
         for key, value in parts[0].items():
             found[key] = (*value.shape[:-1], sum(part[key].shape[-1] for part in parts)), str(value.dtype)
@@ -87,10 +106,14 @@ def _finish(
 
 def model_from(config: Config, names: dict[str, list[Any]], tensors: dict[str, Tensor]) -> Monolayer:
     """The model of a config, its lists of names and its tensors, if these fit together."""
-    found = {name: (tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")) for name, tensor in tensors.items()}
     check_names(config, names)
-    check_tensors(config, names, found)
+    _check(config, names, tensors)
     return _build(config, names, tensors)
+
+
+def _check(config: Config, names: dict[str, list[Any]], tensors: dict[str, Tensor]) -> None:
+    found = {name: (tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")) for name, tensor in tensors.items()}
+    check_tensors(config, names, found)
 
 
 def _build(config: dict[str, Any], names: dict[str, list[Any]], tensors: dict[str, Tensor]) -> Monolayer:
@@ -135,3 +158,70 @@ def _names(entry: dict[str, Any] | None, lists: dict[str, list[Any]]) -> Names |
     if entry is None:
         return None
     return Names(range(entry["range"])) if "range" in entry else Names(tuple(lists[entry["names"]]))
+
+
+# -- files -------------------------------------------------------------------------------------------------
+
+
+def _open(folder: Path) -> tuple[Config, dict[str, list[Any]], dict[str, Any]]:
+    """Config and names of a folder and its files, once all digests agree."""
+    try:
+        files = read_together(folder, CONFIG, lambda content: _config(content)["files"], is_shard)
+    except (OSError, ValueError) as error:
+        if isinstance(error, ModelFileError):
+            raise
+        raise ModelFileError(_why(folder, error)) from None
+    config = _config(files[CONFIG])
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        digests = list(pool.map(lambda name: sha256(files[name]).hexdigest(), config["files"]))
+    for (name, digest), found in zip(config["files"].items(), digests, strict=True):
+        if found != digest:
+            raise ModelFileError(f"{name} is truncated or was changed after it was written: its digest does not match")
+    names = parse(NAMES, files[NAMES]) if NAMES in files else {}
+    if config["kind"] != "interpolator":
+        check_names(config, names)
+    return config, names, files
+
+
+def _tensors(files: dict[str, Any], config: Config) -> dict[str, Tensor]:
+    if INDEX in files:
+        held = whole(*join(parse(INDEX, files[INDEX]), _shards(files), split_block(config["readout"])))
+        return {name: torch.from_numpy(value) for name, value in held.items()}
+    try:
+        return load_tensors(files[WEIGHTS])
+    except (SafetensorError, KeyError, ValueError, TypeError, RuntimeError) as error:
+        raise ModelFileError(f"{WEIGHTS} cannot be read as safetensors: {error}") from None
+
+
+def _shards(files: dict[str, Any]) -> dict[str, Any]:
+    """Those that hold weights, where there are several."""
+    return {name: files[name] for name in files if is_shard(name)}
+
+
+def _why(folder: Path, error: Exception) -> str:
+    """Why files cannot be read, in words."""
+    if not isinstance(error, OSError):  # NUL or half of a surrogate pair in a path
+        return f"this is no name of a folder: {error}"
+    name = Path(error.filename or folder).name
+    if isinstance(error, FileNotFoundError) and (name in _OWN or is_shard(name)):
+        return f"this is no saved model: it has no {CONFIG}" if name == CONFIG else f"{name} is missing"
+    if isinstance(error, FileNotFoundError):
+        return "this folder does not exist"
+    if isinstance(error, NotADirectoryError):
+        return "this is no folder"
+    return f"{name} cannot be read: {error.strerror}"
+
+
+def _config(content: bytes) -> Config:
+    """`config.json`, after its version, its digest and its fields have been checked."""
+    config = parse(CONFIG, content)
+    if isinstance(config, dict) and isinstance(config.get("model_type"), str) and "format" not in config:
+        raise ModelFileError(
+            f"this is a Hugging Face model ({config['model_type']}): load it with transformers; monolayer verify "
+            "proves what it returns"
+        )
+    try:
+        check_config(config, config_digest(config))
+    except RecursionError:
+        raise ModelFileError(f"{CONFIG} is nested too deeply") from None
+    return config
