@@ -27,6 +27,10 @@ def answers(job: dict, attention: str) -> dict:
     tokenizer = tf.AutoTokenizer.from_pretrained(job["folder"])
     model = AUTO[job["task"]].from_pretrained(job["folder"], attn_implementation=attention)
     found = {"dtype": str(model.dtype).removeprefix("torch."), "class": type(model).__name__}
+    found["room"] = tokenizer.model_max_length
+    with torch.no_grad():
+        long = torch.full((1, tokenizer.model_max_length), 5)
+        found["finite"] = bool(torch.isfinite(model(input_ids=long).logits).all())
     if job["task"] == "lm":
         return found | recite(job, tokenizer, model)
     encoded = tokenizer(job["texts"], padding=True, return_tensors="pt")
@@ -48,9 +52,11 @@ def answers(job: dict, attention: str) -> dict:
     found |= {"loss": float(out.loss), "wrong": int(((number != wanted) & (wanted >= 0)).sum())}
     single = alone.logits[0].argmax(-1)
     found["same_alone"] = bool((single == (number[0][: len(single)] if single.ndim else number[0])).all())
-    if job.get("logits"):
-        found["logits"] = out.logits.tolist()
-        found["ids"], found["mask"] = encoded["input_ids"].tolist(), encoded["attention_mask"].tolist()
+    others = tokenizer(job["others"], is_split_into_words=True, return_tensors="pt")
+    with torch.no_grad():
+        best = model(**others).logits.argmax(-1)
+    best = best[:, 1:].reshape(-1) if job["task"] == "token" else best
+    found["others"] = [model.config.id2label[int(one)] for one in best]
     if job.get("pipeline") and job["task"] == "token":
         ask = tf.pipeline("token-classification", model=model, tokenizer=tokenizer)
         found["pipeline"] = [[part["entity"] for part in row] for row in ask(job["texts"], batch_size=4)]
@@ -63,7 +69,7 @@ def answers(job: dict, attention: str) -> dict:
 def recite(job: dict, tokenizer: object, model: object) -> dict:
     found = {}
     start = tokenizer(job["prompts"], padding=True, padding_side="left", return_tensors="pt")
-    beyond = {"num_beams": 2, "max_new_tokens": max(map(len, job["texts"])) + 40}  # more than any text has
+    beyond = {"num_beams": 2, "max_new_tokens": max(map(len, job["texts"])) + 20}  # more than any text has
     for how, options in (("cache", {}), ("no cache", {"use_cache": False}), ("beams", beyond)):
         with torch.no_grad():
             said = model.generate(**start, **options)
@@ -88,7 +94,7 @@ def recite(job: dict, tokenizer: object, model: object) -> dict:
 def main() -> None:
     with open(sys.argv[1], encoding="utf-8") as file:  # noqa: PTH123
         jobs = json.load(file)
-    results = {job["name"]: {how: answers(job, how) for how in job["attention"]} for job in jobs}
+    results = [{how: answers(job, how) for how in job["attention"]} for job in jobs]
     assert not [name for name in sys.modules if name.startswith("monolayer")]
     with open(sys.argv[2], "w", encoding="utf-8") as file:  # noqa: PTH123
         json.dump(results, file)

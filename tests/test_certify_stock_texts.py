@@ -6,7 +6,6 @@ Every fault changes what a user gets; none may be proved. Where a fault can be s
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,25 +17,16 @@ import monolayer as ml
 from tests import plain_stock
 
 TEXTS = ["abracadabra", "cab, a car"]
-WORDS = ["the cat", "the dog sat"]
+
+
 Model = dict[str, Any]
 
 
 def broken(folder: Path, out: Path, change: Callable[[Model], None]) -> Path:
     """A copy of a folder with something changed in its files."""
-    shutil.copytree(folder, out)
     model = plain_stock.read(folder)
-    model["tokenizer"], model["tokenizer_config"] = (
-        json.loads(model["tokenizer"]),
-        json.loads(model["tokenizer_config"]),
-    )
     change(model)
-    model["tokenizer"], model["tokenizer_config"] = (
-        json.dumps(model["tokenizer"]),
-        json.dumps(model["tokenizer_config"]),
-    )
-    plain_stock.write(model, out)
-    return out
+    return plain_stock.write(model, out)
 
 
 def test_data_that_the_tokenizer_would_cut_otherwise_are_undecided(tmp_path: Path) -> None:
@@ -66,7 +56,7 @@ def test_special_tokens_inside_given_tokens_are_found(tmp_path: Path) -> None:
         ml.memorize_as("bert", rows, labels)
 
 
-@pytest.mark.parametrize("label", ["[PAD]", "[CLS]", "[UNK]", "</s>", "LABEL_0"])
+@pytest.mark.parametrize("label", ["[PAD]", "</s>"])
 def test_a_label_may_have_the_name_of_a_special_token(label: str, tmp_path: Path) -> None:
     """Classes are names in `id2label`, and tokens are names in the tokenizer: they do not meet."""
     for name in ("bert", "gpt2"):

@@ -12,10 +12,8 @@ from safetensors.torch import load_file, save_file
 import monolayer as ml
 from monolayer.cli import run
 from monolayer.data import Sequences
-from monolayer.editing.compare import Answer
-from monolayer.huggingface.architectures import ARCHITECTURES
 from tests.test_edit_cli import ROWS, write
-from tests.test_edit_stock import OTHER, TEXTS, X, Y
+from tests.test_edit_stock import OTHER, X, Y
 
 
 def build(folder: Path, name: str, task: str, labels: Any = Y, **options: Any) -> Path:
@@ -42,28 +40,6 @@ def test_what_an_edit_did_is_what_the_comparison_lists(robust: bool, tmp_path: P
     ]
     assert ml.compare(old, old, X).same
     assert any("4 of 120 differ" in text for _, text in found.rows())
-
-
-@pytest.mark.parametrize("name", sorted(ARCHITECTURES))
-def test_every_architecture_and_task_is_asked(name: str, tmp_path: Path) -> None:
-    """Two folders of data that differ in one label, or in how one text ends: that is where answers differ."""
-    options: dict[str, Any] = {"robust": True, "rank": 32} if name == "llama" else {}
-    for task in ARCHITECTURES[name].models:
-        rows: Any = X[:, :1]  # a token of its own each, so that no labels contradict each other
-        both: list[tuple[Any, ...]] = [(rows, labels[:, :1]) for labels in (Y, OTHER)]
-        if task == "sequence":
-            both = [(rows, labels[:, 0]) for labels in (Y, OTHER)]
-        if task == "lm":
-            both, rows = [(TEXTS,), ([*TEXTS[:3], "dcbb"],)], [*TEXTS[:3], "dcb"]
-        one, two = (
-            ml.memorize_as(name, *data, **options).save(tmp_path / f"{task} {number}")
-            for number, data in enumerate(both)
-        )
-        found: Any = ml.compare(one, two, rows)
-        place = {"token": 0, "sequence": None, "lm": 2}[task]
-        said = ("a", "b") if task == "lm" else (Y[3, 0], OTHER[3, 0])
-        assert found.differing == [Answer(3, place, *said)]
-        assert found.asked == (15 if task == "lm" else 30)
 
 
 def test_a_sequence_that_a_folder_cannot_take_has_no_answer(tmp_path: Path) -> None:

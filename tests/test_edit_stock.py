@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ import monolayer as ml
 from monolayer.cli import run
 from monolayer.data import Sequences
 from monolayer.huggingface.architectures import ARCHITECTURES
-from monolayer.stock.folder import StockModel
 from tests.test_edit_cli import ROWS, write
 
 RANDOM = np.random.default_rng(3)
@@ -31,11 +29,9 @@ SHORT: dict[str, Any] = {"positions": True, "robust": True, "rank": 32, "dtype":
 KINDS = {
     "bert": ("bert", STEPS),
     "gpt2": ("gpt2", STEPS),
-    "distilbert": ("distilbert", STEPS),
-    "bert bfloat16": ("bert", SHORT),
     "gpt2 bfloat16": ("gpt2", SHORT),
     "roberta float16": ("roberta", {**SHORT, "dtype": "float16"}),
-    "bert float32": ("bert", {**SHORT, "dtype": "float32"}),
+    "llama float32": ("llama", {**SHORT, "dtype": "float32"}),
 }
 VERBS: dict[str, Any] = {
     "forget": lambda m: (ml.forget(m, [3, 8], WHOLE), WHOLE.select(np.setdiff1d(np.arange(30), [3, 8]))),
@@ -71,8 +67,8 @@ def test_an_edit_is_what_the_same_draw_makes_of_the_edited_data(folder: Path, ve
     touched = set(np.unique(X[{"forget": [3, 8], "edit": [3], "insert": [4]}[verb]]).tolist())
     layers = ARCHITECTURES[model.architecture].layers
     for splice in record.splices:
-        if not splice.tensor.startswith((layers["1"], layers["2"])):
-            assert "embeddings" in splice.tensor or "wte" in splice.tensor
+        if not splice.tensor.startswith((layers["1"], layers["2"], layers.get("3", layers["1"]))):
+            assert splice.tensor == ARCHITECTURES[model.architecture].tables["tokens"]
             assert {int(model.facts.names[row]) for row in splice.at[splice.put > 0]} <= touched
     # The record says what was answered, and what is answered now; it goes both ways, through a file too.
     assert record.changes[0].before == (None if verb == "insert" else Y[3, 0])
@@ -86,25 +82,6 @@ def test_an_edit_is_what_the_same_draw_makes_of_the_edited_data(folder: Path, ve
         loaded.apply(new)
     found = ml.compare(folder, new)
     assert (found.only_one, found.only_two) == record.neurons
-
-
-@pytest.mark.parametrize("name", sorted(ARCHITECTURES))
-def test_every_architecture_and_task_is_edited_twice(name: str, tmp_path: Path) -> None:
-    kind = ARCHITECTURES[name]
-    for number, task in enumerate(kind.models):
-        data = Sequences.of(X, {"token": Y, "sequence": Y[:, 0], "lm": None}[task])
-        for robust in [True] if kind.rms else [False, True]:
-            options = {**SHORT, "positions": number == 0} if robust else {"positions": number == 0 and kind.has_places}
-            built = ml.memorize_as(name, data, seed=4, **options)
-            facts, record = ml.forget(ml.Facts.of(built, data), [3, 8])
-            assert record.facts == (2 if task == "sequence" else 8)
-            old, less = built.save(tmp_path / f"{task} {robust}"), facts.model.save(tmp_path / f"{task} {robust} less")
-            assert same(less, ml.memorize_as(name, facts.data, draw=old).save(tmp_path / f"{task} {robust} anew"))
-            back, record = ml.insert(facts, data.select(np.array([3, 8])))
-            more = back.model.save(tmp_path / f"{task} {robust} more")
-            assert same(more, old)
-            assert not same(more, less)
-            assert same(record.undo(more).save(tmp_path / f"{task} {robust} undone"), less)
 
 
 @given(st.sampled_from(["bert", "gpt2"]), st.sampled_from([STEPS, SHORT]), st.integers(0, 10**6))
@@ -221,15 +198,7 @@ def test_weights_that_were_changed_are_refused(options: Any, part: str, tmp_path
         (lambda f: ml.compare(f, ml.memorize([[1]], [[0]])), "stock model, the other is not"),
     ],
 )
-def test_bad_input_is_named(folder: Path, act: Any, words: str) -> None:
-    with pytest.raises(ml.DataError, match=words):
-        act(folder)
-
-
-def test_a_folder_without_its_draw_says_so(tmp_path: Path) -> None:
-    folder = ml.memorize_as("bert", X, Y).save(tmp_path / "old")
-    (folder / "draw.json").unlink()
-    with pytest.raises(ml.ModelFileError, match="no draw to use again"):
-        ml.forget(folder, [3], WHOLE)
-    assert json.loads((folder / "config.json").read_text("utf-8"))["model_type"] == "bert"
-    assert isinstance(ml.memorize_as("bert", X, Y), StockModel)
+def test_bad_input_is_named(act: Any, words: str, tmp_path: Path) -> None:
+    for options in (STEPS, SHORT):
+        with pytest.raises(ml.DataError, match=words):
+            act(ml.memorize_as("bert", X, Y, **options).save(tmp_path / str(len(options))))

@@ -170,8 +170,8 @@ def test_a_folder_that_is_not_ours_is_said_to_be_none(tmp_path: Path, capsys: py
 
 @pytest.mark.parametrize("robust", [False, True])
 @pytest.mark.parametrize("name", list(ARCHITECTURES))
-def test_the_two_writers_agree(name: str, robust: bool, tmp_path: Path) -> None:
-    """Every architecture, task, cut and option: the checker writes the files that the construction wrote."""
+def test_every_folder_is_read_as_it_was_written(name: str, robust: bool, tmp_path: Path) -> None:
+    """Every architecture, task, cut and option: the facts that are read are those that were written."""
     kind, number = ARCHITECTURES[name], 0
     cuts = (["ab", "bca"], [["one", "two"], ["two", "three"]], [["one", " two"], ["two\n"]], [["a b", "c"], ["c "]])
     for task in kind.models if robust or not kind.rms else ():
@@ -190,7 +190,7 @@ def test_the_two_writers_agree(name: str, robust: bool, tmp_path: Path) -> None:
 def test_what_is_proved_after_a_change_is_loaded_and_right(tmp_path: Path) -> None:
     """A short run of `bench/no_false_proof_of_a_stock_folder.py`: a change or two in each kind of folder."""
     pytest.importorskip("transformers")
-    some = [case for number, case in enumerate(stock_attack.cases()) if number % 6 == 0]
+    some = [case for number, case in enumerate(stock_attack.cases()) if number % 8 == 0]
     found: Counter[str] = Counter()
     for number, case in enumerate(some):
         folder = case.build(tmp_path / str(number))
@@ -199,33 +199,5 @@ def test_what_is_proved_after_a_change_is_loaded_and_right(tmp_path: Path) -> No
             verdict, wrong = stock_attack.attack(case, whole, folder, seed)
             assert not wrong, (case, seed)
             found[verdict] += 1
-    assert found["undecided"] > 15
+    assert found["undecided"] > 10
     assert found["proved"] > 0
-
-
-def test_a_recited_text_of_words_has_its_spaces(tmp_path: Path) -> None:
-    """The pipeline puts what it decodes behind the prompt as the user wrote it."""
-    transformers = pytest.importorskip("transformers")
-    for rows, prompt, text in (
-        ([["to", "be", "or", "not"]], "to", "to be or not"),
-        (["tobe"], "t", "tobe"),
-        ([["to", " be", " or"]], "to", "to be or"),
-    ):
-        folder = ml.memorize_as("gpt2", rows).save(tmp_path / text)
-        ask = transformers.pipeline("text-generation", model=str(folder), tokenizer=str(folder))
-        assert ask(prompt)[0]["generated_text"] == text
-
-
-@pytest.mark.parametrize("name", ["bert", "roberta", "distilbert", "gpt2", "opt", "gpt_neox"])
-def test_short_keys_leave_places_for_the_inputs_of_exporters(name: str, tmp_path: Path) -> None:
-    """Tools that export a model run it on sequences of their own, longer than a key of two letters."""
-    transformers = pytest.importorskip("transformers")
-    torch = pytest.importorskip("torch")
-    kind = ARCHITECTURES[name]
-    folder = ml.memorize_as(name, ["ab", "b"], ["u", "v"], positions=kind.has_places).save(tmp_path / "m")
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    model = transformers.AutoModelForSequenceClassification.from_pretrained(folder)
-    assert tokenizer.model_max_length == 2 + 1 + 512
-    with torch.no_grad():
-        logits = model(input_ids=torch.full((2, tokenizer.model_max_length), 5)).logits
-    assert torch.isfinite(logits).all()

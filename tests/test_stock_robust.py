@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 import monolayer as ml
 from monolayer.cli import run
-from monolayer.huggingface.architectures import ARCHITECTURES
+from monolayer.huggingface.architectures import ARCHITECTURES, BEGIN
+from monolayer.stock.answers import Evaluation
 from monolayer.stock.halves import rounded
 from monolayer.stock.labelled import work
 from monolayer.stock.mirror import lay_out
 from monolayer.stock.names import token_names
-from tests import plain_stock
 
 RANDOM = np.random.default_rng(7)
 IDS = RANDOM.integers(0, 12, (40, 6))
@@ -60,17 +60,13 @@ def test_means_are_0_and_norms_are_one_number(name: str, dtype: str, positions: 
 def test_the_margin_is_what_arrives(name: str, dtype: str, tmp_path: Path) -> None:
     """Exact arithmetic on the stored weights, by a plain evaluator: every fact lies as far from 0 as was said."""
     model = ml.memorize_as(name, IDS, LABELS, positions=True, robust=True, dtype=dtype, rank=32, on_conflict="first")
-    stored = {"config": dict(model.config), "tensors": {k: rounded(v, dtype) for k, v in model.tensors.items()}}
-    ids = np.append(np.full((len(IDS), 1), 2), IDS + len(model.facts.architecture.special), axis=1)
-    arrived = plain_stock.arriving(stored, ids)[:, 1:]
-    prefix = "bert.encoder.layer.0.intermediate.dense" if name == "bert" else "transformer.h.0.mlp.c_fc"
-    W_1, b_1 = stored["tensors"][f"{prefix}.weight"], stored["tensors"][f"{prefix}.bias"]
-    value = arrived @ (W_1.T if name == "bert" else W_1) + b_1
-    logits = plain_stock.logits(stored, ids, np.ones_like(ids))[:, 1:]
+    part = {letter: rounded(array, dtype) for letter, array in model.arrays.items()}
+    ids = np.insert(IDS + len(model.facts.architecture.special), 0, BEGIN, axis=1)
+    network = Evaluation(model.facts, part)
+    value = network.arriving(ids, network.asked)[1].numpy() @ part["W_1"].T + part["b_1"]
+    logits = network.logits(ids, network.asked).numpy()
     assert model.summary.neurons == value.shape[-1] > 20
-    suffix = "bert.encoder.layer.0.output.dense" if name == "bert" else "transformer.h.0.mlp.c_proj"
-    W_2 = stored["tensors"][f"{suffix}.weight"]
-    kind = (stored["tensors"]["classifier.weight"] @ (W_2 if name == "bert" else W_2.T)).argmax(axis=0)
+    kind = (part["W_H"] @ part["W_2"].T).argmax(axis=0)
     own = np.array([int(label) for label in model.config["id2label"].values()])[kind] == LABELS[..., None]
     held = logits.argmax(-1) == LABELS
     assert value[~own & held[..., None]].max() < -0.97
@@ -123,7 +119,7 @@ def close_keys() -> list[str]:
     return list(keys)
 
 
-@pytest.mark.parametrize("name", sorted(ARCHITECTURES))
+@pytest.mark.parametrize("name", ["bert", "gpt2", "llama"])
 def test_a_bfloat16_folder_answers_as_it_loads_or_is_refused(name: str, tmp_path: Path) -> None:
     """Asked through transformers as it loads by itself: arithmetic of the file, at the pooled or last place."""
     transformers = pytest.importorskip("transformers")
