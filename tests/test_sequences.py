@@ -17,7 +17,7 @@ from monolayer.data import Labels, NameBuilder, Names, Sequences
 from monolayer.data.columns import Column
 from monolayer.errors import DataError
 
-CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # machines may be slow
+CALM = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])  # machines may be slow
 IDS = st.one_of(st.integers(0, 5), st.integers(0, 5000), st.integers(0, 2**63 - 1))
 WORDS = st.text(max_size=3)
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
@@ -71,21 +71,9 @@ def test_decoding_gives_back_what_was_encoded(case: tuple[list[list[Any]], list[
 
 
 @CALM
-@given(tokens())
-def test_rows_are_equal_exactly_where_tokens_are(X: list[list[Any]]) -> None:
-    data = Sequences.of(X)
-    flat = [token for row in X for token in row]
-    for left, one in enumerate(flat):
-        for right, other in enumerate(flat):
-            assert np.array_equal(data.tokens[left], data.tokens[right]) == (one == other)
-
-
-@CALM
-@given(st.lists(st.lists(st.one_of(IDS), min_size=1), min_size=1))
-def test_the_table_of_integers_stays_small(X: list[list[int]]) -> None:
-    data = Sequences.of(X)
-    assert data.vocabulary is not None
-    assert len(data.vocabulary) <= 4 * len({token for row in X for token in row}) + 1024
+@given(st.lists(IDS, min_size=1))
+def test_the_table_of_integers_stays_small(row: list[int]) -> None:
+    assert len(Sequences.of([row]).vocabulary or ()) <= 4 * len(set(row)) + 1024
 
 
 @CALM
@@ -141,22 +129,20 @@ def test_arrays_tensors_and_lists_agree(X: np.ndarray[Any, Any]) -> None:
 @pytest.mark.parametrize(
     "X",
     [
-        [["ab", "c"], ["c"]],
-        [np.array(["ab", "c"]), np.array(["c"])],
-        [("ab", "c"), np.array(["c"], dtype=object)],
-        np.array([["ab", "c"], ["c"]], dtype=object),
-        [[np.str_("ab"), "c"], ["c"]],
-        (row for row in [["ab", "c"], ["c"]]),
-        [np.array(["ab", "c"], dtype=np.dtypes.StringDType()), ["c"]],
+        [["a", "b"], ["b"]],
+        [np.array(["a", "b"]), np.array(["b"])],
+        [("a", "b"), np.array(["b"], dtype=object)],
+        np.array([["a", "b"], ["b"]], dtype=object),
+        [[np.str_("a"), "b"], ["b"]],
+        (row for row in [["a", "b"], ["b"]]),
+        [np.array(["a", "b"], dtype=np.dtypes.StringDType()), ["b"]],
+        ["ab", "b"],
+        np.array(["ab", "b"]),
+        np.array(["ab", "b"], dtype=object),
     ],
-    ids=["lists", "arrays", "tuples", "objects", "numpy strings", "generator", "string dtype"],
 )
 def test_strings_in_any_dress(X: Any) -> None:
-    assert names_of(Sequences.of(X)) == [["ab", "c"], ["c"]]
-
-
-@pytest.mark.parametrize("X", [["ab", "b"], np.array(["ab", "b"]), np.array(["ab", "b"], dtype=object)], ids=repr)
-def test_a_string_is_the_sequence_of_its_characters(X: Any) -> None:
+    """A string in the place of a sequence is that of its characters."""
     assert names_of(Sequences.of(X)) == [["a", "b"], ["b"]]
 
 
@@ -224,7 +210,8 @@ def test_minus_zero_is_zero_to_the_bit() -> None:
 
 def test_later_changes_to_the_arrays_do_not_reach_the_data() -> None:
     X, Y, Z = np.arange(6).reshape(2, 3), np.arange(6).reshape(2, 3), np.ones((2, 1, 2))
-    data, vectors = Sequences.of(X, Y), Sequences.of(Z)
+    data, vectors, given = Sequences.of(X, Y), Sequences.of(Z), Sequences.of(X, Y, ours=True)
+    assert np.shares_memory(given.tokens, X), "unless they are given away"
     X[:], Y[:], Z[:] = 0, 0, 0
     assert data.labels is not None
     assert data.tokens.tolist() == data.labels.values.tolist() == list(range(6))
@@ -274,12 +261,6 @@ def test_a_vocabulary_gives_its_own_rows(X: list[list[Any]], draw: st.DataObject
         assert [own.names[row] for row in again.tokens] == [token for row in X for token in row]
 
 
-def test_identity_vocabulary_leaves_ids_alone() -> None:
-    own = Names(range(9))
-    assert Sequences.of([[8, 1]], vocabulary=own).tokens.tolist() == [8, 1]
-    assert Sequences.of(np.array([[8, 1]], np.uint8), vocabulary=own).tokens.tolist() == [8, 1]
-
-
 @pytest.mark.parametrize("names", [("a", "b", "a"), (1, 2, 1), range(1, 3), range(0, 4, 2)], ids=str)
 def test_names_are_distinct_and_ranges_start_at_zero(names: Any) -> None:
     with pytest.raises(DataError, match=r"stands twice|are not their own row numbers"):
@@ -291,23 +272,15 @@ def test_names_are_distinct_and_ranges_start_at_zero(names: Any) -> None:
 NAN = math.nan
 BAD_X: list[tuple[Any, str]] = [
     ([], "the data are empty"),
-    (np.zeros((0, 3), int), "the data are empty"),
-    (np.zeros((3, 0), int), "sequence 0 is empty: every sequence needs a token"),
     ([["a"], []], "sequence 1 is empty"),
     (["a", ""], "sequence 1 is empty"),
     ("abc", "X is a str: it must be a list or an array of sequences"),
     ({"a": 1}, "X is a dict"),
-    ({("a",), ("b",)}, "X is a set"),
-    (5, "X is a int"),
     ([1, 2], "sequence 0 is 1 (int): X is a list of sequences"),
-    ([["a"], None], "sequence 1 is None (NoneType): X is a list of sequences"),
     (np.arange(3), "X has shape (3,) and type int64; it must be integer or string tokens (N, n)"),
     (np.ones((2, 2)), "X has shape (2, 2) and type float64"),
-    (np.ones((2, 2, 2), complex), "X has shape (2, 2, 2) and type complex128"),
-    (np.array([[["a"]]]), "X has shape (1, 1, 1) and type <U1"),
     (np.array([[b"a"]]), "type |S1"),
     ([[0.5, 1.5]], "token 0 of sequence 0 is 0.5 (a real number): a token is an integer, a string or a vector"),
-    ([["a", None]], "token 1 of sequence 0 is None (NoneType): a token is an integer"),
     ([["a"], ["b", b"c"]], "token 1 of sequence 1 is b'c' (bytes): a token is an integer"),
     ([["a", 1]], "mixed token kinds: the first token is a string ('a'), token 1 of sequence 0 is an integer (1)"),
     ([[1], [2, "1"]], "mixed token kinds: the first token is an integer (1), token 1 of sequence 1 is a string ('1')"),
@@ -330,19 +303,14 @@ BAD_X: list[tuple[Any, str]] = [
 ]
 BAD_Y: list[tuple[Any, str]] = [  # for X = [["a", "b"], ["c"]]
     (["x"], "there are 2 sequences but 1 rows of labels: give one row each"),
-    (np.zeros((3, 2)), "there are 2 sequences but 3 rows of labels"),
     ("xy", "Y is a str: it must be a list or an array, one row a sequence"),
-    (7, "Y is a int: it must be a list"),
     ({0: "x", 1: "y"}, "Y is a dict"),
     ([["x", "y"], ["x", "y"]], "sequence 1 has 1 tokens but 2 labels: give one a token, or one a sequence"),
-    ([["x"], ["x"]], "sequence 0 has 2 tokens but 1 labels"),
     (np.array([[1, 2], [3, 4]]), "sequence 1 has 1 tokens but 2 labels"),
     (np.zeros((2, 2, 2)), "sequence 1 has 1 tokens but 2 labels"),
     (np.zeros((2, 2, 2, 2)), "Y has shape (2, 2, 2, 2): give (N,), (N, n), (N, m) or (N, n, m)"),
-    ([[1, 2, 3], [4, 5, 6]], "sequence 0 has 2 tokens but 3 labels"),
     ([[0.5, 1.0, 1.0], [0.5]], "sequence 0 has 2 tokens but 3 labels"),
     (["x", ["y"]], "mixed label kinds: sequence 0 has one label, sequence 1 has a list of labels; label every"),
-    ([["x", "y"], "z"], "mixed label kinds: sequence 0 has a list of labels, sequence 1 has one label"),
     ([["x", "y"], None], "the labels of sequence 1 are missing: label all or none"),
     (["x", None], "the label of sequence 1 is missing"),
     ([["x", None], ["y"]], "the label of token 1 of sequence 0 is missing"),
@@ -351,7 +319,6 @@ BAD_Y: list[tuple[Any, str]] = [  # for X = [["a", "b"], ["c"]]
     ([[[1.0], [1.0, 2.0]], [[1.0]]], "the label of token 1 of sequence 0 is a vector of 2 numbers, the first has 1"),
     ([{"x"}, {"y"}], "the label of sequence 0 is {'x'} (set): a label is an integer, a string, a real number"),
     (np.array([1j, 2j]), "the label of sequence 0 is of type complex128"),
-    (np.array([b"x", b"y"]), "the label of sequence 0 is of type |S1"),
     ([0.5, NAN], "the label of sequence 1 is nan: NaN and infinity are not allowed"),
     ([2**70, 1], "the label of sequence 0 is 1180591620717411303424, beyond 63 bits"),
 ]
@@ -416,15 +383,3 @@ def test_frozen_parts_must_fit_together() -> None:
         Sequences(np.array([[0.0], [1.0], [NAN]]), lengths, None)
     with pytest.raises(DataError, match="the label of sequence 1 is not finite"):
         Sequences(ids, lengths, names, Labels(np.array([[1.0], [NAN]]), "sequence", None))
-
-
-def test_arrays_are_copied_unless_they_are_given_away() -> None:
-    X, Y = np.arange(6).reshape(3, 2), np.arange(6).reshape(3, 2) % 2
-    kept, given = Sequences.of(X, Y), Sequences.of(X, Y, ours=True)
-    assert given.labels is not None
-    assert np.shares_memory(given.tokens, X)
-    assert np.shares_memory(given.labels.values, Y)
-    X[:], Y[:] = 0, 0
-    assert kept.labels is not None
-    assert kept.tokens.tolist() == list(range(6))
-    assert kept.labels.values.tolist() == [0, 1] * 3

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from monolayer.cli import run
 from monolayer.data import Names, Sequences, read
-from monolayer.data.shards import files
 from monolayer.errors import DataError
+from tests.test_readers import same
 
-CALM = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+CALM = settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 TOKENS = [
     st.text("abc", min_size=1, max_size=2),
     st.integers(0, 9),
@@ -30,20 +30,6 @@ LABELS = [st.text("xy", max_size=1), st.integers(-3, 3), st.integers(0, 2**40), 
 
 def _write(path: Path, rows: list[dict[str, Any]]) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-
-def _same(one: Sequences, two: Sequences) -> None:
-    assert one.vocabulary == two.vocabulary
-    assert one.lengths.tolist() == two.lengths.tolist()
-    assert one.tokens.tobytes() == two.tokens.tobytes()
-    assert (one.labels is None) == (two.labels is None)
-    if one.labels is not None and two.labels is not None:
-        assert (one.labels.per, one.labels.classes, one.labels.scalar) == (
-            two.labels.per,
-            two.labels.classes,
-            two.labels.scalar,
-        )
-        assert one.labels.values.tobytes() == two.labels.values.tobytes()
 
 
 @settings(CALM)
@@ -60,14 +46,14 @@ def test_however_it_is_cut(tmp_path: Path, token: Any, label: Any, per: str | No
     _write(tmp_path / "whole.jsonl", rows)
     _write(tmp_path / "part-0.jsonl", rows[:cut])
     _write(tmp_path / "part-1.jsonl", rows[cut:])
-    _same(read(tmp_path / "part-*.jsonl"), read(tmp_path / "whole.jsonl"))
+    same(read(tmp_path / "part-*.jsonl"), read(tmp_path / "whole.jsonl"))
 
 
 def test_formats_may_differ_and_the_order_is_that_of_the_names(tmp_path: Path) -> None:
     _write(tmp_path / "b.jsonl", [{"tokens": ["u"], "labels": ["x"]}])
     pq.write_table(pa.table({"tokens": [["v", "u"]], "labels": [["y", "x"]]}), tmp_path / "a.parquet")
     data = read(str(tmp_path / "[ab].*"))
-    _same(data, Sequences.of([["v", "u"], ["u"]], [["y", "x"], ["x"]]))
+    same(data, Sequences.of([["v", "u"], ["u"]], [["y", "x"], ["x"]]))
 
 
 def test_a_vocabulary_serves_every_file(tmp_path: Path) -> None:
@@ -75,6 +61,13 @@ def test_a_vocabulary_serves_every_file(tmp_path: Path) -> None:
     _write(tmp_path / "b.jsonl", [{"tokens": ["v"]}])
     own = Names(("w", "v", "u"))
     assert read(tmp_path / "*.jsonl", vocabulary=own).tokens.tolist() == [2, 1]
+
+
+def test_patterns(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="matches no file"):
+        read(tmp_path / "*.jsonl")
+    _write(tmp_path / "a[1].jsonl", [{"tokens": [1]}])
+    assert len(read(tmp_path / "a[1].jsonl")) == 1, "a file of that very name is no pattern"
 
 
 def test_progress_runs_over_all_files(tmp_path: Path) -> None:
@@ -85,17 +78,6 @@ def test_progress_runs_over_all_files(tmp_path: Path) -> None:
     total = sum(path.stat().st_size for path in tmp_path.iterdir())
     assert calls == sorted(calls)
     assert calls[-1] == (total, total)
-
-
-def test_a_file_of_that_very_name_is_no_pattern(tmp_path: Path) -> None:
-    _write(tmp_path / "a[1].jsonl", [{"tokens": [1]}])
-    assert files(str(tmp_path / "a[1].jsonl")) == [str(tmp_path / "a[1].jsonl")]
-    assert len(read(tmp_path / "a[1].jsonl")) == 1
-
-
-def test_a_pattern_without_files_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="matches no file"):
-        read(tmp_path / "*.jsonl")
 
 
 @pytest.mark.parametrize(
@@ -114,14 +96,6 @@ def test_files_that_do_not_go_together_are_both_named(tmp_path: Path, second: di
     with pytest.raises(DataError, match=r"a\.jsonl and .*b\.jsonl do not go together") as caught:
         read(tmp_path / "*.jsonl")
     assert words in str(caught.value)
-
-
-def test_a_damaged_shard_is_named_and_nothing_is_written(tmp_path: Path, capsys: Any) -> None:
-    _write(tmp_path / "a.jsonl", [{"tokens": ["u"], "labels": ["x"]}])
-    (tmp_path / "b.jsonl").write_text('{"tokens": ["u"')
-    assert run(["memorize", str(tmp_path / "*.jsonl"), "--out", str(tmp_path / "model")]) == 2
-    assert "b.jsonl ends in the middle" in " ".join(capsys.readouterr().err.split())
-    assert not (tmp_path / "model").exists()
 
 
 def test_memorize_predict_and_verify_take_shards(tmp_path: Path, capsys: Any) -> None:
