@@ -80,11 +80,15 @@ def test_an_exit_in_a_users_function_is_no_verdict(model: Path, elsewhere: Path,
 
 
 @pytest.mark.parametrize(
-    "error",
-    [OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), SafetensorError("I/O error: No space left on device")],
+    ("error", "why"),
+    [
+        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), "No space left on device"),
+        (SafetensorError("I/O error: No space left on device"), "No space left on device"),
+        (MemoryError(), "out of memory"),
+    ],
 )
-def test_a_full_disk_is_70_and_leaves_nothing(
-    error: Exception, data: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+def test_a_full_disk_or_memory_is_70_and_leaves_nothing(
+    error: Exception, why: str, data: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
         raise error
@@ -92,7 +96,7 @@ def test_a_full_disk_is_70_and_leaves_nothing(
     monkeypatch.setattr("monolayer.model.save.save_file", fail)
     assert run(["memorize", str(data), "--out", str(tmp_path / "new")]) == 70
     said = one_line(capsys)
-    assert "No space left on device" in said
+    assert why in said
     assert "nothing is half-written" in said
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data.jsonl"]
 

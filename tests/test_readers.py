@@ -138,6 +138,10 @@ def test_jsonl_labels_by_key(tmp_path: Path) -> None:
     reads(file, Sequences.of(["ab", "c"], [[1, 2.5], [0.0, 0]], per="sequence"))
     file.write_text('{"tokens": "ab", "label": null}\n{"tokens": "c"}')
     reads(file, Sequences.of(["ab", "c"]))
+    file.write_text(
+        "".join(f'{{"sequence": {i}, "token": "{t}", "label": {i}}}\n' for i, t in ((1, "a"), (1, "b"), (2, "a")))
+    )
+    reads(file, Sequences.of(["ab", "a"], [[1, 1], [2]]))
 
 
 @FEW
@@ -381,16 +385,16 @@ TEXT: list[tuple[str, str | bytes, str]] = [  # @ stands for the path of the fil
     ("a.parquet", "hello there", "@ is no Parquet file, or a damaged one"),
     ("a.csv", 'tokens,label\n"a"b,x\n', "line 2 of @ is not CSV (',' expected after '\"')"),
     # rows
-    ("a.jsonl", GOOD + '{"text": "a", "label": 1}\n', "@ has no 'tokens'; it has: text, label. Choose the key"),
-    ("a.jsonl", '{"tokens": 7}\n', "'tokens' is 7; it must be a list of tokens, or a string"),
+    ("a.jsonl", GOOD + '{"text": "a", "label": 1}\n', "line 2 of @ has no column 'tokens'; it has: text, label"),
+    ("a.jsonl", '{"tokens": 7}\n', "line 1 of @, column 'tokens', holds 7: it must be a list, or text"),
     ("a.jsonl", GOOD + '{"tokens": [], "labels": []}', "line 2 of @ is an empty sequence: every sequence"),
     ("a.jsonl", '{"tokens": ""}', "is an empty sequence"),
     ("a.jsonl", GOOD + '{"tokens": "abc", "labels": ["x"]}', "has 3 tokens but 1 labels: give one a token"),
     ("a.jsonl", '{"tokens": "abc", "labels": "xyz"}', "'labels' is 'xyz'; it must be a list, one label a token"),
     ("a.jsonl", '{"tokens": "abc", "labels": [1, 2, 3], "label": 1}', "has both 'labels' and 'label'"),
     ("a.jsonl", GOOD + '{"tokens": "a"}', "line 2 of @ has no label, but line 1 has: label every sequence, or none"),
-    ("a.jsonl", '{"tokens": "a"}\n' + GOOD, "line 1 of @ has no label, but line 2 has"),
-    ("a.jsonl", GOOD + '{"tokens": "a", "label": "x"}', "line 1 has one label a token, line 2 of @ one a sequence"),
+    ("a.jsonl", '{"tokens": "a"}\n' + GOOD, "line 2 of @ has 'labels', but line 1 has no label"),
+    ("a.jsonl", GOOD + '{"tokens": "a", "label": "x"}', "line 2 of @ has 'label', but line 1 has 'labels'"),
     ("a.jsonl", GOOD + '{"tokens": "ab", "labels": ["x", null]}', "the label of token 1 of line 2 of @ is missing"),
     ("a.jsonl", '{"tokens": "ab", "label": 1}\n{"tokens": "ab", "label": "x"}', "the label of line 2 of @ is a string"),
     ("a.jsonl", '{"tokens": [1, 2]}\n\n{"tokens": [3, -1]}', "token 1 of line 3 of @ has id -1"),
@@ -465,15 +469,15 @@ def test_the_faulty_line_is_named_wherever_it_is(
         ("a x\n", {"tokens": "-3"}, "there is no column -3"),
         ("a x\n", {"tokens": "word"}, "'word' is no CoNLL column: columns have numbers"),
         ("a x\n", {"tokens": "0"}, "'0' is no CoNLL column"),
-        ("a x\n", {"sequence": "1"}, "`sequence` chooses a column of a CSV or Parquet table"),
+        ("a x\n", {"sequence": "1"}, "`sequence` chooses a column of a table"),
         ("1 x\n", {"vocabulary": Names(range(3))}, "is a string ('1'), but the tokens of the model are integers"),
         ("a x\n", {"format": "xml"}, "there is no format 'xml'; the formats are jsonl, conll, conllu, csv, tsv"),
         ("tokens,tag\nb c,y\na b,z z\n", {"format": "csv", "labels": "tag"}, "has 2 words in column 'tag', which so"),
         ("tokens,tag\nb c,y\na b,\n", {"format": "csv", "labels": "tag"}, "has no label, but line 2 has"),
         ("tokens,tag\na b c,y z\n", {"format": "csv", "labels": "tag"}, "has 3 tokens but 2 labels"),
         ("tokens,tag\na,y\n", {"format": "csv", "sequence": "id"}, "has no column 'id'; it has: tokens, tag"),
-        (GOOD, {"format": "jsonl", "labels": "tags"}, "has no 'tags'; it has: tokens, labels. Choose with labels="),
-        (GOOD, {"format": "jsonl", "tokens": "words"}, "has no 'words'; it has: tokens, labels"),
+        (GOOD, {"format": "jsonl", "labels": "tags"}, "has no column 'tags'; it has: tokens, labels. Choose with"),
+        (GOOD, {"format": "jsonl", "tokens": "words"}, "has no column 'words'; it has: tokens, labels"),
     ],
 )  # fmt: skip
 def test_bad_choices_are_named(tmp_path: Path, text: str, options: dict[str, Any], message: str) -> None:

@@ -1,9 +1,8 @@
 """Tables by Arrow: Parquet, and text a block of lines at a time. What is plain is never a Python object.
 
-A batch of a table goes column by column where nothing is unusual about it (a missing value, an empty list, vectors of
-several lengths), else row by row. A block of text that Arrow cannot read, or in which anything is unusual, is left to
-the readers that go line by line, and so is what follows it: they decide what it means, and name the line if it is
-wrong. So all ways read a file alike.
+Rows are plain if nothing about them is unusual: no missing value, no empty list, no vectors of several lengths. Others
+go one by one: those of Parquet through `Table.row`, a block of text back to the reader that goes line by line, with all
+that follows it. They decide what it means, and name the line if it is wrong. So all ways read a file alike.
 
 Needs pyarrow, so nothing imports this file before pyarrow has been found.
 """
@@ -11,7 +10,6 @@ Needs pyarrow, so nothing imports this file before pyarrow has been found.
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -125,20 +123,18 @@ def _add_rows(growing: Growing, lines: range, tokens: Any, label: Any, per: Per 
 # -- tables --------------------------------------------------------------------------------------------
 
 
-def add_batch(table: Table, first: int, cells: dict[str, Any]) -> None:
-    """Rows `first, first + 1, …` of a table: by columns if they are plain, else one by one."""
-    layout, lines = table.layout, range(first, first + len(cells[table.layout.token]))
-    by_columns = _wide if layout.sequence is None else _long
-    if lines and not (layout.per is None and by_columns(table, lines, cells)):
-        columns = [repeat(None) if name is None else cells[name].to_pylist() for name in layout.columns]
-        for line, values in zip(lines, zip(*columns, strict=False), strict=True):
-            table.row(line, *values)
+def _add(table: Table, lines: range, cells: dict[str, Any]) -> bool:
+    """Add rows of a table, column by column; False, and nothing added, if they are not plain."""
+    by_columns = _wide if table.layout.sequence is None else _long
+    return table.layout.per is None and by_columns(table, lines, cells)
 
 
 def _wide(table: Table, lines: range, cells: dict[str, Any]) -> bool:
     layout = table.layout
     tokens, label = cells[layout.token], cells.get(layout.label or "")
-    if label is not None and _text(label):
+    if label is not None and layout.lists and layout.label == "labels" and not _listed(label):
+        return False
+    if label is not None and _text(label) and not layout.lists:
         if layout.label == "label":  # beside a list, a label is what was stored
             label = _trimmed(label) if _text(tokens) else label
         else:  # in a column of another name, only rows can tell words from one label
@@ -192,8 +188,11 @@ def read_parquet(
             used = [name for name in table.layout.columns if name is not None]
             for part in stored.iter_batches(batch_size=batch, columns=used):
                 part.validate(full=True)  # a damaged file may hold offsets that point anywhere
-                first, done = done, done + part.num_rows
-                add_batch(table, first, {name: _decoded(part.column(name)) for name in used})
+                rows, done = range(done, done + part.num_rows), done + part.num_rows
+                cells = {name: _decoded(part.column(name)) for name in used}
+                if rows and not _add(table, rows, cells):
+                    for row, values in enumerate(part.select(used).to_pylist(), rows[0]):
+                        table.row(row, *(values.get(name) for name in table.layout.columns))
             if done != stored.metadata.num_rows:
                 raise DataError(
                     f"{file} is damaged: {done} of {stored.metadata.num_rows} rows can be read; write it again"
@@ -246,49 +245,39 @@ def read_table_blocks(lines: Lines, table: Table, names: list[str], tabs: bool) 
         cells = {name: found.column(number).combine_chunks() for name, number in used.items()}
         if found.num_rows != len(numbered) or any(pc.any(pc.equal(column, "")).as_py() for column in cells.values()):
             return False
-        add_batch(table, numbered[0], cells)
-        return True
+        return _add(table, numbered, cells)
 
     _read_blocks(lines, add)
 
 
-def read_json_blocks(lines: Lines, growing: Growing, columns: Columns) -> None:
+def read_json_blocks(lines: Lines, table: Table) -> None:
     """JSON objects, one a line."""
+    layout = table.layout
+    used = [name for name in layout.columns if name is not None]
+    others = {"label", "labels"} - {layout.label} if layout.label in (None, "label", "labels") else set()
 
     def add(block: bytes, numbered: range) -> bool:
         try:
-            table = pjson.read_json(pa.BufferReader(block), pjson.ReadOptions(block_size=len(block) + 1))
-            table.validate(full=True)
+            found = pjson.read_json(pa.BufferReader(block), pjson.ReadOptions(block_size=len(block) + 1))
+            found.validate(full=True)
         except (pa.ArrowException, UnicodeDecodeError):
             return False
-        return table.num_rows == len(numbered) and _json_rows(growing, numbered, table, columns)
+        there = set(found.column_names)
+        if found.num_rows != len(numbered) or not there.issuperset(used) or there & others:
+            return False
+        cells = {name: found.column(name).combine_chunks() for name in used}
+        tokens = cells[layout.token]
+        if pa.types.is_floating((tokens.flatten() if layout.sequence is None and _listed(tokens) else tokens).type):
+            return False  # integers may be among them
+        return all(map(_exact, cells.values())) and _add(table, numbered, cells)
 
     _read_blocks(lines, add)
 
 
-def _json_rows(growing: Growing, lines: range, table: Any, columns: Columns) -> bool:
-    usual = [name for name in ("labels", "label") if name in table.column_names]
-    key, name = columns.tokens or "tokens", columns.labels or next(iter(usual), None)
-    if not {key, name} <= {None, *table.column_names} or (columns.labels is None and len(usual) > 1):
-        return False
-    tokens = table.column(key).combine_chunks()
-    label = None if name is None else table.column(name).combine_chunks()
-    if _text(tokens):
-        tokens = _cut(tokens, columns.unit or "characters")
-    by_token = label is not None and _listed(label) and (columns.labels is not None or name == "labels")
-    if tokens is None or (name == "labels" and columns.labels is None and not by_token):
-        return False
-    if _listed(tokens) and pa.types.is_floating(tokens.type.value_type):  # integers may be among them
-        return False
-    if not all(map(_exact, (tokens, label))):
-        return False
-    return _add_rows(growing, lines, tokens, label, None if label is None else "token" if by_token else "sequence")
-
-
-def _exact(cells: Any | None) -> bool:
+def _exact(cells: Any) -> bool:
     """Whether no integer of JSON can have been rounded to a real number."""
-    if cells is None or _listed(cells):
-        return cells is None or _exact(cells.flatten())
+    if _listed(cells):
+        return _exact(cells.flatten())
     if not pa.types.is_floating(cells.type):
         return True
     largest = pc.max(pc.abs(cells)).as_py()

@@ -37,26 +37,31 @@ class Columns:
 
 @dataclass(frozen=True)
 class Layout:
-    """The columns that a table is read by. `sequence` is None for wide form, `label` for no labels."""
+    """The columns that a table is read by. `sequence` is None for wide form, `label` for no labels.
+
+    `lists`: whether the format writes lists as such, so that text is one label, or a sequence of characters, and not
+    words. `unit` and `per` are what the caller chose, or what follows from the format.
+    """
 
     sequence: str | None
     token: str
     label: str | None
-    unit: Unit = "words"
-    per: Per | None = None
+    unit: Unit
+    per: Per | None
+    lists: bool
 
     @classmethod
-    def of(cls, columns: Columns, there: list[str], name: str) -> Layout:
+    def of(cls, columns: Columns, there: list[str], name: str, *, lists: bool = False) -> Layout:
         """Long form if there is a column for it and nothing speaks for wide form."""
         for column in (columns.sequence, columns.tokens, columns.labels):
             if column is not None and column not in there:
-                raise _no_column(column, there, name)
+                raise no_column(column, there, name)
         long = columns.sequence is not None or (
             "sequence" in there and "tokens" not in there and columns.tokens != "sequence"
         )
         token = columns.tokens or ("token" if long else "tokens")
         if token not in there:
-            raise _no_column(token, there, name)
+            raise no_column(token, there, name)
         label = columns.labels
         if label is None:
             usual = [column for column in ("label",) if column in there]
@@ -67,8 +72,8 @@ class Layout:
             label = usual[0] if usual else None
         if long and columns.per == "sequence":
             raise DataError(f"{name} has a row a token, and a label in each: they cannot be one a sequence")
-        unit = columns.unit or "words"
-        layout = cls((columns.sequence or "sequence") if long else None, token, label, unit, columns.per)
+        unit = columns.unit or ("characters" if lists else "words")
+        layout = cls((columns.sequence or "sequence") if long else None, token, label, unit, columns.per, lists)
         twice = next((column for column in layout.columns if column is not None and there.count(column) > 1), None)
         if twice is not None:
             raise DataError(f"{name} has {there.count(twice)} columns called {twice!r}: give each its own name")
@@ -79,7 +84,8 @@ class Layout:
         return self.sequence, self.token, self.label
 
 
-def _no_column(column: str, there: list[str], name: str) -> DataError:
+def no_column(column: str, there: list[str], name: str) -> DataError:
+    """There is no such column, or, in JSON, no such key."""
     return DataError(
         f"{name} has no column {column!r}; it has: {', '.join(there)}. Choose with tokens=, labels= and "
         "sequence= (--tokens, --labels, --sequence); columns without a header are read with format='conll'"

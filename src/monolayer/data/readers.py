@@ -9,23 +9,22 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from reprlib import repr as short
 from typing import Any
 
-from monolayer.data.columns import is_list
 from monolayer.data.growing import Growing
 from monolayer.data.labels import Per
-from monolayer.data.layout import Columns, Unit
+from monolayer.data.layout import Columns, Layout, Unit, no_column
 from monolayer.data.lines import Lines, Progress
 from monolayer.data.names import Names
 from monolayer.data.npz import read_npz
 from monolayer.data.sequences import Sequences
 from monolayer.data.shards import files, read_shards
-from monolayer.data.tabular import cut_text, label_list, read_table
+from monolayer.data.tabular import Table, read_table
 from monolayer.errors import DataError
 
 SUFFIXES = {
@@ -74,8 +73,8 @@ def read(
     columns = Columns(tokens, labels, sequence, unit, per)
     if per == "sequence" and format in ("conll", "conllu"):
         raise DataError(f"{file} is read as {format}, which has one label a token: they cannot be one a sequence")
-    if sequence is not None and format not in ("csv", "tsv", "parquet"):
-        raise DataError(f"`sequence` chooses a column of a CSV or Parquet table; {file} is read as {format}")
+    if sequence is not None and format in ("conll", "conllu", "npz"):
+        raise DataError(f"`sequence` chooses a column of a table; {file} is read as {format}")
     if format in ("npz", "parquet"):
         if standard_input or file.suffix.lower() == ".gz":
             raise DataError(f"{format} is read from a plain file, not from standard input and not from gzip")
@@ -88,13 +87,13 @@ def read(
         return read_parquet(file, columns, vocabulary, progress)
     with Lines(None if standard_input else file, progress) as lines:
         growing = Growing(lines.name, vocabulary, lines.tick)
+        arrow: Any = import_module("monolayer.data.arrow") if ARROW else None
         if format == "jsonl":
-            _jsonl(lines, growing, columns)
+            _jsonl(lines, growing, columns, arrow and arrow.read_json_blocks)
         elif format in ("conll", "conllu"):
             _conll(lines, growing, columns, universal=format == "conllu")
         else:
-            blocks = import_module("monolayer.data.arrow").read_table_blocks if ARROW else None
-            read_table(lines, growing, columns, tabs=format == "tsv", blocks=blocks)
+            read_table(lines, growing, columns, tabs=format == "tsv", blocks=arrow and arrow.read_table_blocks)
         return Sequences(*growing.finish())
 
 
@@ -125,32 +124,31 @@ def _format(file: Path, standard_input: bool, format: str | None) -> str:
 # -- JSON Lines ----------------------------------------------------------------------------------------
 
 
-def _jsonl(lines: Lines, growing: Growing, columns: Columns) -> None:
-    """`{"tokens": [...], "labels": [...]}` or `{"tokens": [...], "label": ...}`, one object a line."""
-    if ARROW and columns.per is None:  # up to the first block that is not plain
-        import_module("monolayer.data.arrow").read_json_blocks(lines, growing, columns)
-    key = columns.tokens or "tokens"
+def _jsonl(lines: Lines, growing: Growing, columns: Columns, blocks: Callable[..., None] | None) -> None:
+    """One object per line: the row of a table, whose columns are the keys of the first object.
+
+    `blocks` reads what it can of the rows after the first.
+    """
+    table = None
     for line in lines:
         if line.isspace():
             continue
-        row = _object(line, lines, growing)
-        tokens = row.get(key)
-        if tokens is None:
+        row, at = _object(line, lines, growing), growing.at(lines.number)
+        there = [key for key, value in row.items() if value is not None]
+        if table is None:
+            first, table = lines.number, Table(growing, Layout.of(columns, there, at, lists=True))
+        layout = table.layout
+        if layout.token not in there:
+            raise no_column(layout.token, there, at)
+        other = {"label", "labels"} & set(there) - {layout.label}
+        if other and columns.labels is None:
             raise DataError(
-                f"{growing.at(lines.number)} has no {key!r}; it has: {', '.join(row) or 'nothing'}. "
-                "Choose the key of the tokens with tokens= (--tokens)"
+                f"{at} has {min(other)!r}, but line {first} has {repr(layout.label) if layout.label else 'no label'}: "
+                "label every sequence alike, or none"
             )
-        if not isinstance(tokens, str | list):
-            raise DataError(
-                f"{growing.at(lines.number)}: {key!r} is {short(tokens)}; it must be a list of tokens, or a string"
-            )
-        found, per = _labels(row, columns, lines.number, growing)
-        if isinstance(tokens, str):
-            tokens = cut_text(tokens, columns.unit or "characters")
-        if columns.per is not None and per is not None:
-            per = columns.per
-            found = label_list(found, len(tokens), growing.at(lines.number)) if per == "token" else found
-        growing.row(lines.number, tokens, found, per)
+        table.row(lines.number, *(None if name is None else row.get(name) for name in layout.columns))
+        if blocks is not None and lines.number == first:
+            blocks(lines, table)
 
 
 def _object(line: str, lines: Lines, growing: Growing) -> dict[str, Any]:
@@ -182,27 +180,6 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(name for name in names if names.count(name) > 1)
         raise DataError(f"has the key {twice!r} {names.count(twice)} times: give each its own name")
     return row
-
-
-def _labels(row: dict[str, Any], columns: Columns, line: int, growing: Growing) -> tuple[Any, Per | None]:
-    """The labels of a row, null counting as none, and whether they go by token."""
-    key = columns.labels
-    if key is not None:
-        if key not in row:
-            raise DataError(
-                f"{growing.at(line)} has no {key!r}; it has: {', '.join(row)}. Choose with labels= (--labels)"
-            )
-        labels = row[key]
-        return labels, None if labels is None else "token" if is_list(labels) else "sequence"
-    labels, label = row.get("labels"), row.get("label")
-    if labels is not None and label is not None:
-        raise DataError(f"{growing.at(line)} has both 'labels' and 'label': choose one with labels= (--labels)")
-    if labels is not None and not isinstance(labels, list) and columns.per is None:
-        raise DataError(
-            f"{growing.at(line)}: 'labels' is {short(labels)}; it must be a list, one label a token. One label a "
-            "sequence is called 'label'"
-        )
-    return (labels, "token") if labels is not None else (label, None if label is None else "sequence")
 
 
 # -- CoNLL columns -------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import csv
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from itertools import repeat
+from reprlib import repr as short
 from typing import Any
 
 import numpy as np
@@ -74,7 +75,8 @@ class Table:
         if not isinstance(words, list):
             where = f"{self.growing.at(line)}, column {self.layout.token!r}"
             raise DataError(f"{where}, holds {words!r}: it must be a list, or text with words in it")
-        if isinstance(label, str) and isinstance(tokens, str):  # beside a list, a label is what was stored
+        split = not self.layout.lists
+        if split and isinstance(label, str) and isinstance(tokens, str):  # beside a list, a label is what was stored
             label = label.strip() or None
         if label is None:
             self.growing.row(line, words, None, None)
@@ -82,8 +84,13 @@ class Table:
             self.growing.row(line, words, label_list(label, len(words), self.growing.at(line)) or None, "token")
         elif self.layout.per == "sequence" or self.layout.label == "label":
             self.growing.row(line, words, label, "sequence")
-        elif isinstance(label, str):
+        elif isinstance(label, str) and split:
             self._text(line, words, label.split())
+        elif self.layout.label == "labels" and not split and not isinstance(label, list):
+            raise DataError(
+                f"{self.growing.at(line)}: 'labels' is {short(label)}; it must be a list, one label a token. One label "
+                "for the sequence is called 'label'"
+            )
         else:
             self.growing.row(line, words, label, "token" if isinstance(label, list) else "sequence")
 
