@@ -7,7 +7,7 @@
 Faults of three families in small models of all kinds (ids and vectors, positions, causal, labels by token and by
 sequence, classes and reals, three readouts, cascades, robust models, binary64 and binary32):
 numbers, bits, neurons, tokens and labels changed, values wired to other stages, stages, coordinates and cells
-exchanged; thresholds within eight floats of a point, logits nearly equal; keys and codes scaled by powers of two up to
+exchanged; thresholds within 128 floats of a point, logits nearly equal; keys and codes scaled by powers of two up to
 2^300. What is proved is evaluated six times in adversarial order, with exp pushed by its bound and subnormal numbers
 flushed (tests/evil.py), a robust model with every weight moved by the largest noise that its certificate states. The
 counts grow in the file of --resume, so that the attack can be stopped and go on. A fault is known by its family and

@@ -134,7 +134,7 @@ def relabelled(case: Case, rng: Random) -> Case:
 
 
 def threshold(case: Case, rng: Random) -> Case:
-    """A step that begins or ends within a few floats of a point; labels as one evaluation gives them."""
+    """A step that begins or ends within some floats of a point; labels as one evaluation gives them."""
     if case.saved.config["readout"] == "gates":
         return tie(case, rng)
     t, blocks = case.saved.tensors, _blocks(case)
@@ -150,7 +150,7 @@ def threshold(case: Case, rng: Random) -> Case:
     saved = case.saved.changed()
     w, b = saved.tensors[f"{block}.weight_1"], saved.tensors[f"{block}.bias_1"]
     j = int(np.argmin(np.abs(-b / w - z))) if rng.integers(2) else rng.integers(H)  # steps in order stay in order
-    edge = z + float(rng.integers(-8, 9)) * np.spacing(np.abs(z))
+    edge = z + float(rng.integers(-8, 9)) * 2.0 ** rng.integers(5) * np.spacing(np.abs(z))
     if rng.integers(2):
         w[j] = 2.0 ** np.floor(np.log2(1 / np.spacing(np.abs(z)))) * rng.choice([1.0, 0.5, 0.75])
     b[j] = (-w[j] * edge) if rng.integers(2) else 1 - w[j] * edge

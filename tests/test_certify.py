@@ -123,7 +123,7 @@ def test_weights_that_the_proof_does_not_cover_are_left_undecided(
 
 
 def test_readouts_of_other_shapes_are_judged_by_what_they_do(tmp_path: Path) -> None:
-    """Shuffled neurons, falling neurons, slopes that are no powers of two, an altered head: all the same function."""
+    """Shuffled neurons, falling neurons, slopes that are no powers of two: the same function. Of heads there is one."""
     case = random_case(4, **PLAIN)
     t, rng = case.saved.tensors, np.random.default_rng(0)
     w, b, v = (t[f"feed_forward.{name}"] for name in ("weight_1", "bias_1", "weight_2"))
@@ -136,13 +136,12 @@ def test_readouts_of_other_shapes_are_judged_by_what_they_do(tmp_path: Path) -> 
         feed_forward__bias_2=t["feed_forward.bias_2"] + v.sum(axis=1),
     )  # fmt: skip
     odd = case.saved.changed(feed_forward__weight_1=w * 1.1, feed_forward__bias_1=b * 1.1)
-    scaled = case.saved.changed(head__weight=3 * t["head.weight"], head__bias=3 * t["head.bias"])
-    for number, saved in enumerate((shuffled, falling, odd, scaled)):
+    for number, saved in enumerate((shuffled, falling, odd)):
         proof = judge(Case(case.X, case.Y, saved), tmp_path / str(number))
         assert proof.verdict == "proved", (number, proof.explain())
         assert not errs(Case(case.X, case.Y, saved), Evil.draw(rng))
     swapped = case.saved.changed(head__weight=t["head.weight"][::-1], head__bias=t["head.bias"][::-1])
-    assert judge(Case(case.X, case.Y, swapped), tmp_path / "swapped").verdict == "refuted"
+    assert "2 j y − j²" in judge(Case(case.X, case.Y, swapped), tmp_path / "swapped").reason
     reals = random_case(4, **PLAIN | {"target": "reals"})
     other = Case(reals.X, reals.Y, reals.saved.changed(head__weight=2 * reals.saved.tensors["head.weight"]))
     proof = judge(other, tmp_path / "reals")
@@ -201,7 +200,7 @@ def test_a_ramp_below_the_rounding_of_its_place_is_left_to_nobody(tmp_path: Path
     model = ml.load(tmp_path / "at")
     assert model.feed_forward.steps() is None, "the shortcut refuses what it cannot tell from a point"
     assert [model.predict(case.X, path=path)[0].tolist() for path in ("dense", "auto")] == [[0, 1], [0, 1]]
-    below = case.saved.edited("lift.weight", (0, CODE), 1 - 2.0**-53)
+    below = case.saved.edited("lift.weight", (0, CODE), 1 - 2.0**-40)
     assert judge(replace(case, saved=below), tmp_path / "below").verdict == "proved"
     assert ml.load(tmp_path / "below").predict(case.X)[0].tolist() == [0, 1]
 

@@ -155,27 +155,6 @@ def test_what_does_not_fit_together_is_an_error() -> None:
         _rows(10**6, 4, False)
 
 
-def test_a_file_that_is_no_approximator_is_refused(tmp_path: Path) -> None:
-    from tests.stored_models import Saved
-
-    def saved(**changes: Any) -> Saved:
-        folder = ml.approximate(TARGETS["max"], 1, 2, cells=5, lipschitz=1.0).save(
-            tmp_path / f"m{len(list(tmp_path.iterdir()))}"
-        )
-        stored = read(folder)
-        config = {key: value for key, value in stored.config.items() if key not in ("files", "digest")}
-        tensors = {name: changes.pop(name, value) for name, value in stored.tensors.items()}
-        config["grid"] = config["grid"] | changes
-        return Saved(config, tensors)
-
-    assert read(saved().write(tmp_path / "good")).raw == 1
-    for number, changes in enumerate(
-        ({"cells": 0}, {"low": 2.0}, {"dim": 2}, {"length": "2"}, {"quantizer.bias_1": np.zeros(3)})
-    ):
-        with pytest.raises(ml.ModelFileError):
-            read(saved(**changes).write(tmp_path / f"bad{number}"))
-
-
 def test_verify_takes_a_function(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = str(tmp_path / "m")
     assert run(["approximate", "nearest", "--length", "3", "--cells", "6", "--out", folder]) == 0

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from copy import deepcopy
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -19,10 +23,11 @@ from monolayer.checker import format as checker_format
 from monolayer.checker import stored
 from monolayer.model import schema
 from monolayer.model.readouts import READOUTS
+from tests.adversary import number
+from tests.evil import TOLERANCE
 from tests.stored_models import Case, Saved, random_case
 
 PAGE = (Path(__file__).parent.parent / "docs" / "format.md").read_text()
-TOLERANCE = 1e-5
 
 WEIRD: list[Any] = [
     None, True, False, 0, 1, 2, 3, -1, 4.0, 0.5, 10**30, 1e308, float("nan"), float("inf"), "", "x", [], {}, [1],
@@ -36,13 +41,14 @@ WEIRD: list[Any] = [
 # -- ways to break a folder --------------------------------------------------------------------------------
 
 
-def one_field(saved: Saved, rng: np.random.Generator) -> None:
-    saved.config[str(rng.choice(sorted(saved.config)))] = deepcopy(WEIRD[rng.integers(len(WEIRD))])
-
-
-def two_fields(saved: Saved, rng: np.random.Generator) -> None:
-    one_field(saved, rng)
-    one_field(saved, rng)
+def some_fields(saved: Saved, rng: np.random.Generator) -> None:
+    """One or two fields of the config or of its grid, with values that no field or some other has."""
+    for _ in range(rng.integers(1, 3)):
+        grid = saved.config.get("grid")
+        fields = grid if isinstance(grid, dict) and rng.integers(2) else saved.config
+        fields[str(rng.choice([*sorted(fields), "more"]))] = deepcopy(WEIRD[rng.integers(len(WEIRD))])
+    if rng.integers(4) == 0:
+        del saved.config[str(rng.choice(sorted(saved.config)))]
 
 
 def related_fields(saved: Saved, rng: np.random.Generator) -> None:
@@ -66,21 +72,6 @@ def related_fields(saved: Saved, rng: np.random.Generator) -> None:
         saved.config[str(key)] = choices[str(key)][rng.integers(len(choices[str(key)]))]
 
 
-def field_gone_or_new(saved: Saved, rng: np.random.Generator) -> None:
-    if rng.integers(2):
-        del saved.config[str(rng.choice(sorted(saved.config)))]
-    else:
-        saved.config[str(rng.choice(["comment", "rank", ""]))] = WEIRD[rng.integers(len(WEIRD))]
-
-
-def grid_field(saved: Saved, rng: np.random.Generator) -> None:
-    grid = saved.config.get("grid")
-    if isinstance(grid, dict):
-        grid[str(rng.choice([*sorted(grid), "more"]))] = WEIRD[rng.integers(len(WEIRD))]
-    else:
-        one_field(saved, rng)
-
-
 def one_tensor(saved: Saved, rng: np.random.Generator) -> None:
     name = str(rng.choice(sorted(saved.tensors)))
     tensor = saved.tensors.pop(name)
@@ -96,13 +87,11 @@ def one_tensor(saved: Saved, rng: np.random.Generator) -> None:
         lambda: tensor[:0] if tensor.ndim else tensor,
         lambda: tensor[..., :-1] if tensor.ndim > 1 else tensor[:0],
     ]
-    kind = rng.integers(len(ways) + 3)
+    kind = rng.integers(len(ways) + 2)
     if kind < len(ways):
         with np.errstate(all="ignore"):
             saved.tensors[name] = ways[kind]()
     elif kind == len(ways):
-        saved.tensors[name + "s"] = tensor
-    elif kind == len(ways) + 1:
         saved.tensors |= {name: tensor, "more": np.zeros(2)}
 
 
@@ -147,18 +136,8 @@ def list_of_names(saved: Saved, rng: np.random.Generator) -> None:
     saved.names[key] = lists[rng.integers(len(lists))]
 
 
-def a_number(saved: Saved, rng: np.random.Generator) -> None:
-    """A weight: the format does not care, the verdict does."""
-    name = str(rng.choice(sorted(saved.tensors)))
-    flat = saved.tensors[name].reshape(-1)
-    if flat.size:
-        flat[rng.integers(flat.size)] = rng.choice([np.nan, np.inf, 0.0, 1.0, 1e-310, -1.0])
-
-
-FAULTS = [
-    one_field, two_fields, related_fields, related_fields, field_gone_or_new, grid_field, one_tensor, rows_of_a_table,
-    list_of_names, a_number,
-]  # fmt: skip
+FAULTS = [some_fields, some_fields, some_fields, related_fields, related_fields, one_tensor, rows_of_a_table,
+          list_of_names]  # fmt: skip
 
 
 # -- folders -----------------------------------------------------------------------------------------------
@@ -169,19 +148,11 @@ def approximators() -> tuple[Case, ...]:
     found = []
     for dim, length, positions in ((1, 2, False), (2, 1, False), (1, 2, True)):
         model = ml.approximate(lambda X: X[..., :1] ** 2, dim, length, cells=2, positions=positions)
-        tensors = {name: value.numpy() for name, value in model.state_dict().items()}
-        config = config_of(model)
         X = np.full((1, length, dim), 0.25)
-        found.append(Case(X.tolist(), np.asarray(model.predict(X)).tolist(), Saved(config, tensors)))
+        with TemporaryDirectory() as folder:
+            saved = Saved.read(model.save(Path(folder) / "m"))
+        found.append(Case(X.tolist(), np.asarray(model.predict(X)).tolist(), saved))
     return tuple(found)
-
-
-def config_of(model: ml.Monolayer) -> dict[str, Any]:
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as folder:
-        config = json.loads((model.save(Path(folder) / "m") / "config.json").read_text())
-    return {key: value for key, value in config.items() if key not in ("files", "digest")}
 
 
 def any_case(seed: int) -> Case:
@@ -196,36 +167,27 @@ def any_case(seed: int) -> Case:
 
 
 def answers_are_labels(model: ml.Monolayer, case: Case) -> bool:
-    wanted = case.Y
-    if wanted is None:
-        return all(list(got[:-1]) == row[1:] for got, row in zip(model.predict(case.X), case.X, strict=True))
+    wanted = [row[1:] for row in case.X] if case.Y is None else case.Y
     for got, want in zip(model.predict(case.X), wanted, strict=True):
         one, two = np.asarray(got, dtype=object).reshape(-1), np.asarray(want, dtype=object).reshape(-1)
-        if model.card.classes is None:
-            one, two = one.astype(float), two.astype(float)
-            if not (np.abs(one - two) <= TOLERANCE).all():
-                return False
-        elif one.tolist() != two.tolist():
+        one = one[: len(two)]  # the last token of a sequence has no next one
+        if model.card.classes is None and not (np.abs(one.astype(float) - two.astype(float)) <= TOLERANCE).all():
+            return False
+        if model.card.classes is not None and one.tolist() != two.tolist():
             return False
     return True
 
 
 def look(case: Case, folder: Path) -> str:
     """`proved`, another verdict, `data` where the question does not fit, or `no model`; loader and checker agree."""
-    model = None
-    checked, why = True, ""
-    try:
-        stored.read(folder)
-    except ml.ModelFileError:
-        checked = False
-    try:
-        model = ml.load(folder)
-    except ml.ModelFileError as error:
-        why = str(error)
-    assert not (checked and model is None), f"the checker takes what the loader refuses: {why}"
-    assert checked or model is None, f"the loader takes what the checker refuses: {case.saved.config}"
-    if model is None:
+    taken = {}
+    for name, reader in (("checker", stored.read), ("loader", ml.load)):
+        with suppress(ml.ModelFileError):
+            taken[name] = reader(folder)
+    assert len(taken) != 1, f"only the {next(iter(taken))} takes {case.saved.config}"
+    if not taken:
         return "no model"
+    model = taken["loader"]
     try:
         verdict = ml.certify(folder, case.X, case.Y, tolerance=TOLERANCE).verdict
     except ml.DataError:
@@ -237,11 +199,13 @@ def look(case: Case, folder: Path) -> str:
 
 def test_loader_and_checker_agree_and_what_is_proved_answers(tmp_path: Path) -> None:
     found: Counter[str] = Counter()
-    for seed in range(540):
+    for seed in range(450):
         rng = np.random.default_rng(seed)
         case = any_case(seed)
-        fault = FAULTS[seed % len(FAULTS)]
-        fault(case.saved, rng)
+        with np.errstate(over="ignore"):
+            case = number(case, rng) if seed % 9 == 0 else case  # the format does not care, the verdict does
+        if seed % 9:
+            FAULTS[seed % 9 - 1](case.saved, rng)
         try:
             folder = case.saved.write(tmp_path / str(seed))
         except ValueError:  # NumPy's safetensors cannot write this
@@ -261,7 +225,7 @@ def test_the_fuzz_would_notice_a_reader_that_takes_more(tmp_path: Path, monkeypa
         "_demand",
         lambda holds, why, *more: None if "no answer for a sequence" in why else demand(holds, why, *more),
     )
-    with pytest.raises(AssertionError, match="the checker takes what the loader refuses"):
+    with pytest.raises(AssertionError, match="only the checker takes"):
         look(case, folder)
 
 
@@ -279,16 +243,10 @@ def test_files_that_are_no_json_objects_are_no_models(name: str, content: bytes,
     folder = model.save(tmp_path / "m")
     (folder / name).write_bytes(content)
     if name == "names.json":
-        rewrite(folder, lambda config: config["files"].update({name: digest(content)}))
+        rewrite(folder, lambda config: config["files"].update({name: sha256(content).hexdigest()}))
     for read in (ml.load, stored.read, lambda folder: ml.verify(folder, ["ab"], [["x", "y"]])):
         with pytest.raises(ml.ModelFileError, match=name.replace(".", r"\.")):
             read(folder)
-
-
-def digest(content: bytes) -> str:
-    import hashlib
-
-    return hashlib.sha256(content).hexdigest()
 
 
 def rewrite(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:
@@ -296,7 +254,7 @@ def rewrite(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     config = json.loads((folder / "config.json").read_text())
     del config["digest"]
     change(config)
-    config["digest"] = digest(json.dumps(config, sort_keys=True, separators=(",", ":")).encode())
+    config["digest"] = sha256(json.dumps(config, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
     (folder / "config.json").write_text(json.dumps(config))
 
 
@@ -316,12 +274,10 @@ def test_odd_lists_of_files_are_no_models(files: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors", "names.json"])
 def test_neither_a_fifo_nor_a_device_nor_a_folder_is_read(name: str, tmp_path: Path) -> None:
     """A FIFO without a writer would be waited for without end, /dev/zero read without end."""
-    import os
-
     model = ml.memorize(["ab"], [["x", "y"]])
     kinds: list[Callable[[Path], Any]] = [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), Path.mkdir]
-    for number, make in enumerate(kinds):
-        folder = model.save(tmp_path / str(number))
+    for kind, make in enumerate(kinds):
+        folder = model.save(tmp_path / str(kind))
         (folder / name).unlink()
         make(folder / name)
         for read in (ml.load, stored.read):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -38,40 +37,22 @@ def test_that_nothing_else_is_held_is_proved_or_refuted(words: ml.Monolayer) -> 
     assert "zǒu" in before.reason or "xíng" in before.reason
 
 
-def faults(model: ml.Monolayer) -> dict[str, ml.Monolayer]:
-    """Edits gone wrong: each leaves something of a forgotten fact, or harms a kept one."""
-
-    def changed(**parts: Any) -> ml.Monolayer:
-        new = copy.deepcopy(model)
-        for name, value in parts.items():
-            setattr(new.feed_forward, name, torch.nn.Parameter(value))
-        return new
-
-    block = model.feed_forward
-    w, b, v = (part.detach() for part in (block.weight_1, block.bias_1, block.weight_2))
-    moved, wider = b.clone(), (w.clone(), b.clone())
+def test_faults_planted_in_an_edit_are_refuted(words: ml.Monolayer, tmp_path: Path) -> None:
+    """Each leaves something of a forgotten fact, or harms a kept one."""
+    saved = Saved.read(ml.forget(words, ["行走"], DATA)[0].save(tmp_path / "new"))
+    w, b, v = (saved.tensors[f"feed_forward.{name}"] for name in ("weight_1", "bias_1", "weight_2"))
     start, width = -b[1] / w[1], 1.0 / w[1]
-    moved[1] = -(start + width / 2.0) * w[1]
-    wider[0][1], wider[1][1] = w[1] / 2.0, -(start - width / 2.0) * w[1] / 2.0
-    label = v.clone()
-    label[0, 1] += 1.0
-    nothing = [
-        torch.cat([part[..., :2], part[..., 1:2] * scale, part[..., 2:]], dim=-1)
-        for part, scale in ((w, 1), (b, 1), (v, 0))
-    ]
-    return {
-        "a step moved": changed(bias_1=moved),
-        "a step too wide": changed(weight_1=wider[0], bias_1=wider[1]),
-        "a label changed": changed(weight_2=label),
-        "a step that changes nothing": changed(weight_1=nothing[0], bias_1=nothing[1], weight_2=nothing[2]),
-    }
-
-
-@pytest.mark.parametrize("fault", ["a step moved", "a step too wide", "a label changed", "a step that changes nothing"])
-def test_a_fault_planted_in_an_edit_is_refuted(words: ml.Monolayer, fault: str) -> None:
-    new, _ = ml.forget(words, ["行走"], DATA)
+    moved = saved.edited("feed_forward.bias_1", 1, -(start + width / 2.0) * w[1])
+    wider = saved.edited("feed_forward.weight_1", 1, w[1] / 2.0)
+    wider = wider.edited("feed_forward.bias_1", 1, -(start - width / 2.0) * w[1] / 2.0)
+    label = saved.edited("feed_forward.weight_2", (0, 1), v[0, 1] + 1.0)
+    parts = {"weight_1": w[1], "bias_1": b[1], "weight_2": 0.0}  # a step that changes nothing
+    more = {f"feed_forward__{k}": np.insert(saved.tensors[f"feed_forward.{k}"], 2, x, -1) for k, x in parts.items()}
+    nothing = saved.changed(**more)
+    nothing.config["steps"] += 1
     rest = [WORDS[i] for i in (0, 2, 3, 4)], [READINGS[i] for i in (0, 2, 3, 4)]
-    assert ml.certify(faults(new)[fault], *rest, only=True).verdict == "refuted"
+    for name, fault in {"moved": moved, "wider": wider, "label": label, "nothing": nothing}.items():
+        assert ml.certify(fault.write(tmp_path / name), *rest, only=True).verdict == "refuted", name
 
 
 def test_a_token_that_should_be_gone_is_found(words: ml.Monolayer) -> None:
@@ -144,32 +125,19 @@ def test_a_cascade_holds_nothing_else_iff_it_is_the_model_of_the_rest(monkeypatc
 def test_a_label_hidden_where_no_point_falls_is_found(tmp_path: Path) -> None:
     """Two steps, up and down again, in a later stage, or in a cell: no answer changes."""
     model, data = built("cascade tokens")
-    model.save(tmp_path / "model")
-    case = Saved.read(tmp_path / "model")
-    name = "feed_forward.stages.1"
-    slope, level = np.float32(2.0**10), float(case.tensors["feed_forward.stages.0.bias_2"][1]) + 40.0
-    start = np.array([level, level + 0.25], dtype=np.float32)  # far right of every stretch
-    tensors = dict(case.tensors)
-    tensors[f"{name}.weight_1"] = np.append(tensors[f"{name}.weight_1"], [slope, slope]).astype(np.float32)
-    tensors[f"{name}.bias_1"] = np.append(tensors[f"{name}.bias_1"], -slope * start).astype(np.float32)
-    jumps = np.array([[-1.0, 1.0]], dtype=np.float32)
-    tensors[f"{name}.weight_2"] = np.append(tensors[f"{name}.weight_2"], jumps, axis=1)
-    steps = [case.config["cascade"]["steps"][0], tensors[f"{name}.weight_1"].size]
-    config = case.config | {"cascade": {"steps": steps}, "steps": sum(steps)}
-    folder = Saved(config, tensors, case.names).write(tmp_path / "planted")
+    saved = Saved.read(model.save(tmp_path / "model"))
+    level = float(saved.tensors["feed_forward.stages.0.bias_2"][1]) + 40.0  # far right of every stretch
+    start, slope = np.array([level, level + 0.25], dtype=np.float32), np.float32(2.0**10)
+    for name, more in {"weight_1": [slope, slope], "bias_1": -slope * start, "weight_2": [[-1.0, 1.0]]}.items():
+        name = f"feed_forward.stages.1.{name}"
+        saved.tensors[name] = np.append(saved.tensors[name], more, axis=-1).astype(np.float32)
+    steps = [saved.config["cascade"]["steps"][0], len(saved.tensors["feed_forward.stages.1.bias_1"])]
+    saved.config |= {"cascade": {"steps": steps}, "steps": sum(steps)}
+    folder = saved.write(tmp_path / "planted")
     assert ml.certify(folder, data).verdict == "proved"
     proof = ml.certify(folder, data, only=True)
     assert proof.verdict == "refuted"
     assert "stage 2: the plateau from" in proof.reason
-
-
-def _planted(model: ml.Monolayer, folder: Path, change: Any) -> Path:
-    """The saved model with tensors that `change` has changed in place."""
-    model.save(folder / "plain")
-    case = Saved.read(folder / "plain")
-    tensors = {name: part.copy() for name, part in case.tensors.items()}
-    change(tensors)
-    return Saved(case.config, tensors, case.names).write(folder / "planted")
 
 
 def _numbers_moved(tensors: dict[str, Any]) -> None:
@@ -204,7 +172,9 @@ def test_what_changes_no_label_of_the_data_is_seen_too(kind: str, change: Any, w
         token = int(np.flatnonzero(np.bincount(data.tokens) == 1)[0])
         row = int(data.sequence[data.tokens == token][0])
         model, data = ml.forget(model, [row], data)[0], data.select(np.setdiff1d(np.arange(len(data)), [row]))
-    folder = _planted(model, tmp_path, change)
+    saved = Saved.read(model.save(tmp_path / "plain")).changed()
+    change(saved.tensors)
+    folder = saved.write(tmp_path / "planted")
     assert ml.certify(folder, data).verdict == "proved"
     proof = ml.certify(folder, data, only=True)
     assert proof.verdict == "refuted"

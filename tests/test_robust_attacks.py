@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Callable
 from dataclasses import replace
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from safetensors.numpy import load_file, save_file
 
 import monolayer as ml
 from monolayer.checker.labelled import labelled
@@ -21,6 +18,7 @@ from monolayer.checker.noise import Shares
 from monolayer.checker.robust import _question
 from monolayer.checker.rounding import BINARY64
 from monolayer.checker.stored import read
+from tests.stored_models import Saved
 
 Tensors = dict[str, Any]
 X = np.array([[0, 0], [0, 1], [1, 1], [1, 2], [2, 2], [2, 0]])
@@ -29,16 +27,10 @@ Y = np.array([[0, 0], [1, 0], [0, 0], [1, 0], [0, 0], [1, 0]])
 
 def edited(model: ml.Monolayer, folder: Path, change: Callable[[Tensors], None], **fields: Any) -> Path:
     """The model's folder with other tensors and fields, and digests that fit them."""
-    model.save(folder)
-    tensors = load_file(folder / "model.safetensors")
-    change(tensors)
-    save_file({name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}, folder / "model.safetensors")
-    config = json.loads((folder / "config.json").read_text()) | fields
-    del config["digest"]
-    config["files"]["model.safetensors"] = sha256((folder / "model.safetensors").read_bytes()).hexdigest()
-    config["digest"] = sha256(json.dumps(config, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-    (folder / "config.json").write_text(json.dumps(config))
-    return folder
+    saved = Saved.read(model.save(folder))
+    change(saved.tensors)
+    saved.config |= fields
+    return saved.write(folder)
 
 
 @pytest.fixture(scope="module")

@@ -13,14 +13,22 @@ from flint import arb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monolayer.checker.codes import Reads, read_attention, read_codes, read_stream, true_codes
+from monolayer.checker.codes import Reads, read_attention, read_codes, read_stream
 from monolayer.checker.readout import sum_error, thresholds
-from monolayer.checker.rounding import BINARY32, BINARY64, EXP_ULPS, Attention, Format, UnhandledError, context_error
+from monolayer.checker.rounding import (
+    BINARY32,
+    BINARY64,
+    EXP_ULPS,
+    Attention,
+    Format,
+    UnhandledError,
+    code_error,
+    context_error,
+)
 from monolayer.checker.stored import read
 from monolayer.data import Sequences
 from tests.evil import Evil, evaluate
-from tests.stored_models import Case, random_case
-from tests.stored_models import true_codes as reference
+from tests.stored_models import Case, random_case, true_codes
 
 
 def points(case: Case, folder: Path) -> tuple[Any, Sequences, Reads, Any]:
@@ -44,7 +52,7 @@ def test_no_evaluation_leaves_the_bound(dtype: str, tmp_path: Path) -> None:
     for seed in range(60):
         case = random_case(seed, dtype=dtype)
         codes = points(case, tmp_path / str(seed))[3]
-        true = answering(case, reference(case.saved, case.X))
+        true = answering(case, true_codes(case.saved, case.X))
         rng = np.random.default_rng(seed)
         others = [
             answering(case, [evaluate(case.saved, x, Evil.draw(rng))[0].tolist() for x in case.X]) for _ in range(4)
@@ -161,7 +169,7 @@ def test_underflow_is_in_the_bound(tmp_path: Path) -> None:
     case.saved.tensors["attention.W_O"] *= 1e-5
     codes = points(case, tmp_path / "m")[3]
     lost = False
-    for i, z in enumerate(answering(case, reference(case.saved, case.X, bits=400))):
+    for i, z in enumerate(answering(case, true_codes(case.saved, case.X, bits=400))):
         error = abs(arb(float(codes.z[i])) - z)
         assert bool(error <= arb(float(codes.own[i])))
         assert codes.own[i] < 1e-300
@@ -183,7 +191,7 @@ def test_the_last_sum_counts_for_large_codes(tmp_path: Path) -> None:
     codes = points(case, tmp_path / "m")[3]
     errors = [
         float(abs(arb(float(ours)) - z).upper())
-        for ours, z in zip(codes.z, answering(case, reference(case.saved, case.X)), strict=True)
+        for ours, z in zip(codes.z, answering(case, true_codes(case.saved, case.X)), strict=True)
     ]
     assert (np.array(errors) <= codes.own).all()
     assert max(errors) > 2.0**30 * 2.0**-55
@@ -193,18 +201,8 @@ def test_each_prefix_of_a_causal_model_counts_its_own_terms(tmp_path: Path) -> N
     case = random_case(3, tokens="ids", causal=True, per="token", positions=False, readout="exact")
     _, _, reads, codes = points(case, tmp_path / "m")
     terms = np.array([2.0 + k for x in case.X for k in range(len(x))])
-    assert (codes.before == context_error(terms, reads.head, reads.key.largest, 0.0, BINARY64)).all()
-    assert len(set(codes.before)) == max(map(len, case.X))
-
-
-def test_true_codes_agree_with_the_reference(tmp_path: Path) -> None:
-    for seed in range(40):
-        case = random_case(seed)
-        stored, data, reads, codes = points(case, tmp_path / str(seed))
-        places = np.arange(len(codes.z))
-        low, high = true_codes(stored, data, reads, places, np.zeros(len(places)))
-        for a, b, z in zip(low, high, answering(case, reference(case.saved, case.X)), strict=True):
-            assert a == b == float(z.mid())
+    before = context_error(terms, reads.head, reads.key.largest, 0.0, BINARY64)
+    assert (codes.other == code_error(codes.z, before, BINARY64)).all()
 
 
 # -- the readout ---------------------------------------------------------------------------------------

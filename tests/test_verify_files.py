@@ -12,7 +12,6 @@ import pytest
 import torch
 
 import monolayer as ml
-from monolayer.checker import stages
 from monolayer.checker.files import verify_files
 from monolayer.cli import run
 from monolayer.cluster import crowds
@@ -20,8 +19,6 @@ from monolayer.cluster.memorize import memorize_files
 from monolayer.construct.line import separate
 from monolayer.data import read
 from monolayer.model.attention import LABEL
-from monolayer.model.parts import staircase_of
-from monolayer.model.shortcut import codes
 from tests.test_files import example, small_pieces, write
 
 PARTS = ["s0.jsonl", "s1.jsonl", "s2.jsonl"]
@@ -77,26 +74,6 @@ def test_the_same_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, k
     assert found.verdict == "refuted"
     assert found.wrong >= 4
     assert [finding.sequence for finding in found.findings][:3] == [3, 120, 121]
-
-
-def test_points_too_close_for_binary64(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Steps moved onto points: ball arithmetic settles some of them, or, if they are too many, none."""
-    model, pattern, _, _ = built(tmp_path, monkeypatch, "ids")
-    moved = ml.load(model)
-    stairs = staircase_of(moved)
-    found = codes(moved, moved.encode(read(pattern)))
-    assert found is not None
-    z = found.sort().values
-    start = -stairs.bias_1.detach() / stairs.weight_1.detach()
-    some = torch.arange(0, len(start), 40)
-    with torch.no_grad():
-        stairs.bias_1[some] = -(stairs.weight_1[some] * z[torch.searchsorted(z, start[some]) - 1])
-    moved.save(tmp_path / "moved")
-    unsure = []
-    for limit in (1 << 17, 0):
-        monkeypatch.setattr(stages, "CLOSE_CALLS", limit)
-        unsure.append(both(tmp_path / "moved", pattern).unsure)
-    assert 0 < unsure[0] < unsure[1]
 
 
 def test_on_the_command_line(

@@ -48,9 +48,9 @@ class Certificate:
     """What was claimed, under which assumptions, for which bytes, and whether it is proved.
 
     `wrong`, `unsure`: numbers of points; `findings`: the first few of them. `margin`: the least distance of a point
-    from a step, over the distance that two evaluations may be apart (below 1, ball arithmetic had to settle it); None
-    without steps. `label_error`: how far label coordinates may be from the label; None unless proved. `noise`: the
-    largest relative change of every weight that a robust model is proved to bear; None for others.
+    from a step, over the distance that two evaluations may be apart; None without steps. `label_error`: how far label
+    coordinates may be from the label; None unless proved. `noise`: the largest relative change of every weight that a
+    robust model is proved to bear; None for others.
     """
 
     verdict: Verdict

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from flint import arb
 from numpy.typing import NDArray
 
 from monolayer.arrays import Floats, Ints
@@ -27,7 +26,6 @@ from monolayer.checker.rounding import (
 )
 from monolayer.checker.stored import CODE, KEY, LABEL, ONE, Stored
 from monolayer.data import Sequences
-from monolayer.theory.balls import precision
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,15 +69,11 @@ class Reads(NamedTuple):
 
 
 class Codes(NamedTuple):
-    """`z` `(M,)` by our own evaluation; how far it, and any other evaluation, may be from the true `z`.
-
-    `before`: the same for another evaluation before its last operation, the rounded sum `t + y`.
-    """
+    """`z` `(M,)` by our own evaluation; how far it, and any other evaluation, may be from the true `z`."""
 
     z: Floats
     own: Floats
     other: Floats
-    before: Floats
 
 
 def read_attention(stored: Stored) -> list[Attention]:
@@ -213,9 +207,8 @@ def read_codes(stored: Stored, data: Sequences, reads: Reads, places: Ints | Non
         z = (code.flat if places is None else code.flat[places]) + y
     else:
         z = code.bos + y
-    before = [bound[n] for bound in bounds]
-    own = code_error(z, before[0], BINARY64)
-    return Codes(z, own, own if stored.format is BINARY64 else code_error(z, before[1], stored.format), before[1])
+    own = code_error(z, bounds[0][n], BINARY64)
+    return Codes(z, own, own if stored.format is BINARY64 else code_error(z, bounds[1][n], stored.format))
 
 
 def _error_before(longest: int, reads: Reads, per_token: bool, fmt: Format) -> Floats:
@@ -242,48 +235,3 @@ def _sums(terms: Floats, first: float, data: Sequences, causal: bool) -> Floats:
         out[rows] = np.cumsum(terms[rows], axis=1)
     out += first
     return out
-
-
-def true_codes(
-    stored: Stored, data: Sequences, reads: Reads, points: Ints, error: Floats, bits: int = 192
-) -> tuple[Floats, Floats]:
-    """The least and the largest binary64 number that `t + y` rounds to, if it is within `error` of the true `z`.
-
-    By ball arithmetic; rounding is monotone, so the ends of the interval rounded are the ends of what it rounds
-    to. `points` `(P,)` are tokens, or sequences for a model with one label a sequence: few, so a loop will do; numbers
-    of an earlier stage that are read as codes are those of these points.
-    """
-    causal, per_token = stored.config["causal"], stored.config["per"] == "token"
-    head, key, averaged, code = reads
-    low, high = np.empty(len(points)), np.empty(len(points))
-    with precision(bits):
-        scale, kappa = arb(head.q) * arb(head.k), arb(head.o) * arb(head.v)
-        for i, (point, e) in enumerate(zip(points.tolist(), error.tolist(), strict=True)):
-            row = int(data.sequence[point]) if per_token else point
-            start, stop = int(data.offsets[row]), int(data.offsets[row + 1])
-            if causal:
-                stop = point + 1 if per_token else start
-            seen = range(start, stop)
-            keys = [arb(key.bos), *_balls(stored, data, key, seen)]
-            values = keys if averaged is key else [arb(averaged.bos), *_balls(stored, data, averaged, seen)]
-            weights = [(scale * each).exp() for each in keys]
-            context = sum(w * each for w, each in zip(weights, values, strict=True)) / sum(weights)
-            if not isinstance(code, Coordinate):
-                own = arb(float(code[i]))
-            else:
-                own = _balls(stored, data, code, range(point, point + 1))[0] if per_token else arb(code.bos)
-            z = own + kappa * context
-            low[i], high[i] = float((z - arb(e)).lower()), float((z + arb(e)).upper())
-    return low, high
-
-
-def _balls(stored: Stored, data: Sequences, read: Coordinate, tokens: range) -> list[Any]:
-    """A coordinate of some tokens as balls."""
-    if read.terms == 0:  # one float everywhere
-        return [arb(float(read.flat[token])) for token in tokens]
-    row, bias, found = stored["lift.weight"][read.slot], arb(float(stored["lift.bias"][read.slot])), []
-    for token in tokens:
-        place = stored["positions.weight"][data.position[token], read.slot] if stored.config["positions"] else 0.0
-        pairs = zip(row.tolist(), data.tokens[token].astype(row.dtype).tolist(), strict=True)
-        found.append(sum((arb(w) * arb(x) for w, x in pairs), bias + arb(float(place))))
-    return found

@@ -15,14 +15,11 @@ from typing import NamedTuple
 import numpy as np
 
 from monolayer.arrays import Bools, Floats, Ints
-from monolayer.checker.codes import Codes, Reads, Stream, read_attention, read_codes, read_coordinate, true_codes
+from monolayer.checker.codes import Codes, Reads, Stream, read_attention, read_codes, read_coordinate
 from monolayer.checker.labelled import Labelled
 from monolayer.checker.readout import Staircase
-from monolayer.checker.rounding import BINARY64, PADDING, UnhandledError
+from monolayer.checker.rounding import PADDING, UnhandledError
 from monolayer.checker.stored import Stored
-
-CLOSE_CALLS = 1 << 17
-"""Keys of the points too close for binary64 up to which these are tried again in ball arithmetic."""
 
 
 class Stage(NamedTuple):
@@ -71,7 +68,7 @@ def evaluate(
     codes = read_codes(stored, points.data, reads, points.places)
     order = np.argsort(codes.z)  # NaN comes last; sorted queries make the binary search run through memory once
     answering = order if points.places is None else points.places[order]
-    own = _stage(stored, points, reads, stairs[0], Codes(*(each[order] for each in codes)), answering)
+    own = _stage(reads, stairs[0], Codes(*(each[order] for each in codes)))
     value, doubt = own.value[:m], own.doubt[:m]
     stages, sure, number, margin = [own], own.sure, np.isfinite(own.z), own.margin
     for stage in range(2, stored.stages + 1):
@@ -79,8 +76,7 @@ def evaluate(
         averaged = read_coordinate(stored, points.data, points.rows, stored.value(stage))
         averaged = replace(averaged, reach=reach[stage - 1] if reach else 0.0)
         reads = Reads(heads[stage - 1], stream.key, averaged, written)
-        codes = read_codes(stored, points.data, reads, answering)
-        own = _stage(stored, points, reads, stairs[stage - 1], codes, answering)
+        own = _stage(reads, stairs[stage - 1], read_codes(stored, points.data, reads, answering))
         stages.append(own)
         value, doubt = _added(stored, value, doubt, own)
         margin = np.where(sure, np.minimum(margin, own.margin), margin)
@@ -88,19 +84,11 @@ def evaluate(
     return Evaluated(order, answering, stages, sure, number, margin, value, doubt)
 
 
-def _stage(stored: Stored, points: Labelled, reads: Reads, stairs: Staircase, codes: Codes, answering: Ints) -> Stage:
+def _stage(reads: Reads, stairs: Staircase, codes: Codes) -> Stage:
     """One stage by itself, points in order."""
     z, radius = codes.z, codes.own + codes.other
-    finite = np.isfinite(z)
     passed, sure = stairs.passed(z - radius, z + radius)
-    margin = np.where(finite, stairs.room(z, passed) / radius, np.inf)
-    close = np.flatnonzero(~sure & finite)
-    if len(close) and _keys(points, answering[close]) <= CLOSE_CALLS:
-        error = codes.before[close] + 2.0 * BINARY64.tiny if stored.format is BINARY64 else codes.other[close]
-        few = reads if not isinstance(reads.code, np.ndarray) else reads._replace(code=reads.code[close])
-        lowest, highest = true_codes(stored, points.data, few, answering[close], error)
-        passed[close], sure[close] = stairs.passed(lowest, highest)
-        radius[close] = np.maximum(highest - z[close], z[close] - lowest)
+    margin = np.where(np.isfinite(z), stairs.room(z, passed) / radius, np.inf)
     value, doubt = stairs.labels(z, radius, passed)
     read, reach = (reads.code, abs(reads.head.o * reads.head.v)) if isinstance(reads.code, np.ndarray) else (None, 0.0)
     return Stage(stairs, z, radius, passed, sure, margin, value, doubt, read, reach)
@@ -122,9 +110,3 @@ def _added(stored: Stored, value: Floats, doubt: Floats, own: Stage) -> tuple[Fl
     # Sums of equal bits are equal bits. Of numbers that may differ, each may round, and so may their sum.
     size = np.abs(value) + np.abs(own.value[:m]) + doubt
     return total, np.where(doubt > 0.0, PADDING * (doubt + 4.0 * stored.format.unit * size), doubt)
-
-
-def _keys(points: Labelled, answering: Ints) -> int:
-    """Keys that the answers at these places look at, at most."""
-    rows = points.data.sequence[answering] if points.per_token else answering
-    return int(points.data.lengths[rows].sum()) + len(rows)
