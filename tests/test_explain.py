@@ -31,7 +31,7 @@ def build(data: Dataset) -> ml.Monolayer:
     return ml.memorize(data.X, data.Y, positions=data.positions, causal=data.causal)
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(datasets())
 def test_the_numbers_are_those_of_the_model(data: Dataset) -> None:
     model = build(data)
@@ -48,7 +48,7 @@ def test_the_numbers_are_those_of_the_model(data: Dataset) -> None:
     assert text.getvalue().count("\n") > len(found.z)
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(datasets())
 def test_weights_and_contexts_are_those_of_the_dense_layer(data: Dataset) -> None:
     """Sequence by sequence through the matrices themselves."""
@@ -70,7 +70,7 @@ def test_weights_and_contexts_are_those_of_the_dense_layer(data: Dataset) -> Non
         assert found.context == pytest.approx(queries @ Z[0, :, 1].numpy(), abs=1e-13)
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(datasets(), st.floats(-0.999, 0.999))
 def test_within_the_margin_the_label_stays_and_beyond_the_edges_it_goes(data: Dataset, part: float) -> None:
     model = build(data)

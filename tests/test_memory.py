@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import parametrize
 
 import monolayer as ml
 from monolayer.model import memory, shortcut
@@ -29,76 +30,95 @@ def model() -> ml.Monolayer:
     return built
 
 
-def _in_place(model: ml.Monolayer) -> None:
+def _in_place(model: Any) -> None:
     with torch.no_grad():
         model.feed_forward.weight_2[0, 3] += 1.0
 
 
-def _optimizer(model: ml.Monolayer) -> None:
+def _optimizer(model: Any) -> None:
     step = torch.optim.SGD(model.parameters(), lr=0.25)
     model.feed_forward.weight_2.grad = torch.ones_like(model.feed_forward.weight_2)
     step.step()
 
 
-def _state(model: ml.Monolayer) -> None:
+def _state(model: Any) -> None:
     state = {name: value.clone() for name, value in model.state_dict().items()}
     state["head.bias"][1] += 100.0
     model.load_state_dict(state)
 
 
-def _new_parameter(model: ml.Monolayer) -> None:
-    model.feed_forward.weight_2 = nn.Parameter(-model.feed_forward.weight_2.detach())
+class Halved(nn.Module):
+    def forward(self, weight: torch.Tensor) -> torch.Tensor:
+        return weight / 2
 
 
-def _new_data(model: ml.Monolayer) -> None:
-    model.feed_forward.weight_2.data = -model.feed_forward.weight_2.detach()
+class Wrapped(nn.Module):
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+        return -self.inner(*inputs)
 
 
-def _all_of_data(model: ml.Monolayer) -> None:
-    model.feed_forward.weight_2.data.neg_()  # past the version counter
+class Contrary(nn.Linear):
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return -super().forward(input)
 
 
-def _new_module(model: ml.Monolayer) -> None:
-    other = nn.Linear(model.head.in_features, model.head.out_features, dtype=torch.float64)
-    model.head = other
+class ContraryModel(ml.Monolayer):
+    def forward(self, X: torch.Tensor, lengths: torch.Tensor | None = None) -> torch.Tensor:
+        return -super().forward(X, lengths)
 
 
-def _readout(model: ml.Monolayer) -> None:
-    model.feed_forward.readout = "paper"
+def _wrap(model: Any, part: str) -> None:
+    setattr(model, part, Wrapped(getattr(model, part)))
 
 
-def _hook(model: ml.Monolayer) -> None:
-    model.feed_forward.register_forward_hook(lambda module, inputs, output: -output)
+CHANGES: dict[str, Callable[[Any], object]] = {
+    "in place": _in_place,
+    "optimizer": _optimizer,
+    "state": _state,
+    "new parameter": lambda m: setattr(m.feed_forward, "weight_2", nn.Parameter(-m.feed_forward.weight_2.detach())),
+    "new data": lambda m: setattr(m.feed_forward.weight_2, "data", -m.feed_forward.weight_2.detach()),
+    "past the version counter": lambda m: m.feed_forward.weight_2.data.neg_(),
+    "new module": lambda m: setattr(m, "head", nn.Linear(m.head.in_features, 4, dtype=torch.float64)),
+    "readout": lambda m: setattr(m.feed_forward, "readout", "paper"),
+    "hook": lambda m: m.feed_forward.register_forward_hook(lambda module, inputs, output: -output),
+    "pre-hook": lambda m: m.attention.register_forward_pre_hook(lambda module, given: (2.0 * given[0], given[1])),
+    "method": lambda m: setattr(m.head, "forward", lambda Z: -nn.functional.linear(Z, m.head.weight)),
+    "parametrized": lambda m: parametrize.register_parametrization(m.lift, "weight", Halved()),
+    "clipped": lambda m: setattr(m.lift, "max_norm", 1.0),
+    "wrapped head": lambda m: _wrap(m, "head"),
+    "wrapped attention": lambda m: _wrap(m, "attention"),
+    "wrapped lift": lambda m: _wrap(m, "lift"),
+    "another class": lambda m: setattr(m.head, "__class__", Contrary),
+    "another model": lambda m: setattr(m, "__class__", ContraryModel),
+    "W_Q": lambda m: m.attention.W_Q.data[1, 2].fill_(0.5),
+    "W_K": lambda m: m.attention.W_K.data[1, 2].fill_(0.5),
+    "W_O": lambda m: m.attention.W_O.data[3, 1].fill_(9.0),
+    "one": lambda m: m.lift.weight.data[:20, 0].fill_(2.0),
+    "label slot": lambda m: m.positions.weight.data[0, 3].fill_(1.0),
+    "slope": lambda m: m.feed_forward.weight_1.data[0].neg_(),
+    "order": lambda m: m.feed_forward.bias_1.data.copy_(m.feed_forward.bias_1.data.flip(0)),
+}
+"""Ways to change a model so that it answers otherwise."""
 
 
-def _pre_hook(model: ml.Monolayer) -> None:
-    model.attention.register_forward_pre_hook(lambda module, inputs: (2.0 * inputs[0], inputs[1]))
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_is_noticed(model: ml.Monolayer, change: str) -> None:
+    CHANGES[change](model)
+    answers = model.predict(X)
+    assert np.array_equal(answers, model(torch.from_numpy(X)).argmax(-1).numpy())
+    assert not np.array_equal(answers, Y)
 
 
-def _method(model: ml.Monolayer) -> None:
-    model.head.forward = lambda Z: -nn.functional.linear(Z, model.head.weight)  # type: ignore[method-assign]
-
-
-CHANGES: list[Callable[[Any], None]] = [
-    _in_place,
-    _optimizer,
-    _state,
-    _new_parameter,
-    _new_data,
-    _all_of_data,
-    _new_module,
-    _readout,
-    _hook,
-    _pre_hook,
-    _method,
-]
-
-
-@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__.strip("_"))
-def test_a_change_is_noticed(model: ml.Monolayer, change: Callable[[Any], None]) -> None:
-    change(model)
-    assert np.array_equal(model.predict(X), model.predict(X, path="dense"))
-    assert not np.array_equal(model.predict(X), Y)
+@pytest.mark.parametrize("part", ["lift", "positions", "attention", "feed_forward", "head", ""])
+def test_a_hook_on_any_part_is_called_by_predict(model: ml.Monolayer, part: str) -> None:
+    calls: list[str] = []
+    model.get_submodule(part).register_forward_hook(lambda module, inputs, output: calls.append(part))
+    model.predict(X)
+    assert calls
 
 
 def test_a_hook_everywhere_is_noticed(model: ml.Monolayer) -> None:

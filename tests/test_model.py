@@ -132,27 +132,6 @@ def test_blocks_of_neurons_and_points_change_nothing(readout: Any, monkeypatch: 
     assert model.feed_forward.weight_2.grad is not None
 
 
-def test_a_changed_model_leaves_the_shortcut() -> None:
-    """Planted changes: each must be noticed, and the answer must then be that of the dense network."""
-    changes = {
-        "W_Q": lambda m: m.attention.W_Q.data[1, 2].fill_(0.1),
-        "W_K": lambda m: m.attention.W_K.data[1, 2].fill_(0.1),
-        "W_O": lambda m: m.attention.W_O.data[3, 1].fill_(0.1),
-        "one": lambda m: m.lift.weight.data[3, 0].fill_(2.0),
-        "label slot": lambda m: m.positions.weight.data[0, 3].fill_(1.0),
-        "head": lambda m: m.head.bias.data[1].fill_(9.0),
-        "slope": lambda m: m.feed_forward.weight_1.data[0].neg_(),
-        "order": lambda m: m.feed_forward.bias_1.data.copy_(m.feed_forward.bias_1.data.flip(0)),
-    }
-    for name, change in changes.items():
-        model, X, _ = small()
-        change(model)
-        with pytest.raises(ml.DataError, match="fast path"):
-            model.predict(X, path="fast")
-        dense = model(torch.from_numpy(X)).argmax(-1).numpy()
-        assert np.array_equal(model.predict(X), dense), name
-
-
 def test_a_ramp_that_floats_cannot_see_is_no_step_for_the_shortcut() -> None:
     """At its very start such a ramp is not climbed yet by the network; a search would count it as climbed."""
     one = torch.ones(1, dtype=torch.float64)
@@ -178,12 +157,6 @@ def test_it_moves_to_float32_and_back_like_any_module() -> None:
     single = model.to(torch.float32)
     assert single(torch.from_numpy(X)).dtype == torch.float32
     assert np.array_equal(single.predict(X), single.predict(X, path="dense"))
-
-
-def test_it_runs_on_the_meta_device() -> None:
-    model, _, _ = small()
-    moved = model.to("meta")
-    assert all(parameter.is_meta for parameter in moved.parameters())
 
 
 def test_gradients_reach_every_weight_that_the_answer_depends_on() -> None:
@@ -224,17 +197,12 @@ def test_a_token_never_seen_is_named() -> None:
     model = ml.memorize([["a", "b"]], [["x", "y"]])
     with pytest.raises(ml.DataError, match="token 1 of sequence 0 is 'c', which the model has never seen"):
         model.predict([["a", "c"]])
-
-
-def test_an_id_in_a_hole_of_the_vocabulary_is_named() -> None:
     model = ml.memorize([[0, 2]], [[0, 1]])
-    for X in ([[0, 1]], np.array([[0, 1]])):
+    for X in ([[0, 1]], np.array([[0, 1]])):  # a hole in the vocabulary
         with pytest.raises(ml.DataError, match="token 1 of sequence 0 is 1, which the model has never seen"):
             model.predict(X)
     with pytest.raises(ml.DataError, match="is 7, which the model has never seen"):
         model.predict([[7]])
-    with pytest.raises(ml.DataError, match="token 1 of sequence 0 is 1, which the model has never seen"):
-        model(torch.tensor([[0, 1]]))
 
 
 def test_wrong_kinds_and_shapes_are_refused() -> None:
@@ -252,21 +220,10 @@ def test_wrong_kinds_and_shapes_are_refused() -> None:
         vectors.predict(np.full((1, 1, 2), np.nan))
 
 
-def test_forward_and_predict_name_what_they_do_not_take() -> None:
-    model = ml.memorize([[0, 1, 2], [1, 2, 0]], [[0, 1, 0], [1, 1, 0]], positions=True)
-    X = torch.zeros(2, 3, dtype=torch.int64)
-    odd: Any = [[0, 1, 2]]
-    with pytest.raises(ml.DataError, match="forward takes tensors"):
-        model(odd)
-    with pytest.raises(ml.DataError, match="forward takes tensors"):
-        model(X, [3, 3])
-    with pytest.raises(ml.DataError, match=r"2 sequences, but lengths has shape \(3,\)"):
-        model(X, torch.tensor([1, 2, 3]))
-    with pytest.raises(ml.DataError, match="lengths go up to 7, but X has 3 tokens"):
-        model(X[:, :3], torch.tensor([1, 7]))
+def test_a_path_that_is_none_is_named() -> None:
     quick: Any = "quick"
     with pytest.raises(ml.DataError, match="path must be one of 'auto', 'fast', 'dense', not 'quick'"):
-        model.predict([[0, 1]], path=quick)
+        small()[0].predict([[0, 1]], path=quick)
 
 
 def test_an_empty_batch_has_no_logits() -> None:

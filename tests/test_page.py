@@ -10,14 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
 
 import monolayer as ml
 from monolayer.cli import run
 from monolayer.errors import DataError
-from monolayer.page import page, payload, write
+from monolayer.page import page, write
 from tests.browser import Opened, opened
-from tests.datasets import Dataset, datasets
 
 X = ["银行", "行走", "音乐", "快乐", "行长", "长城"]
 Y = [["yín", "háng"], ["xíng", "zǒu"], ["yīn", "yuè"], ["kuài", "lè"], ["háng", "zhǎng"], ["cháng", "chéng"]]
@@ -89,19 +87,6 @@ def test_every_label_is_pythons(kind: str, tmp_path: Path) -> None:
         assert [one["margin"] or np.inf for one in told] == pytest.approx(explained.margin, rel=1e-3)
         assert view.messages == []
         assert view.requests == []
-
-
-@settings(max_examples=6)
-@given(datasets())
-def test_every_label_of_random_data_is_pythons(tmp_path_factory: pytest.TempPathFactory, data: Dataset) -> None:
-    model = ml.memorize(data.X, data.Y, positions=data.positions, causal=data.causal)
-    path = write(model, tmp_path_factory.mktemp("page") / "page.html", model.encode(data.X))
-    with opened(path) as view:
-        told = [one["label"] for row in answers(view, model, data.X) for one in row]
-        assert told == data.flat()
-        back = "monolayer.given.examples.tokens.map((row) => JSON.stringify(monolayer.parse(monolayer.spelled(row))))"
-        assert view.call(back) == view.call("monolayer.given.examples.tokens.map((row) => JSON.stringify(row))")
-        assert view.messages == []
 
 
 @pytest.fixture(scope="module")
@@ -321,16 +306,6 @@ def test_names_are_text_whatever_they_hold(tmp_path: Path) -> None:
         assert view.page.locator("#answer .label").all_text_contents() == names[::-1]
         assert view.call("document.querySelectorAll('img, #answer sup').length") == 0
         assert view.messages == []
-
-
-def test_numbers_come_through_json_to_the_bit() -> None:
-    model = ml.memorize(X, Y)
-    told = json.loads(json.dumps(payload.payload(model, payload.draw(model, 3))))
-    steps = model.feed_forward.steps()
-    assert steps is not None
-    assert told["readout"]["slope"] == steps.slope.tolist()
-    assert told["readout"]["bias"] == steps.bias.tolist()
-    assert told["tokens"]["key"] == model.lift.weight[:, 1].tolist()
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

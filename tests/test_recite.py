@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import monolayer as ml
 from monolayer.cli import run
 from monolayer.data.fingerprint import fingerprints
-from monolayer.data.text import MARK, _sizes, read_text, split, windows
+from monolayer.data.text import MARK, read_text, split, windows
 from monolayer.data.text import raven as raven_text
 
 RAVEN = raven_text()
@@ -47,7 +47,7 @@ def _slow_window(tokens: list[str]) -> int:
     raise AssertionError("the whole prefix always tells")
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(st.lists(st.sampled_from("ab c"), min_size=1, max_size=40).map("".join))
 def test_the_window_is_the_smallest_that_tells(text: str) -> None:
     data, script = windows(text, "characters")
@@ -55,7 +55,7 @@ def test_the_window_is_the_smallest_that_tells(text: str) -> None:
     assert data.lengths.max() <= script.window
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.lists(st.sampled_from(["a", "b", " ", "\n", "é", "x y"]), min_size=1, max_size=30).map("".join))
 def test_every_text_is_recited_from_its_beginning(text: str) -> None:
     for unit in ("words", "characters"):
@@ -149,11 +149,6 @@ def test_texts_that_cannot_be_are_refused(tmp_path: Path, monkeypatch: pytest.Mo
     latin.write_bytes("é".encode("latin-1"))
     with pytest.raises(ml.DataError, match="no UTF-8 text: byte 0 is 0xe9"):
         read_text(latin)
-
-
-def test_sizes_of_short_windows() -> None:
-    assert _sizes(46) == [1, 2, 3, 4, 6, 8, 12, 16, 24, 32]
-    assert _sizes(1) == []
 
 
 def test_a_given_tokenizer_says_where_to_cut() -> None:

