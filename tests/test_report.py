@@ -16,9 +16,9 @@ from monolayer.cli import run
 from monolayer.errors import DataError
 from monolayer.page import colours
 from monolayer_experiments import NAMES, find, look
-from monolayer_experiments.experiment import Experiment, Figure, Setting, Table
+from monolayer_experiments.experiment import Experiment, Setting, Table
 from monolayer_experiments.look import PALETTE
-from monolayer_experiments.report import KEY, SECTIONS, caption_of, page, plotly_script, words
+from monolayer_experiments.report import KEY, SECTIONS, page, plotly_script, words
 from monolayer_experiments.results import Record, read, read_all, write
 from tests.browser import Opened, drawn, flaws, opened
 
@@ -248,9 +248,10 @@ def test_no_entry_of_a_legend_is_without_its_curve() -> None:
 
 
 def test_a_curve_without_points_is_named_in_the_caption() -> None:
-    made = look.chart([look.line("seen", [1, 2], [1, 2]), look.line("lost", [1, 2], [None, 0.0])], ("x", "y"), log="y")
-    assert [trace["name"] for trace in made["data"]] == ["seen"]
-    assert caption_of(Figure("", made, "Two draws.")) == "Two draws. Nothing to draw for: lost."
+    curves = [look.line("seen", [1, 2], [1, 2]), look.line("lost", [1, 2], [None, 0.0])]
+    made = look.figure("", curves, ("x", "y"), "Two draws.", log="y")
+    assert [trace["name"] for trace in made.figure["data"]] == ["seen"]
+    assert made.caption == "Two draws. Nothing to draw for: lost."
 
 
 def test_a_table_reads_its_head() -> None:
@@ -264,10 +265,13 @@ def test_a_table_reads_its_head() -> None:
 
 def test_a_curve_under_another_is_drawn_broader() -> None:
     under, over = look.line("under", [1, 2, 3], [1, 1, 1]), look.line("over", [1, 2, 3], [1, 1, 0])
-    widths = [trace["line"]["width"] for trace in look.chart([under, over], ("x", "y"))["data"]]
-    assert widths[0] > 2 * widths[1]
     apart = look.line("apart", [1, 2, 3], [0, 0, 0])
-    assert {trace["line"]["width"] for trace in look.chart([under, apart], ("x", "y"))["data"]} == {2}
+
+    def widths(*curves: look.Trace) -> list[int]:
+        return [trace["line"]["width"] for trace in look.figure("", curves, ("x", "y")).figure["data"]]
+
+    assert widths(under, over) == [6, 2]
+    assert widths(under, apart) == [2, 2]
 
 
 # -- words ---------------------------------------------------------------------------------------------
@@ -281,7 +285,7 @@ def test_text_is_escaped_everywhere(folder: Path, monkeypatch: pytest.MonkeyPatc
         {},
         lambda plan, setting, progress: {},
         lambda results: nasty,
-        lambda results: [Figure(nasty, look.chart([look.line(nasty, [1], [1])], (nasty, nasty)), nasty)],
+        lambda results: [look.figure(nasty, [look.line(nasty, [1], [1])], (nasty, nasty), nasty)],
         lambda results: [Table(nasty, [nasty], [[nasty]])],
         lambda results: nasty,
     )

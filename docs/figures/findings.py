@@ -21,7 +21,7 @@ from monolayer.construct.cells.accuracy import measure
 from monolayer.page.colours import INK, LIGHT, RULE, SVG_STYLE, WIDE
 from monolayer_experiments import find
 from monolayer_experiments.experiment import Figure
-from monolayer_experiments.report import KEY, SECTIONS, caption_of, plotly_script
+from monolayer_experiments.report import KEY, SECTIONS, plotly_script
 from monolayer_experiments.results import Record, read
 
 ROOT = Path(__file__).parent.parent.parent
@@ -54,7 +54,7 @@ def markdown(found: dict[str, Record]) -> str:
                 f"### {experiment.question}\n",
                 _wrapped(experiment.answer(record.results)),
                 f"![{picture.title}](figures/{name}.svg)\n",
-                _wrapped(f"*{picture.title}.* {caption_of(picture)}"),
+                _wrapped(f"*{picture.title}.* {picture.caption}"),
                 _wrapped(f"**What this does not show.** {experiment.limits(record.results)}"),
                 f"`{record.command}` · {record.machine}, {record.seconds:.0f} s\n",
             ]

@@ -72,7 +72,10 @@ def run(plan: Results, setting: Setting, progress: Progress) -> Results:
         row = _measure(name, model, X, Y, asked, setting.seed)
         rows.append(row | {"verdict": proof.verdict, "proved": proof.noise, "neurons": model.summary.runs})  # type: ignore[union-attr]
     progress("53 random bits per label", 0.4)
-    rows.append(_wide_labels(X, asked, setting.seed))
+    wide = np.random.default_rng(setting.seed).random(X.shape)
+    model = ml.memorize(X, wide, seed=setting.seed)
+    row = _measure("line, 53 bits per label", model, X, wide, asked, setting.seed, 53.0)
+    rows.append(row | {"verdict": ml.certify(model, X, wide).verdict})
     progress("packed labels", 0.45)
     rows.append(_packed("packed", X, Y, CLASSES.bit_length() - 1, asked, setting.seed))
     many = without_repeats(2 * count, 10 * length, 20 * length, 2**MANY_BITS, seed=setting.seed)
@@ -89,37 +92,19 @@ def _packed(name: str, X: Any, Y: Any, bits: int, asked: int, seed: int) -> Resu
     """A row of the packed readout: the certificate is that of its packed numbers, which are real labels."""
     model = memorize_packed(X, Y, bits, seed)
     proof = ml.certify(model.body, X, pack(Y, bits))
-    return _measure(name, model, X, Y, asked, seed, 1 << bits) | {"verdict": proof.verdict, "proved": None}
+    return _measure(name, model, X, Y, asked, seed, float(bits)) | {"verdict": proof.verdict, "proved": None}
 
 
-def _measure(name: str, model: nn.Module, X: Any, Y: Any, asked: int, seed: int, classes: int = CLASSES) -> Results:
+def _measure(
+    name: str, model: nn.Module, X: Any, Y: Any, asked: int, seed: int, bits: float = math.log2(CLASSES)
+) -> Results:
+    """Sizes, and what comes back; `bits`: of a label. Right is equal to the last bit, also for real labels."""
     few, labels = X[:asked], Y[:asked]
-    return {
-        **_sizes(name, model),
-        "bits": int(X.size) * math.log2(classes),
-        "recall": recall(model, X, Y),
-        "noise": tolerance(model, few, labels, seed),
-        "formats": {name: recall(in_format(model, name), few, labels) for name in FORMATS},
-    }
-
-
-def _sizes(name: str, model: nn.Module) -> Results:
     counts = {part: p.numel() for part, p in model.named_parameters()}
-    readout = sum(count for part, count in counts.items() if any(word in part for word in READOUTS))
-    return {"name": name, "parameters": sum(counts.values()), "readout": readout}
-
-
-def _wide_labels(X: Any, asked: int, seed: int) -> Results:
-    """Labels of 53 random bits in the line's readout for real numbers; right means equal to the last bit."""
-    Y = np.random.default_rng(seed).random(X.shape)
-    model = ml.memorize(X, Y, seed=seed)
-    return {
-        **_sizes("line, 53 bits per label", model),
-        "bits": float(53 * X.size),
-        "recall": recall(model, X, Y),
-        "noise": tolerance(model, X[:asked], Y[:asked], seed),
-        "verdict": ml.certify(model, X, Y).verdict,
-    }
+    row: Results = {"name": name, "parameters": sum(counts.values()), "bits": X.size * bits}
+    row["readout"] = sum(count for part, count in counts.items() if any(word in part for word in READOUTS))
+    row |= {"recall": recall(model, X, Y), "noise": tolerance(model, few, labels, seed)}
+    return row | {"formats": {name: recall(in_format(model, name), few, labels) for name in FORMATS}}
 
 
 def _rows(results: Results) -> list[Results]:

@@ -35,13 +35,14 @@ MODELS: dict[str, tuple[int, int | None]] = {
 """Layers and rank of every trained model; None is full rank."""
 BUILT = {"constructed, rank 1": "mean", "constructed, rank 2": "sup"}
 """The constructions, and the norm that each is for."""
-DRAWN = dict(
-    zip(
-        (*BUILT, "1 layer, rank 1", "4 layers, rank 1", "1 layer", "4 layers"),
-        ("blue", "green", "orange", "red", "gold", "violet"),
-        strict=True,
-    )
-)
+DRAWN = {
+    "constructed, rank 1": "blue",
+    "constructed, rank 2": "green",
+    "1 layer, rank 1": "orange",
+    "4 layers, rank 1": "red",
+    "1 layer": "gold",
+    "4 layers": "violet",
+}
 """The models that are drawn, and their colours."""
 SURE = 3.0
 """Standard errors by which a trained model must beat the best constant, or its rate was chosen by nothing."""

@@ -69,30 +69,29 @@ def bars(name: str, x: Sequence[Any], y: Values, colour: str = "blue") -> Trace:
     return {"type": "bar", "name": raised(name), "x": list(x), "y": list(y), "marker": {"color": PALETTE[colour]}}
 
 
-def figure(title: str, traces: Sequence[Trace], titles: tuple[str, str], caption: str = "", **options: Any) -> Figure:
-    """A titled figure of `traces`; the options are those of `chart`."""
-    return Figure(title, chart(traces, titles, **options), caption)
-
-
-def chart(
+def figure(
+    title: str,
     traces: Sequence[Trace],
     titles: tuple[str, str],
+    caption: str = "",
     *,
     log: str = "",
     marks: Sequence[tuple[float, str]] = (),
     levels: Sequence[tuple[float, str]] = (),
     range_y: tuple[float, float] | None = None,
     ticks_x: Sequence[float] = (),
-) -> dict[str, Any]:
+) -> Figure:
     """A figure of `traces` over two titled axes; `log` names the logarithmic ones: "", "x", "y" or "xy".
 
     `marks` are vertical lines `(x, words)`, `levels` horizontal ones; `ticks_x` are the places to label on the x axis,
     where the sizes that were tried say more than round numbers. A curve without a point that its axes can show is left
-    out, and its name noted in the layout's `meta`: an entry of the legend without a curve would be a riddle.
+    out, and named in the caption: an entry of the legend without a curve would be a riddle.
     """
     log_x, log_y = "x" in log, "y" in log
     shown = [trace for trace in traces if _visible(trace, log_x, log_y)] or list(traces)
     absent = [trace["name"] for trace in traces if not any(trace is each for each in shown)]
+    if absent:
+        caption += f" Nothing to draw for: {', '.join(absent)}."
     traces = _unhidden(shown)
     axes = {
         "xaxis": axis(titles[0], log=log_x, values=[value for trace in traces for value in trace["x"]]),
@@ -102,30 +101,20 @@ def chart(
         low, high = range_y
         axes["yaxis"]["range"] = [math.log10(low), math.log10(high)] if log_y else [low, high]
     if ticks_x:
-        axes["xaxis"] |= {
-            "tickmode": "array",
-            "tickvals": list(ticks_x),
-            "ticktext": [amount(tick) for tick in ticks_x],
-        }
+        axes["xaxis"] |= {"tickmode": "array", "tickvals": list(ticks_x), "ticktext": list(map(amount, ticks_x))}
     shapes, words = [], []
     for across, lines in (("x", marks), ("y", levels)):
         along = "y" if across == "x" else "x"
         for place, text in lines:
             where = {f"{across}0": place, f"{across}1": place, f"{along}ref": "paper", f"{along}0": 0, f"{along}1": 1}
             shapes.append({"type": "line", **where, "line": {"color": PALETTE["grey"], "width": 1.5, "dash": "dot"}})
-            at = {
-                across: math.log10(place) if across in log else place,
-                f"{along}ref": "paper",
-                along: 1,
-                "yanchor": "bottom",
-            }
-            right = {"xanchor": "right"} if across == "y" else {}
-            words.append({**at, **right, "text": raised(text), "showarrow": False})
+            at = {across: math.log10(place) if across in log else place, f"{along}ref": "paper", along: 1}
+            at |= {"yanchor": "bottom"} | ({"xanchor": "right"} if across == "y" else {})
+            words.append({**at, "text": raised(text), "showarrow": False})
     # Below the axis title whatever the height: measured from the edge of the figure, not of the plot.
     legend = {"orientation": "h", "yref": "container", "yanchor": "bottom", "y": 0, "x": 0}
     layout: dict[str, Any] = {
         **axes,
-        "meta": {"absent": absent},
         "showlegend": len(traces) > 1,
         "legend": legend,
         "margin": {"l": 64, "r": 16, "t": 30, "b": 56},
@@ -133,7 +122,7 @@ def chart(
         "shapes": shapes,
         "annotations": words,
     }
-    return {"data": list(traces), "layout": layout}
+    return Figure(title, {"data": list(traces), "layout": layout}, caption.strip())
 
 
 def _visible(trace: Trace, log_x: bool, log_y: bool) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -52,16 +51,6 @@ QUICK = (
 )
 
 
-@dataclass(frozen=True)
-class _Entry:
-    experiment: Experiment
-    record: Record
-
-    @property
-    def answer(self) -> str:
-        return self.experiment.answer(self.record.results)
-
-
 def build(folder: Path) -> Path:
     """Write `report.html` from the results in `folder`, and return its path."""
     script = plotly_script()
@@ -89,7 +78,7 @@ def plotly_script() -> str:
 def page(records: list[Record], script: str, docs: str | None = None) -> str:
     """The whole page as text; `docs` is the way to the docs from where it will lie."""
     figures: list[Figure] = []
-    parts = {record.name: _parts(_Entry(find(record.name), record), figures, docs) for record in records}
+    parts = {record.name: _parts(find(record.name), record, figures, docs) for record in records}
     cards, body = [], []
     for title, names in SECTIONS.items():
         inside = [parts[name] for name in names if name in parts]
@@ -116,16 +105,15 @@ def page(records: list[Record], script: str, docs: str | None = None) -> str:
     return re.sub(r"\{\{(\w+)\}\}", lambda mark: marks[mark[1]], text)
 
 
-def _parts(entry: _Entry, figures: list[Figure], docs: str | None) -> tuple[str, str]:
+def _parts(experiment: Experiment, record: Record, figures: list[Figure], docs: str | None) -> tuple[str, str]:
     """An experiment's card and its article; results of another version are an error that says so."""
     try:
-        shown = list(enumerate(entry.experiment.figures(entry.record.results), len(figures)))
+        shown = list(enumerate(experiment.figures(record.results), len(figures)))
         figures += [figure for _, figure in shown]
-        key = min(KEY.get(entry.record.name, 0), len(shown) - 1)
+        key = min(KEY.get(record.name, 0), len(shown) - 1)
         main, others = shown[key : key + 1], shown[:key] + shown[key + 1 :]
-        return _card(entry, main), _article(entry, main, others, docs)
+        return _card(experiment, main), _article(experiment, record, main, others, docs)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-        record = entry.record
         raise DataError(
             f"{record.name}.json does not hold what this version of the experiment measures ({type(error).__name__}: "
             f"{error}). It was written by monolayer {record.versions.get('monolayer', 'unknown')}; delete it and run "
@@ -151,20 +139,20 @@ Numbered = list[tuple[int, Figure]]
 """Figures with their numbers on the page."""
 
 
-def _card(entry: _Entry, main: Numbered) -> str:
+def _card(experiment: Experiment, main: Numbered) -> str:
     """A small figure that leads to its article; what it shows is said there."""
-    name, inside = escape(entry.record.name), escape(entry.experiment.question)
+    name, inside = escape(experiment.name), escape(experiment.question)
     for number, figure in main:
         inside = f'<div class="mini" data-figure="{number}" aria-hidden="true"></div>{words(figure.title)}'
     return f'<li><a href="#{name}">{inside}</a></li>'
 
 
-def _article(entry: _Entry, main: Numbered, others: Numbered, docs: str | None) -> str:
+def _article(experiment: Experiment, record: Record, main: Numbered, others: Numbered, docs: str | None) -> str:
     """`main` is the figure that stands for the experiment, if there is one."""
-    record, results = entry.record, entry.record.results
-    lead, _, rest = entry.answer.partition(". ")
+    results = record.results
+    lead, _, rest = experiment.answer(results).partition(". ")
     answer = f"<b>{words(lead)}.</b> {words(rest)}" if rest else f"<b>{words(lead)}</b>"
-    tables = entry.experiment.tables(results)
+    tables = experiment.tables(results)
     folded = [_count(len(others), "more figure"), _count(len(tables), "table"), "the command"]
     versions = ", ".join(f"{name} {number}" for name, number in record.versions.items())
     where = f"{record.machine}; {amount(record.seconds)} s; seed {record.setting.seed}; {versions}"
@@ -174,7 +162,7 @@ def _article(entry: _Entry, main: Numbered, others: Numbered, docs: str | None) 
     return "\n".join(
         [
             f'<article id="{escape(record.name)}">',
-            f"<h3>{escape(entry.experiment.question)}</h3>",
+            f"<h3>{escape(experiment.question)}</h3>",
             f'<p class="answer">{answer}</p>',
             *(_figure(figure, number) for number, figure in main),
             f"<details><summary>{', '.join(part for part in folded if part)}</summary>",
@@ -185,7 +173,7 @@ def _article(entry: _Entry, main: Numbered, others: Numbered, docs: str | None) 
             explained,
             "</details>",
             "<details><summary>What this does not show</summary>",
-            f'<p class="limits">{words(entry.experiment.limits(results))}</p>',
+            f'<p class="limits">{words(experiment.limits(results))}</p>',
             "</details>",
             "</article>",
         ]
@@ -197,18 +185,12 @@ def _count(number: int, what: str) -> str:
 
 
 def _figure(figure: Figure, number: int) -> str:
-    caption = f"<b>{words(figure.title)}.</b> {words(caption_of(figure))}".strip()
+    caption = f"<b>{words(figure.title)}.</b> {words(figure.caption)}".strip()
     label = escape(figure.title, quote=True)
     return (
         f'<figure><div class="plot" data-figure="{number}" role="img" aria-label="{label}"></div>'
         f"<figcaption>{caption}</figcaption></figure>"
     )
-
-
-def caption_of(figure: Figure) -> str:
-    """The caption, and the names of curves that have no point to draw."""
-    absent = figure.figure["layout"].get("meta", {}).get("absent", [])
-    return f"{figure.caption} Nothing to draw for: {', '.join(absent)}." if absent else figure.caption
 
 
 def _table(table: Table) -> str:

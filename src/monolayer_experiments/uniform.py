@@ -116,9 +116,8 @@ def figures(results: Results) -> list[Figure]:
             line("its bound", cells, column(rows, "bound"), "green", dash="dot", markers=False),
         ]
         title = f"{name}, d = {rows[0]['dim']}, n = {rows[0]['length']}: error against cells"
-        axes = {"log": "xy", "ticks_x": cells}
-        caption = "Rank 1 is universal in the mean, not in the maximum."
-        made.append(figure(title, traces, ("cells per coordinate D", "error"), caption, **axes))
+        caption, titles = "Rank 1 is universal in the mean, not in the maximum.", ("cells per coordinate D", "error")
+        made.append(figure(title, traces, titles, caption, log="xy", ticks_x=cells))
     return made
 
 
