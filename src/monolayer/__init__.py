@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from monolayer.cluster.memorize import memorize_files as memorize_files
     from monolayer.construct.approximate import approximate as approximate
     from monolayer.construct.memorize import memorize as memorize
-    from monolayer.construct.recite import memorize_text as memorize_text
+    from monolayer.construct.memorize import memorize_text as memorize_text
     from monolayer.data.sequences import Sequences as Sequences
     from monolayer.editing.compare import compare as compare
     from monolayer.editing.facts import Facts as Facts
+    from monolayer.editing.facts import edit as edit
+    from monolayer.editing.facts import forget as forget
+    from monolayer.editing.facts import insert as insert
     from monolayer.editing.record import Record as Record
-    from monolayer.editing.verbs import edit as edit
-    from monolayer.editing.verbs import forget as forget
-    from monolayer.editing.verbs import insert as insert
     from monolayer.errors import ContradictionError as ContradictionError
     from monolayer.errors import DataError as DataError
     from monolayer.errors import ModelFileError as ModelFileError
@@ -49,12 +49,12 @@ _HOME = {
     "memorize_as": "monolayer.stock.build",
     "memorize_files": "monolayer.cluster.memorize",
     "export": "monolayer.stock.export",
-    "memorize_text": "monolayer.construct.recite",
+    "memorize_text": "monolayer.construct.memorize",
     "approximate": "monolayer.construct.approximate",
     "audit": "monolayer.auditing",
-    "forget": "monolayer.editing.verbs",
-    "edit": "monolayer.editing.verbs",
-    "insert": "monolayer.editing.verbs",
+    "forget": "monolayer.editing.facts",
+    "edit": "monolayer.editing.facts",
+    "insert": "monolayer.editing.facts",
     "compare": "monolayer.editing.compare",
     "Facts": "monolayer.editing.facts",
     "Record": "monolayer.editing.record",

@@ -17,7 +17,7 @@ from monolayer.cli.uniform import facts_of, rows_of
 from monolayer.errors import DataError
 
 if TYPE_CHECKING:
-    from monolayer.construct.cells.accuracy import Measured
+    from monolayer.construct.cells.refine import Measured
     from monolayer.model.monolayer import Monolayer
 
 
@@ -50,7 +50,7 @@ def approximate(
 ) -> None:
     """Build a model that approximates a FUNCTION of n tokens with d coordinates, and measure its error."""
     from monolayer.construct.approximate import approximate as build
-    from monolayer.construct.cells.accuracy import measure
+    from monolayer.construct.cells.refine import measure
     from monolayer.construct.uniform import measure_everywhere
     from monolayer.data.folder import check_output
 

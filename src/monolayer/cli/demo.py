@@ -104,7 +104,7 @@ class Poem:
 
 def _poem(prompt: str = "And the Raven, never") -> Poem:
     from monolayer.checker import certify
-    from monolayer.construct.recite import memorize_text
+    from monolayer.construct.memorize import memorize_text
     from monolayer.data.text import raven, windows
 
     text, began = raven(), time.perf_counter()

@@ -163,20 +163,20 @@ def _run(
     """Read, edit, write, prove."""
     from monolayer.checker import certify
     from monolayer.data.folder import MODEL, check_output
-    from monolayer.editing import verbs
+    from monolayer.editing import facts as facts_of
     from monolayer.huggingface.reading import is_stock
     from monolayer.stock.folder import STOCK
 
     if data is None:
-        raise DataError(verbs.NEEDED)
+        raise DataError(facts_of.NEEDED)
     if record is not None:
         check_file(record, overwrite)
     check_output(out, overwrite=overwrite, kind=STOCK if is_stock(folder) else MODEL)  # better known before the work
     with progress(as_json) as step:
-        known = verbs.known(folder, reading.read(data, step))
+        known = facts_of.known(folder, reading.read(data, step))
         asked = chosen if facts is None else reading.read(facts, step)
         step("editing", 0.5)
-        new, found = getattr(verbs, verb)(known, asked, *(() if verb == "forget" else (None,)))
+        new, found = getattr(facts_of, verb)(known, asked, *(() if verb == "forget" else (None,)))
         step("writing", 0.7)
         new.model.save(out, overwrite=overwrite)
         step("proving", 0.8)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from monolayer.errors import DataError
 
 if TYPE_CHECKING:
-    from monolayer.construct.cells.accuracy import Measured
+    from monolayer.construct.cells.refine import Measured
     from monolayer.model.monolayer import Monolayer
 
 BLUE, ORANGE, GREEN, GREY = "#3b7dd8", "#d9732b", "#2a9d5c", "#7d8590"
@@ -89,7 +89,7 @@ def _curves(
 ) -> list[dict[str, Any]]:
     """Measured and predicted errors of coarser grids, down to 2 cells by halving, and of the model itself."""
     from monolayer.construct.approximate import approximate as build
-    from monolayer.construct.cells.accuracy import measure
+    from monolayer.construct.cells.refine import measure
 
     grid = model.card.grid
     assert grid is not None  # checked by the caller

@@ -35,7 +35,7 @@ def memorize_text(
     as_json: Json = False,
 ) -> None:
     """Build a model that recites TEXT word for word, from any place; recite it once, and save it."""
-    from monolayer.construct.recite import memorize_text as build
+    from monolayer.construct.memorize import memorize_text as build
     from monolayer.data.folder import check_output
     from monolayer.data.text import read_text
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from monolayer.cli.console import number
 
 if TYPE_CHECKING:
-    from monolayer.construct.cells.accuracy import Measured
+    from monolayer.construct.cells.refine import Measured
     from monolayer.model.mapped import Mapped
     from monolayer.model.monolayer import Monolayer
     from monolayer.model.uniform import Uniform

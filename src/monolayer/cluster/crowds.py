@@ -22,8 +22,7 @@ from monolayer.cluster.measure import stored
 from monolayer.cluster.ranges import Form, Line, Range, Slices, gather, in_order, piece
 from monolayer.cluster.spill import Spill
 from monolayer.construct.line.cascade import Cut, cut, least_label
-from monolayer.construct.line.points import SLACK, Points
-from monolayer.construct.line.ramps import ramps_at, weights
+from monolayer.construct.line.points import SLACK, Points, ramps_at, weights
 from monolayer.construct.line.separate import margins
 from monolayer.model.sharded import FIRST_STAGE, LINE, part_header
 

@@ -18,8 +18,8 @@ from monolayer.cluster.room import HOUSE, HUT, Room
 from monolayer.cluster.spill import PausedError, code, identity, is_full, opened
 from monolayer.cluster.work import Wishes
 from monolayer.construct.consistency import OnConflict, check_conflict
-from monolayer.construct.construction import Progress
 from monolayer.construct.line.draw import check_seed, check_temperature
+from monolayer.construct.task import Progress
 from monolayer.data.folder import check_output
 from monolayer.data.labels import Per, check_per
 from monolayer.data.layout import Unit

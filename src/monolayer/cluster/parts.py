@@ -16,8 +16,7 @@ from monolayer.arrays import Floats, Ints
 from monolayer.cluster.crowds import begin_of_part, crowded
 from monolayer.cluster.ranges import Line, Range, gather
 from monolayer.cluster.spill import Spill
-from monolayer.construct.line.points import BLOCK, Points
-from monolayer.construct.line.ramps import ramps, weights
+from monolayer.construct.line.points import BLOCK, Points, ramps, weights
 from monolayer.construct.line.separate import narrow
 
 NEAR = 1 << 10

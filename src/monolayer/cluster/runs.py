@@ -22,7 +22,7 @@ from monolayer.cluster.crowds import outline, with_neighbours
 from monolayer.cluster.ranges import Line, Range, gather
 from monolayer.cluster.spill import Spill
 from monolayer.construct.line.cascade import cut
-from monolayer.construct.line.ramps import ramps_at
+from monolayer.construct.line.points import ramps_at
 from monolayer.construct.line.separate import apart, margins
 from monolayer.model.sharded import FIRST_STAGE, LINE, part_header
 

@@ -13,7 +13,7 @@ from monolayer.cluster.spill import Spill
 from monolayer.construct.consistency import OnConflict
 
 if TYPE_CHECKING:  # workers do without PyTorch
-    from monolayer.construct.construction import Progress
+    from monolayer.construct.task import Progress
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 from torch import nn
 
 from monolayer.arrays import Ints
-from monolayer.construct.construction import Progress
 from monolayer.construct.line.build import Line
 from monolayer.construct.line.stored import LineDraw
 from monolayer.construct.robust.again import renewed, robust_again
 from monolayer.construct.robust.stored import RobustDraw
-from monolayer.construct.task import Task
+from monolayer.construct.task import Progress, Task
 from monolayer.data import Names, Sequences
 from monolayer.errors import DataError
 from monolayer.model.monolayer import Monolayer

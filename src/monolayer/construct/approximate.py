@@ -17,12 +17,9 @@ import torch
 from torch import Tensor
 
 from monolayer.arrays import Floats, Ints
-from monolayer.construct.cells.accuracy import Modulus, bound, measure, modulus_of
-from monolayer.construct.cells.equivariance import check_equivariance
-from monolayer.construct.cells.function import Function
-from monolayer.construct.cells.grid import Box, Lattice, all_rows, first_in_row, multisets
-from monolayer.construct.cells.refine import Errors, cells_for, check_modulus
-from monolayer.construct.cells.size import MOST_KNOTS, afford
+from monolayer.construct.cells.function import Function, check_equivariance
+from monolayer.construct.cells.grid import MOST_KNOTS, Box, Lattice, afford, all_rows, first_in_row, multisets
+from monolayer.construct.cells.refine import Errors, Modulus, bound, cells_for, check_modulus, measure, modulus_of
 from monolayer.construct.line.alphabet import Cells
 from monolayer.construct.line.assemble import assemble, copying_lift
 from monolayer.construct.line.draw import Tokens, averaging, check_seed, check_temperature

@@ -12,16 +12,16 @@ import torch
 
 from monolayer.construct.again import adopted, rebuilt
 from monolayer.construct.consistency import OnConflict, check_conflict
-from monolayer.construct.construction import Construction, Progress
 from monolayer.construct.line import tensors
 from monolayer.construct.line.build import Line
 from monolayer.construct.line.steps import Choice
 from monolayer.construct.robust.build import RANK, Robust
 from monolayer.construct.robust.stored import Dtype
-from monolayer.construct.task import Task
+from monolayer.construct.task import Construction, Progress, Task
 from monolayer.data import Sequences
 from monolayer.data.dtypes import dtype_name
 from monolayer.data.sequences import Per
+from monolayer.data.text import Unit, windows
 from monolayer.errors import DataError
 from monolayer.model.card import Fingerprint
 from monolayer.model.device import check_device
@@ -165,3 +165,20 @@ def _choose(
         raise DataError(f"robust must be True, or a share of each weight between 0 and 0.25, not {robust!r}")
     noise = None if robust is True else float(robust)
     return Robust(noise, RANK if rank is None else rank, neurons, dtype or "float32", seed, device)
+
+
+def memorize_text(
+    text: str, *, unit: Unit = "words", window: int | None = None, tokenizer: str | None = None, **options: Any
+) -> Monolayer:
+    """A model of `text` whose `recite` and `generate` return it word for word from any place.
+
+    `unit`: tokens are `words` (with spaces and signs between them) or `characters`; or `tokenizer`, the text of a
+    `tokenizer.json`, says where to cut. `window`: how many tokens tell what comes next; by default the fewest that do
+    so everywhere in the text. `options`: as for `memorize`.
+    """
+    if not isinstance(text, str):
+        raise DataError(f"the text must be a string, not a {type(text).__name__}; sequences are for memorize")
+    data, script = windows(text, unit if tokenizer is None else "tokenizer", window, tokenizer)
+    model = memorize(data, positions=True, fingerprint=True, **options)
+    model.card = replace(model.card, script=script)
+    return model

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,9 @@ from monolayer.construct.consistency import Context, OnConflict, contradicted, e
 from monolayer.construct.target import Target
 from monolayer.data import Sequences
 from monolayer.data.distinct import distinct_rows
-from monolayer.model.card import Card
+from monolayer.model.card import Card, Summary
+from monolayer.model.monolayer import Monolayer
+from monolayer.theory.bounds import corollary1_counts
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,3 +60,29 @@ class Task:
         target = self.target
         names = self.data.vocabulary, target.classes
         return Card(*names, target.per, target.scalar, self.context.causal, target.next_token, draw=draw)
+
+    def summary(self, model: Monolayer, target: Target, labels: int, **facts: Any) -> Summary:
+        """What a builder found out: `facts`, and what is known of every model with `labels` numbers per label."""
+        labelled, dimension = len(target.number), 1 if self.vectors is None else self.vectors.shape[1]  # ids: on a line
+        counted, multiplied = corollary1_counts(labelled, dimension, labels)
+        return Summary(
+            sequences=len(self.data),
+            labelled=labelled,
+            vocabulary=int(np.count_nonzero(np.bincount(self.context.rows))),
+            corollary_1=counted,
+            corollary_1_dense=multiplied,
+            label_bits=labelled * target.entropy_bits(),
+            **model.counts(),
+            **facts,
+        )
+
+
+Progress = Callable[[str, float], None]
+"""Called with the name of a stage and the share of the work that lies behind."""
+
+
+class Construction(Protocol):
+    """A way from data to weights. Its wishes (a seed, a readout, a rank) are its fields, checked when it is made."""
+
+    def build(self, task: Task, report: Progress) -> Monolayer:
+        """A model whose card has a summary; `ContradictionError` or `PrecisionError` where the data do not fit."""

@@ -19,9 +19,9 @@ import numpy as np
 import torch
 
 from monolayer.arrays import Floats
-from monolayer.construct.cells.accuracy import POINTS, Measured, Modulus
 from monolayer.construct.cells.function import Function
 from monolayer.construct.cells.grid import Box
+from monolayer.construct.cells.refine import POINTS, Measured, Modulus
 from monolayer.errors import DataError
 from monolayer.model.uniform import Bends, Interpolation, Uniform
 

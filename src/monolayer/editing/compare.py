@@ -13,8 +13,7 @@ from monolayer.arrays import Ints
 from monolayer.construct.again import draw_of
 from monolayer.construct.robust.again import cells_of
 from monolayer.data import Sequences
-from monolayer.editing.content import REFUSED, UNHASHED, Content, config_change
-from monolayer.editing.difference import difference, same
+from monolayer.editing.difference import REFUSED, UNHASHED, Content, config_change, difference, same
 from monolayer.editing.subject import Subject, subject_of
 from monolayer.errors import DataError
 from monolayer.model.card import Card

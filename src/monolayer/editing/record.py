@@ -12,8 +12,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from monolayer.data.aside import new_file
-from monolayer.editing.content import Content, config_change
-from monolayer.editing.difference import Array, Splice, difference
+from monolayer.editing.difference import Array, Content, Splice, config_change, difference
 from monolayer.editing.subject import Subject, subject_of
 from monolayer.errors import DataError, ModelFileError
 from monolayer.table import as_table

@@ -1,76 +1,238 @@
-"""What an edit needs of a model, and the way there from what a caller has: a model, or the folder of one."""
+"""From what a caller has, a model or the folder of one, to what an edit needs of it."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, final
 
+import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from monolayer.arrays import Ints
+from monolayer.construct.again import Draw, adopted, draw_of, rebuilt
 from monolayer.construct.task import Task
 from monolayer.data import Sequences
 from monolayer.data.sequences import Per
-from monolayer.editing.content import Content
-from monolayer.editing.own import Own
-from monolayer.editing.stock import Stock
-from monolayer.errors import DataError
+from monolayer.editing.difference import REFUSED, Array, Content, array_of
+from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.reading import is_stock
-from monolayer.model.load import load, load_monolayer
+from monolayer.model.card import Fingerprint
+from monolayer.model.load import load, load_monolayer, model_from
 from monolayer.model.monolayer import Monolayer
+from monolayer.model.save import described
 from monolayer.model.uniform import Uniform
+from monolayer.stock.again import adopt, again, job_of
+from monolayer.stock.answers import answers
 from monolayer.stock.folder import StockModel
 
+WIDTHS = frozenset({"intermediate_size", "n_inner", "ffn_dim", "hidden_dim"})
+"""Keys of `config.json` that say how many neurons there are."""
+DRAW = "draw.json"
+"""Stands among the keys of the configuration for the file of that name."""
 
-class Subject(Protocol):
-    """What an edit needs of a model, whatever its construction."""
+
+@final
+@dataclass(frozen=True, eq=False)
+class Stock:
+    """A model that `memorize_as` built."""
+
+    model: StockModel
 
     @property
-    def model(self) -> Any: ...
+    def per(self) -> Per:
+        return "sequence" if self.model.task == "sequence" else "token"
 
     @property
-    def per(self) -> Per: ...
+    def ordered(self) -> bool:
+        return self.model.facts.positions or self.model.facts.causal
+
+    @property
+    def by_token(self) -> bool:
+        """Where the begin token answers for sequences, all facts are its own."""
+        model = self.model
+        return model.draw.robust and (model.task != "sequence" or model.facts.causal)
+
+    @property
+    def only(self) -> bool:
+        return not self.model.draw.robust
+
+    @property
+    def may_change(self) -> frozenset[str]:
+        return WIDTHS
+
+    @cached_property
+    def content(self) -> Content:
+        model = self.model
+        dtype = getattr(torch, model.dtype)
+        parts = {name: torch.from_numpy(np.ascontiguousarray(part)) for name, part in model.tensors.items()}
+        tensors = {name: array_of(part.to(dtype)) for name, part in parts.items()}
+        kind = model.facts.architecture
+        names = kind.names(model.facts.task)
+        axes = {"W_1": int(kind.transposed), "b_1": 0, "W_2": int(not kind.transposed)}
+        blocks = {"feed_forward": {names[letter]: axis for letter, axis in axes.items()}}
+        config = {**model.config, DRAW: model.draw.to_json()}
+        return Content(tensors, config, {"tokens": list(model.facts.names)}, blocks)
+
+    def with_content(self, content: Content) -> Stock:
+        tensors = {name: self._numbers(part) for name, part in content.tensors.items()}
+        config = {key: value for key, value in content.config.items() if key != DRAW}
+        old = self.model
+        try:
+            neurons = len(old.facts.architecture.arrays(old.facts.task, tensors)["W_1"])
+            model = replace(old, facts=replace(old.facts, neurons=neurons), tensors=tensors, data=None, summary=None)
+        except (KeyError, ValueError):
+            model = old
+        if model.config != config or content.config[DRAW] != old.draw.to_json() or model is old:
+            raise DataError("the record does not lead to a model of this architecture")
+        return Stock(model)
+
+    def _numbers(self, array: Array) -> NDArray[np.float64]:
+        tensor = torch.from_numpy(np.ascontiguousarray(array))
+        tensor = tensor.view(torch.bfloat16) if self.model.dtype == "bfloat16" else tensor
+        return tensor.double().numpy()
+
+    def adopt(self, data: Sequences) -> Sequences:
+        return adopt(self.model, data)
+
+    def seen(self, tokens: NDArray[Any]) -> NDArray[Any]:
+        return tokens
+
+    def task(self, data: Sequences) -> Task:
+        return job_of(self.model, data).task
+
+    def again(self, data: Sequences, only: Ints | None = None) -> Stock:
+        return Stock(again(self.model, data, only=only))
+
+    def answers(self, data: Sequences) -> list[Any]:
+        return [REFUSED if each is None else each for each in answers(self.model, data)]
+
+
+FEW = 1000
+"""Tokens that are asked by a dense pass."""
+FULL = (torch.float64, torch.float32)
+"""Formats in which a dense pass rounds too little to change an answer of a robust model."""
+FINGERPRINTS = "fingerprints"
+"""Stands for the tensor of what a model was built from, which is no weight."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Own:
+    """A model that `memorize` built."""
+
+    model: Monolayer
+
+    @property
+    def per(self) -> Per:
+        return self.model.card.per
 
     @property
     def ordered(self) -> bool:
         """Whether the order of tokens counts."""
+        return self.model.positions is not None or self.model.card.causal
+
+    @cached_property
+    def _draw(self) -> Draw:
+        return draw_of(self.model)
 
     @property
     def by_token(self) -> bool:
         """Whether every neuron depends on the facts of one token alone."""
+        return self._draw.by_token
 
     @property
     def only(self) -> bool:
         """Whether `certify(only=True)` can prove from the weights that the model holds nothing else."""
+        return self.model.feed_forward.readout not in ("paper", "gates")
 
     @property
     def may_change(self) -> frozenset[str]:
         """Keys of the configuration that an edit may change."""
+        return frozenset({"steps", "width", "cascade", "readout", "vocabulary", "classes", "draw", "summary"})
 
-    @property
-    def content(self) -> Content: ...
+    @cached_property
+    def content(self) -> Content:
+        config, names = described(self.model)
+        del config["format"], config["version"]
+        tensors = {name: array_of(part) for name, part in self.model.state_dict().items()}
+        if self.model.card.fingerprint is not None:
+            tensors[FINGERPRINTS] = self.model.card.fingerprint.words
+        prefixes = [name.removesuffix(".weight_1") for name in tensors if name.endswith(".weight_1")]
+        axes = {"weight_1": 0, "bias_1": 0, "weight_2": 1}
+        blocks = {prefix: {f"{prefix}.{part}": axis for part, axis in axes.items()} for prefix in prefixes}
+        return Content(tensors, config, names, blocks)
 
-    def with_content(self, content: Content) -> Self:
+    def with_content(self, content: Content) -> Own:
         """The same kind of model with other tensors, configuration and names."""
+        own = self.model.card
+        parts = {name: part for name, part in content.tensors.items() if name != FINGERPRINTS}
+        short = self.model.bos.dtype == torch.bfloat16
+        tensors = {name: torch.from_numpy(np.array(part)) for name, part in parts.items()}
+        if short:
+            tensors = {name: part.view(torch.bfloat16) for name, part in tensors.items()}
+        try:
+            model = model_from(dict(content.config), dict(content.names), tensors)
+        except (ModelFileError, KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise DataError(f"the record does not lead to a model: {error}") from None
+        words = content.tensors.get(FINGERPRINTS)
+        kept = None if own.fingerprint is None or words is None else replace(own.fingerprint, words=words)
+        model.card = replace(model.card, script=own.script, fingerprint=kept)
+        return Own(model.to(self.model.bos.device))
 
     def adopt(self, data: Sequences) -> Sequences:
         """`data` in the numbers of the model's names; new names come behind them, where there may be any."""
+        draw_of(self.model)  # an error where there is none
+        return adopted(self.model, data)
 
     def seen(self, tokens: NDArray[Any]) -> NDArray[Any]:
         """Ids, or vectors, as the model sees them."""
+        return self._draw.seen(tokens)
 
     def task(self, data: Sequences) -> Task:
         """What a model of adopted data must answer, and where."""
+        positions = self.model.positions is not None
+        return Task.of(data, positions=positions, causal=self.model.card.causal, on_conflict="error")
 
-    def again(self, data: Sequences, only: Ints | None = None) -> Self:
+    def again(self, data: Sequences, only: Ints | None = None) -> Own:
         """What the draw of this model makes of other data; `only`: tokens whose facts changed."""
+        own, task = self.model.card, self.task(self.adopt(data))
+        new = rebuilt(self.model, task, lambda stage, share: None, only)
+        if own.fingerprint is not None:
+            words = Fingerprint.of(task.data, own.per, positions=task.context.positions, causal=own.causal)
+            new.card = replace(new.card, fingerprint=words)
+        return Own(new.to(self.model.bos.device))
 
     def answers(self, data: Sequences) -> list[Any]:
         """What the model answers at every token, or for every sequence, by name.
 
         `REFUSED` in sequences with a token that it does not know. A `DataError` where it cannot be asked here.
         """
+        card = self.model.card
+        known = np.ones(len(data), dtype=bool)
+        tokens = data.tokens
+        if card.vocabulary is not None and data.vocabulary is not None:
+            tokens = card.vocabulary.find(data.vocabulary)[tokens]
+            table = self.model.lift.weight.detach()[:, 0].isnan().cpu().numpy()
+            known[data.sequence[(tokens < 0) | table[np.maximum(tokens, 0)]]] = False
+        found: list[Any] = [REFUSED] * (len(data) if card.per == "sequence" else len(tokens))
+        rows = np.flatnonzero(known)
+        if len(rows):
+            part = replace(data, tokens=tokens, vocabulary=card.vocabulary, labels=None).select(rows)
+            # For few tokens of a robust model, finding out which neurons matter at which token would take longer.
+            few = self.model.feed_forward.readout == "gates" and len(part.tokens) < FEW and self.model.bos.dtype in FULL
+            values = card.decode(self.model.labels(self.model.encode(part), path="dense" if few else "auto")).tolist()
+            places = rows if card.per == "sequence" else data.flat(rows)
+            for place, value in zip(places.tolist(), values, strict=True):
+                found[place] = value
+        return found
+
+
+Subject = Own | Stock
+"""What an edit needs of a model, whatever its construction; `Own` says what the members are."""
 
 
 def subject_of(model: Any) -> Subject:

@@ -6,7 +6,7 @@ import numpy as np
 
 from monolayer.arrays import Ints
 from monolayer.construct.consistency import OnConflict
-from monolayer.construct.construction import Progress
+from monolayer.construct.task import Progress
 from monolayer.data import Labels, Names, Sequences
 from monolayer.errors import DataError
 from monolayer.stock.folder import StockModel

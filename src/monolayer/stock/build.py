@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from monolayer.construct.consistency import OnConflict, check_conflict
-from monolayer.construct.construction import Progress
 from monolayer.construct.line.draw import check_seed
+from monolayer.construct.task import Progress
 from monolayer.data import Sequences
 from monolayer.data.dtypes import dtype_name
 from monolayer.errors import DataError

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from monolayer.construct.construction import Progress
 from monolayer.construct.target import Target
+from monolayer.construct.task import Progress
 from monolayer.data import Sequences
 from monolayer.data.folder import check_output
 from monolayer.errors import DataError

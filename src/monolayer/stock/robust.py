@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 
 from monolayer.arrays import Floats, Ints
 from monolayer.construct.consistency import equal_points
-from monolayer.construct.construction import Progress
 from monolayer.construct.robust.build import NARROWEST, STAGE
 from monolayer.construct.robust.cover import cover
 from monolayer.construct.robust.groups import Cells
 from monolayer.construct.robust.stream import TEMPERATURE
 from monolayer.construct.target import Target
+from monolayer.construct.task import Progress
 from monolayer.data.distinct import row_keys
 from monolayer.errors import ContradictionError, DataError, PrecisionError
 from monolayer.model.device import one_thread

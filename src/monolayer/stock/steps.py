@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from monolayer.arrays import Floats, Ints
-from monolayer.construct.construction import Progress
 from monolayer.construct.target import Target
+from monolayer.construct.task import Progress
 from monolayer.data import Sequences
 from monolayer.errors import PrecisionError
 from monolayer.huggingface.architectures import BEGIN

@@ -6,6 +6,8 @@ have that shape, be finite, and be the same whenever it is asked the same.
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from monolayer.arrays import Floats
+from monolayer.arrays import Floats, Ints
 from monolayer.construct.cells.grid import Box
 from monolayer.errors import DataError
 
@@ -130,3 +132,47 @@ def show(values: Floats) -> str:
     """Numbers in one line."""
     text = np.array2string(values, precision=4, threshold=24, separator=", ", max_line_width=10**6)
     return " ".join(text.split())
+
+
+TRIED = 32
+"""Sequences of either kind, and permutations (all of them, where there are fewer)."""
+
+
+def check_equivariance(f: Function, seed: int) -> None:
+    """An error that shows a sequence and a permutation, if `f(X π) = f(X) π` fails for one that is tried.
+
+    A Transformer without positions has it for any weights, so a function without it cannot be approximated by one.
+    Half of the sequences repeat tokens: swapping two equal ones changes nothing, so `f` must give both the same.
+    """
+    random = np.random.default_rng([seed, 10])
+    X = f.box.uniform(2 * TRIED, random)
+    repeat = random.integers(0, max(1, f.box.length - 1), (TRIED, f.box.length))
+    X[:TRIED] = np.take_along_axis(X[:TRIED], repeat[:, :, None], axis=1)
+    before = f(X)
+    orders = _orders(f.box.length, random)
+    # Sums in another order differ by roundings, and an ill-conditioned f by more: half of its digits must agree.
+    room = math.sqrt(f.rounding) * float(np.abs(before).max())
+    after = f(X[:, orders].reshape(-1, *X.shape[1:])).reshape(len(X), len(orders), *before.shape[1:])
+    apart = np.abs(after - before[:, orders]).max(axis=(2, 3))
+    row, order = np.unravel_index(int(apart.argmax()), apart.shape)
+    if apart[row, order] > room:
+        raise _refusal(X[row], orders[order], before[row], after[row, order])
+
+
+def _orders(n: int, random: np.random.Generator) -> Ints:
+    """Permutations `(K, n)` other than the identity: all if they are few, else random ones."""
+    if math.factorial(n) <= TRIED:
+        rows = list(itertools.permutations(range(n)))[1:] or [tuple(range(n))]
+        return np.array(rows)
+    swap = np.arange(n)
+    swap[[0, 1]] = 1, 0
+    return np.stack([swap, *(random.permutation(n) for _ in range(TRIED - 1))])
+
+
+def _refusal(X: Floats, order: Ints, before: Floats, after: Floats) -> DataError:
+    return DataError(
+        f"f is not permutation equivariant: it maps {show(X)} to {show(before)}; with the tokens in the order "
+        f"{tuple(order.tolist())} it should give {show(before[order])}, and it gives {show(after)}. A Transformer "
+        "without positions cannot do that; with positions=True it approximates any continuous function, at the price "
+        "of all sequences of cells in place of all multisets"
+    )

@@ -18,24 +18,20 @@ from numpy.typing import NDArray
 from torch import nn
 
 from monolayer.arrays import Ints
-from monolayer.construct.construction import Progress
 from monolayer.construct.line.alphabet import Alphabet, Ids, Vectors
 from monolayer.construct.line.assemble import assemble, linear_lift, stream
 from monolayer.construct.line.draw import Draw, Tokens, check_seed, check_temperature
 from monolayer.construct.line.refusal import check_format, collision
 from monolayer.construct.line.separate import Separated, separate
-from monolayer.construct.line.stages import stages_of
 from monolayer.construct.line.steps import Choice, dense_error, staircase
 from monolayer.construct.line.stored import LineDraw
-from monolayer.construct.line.values import Value, draw_value, most_rank
-from monolayer.construct.task import Task
+from monolayer.construct.line.values import Value, draw_value, most_rank, stages_of
+from monolayer.construct.task import Progress, Task
 from monolayer.errors import DataError
-from monolayer.model.card import Summary
 from monolayer.model.cascade import Cascade, stream_width, value_slot
 from monolayer.model.layers import embedding
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.staircase import Staircase
-from monolayer.theory.bounds import corollary1_counts
 
 Format = Literal["float64", "float32"]
 
@@ -89,7 +85,8 @@ class Line:
         card = task.card(self._stored(found, tokens, built.values).to_json())
         model = assemble(found.draw, found.points.kappa, lift, built.readout, card, values=built.values)
         if self.draw is None:  # two ways to one model must give one file
-            model.card = card.with_summary(_summary(task, found, built, model))
+            facts = found.measure() | built.facts | {"readout_error": built.error}
+            model.card = card.with_summary(task.summary(model, found.target, built.readout.labels, **facts))
         # Slopes are powers of two, so what rounds is the place of a step, by one rounding error of the eight or more
         # in its gap; keys, codes and values are numbers of the format, and labels whole numbers that it holds.
         return model.to(tokens.dtype)
@@ -159,23 +156,6 @@ class Built:
     values: tuple[Value, ...] = ()
     facts: dict[str, Any] = field(default_factory=dict)
     error: float | None = None
-
-
-def _summary(task: Task, found: Separated, built: Built, model: Monolayer) -> Summary:
-    labelled, dimension = len(found.points.z), 1 if task.vectors is None else task.vectors.shape[1]  # ids: on a line
-    counted, multiplied = corollary1_counts(labelled, dimension, built.readout.labels)
-    facts: dict[str, Any] = found.measure() | built.facts
-    return Summary(
-        sequences=len(task.data),
-        labelled=labelled,
-        **facts,
-        vocabulary=int(np.count_nonzero(np.bincount(task.context.rows))),
-        **model.counts(),
-        corollary_1=counted,
-        label_bits=labelled * found.target.entropy_bits(),
-        readout_error=built.error,
-        corollary_1_dense=multiplied,
-    )
 
 
 # -- from arrays to modules ----------------------------------------------------------------------------

@@ -23,8 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.arrays import Floats, Ints
-from monolayer.construct.line.points import Points
-from monolayer.construct.line.ramps import ramps_at, size_of_jumps
+from monolayer.construct.line.points import Points, ramps_at, size_of_jumps
 from monolayer.construct.line.separate import crowds, inside, margins
 from monolayer.errors import PrecisionError
 

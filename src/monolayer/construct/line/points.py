@@ -2,7 +2,9 @@
 
 In the layout `cells`, κ is so small that the contexts of a token stay inside its own cell: points come
 token by token, and equal labels of one token fall into runs. In the layout `mixed`, codes and contexts
-share the line freely, which asks for less precision.
+share the line freely, which asks for less precision. A step stands in the middle of its gap.
+
+Arrays alone, so that processes that build pieces of a readout do without PyTorch.
 """
 
 from __future__ import annotations
@@ -20,7 +22,6 @@ from monolayer.construct.target import Target
 
 if TYPE_CHECKING:  # what is sorted already is looked at without PyTorch
     from monolayer.construct.line.draw import Draw, Tokens
-
 
 SLACK = 8.0
 """Neighbours with different labels must lie this many rounding errors apart.
@@ -161,3 +162,34 @@ def code_gap(draw: Draw, code: Floats) -> float:
 def power_of_two(value: float) -> float:
     """The largest power of two up to `value`: scaling by it is exact."""
     return float(np.exp2(np.floor(np.log2(value))))
+
+
+EXPONENT = np.int64(0x7FF0000000000000)
+"""Where a float64 keeps its exponent. Gaps are normal numbers: they exceed rounding errors of numbers that are."""
+
+
+def ramps_at(z: Floats, changes: Ints) -> tuple[Floats, Floats]:
+    """Slopes and beginnings of the ramps `(R,)`, a stretch at a time."""
+    slope, start = np.empty(len(changes)), np.empty(len(changes))
+    for first in range(0, len(changes), BLOCK):
+        here = slice(first, first + BLOCK)
+        slope[here], start[here] = ramps(z.take(changes[here]), z.take(changes[here] + 1))
+    return slope, start
+
+
+def ramps(left: Floats, right: Floats) -> tuple[Floats, Floats]:
+    """Slope and beginning of the ramp between each two neighbours `(R,)`: it depends on these two alone."""
+    gap = right - left
+    # The bits of the exponent alone are the power of two below: a quarter of it lies between gap/8 and gap/4.
+    width = (gap.view(np.int64) & EXPONENT).view(np.float64) * 0.25
+    return 1.0 / width, left + (gap - width) * 0.5
+
+
+def size_of_jumps(jump: Floats) -> float:
+    """`Σ |Δ|`, a stretch at a time."""
+    return sum(float(np.abs(jump[:, start : start + BLOCK]).sum()) for start in range(0, jump.shape[1], BLOCK))
+
+
+def weights(slope: Floats, start: Floats, jump: Floats) -> tuple[Floats, Floats, Floats]:
+    """`weight_1`, `bias_1` `(R,)` and `weight_2` `(m, R)` of steps of the exact readout, as `Staircase.from_steps`."""
+    return slope, -(start * slope), 0.0 - jump

@@ -12,8 +12,7 @@ import numpy as np
 import torch
 
 from monolayer.arrays import Floats, Ints
-from monolayer.construct.line.points import Points
-from monolayer.construct.line.ramps import ramps_at, size_of_jumps
+from monolayer.construct.line.points import Points, ramps_at, size_of_jumps
 from monolayer.construct.target import Target, on_grid
 from monolayer.errors import PrecisionError
 from monolayer.model.staircase import Staircase

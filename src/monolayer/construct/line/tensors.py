@@ -23,8 +23,7 @@ from monolayer.construct.line.alphabet import UNIT, Ids
 from monolayer.construct.line.assemble import assemble, stream
 from monolayer.construct.line.cascade import Stage, further
 from monolayer.construct.line.draw import Draw, Tokens, draws
-from monolayer.construct.line.points import SLACK, power_of_two
-from monolayer.construct.line.ramps import EXPONENT
+from monolayer.construct.line.points import EXPONENT, SLACK, power_of_two
 from monolayer.construct.line.separate import DRAWS, inside, stretches
 from monolayer.construct.line.stored import LineDraw
 from monolayer.construct.line.values import MOST, Value, draw_value

@@ -7,6 +7,7 @@ Values of vectors are linear in the vectors: with the key there are at most `d` 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,10 @@ from torch import Tensor
 
 from monolayer.arrays import Floats, Ints
 from monolayer.construct.line.alphabet import Vectors
+from monolayer.construct.line.cascade import Stage, cut, further, least_label, stage
 from monolayer.construct.line.draw import Draw, Tokens, in_format
+from monolayer.construct.line.points import Points
+from monolayer.construct.line.separate import margins
 from monolayer.construct.target import Target
 from monolayer.model.attention import contexts, pick
 from monolayer.model.shortcut import boltzmann_terms
@@ -85,3 +89,33 @@ def averages(value: Value, draw: Draw, tokens: Tokens, target: Target, places: I
     found = contexts(weight, weight * each.double(), torch.from_numpy(size), begin, tokens.causal).numpy()
     at = start[which] + flat - offsets[row] if tokens.causal and target.per == "token" else which
     return np.asarray(found[at], dtype=np.float64)
+
+
+def stages_of(
+    points: Points, changes: Ints, target: Target, draw: Draw, tokens: Tokens, value: Callable[[int], Value]
+) -> tuple[list[Stage], tuple[Value, ...], int]:
+    """All stages, the values that they average, and how many points are left in crowds at the largest rank.
+
+    `changes` `(R,)`: the places on the line whose label differs from that of the next; `value(j)`: those of stage `j`.
+    """
+    whole = target.classes is not None
+    part = cut(points, changes)
+    held = points.order[part.held]
+    level = target.table.T.take(target.number[points.order[part.first]], axis=1)
+    level[:, part.plateau] = least_label(part, target.number[points.order]) if whole else 0.0
+    written = np.repeat(level[:, part.plateau], part.end - part.begin, axis=1)
+    missing = target.table.T.take(target.number[held], axis=1) - written
+    first = stage(points, part, level, margins(points, part.steps)[0])
+    values: dict[int, Value] = {}
+
+    def context(number: int, which: Ints) -> NDArray[np.float64]:
+        values[number] = value(number)
+        return averages(values[number], draw, tokens, target, held[which])
+
+    ends = int(part.number[0]), int(part.number[-1])
+
+    def error(number: int) -> float:
+        return draw.value_error(tokens, values[number].error)
+
+    stages, left = further(part.stretch, missing, ends, context, error, points.unit, whole, most_rank(tokens))
+    return [first, *stages], tuple(values.values()), len(left)

@@ -11,12 +11,11 @@ import torch
 from numpy.typing import NDArray
 
 from monolayer.arrays import Ints
-from monolayer.construct.construction import Progress
 from monolayer.construct.robust.build import Attempt, assembled, check_answers, half_spaces, linear_cells, points_of
 from monolayer.construct.robust.linear import fits
 from monolayer.construct.robust.stored import ONES, RobustDraw
 from monolayer.construct.robust.stream import draw_stream
-from monolayer.construct.task import Task
+from monolayer.construct.task import Progress, Task
 from monolayer.errors import ContradictionError, DataError, PrecisionError
 from monolayer.model.device import one_thread
 from monolayer.model.gates import Gates, gates_of

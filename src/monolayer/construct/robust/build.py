@@ -18,7 +18,6 @@ from torch import Tensor, nn
 
 from monolayer.arrays import Ints
 from monolayer.construct.consistency import equal_points
-from monolayer.construct.construction import Progress
 from monolayer.construct.line.draw import check_seed
 from monolayer.construct.robust.cover import cover
 from monolayer.construct.robust.groups import Cells, HalfSpaces
@@ -26,15 +25,14 @@ from monolayer.construct.robust.linear import BASES, COPIES, LIFT, digits, fits,
 from monolayer.construct.robust.neurons import Neurons, bears, readout
 from monolayer.construct.robust.stored import Dtype, RobustDraw
 from monolayer.construct.robust.stream import TEMPERATURE, Stream, cell_of, contexts, draw_stream, in_format, several
-from monolayer.construct.task import Task
+from monolayer.construct.task import Progress, Task
 from monolayer.data.distinct import row_keys
 from monolayer.errors import DataError, PrecisionError
-from monolayer.model.card import Card, Summary
+from monolayer.model.card import Card
 from monolayer.model.device import one_thread
 from monolayer.model.gates import Gates
 from monolayer.model.layers import embedding, linear
 from monolayer.model.monolayer import Monolayer
-from monolayer.theory.bounds import corollary1_counts
 
 RANK = 64
 """Value rank where none is asked for."""
@@ -134,29 +132,19 @@ class Robust:
             yield solved
 
     def _assemble(self, task: Task, found: Attempt, conflicts: int) -> Monolayer:
-        target = task.target
         model = found.assemble(task)
         check_answers(task, model)
-        d = 1 if task.vectors is None else task.vectors.shape[1]  # ids may stand on a line
-        counted, multiplied = corollary1_counts(len(target.number), d, 1)
-        summary = Summary(
-            sequences=len(task.data),
-            labelled=len(target.number),
-            points=len(target.number),
-            vocabulary=int(np.count_nonzero(np.bincount(task.context.rows))),
-            gap=None,
-            expected_gap=None,
-            margin=None,
+        summary = task.summary(
+            model,
+            task.target,
+            1,
+            points=len(task.target.number),
+            **dict.fromkeys(("gap", "expected_gap", "margin", "readout_error")),
             temperature=TEMPERATURE if task.context.positions else 0.0,
             layout="gates",
             draws=1,
             runs=found.size,
-            **model.counts(),
-            corollary_1=counted,
-            label_bits=len(target.number) * target.entropy_bits(),
             conflicts=conflicts,
-            readout_error=None,
-            corollary_1_dense=multiplied,
             rank=found.rank,
             half_width=found.half_width if found.size and np.isfinite(found.half_width) else None,
             bears=found.bears if np.isfinite(found.bears) else None,

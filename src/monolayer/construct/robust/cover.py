@@ -22,13 +22,12 @@ from itertools import pairwise
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from monolayer.arrays import Ints
-from monolayer.construct.robust.groups import Cells, Found, Group, HalfSpaces
-from monolayer.construct.robust.halfspaces import Slabs, padded, widest
-from monolayer.construct.robust.hull import MOST_IN
-from monolayer.construct.robust.pool import at_once, one_thread_each
-from monolayer.construct.robust.single import alone
+from monolayer.construct.robust.groups import Cells, Found, Group, HalfSpaces, at_once, one_thread_each
+from monolayer.construct.robust.halfspaces import padded, widest
+from monolayer.construct.robust.hull import MOST_IN, alone
 
 COLUMNS = 64
 """Problems of one cell in a batch."""
@@ -79,10 +78,9 @@ def _settled(
         if not open_groups:
             break
         later: list[Group] = []
-        for part, slabs in pool.map(partial(_solve, cells, enough), _batches(cells, open_groups)):
-            for row, groups in enumerate(part):
-                for column, group in enumerate(groups):
-                    _settle(cells, group, _Slab(slabs, row, column), enough, found, later)
+        for slabs in pool.map(partial(_solve, cells, enough), _batches(cells, open_groups)):
+            for slab in slabs:
+                _settle(cells, slab, enough, found, later)
         open_groups = later
         left(float(len(single) + sum(len(group.facts) for group in open_groups)))
     return found, single
@@ -147,7 +145,17 @@ def _batches(cells: Cells, groups: list[Group]) -> Iterator[list[list[Group]]]:
             yield pieces[i : i + step]
 
 
-def _solve(cells: Cells, enough: float, part: list[list[Group]]) -> tuple[list[list[Group]], Slabs]:
+@dataclass(frozen=True, eq=False)
+class _Slab:
+    """The slab of a group: its `normal` `(p,)`, its lower end, and the heights of the group's facts `(F,)`."""
+
+    group: Group
+    normal: Tensor
+    low: float
+    height: NDArray[np.float32]
+
+
+def _solve(cells: Cells, enough: float, part: list[list[Group]]) -> list[_Slab]:
     device = cells.feature.device
     sizes = [cells.size(groups[0].cell) for groups in part]
     rows, columns = padded(sizes[0]), padded(len(part[0]))  # the same for all of them
@@ -166,45 +174,25 @@ def _solve(cells: Cells, enough: float, part: list[list[Group]]) -> tuple[list[l
             sign[i, group.facts, column] = 1.0
     real = torch.from_numpy(index >= 0).to(device)
     Z = cells.feature[torch.from_numpy(index.clip(0)).to(device)] * real[:, :, None]
-    return part, _on_host(widest(Z, torch.from_numpy(sign).to(Z), enough))
+    found = widest(Z, torch.from_numpy(sign).to(Z), enough)
+    normal, low, height = found.normal.cpu(), found.low.cpu(), found.height.cpu().numpy()
+    return [
+        _Slab(group, normal[i, :, column].clone(), float(low[i, column]), height[i, group.facts, column])
+        for i, groups in enumerate(part)
+        for column, group in enumerate(groups)
+    ]
 
 
-def _on_host(slabs: Slabs) -> Slabs:
-    return Slabs(slabs.normal.cpu(), slabs.height.cpu(), slabs.low.cpu(), slabs.high.cpu())
-
-
-@dataclass(frozen=True, eq=False)
-class _Slab:
-    """One column of a batch."""
-
-    slabs: Slabs
-    row: int
-    column: int
-
-    @property
-    def low(self) -> float:
-        return float(self.slabs.low[self.row, self.column])
-
-    def height(self, facts: Ints) -> NDArray[np.float32]:
-        heights: NDArray[np.float32] = self.slabs.height[self.row, :, self.column].numpy()[facts]
-        return heights
-
-    def found(self, group: Group) -> Found:
-        normal = self.slabs.normal[self.row, :, self.column].clone()
-        return Found(group, normal, self.low, float(self.height(group.facts).min()))
-
-
-def _settle(cells: Cells, group: Group, slab: _Slab, enough: float, found: list[Found], later: list[Group]) -> None:
+def _settle(cells: Cells, slab: _Slab, enough: float, found: list[Found], later: list[Group]) -> None:
     """Keep the half-space of a group, or part of it, or split the group."""
-    facts = group.facts
-    inside = slab.height(facts) >= slab.low + 2.0 * enough
-    if inside.all():
-        found.append(slab.found(group))
-    elif 2 * inside.sum() >= len(facts):
-        found.append(slab.found(replace(group, facts=facts[inside])))
-        later.append(replace(group, facts=facts[~inside]))
-    else:
-        later += [replace(group, facts=part) for part in _halves(cells, group.cell, facts)]
+    group, inside = slab.group, slab.height >= slab.low + 2.0 * enough
+    if 2 * inside.sum() < len(inside):
+        later += [replace(group, facts=part) for part in _halves(cells, group.cell, group.facts)]
+        return
+    kept = replace(group, facts=group.facts[inside])
+    found.append(Found(kept, slab.normal, slab.low, float(slab.height[inside].min())))
+    if not inside.all():
+        later.append(replace(group, facts=group.facts[~inside]))
 
 
 def _halves(cells: Cells, cell: int, facts: Ints) -> list[Ints]:
@@ -236,7 +224,6 @@ def _pack(cells: Cells, found: list[Found]) -> HalfSpaces:
         normal=torch.stack([each.normal for each in found]) if found else torch.zeros(0, width),
         centre=(high + low) / 2.0,
         half_width=(high - low) / 2.0,
-        facts=np.array([len(each.group.facts) for each in found], dtype=np.int64),
         loud=np.array([each.group.loud for each in found]),
         worst=worst,
     )

@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from monolayer.arrays import Ints
-from monolayer.construct.robust.groups import Cells
+from monolayer.construct.robust.groups import Cells, at_once, one_thread_each
 from monolayer.construct.robust.halfspaces import INTERCEPT, padded
-from monolayer.construct.robust.pool import at_once, one_thread_each
 
 BASES = (2, 4, 16, 256)
 """Bases `L` that are tried, from the most robust to the densest."""
@@ -31,9 +30,7 @@ LIFT = 0.5
 """What digit 0 is written as: above 0, so that relu changes nothing."""
 EXACT = 0.01
 """Largest error of a digit at a fact that is taken."""
-CLOSE = 1e-5
-"""Error of a digit from which a factor in float64 is made: one in float32 serves where facts are not too close."""
-REFINED = 3
+REFINED = 2
 """Times that what is left of the equations is solved once more."""
 RIDGE = 1e-9
 """Keeps equations apart that are equal up to rounding: repeated facts, which have one label."""
@@ -70,7 +67,7 @@ def solve(cells: Cells, value: NDArray[np.float64]) -> tuple[Tensor, Tensor] | N
             parts, pool.map(partial(_batch, cells, value), parts), strict=True
         ):
             weight[part], offset[part] = found, constant
-            if residual > EXACT:
+            if not residual <= EXACT:
                 return None
     return weight, offset
 
@@ -98,24 +95,18 @@ def _batch(cells: Cells, value: NDArray[np.float64], part: Ints) -> tuple[Tensor
     digits = target.shape[2]
     if digits == 1:  # a product with one column has other bits alone than in a batch
         target = torch.cat([target, torch.zeros_like(target)], dim=2)
-    w, residual = _least_norm(Z, target, there, torch.float32)
-    poor = torch.nonzero(~(residual <= CLOSE))[:, 0]
-    if len(poor):
-        w[poor], residual[poor] = _least_norm(Z[poor], target[poor], there[poor], torch.float64)
+    w, residual = _least_norm(Z.double(), target, there)
     w = w.cpu()
     return w[:, :-1, :digits].transpose(1, 2), w[:, -1, :digits] * INTERCEPT, float(residual.max())
 
 
-def _least_norm(Z: Tensor, target: Tensor, there: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """`w` `(B, w, D)` with `Z w = target`, float64, and its largest errors `(B,)`; one factor in `dtype`, refined."""
-    some = Z.to(dtype)
+def _least_norm(Z: Tensor, target: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
+    """`w` `(B, w, D)` with `Z w = target` and its largest errors `(B,)`; one factor, and what is left solved again."""
     # Rows of padding: 0 = 0, with a 1 on the diagonal.
-    gram = some @ some.transpose(1, 2) + torch.diag_embed((~there[..., 0]).to(dtype) + RIDGE * Z.shape[2])
+    gram = Z @ Z.transpose(1, 2) + torch.diag_embed((~there[..., 0]).to(Z) + RIDGE * Z.shape[2])
     factor, failed = torch.linalg.cholesky_ex(gram)
-    wide = Z.double()
-    w = Z.new_zeros(len(Z), Z.shape[2], target.shape[2], dtype=torch.float64)
-    left = target
+    w, left = Z.new_zeros(len(Z), Z.shape[2], target.shape[2]), target
     for _ in range(REFINED):
-        w += wide.transpose(1, 2) @ torch.cholesky_solve(left.to(dtype), factor).double()
-        left = target - wide @ w
+        w += Z.transpose(1, 2) @ torch.cholesky_solve(left, factor)
+        left = target - Z @ w
     return w, torch.where(failed == 0, left.abs().amax((1, 2)), torch.inf)
