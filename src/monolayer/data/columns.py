@@ -264,7 +264,10 @@ class Column:
         """The first vector that is not `_dim` numbers, or not numbers at all."""
         dim = self._dim or (len(values[0]) if is_list(values[0]) else 1)
         for place, value in enumerate(values):
-            vector = np.empty(0, object) if _is_ragged(value) else np.asarray(value)
+            try:
+                vector = np.asarray(value)
+            except ValueError:  # lists of several lengths
+                vector = np.empty(0, object)
             if vector.ndim != 1 or vector.dtype.kind not in "iubf" or not vector.size:
                 return DataError(f"{spot(place)} is {short(value)}, not a vector of numbers")
             if len(vector) != dim:
@@ -285,14 +288,6 @@ def _coded(values: NDArray[Any]) -> Coded:
     first, rows = distinct_rows(words)
     names = np.ascontiguousarray(first.view(kind)[:, :width], dtype=np.uint32).view(f"U{width}").reshape(-1)
     return Coded(names.tolist(), rows)
-
-
-def _is_ragged(value: Any) -> bool:
-    try:
-        np.asarray(value)
-    except ValueError:
-        return True
-    return False
 
 
 def _integers(values: Values, spot: Place, ours: bool) -> Ints:

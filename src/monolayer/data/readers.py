@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from importlib.util import find_spec
@@ -191,11 +192,9 @@ def _conll(lines: Lines, growing: Growing, columns: Columns, *, universal: bool)
     `universal` is CoNLL-U: FORM and UPOS are columns 2 and 4, and lines of multiword tokens (`1-2`) and of
     empty nodes (`1.1`) are passed over, as they repeat or add to the words themselves.
     """
-    wanted = [columns.tokens or ("2" if universal else "1"), columns.labels or ("4" if universal else "-1")]
-    numbers = [_column_number(number) for number in wanted]
     tabs, numbered = _separator(lines, universal)
-    width = first = 0
-    labelled = True
+    width = first = at_token = 0
+    at_label: int | None = None
     for number, line in numbered:
         if not line.strip(" \t\r\n") or line.startswith("-DOCSTART-"):
             growing.end()
@@ -206,8 +205,9 @@ def _conll(lines: Lines, growing: Growing, columns: Columns, *, universal: bool)
         fields = text.split("\t") if tabs else [field for field in text.split(" ") if field]
         if not width:
             width, first = len(fields), number
-            labelled = columns.labels is not None or width > 1
-            _columns_there(numbers if labelled else numbers[:1], width, growing.at(number))
+            at_token = _index(columns.tokens or ("2" if universal else "1"), width, growing.at(number))
+            if columns.labels is not None or width > 1:
+                at_label = _index(columns.labels or ("4" if universal else "-1"), width, growing.at(number))
         if len(fields) != width:
             message = f"{growing.at(number)} has {len(fields)} columns, line {first} has {width}"
             if len(fields) < width and lines.number == number and lines.last():
@@ -218,8 +218,7 @@ def _conll(lines: Lines, growing: Growing, columns: Columns, *, universal: bool)
             )
         if universal and not fields[0].isdigit():
             continue
-        token = fields[numbers[0]]
-        label = fields[numbers[1]] if labelled else None
+        token, label = fields[at_token], None if at_label is None else fields[at_label]
         if not token or label == "":
             raise DataError(f"{growing.at(number)} has an empty {'label' if token else 'token'}")
         growing.token(number, token, label)
@@ -246,21 +245,14 @@ def _separator(lines: Lines, universal: bool) -> tuple[bool, Iterator[tuple[int,
     return tabs, numbered()
 
 
-def _column_number(text: str) -> int:
-    """Index of column `text`: 1 is the first, -1 the last."""
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number == 0:
-        raise DataError(f"{text!r} is no CoNLL column: columns have numbers, 1 the first and -1 the last")
+def _index(column: str, width: int, at: str) -> int:
+    """Index of a column among `width`: 1 is the first, -1 the last."""
+    if re.fullmatch("-?[1-9][0-9]*", column) is None:
+        raise DataError(f"{column!r} is no CoNLL column: columns have numbers, 1 the first and -1 the last")
+    number = int(column)
+    if abs(number) > width:
+        raise DataError(
+            f"{at} has {width} columns: there is no column {number}. Choose from 1 to {width} with tokens= and "
+            "labels= (--tokens, --labels)"
+        )
     return number - 1 if number > 0 else number
-
-
-def _columns_there(indices: list[int], width: int, at: str) -> None:
-    for index in indices:
-        if not -width <= index < width:
-            raise DataError(
-                f"{at} has {width} columns: there is no column {index + 1 if index >= 0 else index}. Choose "
-                f"from 1 to {width} with tokens= and labels= (--tokens, --labels)"
-            )
