@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from monolayer.data import Labels, NameBuilder, Names, Sequences
-from monolayer.data.columns import Column
 from monolayer.errors import DataError
 
 CALM = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])  # machines may be slow
@@ -232,21 +231,6 @@ def test_name_builder_numbers_by_first_appearance(stream: list[list[Any]], cut: 
         names, renumbered = builder.freeze(np.array(rows))
         assert names.decode(renumbered).tolist() == flat
         assert list(names.names) == sorted(set(flat)) or names.identity
-
-
-@CALM
-@given(labelled(), st.integers(1, 4))
-def test_chunks_make_no_difference(case: tuple[list[list[Any]], list[Any], str], cut: int) -> None:
-    """A column that grows by chunks of `cut` is the column made at once, integers among reals included."""
-    for what, flat in (("token", [t for row in case[0] for t in row]), ("label", [0, 0.5, 1, 2, -0.0])):
-        whole, grown = Column(what), Column(what)  # type: ignore[arg-type]
-        whole.add(flat, str)
-        for start in range(0, len(flat), cut):
-            grown.add(flat[start : start + cut], str)
-        left, right = whole.finish(), grown.finish()
-        assert left[1:] == right[1:]
-        assert left[0].tobytes() == right[0].tobytes()
-        assert left[0].dtype == right[0].dtype
 
 
 @CALM

@@ -8,33 +8,16 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
-from hypothesis import HealthCheck, given, settings
 
 import monolayer as ml
 from monolayer.data.aside import new_file
 from monolayer.model import save as store
-from tests.datasets import Dataset, datasets
 
 
 @pytest.fixture
 def model() -> ml.Monolayer:
     return ml.memorize([["a", "b"], ["b", "c", "c"]], [["x", "y"], ["y", "z", "z"]])
-
-
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(datasets())
-def test_what_is_saved_comes_back(tmp_path_factory: pytest.TempPathFactory, data: Dataset) -> None:
-    model = ml.memorize(data.X, data.Y, positions=data.positions, causal=data.causal)
-    folder = tmp_path_factory.mktemp("models") / "m"
-    loaded = ml.load(model.save(folder))
-    assert loaded.card == model.card
-    for name, value in model.state_dict().items():
-        assert torch.equal(value.nan_to_num(), loaded.state_dict()[name].nan_to_num())
-    for one, two in zip(model.predict(data.X), loaded.predict(data.X), strict=True):
-        assert np.array_equal(one, two)
 
 
 BUILDS: dict[str, Callable[[Path], object]] = {
