@@ -257,16 +257,15 @@ class Monolayer(nn.Module):
 
     def _dense_labels(self, data: Sequences) -> NDArray[Any]:
         """Labels by the network itself, sequences of like length together, a bounded number of logits at a time."""
-        answers: NDArray[Any] | None = None
-        lacking = np.zeros(len(data) if self.card.per == "sequence" else len(data.tokens), dtype=bool)
+        per_sequence = self.card.per == "sequence"
         order = np.argsort(data.lengths, kind="stable")
         logits = max(1, (1 << 24) // max(self._outputs, STREAMS * self.bos.numel()))
-        start = 0
-        while start < len(order):
-            width = int(data.lengths[order[start]])
-            stop = start + max(1, logits // max(width, 1) // 2)
-            block = order[start:stop]
+        where, found, lacking = [], [], []
+        while len(order):
+            width = int(data.lengths[order[0]])
+            block = order[: max(1, logits // max(width, 1) // 2)]
             block = block[data.lengths[block] <= 2 * width]
+            order = order[len(block) :]
             part = data.select(block)
             inside = np.arange(int(part.lengths.max())) < part.lengths[:, None]
             X = np.zeros((*inside.shape, *data.tokens.shape[1:]), dtype=data.tokens.dtype)
@@ -275,20 +274,13 @@ class Monolayer(nn.Module):
             if self.card.vocabulary is None:
                 inputs = inputs.to(self.bos.dtype)
             out = self(inputs, torch.from_numpy(part.lengths).to(self.bos.device))
-            value = out.argmax(-1) if self.card.classes is not None else out
-            flat = _numpy(value)
-            if answers is None:
-                total = len(data) if self.card.per == "sequence" else len(data.tokens)
-                answers = np.empty((total, *flat.shape[inside.ndim if self.card.per == "token" else 1 :]), flat.dtype)
-            nan = out.isnan().any(-1).cpu().numpy()
-            if self.card.per == "sequence":
-                answers[block], lacking[block] = flat, nan
-            else:
-                answers[data.flat(block)], lacking[data.flat(block)] = flat[inside], nan[inside]
-            start += len(block)
-        assert answers is not None  # Sequences are never empty
-        self._check_numbers(lacking, data)
-        return answers
+            out = out if per_sequence else out[torch.from_numpy(inside).to(out.device)]
+            where.append(block if per_sequence else data.flat(block))
+            found.append(_numpy(out if self.card.classes is None else out.argmax(-1)))
+            lacking.append(out.isnan().any(-1).cpu().numpy())
+        back = np.argsort(np.concatenate(where))
+        self._check_numbers(np.concatenate(lacking)[back], data)
+        return np.concatenate(found)[back]
 
     # -- files and words -------------------------------------------------------------------------------
 

@@ -297,11 +297,6 @@ def plain_head(classes: int | None, labels: int, width: int) -> tuple[Tensor, Te
     return weight, -number * number
 
 
-def as_built(model: Parts) -> bool:
-    """Whether stream and head are those of the construction, so that `z` and the readout say all there is."""
-    return _plain_head(model) and _plain_stream(model)
-
-
 def _plain_head(model: Parts) -> bool:
     """Whether the head is the one of the construction: its argmax is then the nearest integer."""
     classes, head = model.card.classes, model.head

@@ -21,6 +21,7 @@ from safetensors.numpy import load
 from monolayer.data.text import Script, Unit
 from monolayer.errors import ModelFileError
 from monolayer.model.card import Card, Fingerprint
+from monolayer.model.sharded import header
 
 NAME = "fingerprints"
 
@@ -33,26 +34,17 @@ def write_memory(card: Card, path: Path) -> None:
         said = {"unit": card.script.unit, "window": str(card.script.window)}
         said |= {} if card.script.tokenizer is None else {"tokenizer": card.script.tokenizer}
     with path.open("wb") as file:
-        file.write(_header(len(words), said) + words.astype("<u8").tobytes())
+        file.write(header({NAME: ("U64", [len(words)])}, said) + words.astype("<u8").tobytes())
 
 
 def join_memory(parts: Sequence[Path], path: Path) -> None:
     """The memory of a model whose fingerprints lie in files, in order, and need not fit into memory."""
     count = sum(part.stat().st_size for part in parts) // 8
     with path.open("wb") as file:
-        file.write(_header(count, {}))
+        file.write(header({NAME: ("U64", [count])}))
         for part in parts:
             with part.open("rb") as words:
                 shutil.copyfileobj(words, file)
-
-
-def _header(count: int, said: dict[str, str]) -> bytes:
-    """The beginning of a safetensors file with so many words; the library would write `said` in a random order."""
-    header: dict[str, object] = {"__metadata__": said} if said else {}
-    header[NAME] = {"dtype": "U64", "shape": [count], "data_offsets": [0, 8 * count]}
-    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
-    text = text.ljust(-(-len(text) // 8) * 8)
-    return len(text).to_bytes(8, "little") + text
 
 
 def read_memory(card: Card, content: bytes) -> Card:
