@@ -26,7 +26,7 @@ from monolayer.construct.robust.groups import Cells
 from monolayer.construct.robust.halfspaces import widest
 from monolayer.construct.robust.hull import Crowd, Problem, widest_slabs
 from monolayer.construct.robust.linear import solve
-from monolayer.model.live import live_classes
+from monolayer.model.gates import live_classes
 from tests.datasets import Dataset, datasets
 from tests.stored_models import Saved
 
