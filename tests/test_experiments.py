@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +20,13 @@ from monolayer.cli import run
 from monolayer.errors import DataError
 from monolayer_experiments import NAMES, editing, find, tagging
 from monolayer_experiments.experiment import Experiment, Setting
-from monolayer_experiments.results import command
+from monolayer_experiments.results import command, measure
 from monolayer_experiments.synthetic import labels, near_copies, with_repeats, without_repeats
 from tests.browser import drawn, opened
 from tests.step_clock import training_by_steps
 
 Results = dict[str, Any]
+Ran = list[tuple[str, Setting]]
 ERRORS = ("sup", "rms")
 
 
@@ -264,40 +264,36 @@ def test_from_the_command_to_the_drawn_page(tmp_path: Path) -> None:
 # -- the command ---------------------------------------------------------------------------------------
 
 
-def quick(name: str, action: Callable[[], Results]) -> Experiment:
-    """An experiment that takes no time, with a figure and a table."""
-    return Experiment(
-        name,
-        f"what of {name}?",
-        {},
-        lambda plan, setting, progress: action(),
-        lambda results: f"the answer is {results['value']}",
-        lambda results: [],
-        lambda results: [],
-        lambda results: "nothing",
-    )
-
-
 @pytest.fixture
-def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Every experiment replaced by one that takes no time; the list says which were run."""
-    ran: list[str] = []
+def counted(monkeypatch: pytest.MonkeyPatch) -> Ran:
+    """Every experiment replaced by one that takes no time; the list says which were run, and how."""
+    ran: Ran = []
 
     def stand_in(name: str) -> Experiment:
-        def action() -> Results:
-            ran.append(name)
-            return {"value": len(ran)}
+        def measure(plan: Results, setting: Setting, progress: Any) -> Results:
+            ran.append((name, setting))
+            progress("half", 0.5)
+            return {"value": plan["size"]}
 
-        return quick(name, action)
+        return Experiment(
+            name,
+            f"what of {name}?",
+            {"size": (1, 2)},
+            measure,
+            lambda results: f"the answer is {results['value']}",
+            lambda results: [],
+            lambda results: [],
+            lambda results: "nothing",
+        )
 
     monkeypatch.setattr("monolayer_experiments.find", stand_in)
     monkeypatch.setattr("monolayer_experiments.report.find", stand_in)
     return ran
 
 
-def test_all_runs_every_experiment(counted: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_runs_every_experiment(counted: Ran, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["experiment", "all", "--out", str(tmp_path / "deep" / "r"), "--json"]) == 0
-    assert counted == list(NAMES)
+    assert [name for name, _ in counted] == list(NAMES)
     found = json.loads(capsys.readouterr().out)
     assert list(found["experiments"]) == list(NAMES)
     assert Path(found["report"]).read_text().count("<article") == len(NAMES)
@@ -318,18 +314,16 @@ def test_an_unknown_name_suggests_the_nearest_without_torch(tmp_path: Path) -> N
 
 
 def test_a_folder_with_other_results_is_refused(
-    counted: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    counted: Ran, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = str(tmp_path / "r")
     assert run(["experiment", "rank", "--out", folder]) == 0
     before = (tmp_path / "r" / "rank.json").read_text()
     assert run(["experiment", "hardmax", "--out", folder]) == 2
     assert "is not empty" in capsys.readouterr().err
-    assert counted == ["rank"]
     assert run(["experiment", "hardmax", "--out", folder, "--resume"]) == 0
-    assert counted == ["rank", "hardmax"]
     assert run(["experiment", "rank", "--out", folder, "--resume"]) == 0  # finished: kept, not run again
-    assert counted == ["rank", "hardmax"]
+    assert [name for name, _ in counted] == ["rank", "hardmax"]
     assert (tmp_path / "r" / "rank.json").read_text() == before
     capsys.readouterr()
     assert run(["experiment", "costs", "--out", folder, "--resume", "--seed", "1"]) == 2
@@ -339,7 +333,7 @@ def test_a_folder_with_other_results_is_refused(
     assert (tmp_path / "r" / "report.html").read_text().count("<article") == 2
 
 
-def test_an_output_that_is_a_file_or_missing(counted: list[str], tmp_path: Path) -> None:
+def test_an_output_that_is_a_file_or_missing(counted: Ran, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     assert run(["experiment", "rank", "--out", str(tmp_path / "file")]) == 2
     assert (tmp_path / "file").read_text() == "mine"
@@ -348,35 +342,31 @@ def test_an_output_that_is_a_file_or_missing(counted: list[str], tmp_path: Path)
 
 
 def test_an_interrupted_run_keeps_what_is_finished(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    counted: Ran,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    ran: list[str] = []
-    broken = [True]
+    with monkeypatch.context() as patch:
 
-    def stand_in(name: str) -> Experiment:
-        def action() -> Results:
-            if broken[0] and name == NAMES[2]:
+        def interrupted(*given: Any) -> Any:
+            if len(counted) == 2:
                 os.kill(os.getpid(), signal.SIGINT)
-            ran.append(name)
-            return {"value": 1}
+            return measure(*given)
 
-        return quick(name, action)
-
-    monkeypatch.setattr("monolayer_experiments.find", stand_in)
-    monkeypatch.setattr("monolayer_experiments.report.find", stand_in)
-    assert run(["experiment", "all", "--out", str(tmp_path)]) == 130
+        patch.setattr("monolayer_experiments.results.measure", interrupted)
+        assert run(["experiment", "all", "--out", str(tmp_path)]) == 130
     shown = " ".join(capsys.readouterr().err.split())
     assert "--resume goes on" in shown
     assert "no output was written" not in shown
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(f"{name}.json" for name in NAMES[:2])
-    broken[0] = False
-    ran.clear()
+    counted.clear()
     assert run(["experiment", "all", "--out", str(tmp_path), "--resume"]) == 0
-    assert ran == list(NAMES[2:])
+    assert [name for name, _ in counted] == list(NAMES[2:])
     assert (tmp_path / "report.html").exists()
 
 
-def test_no_gpu_where_one_was_asked_for(counted: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_gpu_where_one_was_asked_for(counted: Ran, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     import torch
 
     device = "cuda" if not torch.cuda.is_available() else "cuda:99"
@@ -386,23 +376,9 @@ def test_no_gpu_where_one_was_asked_for(counted: list[str], tmp_path: Path, caps
     assert not (tmp_path / "r").exists()
 
 
-def test_the_setting_reaches_the_experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Setting] = []
-
-    def stand_in(name: str) -> Experiment:
-        made = quick(name, lambda: {"value": 1})
-
-        def measured(plan: Results, setting: Setting, progress: Any) -> Results:
-            seen.append(setting)
-            progress("half", 0.5)
-            return {"value": plan["size"]}
-
-        return replace(made, plan={"size": (1, 2)}, measure=measured)
-
-    monkeypatch.setattr("monolayer_experiments.find", stand_in)
-    monkeypatch.setattr("monolayer_experiments.report.find", stand_in)
+def test_the_setting_reaches_the_experiment(counted: Ran, tmp_path: Path) -> None:
     assert run(["experiment", "rank", "--full", "--seed", "5", "--out", str(tmp_path)]) == 0
-    assert seen == [Setting(full=True, device="cpu", seed=5)]
+    assert counted == [("rank", Setting(full=True, device="cpu", seed=5))]
     stored = json.loads((tmp_path / "rank.json").read_text())
     assert stored["command"] == f"monolayer experiment rank --full --seed 5 --out {tmp_path.name}"
     assert stored["results"] == {"value": 2}

@@ -183,35 +183,24 @@ def test_explain_names_what_breaks_the_hypotheses():
     assert "token 0 of sequence 0 and token 0 of sequence 1" in text
 
 
-def test_explain_says_when_theorem_2_applies():
+def test_explain_says_when_theorem_2_applies_and_counts_many_offenders():
     text = separation(np.array([[[1.0], [2.0]], [[3.0], [4.0]]])).explain()
     assert "The hypotheses of Theorem 2 hold" in text
     assert "Theorem A" not in text
-
-
-def test_many_offenders_are_counted_not_listed():
     found = separation(np.zeros((9, 2), np.int64))
     assert len(found.repeating) == 9
     assert "sequences 0, 1, 2, 3, 4 and 4 more repeat a token" in found.explain()
 
 
-def test_ids_have_no_geometry():
+def test_ids_have_no_geometry_and_padding_is_not_counted():
     found = separation(["abc", "cab"])
     assert (found.dimension, found.r_min, found.r_max, found.epsilon) == (None, None, None, None)
     assert found.vocabulary == 3
     assert "The constructor chooses the embedding" in found.explain()
-
-
-def test_separation_takes_what_sequences_of_takes():
-    padded = np.array([[[1.0], [9.0]], [[2.0], [3.0]]])
-    found = separation(Sequences.of(padded, lengths=[1, 2]))
+    found = separation(Sequences.of(np.array([[[1.0], [9.0]], [[2.0], [3.0]]]), lengths=[1, 2]))
     assert (found.tokens, found.r_max, found.shortest, found.longest) == (3, 3.0, 1, 2)
-
-
-def test_one_token_is_infinitely_far_from_the_others():
-    found = separation(np.ones((2, 1, 2)))
-    assert found.epsilon == math.inf
-    assert found.closest_pair is None
+    found = separation(np.ones((2, 1, 2)))  # one token is infinitely far from the others
+    assert (found.epsilon, found.closest_pair) == (math.inf, None)
 
 
 @given(arrays.arrays(np.float64, (3, 2), elements=st.floats(-1e308, 1e308)))

@@ -32,25 +32,9 @@ def test_equivariant_functions_pass_the_check_and_the_others_do_not(name: str) -
                 check_equivariance(function, 0)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if TARGETS[name].equivariant])
-def test_equal_tokens_get_equal_outputs(name: str) -> None:
-    target = TARGETS[name]
-    for dim in dims(target):
-        X = np.random.default_rng(3).random((20, 4, dim))
-        X[:, 2] = X[:, 0]
-        out = np.asarray(target(X))
-        assert np.allclose(out[:, 2], out[:, 0], rtol=1e-13, atol=1e-13)
-
-
 @pytest.mark.parametrize("name", [name for name in NAMES if TARGETS[name].lipschitz(1, 3, 0.0, 1.0) is not None])
-@settings(max_examples=40, deadline=None)
-@given(
-    st.integers(0, 10**6),
-    st.integers(2, 6),
-    st.floats(-3, 3),
-    st.floats(0.1, 4),
-    st.floats(1e-4, 1.0),
-)
+@settings(max_examples=25)
+@given(st.integers(0, 10**6), st.integers(2, 6), st.floats(-3, 3), st.floats(0.1, 4), st.floats(1e-4, 1.0))
 def test_no_pair_of_points_breaks_the_constant(
     name: str, seed: int, length: int, low: float, extent: float, size: float
 ) -> None:

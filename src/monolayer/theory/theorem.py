@@ -52,6 +52,8 @@ class Theorem:
     def rows(self) -> list[tuple[str, str]]:
         """(name, value) pairs for a table."""
         data, exact = self.separation, self.injectivity
+        # Where the hypotheses fail, the construction was carried out all the same.
+        beyond = "; computed for these data, which the theorem does not cover" if data.broken else ""
         rows = [
             ("sequences N", f"{data.sequences:,}"),
             ("longest n", f"{data.longest:,}"),
@@ -69,31 +71,16 @@ class Theorem:
                 (f"{name}: δ", _power(built.bounds.log10_delta)),
                 (f"{name}: bits δ needs", "none" if built.bounds.bits is None else f"{built.bounds.bits:,}"),
                 (f"{name}: smallest separation", _powers(built.log10_separation)),
-                (f"{name}: exceeds δ", f"{built.verdict} ({built.reason}{self._by_computation})"),
+                (f"{name}: exceeds δ", f"{built.verdict} ({built.reason}{beyond})"),
             ]
         return [
             *rows,
             ("Theorem A: vᵀ injective on V", "proved" if exact.injective else f"refuted: rows {exact.pair}"),
         ]
 
-    @property
-    def _by_computation(self) -> str:
-        """What a verdict rests on where the hypotheses fail: the construction was carried out all the same."""
-        return "; computed for these data, which the theorem does not cover" if self.separation.broken else ""
-
     def explain(self) -> str:
-        """What the theorems say about these data, in sentences."""
+        """What the table does not say: where tokens stand, which hypotheses fail, and what holds all the same."""
         lines = [words for words in (self.embedding, self.separation.explain()) if words]
-        for name, built in (("worst case", self.worst), ("measured direction", self.measured)):
-            if built is None:
-                continue
-            beta, delta = _power(built.bounds.log10_beta), _power(built.bounds.log10_delta)
-            line = f"Construction of Theorem 2, {name}: β = {beta}, δ = {delta}"
-            if built.bounds.bits is not None:
-                line += f", which a significand of {built.bounds.bits:,} bits can resolve"
-            if built.log10_separation is not None:
-                line += f". The smallest separation is {_powers(built.log10_separation)}"
-            lines.append(f"{line}: {built.verdict}, {built.reason}{self._by_computation}.")
         if self.refused:
             lines.append(f"Theorem 2 was not carried out: {self.refused}.")
         elif not self.good:
