@@ -90,18 +90,13 @@ def activation(name: str) -> Activation:
     return ACTIVATIONS[name]
 
 
-def between(low: Floats, high: Floats) -> Enclosed:
-    """The numbers between two bounds."""
-    return Enclosed.of((low + high) / 2.0, (high - low) / 2.0 + 2.0**-50 * (np.abs(low) + np.abs(high)))
-
-
 def tanh(x: Enclosed) -> Enclosed:
     """What a pooler of BERT does."""
     x = x.spread()
-    return between(np.tanh(x.middle - x.radius) - WRONG, np.tanh(x.middle + x.radius) + WRONG)
+    return Enclosed.between(np.tanh(x.middle - x.radius) - WRONG, np.tanh(x.middle + x.radius) + WRONG)
 
 
 def relu(x: Enclosed) -> Enclosed:
     """What a pooler of DistilBERT does."""
     x = x.spread()
-    return between(np.maximum(x.middle - x.radius, 0.0), np.maximum(x.middle + x.radius, 0.0))
+    return Enclosed.between(np.maximum(x.middle - x.radius, 0.0), np.maximum(x.middle + x.radius, 0.0))

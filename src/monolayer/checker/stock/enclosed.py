@@ -1,8 +1,8 @@
 """Arrays that enclose every evaluation in binary32, and what sums, norms and attention make of them. Lemmas E1 to E5.
 
-`Enclosed(m, r, t)` stands for all arrays `(1 + θ)(m + e)` with `|e| ≤ r` number by number and one `|θ| ≤ t` for each
-row: the factor of a norm is wrong in common for all coordinates, which turns no sum of them about. Middles and radii
-are computed in binary64; `MORE` and `PADDING` cover what that rounds.
+`Enclosed(m, r, t, s)` stands for all arrays `(1 + θ)(m + e + σ)` with `|e| ≤ r` number by number, and one `|θ| ≤ t` and
+one `|σ| ≤ s` for each row: what a norm divides by, and the mean that it subtracts, are wrong alike for all coordinates.
+Middles and radii are computed in binary64; `MORE` and `PADDING` cover what that rounds.
 
 Letters: `D` width, `u` unit roundoff of binary32, `B` sequences, `n` keys.
 """
@@ -38,40 +38,61 @@ LARGEST_SCORE = 32.0
 
 @dataclass(frozen=True, eq=False)
 class Enclosed:
-    """Middles and radii `(…, D)`, common relative errors `(…, 1)`. What cannot be bounded has an infinite radius."""
+    """Middles and radii `(…, D)`, common errors `(…, 1)`. What cannot be bounded has an infinite radius."""
 
     middle: Floats
     radius: Floats
     common: Floats
+    shift: Floats
 
     @classmethod
-    def of(cls, middle: Floats, radius: Floats, common: Floats | None = None) -> Enclosed:
+    def of(cls, middle: Floats, radius: Floats, common: Floats | None = None, shift: Floats | None = None) -> Enclosed:
         """With the roundings of the radius itself, and of numbers flushed to zero."""
         radius = radius * PADDING
         radius += TINY
         if max(middle.max(initial=0.0), -middle.min(initial=0.0)) > SIZE:
             raise UnhandledError(f"numbers beyond {SIZE:.3g} arise on the way, which the bounds do not cover")
-        if common is None:
-            return cls(middle, radius, np.zeros((*middle.shape[:-1], 1)))
-        common = PADDING * common
-        if (common <= SMALL).all():
-            return cls(middle, radius, common)
-        small = common <= SMALL
-        wide = radius + common * (np.abs(middle) + radius)
-        return cls(middle, np.where(small, radius, PADDING * wide), np.where(small, common, 0.0))
+        none = np.zeros((*middle.shape[:-1], 1))
+        found = cls(
+            middle, radius, none if common is None else PADDING * common, none if shift is None else PADDING * shift
+        )
+        small = found.common <= SMALL
+        if small.all():
+            return found
+        wide = found.spread()
+        parts = zip(found.parts, wide.parts, strict=True)
+        return cls(*(np.where(small, own, other) for own, other in parts))
+
+    @classmethod
+    def between(cls, low: Floats, high: Floats) -> Enclosed:
+        """The numbers between two bounds."""
+        return cls.of((low + high) / 2.0, (high - low) / 2.0 + 2.0**-50 * (np.abs(low) + np.abs(high)))
+
+    @property
+    def parts(self) -> tuple[Floats, Floats, Floats, Floats]:
+        return self.middle, self.radius, self.common, self.shift
 
     @property
     def size(self) -> Floats:
-        """A bound on `|m + e|`."""
-        return np.asarray(np.abs(self.middle) + self.radius)
+        """A bound on `|m + e + σ|`."""
+        return np.asarray(np.abs(self.middle) + (self.radius + self.shift))
 
     def spread(self) -> Enclosed:
-        """The same with the common error on each number."""
-        radius = self.radius + self.common * self.size
-        return Enclosed.of(self.middle, radius)
+        """The same with the common errors on each number: products of the numbers between `1 − t` and `1 + t`."""
+        reach = self.radius + self.shift
+        if not self.common.any():
+            return Enclosed.of(self.middle, reach)
+        low, high = self.middle - reach, self.middle + reach
+        common, known = np.minimum(self.common, 1.0), self.common < 1.0
+        found = Enclosed.between(low - common * np.abs(low), high + common * np.abs(high))
+        return Enclosed.of(found.middle, np.where(known, found.radius, np.inf))
+
+    def only(self, columns: Ints) -> Enclosed:
+        """Some coordinates."""
+        return Enclosed(self.middle[..., columns], self.radius[..., columns], self.common, self.shift)
 
     def __getitem__(self, rows: Any) -> Enclosed:
-        return Enclosed(self.middle[rows], self.radius[rows], self.common[rows])
+        return Enclosed(*(part[rows] for part in self.parts))
 
 
 class Linear:
@@ -82,21 +103,18 @@ class Linear:
         self.outputs = len(weight)
         self.rows, self.columns = np.flatnonzero(weight.any(axis=1)), np.flatnonzero(weight.any(axis=0))
         self.weight = np.ascontiguousarray(weight[np.ix_(self.rows, self.columns)])
-        self.sizes = np.abs(self.weight)
+        self.sizes, self.sums = np.abs(self.weight), np.abs(self.weight.sum(axis=1))
         self.terms = float(np.count_nonzero(self.weight, axis=1).max(initial=0))
 
-    def __call__(self, x: Enclosed, more: Floats | float = 0.0) -> Enclosed:
-        """Lemma E1: each product meets at most as many roundings as its row has numbers, and a few.
-
-        `more`: what the sum may be off beyond the radii of `x`.
-        """
+    def __call__(self, x: Enclosed) -> Enclosed:
+        """Lemma E1: each product meets at most as many roundings as its row has numbers, and a few."""
         shape, rounds = x.middle.shape, MORE * gamma(self.terms + 4.0)
         size, own, flat = (part.reshape(-1, shape[-1])[:, self.columns] for part in (x.size, x.radius, x.middle))
         middle, radius = np.zeros((2, len(flat), self.outputs))
         middle[:, self.rows] = flat @ self.weight.T
-        radius[:, self.rows] = (own + rounds * size) @ self.sizes.T
+        radius[:, self.rows] = (own + rounds * size) @ self.sizes.T + x.shift.reshape(-1, 1) * self.sums
         middle, radius = (part.reshape(*shape[:-1], self.outputs) for part in (middle, radius))
-        found = Enclosed.of(middle, radius + more, x.common)
+        found = Enclosed.of(middle, radius, x.common)
         if self.bias is None:
             return found
         found = found.spread()
@@ -107,47 +125,68 @@ def add(x: Enclosed, y: Enclosed) -> Enclosed:
     """Lemma E2: a rounded sum, which keeps the common error of `x`: `y` is divided by it."""
     y = y.spread()
     radius = x.radius + (1.0 + MORE * x.common) * y.radius + MORE * x.common * np.abs(y.middle)
-    return Enclosed.of(x.middle + y.middle, radius + MORE * UNIT * (x.size + y.size), x.common)
+    return Enclosed.of(x.middle + y.middle, radius + MORE * UNIT * (x.size + y.size), x.common, x.shift)
 
 
-def centred(x: Enclosed, size: Floats) -> tuple[Floats, Floats]:
-    """What LayerNorm leaves before it scales: middles, and how far its computed mean may be from the true one."""
-    D = x.middle.shape[-1]
+def centred(x: Enclosed, rms: bool) -> Enclosed:
+    """What a norm scales. LayerNorm drops the shift that arrives; its computed mean is wrong by another."""
+    size, rounds = x.size, MORE * gamma(8.0)
+    if rms:
+        return Enclosed.of(x.middle, x.radius + rounds * size, x.common, x.shift)
+    mean = x.middle.mean(axis=-1, keepdims=True)
     off = np.maximum(size.mean(axis=-1, keepdims=True), 0.5 * size.max(axis=-1, keepdims=True))
-    return x.middle - x.middle.mean(axis=-1, keepdims=True), MORE**2 * (D + 16.0) * UNIT * off
+    shift = x.radius.mean(axis=-1, keepdims=True) + MORE**2 * (size.shape[-1] + 16.0) * UNIT * off
+    return Enclosed.of(x.middle - mean, x.radius + rounds * (size + np.abs(mean) + shift), x.common, shift)
 
 
-def _mean_product(a: Floats, b: Floats) -> Floats:
-    return np.asarray(np.einsum("...i,...i->...", a, b)[..., None] / a.shape[-1])
+def scale(x: Enclosed, epsilon: float, rms: bool, along: Floats | None = None) -> tuple[Floats, Floats]:
+    """What a norm multiplies by: the middle of all that it may be, and how far it may be off, relatively.
 
-
-def norm(x: Enclosed, weight: Floats, bias: Floats, epsilon: float, rms: bool) -> Enclosed:
-    """Lemma E3: LayerNorm, or RMSNorm, which subtracts no mean."""
+    `along`: a bound on the mean of `c · e`, `c` the centred middle; without it, what the radii say.
+    """
     D, size = x.middle.shape[-1], x.size
-    middle, mean = (x.middle, np.zeros(1)) if rms else centred(x, size)
-    variance = _mean_product(middle, middle)
-    moved = 2.0 * _mean_product(np.abs(middle), x.radius) + _mean_product(x.radius, x.radius)
-    square = MORE**2 * _mean_product(size, size)
+    mean = np.zeros(1) if rms else x.middle.mean(axis=-1, keepdims=True)
+    middle, radius = np.abs(x.middle - mean), x.radius + x.shift if rms else x.radius
+    lowered = np.zeros(1) if rms else radius.mean(axis=-1, keepdims=True)
+    square = MORE**2 * mean_product(size, size)
     wrong = gamma(D + 32.0) * square
     if not rms:
         wrong = wrong + (1.5 * D + 32.0) * UNIT * MORE * size.max(axis=-1, keepdims=True) * np.sqrt(square)
-        wrong = wrong + 2.0 * np.abs(x.middle.mean(axis=-1, keepdims=True)) * mean
-    total = variance + epsilon
-    share = (moved + MORE * wrong + 2.2 * x.common * epsilon) / total + 4.0 * UNIT + 2.0**-40
-    common = np.where(share <= 0.75, 0.5 * share * np.maximum(1.0 - share, 0.25) ** -1.5 + gamma(8.0), np.inf)
-    factor = 1.0 / np.sqrt(total)
-    rounds = MORE * gamma(8.0)
-    if rms:
-        radius = x.radius + rounds * size
-    else:
-        more = x.radius.mean(axis=-1, keepdims=True) + mean
-        shift = np.abs(x.middle.mean(axis=-1, keepdims=True))
-        radius = x.radius + rounds * size + (more + rounds * (more + shift))
-    found = Enclosed.of(middle * (factor * weight), radius * (factor * np.abs(weight)), common)
+        wrong = wrong + 2.0 * (np.abs(mean) + lowered + x.shift) * centred(x, rms).shift
+    variance, moved = mean_product(middle, middle), 2.0 * (mean_product(middle, radius) if along is None else along)
+    high = variance + moved + mean_product(radius, radius) + epsilon
+    least = np.maximum(middle - radius - lowered, 0.0)
+    wrong = MORE * wrong + 2.2 * x.common * epsilon + 4.0 * UNIT * high
+    low = np.maximum(variance - moved, mean_product(least, least)) + epsilon - wrong
+    known = low > 0.0
+    least = 1.0 / np.sqrt(high + wrong)
+    most = np.where(known, 1.0 / np.sqrt(np.where(known, low, 1.0)), least)
+    return (most + least) / 2.0, np.where(known, (most - least) / (most + least), np.inf)
+
+
+def norm(
+    x: Enclosed,
+    weight: Floats,
+    bias: Floats,
+    epsilon: float,
+    rms: bool,
+    scaled: tuple[Floats, Floats] | None = None,
+) -> Enclosed:
+    """Lemma E3: LayerNorm, or RMSNorm, which subtracts no mean; `scaled`: what `scale` says where more is known."""
+    factor, common = scaled or scale(x, epsilon, rms)
+    x, factor = centred(x, rms), factor * weight
+    shift, even = np.abs(factor) * x.shift, np.ptp(weight) == 0.0
+    radius = np.abs(factor) * x.radius + (0.0 if even else shift)
+    found = Enclosed.of(x.middle * factor, radius, common + 2.0 * gamma(8.0), shift[..., :1] if even else None)
     if not bias.any():
         return found
     found = found.spread()
     return Enclosed.of(found.middle + bias, found.radius + MORE * UNIT * (found.size + np.abs(bias)))
+
+
+def mean_product(a: Floats, b: Floats) -> Floats:
+    """The mean over coordinates of products."""
+    return np.asarray(np.einsum("...i,...i->...", a, b)[..., None] / a.shape[-1])
 
 
 def turned(x: Enclosed, partner: Ints, sign: Floats, exponent: Floats, theta: float) -> Enclosed:
@@ -180,23 +219,30 @@ def scores(q: Enclosed, k: Enclosed, scale: float) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True, eq=False)
 class Average:
-    """What a softmax makes of values: `found`, and of its radius the part `swayed` that wrong weights cause.
+    """What a softmax makes of values: `found`, whose radius bounds each coordinate, and what bounds sums of them.
 
-    That part is `Σ η_l p_l (v_l − c)`, `|η_l| ≤ sway`: of a sum of coordinates one can say more than of each.
+    Off are the weights, which adds `Σ η_l p_l (m_l − c)`, `|η_l| ≤ sway`; each value as a whole, which adds at most
+    `grown Σ p_l t_l |m_l|`; and each coordinate by itself, at most `apart`.
     """
 
     found: Enclosed
-    swayed: Floats
+    apart: Floats
     sway: Floats
+    grown: Floats
     weight: Floats
-    values: Floats
+    values: Enclosed
 
     def along(self, points: tuple[Ints, Ints], matrix: Floats) -> Floats:
-        """How far wrong weights move the rows of a `matrix` `(J, k)` times the average, at `(sequence, query)`."""
-        weight = self.weight[points]
-        height = self.values[points[0]] @ matrix.T
-        mean = weight[:, None] @ height
-        return np.asarray(PADDING * self.sway[points] * (weight[:, None] @ np.abs(height - mean))[:, 0])
+        """How far the rows of a `matrix` `(J, k)`, or of one for each point, times the average may be off.
+
+        `points`: sequences and queries.
+        """
+        weight, columns = self.weight[points][:, None], np.swapaxes(matrix, -1, -2)
+        height = self.values.middle[points[0]] @ columns
+        swayed = self.sway[points] * (weight @ np.abs(height - weight @ height))[:, 0]
+        grown = self.grown[points] * (weight @ (self.values.common[points[0]] * np.abs(height)))[:, 0]
+        apart = (self.apart[points][:, None] @ np.abs(columns))[:, 0]
+        return np.asarray(PADDING * (swayed + grown + apart))
 
 
 def average(score: Floats, off: Floats, seen: Bools, v: Enclosed) -> Average:
@@ -211,10 +257,10 @@ def average(score: Floats, off: Floats, seen: Bools, v: Enclosed) -> Average:
     exps = (4.0 * EXP_ULPS + (2.0 + n / BLOCK) * (2.0 * EXP_ULPS + 2.0)) * UNIT
     wrong = np.where(seen, off, 0.0).max(axis=-1, keepdims=True) + 8.0 * UNIT * (1.0 + largest) + exps
     wrong = np.where(wrong <= 1.0, wrong, np.inf)
-    sway = PADDING * np.exp(wrong) * np.expm1(wrong)
+    sway, grown = PADDING * np.exp(wrong) * np.expm1(wrong), PADDING * np.exp(2.0 * wrong)
     middle = weight @ v.middle
     squares = weight @ (v.middle * v.middle)
     swayed = sway * np.sqrt(np.maximum(squares - middle * middle, 0.0) + 2.0**-40 * squares)
-    each = v.radius + v.common * v.size + MORE * gamma(2.0 * n + 64.0) * v.size * (1.0 + v.common)
-    found = Enclosed.of(middle, swayed + np.exp(2.0 * wrong) * (weight @ each))
-    return Average(found, swayed, sway, weight, v.middle)
+    apart = grown * (weight @ (v.radius * (1.0 + v.common) + MORE * gamma(2.0 * n + 64.0) * v.size * (1.0 + v.common)))
+    found = Enclosed.of(middle, swayed + grown * (weight @ (v.common * np.abs(v.middle))) + apart)
+    return Average(found, apart, sway, grown, weight, v)

@@ -120,7 +120,7 @@ class Program:
         seen = self._average(normed, back, at)
         stream = _rows(add((normed if net.post_norm else stream)[back[:, at]], self.out(seen.found)))
         normed = self._norm(stream, 1)
-        sway = Sway(net, seen, self.write, stream, normed) if closely else None
+        sway = Sway(net, seen, self.write, stream) if closely else None
         return add(normed if net.post_norm else stream, self.neurons(normed, ids[:, at].reshape(-1), sway))
 
     def _embedded(self, ids: Ints, places: Ints) -> Enclosed:
@@ -148,7 +148,7 @@ class Program:
 
 
 def _rows(x: Enclosed) -> Enclosed:
-    return Enclosed(*(part.reshape(-1, part.shape[-1]) for part in (x.middle, x.radius, x.common)))
+    return Enclosed(*(part.reshape(-1, part.shape[-1]) for part in x.parts))
 
 
 def _heads(net: Network) -> tuple[Ints, tuple[Ints, Floats, Floats, float] | None]:

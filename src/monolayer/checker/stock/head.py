@@ -17,11 +17,13 @@ class Head:
 
     def __init__(self, net: Network) -> None:
         self.net = net
-        self.pool = None if net.W_P is None else Linear(net.W_P, net.pool_bias)
         self.bias = np.zeros(len(net.head)) if net.head_bias is None else net.head_bias
-        # The last norm multiplies all logits of a point by one positive number, if nothing is added behind it.
-        self.plain = self.pool is None and not self.bias.any() and not net.norms[5].any()
-        weight = net.head * net.norms[4] if self.plain else net.head
+        # The last norm multiplies all logits of a point by one positive number, if nothing behind it minds.
+        biases = [self.bias, net.norms[5], *(() if net.pool_bias is None else (net.pool_bias,))]
+        self.plain = net.pool != "tanh" and not any(bias.any() for bias in biases)
+        scale = net.norms[4] if self.plain else 1.0
+        self.pool = None if net.W_P is None else Linear(net.W_P * scale, net.pool_bias)
+        weight = net.head if self.pool else net.head * scale
         self.columns = np.flatnonzero(weight.any(axis=0))
         self.weight = np.ascontiguousarray(weight[:, self.columns])
         self.rounds = MORE * gamma(len(self.columns) + 24.0)
@@ -29,32 +31,38 @@ class Head:
     def compare(self, x: Enclosed, wanted: Ints) -> tuple[Bools, Bools, Ints]:
         """Points whose wanted class surely has the largest logit; surely not; and the class that is larger then."""
         net = self.net
-        mean: Floats = np.zeros((len(wanted), 1))
-        if self.plain:
-            middle, off = (x.middle, mean) if net.rms else centred(x, x.size)
-            mean = mean if net.rms else off + x.radius.mean(axis=-1, keepdims=True)
-            x = Enclosed.of(middle, x.radius + MORE * gamma(8.0) * (x.size + np.abs(x.middle - middle)))
-        else:
-            x = norm(x, net.norms[4], net.norms[5], net.epsilon, net.rms)
-            if self.pool is not None:
-                x = (tanh if net.pool == "tanh" else relu)(self.pool(x))
-            x = x.spread()
-        middle, radius, size = (part[:, self.columns] for part in (x.middle, x.radius, x.size))
-        right, wrong, got = np.zeros(len(wanted), bool), np.zeros(len(wanted), bool), np.full(len(wanted), -1)
+        x = centred(x, net.rms) if self.plain else norm(x, net.norms[4], net.norms[5], net.epsilon, net.rms)
+        if self.pool is not None:
+            x = (tanh if net.pool == "tanh" else relu)(self.pool(x))
+        x = x if self.plain else x.spread()
+        right, wrong, got = wanted >= 0, np.zeros(len(wanted), bool), np.full(len(wanted), -1)
         for cut in np.array_split(np.arange(len(wanted)), 1 + len(wanted) * len(self.weight) // AT_ONCE):
-            logits = middle[cut] @ self.weight.T + self.bias
-            shared = (self.rounds * size[cut]) @ np.abs(self.weight).T + self.rounds * np.abs(self.bias)
-            shared += mean[cut] * np.abs(self.weight.sum(axis=1)) + self.rounds * mean[cut] * np.abs(self.weight).sum(1)
-            for own in np.unique(wanted[cut]):
-                if own < 0:
-                    continue
-                here = np.flatnonzero(wanted[cut] == own)
-                gap = logits[here, own][:, None] - logits[here]
-                room = radius[cut[here]] @ np.abs(self.weight[own] - self.weight).T
-                room = PADDING * (room + shared[here] + shared[here, own][:, None]) + TINY
-                low, high = gap - room, gap + room
-                low[:, own] = high[:, own] = np.inf
-                right[cut[here]] = low.min(axis=1) > 0.0
-                wrong[cut[here]] = high.min(axis=1) < 0.0
-                got[cut[here]] = np.where(high.min(axis=1) < 0.0, high.argmin(axis=1), -1)
+            point, other, low, high = self._close(x[cut], wanted[cut])
+            right[cut[point[~(low > 0.0)]]] = False
+            lost = np.argsort(-high, kind="stable")  # the surest last, which stays
+            lost = lost[high[lost] < 0.0]
+            wrong[cut[point[lost]]], got[cut[point[lost]]] = True, other[lost]
         return right, wrong, got
+
+    def _close(self, x: Enclosed, wanted: Ints) -> tuple[Ints, Ints, Floats, Floats]:
+        """Pairs of a point and another class that may be larger there; bounds on how much larger the wanted one is.
+
+        A bound for each logit alone, two products of matrices, rules out nearly all classes.
+        """
+        x, sizes, sums = x.only(self.columns), np.abs(self.weight), np.abs(self.weight.sum(axis=1))
+        logits, size = x.middle @ self.weight.T + self.bias, self.rounds * x.size
+        top = PADDING * ((x.radius + size) @ sizes.T + self.rounds * np.abs(self.bias) + x.shift * sums)
+        own = np.arange(len(wanted)), wanted
+        floor = logits[own] - top[own] - TINY
+        close = ~(logits + top < floor[:, None]) & (wanted >= 0)[:, None]
+        close[own] = False
+        point, other = np.nonzero(close)
+        own = wanted[point]
+        room = self.rounds * (np.abs(self.bias[own]) + np.abs(self.bias[other]))
+        room += x.shift[point, 0] * (sums[own] + sums[other])
+        for cut in np.array_split(np.arange(len(point)), 1 + len(point) * len(self.columns) // AT_ONCE):
+            here, one, two = point[cut], own[cut], other[cut]
+            room[cut] += np.einsum("ij,ij->i", x.radius[here], np.abs(self.weight[one] - self.weight[two]))
+            room[cut] += np.einsum("ij,ij->i", size[here], sizes[one] + sizes[two])
+        gap, room = logits[point, own] - logits[point, other], PADDING * room + TINY
+        return point, other, gap - room, gap + room

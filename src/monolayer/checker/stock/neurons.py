@@ -9,8 +9,19 @@ import numpy as np
 
 from monolayer.arrays import Bools, Floats, Ints
 from monolayer.checker.rounding import PADDING
-from monolayer.checker.stock.activations import activation, between
-from monolayer.checker.stock.enclosed import MORE, TINY, UNIT, Average, Enclosed, Linear, gamma
+from monolayer.checker.stock.activations import activation
+from monolayer.checker.stock.enclosed import (
+    MORE,
+    TINY,
+    UNIT,
+    Average,
+    Enclosed,
+    Linear,
+    gamma,
+    mean_product,
+    norm,
+    scale,
+)
 from monolayer.checker.stock.files import Network
 
 AT_ONCE = 1 << 22
@@ -18,29 +29,46 @@ AT_ONCE = 1 << 22
 
 
 class Sway:
-    """What wrong attention weights may change in what arrives at the neurons: of each coordinate, and of sums."""
+    """What attention may be off by, looked at along what neurons read, and the `rest` that arrives at them."""
 
-    def __init__(self, net: Network, average: Average, write: Floats, before: Enclosed, normed: Enclosed) -> None:
+    def __init__(self, net: Network, average: Average, write: Floats, stream: Enclosed) -> None:
         self.average, self.write, self.weight, self.centre = average, write, net.norms[2], not net.rms
-        middle = before.middle if net.rms else before.middle - before.middle.mean(axis=-1, keepdims=True)
-        self.factor = 1.0 / np.sqrt((middle * middle).mean(axis=-1, keepdims=True) + net.epsilon)
-        moved = average.swayed.reshape(-1, average.swayed.shape[-1]) @ np.abs(write).T
-        moved = moved + (moved.mean(axis=-1, keepdims=True) if self.centre else 0.0)
-        # A little of it stays, for what its size rounds.
-        self.each = np.minimum((1.0 - 2.0**-8) * self.factor * np.abs(self.weight) * moved, normed.radius)
+        moved = average.found.radius.reshape(-1, write.shape[1]) @ np.abs(write).T
+        middle, others = stream.middle, stream.radius - moved
+        if self.centre:
+            middle = middle - middle.mean(axis=-1, keepdims=True)
+        else:
+            others = others + stream.shift
+        along = self._off(np.arange(len(middle)), (middle @ write)[:, None]) / net.width
+        scaled = scale(stream, net.epsilon, net.rms, along + mean_product(np.abs(middle), others))
+        normed = norm(stream, *net.norms[2:4], net.epsilon, net.rms, scaled)
+        self.factor = scaled[0]
+        # Radii were padded on the way, so what is taken away from them here is less than what was put there. Where the
+        # common error is too large, it is among them already, and nothing is taken away.
+        moved = np.where(normed.common > 0.0, self.factor * moved, 0.0)
+        mean = np.abs(self.weight[0]) * moved.mean(axis=-1, keepdims=True) if self.centre else 0.0
+        self.rest = Enclosed(
+            normed.middle,
+            normed.radius - np.abs(self.weight) * moved,
+            normed.common,
+            np.maximum(normed.shift - mean, 0.0),
+        )
+
+    def _off(self, points: Ints, matrix: Floats) -> Floats:
+        """What `Average.along` says of `matrix` `(J, k)`, or of one row for each point `(P, 1, k)`."""
+        _, keys, columns = self.average.values.middle.shape
+        size = int(keys) * max(matrix.shape[-2], int(columns))
+        found = []
+        for cut in np.array_split(np.arange(len(points)), 1 + len(points) * size // AT_ONCE):
+            at = np.divmod(points[cut], self.average.weight.shape[1])
+            found.append(self.average.along(at, matrix if matrix.ndim == 2 else matrix[cut]))
+        return np.concatenate(found)
 
     def along(self, points: Ints, weight: Floats) -> Floats:
         """How far sums with these weights `(J, D)` of what arrives at some points may be off by it."""
         read = weight * self.weight
         read = (read - read.mean(axis=1, keepdims=True) if self.centre else read) @ self.write
-        queries = self.average.weight.shape[1]
-        found: Floats = self.factor[points] * self.average.along((points // queries, points % queries), read)
-        return found
-
-    def cost(self, neurons: int) -> int:
-        """Numbers that `along` holds for each point."""
-        _, keys, columns = self.average.values.shape
-        return int(keys) * max(neurons, int(columns))
+        return np.asarray(self.factor[points] * self._off(points, read))
 
 
 class Neurons:
@@ -69,8 +97,8 @@ class Neurons:
         order = np.argsort(token, kind="stable")
         tokens, starts = np.unique(token[order], return_index=True)
         starts = np.append(starts, len(order))
-        x = x[order]
-        read = Enclosed(x.middle[:, self.columns], x.radius[:, self.columns], x.common)
+        rest, x = (x if sway is None else sway.rest)[order], x[order]
+        read, rest = (part.only(self.columns) for part in (x, rest))
         middle, radius = np.zeros((2, len(order), len(self.written)))
         step = max(1, AT_ONCE // max(1, 4 * len(self.first)))
         for begin in range(0, len(tokens), step):
@@ -79,9 +107,8 @@ class Neurons:
             for number in np.flatnonzero(awake.any(axis=1)):
                 which = np.flatnonzero(awake[number])
                 points = np.arange(*starts[begin + number : begin + number + 2])
-                size = len(which) if sway is None else sway.cost(len(which))
-                for cut in np.array_split(points, 1 + len(points) * size // AT_ONCE):
-                    middle[cut], radius[cut] = self._write(x[cut], read[cut], which, sway, order[cut])
+                for cut in np.array_split(points, 1 + len(points) * len(which) // AT_ONCE):
+                    middle[cut], radius[cut] = self._write(x[cut], rest[cut], which, sway, order[cut])
         wide = np.zeros((2, *x.middle.shape))
         wide[0][np.ix_(order, self.written)], wide[1][np.ix_(order, self.written)] = middle, radius
         found, b = Enclosed.of(wide[0], wide[1] + self.sleep), self.net.b_2
@@ -97,7 +124,7 @@ class Neurons:
         own, z = np.repeat(self.tokens[tokens], np.diff(starts), axis=0), x.middle[rows]
         near, far = z[:, self.of_token], z[:, ~self.of_token]
         share = (near * own).sum(axis=1) / np.maximum((own * own).sum(axis=1), 1e-300)
-        off = x.radius[rows] + x.common[rows] * np.abs(z)
+        off = x.radius[rows] + x.shift[rows] + x.common[rows] * np.abs(z)
         off = off + self.rounds * (np.abs(z) + off)
         lengths = [np.linalg.norm(part, axis=1) for part in (near - share[:, None] * own, far, off)]
         most = np.stack([*(np.maximum.reduceat(part, first) for part in lengths), np.ones(len(tokens))], axis=1)
@@ -108,18 +135,17 @@ class Neurons:
         return np.asarray(~(top <= self.active.rests))
 
     def _write(
-        self, x: Enclosed, read: Enclosed, which: Ints, sway: Sway | None, points: Ints
+        self, x: Enclosed, rest: Enclosed, which: Ints, sway: Sway | None, points: Ints
     ) -> tuple[Floats, Floats]:
         """What some neurons write in the columns that any neuron writes to, and how far it may be off."""
         net, first, second, bias = self.net, self.first[which], self.second[which], self.net.b_1[which]
-        radius, more = read.radius, np.zeros(1)
-        if sway is not None:
-            radius, more = radius - sway.each[np.ix_(points, self.columns)], sway.along(points, net.W_1[which])
-        radius = (radius + self.rounds * read.size) @ np.abs(first).T + more
-        middle = read.middle @ first.T
-        radius = PADDING * (radius + read.common * (np.abs(middle) + radius)) + self.rounds * np.abs(bias) + TINY
+        size = x.only(self.columns).size
+        radius = (rest.radius + self.rounds * size) @ np.abs(first).T + rest.shift * np.abs(first.sum(axis=1))
+        radius += 0.0 if sway is None else sway.along(points, net.W_1[which])
+        middle = rest.middle @ first.T
+        radius = PADDING * (radius + rest.common * (np.abs(middle) + radius)) + self.rounds * np.abs(bias) + TINY
         low, high = self.active(middle + bias - radius, middle + bias + radius)
-        value = between(low, high)
+        value = Enclosed.between(low, high)
         if net.gate is not None:
             by = Linear(net.gate[0][which], net.gate[1][which])(x).spread()
             size = value.size * by.size
