@@ -78,6 +78,24 @@ def test_sentences_are_proved_and_a_wrong_label_is_found(case: str, tmp_path: Pa
     assert proof.findings[0].sequence == 7
 
 
+@pytest.mark.parametrize("name", ["bert", "distilbert"])
+@pytest.mark.parametrize("kind", ["sentences", "keys"])
+def test_narrow_half_spaces_in_front_of_a_pooler_are_proved(name: str, kind: str, tmp_path: Path) -> None:
+    """Few labels of long sentences, and many of short keys that are alike: the last norm's factor is hardly known."""
+    random = np.random.default_rng(0)
+    if kind == "sentences":
+        X: Any = [random.choice(WORDS, random.integers(8, 26), p=USUAL / USUAL.sum()).tolist() for _ in range(40)]
+        Y = [f"label {random.integers(5)}" for _ in X]
+    else:
+        X = sorted({"".join(random.choice(list("abcdef"), random.integers(6, 9))) for _ in range(250)})
+        Y = [f"name {row}" for row in range(len(X))]
+    dtype = "float32" if kind == "sentences" else "bfloat16"
+    model = ml.memorize_as(name, X, Y, robust=True, positions=True, dtype=dtype)
+    assert model.summary.gap < (0.35 if kind == "sentences" else 0.1)
+    proof = ml.certify(model.save(tmp_path / "model"), X, Y)
+    assert (proof.verdict, proof.unsure) == ("proved", 0)
+
+
 @pytest.mark.parametrize("case", ["bert token relu6 float32 positions", "llama sequence own bfloat16 positions"])
 def test_changed_weights_are_judged_as_transformers_answer(case: str, tmp_path: Path) -> None:
     """A short run of the bench: verdicts on changed tensors against both of transformers' attentions."""

@@ -52,10 +52,10 @@ class Head:
         x, sizes, sums = x.only(self.columns), np.abs(self.weight), np.abs(self.weight.sum(axis=1))
         logits, size = x.middle @ self.weight.T + self.bias, self.rounds * x.size
         top = PADDING * ((x.radius + size) @ sizes.T + self.rounds * np.abs(self.bias) + x.shift * sums)
-        own = np.arange(len(wanted)), wanted
-        floor = logits[own] - top[own] - TINY
+        mine = np.arange(len(wanted)), wanted
+        floor = logits[mine] - top[mine] - TINY
         close = ~(logits + top < floor[:, None]) & (wanted >= 0)[:, None]
-        close[own] = False
+        close[mine] = False
         point, other = np.nonzero(close)
         own = wanted[point]
         room = self.rounds * (np.abs(self.bias[own]) + np.abs(self.bias[other]))

@@ -41,7 +41,7 @@ class Sway:
             others = others + stream.shift
         along = self._off(np.arange(len(middle)), (middle @ write)[:, None]) / net.width
         scaled = scale(stream, net.epsilon, net.rms, along + mean_product(np.abs(middle), others))
-        normed = norm(stream, *net.norms[2:4], net.epsilon, net.rms, scaled)
+        normed = norm(stream, net.norms[2], net.norms[3], net.epsilon, net.rms, scaled)
         self.factor = scaled[0]
         # Radii were padded on the way, so what is taken away from them here is less than what was put there. Where the
         # common error is too large, it is among them already, and nothing is taken away.
