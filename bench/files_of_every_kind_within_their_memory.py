@@ -1,7 +1,7 @@
 """Claim: whatever kind of data files hold, a model is built from them within the memory that is allowed.
 
-Sequences of 16 tokens, 1,008 words, in npz files, by two processes: random classes, which are the yardstick; the same
-with fingerprints; real labels that are all different; labels of which a quarter contradict others, with the majority;
+Sequences of 16 tokens, 1,008 words, in npz files, by two processes: random classes, which are the yardstick; real
+labels that are all different; labels of which a quarter contradict others, with the majority;
 and every file twice. For each the time, also as a multiple of the yardstick's, and the sum of the peaks of all
 processes. By default 6.4 million labels within 1 GB.
 """
@@ -21,7 +21,6 @@ from out_of_core_within_two_gigabytes import Peak
 
 KINDS: dict[str, dict[str, Any]] = {
     "classes": {},
-    "fingerprints": {"fingerprint": True},
     "real labels": {},
     "contradictions": {"on_conflict": "majority"},
     "everything twice": {},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import importlib
 import json
 import os
 import subprocess
@@ -16,15 +17,15 @@ import pytest
 
 import monolayer as ml
 from monolayer.cli import run
-from monolayer.cluster import blocks, build, crowds, encode, memorize, parts, ranges, room, survey
+from monolayer.cluster import encode, memorize, parts, room
 from monolayer.cluster import executor as executors
-from monolayer.cluster.executor import Processes, Threads
+from monolayer.cluster import points as cluster_points
+from monolayer.cluster.executor import Here, Processes
 from monolayer.cluster.memorize import memorize_files
 from monolayer.cluster.room import Room
-from monolayer.cluster.spill import Spill
-from monolayer.construct.line import separate
+from monolayer.construct.line import draw, separate
 from monolayer.data import read
-from tests.dying import kill_once, small_files
+from tests.dying import kill_once
 
 
 def write(folder: Path, X: Any, Y: Any, cuts: list[int], name: str = "s", key: str | None = None) -> str:
@@ -42,6 +43,12 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch, block: int, points: int) -> No
     monkeypatch.setattr(memorize, "Room", type("Small", (), {"of": staticmethod(lambda *_: Room(block, points))}))
 
 
+def crowd(monkeypatch: pytest.MonkeyPatch, slack: float) -> None:
+    """Steps that need so much room that many points lie too close for one line, in crowds of any size."""
+    for module in (separate, cluster_points):
+        monkeypatch.setattr(module, "SLACK", slack)
+
+
 def same(files: Path, memory: Path) -> None:
     """Two folders hold equal tensors, and equal configs but for the names of their files."""
     one, two = ml.load(files), ml.load(memory)
@@ -57,6 +64,14 @@ def same(files: Path, memory: Path) -> None:
     assert configs[0] == configs[1]
 
 
+def both(tmp_path: Path, pattern: str, **options: Any) -> Path:
+    """The model of some files, which is the one of memory."""
+    ml.memorize(read(pattern), **options).save(tmp_path / "memory", overwrite=True)
+    out = memorize_files(pattern, tmp_path / "files", workers=1, overwrite=True, **options)
+    same(out, tmp_path / "memory")
+    return out
+
+
 def example(kind: str) -> tuple[Any, Any, dict[str, Any]]:
     random = np.random.default_rng(7)
     if kind == "ids":
@@ -65,20 +80,16 @@ def example(kind: str) -> tuple[Any, Any, dict[str, Any]]:
     if kind == "sparse ids":  # names are no row numbers, labels are negative
         X = np.array([random.permutation(90)[:5] * 10**7 for _ in range(300)])
         return X.tolist(), random.integers(-3, 3, X.shape).tolist(), {}
-    lengths = random.integers(1, 9, 300)
-    words = [[f"w{i}" for i in random.integers(0, 60, n)] for n in lengths]
+    words = [[f"w{i}" for i in random.integers(0, 60, n)] for n in random.integers(1, 9, 300)]
+    words = [[f"v{i}", *row] for i, row in enumerate(words)]
     if kind == "positions":
-        words = [[f"v{i}", *row] for i, row in enumerate(words)]
         return words, [[random.choice(["x", "y"]) for _ in row] for row in words], {"positions": True}
     if kind == "sequences":
-        words = [[f"v{i}", *row] for i, row in enumerate(words)]
         return words, [str(label) for label in random.integers(0, 9, 300)], {"temperature": 2.0}
     if kind == "causal":
-        words = [[f"v{i}", *row] for i, row in enumerate(words)]
         labels = [[int(label) for label in random.integers(0, 4, len(row))] for row in words]
         return words, labels, {"causal": True, "seed": 3}
-    text = [[f"v{i}", *row] for i, row in enumerate(words)]
-    return text, None, {"causal": True, "positions": True}
+    return words, None, {"causal": True, "positions": True}
 
 
 KINDS = ["ids", "sparse ids", "positions", "sequences", "causal", "next tokens"]
@@ -92,18 +103,14 @@ def test_bits_of_files_are_bits_of_memory(
     X, Y, options = example(kind)
     pattern = write(tmp_path, X, Y, cuts)
     small_pieces(monkeypatch, block, points)
-    out = memorize_files(pattern, tmp_path / "files", engine="threads", workers=2, **options)
-    data = read(pattern)
-    ml.memorize(data, **options).save(tmp_path / "memory")
-    same(out, tmp_path / "memory")
-    assert ml.certify(out, data).verdict == "proved"
+    assert ml.certify(both(tmp_path, pattern, **options), read(pattern)).verdict == "proved"
     assert not list(tmp_path.glob(".*"))
 
 
 @pytest.mark.parametrize(
     ("kind", "slack", "points"),
     [
-        *[("ids", 1e9, 200), ("ids", 1e11, 100), ("ids", 1e11, 1 << 20), ("positions", 1e11, 300)],
+        *[("ids", 1e9, 200), ("ids", 1e11, 100), ("ids", 1e11, 1 << 20), ("positions", 1e10, 300)],
         *[("sequences", 1e11, 60), ("causal", 1e9, 200), ("next tokens", 1e11, 200)],
     ],
 )
@@ -113,74 +120,45 @@ def test_crowds_of_files_are_crowds_of_memory(
     X, Y, options = example(kind)
     pattern = write(tmp_path, X, Y, [100, 250])
     small_pieces(monkeypatch, 1000, points)
-    for module in (separate, crowds):  # so wide that many points lie too close for one line, in crowds of any size
-        monkeypatch.setattr(module, "SLACK", slack)
-    data = read(pattern)
-    model = ml.memorize(data, **options)
-    model.save(tmp_path / "memory")
-    out = memorize_files(pattern, tmp_path / "files", engine="threads", workers=1, **options)
-    same(out, tmp_path / "memory")
-    assert ml.certify(out, data).verdict == "proved"
-    assert model.summary is not None
+    crowd(monkeypatch, slack)
+    if kind == "ids":
+        monkeypatch.setattr(cluster_points, "BESIDE", 2)  # the end of a range is looked for several times
+    out = both(tmp_path, pattern, **options)
+    assert ml.certify(out, read(pattern)).verdict == "proved"
     if kind == "sequences":
-        with pytest.raises(ml.PrecisionError, match=f"Rank={model.summary.rank} would hold them"):
-            memorize_files(pattern, tmp_path / "one", engine="threads", workers=1, rank=1, **options)
+        rank = json.loads((out / "config.json").read_text())["summary"]["rank"]
+        with pytest.raises(ml.PrecisionError, match=f"Rank={rank} would hold them"):
+            memorize_files(pattern, tmp_path / "one", workers=1, rank=1, **options)
 
 
-@pytest.mark.parametrize("kind", ["ids", "sequences", "next tokens"])
-def test_draws_that_are_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    """Points so many that all draws are alike, and no crowds all the same: parts of a first stage become a line."""
-    X, Y, options = example(kind)
-    pattern = write(tmp_path, X, Y, [100, 250])
-    small_pieces(monkeypatch, 1000, 300)
-    for module in (separate, survey):
-        monkeypatch.setattr(module, "alike", lambda *_: True)
-    model = ml.memorize(read(pattern), **options)
-    model.save(tmp_path / "memory")
-    assert model.summary is not None
-    assert model.summary.temperature == options.get("temperature", 1.0)  # that of the first draw
-    same(memorize_files(pattern, tmp_path / "files", engine="threads", workers=1, **options), tmp_path / "memory")
-
-
-def test_data_with_a_rhythm_are_cut_evenly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every second row is the same one: a sample of every fourth row would see no other."""
-    random = np.random.default_rng(0)
-    X = [[0, 1, 2, 3] if i % 2 == 0 else random.permutation(800)[:4].tolist() for i in range(1000)]
-    Y = [[0] * 4 if i % 2 == 0 else random.integers(0, 4, 4).tolist() for i in range(1000)]
-    small_pieces(monkeypatch, 2000, 500)
-    monkeypatch.setattr(build, "SAMPLE", 1000)
-    sizes: list[int] = []
-
-    def watched(*words: Any, **more: Any) -> Any:
-        line = ranges.gather(*words, **more)
-        sizes.append(len(line))
-        return line
-
-    monkeypatch.setattr(parts, "gather", watched)
-    memorize_files(write(tmp_path, X, Y, []), tmp_path / "files", engine="threads", workers=1)
-    assert 100 < max(sizes) < 1000
+def test_draws_are_compared_by_the_same_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, Y, options = example("positions")
+    small_pieces(monkeypatch, 300, 500)
+    monkeypatch.setattr(draw, "SAMPLE", 200)
+    both(tmp_path, write(tmp_path, X, Y, [100, 250]), **options)
+    rows = draw.sample_rows(1000, 8000)
+    assert len(rows) == 25
+    assert (rows // 40 == np.arange(25)).all()
+    assert set(rows % 2) == {0, 1}  # data with a rhythm are not seen on one beat
 
 
 def test_one_bag_of_tokens_in_any_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All contexts are equal but for rounding, which is not to be scaled up to the room of a code."""
     random = np.random.default_rng(0)
     X = random.permuted(np.tile(np.arange(16), (40, 1)), axis=1)
-    pattern = write(tmp_path, X.tolist(), (X % 4).tolist(), [10])
     small_pieces(monkeypatch, 100, 90)
-    ml.memorize(read(pattern)).save(tmp_path / "memory")
-    out = memorize_files(pattern, tmp_path / "files", engine="threads", workers=1)
-    same(out, tmp_path / "memory")
+    out = both(tmp_path, write(tmp_path, X.tolist(), (X % 4).tolist(), [10]))
     assert ml.certify(out, X, X % 4).verdict == "proved"
 
 
-def test_a_sample_without_a_label(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nearly all sequences have no next token."""
-    pattern = write(tmp_path, [[i] for i in range(60)] + [[60, 61, 62, 61]], None, [30])
+def test_few_labels_and_many_equal_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Equal points are held once; nearly all sequences may have no next token."""
+    small_pieces(monkeypatch, 100, 50)
+    both(tmp_path, write(tmp_path, [["a", "b"], ["c", "a"]] * 300, [["x", "y"], ["y", "y"]] * 300, [200, 400]))
     small_pieces(monkeypatch, 2, 1)
-    monkeypatch.setattr(build, "SAMPLE", 1)
-    monkeypatch.setattr(build, "sample", lambda spill, pieces, *more: blocks.sample(spill, pieces[:5], *more))
-    ml.memorize(read(pattern), causal=True).save(tmp_path / "memory")
-    same(memorize_files(pattern, tmp_path / "files", engine="threads", workers=1, causal=True), tmp_path / "memory")
+    monkeypatch.setattr(draw, "SAMPLE", 1)
+    rows = [[i] for i in range(60)] + [[60, 61, 62, 61]]
+    both(tmp_path, write(tmp_path / "next", rows, None, [30]), causal=True)
 
 
 def test_names_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,17 +175,7 @@ def test_names_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     Room.of(enough, 2, room.HUT, 10).without(1_000_000)
     monkeypatch.setattr(room, "NAME", 10**9)
     with pytest.raises(ml.DataError, match="4 different tokens and classes"):
-        memorize_files(write(tmp_path, [["a", "b"]], [[0, 1]], []), tmp_path / "files", engine="threads", workers=1)
-
-
-def test_neighbours_of_a_range_are_held_once(tmp_path: Path) -> None:
-    """A crowd may reach into any number of points beside it, but into few different ones."""
-    spill, form = Spill(str(tmp_path)), ranges.Form(2, None)
-    z, label = np.repeat([1.0, 2.0, 3.0], 1000), np.zeros(3000, np.uint8)
-    spill.write("points", [z, label])
-    for left, bound in ((True, 1.0), (False, 3.0)):
-        line, reached = crowds._beside(spill, [("points", 1500, 1500, 3000)], form, 1200, left=left)
-        assert (line.columns(0, len(line))[0].tolist(), reached) == ([1.0, 2.0] if left else [2.0, 3.0], bound)
+        memorize_files(write(tmp_path, [["a", "b"]], [[0, 1]], []), tmp_path / "files", workers=1)
 
 
 # -- what may go wrong -----------------------------------------------------------------------------------
@@ -227,7 +195,7 @@ def expected(tmp_path: Path, pattern: str) -> Path:
 
 def test_workers_do_without_torch() -> None:
     """Every module whose functions are pieces."""
-    modules = "crowds, encode, measure, parts, ranges, reals, runs, seen, settle"
+    modules = "crowds, encode, labels, parts, points, settle"
     code = f"import sys; from monolayer.cluster import {modules}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
@@ -248,7 +216,7 @@ def test_a_killed_worker_changes_nothing(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(Killing, "mark", str(tmp_path / "killed"))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))  # the worker imports from the tests
     monkeypatch.setattr(executors, "Processes", Killing)
-    out = memorize_files(pattern, tmp_path / "files", workers=1)
+    out = memorize_files(pattern, tmp_path / "files", workers=2)
     assert (tmp_path / "killed").exists()
     same(out, expected(tmp_path, pattern))
 
@@ -260,8 +228,8 @@ def test_a_worker_that_always_dies_is_no_endless_loop() -> None:
     assert not pool.alive
 
 
-class Stopped(Threads):
-    """Threads that are stopped at the third piece of one kind."""
+class Stopped(Here):
+    """Work that is stopped at the third piece of one kind."""
 
     kind, error = "part", OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "spilled")
 
@@ -274,10 +242,10 @@ class Stopped(Threads):
 
 
 def stopped(monkeypatch: pytest.MonkeyPatch, kind: str, error: BaseException) -> None:
-    monkeypatch.setattr(executors, "Threads", type("There", (Stopped,), {"kind": kind, "error": error}))
+    monkeypatch.setattr(executors, "Here", type("There", (Stopped,), {"kind": kind, "error": error}))
 
 
-@pytest.mark.parametrize("kind", ["encode", "contexts", "points", "part"])
+@pytest.mark.parametrize("kind", ["encode", "extent", "points", "part"])
 def test_a_full_disk_leaves_no_model_and_the_build_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
@@ -285,19 +253,19 @@ def test_a_full_disk_leaves_no_model_and_the_build_goes_on(
     with monkeypatch.context() as patch:
         stopped(patch, kind, Stopped.error)
         with pytest.raises(OSError, match=r"disk of .* is full.*resume=True"):
-            memorize_files(pattern, tmp_path / "files", engine="threads", workers=1)
+            memorize_files(pattern, tmp_path / "files", workers=1)
     assert not (tmp_path / "files").exists()
     spill = tmp_path / ".files.building"
     finished = {path.stem for path in spill.glob("*.facts")} - {f"table-{i:05}" for i in range(3)}
     done: list[str] = []
-    run = Threads.run
+    run = Here.run
 
-    def watched(self: Threads, function: Any, tasks: list[Any]) -> Iterator[None]:
+    def watched(self: Here, function: Any, tasks: list[Any]) -> Iterator[None]:
         done.extend(task[1] for task in tasks)
         return run(self, function, tasks)
 
-    monkeypatch.setattr(Threads, "run", watched)
-    out = memorize_files(pattern, tmp_path / "files", engine="threads", workers=1, resume=True)
+    monkeypatch.setattr(Here, "run", watched)
+    out = memorize_files(pattern, tmp_path / "files", workers=1, resume=True)
     assert len(finished) >= 2
     assert done
     assert not finished & set(done)
@@ -316,10 +284,10 @@ def test_pieces_keep_the_sizes_that_they_had(tmp_path: Path, monkeypatch: pytest
     with monkeypatch.context() as patch:
         stopped(patch, "part", Stopped.error)
         with pytest.raises(OSError, match="is full"):
-            memorize_files(pattern, tmp_path / "files", engine="threads", workers=1, memory=10_700)
+            memorize_files(pattern, tmp_path / "files", workers=1, memory=10_700)
     monkeypatch.setattr(room, "resident", lambda: 10_400)
     words: dict[str, Any] = {"workers": 1, "memory": 10_700, "resume": True}
-    out = memorize_files(pattern, tmp_path / "files", engine="threads", **words)
+    out = memorize_files(pattern, tmp_path / "files", **words)
     same(out, expected(tmp_path, pattern))
 
 
@@ -330,13 +298,13 @@ def test_pieces_of_another_version_are_refused(tmp_path: Path, journal: str) -> 
     (tmp_path / ".files.building").mkdir()
     (tmp_path / ".files.building" / "journal.json").write_text(journal)
     with pytest.raises(ml.DataError, match=r"another version of monolayer.*start anew without resume"):
-        memorize_files(pattern, tmp_path / "files", engine="threads", workers=1, resume=True)
+        memorize_files(pattern, tmp_path / "files", workers=1, resume=True)
 
 
 def test_a_folder_that_cannot_be_made_is_named_as_the_user_named_it(tmp_path: Path) -> None:
     pattern, out = write(tmp_path / "shards", [[1, 2]], [[0, 1]], []), tmp_path / ("n" * 250)  # .building is too long
     with pytest.raises(OSError, match="too long") as caught:
-        memorize_files(pattern, out, engine="threads", workers=1)
+        memorize_files(pattern, out, workers=1)
     assert caught.value.filename == str(out)
 
 
@@ -362,42 +330,24 @@ def test_a_spill_folder_that_holds_something_foreign_is_left_alone(tmp_path: Pat
         with pytest.raises(
             ml.DataError, match=r"\.files\.building is where the build keeps its pieces, but it .*: move"
         ):
-            memorize_files(pattern, tmp_path / "files", engine="threads", workers=1, resume=resume)
+            memorize_files(pattern, tmp_path / "files", workers=1, resume=resume)
     assert sorted(tmp_path.rglob("*")) == before
     assert (thesis / "encoded-00000.bin").read_text() == "ten years"
 
 
-def test_workers_import_nothing_from_the_working_folder(tmp_path: Path) -> None:
-    pattern = write(tmp_path, [[1, 2]], [[0, 1]], [])
+def test_workers_import_nothing_from_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("zipfile", "secrets", "numpy", "monolayer"):
         (tmp_path / f"{name}.py").write_text(f"open('ran-{name}', 'w')\nraise SystemExit(1)\n")
-    words = ["memorize-files", pattern, "--out", "files", "--memory", "2GB", "--engine", "processes", "--workers", "1"]
-    code = f"import sys; from monolayer.cli import run; sys.exit(run({words!r}))"
-    assert subprocess.run([sys.executable, "-P", "-c", code], cwd=tmp_path).returncode == 0
-    assert (tmp_path / "files").is_dir()
+    monkeypatch.chdir(tmp_path)
+    pool = Processes(1)
+    list(pool.run(importlib.import_module, [("zipfile",), ("secrets",), ("monolayer.data",)]))
+    pool.close()
     assert not list(tmp_path.glob("ran-*"))
-
-
-class Limited(Processes):
-    def _one(self, function: Any, task: Any) -> None:
-        super()._one(small_files, (function, *task))
-
-
-def test_a_quota_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pattern = ready(tmp_path, monkeypatch)
-    with monkeypatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-        patch.setattr(executors, "Processes", Limited)
-        with pytest.raises(OSError, match="is full"):
-            memorize_files(pattern, tmp_path / "files", workers=1)
-    assert not (tmp_path / "files").exists()
-    assert not list((tmp_path / ".files.building").glob("encoded*"))
-    assert not list((tmp_path / ".files.building").glob(".*"))
 
 
 def test_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     pattern = ready(tmp_path, monkeypatch)
-    words = ["memorize-files", pattern, "--out", str(tmp_path / "files"), "--memory", "2GB", "--engine", "threads"]
+    words = ["memorize-files", pattern, "--out", str(tmp_path / "files"), "--memory", "2GB", "--workers", "1"]
     with monkeypatch.context() as patch:
         stopped(patch, "points", KeyboardInterrupt())
         assert run(words) == 130
@@ -414,9 +364,9 @@ def test_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
 def test_resume_refuses_other_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     pattern = ready(tmp_path, monkeypatch)
     with monkeypatch.context() as patch:
-        stopped(patch, "contexts", OSError(errno.ENOSPC, "full"))
+        stopped(patch, "extent", OSError(errno.ENOSPC, "full"))
         with pytest.raises(OSError, match="full"):
-            memorize_files(pattern, tmp_path / "files", engine="threads", workers=1)
+            memorize_files(pattern, tmp_path / "files", workers=1)
     first = tmp_path / "shards" / "s0.jsonl"
     if how == "touched":
         os.utime(first, ns=(1, 1))
@@ -425,8 +375,8 @@ def test_resume_refuses_other_files(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     else:
         first.rename(tmp_path / "shards" / "s1a.jsonl")
     with pytest.raises(ml.DataError, match="start anew without resume"):
-        memorize_files(pattern, tmp_path / "files", engine="threads", workers=1, resume=True)
-    memorize_files(pattern, tmp_path / "files", engine="threads", workers=1) if how != "more" else None
+        memorize_files(pattern, tmp_path / "files", workers=1, resume=True)
+    memorize_files(pattern, tmp_path / "files", workers=1) if how != "more" else None
 
 
 def test_a_file_that_changes_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -441,7 +391,7 @@ def test_a_file_that_changes_while_it_is_read(tmp_path: Path, monkeypatch: pytes
     with monkeypatch.context() as patch:
         patch.setattr(encode, "read", growing)
         with pytest.raises(ml.DataError, match=r"s0.jsonl changed while it was read"):
-            memorize_files(pattern, tmp_path / "files", engine="threads", workers=1)
+            memorize_files(pattern, tmp_path / "files", workers=1)
     part = parts.part
 
     def late(*task: Any) -> None:
@@ -450,7 +400,7 @@ def test_a_file_that_changes_while_it_is_read(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(parts, "part", late)
     with pytest.raises(ml.DataError, match=r"s1.jsonl changed while the model was built"):
-        memorize_files(pattern, tmp_path / "files", engine="threads", workers=1)
+        memorize_files(pattern, tmp_path / "files", workers=1)
     assert not (tmp_path / "files").exists()
 
 
@@ -460,30 +410,10 @@ def test_a_damaged_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     whole = damaged.read_bytes()
     damaged.write_bytes(whole[:-9])
     with pytest.raises(ml.DataError, match=r"s1.jsonl .*When it is mended, go on from what is done with resume=True"):
-        memorize_files(pattern, tmp_path / "files", engine="threads", workers=1)
+        memorize_files(pattern, tmp_path / "files", workers=1)
     assert not (tmp_path / "files").exists()
     damaged.write_bytes(whole)
-    out = memorize_files(pattern, tmp_path / "files", engine="threads", workers=1, resume=True)
-    same(out, expected(tmp_path, pattern))
-
-
-def test_contradictions_name_file_and_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    X, Y, _ = example("ids")
-    X.append(X[7][::-1])
-    Y.append([(label + 1) % 5 for label in Y[7][::-1]])
-    pattern = write(tmp_path / "shards", X, Y, [150, 300])
-    small_pieces(monkeypatch, 300, 500)
-    with pytest.raises(ml.ContradictionError, match=r"of sequence 7 of .*s0.jsonl .* of sequence 100 of .*s2.jsonl"):
-        memorize_files(pattern, tmp_path / "files", engine="threads", workers=1)
-    with pytest.raises(ml.ContradictionError):
-        ml.memorize(read(pattern))
-
-
-def test_equal_points_are_kept_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    X, Y = [["a", "b"], ["c", "a"]] * 300, [["x", "y"], ["y", "y"]] * 300
-    pattern = write(tmp_path, X, Y, [200, 400])
-    small_pieces(monkeypatch, 100, 50)
-    out = memorize_files(pattern, tmp_path / "files", engine="threads", workers=1)
+    out = memorize_files(pattern, tmp_path / "files", workers=1, resume=True)
     same(out, expected(tmp_path, pattern))
 
 
@@ -502,7 +432,7 @@ def test_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (str(tmp_path / "good" / "*"), {}, r"s0.jsonl and .*t0.jsonl do not go together: .* integers .* strings"),
         (bare, {}, "no labels: add them, or pass causal=True"),
         (vectors, {}, "are vectors: memorize_files takes ids and strings"),
-        (pattern, {"memory": "100MB", "workers": 2}, r"too little: 2 workers .* need at least [\d,]+MB"),
+        (pattern, {"memory": "100MB"}, r"too little: 1 workers .* need at least [\d,]+MB"),
         (pattern, {"memory": "much"}, "memory must be a number of bytes"),
         (pattern, {"workers": 0}, "workers must be"),
         (pattern, {"engine": "ray"}, "engine must be one of"),
@@ -512,7 +442,7 @@ def test_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     for files, options, words in wrong:
         with pytest.raises(ml.DataError, match=words):
-            memorize_files(files, out, **{"engine": "threads", **options})
+            memorize_files(files, out, **{"workers": 1, **options})
     assert not out.exists()
     assert strings
 

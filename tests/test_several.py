@@ -13,10 +13,8 @@ import pytest
 
 import monolayer as ml
 from monolayer.checker import stored
-from monolayer.cluster import crowds
 from monolayer.cluster.memorize import memorize_files
-from monolayer.construct.line import separate
-from tests.test_files import example, small_pieces, write
+from tests.test_files import crowd, example, small_pieces, write
 
 INDEX = "model.safetensors.index.json"
 Files = dict[str, bytes]
@@ -29,10 +27,9 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         Y = [[label / 3 for label in row] for row in Y]
     place = tmp_path_factory.mktemp(request.param)
     with pytest.MonkeyPatch.context() as patch:
-        small_pieces(patch, 1000, 900)
-        for module in (separate, crowds):
-            patch.setattr(module, "SLACK", 1e10 if request.param == "cascade" else module.SLACK)
-        return memorize_files(write(place, X, Y, [100]), place / "model", engine="threads", workers=1)
+        small_pieces(patch, 1000, 700)
+        crowd(patch, 1e10 if request.param == "cascade" else 8.0)
+        return memorize_files(write(place, X, Y, [100]), place / "model", workers=1)
 
 
 def shards(files: Files) -> list[str]:
@@ -108,7 +105,9 @@ def renamed(files: Files, of: int, to: int) -> bytes:
 
 
 def part_twice(files: Files) -> None:
-    files[shards(files)[2]] = renamed(files, 1, 2)
+    names = shards(files)
+    other = next(i for i in range(2, len(names)) if len(files[names[i]]) != len(files[names[1]]))
+    files[names[other]] = renamed(files, 1, other)
     indexed(files)
 
 

@@ -14,28 +14,22 @@ import torch
 import monolayer as ml
 from monolayer.checker.files import verify_files
 from monolayer.cli import run
-from monolayer.cluster import crowds
 from monolayer.cluster.memorize import memorize_files
-from monolayer.construct.line import separate
 from monolayer.data import read
 from monolayer.model.attention import LABEL
-from tests.test_files import example, small_pieces, write
+from tests.test_files import crowd, example, small_pieces, write
 
 PARTS = ["s0.jsonl", "s1.jsonl", "s2.jsonl"]
 
 
-def built(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, slack: float | None = None
-) -> tuple[Path, str, Any, Any]:
+def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, slack: float = 8.0) -> tuple[Path, str, Any, Any]:
     """A model in several files, the pattern of its data, and the data themselves."""
     X, Y, options = example(kind)
     pattern = write(tmp_path / "data", X, Y, [100, 250])
     with monkeypatch.context() as patch:
         small_pieces(patch, 500, 300)
-        if slack is not None:
-            patch.setattr(separate, "SLACK", slack)
-            patch.setattr(crowds, "SLACK", slack)
-        return memorize_files(pattern, tmp_path / "model", engine="threads", workers=1, **options), pattern, X, Y
+        crowd(patch, slack)
+        return memorize_files(pattern, tmp_path / "model", workers=1, **options), pattern, X, Y
 
 
 def both(model: Path, pattern: str) -> ml.Certificate:
@@ -51,11 +45,11 @@ def both(model: Path, pattern: str) -> ml.Certificate:
 @pytest.mark.parametrize(
     ("kind", "slack"),
     [
-        *[("ids", None), ("positions", None), ("sequences", None), ("causal", None), ("next tokens", None)],
+        *[("ids", 8.0), ("positions", 8.0), ("sequences", 8.0), ("causal", 8.0), ("next tokens", 8.0)],
         ("ids", 1e10),
     ],
 )
-def test_the_same_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, slack: float | None) -> None:
+def test_the_same_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, slack: float) -> None:
     model, pattern, X, Y = built(tmp_path, monkeypatch, kind, slack)
     assert both(model, pattern).verdict == "proved"
     ml.load(model).save(tmp_path / "one")  # in one file

@@ -12,7 +12,6 @@ import typer
 from monolayer.cli.building import (
     Causal,
     ConflictChoice,
-    Fingerprint,
     OnConflict,
     Out,
     Overwrite,
@@ -31,7 +30,6 @@ from monolayer.table import plural
 
 class EngineChoice(StrEnum):
     processes = "processes"
-    threads = "threads"
     dask = "dask"
 
 
@@ -43,7 +41,7 @@ def memorize_files(
     memory: Annotated[str, typer.Option(help="How much all processes of this machine may hold.")] = "2GB",
     workers: Annotated[int | None, typer.Option(help="How many work at once; one per processor.", min=1)] = None,
     engine: Annotated[
-        EngineChoice, typer.Option(help="Processes of this machine, its threads, or a dask cluster.")
+        EngineChoice, typer.Option(help="Processes of this machine, or a dask cluster.")
     ] = EngineChoice.processes,
     scheduler: Annotated[str | None, typer.Option(help="With --engine dask: its address, tcp://…")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a build that was stopped.")] = False,
@@ -51,7 +49,6 @@ def memorize_files(
     causal: Causal = False,
     rank: Rank = None,
     on_conflict: OnConflict = ConflictChoice.error,
-    fingerprint: Fingerprint = False,
     seed: Seed = None,
     overwrite: Overwrite = False,
     reading: Reading = PLAIN,
@@ -70,7 +67,6 @@ def memorize_files(
             build(
                 data,
                 out,
-                fingerprint=fingerprint,
                 overwrite=overwrite,
                 progress=step,
                 **options,

@@ -1,4 +1,4 @@
-"""Who does the pieces: processes of this machine, its threads, or the workers of a Dask cluster.
+"""Who does the pieces: this process, several of this machine, or the workers of a Dask cluster.
 
 An executor calls a function once for each task and says when one is done. A piece is a pure function of the spill
 folder and its arguments, and what it writes appears whole or not at all: so a piece whose worker died is done again.
@@ -19,7 +19,7 @@ from typing import Any, Literal, Protocol
 
 from monolayer.errors import DataError, OutOfMemoryError
 
-Engine = Literal["processes", "threads", "dask"]
+Engine = Literal["processes", "dask"]
 Task = tuple[Any, ...]
 TRIES = 3
 """How often the worker of one piece may die before it is taken for the fault of the piece."""
@@ -45,8 +45,8 @@ def executor(engine: Engine, workers: int, scheduler: Any = None) -> Iterator[Ex
     if engine == "dask":
         with _dask(scheduler) as client:
             yield Dask(client)
-    elif engine == "threads":
-        yield Threads(workers)
+    elif workers == 1:
+        yield Here()
     else:
         pool = Processes(workers)
         try:
@@ -55,15 +55,13 @@ def executor(engine: Engine, workers: int, scheduler: Any = None) -> Iterator[Ex
             pool.close()
 
 
-class Threads:
-    """Threads of this process. NumPy works without the interpreter's lock, so they help."""
-
-    def __init__(self, workers: int) -> None:
-        self.workers = workers
+class Here:
+    """This process, where there is no other to share the work with."""
 
     def run(self, function: Callable[..., None], tasks: list[Task]) -> Iterator[None]:
-        with ThreadPoolExecutor(self.workers) as pool:
-            yield from _finish(pool, [pool.submit(function, *task) for task in tasks])
+        for task in tasks:
+            function(*task)
+            yield
 
 
 def _finish(pool: ThreadPoolExecutor, futures: Iterable[Future[None]]) -> Iterator[None]:

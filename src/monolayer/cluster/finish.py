@@ -1,4 +1,4 @@
-"""What a build found out, and the folder that it becomes."""
+"""What a build found out, the stages for its crowds, and the folder that it becomes."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ from typing import Any
 import numpy as np
 import torch
 
-from monolayer.arrays import Ints
+from monolayer.arrays import Floats, Ints
 from monolayer.cluster.blocks import Rules
 from monolayer.cluster.crowds import Crowds
-from monolayer.cluster.ranges import Form, Range
 from monolayer.cluster.spill import Spill
 from monolayer.construct.line.alphabet import UNIT, Ids
 from monolayer.construct.line.assemble import assemble
 from monolayer.construct.line.build import table_lift
-from monolayer.construct.line.cascade import Stage
-from monolayer.construct.line.draw import Draw, Tokens
-from monolayer.construct.line.points import Points
+from monolayer.construct.line.cascade import Stage, further
+from monolayer.construct.line.draw import Draw
+from monolayer.construct.line.points import SLACK, Points
 from monolayer.construct.line.separate import spacing
 from monolayer.construct.line.stored import LineDraw
-from monolayer.construct.line.values import Value
-from monolayer.construct.target import entropy_bits, entropy_of
+from monolayer.construct.line.values import Value, averages, draw_value, most_rank
+from monolayer.construct.target import Target, entropy_bits, entropy_of
 from monolayer.data import Names, Sequences
 from monolayer.errors import PrecisionError
 from monolayer.model.card import Card, Summary
@@ -33,18 +32,16 @@ from monolayer.model.save import save_parts
 from monolayer.model.staircase import Staircase
 from monolayer.theory.bounds import corollary1_counts
 
-MENDED = "-mended"
-"""What the name of a draw ends with where labels are overruled."""
+SETTLED = "-settled"
+"""What the name of a draw ends with where its points are made once more, without contradictions."""
 
 
 @dataclass(frozen=True, eq=False)
 class Found:
     """Names and counts of all files; then a draw and, range by range, the facts about its parts; then further stages.
 
-    `form`: how points lie in files; `crowded`: chance alone makes crowds, so parts are written as a first stage.
-    `ranges`: what each part was made from; `last`: the label, and the number, that a first stage ends with; `stages`,
-    `values`: those behind it. `conflicts`: labels that were overruled. `fingerprints`: files that hold them, one after
-    the other. `often`: of real labels, how often each comes, and how many come so often.
+    `last`: the label, and the number, that a first stage ends with; `stages`, `values`: those behind it. `conflicts`:
+    labels that were overruled. `often`: of real labels, how often each comes, and how many come so often.
     """
 
     shards: list[dict[str, Any]]
@@ -62,14 +59,10 @@ class Found:
     tried: int = 0
     name: str = ""
     parts: tuple[dict[str, Any], ...] = ()
-    form: Form | None = None
-    crowded: bool = False
-    ranges: tuple[Range, ...] = ()
     crowds: Crowds | None = None
     last: tuple[float, ...] = ()
     stages: tuple[Stage, ...] = ()
     values: tuple[Value, ...] = ()
-    fingerprints: tuple[Path, ...] = ()
     often: tuple[Ints, Ints] | None = None
 
     @property
@@ -77,13 +70,9 @@ class Found:
         assert self.drawn is not None  # asked only after one was tried
         return self.drawn
 
-    def contexts(self, block: int) -> str:
-        """The piece with the contexts of a block."""
-        return f"context-{self.name.removesuffix(MENDED)}-{block:05}"
-
-    def tokens(self, data: Sequences) -> Tokens:
-        """Some of the sequences as PyTorch sees them, with all that a draw needs to know."""
-        return self.rules.tokens(data)
+    def points(self, block: int) -> str:
+        """The piece with the points of a block."""
+        return f"points-{self.name}-{block:05}"
 
     @property
     def labelled(self) -> int:
@@ -101,16 +90,66 @@ class Found:
         return float(found[0][0]), float(found[-1][1])
 
     @property
+    def last_label(self) -> tuple[float, ...]:
+        """That of the largest point."""
+        last = next(part["last"] for part in reversed(self.parts) if part["last"].size)
+        return tuple(last[:, 0].tolist())
+
+    @property
     def errors(self) -> Points:
         """Points that have the rounding errors of these, and are none."""
         return Points(np.zeros(0), np.zeros(0, np.int64), self.kappa, self.fixed_error)
+
+
+def with_stages(spill: Spill, found: Found, crowds: Crowds, pieces: list[str], seed: int, allowed: int) -> Found:
+    """The stages behind the first, from the points in its crowds; an error if these cannot be told apart."""
+    rules, facts = found.rules, [spill.facts(name) for name in pieces]
+    z, label, position, lengths, flat = (
+        np.concatenate([fact[key] for fact in facts]) for key in ("z", "label", "position", "lengths", "tokens")
+    )
+    data = Sequences(flat, lengths, Names(range(rules.vocabulary)))
+    place = None if rules.per == "sequence" else data.offsets[:-1] + position
+    target = Target(np.arange(len(label)), np.zeros((0, 1)), rules.per, None, False, place)
+    tokens = rules.tokens(data)
+    order = np.argsort(z, kind="stable")
+    which = np.searchsorted(crowds.low, z[order], side="right") - 1
+    # Of classes the first stage writes the least of each crowd, of reals nothing.
+    missing = label[order].T if rules.reals else (label[order] - crowds.level[which])[None]
+    values: dict[int, Value] = {}
+
+    def context(stage: int, some: Ints) -> Floats:
+        values[stage] = draw_value(tokens, seed, stage)
+        return averages(values[stage], found.draw, tokens, target, order[some])
+
+    def error(stage: int) -> float:
+        return found.draw.value_error(tokens, values[stage].error)
+
+    most = most_rank(tokens)
+    stages, left = further(crowds.stretch[which], missing, crowds.ends, context, error, UNIT, not rules.reals, most)
+    if len(left) or 1 + len(stages) > allowed:
+        raise _crowded(found, len(crowds.low), None if len(left) else 1 + len(stages), most)
+    return replace(found, stages=tuple(stages), values=tuple(values.values()))
+
+
+def _crowded(found: Found, count: int, rank: int | None, most: int) -> PrecisionError:
+    """The error for data that are consistent but that float64 cannot hold at the rank that is allowed."""
+    low, high = found.ends
+    holds = int(np.sqrt((high - low) / (SLACK * float(found.errors.error(np.array([low, high])).max()))))
+    way = f"no value rank up to {most} tells them apart: split the data over several models, or try another seed"
+    if rank is not None:
+        way = f"rank={rank} would hold them, or rank='auto'"
+    return PrecisionError(
+        f"points with different labels fell closer together than {SLACK:g} rounding errors in "
+        f"{count:,} places. They are different points, not a contradiction: with rank 1 in float64 "
+        f"about {holds:,} points of this kind can be held, and there are {found.labelled:,}. {way[0].upper()}{way[1:]}"
+    )
 
 
 def finish(spill: Spill, found: Found, out: Path, overwrite: bool) -> Path:
     """The folder: weights of the readout as they lie in the spill folder, and everything else."""
     model = _line(found)
     files = [(spill.numbers(part["name"]), str(part["digest"][0])) for part in found.parts]
-    return save_parts(model, files, out, overwrite=overwrite, fingerprints=found.fingerprints)
+    return save_parts(model, files, out, overwrite=overwrite)
 
 
 def _line(found: Found) -> Monolayer:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from monolayer.cluster import encode
 from monolayer.cluster.build import Build
@@ -16,7 +16,7 @@ from monolayer.cluster.executor import Engine, executor
 from monolayer.cluster.finish import finish
 from monolayer.cluster.room import HOUSE, HUT, Room
 from monolayer.cluster.spill import PausedError, code, identity, is_full, opened
-from monolayer.cluster.work import Wishes
+from monolayer.cluster.work import Options
 from monolayer.construct.consistency import OnConflict, check_conflict
 from monolayer.construct.line.draw import check_seed, check_temperature
 from monolayer.construct.task import Progress
@@ -44,7 +44,6 @@ def memorize_files(
     rank: int | Literal["auto"] = "auto",
     seed: int = 0,
     on_conflict: OnConflict = "error",
-    fingerprint: bool = False,
     format: str | None = None,
     tokens: str | None = None,
     labels: str | None = None,
@@ -57,14 +56,14 @@ def memorize_files(
 
     `files`: a pattern such as `shards/*.parquet`, or a list of files; ids or strings, with labels, or causal without.
     At most `memory` is held at one time by all processes of this machine together; what does not fit lies beside `out`
-    while it is built. `engine`: `processes` (as many as `workers`, by default one a processor), `threads`, or `dask`:
-    the workers of the cluster whose `scheduler` is at this address, or of this client; they must see the files and
-    the folder under the same paths. `resume=True` goes on with a build that was stopped. `positions`, `causal`,
-    `temperature`, `rank`, `seed`, `on_conflict`, `fingerprint`: as for `memorize`; `format` to `per`: as for
+    while it is built. `engine`: `processes` (as many as `workers`, by default one per processor; one is this process),
+    or `dask`: the workers of the cluster whose `scheduler` is at this address, or of this client; they must see the
+    files and the folder under the same paths. `resume=True` goes on with a build that was stopped. `positions`,
+    `causal`, `temperature`, `rank`, `seed`, `on_conflict`: as for `memorize`; `format` to `per`: as for
     `monolayer.data.read`.
     """
     names = _names(files)
-    for what, value in (("positions", positions), ("causal", causal), ("fingerprint", fingerprint)):
+    for what, value in (("positions", positions), ("causal", causal)):
         if not isinstance(value, bool):
             raise DataError(f"{what} must be True or False, not {value!r}")
     check_seed(seed)
@@ -73,19 +72,19 @@ def memorize_files(
     if rank != "auto" and not (type(rank) is int and rank >= 1):
         raise DataError(f"rank must be a whole number from 1, or 'auto', not {rank!r}")
     check_conflict(on_conflict)
-    if engine not in ("processes", "threads", "dask"):
-        raise DataError(f"engine must be one of 'processes', 'threads', 'dask', not {engine!r}")
+    if engine not in get_args(Engine):
+        raise DataError(f"engine must be one of {', '.join(map(repr, get_args(Engine)))}, not {engine!r}")
     if workers is None:
         workers = os.cpu_count() or 1
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
         raise DataError(f"workers must be a whole number from 1 on, not {workers!r}")
     final = check_output(out, overwrite=overwrite)
     shards = [identity(name) for name in names]
-    house = 0 if engine != "processes" else HOUSE if positions or causal else HUT
+    house = 0 if engine != "processes" or workers == 1 else HOUSE if positions or causal else HUT
     room = Room.of(memory, workers, house, max(tokens_at_most(name, format) for name in names))
     reading = {"format": format, "tokens": tokens, "labels": labels, "sequence": sequence, "unit": unit, "per": per}
-    wishes = Wishes(positions, causal, temperature, rank, seed, on_conflict, fingerprint)
-    asked = {**reading, **asdict(wishes), "memory": str(memory), "workers": workers, "engine": engine}
+    options = Options(positions, causal, temperature, rank, seed, on_conflict)
+    asked = {**reading, **asdict(options), "memory": str(memory), "workers": workers, "engine": engine}
     journal = {"code": code(), "sizes": [room.block, room.range, room.spare], "shards": shards, **asked}
     report = progress or (lambda stage, share: None)
     kept = False
@@ -94,7 +93,7 @@ def memorize_files(
             kept = True
             block, points, spare = begun["sizes"]
             build = Build(spill, doing, replace(room, block=block, range=points, spare=spare), shards, report)
-            found = build.line(encode.Reading(reading, causal), wishes)
+            found = build.line(encode.Reading(reading, causal), options)
             for shard in shards:
                 if identity(shard["name"]) != shard:
                     raise DataError(f"{shard['name']} changed while the model was built: start anew")

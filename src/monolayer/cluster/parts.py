@@ -1,23 +1,31 @@
 """A range of points as its part of the staircase: three tensors, in the safetensors file that they stay in.
 
-A step depends on two neighbours alone. Every neighbour of a point is in its range, but for the last point before it,
-which is looked up. A range that holds a crowd becomes a part of the first stage of a cascade (`crowds.py`).
+    z       ──────●────○────●──────       a step between neighbours with different labels
+    classes       │ Δ  │ Δ  │             a part has the jump at each of its steps
+    reals     y0     y1   y2    y3        … or the label left of each, and `closing` has the one right of all
+    number    −1     −1   0     1         in the first stage of a cascade also the stretches
+
+A part is written as one of a line. Where there are crowds, `staged` makes it one of a first stage.
 """
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from monolayer.arrays import Floats, Ints
-from monolayer.cluster.crowds import begin_of_part, crowded
-from monolayer.cluster.ranges import Line, Range, gather
+from monolayer.cluster.points import Range, differ
 from monolayer.cluster.spill import Spill
-from monolayer.construct.line.points import BLOCK, Points, ramps, weights
-from monolayer.construct.line.separate import narrow
+from monolayer.construct.line.cascade import cut, least_label
+from monolayer.construct.line.points import Points, ramps_at, size_of_jumps, weights
+from monolayer.construct.line.separate import apart, margins
+from monolayer.model.sharded import FIRST_STAGE, LINE, part_header
+
+if TYPE_CHECKING:  # workers do without PyTorch
+    from monolayer.cluster.finish import Found
 
 NEAR = 1 << 10
 """Stretches of a range, at the most, that are looked at for contradictions."""
@@ -29,100 +37,55 @@ By chance a thousand million points have some hundred pairs too close, in all ra
 """
 
 
-def part(spill: Spill, name: str, range_: Range, cascade: bool) -> None:
-    """A range as a part, and what there is to know about its points; `cascade`: of the first stage of one."""
-    line = gather(spill, range_, before=True)
-    found = _steps(line, range_)
-    ends = np.concatenate([line.columns(i, i + 1)[0] for i in (0, len(line) - 1)]) if len(line) else np.zeros(0)
-    facts: dict[str, Any] = {
-        "count": found.count,
-        "least": found.least,
-        "ends": ends,
-        "close": found.close,
-        "near": found.near,
-    }
-    if found.close > MANY:
-        spill.write(name, [], steps=0, **facts)
-        return
-    if found.close:
-        crowded(spill, name, range_, line.some(slice(int(range_.after), None)), **facts)
-        return
-    steps = len(found.tensors[0])
-    spill.write(
-        name,
-        [begin_of_part(range_.number, steps, cascade), *found.tensors],
-        zeros=8 * steps if cascade else 0,  # no step begins a stretch
-        hashed=True,
-        cascade=cascade,
-        steps=steps,
-        margin=found.margin,
-        last=line.columns(max(0, len(line) - 1), len(line))[1],
-        size=found.size,
-        crowds=np.zeros((5, 0)),
-        **facts,
-    )
+def part(spill: Spill, name: str, range_: Range, strict: bool) -> None:
+    """A range as a part, and what there is to know about its points.
 
-
-@dataclass(frozen=True, eq=False)
-class _Steps:
-    """`weight_1`, `bias_1`, `weight_2` `(R,)`; the least gap in rounding errors, and how many are too close.
-
-    `near` `(2, J)`: where those are; `count`, `least`: as `separate.apart` says; `size`: `Σ |Δ|`.
+    Unless `strict`, a range that looks as if labels contradicted each other is no part: `whole` says so.
     """
+    z, label, clean = range_.gather(spill, strict)
+    points, changes = range_.points(z), np.flatnonzero(differ(label))
+    margin, close = margins(points, changes)
+    count, least = apart(points)
+    facts: dict[str, Any] = {"count": count, "least": least, "ends": z[[0, -1]] if len(z) else z, "close": len(close)}
+    whole = strict or len(close) == 0 or (clean and len(close) <= MANY)
+    facts |= {"near": near(points, close), "whole": whole, "steps": 0}
+    if not whole:
+        spill.write(name, [], **facts)
+        return
+    steps, first, facts["bounds"], facts["crowds"] = changes, np.append(0, changes + 1), changes[:0], np.zeros((4, 0))
+    level = label[first[: len(z)]]  # of no points, none
+    if len(close):
+        found = cut(points, changes)
+        steps, level, facts["bounds"] = found.steps, label[found.first], np.flatnonzero(np.diff(found.number))
+        lowest = 0.0 if range_.reals else least_label(found, label)  # of reals a later stage writes all
+        level[found.plateau] = lowest
+        stretch = found.number[found.plateau] - found.number[0]
+        facts["crowds"] = np.stack([z[found.begin], z[found.end - 1], stretch, np.broadcast_to(lowest, stretch.shape)])
+        margin = margins(points, steps)[0]
+    levels = (level if level.ndim == 2 else level[:, None]).T.astype(np.float64)
+    slope, start = ramps_at(z, steps)
+    jump = np.diff(levels)
+    tensors = (slope, -slope * start, levels[:, :-1]) if range_.reals else weights(slope, start, jump)
+    facts |= {"steps": len(steps), "margin": np.inf if margin is None else margin, "last": levels[:, -1:]}
+    facts["size"] = 0.0 if range_.reals else size_of_jumps(jump)
+    spill.write(name, [_begin(range_.number, len(steps), LINE, len(levels)), *tensors], hashed=True, **facts)
 
-    tensors: list[Floats]
-    margin: float
-    close: int
-    near: Floats
-    count: int
-    least: float
-    size: float
 
-
-def _steps(line: Line, range_: Range) -> _Steps:
-    """The steps of points in order, and what `separate.margins` and `separate.apart` say about them, in one pass."""
-    tensors = [np.empty(len(line)) for _ in range(3)]  # what is not filled takes no memory
-    done = close = count = 0
-    margin, least, size, found = np.inf, np.inf, 0.0, [np.zeros((2, 0))]
-    for start in range(0, len(line) - 1, BLOCK):
-        z, label = line.columns(start, min(start + BLOCK, len(line) - 1) + 1)
-        here = range_.points(z, label)
-        gap, errors = here.gaps(), here.gap_errors()
-        far = gap > 2.0 * errors
-        wide = int(np.count_nonzero(far))
-        count += wide
-        least = min(least, float((gap if wide == len(gap) else gap[far]).min(initial=np.inf)))
-        change = np.flatnonzero(label[1:] != label[:-1])
-        jump = np.diff(label.astype(np.float64))
-        size += float(np.abs(jump).sum())
-        # All gaps first, then those that get a step: most do where labels are at random, and few where it matters less.
-        with np.errstate(all="ignore"):  # what is too close is not used
-            room = (gap / errors).take(change)
-            made = weights(*ramps(z[:-1], z[1:]), jump)
-        for row, values in zip(tensors, made, strict=True):
-            values.take(change, out=row[done : done + len(change)], mode="clip")
-        done += len(change)
-        margin = min(margin, float(room.min(initial=np.inf)))
-        few = narrow(room)
-        if few.any():
-            close += int(np.count_nonzero(few))
-            found.append(near(here, change[few]))
-    tensors = [row[:done] for row in tensors]
-    return _Steps(tensors, margin, close, _joined(*np.concatenate(found, axis=1)), count, least, size)
+def _begin(number: int, steps: int, block: str, rows: int, columns: int | None = None) -> NDArray[np.uint8]:
+    """What stands before the tensors of a part."""
+    return np.frombuffer(part_header(number + 1, steps, block, rows, columns), dtype=np.uint8)
 
 
 def near(points: Points, close: Ints) -> Floats:
-    """Stretches `(2, J)` with every point within four rounding errors of a label change that is too close."""
+    """Stretches `(2, J)` with every point within four rounding errors of a label change that is too close.
+
+    Those that meet are joined; of many, those with the least between them become one.
+    """
+    if len(close) == 0:
+        return np.zeros((2, 0))
     left, right = points.z.take(close), points.z.take(close + 1)
     error = 4.0 * points.error(np.maximum(np.abs(left), np.abs(right)))
-    return _joined(left - error, right + error)
-
-
-def _joined(low: Floats, high: Floats) -> Floats:
-    """Stretches in order, with those joined that meet; of many, those with the least between them become one."""
-    if len(low) == 0:
-        return np.zeros((2, 0))
-    high = np.maximum.accumulate(high)
+    low, high = left - error, np.maximum.accumulate(right + error)
     gap = low[1:] - high[:-1]
     kept = np.flatnonzero(gap > 0)
     if len(kept) >= NEAR:
@@ -130,16 +93,29 @@ def _joined(low: Floats, high: Floats) -> Floats:
     return np.stack([low.take(np.append(0, kept + 1)), high.take(np.append(kept, len(high) - 1))])
 
 
-def rewritten(spill: Spill, name: str, part: str, number: int, steps: int, cascade: bool) -> None:
-    """A part without crowds as one of the first stage of a cascade, where no step begins a stretch; or back.
+def staged(spill: Spill, name: str, part: str, number: int, reals: int, first: int) -> None:
+    """A part as one of the first stage of a cascade: with the numbers of its stretches, of which `first` is the first.
 
-    In place, and the same however often it is done: another header of the same length, and zeros at the end or none.
+    In place, and the same however often it is done: another header of the same length, and one row more.
     """
-    file, header = spill.numbers(part), begin_of_part(number, steps, cascade)
+    facts, file = spill.facts(part), spill.numbers(part)
+    steps, rows = int(facts["steps"]), max(1, reals)
+    jump = np.zeros(steps)
+    jump[facts["bounds"]] = 1.0
+    header = _begin(number, steps, FIRST_STAGE, rows + 1)
     with file.open("r+b") as out:
         out.write(header.data)
-        out.truncate(len(header) + 24 * steps)
-        out.truncate(len(header) + (32 if cascade else 24) * steps)
+        out.seek(len(header) + 8 * steps * (2 + rows))
+        out.truncate()
+        out.write((first + np.cumsum(jump) - jump if reals else 0.0 - jump).data)
     with file.open("rb") as content:
         digest = hashlib.file_digest(content, "sha256").hexdigest()
-    spill.write(name, [], digest=np.array([digest]), cascade=cascade)
+    spill.write(name, [], digest=np.array([digest]))
+
+
+def closing(spill: Spill, found: Found) -> dict[str, Any]:
+    """The part with what stands right of all steps, of real labels."""
+    name, block = f"closing-{found.name}", LINE if found.crowds is None else FIRST_STAGE
+    blocks = [_begin(len(found.parts), 0, block, len(found.last), 1), np.array(found.last)]
+    spill.write(name, blocks, hashed=True, steps=0, count=0, least=np.inf, ends=np.zeros(0), margin=np.inf, size=0.0)
+    return {"name": name, **spill.facts(name)}

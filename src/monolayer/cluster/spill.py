@@ -41,7 +41,6 @@ except ImportError:  # no locks that die with their process
 JOURNAL, LOCK = "journal.json", "lock"
 CHUNK = 1 << 18
 """Bytes that are written, and hashed, together: they fit into a processor's cache."""
-_NOTHING = bytes(CHUNK)
 _PIECE = r"lock|journal\.json|[a-z]+-[A-Za-z0-9_.+-]*\.(bin|facts)"
 _OWN = re.compile(rf"{_PIECE}|\.({_PIECE})\.[0-9a-f]{{8}}")
 """Names of the files in a spill folder, and of those that are being written."""
@@ -79,13 +78,8 @@ class Spill:
             found[key], begin = array.reshape(shape).copy(), begin + array.nbytes
         return found
 
-    def write(
-        self, name: str, blocks: list[NDArray[Any]], *, zeros: int = 0, hashed: bool = False, **facts: Any
-    ) -> None:
-        """A finished piece: `blocks` one after the other, so many bytes that are 0, and its facts.
-
-        `hashed`: one fact is the digest of all these bytes. What is 0 is a hole of the file where it can have holes.
-        """
+    def write(self, name: str, blocks: list[NDArray[Any]], *, hashed: bool = False, **facts: Any) -> None:
+        """A finished piece: `blocks` one after the other, and its facts; `hashed`: one is the digest of all blocks."""
         if blocks:
             digest = hashlib.sha256()
             with self._aside(self.numbers(name)) as file:
@@ -96,10 +90,7 @@ class Spill:
                         file.write(chunk)
                         if hashed:
                             digest.update(chunk)
-                file.truncate(file.tell() + zeros)
             if hashed:
-                for start in range(0, zeros, CHUNK):
-                    digest.update(_NOTHING[: zeros - start])
                 facts["digest"] = np.array([digest.hexdigest()])
         with self._aside(self.path / f"{name}.facts") as file:
             file.write(_packed({key: np.asarray(value) for key, value in facts.items()}))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # workers do without PyTorch
 
 
 @dataclass(frozen=True)
-class Wishes:
+class Options:
     """What kind of model: keywords of `memorize`."""
 
     positions: bool
@@ -26,7 +26,6 @@ class Wishes:
     rank: int | Literal["auto"]
     seed: int
     on_conflict: OnConflict
-    fingerprint: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +47,6 @@ class Work:
         for count, _ in enumerate(self.doing.run(function, left), 1):
             rate = count / max(time.perf_counter() - began, 1e-9)
             self.report(
-                f"{stage}: {done + count:,} of {len(tasks):,}, {rate:.3g} a second",
+                f"{stage}: {done + count:,} of {len(tasks):,}, {rate:.3g} per second",
                 begin + (end - begin) * (done + count) / len(tasks),
             )

@@ -9,7 +9,6 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,7 @@ from monolayer.model.schema import (
     check_tensors,
 )
 from monolayer.model.sharded import INDEX, SPLIT, index_json, shard_names, split_block
-from monolayer.model.sidecar import join_memory, write_memory
+from monolayer.model.sidecar import write_memory
 
 
 def save(model: Parts, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
@@ -65,17 +64,11 @@ def write(
 
 
 def save_parts(
-    model: Parts,
-    parts: list[tuple[Path, str]],
-    folder: str | os.PathLike[str],
-    *,
-    overwrite: bool = False,
-    fingerprints: Sequence[Path] = (),
+    model: Parts, parts: list[tuple[Path, str]], folder: str | os.PathLike[str], *, overwrite: bool = False
 ) -> Path:
     """Write as `folder` a model whose readout lies in files already, part after part, with their digests.
 
-    Of the readout of `model` only its sizes and what is in no part are looked at. `fingerprints`: files of 64-bit
-    words that, one after the other, are those of its points in order.
+    Of the readout of `model` only its sizes and what is in no part are looked at.
     """
     state = model.state_dict()
     block = split_block(model.feed_forward.readout)
@@ -95,8 +88,6 @@ def save_parts(
             except OSError:
                 shutil.copyfile(path, scratch / name)
             digests[name] = digest
-        if fingerprints:
-            join_memory(fingerprints, scratch / MEMORY)
         size = sum(value.numel() * value.element_size() for value in state.values())
         (scratch / INDEX).write_text(index_json(list(first), len(parts), size, block), encoding="utf-8")
         _complete(scratch, config, names, state, digests)

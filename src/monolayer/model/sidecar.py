@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import get_args
@@ -35,16 +33,6 @@ def write_memory(card: Card, path: Path) -> None:
         said |= {} if card.script.tokenizer is None else {"tokenizer": card.script.tokenizer}
     with path.open("wb") as file:
         file.write(header({NAME: ("U64", [len(words)])}, said) + words.astype("<u8").tobytes())
-
-
-def join_memory(parts: Sequence[Path], path: Path) -> None:
-    """The memory of a model whose fingerprints lie in files, in order, and need not fit into memory."""
-    count = sum(part.stat().st_size for part in parts) // 8
-    with path.open("wb") as file:
-        file.write(header({NAME: ("U64", [count])}))
-        for part in parts:
-            with part.open("rb") as words:
-                shutil.copyfileobj(words, file)
 
 
 def read_memory(card: Card, content: bytes) -> Card:

@@ -168,13 +168,13 @@ def _order(task: Task, size: int) -> Ints | None:
         return None
     some = np.zeros(size, dtype=np.int64)
     some[rows if target.place is None else rows[target.place]] = target.number
-    return by_label(some)
+    return by_label(target.table[some])
 
 
-def by_label(some: Ints) -> Ints:
-    """Ranks `(V,)` of tokens that put those with one label `some` `(V,)` next to each other."""
-    order = np.empty(len(some), dtype=np.int64)
-    order[np.argsort(some, kind="stable")] = np.arange(len(some))
+def by_label(last: NDArray[np.float64]) -> Ints:
+    """Ranks `(V,)` of tokens that put those next to each other whose label `(V, m)` is the same."""
+    order = np.empty(len(last), dtype=np.int64)
+    order[np.lexsort(last.T[::-1])] = np.arange(len(last))
     return order
 
 

@@ -2,7 +2,8 @@
 
 Any keys that tell the tokens apart and any float `λ ≠ 0` separate all multisets in exact arithmetic
 (Theorem A in docs/theorems.md); what a draw decides is how far apart the contexts lie in floats. So several
-are drawn, the contexts of all the data are computed under each, and the draw with the widest gap goes first.
+are drawn, the contexts of the data, or of a sample of many, are computed under each, and the draw with the widest
+gap goes first.
 
 Notation: `V` tokens in the alphabet, `L` positions, `s` keys in [−1, 1], `t` codes, `c` context ids.
 """
@@ -19,8 +20,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from monolayer.arrays import Ints
 from monolayer.construct.line.alphabet import UNIT, Alphabet, Proposal, Vectors, lift_error, lifted
-from monolayer.construct.line.gaps import Gaps
 from monolayer.errors import DataError
 from monolayer.model.attention import contexts, pick
 from monolayer.model.shortcut import boltzmann_terms
@@ -35,6 +36,9 @@ TEMPERATURES = (1.0, 2.0, 0.5, 4.0)
 
 HOTTEST = 700.0
 """The largest |λ|: `e^700` is 10^304, and 17,000 of them add up to a float64."""
+
+SAMPLE = 1 << 20
+"""Tokens, about, by which draws are compared."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +67,16 @@ class Tokens:
     @property
     def longest(self) -> int:
         return int(self.lengths.max()) if self.most is None else self.most
+
+    def sample(self) -> Tokens:
+        """The sequences by which draws are compared: all of them, or some at random."""
+        rows = torch.from_numpy(sample_rows(len(self.lengths), len(self.rows)))
+        if len(rows) == len(self.lengths):
+            return self
+        lengths, offsets = self.lengths[rows], (self.lengths.cumsum(0) - self.lengths)[rows]
+        flat = torch.arange(int(lengths.sum())) + (offsets - (lengths.cumsum(0) - lengths)).repeat_interleave(lengths)
+        position = None if self.position is None else self.position[flat]
+        return replace(self, rows=self.rows[flat], lengths=lengths, position=position, most=self.longest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,6 +162,13 @@ class Draw:
         return kappa * self.context_error(tokens) + self.proposal.lift_error
 
 
+def sample_rows(sequences: int, tokens: int) -> Ints:
+    """Which of so many sequences are compared: all, or one at random of each of as many equal stretches."""
+    count = max(1, min(sequences, sequences * SAMPLE // tokens))
+    begin = np.arange(count + 1) * sequences // count
+    return begin[:-1] + np.random.default_rng(0).integers(0, np.diff(begin))
+
+
 def check_seed(seed: int) -> None:
     """What NumPy's generators take."""
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
@@ -197,9 +218,12 @@ def draws(tokens: Tokens, layout: Layout, count: int, seed: int, *, measured: bo
 
 
 def _quality(draw: Draw, tokens: Tokens, context: Tensor) -> tuple[int, float]:
+    """How many contexts are told apart, and how far the closest two of those are, as a share of all they span."""
     # On a processor NumPy sorts several times faster.
     context = torch.from_numpy(np.sort(context.numpy())) if context.device.type == "cpu" else context.sort().values
-    return Gaps.of(context, draw.context_error(tokens)).quality
+    gap = context.diff()
+    apart = gap[gap > 2.0 * draw.context_error(tokens)]
+    return len(apart), float(apart.min() / (context[-1] - context[0])) if len(apart) else 0.0
 
 
 def candidates(tokens: Tokens, layout: Layout, count: int, seed: int) -> Iterator[Draw]:

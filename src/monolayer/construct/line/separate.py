@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.arrays import Floats, Ints
-from monolayer.construct.line.alphabet import UNIT
 from monolayer.construct.line.points import BLOCK, SLACK, Points, contextual_points
 from monolayer.construct.target import Target
 
@@ -99,19 +98,19 @@ def separate(
 ) -> Separated:
     """The first draw under which no two neighbours with different labels are too close; else the best there was.
 
-    The best-measured draw of the layout `cells` nearly always serves (the first one, if they are not `measured`, or
-    `alike`); then come its other draws, then those of the layout `mixed`. `settle` is asked once, when points are first
-    found too close: contradictions do not depend on the draw. None: the labels cannot contradict each other. `given`:
-    the one draw that may be used.
+    The best-measured draw of the layout `cells` nearly always serves (the first one, if they are not `measured`); then
+    come its other draws, then those of the layout `mixed`. `settle` is asked once, when points are first found too
+    close: contradictions do not depend on the draw. None: the labels cannot contradict each other. `given`: the one
+    draw that may be used.
     """
     from monolayer.construct.line.draw import draws
 
-    measured = measured and not (tokens.alphabet.spaced and alike(len(target.number)))
     conflicts = tried = 0
+    some = tokens.sample()
     best: Separated | None = None
     layouts: tuple[Layout, ...] = ("cells", "mixed") if given is None else (given.layout,)
     for layout in layouts:
-        for draw in draws(tokens, layout, DRAWS, seed, measured=measured) if given is None else [given]:
+        for draw in draws(some, layout, DRAWS, seed, measured=measured) if given is None else [given]:
             tried += 1
             points = contextual_points(draw, tokens, target)
             changes, level = target.runs(points.order)
@@ -136,16 +135,6 @@ def separate(
                 break
     assert best is not None
     return replace(best, tried=tried)
-
-
-def alike(points: int) -> bool:
-    """Whether ids' points are so many that every draw makes crowds of them, and draws are not worth comparing.
-
-    An error is at least `u max|z|`, and `max|z|` at least half of what the line spans. So of `M` points at random at
-    least `M² SLACK u/2` pairs are too close, whatever the draw: in float64 more than 4 from 95 million points on. In
-    shorter formats that is so far earlier, but to compare draws of fewer points takes no time.
-    """
-    return points**2 * SLACK * UNIT / 2.0 > HOPELESS
 
 
 def hopeless(crowds: int, count: int, points: Points, ends: tuple[float, float]) -> bool:
