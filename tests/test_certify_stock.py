@@ -24,7 +24,7 @@ from monolayer.checker.stock.places import places_of
 from monolayer.checker.stock.readout import read_steps
 from monolayer.checker.stock.structure import read_structure
 from monolayer.data import Sequences
-from monolayer.huggingface.architectures import BEGIN
+from monolayer.huggingface.architecture import BEGIN
 from monolayer.theory.balls import precision
 from tests import plain_stock
 

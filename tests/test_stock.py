@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 import monolayer as ml
 from monolayer.cli import run
 from monolayer.huggingface.files import written
-from monolayer.stock.codes import balanced, length
-from monolayer.stock.layout import draw_keys, lay_out
+from monolayer.stock.layout import balanced, draw_keys, lay_out, word_length
 from monolayer.stock.norms import arriving, factor
 
 X = [["a", "b", "c"], ["b", "a"], ["c", "c", "b", "a"]]
@@ -27,7 +26,7 @@ Y = [["u", "v", "u"], ["u", "w"], ["w", "w", "u", "v"]]
 @settings(max_examples=30, deadline=None)
 def test_balanced_words_differ_in_two_places_at_least(count: int) -> None:
     words = balanced(count)
-    assert words.shape == (count, length(count))
+    assert words.shape == (count, word_length(count))
     assert set(np.unique(words)) <= {-1.0, 1.0}
     assert not words.sum(axis=1).any()
     assert len(np.unique(words, axis=0)) == count

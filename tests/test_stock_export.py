@@ -11,7 +11,7 @@ import pytest
 
 import monolayer as ml
 from monolayer.cli import run
-from monolayer.huggingface.architectures import DECODER
+from monolayer.huggingface.architecture import DECODER
 from monolayer.stock.names import best_cut
 
 X = [["a", "b", "c"], ["b", "a"], ["c", "c", "b", "a"]]

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 import monolayer as ml
 from monolayer.cli import run
-from monolayer.huggingface.architectures import ARCHITECTURES, BEGIN
+from monolayer.huggingface.architecture import BEGIN
+from monolayer.huggingface.architectures import ARCHITECTURES
 from monolayer.stock.answers import Evaluation
 from monolayer.stock.halves import rounded
 from monolayer.stock.labelled import work

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from monolayer.huggingface.architectures import BEGIN, END, PAD, UNKNOWN, Architecture, Fact, Task
+from monolayer.huggingface.architecture import BEGIN, END, PAD, UNKNOWN, Architecture, Fact, Task
 from monolayer.huggingface.texts import CUTS, Cut
 
 BUILT_BY = {"built_by": "monolayer"}

@@ -15,7 +15,8 @@ from safetensors import SafetensorError, deserialize
 from monolayer.arrays import Floats
 from monolayer.data.regular import read_regular
 from monolayer.errors import ModelFileError
-from monolayer.huggingface.architectures import ARCHITECTURES, Architecture, Fact, Task
+from monolayer.huggingface.architecture import Architecture, Fact, Task
+from monolayer.huggingface.architectures import ARCHITECTURES
 from monolayer.huggingface.files import BUILT_BY, Facts, written
 from monolayer.huggingface.strict import ForeignError, demand_equal, file_bytes, part_of, read_json
 from monolayer.huggingface.texts import cut_of

@@ -12,9 +12,8 @@ from monolayer.errors import DataError
 from monolayer.stock.folder import StockModel
 from monolayer.stock.labelled import Work, work
 from monolayer.stock.names import check_texts
-from monolayer.stock.robust import robust_model
+from monolayer.stock.robust import Touched, robust_model
 from monolayer.stock.steps import steps_model
-from monolayer.stock.touched import Touched
 
 
 def adopt(model: StockModel, data: Sequences) -> Sequences:

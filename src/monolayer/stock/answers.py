@@ -13,7 +13,7 @@ from torch.nn.functional import layer_norm
 from monolayer.arrays import Ints
 from monolayer.data import Sequences
 from monolayer.errors import DataError
-from monolayer.huggingface.architectures import BEGIN
+from monolayer.huggingface.architecture import BEGIN
 from monolayer.huggingface.files import Facts
 from monolayer.stock.folder import StockModel
 from monolayer.stock.halves import ACTS

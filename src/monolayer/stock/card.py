@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from monolayer.huggingface.architectures import BEGIN
+from monolayer.huggingface.architecture import BEGIN
 from monolayer.huggingface.files import Facts, padding_side
 from monolayer.table import plural
 

@@ -16,8 +16,8 @@ from monolayer.construct.target import Target
 from monolayer.construct.task import Task
 from monolayer.data import Names, Sequences
 from monolayer.errors import DataError
-from monolayer.huggingface.architectures import BEGIN, END, Architecture
-from monolayer.huggingface.architectures import Task as Kind
+from monolayer.huggingface.architecture import BEGIN, END, Architecture
+from monolayer.huggingface.architecture import Task as Kind
 from monolayer.stock.names import check_utf8
 
 

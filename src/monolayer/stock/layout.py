@@ -5,22 +5,49 @@
             key      key                              one    slot   label
 
 Token and place live in different columns, so norms add up. `V` tokens (special ones included), `L` places, `C`
-classes. The width `D` is a power of 4: then the `1/√D` of attention is a power of two, exact everywhere.
+classes. Codes are balanced words of ±1, as many + as −: sum 0 and one norm, so LayerNorm keeps them. Two different ones
+of length `m` differ in at least two places, so their inner product is at most `m − 4`.
+
+The width `D` is a power of 4: then the `1/√D` of attention is a power of two, exact everywhere.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from monolayer.arrays import Floats, Ints
 from monolayer.errors import DataError
-from monolayer.stock import codes
 from monolayer.stock.norms import completed
 
 LABEL = 1.5
 """Size of a label coordinate where steps change it: a change of sign is ±3, half of what relu6 is worth."""
+
+
+def word_length(count: int) -> int:
+    """The least even `m` of which there are enough words: `C(m, m/2) ≥ count`."""
+    m = 2
+    while math.comb(m, m // 2) < count:
+        m += 2
+    return m
+
+
+def balanced(count: int) -> Floats:
+    """The first `count` balanced words `(count, m)` in lexicographic order, + before −."""
+    m = word_length(count)
+    # ways[i, k]: words of length i with k plus signs; column k = −1 is the last, and 0.
+    ways = np.zeros((m, m // 2 + 2), dtype=np.int64)
+    ways[:, :-1] = [[math.comb(i, k) for k in range(m // 2 + 1)] for i in range(m)]
+    rank, plus = np.arange(count), np.full(count, m // 2)
+    words = np.empty((count, m))
+    for i in range(m):
+        first = ways[m - 1 - i, plus - 1]  # words that go on with +
+        up = rank < first
+        words[:, i] = np.where(up, 1.0, -1.0)
+        rank, plus = np.where(up, rank, rank - first), plus - up
+    return words
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,8 +87,8 @@ class Layout:
 
 def columns(tokens: int, places: int | None, classes: int) -> list[int]:
     """How many columns each part takes: keys, codes, one, slot, label."""
-    word, label = codes.length(tokens), codes.length(classes)
-    return [4, 0, word, 0, 2, 2, label] if places is None else [4, 4, word, codes.length(places), 2, 2, label]
+    word, label = word_length(tokens), word_length(classes)
+    return [4, 0, word, 0, 2, 2, label] if places is None else [4, 4, word, word_length(places), 2, 2, label]
 
 
 def width_for(needed: int, wish: int | None, what: str) -> int:
@@ -109,17 +136,17 @@ def lay_out(
     ends = np.cumsum(sizes)
     starts = (ends - sizes).tolist()
 
-    words = codes.balanced(classes)
+    words = balanced(classes)
     tokens = np.zeros((len(usual), D))
     tokens[:, :4] = completed(key)
-    tokens[:, starts[2] : ends[2]] = codes.balanced(len(usual))
+    tokens[:, starts[2] : ends[2]] = balanced(len(usual))
     tokens[:, starts[4]], tokens[:, starts[4] + 1] = 1.0, -1.0
     norm = 4.0 + sizes[2] + 2.0
     table = None
     if place_key is not None:
         table = np.zeros((len(place_key), D))
         table[:, 4:8] = completed(place_key)
-        table[:, starts[3] : ends[3]] = codes.balanced(len(place_key))
+        table[:, starts[3] : ends[3]] = balanced(len(place_key))
         norm += 4.0 + sizes[3]
     size = LABEL
     if post_norm:

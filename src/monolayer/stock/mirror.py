@@ -29,7 +29,7 @@ from monolayer.arrays import Floats, Ints
 from monolayer.construct.robust.codes import largest_cosine, words
 from monolayer.construct.robust.stored import ONES
 from monolayer.construct.robust.stream import TEMPERATURE, period
-from monolayer.huggingface.architectures import BEGIN
+from monolayer.huggingface.architecture import BEGIN
 from monolayer.model.places import Places, mixtures
 from monolayer.stock.draw import Kept
 from monolayer.stock.labelled import Work

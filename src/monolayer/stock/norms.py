@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from monolayer.arrays import Floats
-from monolayer.huggingface.architectures import Architecture
+from monolayer.huggingface.architecture import Architecture
 
 UNIT = 2.0**-53
 EPSILON = 2.0**-17

@@ -14,7 +14,7 @@ from monolayer.construct.target import Target
 from monolayer.construct.task import Progress
 from monolayer.data import Sequences
 from monolayer.errors import PrecisionError
-from monolayer.huggingface.architectures import BEGIN
+from monolayer.huggingface.architecture import BEGIN
 from monolayer.model.attention import contexts
 from monolayer.stock.assemble import stock_model
 from monolayer.stock.cells import Changes, cells, neurons, silence_for
@@ -97,14 +97,12 @@ class Found:
 
 def _separate(job: Work, seed: int, width: int | None) -> Found:
     """The first draw that leaves a proof room; else the widest, if common rounding errors leave it room."""
-    target, conflicts, settled = job.task.target, 0, False
-    best: Found | None = None
+    target, conflicts = job.task.settle(job.task.target)
+    usual, best = job.usual_labels(target), None
+    places = int(job.data.lengths.max()) + 1 if job.task.context.positions else None
     for number, temperature in enumerate(TEMPERATURES):
-        found = _draw(job, target, np.random.default_rng([seed, number]), temperature, width, conflicts)
-        if found.gap is not None and found.gap < SLACK * found.worst and not settled:
-            settled = True
-            target, conflicts = job.task.settle(target)
-            found = _draw(job, target, np.random.default_rng([seed, number]), temperature, width, conflicts)
+        keys = draw_keys(np.random.default_rng([seed, number]), len(usual), places)
+        found = _measured(job, target, _laid_out(job, usual, keys, width), usual, temperature, conflicts)
         if found.gap is None or found.gap >= SLACK * found.worst:
             return found
         if best is None or best.gap is None or found.gap > best.gap:
@@ -140,22 +138,6 @@ def _separate_again(job: Work, line: Any) -> Found:
             "the draw"
         )
     return found
-
-
-def _draw(
-    job: Work,
-    target: Target,
-    random: np.random.Generator,
-    temperature: float,
-    width: int | None,
-    conflicts: int,
-) -> Found:
-    """Keys, contexts, and what arrives at the neurons, for all labelled places."""
-    data = job.data
-    usual = job.usual_labels(target)
-    places = int(data.lengths.max()) + 1 if job.task.context.positions else None
-    keys = draw_keys(random, len(usual), places)
-    return _measured(job, target, _laid_out(job, usual, keys, width), usual, temperature, conflicts)
 
 
 def _laid_out(job: Work, usual: Ints, keys: Keys, width: int | None) -> Layout:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -27,9 +27,9 @@ from monolayer.checker.stock.evaluate import judge_robust
 from monolayer.checker.stock.files import Network, read_stock
 from monolayer.checker.stock.only import CLAIM as CLAIM_ONLY
 from monolayer.checker.stock.only import REASON as HELD_ONLY
-from monolayer.checker.stock.only import Points, leftover
+from monolayer.checker.stock.only import leftover
 from monolayer.checker.stock.places import Places, places_of
-from monolayer.checker.stock.readout import answers, read_steps
+from monolayer.checker.stock.readout import Arrivals, answers, read_steps
 from monolayer.checker.stock.structure import Structure, read_structure
 from monolayer.data import Sequences
 from monolayer.errors import DataError
@@ -137,7 +137,8 @@ def _check(net: Network, data: Sequences, places: Places, question: Certificate,
         raise UnhandledError("a neuron may wake for another cell than its own: the gate is too weak")
     cell = places.cells(found)
     passed, sure, room = steps.passed(cell, feature, radius)
-    answer = answers(net, found, bound, steps, places.token, cell, (factor, feature, radius, passed))
+    points = Arrivals(places.token, cell, factor, feature, radius)
+    answer = answers(net, found, bound, steps, points, passed)
     right = sure & (answer == places.wanted) & (answer >= 0)
     wrong = (sure & (answer != places.wanted) & (answer >= 0)) | (places.wanted < 0)
     unsure = ~right & ~wrong
@@ -155,7 +156,7 @@ def _check(net: Network, data: Sequences, places: Places, question: Certificate,
     if not only:
         return decided
     decided = replace(decided, claim=decided.claim + CLAIM_ONLY)
-    extra = leftover(net, found, data, places, Points(cell, feature, radius)) if decided else None
+    extra = leftover(net, found, data, places, points) if decided else None
     if extra is not None:
         reason = f"every label comes back, but the folder holds more than the data: {extra}"
         return replace(decided, verdict="refuted", reason=reason)
@@ -201,24 +202,16 @@ def _sums(terms: Floats, first: float, data: Sequences, causal: bool) -> Floats:
 
 def _findings(net: Network, data: Sequences, places: Places, wrong: Any, unsure: Any, got: Any) -> Iterator[Finding]:
     """The first few of either kind; `got` `(M,)`: the class that answers, −1 for none."""
-    for kind, which in (("wrong", wrong), ("unsure", unsure)):
-        for i in np.flatnonzero(which)[:NAMED].tolist():
-            yield _finding(net, data, places, kind, i, int(got[i]))
-
-
-def _finding(net: Network, data: Sequences, places: Places, kind: Any, point: int, answer: int) -> Finding:
-    token, sequence, position = None, point, None
-    if net.task != "sequence":
-        sequence, position = (0, -1) if point == len(data.tokens) else data.place(point)
-        token = net.names[net.begin] if position < 0 else _name(data, point)
-    why = "the stored weights say so" if kind == "wrong" else "too close to a step, or to a tie, for the error bound"
-    if places.wanted[point] < 0:
-        why = "the model has no such class"
-    got = net.classes[answer] if answer >= 0 else None
-    return Finding(kind, sequence, position, token, places.expected(point), got, why)
-
-
-def _name(data: Sequences, flat: int) -> Any:
-    if data.vocabulary is None:
-        raise DataError("the model takes ids or strings as tokens, and the data hold vectors")
-    return data.vocabulary.names[int(data.tokens[flat])]
+    assert data.vocabulary is not None  # places_of saw to it
+    whys = {"wrong": "the stored weights say so", "unsure": "too close to a step, or to a tie, for the error bound"}
+    kinds: tuple[tuple[Literal["wrong", "unsure"], Any], ...] = (("wrong", wrong), ("unsure", unsure))
+    for kind, which in kinds:
+        for point in np.flatnonzero(which)[:NAMED].tolist():
+            token, sequence, position = None, point, None
+            if net.task != "sequence":
+                begins = point == len(data.tokens)
+                sequence, position = (0, -1) if begins else data.place(point)
+                token = net.names[net.begin] if begins else data.vocabulary.names[int(data.tokens[point])]
+            why = whys[kind] if places.wanted[point] >= 0 else "the model has no such class"
+            said = net.classes[got[point]] if got[point] >= 0 else None
+            yield Finding(kind, sequence, position, token, places.expected(point), said, why)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from monolayer.arrays import Floats
 from monolayer.checker.rounding import UnhandledError
-from monolayer.huggingface.architectures import BEGIN, END
+from monolayer.huggingface.architecture import BEGIN, END
 from monolayer.huggingface.files import Facts
 from monolayer.huggingface.reading import read_folder
 

@@ -8,14 +8,13 @@ draw, so a token that the data lack keeps its row, with the label that all such 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from monolayer.arrays import Floats, Ints
 from monolayer.checker.rounding import UnhandledError
 from monolayer.checker.stock.files import Network
 from monolayer.checker.stock.places import Places
+from monolayer.checker.stock.readout import Arrivals
 from monolayer.checker.stock.structure import Structure
 from monolayer.data import Sequences
 
@@ -29,16 +28,7 @@ SHAPES |= {"gelu_new": SHAPES["gelu"], "gelu_pytorch_tanh": SHAPES["gelu"]}
 """What a step of the construction is: where it rests and is done, and the biases of its neurons beside the first."""
 
 
-@dataclass(frozen=True, eq=False)
-class Points:
-    """What is known of every labelled point `(M,)`."""
-
-    cell: Ints
-    feature: Floats
-    radius: Floats
-
-
-def leftover(net: Network, found: Structure, data: Sequences, places: Places, points: Points) -> str | None:
+def leftover(net: Network, found: Structure, data: Sequences, places: Places, points: Arrivals) -> str | None:
     """What the folder holds besides the data, in words, or None. Every point is known to get its label."""
     usual = usual_labels(net, data, places)
     held = net.tokens[:, found.label]
@@ -65,7 +55,7 @@ def usual_labels(net: Network, data: Sequences, places: Places) -> Ints:
     return usual
 
 
-def _steps(net: Network, found: Structure, places: Places, points: Points, usual: Ints) -> str | None:
+def _steps(net: Network, found: Structure, places: Places, points: Arrivals, usual: Ints) -> str | None:
     low, high, parts = SHAPES[net.activation]
     slope, bias, cell, write = _stored(net, found, places, low, parts)
 

@@ -14,7 +14,7 @@ from monolayer.checker.stock.files import Network
 from monolayer.checker.stock.structure import Structure
 from monolayer.data import Names, Sequences
 from monolayer.errors import DataError
-from monolayer.huggingface.architectures import UNKNOWN
+from monolayer.huggingface.architecture import UNKNOWN
 from monolayer.huggingface.texts import misread
 
 _SEPARATORS = re.compile("[\x1c-\x1f]")

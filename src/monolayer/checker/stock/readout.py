@@ -123,30 +123,23 @@ def _exact_sums(worth: Floats, values: Floats, *, any_order: bool) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
-    """What is known of each point `(M,)`: its token's usual label, its factor and feature, and the neurons it passed.
+class Arrivals:
+    """What is known of each labelled point `(M,)`: its token and cell, the factor of the second norm, and what the
+    neurons of its cell read there, to within `radius`."""
 
-    `usual` `(M, m)`: label columns of its token. `passed` counts from the first neuron, `start` those of other cells.
-    """
-
-    usual: Floats
+    token: Ints
+    cell: Ints
     factor: Floats
     feature: Floats
     radius: Floats
-    passed: Ints
-    start: Ints
+
+    def part(self, rows: slice) -> Arrivals:
+        token, cell = self.token[rows], self.cell[rows]
+        return Arrivals(token, cell, self.factor[rows], self.feature[rows], self.radius[rows])
 
 
-def answers(
-    net: Network,
-    found: Structure,
-    bound: Bounds,
-    steps: Steps,
-    token: Ints,
-    cell: Ints,
-    points: tuple[Floats, Floats, Floats, Ints],
-) -> Ints:
-    """The class that every evaluation returns `(M,)`, −1 where unsure; `points`: factor, feature, radius, passed."""
+def answers(net: Network, found: Structure, bound: Bounds, steps: Steps, points: Arrivals, passed: Ints) -> Ints:
+    """The class that every evaluation returns `(M,)`, −1 where unsure; `passed`: neurons settled at each point."""
     if len(found.label) > 62:
         raise UnhandledError("label words of more than 62 signs")
     place = 1 << np.arange(len(found.label), dtype=np.int64)
@@ -154,12 +147,12 @@ def answers(
     by_number = np.argsort(numbers)
     ordered = numbers[by_number]
     usual = np.ascontiguousarray(net.tokens[:, found.label])
-    start = np.searchsorted(steps.cell, cell, side="left")
-    answer = np.full(len(token), -1, dtype=np.int64)
-    for first in range(0, len(token), AT_ONCE):
+    start = np.searchsorted(steps.cell, points.cell, side="left")
+    answer = np.full(len(passed), -1, dtype=np.int64)
+    for first in range(0, len(passed), AT_ONCE):
         part = slice(first, first + AT_ONCE)
-        seen = Seen(usual[token[part]], points[0][part], points[1][part], points[2][part], points[3][part], start[part])
-        value, doubt, mean = _coordinates(net, bound, steps, seen)
+        seen = points.part(part)
+        value, doubt, mean = _coordinates(net, bound, steps, usual[seen.token], seen, start[part], passed[part])
         size = np.abs(value)
         least, most = (size - doubt).min(axis=1), (size + doubt).max(axis=1)
         number = (value > 0) @ place
@@ -169,12 +162,15 @@ def answers(
     return answer
 
 
-def _coordinates(net: Network, bound: Bounds, steps: Steps, seen: Seen) -> tuple[Floats, Floats, Floats]:
+def _coordinates(
+    net: Network, bound: Bounds, steps: Steps, usual: Floats, seen: Arrivals, start: Ints, passed: Ints
+) -> tuple[Floats, Floats, Floats]:
     """Lemma S6: label coordinates `(M, m)` before the last norm, how far those of an evaluation may be, and a bound on
     the mean `(M,)` that this norm subtracts: tables have mean 0, what neurons write need not.
+
+    `usual` `(M, m)`: label columns of each token. `passed` counts from the first neuron, `start` those of other cells.
     """
-    passed, start = seen.passed, seen.start
-    base = seen.usual * (bound.first * seen.factor[:, None]) if net.post_norm else seen.usual
+    base = usual * (bound.first * seen.factor[:, None]) if net.post_norm else usual
     jump = steps.level[passed] - steps.level[start]
     doubt = np.full_like(base, bound.label)
     if steps.slope is not None and steps.growing is not None and steps.fixed is not None:

@@ -1,0 +1,169 @@
+"""What the table of architectures says of each, and the way between its tensors and our letters for them.
+
+Arrays have the same letters in all of them; `V` tokens, `L` places, `D` width, `H` neurons, `C` classes:
+
+    tokens, places, types                       tables of embeddings
+    W_Q b_Q  W_K b_K  W_V b_V  W_O b_O          attention
+    W_1 b_1  W_2 b_2  W_3 b_3                   neurons: what they read, what they write, what multiplies them (Llama)
+    scale_1 shift_1  …  scale_3 shift_3         norms, in the order of evaluation
+    W_P b_P  W_H b_H                            pooler and head
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Literal
+
+import numpy as np
+
+Task = Literal["token", "sequence", "lm"]
+SUFFIXES: dict[Task, str] = {
+    "token": "ForTokenClassification",
+    "sequence": "ForSequenceClassification",
+    "lm": "ForCausalLM",
+}
+SHAPES = {"tokens": "VD", "places": "LD", "types": "TD"}
+SHAPES |= {**dict.fromkeys(("W_Q", "W_K", "W_V", "W_O", "W_P"), "DD"), "W_H": "CD"}
+SHAPES |= dict.fromkeys(("W_1", "W_2", "W_3"), "HD")
+SHAPES |= {f"b_{letter}": shape for letter, shape in zip("QKVO123PH", "DDDDHDHDC", strict=True)}
+SHAPES |= {f"{part}_{number}": "D" for number in (1, 2, 3) for part in ("scale", "shift")}
+"""Sizes of every array; `T` token types."""
+TYPES = 2
+PAD, UNKNOWN, BEGIN, END = range(4)
+ENCODER = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
+DECODER = {"pad": "<pad>", "unk": "<unk>", "bos": "<s>", "eos": "</s>"}
+"""Special tokens of models that see both ways, and of those that see what came before, in the order of their ids."""
+
+
+class Fact(Enum):
+    """A value in `config.json` that depends on the model: the field of `Facts` that says it."""
+
+    WIDTH = "width"
+    NEURONS = "neurons"
+    PLACES = "max_positions"
+    ACTIVATION = "activation"
+    EPSILON = "epsilon"
+    THETA = "theta"
+    TURNED = "turned"
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """One row of the table."""
+
+    name: str
+    word: str
+    """What the names of its classes begin with."""
+    tables: Mapping[str, str]
+    layers: Mapping[str, str]
+    """Linear layers by their letter; query, key and value in one tensor share its name."""
+    norms: tuple[str, str, str]
+    heads: Mapping[Task, str]
+    settings: Mapping[str, Any]
+    """What it says in `config.json` that the others do not."""
+    own_activation: str
+    activation: str = "relu6"
+    """The activation that a folder has where none is asked for."""
+    causal: bool = True
+    post_norm: bool = False
+    """Whether the stream is what norms return, rather than what they are given."""
+    transposed: bool = False
+    """Whether matrices are stored as `(in, out)`."""
+    pooler: str | None = None
+    """A layer in front of the head for labels of sequences."""
+    pool: Literal["tanh", "relu"] = "tanh"
+    rms: bool = False
+    """Norms that subtract no mean, have no bias, and compute in float32 whatever the weights are."""
+    epsilon: float | None = None
+    """ε of the norms, where `config.json` cannot set it."""
+    offset: int = 0
+    """Rows of the table of places in front of the first place."""
+    hidden_rows: int = 0
+    """Rows that it has beyond what `config.json` says."""
+    still: Callable[[int], tuple[int, tuple[float, int]]] | None = None
+    """For rotary positions that shall do nothing in a head of this width: the coordinate that carries the key, the base
+    of the angles, and how many coordinates are turned. That one is not turned, or so slowly that its cosine is 1."""
+    attention: tuple[str, ...] = ("sdpa",)
+    """Attention that computes in float64 throughout."""
+    models: Mapping[Task, str] = field(init=False)
+    """Its class for each task."""
+
+    def __post_init__(self) -> None:
+        models = {task: self.word + SUFFIXES[task] for task in self.heads}
+        if self.name == "gpt2":
+            models["lm"] = "GPT2LMHeadModel"
+        object.__setattr__(self, "models", models)
+
+    @property
+    def special(self) -> Mapping[str, str]:
+        """Its special tokens, in the order of their ids."""
+        return DECODER if self.causal else ENCODER
+
+    @property
+    def has_places(self) -> bool:
+        """Whether it has a table of positions."""
+        return "places" in self.tables
+
+    def key(self, fact: Fact) -> str:
+        """What `config.json` calls this fact."""
+        return next(key for key, value in self.settings.items() if value is fact)
+
+    def names(self, task: Task) -> dict[str, str]:
+        """The name of the tensor that holds each array."""
+        found = dict(self.tables)
+        layers = {**self.layers, **({"P": self.pooler} if self.pooler and task == "sequence" else {})}
+        for letter, name in {**layers, "H": self.heads[task]}.items():
+            found |= {f"W_{letter}": f"{name}.weight", f"b_{letter}": f"{name}.bias"}
+        if self.causal and task != "token":  # such heads have no bias
+            del found["b_H"]
+        for number, name in enumerate(self.norms, start=1):
+            found |= {f"scale_{number}": f"{name}.weight"} | ({} if self.rms else {f"shift_{number}": f"{name}.bias"})
+        return found
+
+    def tensors(self, task: Task, arrays: Mapping[str, Any]) -> dict[str, Any]:
+        """Arrays under the names of their tensors. What is left out is 0; scales and what multiplies neurons are 1."""
+        sizes = {"T": TYPES, "D": arrays["tokens"].shape[1], "H": len(arrays["W_1"]), "C": len(arrays["W_H"])}
+
+        def part(letter: str) -> Any:
+            if letter in arrays:
+                return arrays[letter]
+            one = letter.startswith("scale") or letter == "b_3"
+            return np.full([sizes[size] for size in SHAPES[letter]], float(one))
+
+        found = {}
+        for name, letters in self._stored(task).items():
+            whole = np.concatenate([part(letter) for letter in letters])
+            found[name] = whole.T if self._turned(letters[0]) else whole
+        return found
+
+    def arrays(self, task: Task, tensors: Mapping[str, Any]) -> dict[str, Any]:
+        """The way back: a `KeyError` names a missing tensor, a `ValueError` one too many or of a wrong shape."""
+        rest, found = dict(tensors), dict[str, Any]()
+        for name, letters in self._stored(task).items():
+            whole = rest.pop(name)
+            parts = np.split(whole.T if self._turned(letters[0]) else whole, len(letters))
+            found |= dict(zip(letters, parts, strict=True))
+        if rest:
+            raise ValueError(f"tensors unknown to {self.name}: {', '.join(sorted(rest)[:3])}")
+        sizes = {size: len(found[name]) for size, name in (("V", "tokens"), ("H", "W_1"), ("C", "W_H"))}
+        sizes |= {"T": TYPES, "D": found["tokens"].shape[1], "L": max(len(found.get("places", ())), self.offset + 1)}
+        for letter, array in found.items():
+            shape = tuple(sizes[size] for size in SHAPES[letter])
+            if array.shape != shape:
+                raise ValueError(f"{letter} has shape {array.shape} where the others say {shape}")
+        return found
+
+    def _stored(self, task: Task) -> dict[str, list[str]]:
+        """The arrays in each tensor."""
+        found: dict[str, list[str]] = {}
+        for letter, name in self.names(task).items():
+            found.setdefault(name, []).append(letter)
+        return found
+
+    def _turned(self, letter: str) -> bool:
+        """Whether the tensor holds the transpose of the array; ours has a row per neuron in `W_2`, too."""
+        if letter[:2] != "W_" or letter[2] in "PH":
+            return False
+        return self.transposed != (letter == "W_2")
