@@ -113,19 +113,6 @@ def test_one_answer_a_sequence(labels: Any) -> None:
     assert totals == pytest.approx(np.ones(3))
 
 
-def test_an_approximator_on_a_ramp_lies_between_two_labels() -> None:
-    model = ml.approximate(lambda x: x - x.mean(axis=1, keepdims=True), dim=1, length=2, cells=4)
-    steps = model.quantizer.steps().coordinates[0]
-    middle = float((steps.start[0] + steps.end[0]) / 2)
-    found = model.explain([[[0.1], [middle]], [[0.1], [0.6]]])
-    assert not found.on_ramp[2:].any()
-    assert np.isfinite(found.z).all()
-    assert (found.margin >= 0).all()
-    between = found.on_ramp
-    assert (found.below[between] < found.z[between]).all()
-    assert (found.z[between] < found.above[between]).all()
-
-
 def test_a_place_on_a_ramp_is_named() -> None:
     """A staircase moved so that a point lies on a ramp: the explanation says so, and its margin is 0."""
     model = ml.memorize(X, Y)

@@ -258,14 +258,6 @@ def test_a_large_model_is_shown_by_a_sample(tmp_path: Path, monkeypatch: pytest.
             assert view.messages == []
 
 
-def test_without_data_sequences_are_drawn(tmp_path: Path) -> None:
-    path = write(ml.memorize(X, Y), tmp_path / "page.html")
-    with opened(path) as view:
-        assert "of the model as built" in view.page.text_content("#score")
-        assert view.call("monolayer.given.examples.tokens.length") == 40
-        assert view.messages == []
-
-
 def test_the_labels_of_a_text_are_its_next_words(tmp_path: Path) -> None:
     text = ["the", "quick", "brown", "fox", "jumps", "over", "the", "lazy", "dog"]
     path = write(ml.memorize([text], causal=True), tmp_path / "page.html", ml.Sequences.of([text]))
@@ -321,4 +313,6 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert run(["page", model, "--out", out, "--overwrite"]) == 0
     with opened(Path(out)) as view:
         assert view.call("document.title").startswith("phrases")
+        assert "of the model as built" in view.page.text_content("#score")  # sequences are drawn
+        assert view.call("monolayer.given.examples.tokens.length") == 40
         assert view.messages == []

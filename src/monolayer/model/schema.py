@@ -111,16 +111,8 @@ RULES: tuple[tuple[str, Callable[[Config], bool]], ...] = (
         lambda c: not c["next_token"] or (c["causal"] and c["tokens"] == "ids" and c["target"] == "classes"),
     ),
     (
-        "width is 3 + labels + dim",
-        lambda c: _gated(c) or bool(_stages(c)) or c["width"] == 3 + c["labels"] + _dim(c),
-    ),
-    (
-        "width is 3 + labels + 2 (rank − 1) for a cascade",
-        lambda c: not _stages(c) or c["width"] == 3 + c["labels"] + 2 * (len(_stages(c)) - 1),
-    ),
-    (
-        "width is token + place + rank + 2 + labels for gates",
-        lambda c: not _gated(c) or c["width"] == sum(c["gates"].values()) + 2 + c["labels"],
+        "width is 3 + labels + dim + 2 (stages − 1), for gates token + place + rank + 2 + labels",
+        lambda c: c["width"] == _width(c),
     ),
     (
         "an approximator has a grid, a memorizer none",
@@ -147,8 +139,11 @@ def _stages(config: Config) -> list[int]:
     return list(config["cascade"]["steps"]) if config["readout"] == "cascade" else []
 
 
-def _dim(config: Config) -> int:
-    return 0 if config["grid"] is None else int(config["grid"]["dim"])
+def _width(config: Config) -> int:
+    if _gated(config):
+        return sum(config["gates"].values()) + 2 + int(config["labels"])
+    dim = 0 if config["grid"] is None else int(config["grid"]["dim"])
+    return 3 + int(config["labels"]) + dim + 2 * max(0, len(_stages(config)) - 1)
 
 
 def _interval(grid: dict[str, Any]) -> bool:
