@@ -16,7 +16,7 @@ import copy
 import torch
 
 import monolayer as ml
-from monolayer.checker.short import round_to
+from monolayer.checker.robust import round_to
 from workload import peak_bytes, seconds, sequences
 
 

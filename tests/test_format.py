@@ -199,7 +199,7 @@ def look(case: Case, folder: Path) -> str:
 
 def test_loader_and_checker_agree_and_what_is_proved_answers(tmp_path: Path) -> None:
     found: Counter[str] = Counter()
-    for seed in range(450):
+    for seed in range(360):
         rng = np.random.default_rng(seed)
         case = any_case(seed)
         with np.errstate(over="ignore"):
@@ -211,7 +211,7 @@ def test_loader_and_checker_agree_and_what_is_proved_answers(tmp_path: Path) -> 
         except ValueError:  # NumPy's safetensors cannot write this
             continue
         found[look(case, folder)] += 1
-    assert min(found[kind] for kind in ("no model", "proved", "undecided", "refuted")) > 10, found
+    assert min(found[kind] for kind in ("no model", "proved", "undecided", "refuted")) > 8, found
 
 
 def test_the_fuzz_would_notice_a_reader_that_takes_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,7 @@ from scipy.optimize import nnls
 import monolayer as ml
 from monolayer.checker.labelled import labelled
 from monolayer.checker.noise import Shares, errors
-from monolayer.checker.robust import _question
-from monolayer.checker.short import round_to
+from monolayer.checker.robust import _question, round_to
 from monolayer.checker.stored import read
 from monolayer.construct.robust import hull
 from monolayer.construct.robust.codes import largest_cosine, words

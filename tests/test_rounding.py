@@ -15,16 +15,7 @@ from hypothesis import strategies as st
 
 from monolayer.checker.codes import Reads, read_attention, read_codes, read_stream
 from monolayer.checker.readout import sum_error, thresholds
-from monolayer.checker.rounding import (
-    BINARY32,
-    BINARY64,
-    EXP_ULPS,
-    Attention,
-    Format,
-    UnhandledError,
-    code_error,
-    context_error,
-)
+from monolayer.checker.rounding import BINARY32, BINARY64, EXP_ULPS, Attention, Format, UnhandledError, context_error
 from monolayer.checker.stored import read
 from monolayer.data import Sequences
 from tests.evil import Evil, evaluate
@@ -49,7 +40,7 @@ def test_no_evaluation_leaves_the_bound(dtype: str, tmp_path: Path) -> None:
     """Thousands of points: ours, and evaluations with sums in random order, against the true `z`."""
     worst_own = worst_other = 0.0
     checked = 0
-    for seed in range(60):
+    for seed in range(40):
         case = random_case(seed, dtype=dtype)
         codes = points(case, tmp_path / str(seed))[3]
         true = answering(case, true_codes(case.saved, case.X))
@@ -63,7 +54,7 @@ def test_no_evaluation_leaves_the_bound(dtype: str, tmp_path: Path) -> None:
             worst_own, worst_other = max(worst_own, own), max(worst_other, other)
             checked += 5
     print(f"{dtype}: {checked:,} values; largest error over its bound: ours {worst_own:.3f}, others {worst_other:.3f}")
-    assert checked > 2000
+    assert checked > 1500
     assert max(worst_own, worst_other) <= 1.0
     assert worst_other > 1 / 20, "a bound twenty times too wide says little"
 
@@ -77,7 +68,7 @@ TOY = Format("toy", 2.0**-10, 2.0**-1022, 64.0, 2.0**-400, 2.0**128, 2**31)
     head=st.tuples(*[st.sampled_from([0.5, 1.0, -1.5, 2.0])] * 4),
     shifted=st.booleans(),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_adversarial_rounding_stays_within_lemma_4(keys: list[float], head: tuple[float, ...], shifted: bool) -> None:
     worst, bound = adversarial(keys, Attention(*head), shifted)
     assert worst <= bound
@@ -118,7 +109,7 @@ def adversarial(keys: list[float], head: Attention, shifted: bool) -> tuple[floa
 
 
 @given(st.lists(st.floats(-1, 1), min_size=2, max_size=8), st.floats(-3, 3), st.integers(0, 2**32))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_keys_known_to_within_ds_move_the_operator_by_at_most_that_times_1_plus_2R(
     keys: list[float], scale: float, seed: int
 ) -> None:
@@ -137,6 +128,7 @@ def test_keys_known_to_within_ds_move_the_operator_by_at_most_that_times_1_plus_
 
 
 @given(st.lists(st.tuples(st.fractions(-1, 1), st.booleans()), max_size=30), st.sampled_from([BINARY64, BINARY32]))
+@settings(max_examples=40, deadline=None)
 def test_gamma_covers_every_product_of_roundings(factors: list[tuple[Fraction, bool]], fmt: Format) -> None:
     product = Fraction(1)
     for share, inverse in factors:
@@ -197,14 +189,6 @@ def test_the_last_sum_counts_for_large_codes(tmp_path: Path) -> None:
     assert max(errors) > 2.0**30 * 2.0**-55
 
 
-def test_each_prefix_of_a_causal_model_counts_its_own_terms(tmp_path: Path) -> None:
-    case = random_case(3, tokens="ids", causal=True, per="token", positions=False, readout="exact")
-    _, _, reads, codes = points(case, tmp_path / "m")
-    terms = np.array([2.0 + k for x in case.X for k in range(len(x))])
-    before = context_error(terms, reads.head, reads.key.largest, 0.0, BINARY64)
-    assert (codes.other == code_error(codes.z, before, BINARY64)).all()
-
-
 # -- the readout ---------------------------------------------------------------------------------------
 
 SLOPES = st.floats(2.0**-30, 2.0**30) | st.integers(-30, 30).map(lambda k: 2.0**k)
@@ -218,7 +202,7 @@ def step(w: float, b: float, z: float, fused: bool) -> float:
 
 
 @given(SLOPES, st.floats(-1e6, 1e6).filter(lambda b: b == 0 or abs(b) > 1e-100), st.booleans(), st.data())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_a_step_is_exact_outside_its_thresholds(w: float, b: float, falls: bool, data: st.DataObject) -> None:
     """Lemma 6, for any slope, with fused products and without."""
     w = -w if falls else w

@@ -55,13 +55,13 @@ class Certificate:
 
     verdict: Verdict
     claim: str
-    reason: str
-    assumptions: tuple[str, ...]
-    points: int
-    unsure: int
-    weights_digest: str
-    data_digest: str
-    format_version: int
+    reason: str = ""
+    assumptions: tuple[str, ...] = ()
+    points: int = 0
+    unsure: int = 0
+    weights_digest: str = ""
+    data_digest: str = ""
+    format_version: int = 1
     wrong: int = 0
     findings: tuple[Finding, ...] = ()
     margin: float | None = None
@@ -120,7 +120,7 @@ class Certificate:
     def from_json(cls, text: str) -> Certificate:
         try:
             value = json.loads(text)
-            if value["version"] != VERSION or {*value, "noise"} != {field.name for field in fields(cls)}:
+            if value["version"] != VERSION or set(value) != {field.name for field in fields(cls)}:
                 raise ModelFileError(
                     f"the certificate has version {value['version']!r}; this monolayer reads {VERSION}"
                 )

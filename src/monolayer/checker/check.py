@@ -22,9 +22,8 @@ from monolayer.checker.certificate import FILE, Certificate
 from monolayer.checker.given import again, confirm
 from monolayer.checker.labelled import Load, data_digest, labelled
 from monolayer.checker.line import Points, Progress, judge_line
-from monolayer.checker.robust import MOST_NOISE, check_gates
+from monolayer.checker.robust import MOST_NOISE, check_gates, rounded
 from monolayer.checker.rounding import EXP_ULPS, UnhandledError
-from monolayer.checker.short import rounded
 from monolayer.checker.stock.check import judge_stock
 from monolayer.checker.stored import Stored, folder_of, read
 from monolayer.checker.uniform import judge_uniform
@@ -170,14 +169,10 @@ def judge(
 ) -> Certificate:
     """The certificate of a saved model for the data that `ask` gives."""
     question = Certificate(
-        verdict="undecided",
-        claim=claim.replace("each of the {:,}", "each of the"),
-        reason="",
+        "undecided",
+        claim.replace("each of the {:,}", "each of the"),
         assumptions=assumed(stored),
-        points=0,
-        unsure=0,
         weights_digest=stored.config["digest"],
-        data_digest="",
         format_version=stored.config["version"],
     )
     try:

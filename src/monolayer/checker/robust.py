@@ -10,16 +10,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from monolayer.arrays import Floats, Ints
 from monolayer.checker.certificate import NAMED, Certificate, Finding, Verdict
 from monolayer.checker.gates import Gated, Pairs, Reach, join, live, pairs, read_gates
 from monolayer.checker.labelled import Labelled
 from monolayer.checker.noise import Answers, Shares, answers, errors, silent
-from monolayer.checker.rounding import Format, UnhandledError
+from monolayer.checker.rounding import BINARY32, Format, UnhandledError
 from monolayer.checker.stored import Stored
+from monolayer.errors import DataError
 
 MOST_NOISE = 0.25
 """Noise up to which the largest that is proved is looked for."""
@@ -27,6 +30,9 @@ HALVINGS = 10
 """Steps of that search, in the logarithm: to within about 1 part in 100 of its decade."""
 TRIES = 64
 """Unsure points for which a perturbation is looked for."""
+LEVELS = {"int8": 127, "int6": 31, "int4": 7}
+"""Largest whole number of each integer format; a row is multiplied by one scale, its largest number over this."""
+SHORT = ("bfloat16", "float16", *LEVELS)
 REASONS: dict[Verdict, str] = {
     "proved": "at every point the logit of the label stays the largest, whatever the bound leaves open",
     "refuted": "points get another answer than their label, or none",
@@ -173,3 +179,35 @@ def _finding(stored: Stored, points: Labelled, kind: str, point: int, got: int) 
     if kind == "unsure":
         found = replace(found, why="the error bound leaves room for another class")
     return found
+
+
+# -- short formats ------------------------------------------------------------------------------------------
+
+
+def rounded(stored: Stored, dtype: str) -> Stored:
+    """The same model with every tensor in the short format `dtype`; arithmetic is binary32."""
+    if dtype not in SHORT:
+        raise DataError(f"dtype must be one of {', '.join(map(repr, SHORT))}, not {dtype!r}")
+    tensors = {name: round_to(tensor, dtype) for name, tensor in stored.tensors.items()}
+    return replace(stored, tensors=tensors, config=stored.config | {"dtype": dtype}, format=BINARY32)
+
+
+def round_to(tensor: NDArray[Any], dtype: str) -> NDArray[np.float32]:
+    """`tensor` rounded to `dtype`, through float32 as in torch, to nearest, ties to even.
+
+    Integers: per row of a matrix, or for a whole vector, one scale.
+    """
+    values = tensor.astype(np.float32)
+    if dtype == "float16":
+        return values.astype(np.float16).astype(np.float32)
+    if dtype == "bfloat16":
+        bits = values.view(np.uint32)
+        even = (bits >> 16) & 1
+        upper = np.where(np.isnan(values), bits, bits + 0x7FFF + even) & np.uint32(0xFFFF0000)
+        return upper.astype(np.uint32).view(np.float32)
+    top = LEVELS[dtype]
+    largest = np.abs(values).max(axis=-1, keepdims=True, initial=0.0)
+    scale = (largest / top).astype(np.float32)
+    steps = np.divide(values, scale, out=np.zeros_like(values), where=scale > 0)
+    found = np.rint(steps).clip(-top, top).astype(np.float32) * scale
+    return np.where(np.isnan(values), values, found).astype(np.float32)

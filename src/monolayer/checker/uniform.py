@@ -147,7 +147,8 @@ def judge_uniform(stored: Stored, f: Any, tolerance: float | None) -> Certificat
         raise DataError("a network for the maximum norm is compared with its function, not with labelled points")
     net = Net.of(stored)
     claim = CLAIM.format("h", "ρ")
-    question = Certificate("undecided", claim, "", ASSUMED, len(net.values), len(net.values), net.digest, "", 1)
+    count = len(net.values)
+    question = Certificate("undecided", claim, "", ASSUMED, count, count, net.digest)
     try:
         _check_parts(net)
         reach, rounding = net.reach(), net.rounding()
