@@ -141,9 +141,9 @@ def _stages(config: Config) -> list[int]:
 
 def _width(config: Config) -> int:
     if _gated(config):
-        return sum(config["gates"].values()) + 2 + int(config["labels"])
-    dim = 0 if config["grid"] is None else int(config["grid"]["dim"])
-    return 3 + int(config["labels"]) + dim + 2 * max(0, len(_stages(config)) - 1)
+        return int(sum(config["gates"].values()) + 2 + config["labels"])
+    dim = 0 if config["grid"] is None else config["grid"]["dim"]
+    return int(3 + config["labels"] + dim + 2 * max(0, len(_stages(config)) - 1))
 
 
 def _interval(grid: dict[str, Any]) -> bool:
