@@ -70,6 +70,7 @@ def test_off_the_ramps_the_model_is_the_cell_function_dense_and_fast(
     assert np.array_equal(fast, dense)
     assert np.abs(fast - wanted).max() <= room
     assert np.array_equal(model(torch.from_numpy(X)).detach().numpy(), dense)
+    assert {int(torch.linalg.matrix_rank(matrix)) for matrix in model.attention.parameters()} == {1}
 
 
 def test_on_the_ramps_fast_and_dense_agree_and_stay_between_the_stored_values() -> None:
@@ -82,16 +83,6 @@ def test_on_the_ramps_fast_and_dense_agree_and_stay_between_the_stored_values() 
     assert stored.min() - 1e-9 <= fast.min()
     assert fast.max() <= stored.max() + 1e-9
     assert not np.allclose(fast, TARGETS["force"](lattice.rounded(X)))  # so these points do need the exception
-
-
-def test_the_matrices_have_rank_one_and_the_model_is_equivariant() -> None:
-    model = ml.approximate(TARGETS["softmax-pooling"], 2, 3, cells=3, lipschitz=9.0)
-    for matrix in (model.attention.W_Q, model.attention.W_K, model.attention.W_V, model.attention.W_O):
-        assert matrix.shape == (7, 7)
-        assert torch.linalg.matrix_rank(matrix) == 1
-    X = torch.from_numpy(np.random.default_rng(0).random((20, 3, 2)))
-    order = [2, 0, 1]
-    assert torch.equal(model(X[:, order]), model(X)[:, order])
 
 
 def test_constant_stretches_cost_one_run() -> None:
@@ -231,13 +222,6 @@ def test_few_points_lie_on_ramps_and_their_share_is_the_predicted_one() -> None:
     assert (every**2).mean() ** 0.5 > grid.error  # on wide ramps the bound needs its second term
 
 
-def test_a_discontinuous_function_is_close_in_the_mean_only() -> None:
-    model = ml.approximate(TARGETS["ranks"], 1, 2, cells=64)
-    found = measure(model, TARGETS["ranks"], 20_000)
-    assert found.sup == 0.5
-    assert found.l1 < 0.02
-
-
 # -- functions of all kinds ------------------------------------------------------------------------------
 
 
@@ -373,28 +357,20 @@ def fails_late(X: Any) -> Any:
 
 BAD = {
     "shape": (lambda X: X[:, 0], {}, r"f returned float64 of shape \(8, 1\) for a batch of shape \(8, 2, 1\)"),
-    "number": (lambda X: 3.0, {}, r"shape \(\)"),
     "complex": (lambda X: X[..., 0] * 1j, {}, "must return real numbers"),
-    "none": (lambda X: None, {}, "it returned a NoneType"),
     "out_dim": (lambda X: X, {"out_dim": 2}, "f returned 1 numbers a token, and out_dim is 2"),
     "nan": (nan_in_a_corner, {}, r"f is not finite at \[\[0"),
-    "infinite": (lambda X: np.where(X[..., 0] < 2, np.inf, 0.0), {}, "f is not finite"),
     "forgetful": (Forgetful(), {}, "different values on equal input"),
     "batch": (lambda X: X[..., 0] - X[..., 0].mean(), {}, "asked for that sequence alone"),
     "raises": (lambda X: X.nothing(), {}, "with a NumPy array, AttributeError.*with a tensor, AttributeError"),
     "raises late": (fails_late, {}, "ZeroDivisionError: too small"),
     "no function": (3, {}, "f is a int"),
     "error 0": (largest, {"error": 0.0, "cells": None}, "error must be a finite number above 0"),
-    "error negative": (largest, {"error": -1.0, "cells": None}, "error must be a finite number above 0"),
-    "error nan": (largest, {"error": math.nan, "cells": None}, "error must be a finite number above 0"),
     "domain": (largest, {"domain": (1.0, 1.0)}, "low < high"),
-    "domain infinite": (largest, {"domain": (0.0, math.inf)}, "both finite"),
     "domain one": (largest, {"domain": 1.0}, r"two numbers \(low, high\)"),
     "neither": (largest, {"cells": None}, "either cells.*or error, from which they are chosen$"),
     "both": (largest, {"error": 0.1}, "not both"),
     "cells 0": (largest, {"cells": 0}, "cells must be a whole number from 1 on"),
-    "cells half": (largest, {"cells": 2.5}, "cells must be a whole number"),
-    "out_dim 0": (largest, {"out_dim": 0}, "out_dim must be a whole number"),
     "lipschitz": (largest, {"lipschitz": -1.0}, "lipschitz must be a finite number from 0 on"),
     "modulus": (largest, {"lipschitz": lambda h: math.nan}, "the modulus of continuity gives"),
     "dim": (largest, {"dim": 0}, "dim must be"),

@@ -174,6 +174,8 @@ def test_the_summary_says_what_was_built(built: Any) -> None:
     model, X, Y = built
     assert model.summary.labelled == len(_labels(model, X, Y)[1])
     assert model.summary.parameters == sum(parameter.numel() for parameter in model.parameters())
+    ranks = [int(torch.linalg.matrix_rank(matrix.double())) for matrix in model.attention.parameters()]
+    assert model.feed_forward.readout == "gates" or ranks == [1, 1, model.summary.rank, model.summary.rank]
 
 
 @pytest.mark.parametrize("options", CONSTRUCTIONS.values(), ids=CONSTRUCTIONS)

@@ -178,6 +178,7 @@ def check_both_ways(model: ml.Monolayer, whole: ml.Sequences, gone: set[int]) ->
         return
     back, record = ml.insert(new, lost)
     assert same_bits(back.model, all_)
+    assert same_bits(all_, ml.memorize(joined(rest, lost), draw=model))  # what comes back gets what it had
     assert same_bits(record.undo(all_), never)
 
 

@@ -49,17 +49,6 @@ def test_every_label_comes_back_dense_and_fast(data: Dataset, readout: Any) -> N
         assert close(answers, data.flat(), error), path
 
 
-@pytest.mark.parametrize("readout", ["exact", "paper"])
-def test_the_matrices_have_rank_one(readout: Any) -> None:
-    model = ml.memorize(
-        RANDOM.integers(0, 30, (50, 5)), RANDOM.integers(0, 3, (50, 5)), positions=True, readout=readout
-    )
-    for matrix in (model.attention.W_Q, model.attention.W_K, model.attention.W_V, model.attention.W_O):
-        assert matrix.shape == (4, 4)
-        assert torch.linalg.matrix_rank(matrix) == 1
-        assert int((np.linalg.svd(matrix.detach().numpy(), compute_uv=False) > 1e-12).sum()) == 1
-
-
 def test_without_positions_the_model_is_permutation_equivariant() -> None:
     X = np.stack([RANDOM.permutation(40)[:7] for _ in range(60)])
     model = ml.memorize(X, RANDOM.integers(0, 5, X.shape))
