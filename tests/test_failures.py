@@ -104,7 +104,7 @@ def test_a_full_disk_or_memory_is_70_and_leaves_nothing(
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 def test_a_full_disk_behind_standard_output_is_70(model: Path, data: Path) -> None:
     with Path("/dev/full").open("w") as full:
-        command = [*PROGRAM, "predict", str(model), str(data)]
+        command = [*PROGRAM, "verify", str(model), str(data)]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 70, done.stderr
     assert done.stderr.count("\n") == 1
