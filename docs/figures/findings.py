@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from monolayer.construct.cells.accuracy import measure
-
 import monolayer as ml
 from monolayer.cli.approximate import find as find_function
 from monolayer.cli.plot import approximation
+from monolayer.construct.cells.refine import measure
 from monolayer.page.colours import INK, LIGHT, RULE, SVG_STYLE, WIDE
 from monolayer_experiments import find
 from monolayer_experiments.experiment import Figure
