@@ -20,7 +20,7 @@ from monolayer_experiments.experiment import Experiment, Setting, Table
 from monolayer_experiments.look import PALETTE
 from monolayer_experiments.report import KEY, SECTIONS, page, plotly_script, words
 from monolayer_experiments.results import Record, read, read_all, write
-from tests.browser import Opened, drawn, flaws, opened
+from tests.browser import drawn, flaws, opened
 
 ROOT = Path(__file__).parent.parent
 
@@ -174,17 +174,12 @@ def test_the_first_screen_is_the_network_and_a_small_figure_for_each_question(tm
             assert view.call("document.body.textContent").count(answer) == 1
         view.page.click("a[href='#rank']")
         assert view.call("document.querySelector('#rank').getBoundingClientRect().top") < 450
-        every_figure_is_sound(view, 1000)
+    # On a phone, where room is scarce: all are drawn, no word is cut or covered, nothing is wider than the screen.
     with opened(tmp_path / "report.html", width=390) as view:
-        every_figure_is_sound(view, 390)
-
-
-def every_figure_is_sound(view: Opened, width: int) -> None:
-    """Unfolded, all are drawn, no word is cut or covered, and nothing is wider than the screen."""
-    assert drawn(view) == view.call("document.querySelectorAll('.plot').length") >= len(NAMES)
-    assert flaws(view) == []
-    assert view.messages == []
-    assert view.call("document.documentElement.scrollWidth") <= width
+        assert drawn(view) == view.call("document.querySelectorAll('.plot').length") >= len(NAMES)
+        assert flaws(view) == []
+        assert view.messages == []
+        assert view.call("document.documentElement.scrollWidth") <= 390
 
 
 def test_a_cut_word_is_found(report: Path) -> None:
@@ -206,10 +201,6 @@ def test_a_wide_table_says_so_on_a_phone(report: Path) -> None:
         assert view.call("document.querySelector('.table').matches('.wide[tabindex=\"0\"]')")
         assert "scroll sideways" in view.call(cue)
         assert "gradient" in view.call("getComputedStyle(document.querySelector('.table')).backgroundImage")
-    with opened(report, width=1400) as view:
-        drawn(view)
-        wide = "document.querySelector('.table').scrollWidth > document.querySelector('.table').clientWidth + 1"
-        assert view.call("document.querySelector('.table').classList.contains('wide')") == view.call(wide)
 
 
 @pytest.mark.parametrize(("scheme", "dark"), [("light", False), ("dark", True)])

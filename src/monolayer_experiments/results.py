@@ -38,9 +38,6 @@ class Record:
     seconds: float
     results: dict[str, Any]
 
-    def to_json(self) -> dict[str, Any]:
-        return {"format": FORMAT, "version": VERSION, **asdict(self)}
-
 
 def measure(experiment: Experiment, setting: Setting, folder: Path, progress: Progress) -> Record:
     """Run an experiment and note how; its record will go to `folder`."""
@@ -95,7 +92,8 @@ def command(name: str, setting: Setting, folder: Path) -> str:
 
 def write(record: Record, folder: Path) -> Path:
     """Write `NAME.json`, all at once or not at all."""
-    text = json.dumps(record.to_json(), ensure_ascii=False, indent=1, allow_nan=False)
+    fields = {"format": FORMAT, "version": VERSION, **asdict(record)}
+    text = json.dumps(fields, ensure_ascii=False, indent=1, allow_nan=False)
     return write_text(folder / f"{record.name}.json", text + "\n")
 
 

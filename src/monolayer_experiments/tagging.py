@@ -9,14 +9,13 @@ asked: the construction has no answer to the rest.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 import monolayer as ml
 from monolayer.arrays import Ints
-from monolayer.data import Labels, Names, Sequences, phrases
+from monolayer.data import Labels, Sequences, phrases
 from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
 from monolayer_experiments.look import amount, bars, figure, scatter, share, table, where
 from monolayer_experiments.runs import DEVICES, KEPT, against_time, apart, described, edge, searches, timed
@@ -104,13 +103,10 @@ def some_phrases(count: int | None, characters: int | None, seed: int) -> Sequen
         return data
     data = data.select(drawn(len(data), count, seed))
     labels = labels_of(data)
-    vocabulary, tokens = np.unique(data.tokens, return_inverse=True)
-    classes, values = np.unique(labels.values, return_inverse=True)
     assert data.vocabulary is not None  # tokens and labels have names
     assert labels.classes is not None
-    names = Names(tuple(data.vocabulary.decode(vocabulary).tolist()))
-    labels = replace(labels, values=values, classes=Names(tuple(labels.classes.decode(classes).tolist())))
-    return Sequences(tokens, data.lengths, names, labels)
+    named = data.vocabulary.decode(data.tokens), labels.classes.decode(labels.values)
+    return Sequences.of(*([part.tolist() for part in data.split(names)] for names in named))
 
 
 def labels_of(data: Sequences) -> Labels:
