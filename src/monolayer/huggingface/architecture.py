@@ -134,7 +134,7 @@ class Architecture:
 
         found = {}
         for name, letters in self._stored(task).items():
-            whole = np.concatenate([part(letter) for letter in letters])
+            whole = part(letters[0]) if len(letters) == 1 else np.concatenate([part(letter) for letter in letters])
             found[name] = whole.T if self._turned(letters[0]) else whole
         return found
 

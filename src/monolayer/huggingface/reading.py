@@ -27,13 +27,17 @@ STORED = {"float64": ("F64", "<f8"), "float32": ("F32", "<f4"), "bfloat16": ("BF
 
 @dataclass(frozen=True, eq=False)
 class Folder:
-    """`tensors` by their names and `arrays` by their letters, both in float64; `digest`: of the files that decide."""
+    """`tensors` by their names and `arrays` by their letters, both in float64; `content`: the files as they are."""
 
     facts: Facts
     tensors: Mapping[str, Floats]
     arrays: Mapping[str, Any]
-    digest: str
-    files: frozenset[str]
+    content: Mapping[str, bytes]
+
+    def digest(self) -> str:
+        """Of the files that determine the others."""
+        parts = (self.content[file] for file in ("config.json", "model.safetensors", "tokenizer.json"))
+        return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
 
 
 def is_stock(folder: Any) -> bool:
@@ -75,9 +79,7 @@ def read_folder(folder: Path) -> Folder:
             raise ModelFileError(f"{folder}: {key} has {len(arrays[key]):,} rows, and the files have {count:,} names")
     for file, wanted in written(facts).items():
         demand_equal(file, files[file], wanted)
-    parts = (content[file] for file in ("config.json", "model.safetensors", "tokenizer.json"))
-    digest = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
-    return Folder(facts, tensors, arrays, digest, frozenset(content))
+    return Folder(facts, tensors, arrays, content)
 
 
 def _tensors(content: bytes, dtype: Any) -> dict[str, Floats]:

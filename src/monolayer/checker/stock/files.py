@@ -64,7 +64,7 @@ def read_stock(folder: Path) -> Network:
     """The network in `folder`, in which nothing else may lie: adapters, templates, code and other weights are read
     where they are found."""
     read = read_folder(folder)
-    known, part = read.files | BESIDE, read.arrays
+    known, part = {*read.content, *BESIDE}, read.arrays
     more = sorted(path.name for path in folder.iterdir() if path.name not in known and not path.name.startswith("."))
     if more:
         raise UnhandledError(f"{more[0]} lies beside its files, and transformers may read it: move it elsewhere")
@@ -85,5 +85,5 @@ def read_stock(folder: Path) -> Network:
         pool_bias=part.get("b_P"),
         head=part["W_H"],
         head_bias=part.get("b_H"),
-        digest=read.digest,
+        digest=read.digest(),
     )
