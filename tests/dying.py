@@ -1,4 +1,4 @@
-"""Pieces whose worker process dies or is kept short; nothing is imported here, so that a worker starts quickly."""
+"""Pieces whose worker process dies; nothing is imported here, so that a worker starts quickly."""
 
 from __future__ import annotations
 
@@ -15,12 +15,4 @@ def kill_once(mark: str, function: Any, *task: Any) -> None:
     if not Path(mark).exists():
         Path(mark).touch()
         spill._packed = lambda _: os.kill(os.getpid(), signal.SIGKILL)
-    function(*task)
-
-
-def small_files(function: Any, *task: Any) -> None:
-    """A piece whose process may not write more than some bytes into a file."""
-    import resource
-
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1500, resource.RLIM_INFINITY))
     function(*task)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import monolayer as ml
@@ -109,20 +109,6 @@ def test_the_same_labels_win(
     both(tmp_path, pattern, on_conflict=on_conflict, **options)
 
 
-numbers = st.sampled_from([0.0, -0.0, 1.0, 0.5, -1e300, 5e-324])
-rows = st.lists(st.tuples(st.lists(st.integers(0, 2), min_size=1, max_size=3), numbers), min_size=2)
-
-
-@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(rows, st.sampled_from([1, 3, 100]))
-def test_few_tokens_and_many_contradictions(tmp_path: Path, data: list[tuple[list[int], float]], size: int) -> None:
-    Y = [[label] * len(tokens) for tokens, label in data]
-    pattern = write(tmp_path, [tokens for tokens, _ in data], Y, [len(data) // 2])
-    with pytest.MonkeyPatch.context() as patch:
-        small_pieces(patch, size, size)
-        both(tmp_path, pattern, on_conflict="first")
-
-
 @pytest.mark.parametrize("kind", ["part", "tally"])
 def test_a_build_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     X, Y, _ = real("ids")
@@ -135,14 +121,6 @@ def test_a_build_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: 
     ml.memorize(read(pattern)).save(tmp_path / "memory")
     out = memorize_files(pattern, tmp_path / "files", workers=1, resume=True)
     same(out, tmp_path / "memory")
-
-
-def test_files_of_classes_and_of_reals_do_not_go_together(tmp_path: Path) -> None:
-    write(tmp_path, [[1, 2]], [[0, 1]], [], "s")
-    write(tmp_path, [[1, 2]], [[0.5, 1.0]], [], "t")
-    words = r"s0.jsonl and .*t0.jsonl do not go together: .*integers as labels.*real numbers as labels"
-    with pytest.raises(ml.DataError, match=words):
-        memorize_files(str(tmp_path / "*.jsonl"), tmp_path / "files", workers=1)
 
 
 def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

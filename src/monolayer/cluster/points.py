@@ -91,7 +91,7 @@ def points(
     z, order = line(data, target, rules, draw, kappa)
     label = label_of(target).astype(rules.label_type).take(order, axis=0)
     inner = np.searchsorted(z, splitters, side="left")
-    spill.write(name, [z, label, order.astype(np.int32)], bounds=np.concatenate([[0], inner, [len(z)]]))
+    spill.write(name, [z, label, order.astype(np.int32, copy=False)], bounds=np.concatenate([[0], inner, [len(z)]]))
 
 
 def line(

@@ -19,7 +19,7 @@ READ = 64
 """Bytes a token of a file while it is read, at the most."""
 NAME, COPY = 450, 320
 """Bytes a different id or string, or class, in the process that leads, and in each process that has tables of them."""
-LEAST, MOST = 1 << 16, 1 << 21
+LEAST, MOST = 1 << 16, 1 << 20
 """Tokens of a block and points of a range: fewer are not worth a piece, more do not make it faster."""
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
