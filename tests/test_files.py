@@ -165,10 +165,10 @@ def test_names_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     """What is left beside their tables is for blocks and ranges; too little is an error that says what is enough."""
     monkeypatch.setattr(room, "resident", lambda: 0)  # whatever other tests have left in this process
     some = Room.of("1GB", 2, room.HUT, 10)
-    small = some.without(100_000)
+    small = some.without(300_000)
     assert some.without(0) == some
     assert small.block < some.block
-    assert 2 * small.block * room.TOKEN + 100_000 * some.name <= some.spare
+    assert 2 * small.block * room.TOKEN + 300_000 * some.name <= some.spare
     with pytest.raises(ml.DataError, match=r"1,000,000 different tokens .*--memory.*fewer workers") as error:
         some.without(1_000_000)
     enough = str(error.value).split("'")[1]
