@@ -7,6 +7,7 @@ bench/no_false_proof_in_100000_faults.py, shortly by tests/test_attack.py.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -241,17 +242,19 @@ def built_case(seed: int, dtype: str, robust: bool) -> Case:
         labels: Any = Y * 0.25 if reals and not robust else Y
         options: Any = {"positions": bool(rng.integers(3)), "causal": bool(rng.integers(2)) and not sequences}
         options |= {"robust": True, "rank": int(rng.choice([16, 32]))} if robust else {}
-        slack = 10.0 ** rng.uniform(3, 4.5) * (1.0 if dtype == "float32" else 2.0**29)
-        with (
-            patch(f"{LINE}.points.SLACK", slack),
-            patch(f"{LINE}.separate.SLACK", slack),
-            TemporaryDirectory() as scratch,
-        ):
+        options |= {"dtype": dtype, "on_conflict": "first", "seed": attempt}
+        with ExitStack() as stack:
             try:
-                model = ml.memorize(given, labels, dtype=dtype, on_conflict="first", seed=attempt, **options)
+                model = ml.memorize(given, labels, **options)
+                if not robust:  # more room than a line has
+                    room = model.summary.margin * 2.0 ** rng.integers(1, 6)
+                    for module in ("points", "separate"):
+                        stack.enter_context(patch(f"{LINE}.{module}.SLACK", room))
+                    model = ml.memorize(given, labels, **options)
             except MonolayerError:
                 continue
-            case = Case(given.tolist(), labels.tolist(), Saved.read(model.save(Path(scratch) / "model")))
+            folder = Path(stack.enter_context(TemporaryDirectory())) / "model"
+            case = Case(given.tolist(), labels.tolist(), Saved.read(model.save(folder)))
         if case.saved.config["readout"] == ("gates" if robust else "cascade") and not case.saved.names:
             return _as_answered(case, rng)
     raise AssertionError(f"no such data of seed {seed}")
