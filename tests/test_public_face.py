@@ -47,6 +47,7 @@ NAMES = {
     "memorize_as",
     "memorize_files",
     "memorize_text",
+    "read",
     "separation",
 }
 

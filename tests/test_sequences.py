@@ -259,7 +259,6 @@ BAD_X: list[tuple[Any, str]] = [
     ([["a"], []], "sequence 1 is empty"),
     (["a", ""], "sequence 1 is empty"),
     ("abc", "X is a str: it must be a list or an array of sequences"),
-    ({"a": 1}, "X is a dict"),
     ([1, 2], "sequence 0 is 1 (int): X is a list of sequences"),
     (np.arange(3), "X has shape (3,) and type int64; it must be integer or string tokens (N, n)"),
     (np.ones((2, 2)), "X has shape (2, 2) and type float64"),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from monolayer.construct.approximate import approximate as approximate
     from monolayer.construct.memorize import memorize as memorize
     from monolayer.construct.memorize import memorize_text as memorize_text
+    from monolayer.data.readers import read as read
     from monolayer.data.sequences import Sequences as Sequences
     from monolayer.editing.compare import compare as compare
     from monolayer.editing.facts import Facts as Facts
@@ -68,6 +69,7 @@ _HOME = {
     "MonolayerClassifier": "monolayer.estimator",
     "Uniform": "monolayer.model.uniform",
     "Sequences": "monolayer.data.sequences",
+    "read": "monolayer.data.readers",
     "separation": "monolayer.theory.separation",
     "contextual_mapping": "monolayer.theory.contextual",
     "theorem": "monolayer.theory.theorem",

@@ -11,7 +11,7 @@ O(T + M log M) for `T` tokens and `M` labelled points. What is claimed, assumed 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,9 +27,10 @@ from monolayer.checker.rounding import EXP_ULPS, UnhandledError
 from monolayer.checker.stock.check import judge_stock
 from monolayer.checker.stored import Stored, folder_of, read
 from monolayer.checker.uniform import judge_uniform
-from monolayer.data import Sequences
+from monolayer.data import Names, Sequences
 from monolayer.data.dtypes import dtype_name
 from monolayer.data.labels import Per
+from monolayer.data.readers import sequences_of
 from monolayer.data.tabular import is_frame
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.reading import is_stock
@@ -107,8 +108,8 @@ def certify(
     for the weights rounded to `bfloat16`, `float16` or `int8` (whole multiples of one scale a row).
     """
     claims = Claims(tolerance, only, noise, dtype_name(dtype))
-    if is_frame(X):
-        X, Y = Sequences.of(X, Y, per=per), None
+    if is_frame(X) or isinstance(X, str | os.PathLike | Mapping):
+        X, Y = sequences_of(X, Y, per=per), None
     with folder_of(model) as folder:
         if is_stock(folder):
             claims.check(None)
@@ -121,7 +122,7 @@ def certify(
             stored = rounded(stored, claims.dtype)
         if callable(X):
             return judge(stored, lambda: _cells(stored, X), claims, CELL_CLAIM)
-        return judge(stored, lambda: _held(_read(X, Y, lengths, per)), claims)
+        return judge(stored, lambda: _held(_read(X, Y, lengths, per, stored.vocabulary)), claims)
 
 
 def verify(folder: str | os.PathLike[str], X: Any, Y: Any = None, **options: Any) -> Certificate:
@@ -211,9 +212,14 @@ def _points(stored: Stored, parts: list[Load]) -> list[Points]:
     return [lambda: points]
 
 
-def _read(X: Any, Y: Any, lengths: Any, per: Per | None) -> Sequences:
-    """The data by the reader that the builder uses, and once more by the checker's own eyes."""
+def _read(X: Any, Y: Any, lengths: Any, per: Per | None, names: Names | None = None) -> Sequences:
+    """The data by the reader that the builder uses, and once more by the checker's own eyes.
+
+    Text for a model whose tokens have the names of words is a list of words.
+    """
     X, Y = again(X), again(Y)
+    if names is not None and names.of_words and isinstance(X, list | tuple):
+        X = [row.split() if isinstance(row, str) else row for row in X]
     data = Sequences.of(X, Y, lengths=lengths, per=per)
     confirm(data, X, Y, lengths)
     return data

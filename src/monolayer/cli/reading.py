@@ -83,8 +83,11 @@ class Reading:
         script = None if model is None else model.card.script
         if script is not None and self.format is None and Path(data).suffix == ".txt":
             return cut_text(data, script)
-        vocabulary = None if model is None or not known else model.card.vocabulary
-        return read(data, vocabulary=vocabulary, progress=bar, **self.keywords)
+        vocabulary = None if model is None else model.card.vocabulary
+        keywords = self.keywords
+        if keywords["unit"] is None and vocabulary is not None and vocabulary.of_words:
+            keywords["unit"] = "words"  # what the model was built from
+        return read(data, vocabulary=vocabulary if known else None, progress=bar, **keywords)
 
 
 PLAIN = Reading()

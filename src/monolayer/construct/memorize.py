@@ -18,8 +18,8 @@ from monolayer.construct.line.steps import Choice
 from monolayer.construct.robust.build import RANK, Robust
 from monolayer.construct.robust.stored import Dtype
 from monolayer.construct.task import Construction, Progress, Task
-from monolayer.data import Sequences
 from monolayer.data.dtypes import dtype_name
+from monolayer.data.readers import sequences_of
 from monolayer.data.sequences import Per
 from monolayer.data.text import Unit, windows
 from monolayer.errors import DataError
@@ -108,7 +108,7 @@ def memorize(
             return built
 
     report("reading the data", 0.0)
-    data = Sequences.of(X, Y, lengths=lengths, per=per)
+    data = sequences_of(X, Y, lengths=lengths, per=per)
     if draw is not None:
         data, positions, causal = adopted(draw, data), draw.positions is not None, draw.card.causal
     task = Task.of(data, positions=positions, causal=causal, on_conflict=on_conflict)

@@ -31,6 +31,7 @@ class Growing:
     def __init__(self, name: str, vocabulary: Names | None, tick: Callable[[], None], unit: str = "line") -> None:
         self.name, self.unit = name, unit
         self.per: Per | None = None
+        self.before_end: Callable[[], None] = lambda: None
         self._tick = tick
         self._token_column, self._label_column = Column("token", vocabulary), Column("label")
         self._sizes = array("q")
@@ -109,6 +110,7 @@ class Growing:
 
     def finish(self) -> tuple[NDArray[Any], Ints, Names | None, Labels | None]:
         """All that was read: what `Sequences` is made of."""
+        self.before_end()
         self.end()
         self._flush()
         if not self._sizes:

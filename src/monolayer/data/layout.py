@@ -2,7 +2,7 @@
 
 In long form a row is a token: a `sequence` column, whose runs of equal values are the sequences, a `token` column,
 maybe a `label` column. In wide form a row is a sequence: a `tokens` column, maybe `labels` (one per token) or `label`
-(one per sequence).
+(one per sequence). A table of two columns with other names holds a key and a value per row: a sequence, and its label.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from monolayer.data.labels import Per, check_per
 from monolayer.errors import DataError
 
 Unit = Literal["characters", "words"]
+TAGS = ("ner_tags", "tags")
+"""Columns that hold a label per token in many public datasets."""
+USUAL = {"sequence", "token", "tokens", "label", "labels", *TAGS}
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,8 @@ class Layout:
     """The columns that a table is read by. `sequence` is None for wide form, `label` for no labels.
 
     `lists`: whether the format writes lists as such, so that text is one label, or a sequence of characters, and not
-    words. `unit` and `per` are what the caller chose, or what follows from the format.
+    words. `unit` and `per` are what the caller chose, or what follows from the format. `pairs`: whether the columns
+    were taken for keys and values because there are two of them.
     """
 
     sequence: str | None
@@ -49,6 +53,7 @@ class Layout:
     unit: Unit
     per: Per | None
     lists: bool
+    pairs: bool = False
 
     @classmethod
     def of(cls, columns: Columns, there: list[str], name: str, *, lists: bool = False) -> Layout:
@@ -56,6 +61,9 @@ class Layout:
         for column in (columns.sequence, columns.tokens, columns.labels):
             if column is not None and column not in there:
                 raise no_column(column, there, name)
+        chosen = columns.tokens or columns.labels or columns.sequence
+        if chosen is None and len(there) == 2 and not USUAL & set(there):
+            return cls.of_pairs(there, columns, lists=lists)
         long = columns.sequence is not None or (
             "sequence" in there and "tokens" not in there and columns.tokens != "sequence"
         )
@@ -65,10 +73,11 @@ class Layout:
         label = columns.labels
         if label is None:
             usual = [column for column in ("label",) if column in there]
-            if not long and "labels" in there:
-                usual.append("labels")
+            if not long:
+                usual += [column for column in ("labels", *TAGS) if column in there and not (usual and column in TAGS)]
             if len(usual) > 1:
-                raise DataError(f"{name} has both 'labels' and 'label': choose one with labels= (--labels)")
+                both = " and ".join(map(repr, reversed(usual)))
+                raise DataError(f"{name} has both {both}: choose one with labels= (--labels)")
             label = usual[0] if usual else None
         if long and columns.per == "sequence":
             raise DataError(f"{name} has a row a token, and a label in each: they cannot be one a sequence")
@@ -78,6 +87,13 @@ class Layout:
         if twice is not None:
             raise DataError(f"{name} has {there.count(twice)} columns called {twice!r}: give each its own name")
         return layout
+
+    @classmethod
+    def of_pairs(cls, names: list[str], columns: Columns, *, lists: bool) -> Layout:
+        """A key and a value per row; text is cut into words, in every format alike."""
+        key, value = names
+        unit, per = columns.unit or "words", columns.per or "sequence"
+        return cls(None, key, value, unit, per, lists, pairs=columns.per is None)
 
     @property
     def columns(self) -> tuple[str | None, str, str | None]:

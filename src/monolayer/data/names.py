@@ -48,6 +48,11 @@ class Names:
         return self.identity or (len(self.names) > 0 and isinstance(self.names[0], int))
 
     @cached_property
+    def of_words(self) -> bool:
+        """Whether text is to be cut at white space to be made of these names: some name is longer than a letter."""
+        return not self.integers and any(len(str(name)) != 1 for name in self.names)
+
+    @cached_property
     def rows(self) -> dict[Name, int]:
         """Row number of every name."""
         return {name: row for row, name in enumerate(self.names)}

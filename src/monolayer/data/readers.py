@@ -7,6 +7,7 @@ larger than the memory that its text would need.
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
@@ -19,7 +20,7 @@ from typing import Any
 
 from monolayer.data.growing import Growing
 from monolayer.data.labels import Per
-from monolayer.data.layout import Columns, Layout, Unit, no_column
+from monolayer.data.layout import USUAL, Columns, Layout, Unit, no_column
 from monolayer.data.lines import Lines, Progress
 from monolayer.data.names import Names
 from monolayer.data.npz import read_npz
@@ -86,6 +87,9 @@ def read(
         except ImportError:
             raise DataError(f"{file}: Parquet needs pyarrow: pip install pyarrow") from None
         return read_parquet(file, columns, vocabulary, progress)
+    whole = None if standard_input or Path(file.name.removesuffix(".gz")).suffix != ".json" else _document(file)
+    if whole is not None:
+        return _from_document(whole, str(file), columns, vocabulary)
     with Lines(None if standard_input else file, progress) as lines:
         growing = Growing(lines.name, vocabulary, lines.tick)
         arrow: Any = import_module("monolayer.data.arrow") if ARROW else None
@@ -96,6 +100,15 @@ def read(
         else:
             read_table(lines, growing, columns, tabs=format == "tsv", blocks=arrow and arrow.read_table_blocks)
         return Sequences(*growing.finish())
+
+
+def sequences_of(X: Any, Y: Any = None, *, lengths: Any = None, per: Per | None = None) -> Sequences:
+    """`Sequences.of`, where `X` may also be the path of a data file."""
+    if not isinstance(X, str | os.PathLike):
+        return Sequences.of(X, Y, lengths=lengths, per=per)
+    if Y is not None or lengths is not None:
+        raise DataError(f"{os.fspath(X)} is a data file, and holds its labels and lengths: leave Y and lengths out")
+    return read(X, per=per)
 
 
 def _format(file: Path, standard_input: bool, format: str | None) -> str:
@@ -181,6 +194,44 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(name for name in names if names.count(name) > 1)
         raise DataError(f"has the key {twice!r} {names.count(twice)} times: give each its own name")
     return row
+
+
+def _document(file: Path) -> list[Any] | dict[str, Any] | None:
+    """A file that is one JSON array, or one object of keys and values; None for what is read line by line."""
+    opened = gzip.open if file.suffix == ".gz" else open
+    try:
+        with opened(file, "rt", encoding="utf-8") as text:
+            found = json.load(text, object_pairs_hook=_once)
+    except DataError as error:
+        raise DataError(f"{file} {error}") from None
+    except (ValueError, RecursionError, OSError, EOFError):
+        return None  # several lines, or damaged: the reader of lines says which
+    return found if isinstance(found, list) or (isinstance(found, dict) and not USUAL & set(found)) else None
+
+
+def _from_document(
+    found: list[Any] | dict[str, Any], name: str, columns: Columns, vocabulary: Names | None
+) -> Sequences:
+    """An object of keys and values, an array of pairs, or an array of objects: the rows of a table."""
+    growing = Growing(name, vocabulary, lambda: None, unit="item")
+    rows = list(found.items()) if isinstance(found, dict) else found
+    if not rows:
+        raise DataError(f"{name} is empty: there is no sequence in it")
+    if all(isinstance(row, list | tuple) and len(row) == 2 for row in rows):
+        table = Table(growing, Layout.of_pairs(["key", "value"], columns, lists=True))
+        for number, (key, value) in enumerate(rows):
+            table.row(number, None, key if isinstance(key, str | list) else [key], value)
+        return Sequences(*growing.finish())
+    table = None
+    for number, row in enumerate(rows):
+        if not isinstance(row, dict):
+            raise DataError(f"{growing.at(number)} is {short(row)}: an array holds objects, or pairs of key and value")
+        there = [key for key, value in row.items() if value is not None]
+        table = table or Table(growing, Layout.of(columns, there, growing.at(number), lists=True))
+        if table.layout.token not in there:
+            raise no_column(table.layout.token, there, growing.at(number))
+        table.row(number, *(None if key is None else row.get(key) for key in table.layout.columns))
+    return Sequences(*growing.finish())
 
 
 # -- CoNLL columns -------------------------------------------------------------------------------------

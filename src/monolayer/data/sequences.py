@@ -20,7 +20,7 @@ from monolayer.data.columns import Column, Values, array_like, flattened, is_lis
 from monolayer.data.labels import Labels, Per, check_per
 from monolayer.data.layout import Columns
 from monolayer.data.names import Names
-from monolayer.data.tabular import from_frame, is_frame
+from monolayer.data.tabular import from_frame, from_mapping, is_frame
 from monolayer.errors import DataError
 
 __all__ = ["Labels", "Per", "Sequences"]
@@ -135,29 +135,37 @@ class Sequences:
         `Y`: one label a token or one a sequence; integers, strings and booleans (1 and 0) are classes,
         floats are real labels (scalars or vectors). `per`, `token` or `sequence`, says which; without it `labels.py`
         says how the two are told apart. A table (pandas, Polars, Arrow) is read by the usual names of its columns,
-        with its labels unless `Y` is given; `Sequences.table` names others.
-        With `vocabulary`, tokens get its row numbers, and one that it lacks is an error that names it. `ours` gives
+        with its labels unless `Y` is given; `Sequences.table` names others. A dict holds a label for every key, text
+        that is cut into words.
+        With `vocabulary`, tokens get its row numbers, and one that it lacks is an error that names it; a string is cut
+        into words where its names are words. `ours` gives
         arrays away: whoever says so must not change them later, and they are kept without a copy where they can be.
         """
         check_per(per)
-        if isinstance(X, Sequences) or is_frame(X):
+        if isinstance(X, Sequences | Mapping) or is_frame(X):
             if lengths is not None:
                 raise DataError("lengths go with a padded array; these sequences have their own")
-            if not isinstance(X, Sequences):
+            if isinstance(X, Mapping):
+                data = cls(*from_mapping(X, Columns(per=per), vocabulary))
+            elif not isinstance(X, Sequences):
                 data = cls(*from_frame(X, Columns(per=per), vocabulary))
             else:
                 data = X if vocabulary in (None, X.vocabulary) else X._recoded(vocabulary)
             return data if Y is None else replace(data, labels=Labels.of(Y, data.lengths, per=per))
         X = array_like(X)
-        if isinstance(X, str | bytes | Mapping | Set) or not hasattr(X, "__iter__"):
-            raise DataError(f"X is a {type(X).__name__}: it must be a list or an array of sequences")
+        if isinstance(X, str | bytes | Set) or not hasattr(X, "__iter__"):
+            way_out = "; read(X) reads a data file" if isinstance(X, str) else ""
+            raise DataError(f"X is a {type(X).__name__}: it must be a list or an array of sequences{way_out}")
         flat: Values
         if plain_array(X) and not (X.ndim == 1 and X.dtype.kind in "UT"):
             flat, sizes = _from_array(X, lengths)
         elif lengths is not None:
             raise DataError("lengths go with a padded array; lists already have their own lengths")
         else:
-            flat, sizes = _from_lists([array_like(row) for row in X])
+            rows = [array_like(row) for row in X]
+            if vocabulary is not None and vocabulary.of_words:
+                rows = [row.split() if isinstance(row, str) else row for row in rows]
+            flat, sizes = _from_lists(rows)
         column = Column("token", vocabulary, ours=ours)
         column.add(flat, lambda place: token_place(place, sizes))
         tokens, names, _ = column.finish()

@@ -8,7 +8,7 @@ hands over what is not plain row by row.
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import repeat
 from reprlib import repr as short
@@ -57,6 +57,8 @@ class Table:
         self._per = {"label": "sequence", "labels": "token"}.get(layout.label or "", "unknown")
         self._seen: set[Any] = set()
         self._last: Any = self  # equal to no value of a file
+        self._alike, self._several = layout.pairs, False
+        growing.before_end = self._settle
 
     def row(self, line: int, sequence: Any, tokens: Any, label: Any) -> None:
         """The next row; None is a missing value, and the value of a column that is not read."""
@@ -78,6 +80,11 @@ class Table:
         split = not self.layout.lists
         if split and isinstance(label, str) and isinstance(tokens, str):  # beside a list, a label is what was stored
             label = label.strip() or None
+        if self._alike:
+            self._alike = isinstance(label, str) and len(label.split()) == len(words)
+            self._several |= len(words) > 1
+        if self.layout.pairs and label is None:
+            raise DataError(f"{self.growing.at(line)} has a key and no value: give one, or take the row out")
         if label is None:
             self.growing.row(line, words, None, None)
         elif self.layout.per == "token":
@@ -93,6 +100,15 @@ class Table:
             )
         else:
             self.growing.row(line, words, label, "token" if isinstance(label, list) else "sequence")
+
+    def _settle(self) -> None:
+        """Keys and values must not look like tokens with a label each: then the caller has to say what they are."""
+        if self._alike and self._several:
+            key, value = repr(self.layout.token), repr(self.layout.label)
+            raise DataError(
+                f"{self.growing.name} has two columns, {key} and {value}, with equally many words in every row: say "
+                "what a label belongs to, per='sequence' or per='token' (--per)"
+            )
 
     def _text(self, line: int, words: list[Any], labels: list[str]) -> None:
         if self._per == "unknown" and (len(words), len(labels)) != (1, 1) and len(labels) in (1, len(words)):
@@ -235,10 +251,27 @@ def from_frame(
     return table.growing.finish()
 
 
+def from_mapping(
+    mapping: Mapping[Any, Any], columns: Columns, vocabulary: Names | None = None
+) -> tuple[NDArray[Any], Ints, Names | None, Labels | None]:
+    """What the `Sequences` of a dict are made of: keys, and a label each. A key is text, a number, or a tuple."""
+    growing = Growing(f"the {type(mapping).__name__}", vocabulary, lambda: None, unit="item")
+    table = Table(growing, Layout.of_pairs(["key", "value"], columns, lists=True))
+    for row, (key, value) in enumerate(mapping.items()):
+        tokens = list(key) if isinstance(key, tuple) else key if isinstance(key, str) else [array_like(key)]
+        table.row(row, None, tokens, array_like(value))
+    return growing.finish()
+
+
 def _cells(frame: Any, name: str) -> list[Any]:
-    """A column as Python values."""
+    """A column as Python values; classes of a Hugging Face dataset by their names."""
     column = frame[name]
     method = next((each for each in ("to_pylist", "to_list", "tolist") if hasattr(column, each)), None)
     cells = list(column) if method is None else getattr(column, method)()  # Arrow; Polars and pandas; NumPy
     plain = [array_like(cell) for cell in cells]
-    return [cell.tolist() if isinstance(cell, np.ndarray) else cell for cell in plain]
+    plain = [cell.tolist() if isinstance(cell, np.ndarray) else cell for cell in plain]
+    kind = (getattr(frame, "features", None) or {}).get(name)
+    called = getattr(kind, "names", None) or getattr(getattr(kind, "feature", None), "names", None)
+    if called is None:
+        return plain
+    return [[called[one] for one in cell] if isinstance(cell, list) else called[cell] for cell in plain]

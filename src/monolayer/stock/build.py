@@ -11,8 +11,8 @@ import torch
 from monolayer.construct.consistency import OnConflict, check_conflict
 from monolayer.construct.line.draw import check_seed
 from monolayer.construct.task import Progress
-from monolayer.data import Sequences
 from monolayer.data.dtypes import dtype_name
+from monolayer.data.readers import sequences_of
 from monolayer.errors import DataError
 from monolayer.huggingface.architectures import choose
 from monolayer.stock.again import again
@@ -67,7 +67,7 @@ def memorize_as(
                 f"the draw is that of a {known.architecture}: memorize_as({known.architecture!r}, …, draw=)"
             )
         report("reading the data", 0.0)
-        model = again(known, Sequences.of(X, Y, lengths=lengths), on_conflict=on_conflict, report=report)
+        model = again(known, sequences_of(X, Y, lengths=lengths), on_conflict=on_conflict, report=report)
         report("done", 1.0)
         return model
     wanted: Any = dtype_name(dtype)
@@ -86,7 +86,7 @@ def memorize_as(
     check_seed(seed)
 
     report("reading the data", 0.0)
-    data = Sequences.of(X, Y, lengths=lengths)
+    data = sequences_of(X, Y, lengths=lengths)
     if data.vocabulary is None:
         raise DataError("the tokens are vectors: a stock architecture takes ids or strings")
     names = token_names(data.vocabulary, kind.special)
