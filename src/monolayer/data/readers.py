@@ -222,15 +222,15 @@ def _from_document(
         for number, (key, value) in enumerate(rows):
             table.row(number, None, key if isinstance(key, str | list) else [key], value)
         return Sequences(*growing.finish())
-    table = None
+    objects: Table | None = None
     for number, row in enumerate(rows):
         if not isinstance(row, dict):
             raise DataError(f"{growing.at(number)} is {short(row)}: an array holds objects, or pairs of key and value")
         there = [key for key, value in row.items() if value is not None]
-        table = table or Table(growing, Layout.of(columns, there, growing.at(number), lists=True))
-        if table.layout.token not in there:
-            raise no_column(table.layout.token, there, growing.at(number))
-        table.row(number, *(None if key is None else row.get(key) for key in table.layout.columns))
+        objects = objects or Table(growing, Layout.of(columns, there, growing.at(number), lists=True))
+        if objects.layout.token not in there:
+            raise no_column(objects.layout.token, there, growing.at(number))
+        objects.row(number, *(None if key is None else row.get(key) for key in objects.layout.columns))
     return Sequences(*growing.finish())
 
 
