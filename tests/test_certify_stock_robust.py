@@ -96,6 +96,19 @@ def test_narrow_half_spaces_in_front_of_a_pooler_are_proved(name: str, kind: str
     assert (proof.verdict, proof.unsure) == ("proved", 0)
 
 
+def test_what_is_too_narrow_is_undecided_and_says_what_helps(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    X = sorted({"".join(random.choice(list("abc"), random.integers(4, 8))) for _ in range(60)})
+    Y = [str(row) for row in range(len(X))]
+    proofs = {}
+    for rank in (8, 16):
+        folder = ml.memorize_as("bert", X, Y, robust=True, positions=True, rank=rank).save(tmp_path / str(rank))
+        proofs[rank] = ml.certify(folder, X, Y)
+    assert (proofs[8].verdict, proofs[8].wrong, proofs[16].verdict) == ("undecided", 0, "proved")
+    assert "narrower than what the roundings of float32 may move" in proofs[8].reason
+    assert "rank=" in proofs[8].reason
+
+
 @pytest.mark.parametrize("case", ["bert token relu6 float32 positions", "llama sequence own bfloat16 positions"])
 def test_changed_weights_are_judged_as_transformers_answer(case: str, tmp_path: Path) -> None:
     """A short run of the bench: verdicts on changed tensors against both of transformers' attentions."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -118,19 +117,11 @@ def close_keys(count: int) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["bert", "llama"])
-def test_a_bfloat16_folder_answers_as_it_loads_or_is_refused(name: str, tmp_path: Path) -> None:
+def test_a_bfloat16_folder_answers_as_it_loads(name: str, tmp_path: Path) -> None:
     """Asked through transformers as it loads by itself: arithmetic of the file, at the pooled or last place."""
     transformers = pytest.importorskip("transformers")
     keys, labels = close_keys(150), [f"name {number}" for number in range(150)]
-    try:
-        model = ml.memorize_as(name, keys, labels, positions=True, robust=True, dtype="bfloat16")
-    except ml.PrecisionError as error:
-        said = str(error)
-    else:
-        said = ""
-    if said:
-        assert re.search(r"of 150 labels are answered wrongly, or nearly so, .* bfloat16 .* sequence \d+", said)
-        return
+    model = ml.memorize_as(name, keys, labels, positions=True, robust=True, dtype="bfloat16")
     folder = model.save(tmp_path / "folder")
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     loaded = transformers.AutoModelForSequenceClassification.from_pretrained(folder)

@@ -52,7 +52,7 @@ def memorize_as(
     used again, with everything it was built with; the same data then give the same bits.
 
     `robust=True`: half-spaces with margins instead of steps (docs/robust.md), for weights and arithmetic in `dtype`:
-    float32 (the default), bfloat16 or float16; `rank` of the values, by default 128, or 256 or 512 if a short format
+    float32 (the default), bfloat16 or float16; `rank` of the values, by default 128, or 256 if a short format
     needs it: every fact is asked in its arithmetic, and what it loses is an error. llama takes nothing else.
     """
     report = progress or (lambda stage, share: None)

@@ -42,7 +42,7 @@ from monolayer.stock.labelled import Points, Work
 from monolayer.stock.mirror import Mirror, contexts, lay_out
 
 Dtype = Literal["float32", "bfloat16", "float16"]
-RANKS = (128, 256, 512)
+RANKS = (128, 256)
 """Value ranks where none is asked for: the first whose facts come back in the arithmetic of the format. Twice the rank
 makes what arrives of two contexts √2 times as far apart, and what rounding adds to a half-space stays the same."""
 MARGIN = 0.3
