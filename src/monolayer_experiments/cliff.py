@@ -140,7 +140,7 @@ def answer(results: Results) -> str:
     clear = all(_fall(results, length) >= CLEAR for length in lengths)
     verdict = "Yes" if clear else "Not in this run, which trained too little to tell (--full trains more)"
     falls = "; ".join(_falls(results, length) for length in lengths)
-    return f"{verdict}: {falls}. {found} Below rank n − 1 all are above what is proved of every network of that rank."
+    return f"{verdict}: {falls}. {found}"
 
 
 def _seeds(results: Results) -> str:
@@ -158,12 +158,11 @@ def _falls(results: Results, length: int) -> str:
     what = f"divides the largest error by {amount(fall, 2)}"
     if fall < 1.0:
         what = f"multiplies the largest error by {amount(1.0 / fall, 2)}"
-    rms = ", ".join(amount(min(row["rms"]), 2) for row in where(results["rows"], length=length))
     after = [min(row["found"]) for row in where(results["rows"], length=length) if row["rank"] >= length - 1]
     low, high = amount(min(after), 2), amount(max(after), 2)
     return (
         f"for {length} numbers the step to rank n − 1 = {length - 1} {what}, and from there on it is between {low} and "
-        f"{high} (root mean square by rank: {rms})"
+        f"{high}"
     )
 
 
@@ -195,10 +194,8 @@ def tables(results: Results) -> list[Table]:
 
 def limits(results: Results) -> str:
     return (
-        f"The largest errors of trained models are those that {results['climbers']} climbers with {results['rounds']} "
-        "steps found: lower ends, not bounds. They minimized the mean square, not the largest error, for "
-        f"{results['clock']:g} s, all ranks together; rates tried: {', '.join(results['grid'])}. One function, one "
-        f"width ({results['width']}), W_Q and W_K of rank {QK_RANK}. At rank n − 1 = 2 the "
-        f"construction for three numbers, with {results['cells']} cells, has {amount(results['constructed'], 2)} by "
-        "the same search; for four numbers none is built."
+        f"The largest errors are those that {results['climbers']} climbers with {results['rounds']} steps found: lower "
+        f"ends, not bounds. Training minimized the mean square for {results['clock']:g} s. One function, one width "
+        f"({results['width']}). The construction at rank 2 has {amount(results['constructed'], 2)} for three numbers "
+        "by the same search."
     )

@@ -150,9 +150,7 @@ def tables(results: Results) -> list[Table]:
 def limits(results: Results) -> str:
     trained = results["trained"]
     return (
-        f"One rule that attention learns easily, {results['sequences']:,} sequences to learn from, and "
-        f"{amount(trained['seconds'])} s of training, which reached {share(trained['seen'])} on them. On random "
-        "labels, with no rule, nothing generalizes. Noise is relative and independent for each weight; rounding to a "
-        "coarser format is another matter. The larger the data, the narrower the gaps, and the less noise the "
-        "constructed model bears. A certificate speaks of the stored weights and of rounding, not of noise in them."
+        f"One rule that attention learns easily, {results['sequences']:,} sequences, {amount(trained['seconds'])} s of "
+        f"training, which reached {share(trained['seen'])} on them. Noise is relative and independent for each weight. "
+        "The larger the data, the less noise the constructed model bears."
     )

@@ -81,9 +81,8 @@ def answer(results: Results) -> str:
             best = min(exact, key=lambda row: row["alone"])
             ratio = f"{amount(best['alone'] / each['seconds'], 2)} times" if each["seconds"] >= TIMED else "against"
             text += (
-                f" {start} {len(exact)} of {len(rows)} training runs did too, the quickest, {best['model']}, in "
-                f"{amount(best['alone'])} s at its best rate ({amount(best['seconds'])} s with the search for it), "
-                f"{ratio} the construction's {amount(each['seconds'])} s."
+                f" {start} {len(exact)} of {len(rows)} training runs did too, the quickest ({best['model']}) in "
+                f"{amount(best['alone'])} s, {ratio} the construction's {amount(each['seconds'])} s."
             )
         else:
             best = max(rows, key=lambda row: row["accuracy"])
@@ -131,8 +130,6 @@ def _searched(results: Results) -> list[Results]:
 def limits(results: Results) -> str:
     clocks = low_to_high(column(results["trained"], "clock"), lambda clock: f"{clock:g}")
     return (
-        f"A model had {clocks} s, one width and one batch size; with a longer clock trained models may get further, "
-        f"and with a better recipe (compiled steps, another optimizer) sooner. {edge(_searched(results))} Labels are "
-        f"random, so nothing is said about new sequences. {DEVICES} The construction stores its weights in float64, "
-        "twice the bits of a trained one."
+        f"A model had {clocks} s, one width and one batch size; a longer clock or a better recipe may take training "
+        f"further. Times leave out the search for a rate. {edge(_searched(results))} {DEVICES}"
     )

@@ -170,9 +170,7 @@ def tables(results: Results) -> list[Table]:
 def limits(results: Results) -> str:
     small = results["small"]
     return (
-        f"Balls were run on {small['count']} sequences of {small['length']} tokens out of {small['vocabulary']}. That "
-        "δ is exceeded with repeats is measured on these data; the paper proves it without repeats only. With so few "
-        "tokens the shares 40 % and 60 % are the same data. Exactness with repeats is proved for every algebraic "
-        "temperature, but not how large the gap is. The paper's contextual mapping asks for different sets of tokens "
-        "only; sequences with one set and different counts are not in its columns."
+        f"Balls were run on {small['count']} sequences of {small['length']} tokens out of {small['vocabulary']}; that "
+        "δ is exceeded with repeats is measured there, not proved. Exactness with repeats is proved for every "
+        "algebraic temperature, but not how large the gap is."
     )

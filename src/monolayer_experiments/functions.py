@@ -145,8 +145,7 @@ def answer(results: Results) -> str:
         for key, what in (("rms", "root mean square"), ("sup", "largest error")):
             built = {row["target"]: row[key] for row in where(results["rows"], model=kind)}
             found = [name for name in names if min(column(where(rows, target=name), key)) < built[name]]
-            listed = "" if len(found) in (0, len(names)) else f" ({', '.join(found)})"
-            parts.append(f"in {what} on {len(found)} of {len(names)} functions{listed}")
+            parts.append(f"in {what} on {len(found)} of {len(names)} functions")
         return " and ".join(parts)
 
     means = []
@@ -156,9 +155,8 @@ def answer(results: Results) -> str:
     return (
         f"Against the construction of rank 1 with {results['cells']} cells, the best model trained for "
         f"{results['clock']:g} s is ahead {ahead('constructed, rank 1', trained)}; against that of rank 2, "
-        f"{ahead('constructed, rank 2', trained)}. One trained layer of rank 1 alone is ahead of the construction of "
-        f"rank 1 {ahead('constructed, rank 1', where(trained, model='1 layer, rank 1'))}. Root mean square over the "
-        f"range, geometric mean over the functions: {', '.join(means)}."
+        f"{ahead('constructed, rank 2', trained)}. Root mean square over the range, geometric mean over the functions: "
+        f"{', '.join(means)}."
     )
 
 
@@ -184,17 +182,10 @@ def tables(results: Results) -> list[Table]:
 
 def limits(results: Results) -> str:
     trained = [row for row in results["rows"] if row["model"] in MODELS]
-    ends = {results["rates"][0]: "smallest", results["rates"][-1]: "largest"}
-    edge = ", ".join(f"the {word}, {rate}, in {len(where(trained, rate=rate))}" for rate, word in ends.items())
-    untuned = len(where(trained, tuned=False))
+    largest = results["rates"][-1]
     return (
-        f"One shape, {results['length']} tokens of one coordinate, where a grid is small; with more tokens or "
-        "coordinates the constructions are soon out of reach, and training was not tried. One width "
-        f"({results['width']}), one seed, one recipe, mean square as the loss; a longer clock may take training "
-        "further, as more cells take the constructions. A fleet trains all functions and rates at once; a model alone "
-        f"may make more steps in its clock. Of the learning rates the best was {edge} of {len(trained)} runs; no other "
-        f"was tried. Where no rate beats the best constant a run is marked untuned: {untuned} of {len(trained)}. The "
-        "largest errors are those of uniform points; `cliff` searches for worse ones. Points within 2^-18 of a cell "
-        "from its edge, where ramps lie, are left out for all. A construction calls the function at centres of its "
-        "choice, training sees random points."
+        f"One shape, {results['length']} tokens of one coordinate, one width ({results['width']}), one seed, mean "
+        f"square as the loss, a short clock. The largest rate tried, {largest}, was best in "
+        f"{len(where(trained, rate=largest))} of {len(trained)} runs. Errors are those of uniform points off the "
+        "ramps; `cliff` searches for worse ones."
     )

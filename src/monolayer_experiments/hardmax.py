@@ -121,9 +121,7 @@ def tables(results: Results) -> list[Table]:
 
 def limits(results: Results) -> str:
     return (
-        "Refutation is proved for every hardmax layer, random or not; the layers here only show it at work. It is "
-        "about given vectors, and some of them: on data without such a pair some hardmax layer tells all contexts "
-        "apart (docs/hardmax.md). How far softmax separates depends on the scale of the weights: these are Gaussian "
-        "with variance 1/d. One attention layer is meant, without positions; two hardmax layers, or one with a "
-        "feed-forward block before it, are not refuted."
+        "The layers only show the theorem at work. It is about one attention layer on certain vectors, without "
+        "positions: on other data some hardmax layer tells all contexts apart (docs/hardmax.md), and two layers, or a "
+        "feed-forward block before attention, are not refuted."
     )

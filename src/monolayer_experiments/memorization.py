@@ -99,8 +99,7 @@ def _numbers(row: Results) -> str:
     more = "more" if row["parameters"] > row["corollary_1"] else "fewer"
     return (
         f"The file holds {row['parameters']:,} numbers, {more} than the {row['corollary_1']:,} of Corollary 1 on the "
-        f"same points; a dense pass uses {row['dense_numbers']:,}, where the network of Corollary 1 has "
-        f"{row['corollary_1_dense']:,}."
+        "same points."
     )
 
 
@@ -172,8 +171,7 @@ def tables(results: Results) -> list[Table]:
 def limits(results: Results) -> str:
     last = results["rows"][-1]
     return (
-        "Labels are random, so there is nothing to learn and nothing is said about new sequences. Tokens do not "
-        "repeat and sequences have one length; the experiment on duplicates drops the first. The margin is the "
-        f"narrowest gap between different labels in units of its rounding error, {amount(last['margin'])} at the "
-        "largest size here; it falls like 1/M², and the constructor refuses below 8. Times depend on the machine."
+        "Labels are random: nothing is said about new sequences. Tokens do not repeat and sequences have one length. "
+        f"The margin, {amount(last['margin'])} rounding errors at the largest size, falls like 1/M²; the constructor "
+        "refuses below 8."
     )

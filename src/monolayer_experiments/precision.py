@@ -156,10 +156,6 @@ def tables(results: Results) -> list[Table]:
 def limits(results: Results) -> str:
     working = max(row["paper"]["working_bits"] or 0 for row in results["rows"])
     return (
-        "Bits are counted for numbers subtracted as they stand. A program that works with the Wronskian of two "
-        f"contexts needs far fewer: {working} were enough to enclose every separation here. Tokens lie on a line at "
-        "equal distances, which is kind to the direction; random vectors ask for more bits in both faithful columns. "
-        "The practical column grows with the number of points, about two bits for each doubling, not with the "
-        "vocabulary as such. The network of Corollary 1 in balls is tried up to 512 points, and at the paper's scale "
-        f"up to {PAPER_BITS:,} bits; undecided means no more than that."
+        "Bits are counted for numbers subtracted as they stand; a program that works with the Wronskian of two "
+        f"contexts needs far fewer ({working} here). Tokens are evenly spaced on a line; random vectors need more."
     )

@@ -184,15 +184,8 @@ def _searched(results: Results) -> list[Results]:
 
 
 def limits(results: Results) -> str:
-    whole = len(_means(results, "trained", "accuracy")) == len(ATTENTIONS)
     return (
-        f"One size of random data ({results['sequences']:,} sequences of {results['length']} tokens), one width "
-        f"({results['width']}), one shape of trained readout (two hidden layers of {results['hidden']} neurons) and a "
-        f"clock of {results['clock']:g} s: longer training may get further. {edge(_searched(results))} A "
-        "constructed readout costs a step for nearly every label and says nothing about new sequences. Its margin on "
-        "random and trained attention is measured against one other order of summation, not proved against all; only "
-        "the model from the proof can be certified. With the attention from the proof a readout is trained on three "
-        f"numbers per token, with a random one on {results['width']}; with the trained one it is the feed-forward "
-        f"block that was trained with it, of one hidden layer. {DEVICES} The trained readouts compute in TF32 there as "
-        f"well.{'' if whole else ' The mean was added later, without a trained readout.'}"
+        f"One size of random data, one width ({results['width']}), one shape of trained readout, {results['clock']:g} "
+        f"s of training. {edge(_searched(results))} The attention from the proof gives a readout three numbers per "
+        f"token, a random one {results['width']}. {DEVICES}"
     )

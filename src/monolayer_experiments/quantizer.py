@@ -123,9 +123,8 @@ def answer(results: Results) -> str:
         f"For one rank-1 head and {results['length']} tokens, by estimate and not by proof, yes: without it "
         f"{len(hard)} of {len(rows)} targets keep from {amount(least, 2)} to {amount(most, 2)} % of their variance as"
         f" error, whatever the readout. With it the error falls below that floor for {beaten} of the {len(hard)} on "
-        f"the finest grid tried, and would for all if it goes on falling like 1/D². For {', '.join(free) or 'none'} "
-        "the estimated floor is 0: one head seems to see all that is needed. For two tokens, by proof, no: a token "
-        "and the mean determine the other token."
+        f"the finest grid tried. For {', '.join(free) or 'none'} the estimated floor is 0. For two tokens, by proof, "
+        "no: a token and the mean determine the other token."
     )
 
 
@@ -171,13 +170,7 @@ def _cells_needed(row: Results) -> int | None:
 
 def limits(results: Results) -> str:
     return (
-        "The floors are estimates on a grid of parameters from random samples: the true infimum may be a little "
-        f"lower, nothing here is proved, and a floor below {amount(NOTHING)} of the variance is taken for 0. One head "
-        f"of rank 1, {results['length']} scalar tokens, in a stream where the readout sees the token itself beside "
-        "what attention adds; in the paper's narrower stream it sees only their sum. With many heads, or a higher "
-        "rank, the readout sees more numbers: in the maximum norm, for answers of that many coordinates and d ≤ 2, "
-        "value rank (n − 1)d is the threshold, and at it no quantizer is needed, by proof (docs/uniform.md). A floor "
-        "is "
-        "about the mean square over uniform tokens; it "
-        "says nothing about data that lie on a finite set, which one head memorizes."
+        f"Floors are estimates from random samples on a grid of parameters; below {amount(NOTHING)} of the variance "
+        f"they count as 0. One head of rank 1, {results['length']} scalar tokens, mean square error. In the maximum "
+        "norm value rank (n − 1)d needs no quantizer, by proof, for d ≤ 2 (docs/uniform.md)."
     )

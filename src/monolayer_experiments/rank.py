@@ -139,8 +139,7 @@ def answer(results: Results) -> str:
         f"{_slope(results, top)}; medians of {results['repeats']} draws), so a format of p bits tells about "
         f"(2^p/c)^(k/2) apart, with c between {_between(results)} for these formats and ranks: float32 tells "
         f"{held('float32', 1)} contexts apart at rank 1 and {held('float32', 4)} at rank 4; bfloat16 "
-        f"{held('bfloat16', 1)} at rank 1 and {held('bfloat16', top)} at rank {top}; float64 {held('float64', 1)} at "
-        "rank 1."
+        f"{held('bfloat16', 1)} and, at rank {top}, {held('bfloat16', top)}; float64 {held('float64', 1)} at rank 1."
     )
 
 
@@ -210,8 +209,6 @@ def tables(results: Results) -> list[Table]:
 def limits(results: Results) -> str:
     least, largest = (pick(max(curve["points"]) for curve in results["curves"].values()) for pick in (min, max))
     return (
-        f"Sizes beyond {largest:,} contexts ({least:,} at the higher ranks) come from the law, not from a count. Ids "
-        "in R^k tell contexts apart, but a readout on one line cannot use them: a rank above 1 needs a readout that "
-        "branches on several coordinates. Errors are the largest that were seen, not bounds. In exact arithmetic "
-        "rank 1 is enough at every size."
+        f"Sizes beyond {largest:,} contexts ({least:,} at the higher ranks) come from the law, not from a count. "
+        "Errors are the largest that were seen, not bounds. In exact arithmetic rank 1 is enough at every size."
     )

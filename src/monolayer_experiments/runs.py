@@ -17,8 +17,8 @@ from monolayer_experiments.experiment import Results, Table
 from monolayer_experiments.look import Trace, line, table
 
 DEVICES = (
-    "Construction runs on the processor in float64, training on the device of the run: on a GPU in bfloat16, models "
-    "of rank 1 in TF32, so a shortfall of rank 1 may be one of precision too."
+    "The construction runs in float64; on a GPU models train in bfloat16, those of rank 1 in TF32, so their shortfall "
+    "may be one of precision."
 )
 """What every comparison with training must say."""
 SIGMAS = 3.0
@@ -92,10 +92,8 @@ def edge(rows: list[Results]) -> str:
     text = ""
     if clear:
         kept = sum(row["rate"] == largest for row in clear)
-        text = (
-            f"The largest learning rate, {largest:g}, was best in {kept} of {len(clear)} runs; no larger one was tried."
-        )
+        text = f"The largest rate tried, {largest:g}, was best in {kept} of {len(clear)} runs."
     if open_ := len(rows) - len(clear):
         runs = "1 run" if open_ == 1 else f"{open_} runs"
-        text += f" In {runs} the trials were too short or too even to tell which rate is best."
+        text += f" In {runs} the trials did not settle the rate."
     return text.strip()

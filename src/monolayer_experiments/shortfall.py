@@ -104,19 +104,17 @@ def answer(results: Results) -> str:
     worst = min(rank_1["any_readout"].values())
     text = (
         f"On {rank_1['sequences']:,} sequences training with rank 1 returns {share(rank_1['accuracy'])} of the labels, "
-        f"with full rank {share(full['accuracy'])}. From the very stream of the rank-1 model the best of all readouts "
-        f"could return {share(rank_1['any_readout']['float32'])} in float32 and "
-        f"{share(rank_1['any_readout']['bfloat16'])} in bfloat16, and a constructed staircase returns "
-        f"{share(rank_1['staircase'])} in float64. A readout trained alone reaches {share(given['trained'])} on the "
-        f"contexts of that model, {share(given['untrained'])} on those of an untrained head, "
-        f"{share(given['constructed'])} on those of the proof; if the proof gives it 4 numbers in place of one, "
-        f"{share(given['constructed, 4 numbers'])}, 16, {share(given['constructed, 16 numbers'])}."
+        f"with full rank {share(full['accuracy'])}. From the stream of the rank-1 model the best of all readouts could "
+        f"return {share(rank_1['any_readout']['float32'])} in float32 and {share(rank_1['any_readout']['bfloat16'])} "
+        f"in bfloat16. A readout trained alone reaches {share(given['trained'])} on the contexts of that model, "
+        f"{share(given['constructed'])} on those of the proof, and {share(given['constructed, 16 numbers'])} if the "
+        "proof gives it 16 numbers in place of one."
     )
     many, one = given["constructed, 16 numbers"], max(given["trained"], given["constructed"], rank_1["accuracy"])
     if worst > rank_1["accuracy"] and many > one and apart(many, one, rank_1["labels"]):
         text += (
-            " So it is the readout: the contexts are apart, but within its clock training does not read them from a "
-            "single number, whoever made it."
+            " So within this clock, and for this one seed, the readout falls short: the contexts are apart, but "
+            "training does not read them from a single number."
         )
     elif worst <= rank_1["accuracy"]:
         text += " So in the shortest format it is the contexts: no readout could return more."
@@ -152,10 +150,6 @@ def limits(results: Results) -> str:
     searched = [row for row in results["rows"] if "grid" in row]
     clocks = sorted({row["clock"] for row in results["rows"]})
     return (
-        f"Random labels, one seed, one width ({results['width']}), clocks of {clocks[0]:g} to {clocks[-1]:g} s; with a "
-        f"longer clock the trained numbers may rise. {edge(searched)} What any readout could return counts vectors "
-        "that are equal in a format; a readout in that format would also have to compute in it. The stream after "
-        f"attention holds a context in all of its {results['width']} coordinates, each rounded by itself. "
-        "A readout alone trains its own token embedding with the contexts fixed, in float32 with TF32 products on a "
-        "GPU; models of full rank train in bfloat16 there."
+        f"Random labels, one seed, one width ({results['width']}), clocks of {clocks[0]:g} to {clocks[-1]:g} s. "
+        f"{edge(searched)} What any readout could return counts vectors that are equal in a format."
     )

