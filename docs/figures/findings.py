@@ -54,7 +54,6 @@ def markdown(found: dict[str, Record]) -> str:
                 f"### {experiment.question}\n",
                 _wrapped(experiment.answer(record.results)),
                 f"![{picture.title}](figures/{name}.svg)\n",
-                _wrapped(f"*{picture.title}.* {picture.caption}"),
                 _wrapped(f"**What this does not show.** {experiment.limits(record.results)}"),
                 f"`{record.command}` · {record.machine}, {record.seconds:.0f} s\n",
             ]
