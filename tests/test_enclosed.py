@@ -340,7 +340,7 @@ def test_classes_that_are_ruled_out_by_a_coarse_bound_change_no_verdict(seed: in
     random, C, D, P = np.random.default_rng(seed), 12, 10, 30
     head = random.choice([-1.0, 1.0], (C, D)) if random.random() < 0.5 else random.normal(size=(C, D))
     net: Any = SimpleNamespace(
-        head=head, head_bias=None, pool="none", W_P=None, pool_bias=None, norms=(np.ones(D), np.zeros(D)) * 3, rms=True
+        head=head, head_bias=None, pool="tanh", W_P=None, pool_bias=None, norms=(np.ones(D), np.zeros(D)) * 3, rms=True
     )
     wanted = random.integers(-1, C, P)
     x = Enclosed.of(3.0 * head[random.integers(0, C, P)] + random.normal(size=(P, D)), random.uniform(0, 3, (P, D)))

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import load, save
 
 import monolayer as ml
 from monolayer.checker import stored
@@ -111,6 +112,21 @@ def part_twice(files: Files) -> None:
     indexed(files)
 
 
+def moved(tensor: str) -> Callable[[Files], None]:
+    """The last number of a tensor in the next part: together they are the same, but steps are torn apart."""
+
+    def fault(files: Files) -> None:
+        one, two = (load(files[name]) for name in shards(files)[1:3])
+        (mine,), (other,) = ([key for key in part if f".{tensor}." in key] for part in (one, two))
+        both = np.concatenate([one[mine], two[other]], axis=-1)
+        cut = one[mine].shape[-1] - 1
+        one[mine], two[other] = both[..., :cut].copy(), both[..., cut:].copy()
+        files[shards(files)[1]], files[shards(files)[2]] = save(one), save(two)
+        indexed(files)
+
+    return fault
+
+
 def a_file(content: bytes) -> Callable[[Files], None]:
     return lambda files: files.__setitem__(shards(files)[1], content)
 
@@ -127,6 +143,9 @@ FAULTS: dict[str, Callable[[Files], Any]] = {
     "a part in the first file too": first_also("weight_1.1"),
     "a tensor that nobody knows": first_also("more"),
     "a part twice": part_twice,
+    "a bias in the part behind its step": moved("bias_1"),
+    "a step in the part behind its bias": moved("weight_1"),
+    "a label in the part behind its step": moved("weight_2"),
     "parts in each other's files": lambda files: files.update(
         {shards(files)[1]: files[shards(files)[2]], shards(files)[2]: files[shards(files)[1]]}
     ),

@@ -194,7 +194,8 @@ def judge(
                 notes=asked.notes,
             )
             if stored.config["readout"] == "gates":
-                found = check_gates(stored, parts[0](), claims.noise, question)
+                (points,) = parts  # of several only lines are judged
+                found = check_gates(stored, points(), claims.noise, question)
             else:
                 found = judge_line(
                     stored, parts, question, tolerance=claims.tolerance, only=claims.only, progress=progress

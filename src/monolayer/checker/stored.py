@@ -253,4 +253,8 @@ def _outlines(apart: tuple[Arrays, ...]) -> Arrays:
             raise ModelFileError(f"the parts of {key} do not fit together")
         shape = *values.shape[:-1], sum(part[key].shape[-1] for part in apart)
         found[key] = np.broadcast_to(np.float64(0.0), shape)
+    # Steps are looked at part by part. Sizes of the whole are checked later: the last part fits if the others do.
+    for number, part in enumerate(apart[:-1], 1):
+        if len({values.shape[-1] for values in part.values()}) > 1:
+            raise ModelFileError(f"part {number} holds more of one of {', '.join(part)} than of the others")
     return found

@@ -121,6 +121,9 @@ def join(index: dict[str, Any], files: dict[str, Any], block: str) -> tuple[Tens
         keys = {f"{block}.{key}.{number}": f"{block}.{key}" for key in SPLIT}
         if set(held[name]) != set(keys):
             raise ModelFileError(f"{name} must hold {', '.join(keys)} and nothing else")
+        sizes = {tensor.shape[-1:] for tensor in held[name].values()}
+        if len(sizes) > 1 and name != names[-1]:
+            raise ModelFileError(f"{name} must hold as many numbers of each of {', '.join(keys)}")
         parts.append({keys[key]: tensor for key, tensor in held[name].items()})
     twice = set(held[names[0]]) & {f"{block}.{key}" for key in SPLIT}
     if twice:

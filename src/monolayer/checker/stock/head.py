@@ -20,7 +20,7 @@ class Head:
         self.bias = np.zeros(len(net.head)) if net.head_bias is None else net.head_bias
         # The last norm multiplies all logits of a point by one positive number, if nothing behind it minds.
         biases = [self.bias, net.norms[5], *(() if net.pool_bias is None else (net.pool_bias,))]
-        self.plain = net.pool != "tanh" and not any(bias.any() for bias in biases)
+        self.plain = (net.W_P is None or net.pool == "relu") and not any(bias.any() for bias in biases)
         scale = net.norms[4] if self.plain else 1.0
         self.pool = None if net.W_P is None else Linear(net.W_P * scale, net.pool_bias)
         weight = net.head if self.pool else net.head * scale
