@@ -4,9 +4,10 @@ A plain `from_pretrained` computes in the format that the weights are stored in,
 arithmetic. So the facts are asked: what arrives is computed as such an evaluation does it, sums in float32 and every
 result rounded to the format, up to the neurons of the token that answers. Logits and weights of attention are not
 rounded, as in the fused kernels that are the default (sdpa); eager attention rounds them, and may lose more. Kernels
-sum in different orders, so a neuron must keep at least `LEFT` of its margin here. What comes behind the neurons is sums
-of words with cosines of at most 1/4, which rounding does not turn; the neurons of other tokens are below −1 whatever
-the context.
+sum and round in different orders, so a neuron must keep at least `LEFT` of its margin here, and a multiple of what
+independent roundings of the numbers that it reads add up to, whose sizes may be thousands of margins. What comes behind
+the neurons is sums of words with cosines of at most 1/4, which rounding does not turn; the neurons of other tokens are
+below −1 whatever the context.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ from monolayer.stock.norms import factor
 
 LEFT = 0.5
 """Share of a margin that must be left."""
+UNIT = {"bfloat16": 2.0**-9, "float16": 2.0**-12}
+"""Half the distance of neighbouring numbers at most, as a share."""
+ROUNDINGS = 2.0
+"""A margin must also exceed so many times what independent roundings of all numbers that a neuron reads add up to."""
 
 
 def misread(job: Work, mirror: Mirror, half: Half, points: Points, label: Ints, usual: Ints, dtype: str) -> Ints:
@@ -40,10 +45,12 @@ def misread(job: Work, mirror: Mirror, half: Half, points: Points, label: Ints, 
             if own.start == own.stop:
                 continue
             value = rounded(feature[rows] @ weight[own].T + half.bias[own], dtype)
+            noise = ROUNDINGS * UNIT[dtype] * np.sqrt(np.square(feature[rows]) @ np.square(weight[own]).T)
+            need = np.maximum(LEFT, noise)
             mine = half.label[own] == label[point[rows], None]
-            right = np.where(mine, value, -np.inf).max(axis=1) >= LEFT
+            right = np.where(mine, value - need, -np.inf).max(axis=1) >= 0
             right |= label[point[rows]] == usual[name]
-            quiet = np.where(mine, -np.inf, value).max(axis=1) <= -LEFT
+            quiet = np.where(mine, -np.inf, value + need).max(axis=1) <= 0
             wrong.append(point[rows[~(right & quiet)]])
     return np.sort(np.concatenate(wrong)) if wrong else np.zeros(0, np.int64)
 
