@@ -141,6 +141,15 @@ def test_facts_that_bfloat16_loses_are_named_and_float32_holds_them() -> None:
     assert ml.memorize_as("bert", *data, positions=True, robust=True).dtype == "float32"
 
 
+def test_margins_below_what_kernels_may_round_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A neuron reads numbers thousands of margins large; another kernel rounds them otherwise."""
+    data, options = (close_keys(40), list(range(40))), {"positions": True, "robust": True, "rank": 64}
+    ml.memorize_as("gpt2", *data, dtype="bfloat16", **options)
+    monkeypatch.setattr("monolayer.stock.arithmetic.ROUNDINGS", 100.0)
+    with pytest.raises(ml.PrecisionError, match=r"of 40 labels are answered wrongly, or nearly so"):
+        ml.memorize_as("gpt2", *data, dtype="bfloat16", **options)
+
+
 def test_the_activation_of_llama_is_its_own_and_the_others_have_relu6() -> None:
     found = {
         name: ml.memorize_as(name, ["ab", "ba"], ["u", "v"], positions=True, robust=True, rank=16).facts.activation
