@@ -145,7 +145,7 @@ def test_margins_below_what_kernels_may_round_are_refused(monkeypatch: pytest.Mo
     """A neuron reads numbers thousands of margins large; another kernel rounds them otherwise."""
     data, options = (close_keys(40), list(range(40))), {"positions": True, "robust": True, "rank": 64}
     ml.memorize_as("gpt2", *data, dtype="bfloat16", **options)
-    monkeypatch.setattr("monolayer.stock.arithmetic.ROUNDINGS", 100.0)
+    monkeypatch.setattr("monolayer.stock.arithmetic.ROUNDINGS", 1e6)
     with pytest.raises(ml.PrecisionError, match=r"of 40 labels are answered wrongly, or nearly so"):
         ml.memorize_as("gpt2", *data, dtype="bfloat16", **options)
 
