@@ -40,7 +40,7 @@ def main() -> None:
     print(f"predict, fast path      {answer:.3f} s = {answer / sort:.2f} sorts (claim: ≤ 8)")
     print(f"  processor time        {asked:.3f} s = {asked / spent:.2f} sorts, all threads together")
     if peak is not None:
-        print(f"peak memory             {peak / X.size / 8:.1f} × 8 bytes a label (claim: ≤ 10)")
+        print(f"peak memory             {peak / X.size / 8:.1f} × 8 bytes per label (claim: ≤ 10)")
     assert wrong == 0
     assert np.array_equal(labels, Y)
     if options.device is not None:

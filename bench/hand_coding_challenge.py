@@ -1,7 +1,7 @@
 """Claim: one attention layer holds all 65,536 pairs of 256 tokens, mapped at random to a third, without training.
 
 The hand-coding challenge of July 2026 (Linsefors, Bushnaq): weights by hand for a random map from pairs of tokens to a
-third; the version with attention. Published for the version without: 63,488 facts at ≥ 90 % recall, 3.0 bits a
+third; the version with attention. Published for the version without: 63,488 facts at ≥ 90 % recall, 3.0 bits per
 parameter, d_model = 128. Here: causal, the answer at the second token, linear cells; the fewer neurons, the more a
 neuron holds and the less noise it bears. Bits: facts times log₂ V, over the numbers of the readout, and of the file.
 Noise: the largest of a grid of four a decade, normal on every weight, at which 100, 99 and 90 % of 4,096 of the facts
@@ -48,12 +48,12 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=256)
     parser.add_argument("--rank", type=int, help="of the values; by default enough for all pairs")
     parser.add_argument("--width", type=int, help="d_model; the rank and the facts of a token follow from it")
-    parser.add_argument("--digits", type=int, help="only with so many neurons a token")
+    parser.add_argument("--digits", type=int, help="only with so many neurons per token")
     parser.add_argument("--proof", action="store_true", help="also the noise that is proved: takes minutes")
     options = parser.parse_args()
     V = options.tokens
     probe = ml.memorize(*facts(V, 2), positions=True, causal=True, robust=True, rank=16)
-    print("published: 63,488 facts at >= 90 % recall, 3.0 bits a parameter, d_model 128")
+    print("published: 63,488 facts at >= 90 % recall, 3.0 bits per parameter, d_model 128")
     print(
         "neurons  d_model    facts  recall float32  bfloat16  bits/readout  bits/file  noise for 100 %     99 %"
         "     90 %   proved  asked at 90 %"

@@ -115,9 +115,9 @@ class Stages:
         self._then = now
 
     def table(self, labels: int) -> str:
-        """A line a stage, in nanoseconds a label."""
+        """A line per stage, in nanoseconds per label."""
         rows = [f"{name:>32}" + "".join(f"{1e9 * x / labels:>9.1f}" for x in took) for name, took in self.took.items()]
-        return "\n".join([f"{'ns a label':>32}" + "".join(f"{x:>9}" for x in ("clock", "program", "system")), *rows])
+        return "\n".join([f"{'ns per label':>32}" + "".join(f"{x:>9}" for x in ("clock", "program", "system")), *rows])
 
 
 def processes() -> list[str]:
@@ -191,7 +191,7 @@ def main() -> None:
         "build",
         "sorts",
         "of work",
-        "ns a label",
+        "ns per label",
         "peak",
         "margin, rank",
     )

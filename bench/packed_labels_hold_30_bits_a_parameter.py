@@ -1,9 +1,9 @@
-"""Claim: a whole network, dense matrices and embeddings counted, holds 30 bits a parameter and returns every label.
+"""Claim: a whole network, dense matrices and embeddings counted, holds 30 bits per parameter and returns every label.
 
-Packed labels (docs/robust.md): one step of the line a sequence, whose whole numbers hold all labels of the sequence,
+Packed labels (docs/robust.md): one step of the line per sequence, whose whole numbers hold all labels of the sequence,
 and a fixed ReLU network that unpacks the label of a place by exact doubling. First the random data of the experiment
 `frontier` (16 classes), then sequences of 160 tokens with labels of 8,192 classes. Every label is asked for; the packed
-numbers are proved by the certificate of the line. The yardstick: 3.6 bits a parameter of trained GPTs (Morris 2025).
+numbers are proved by the certificate of the line. The yardstick: 3.6 bits per parameter of trained GPTs (Morris 2025).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from monolayer_experiments.synthetic import without_repeats
 
 
 def main() -> None:
-    print("labels     classes  parameters  of them unpacking  bits a parameter  of the readout  right        numbers")
+    print("labels     classes  parameters  of them unpacking  bits per parameter  of the readout  right        numbers")
     density = 0.0
     for count, length, words, bits in ((2000, 16, 1000, 4), (4000, 160, 320, 13)):
         X, Y = without_repeats(count, length, words, 2**bits)

@@ -25,7 +25,7 @@ def measured(action: Callable[[], Any], labels: int) -> tuple[float, str, Any]:
     began = time.perf_counter()
     peak = peak_bytes(lambda: kept.append(action()))
     spent = time.perf_counter() - began
-    memory = "unknown" if peak is None else f"{peak / 2**30:.1f} GiB = {peak / labels:.0f} bytes a label"
+    memory = "unknown" if peak is None else f"{peak / 2**30:.1f} GiB = {peak / labels:.0f} bytes per label"
     return spent, memory, kept.pop()
 
 

@@ -50,7 +50,7 @@ def number(case: Case, rng: Random) -> Case:
 
 
 def _blocks(case: Case) -> list[str]:
-    """The blocks of the readout, one a stage."""
+    """The blocks of the readout, one per stage."""
     stages = len(case.saved.config.get("cascade", {}).get("steps", []))
     return [f"feed_forward.stages.{stage}" for stage in range(stages)] or ["feed_forward"]
 

@@ -358,7 +358,7 @@ def fails_late(X: Any) -> Any:
 BAD = {
     "shape": (lambda X: X[:, 0], {}, r"f returned float64 of shape \(8, 1\) for a batch of shape \(8, 2, 1\)"),
     "complex": (lambda X: X[..., 0] * 1j, {}, "must return real numbers"),
-    "out_dim": (lambda X: X, {"out_dim": 2}, "f returned 1 numbers a token, and out_dim is 2"),
+    "out_dim": (lambda X: X, {"out_dim": 2}, "f returned 1 number per token, and out_dim is 2"),
     "nan": (nan_in_a_corner, {}, r"f is not finite at \[\[0"),
     "forgetful": (Forgetful(), {}, "different values on equal input"),
     "batch": (lambda X: X[..., 0] - X[..., 0].mean(), {}, "asked for that sequence alone"),
@@ -428,11 +428,11 @@ def test_other_lengths_are_refused() -> None:
     model = ml.approximate(largest, 1, 2, cells=4)
     with pytest.raises(ml.DataError, match=r"sequence 0 has 3 tokens.*exactly 2 tokens"):
         model.predict(np.zeros((1, 3, 1)))
-    with pytest.raises(ml.DataError, match="sequence 1 has 1 tokens"):
+    with pytest.raises(ml.DataError, match="sequence 1 has 1 token:"):
         model.predict([[[0.1], [0.2]], [[0.3]]])
     with pytest.raises(ml.DataError, match="exactly 2 tokens"):
         model(torch.zeros(1, 1, 1, dtype=torch.float64))
     with pytest.raises(ml.DataError, match="exactly 2 tokens"):
         model(torch.zeros(1, 2, 1, dtype=torch.float64), torch.tensor([1]))
-    with pytest.raises(ml.DataError, match="vectors of 1 numbers"):
+    with pytest.raises(ml.DataError, match="vectors of 1 number"):
         model.predict(np.zeros((1, 2, 2)))

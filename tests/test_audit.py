@@ -123,7 +123,7 @@ def test_bad_input_is_named(model: ml.Monolayer) -> None:
         ml.audit(nn.Sequential(nn.Linear(3, 3)), X)
     with pytest.raises(ml.DataError, match="strings, such as 'a', and this model takes ids"):
         ml.audit(nn.Sequential(nn.Embedding(3, 3)), ["ab"])
-    with pytest.raises(ml.DataError, match="no part answered with one vector a token"):
+    with pytest.raises(ml.DataError, match="no part answered with one vector per token"):
         ml.audit(nn.Sequential(nn.Flatten(), nn.Linear(10, 2)), RANDOM.standard_normal((4, 5, 2)).astype(np.float32))
 
 

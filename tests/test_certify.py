@@ -343,7 +343,7 @@ def test_a_row_without_numbers_is_refuted(tmp_path: Path) -> None:
 def test_data_of_another_kind_are_an_error(tmp_path: Path) -> None:
     case = random_case(4, **PLAIN)
     folder = case.saved.write(tmp_path / "m")
-    with pytest.raises(DataError, match="one a sequence"):
+    with pytest.raises(DataError, match="one per sequence"):
         certify(folder, case.X, [0] * len(case.X))
     with pytest.raises(DataError, match="labels are reals"):
         certify(folder, case.X, [[0.5] * len(x) for x in case.X])

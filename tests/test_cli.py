@@ -202,9 +202,9 @@ def test_help_and_version_do_not_wait_for_torch() -> None:
 @pytest.mark.parametrize(
     ("row", "kind"),
     [
-        ({"tokens": ["a", "b"], "label": "x"}, "classes, one a sequence"),
-        ({"tokens": ["a", "b"], "labels": [1.5, 2.0]}, "real numbers, one a token"),
-        ({"tokens": ["a", "b"], "labels": [[1.5, 2.0], [0.5, 1.0]]}, "vectors of 2 numbers, one a token"),
+        ({"tokens": ["a", "b"], "label": "x"}, "classes, one per sequence"),
+        ({"tokens": ["a", "b"], "labels": [1.5, 2.0]}, "real numbers, one per token"),
+        ({"tokens": ["a", "b"], "labels": [[1.5, 2.0], [0.5, 1.0]]}, "vectors of 2 numbers, one per token"),
     ],
 )
 def test_labels_of_another_kind_are_not_compared(
@@ -219,7 +219,7 @@ def test_labels_of_another_kind_are_not_compared(
     assert lines(captured.out) == ROWS[:1]
     words = " ".join(captured.err.split())
     assert words == (
-        f"the labels of the data are {kind}; the model answers with classes, one a token: they are not compared"
+        f"the labels of the data are {kind}; the model answers with classes, one per token: they are not compared"
     )
 
 

@@ -79,7 +79,7 @@ def ids(*rows: list[int]) -> Tensor:
         (ids([1, 2, 3]), torch.tensor([-1]), "lengths must be whole numbers from 0 on"),
         (ids([1, 2, 3]), torch.tensor([4]), "lengths go up to 4"),
         (ids([1, 2, 3]).to("meta"), None, "X is on meta and the model on cpu"),
-        (ids([1, 2, 3]), torch.tensor([3, 3]), r"1 sequences, but lengths has shape \(2,\)"),
+        (ids([1, 2, 3]), torch.tensor([3, 3]), r"1 sequence, but lengths has shape \(2,\)"),
         ([[1, 2]], None, "forward takes tensors"),
         (ids([1, 2, 3]), [3], "forward takes tensors"),
     ],
@@ -131,7 +131,7 @@ def _next_tokens() -> tuple[ml.Monolayer, Tensor]:
 
 CASES: dict[str, Callable[[], tuple[ml.Monolayer, Tensor]]] = {
     "ids": lambda: (ml.memorize(X, Y, positions=True), torch.from_numpy(X)),
-    "one label a sequence": lambda: (ml.memorize(X, Y[:, 0]), torch.from_numpy(X)),
+    "one label per sequence": lambda: (ml.memorize(X, Y[:, 0]), torch.from_numpy(X)),
     "causal": _next_tokens,
     "real labels": lambda: (ml.memorize(VECTORS, VECTORS[..., :2] / 7), torch.from_numpy(VECTORS)),
     "approximator": lambda: (

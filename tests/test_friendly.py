@@ -93,7 +93,7 @@ def test_a_string_is_one_label_unless_per_says_token() -> None:
     model = ml.memorize(X, Y, per="token")
     assert [row.tolist() for row in model.predict(X)] == [["x", "y"], ["z", "w"]]
     assert ml.certify(model, X, Y, per="token").verdict == "proved"
-    with pytest.raises(ml.DataError, match="one a sequence; the model answers with classes, one a token"):
+    with pytest.raises(ml.DataError, match="one per sequence; the model answers with classes, one per token"):
         ml.certify(model, X, Y)
 
 

@@ -33,7 +33,7 @@ KINDS: dict[str, tuple[Any, Any]] = {
     "rows of arrays": ([np.array([3, 1, 4]), np.array([1, 5])], [np.array([0, 1, 2]), np.array([2, 0])]),
     "real labels": (IDS, [[0.5, 1.0, 2.0], [3.0, 4.0, 5.5]]),
     "real vectors": (np.array(IDS), np.random.default_rng(0).random((2, 3, 2))),
-    "one a sequence": (IDS, ["yes", "no"]),
+    "one per sequence": (IDS, ["yes", "no"]),
     "one real a sequence": (IDS, np.array([0.25, 0.75])),
     "truth": (IDS, [[True, False, True], [False, True, False]]),
 }

@@ -84,7 +84,7 @@ def test_the_same_seed_gives_the_same_bits() -> None:
 
 
 def test_runs_cost_nothing_inside() -> None:
-    """Labels that follow the token alone need one step a label change between tokens, not one a point."""
+    """Labels that follow the token alone need one step per label change between tokens, not one per point."""
     X = RANDOM.integers(0, 12, (500, 8))
     model = ml.memorize(X, X % 3)
     assert model.summary is not None
@@ -220,7 +220,7 @@ def test_progress_is_reported_from_start_to_end() -> None:
         ([["a", "b"]], [["x", None]], {}, "token 1 of sequence 0 is missing"),
         ([["a"], ["b"]], [["x"], [1]], {}, "mixed label kinds"),
         ([["a"], ["b"]], [["x"], "y"], {}, "mixed label kinds"),
-        ([["a"]], [["x"], ["y"]], {}, "1 sequences but 2 rows of labels"),
+        ([["a"]], [["x"], ["y"]], {}, "X has 1 sequence but Y has 2 rows"),
         ([[3, -1]], [[0, 0]], {}, "token 1 of sequence 0 has id -1: ids below zero"),
         ([[[0.0, np.nan]]], [[0]], {}, "token 0 of sequence 0 .*NaN and infinity"),
         ([[[0.0, np.inf]]], [[0]], {}, "token 0 of sequence 0 .*NaN and infinity"),

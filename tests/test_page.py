@@ -35,7 +35,7 @@ MODELS: dict[str, Any] = {
     ),
     "causal": lambda: ((pair := _prefixes())[0], ml.memorize(*pair, causal=True, positions=True)),
     "paper": lambda: ((T := RANDOM.integers(0, 20, (15, 4))), ml.memorize(T, T % 3, readout="paper")),
-    "one real label a sequence": lambda: (
+    "one real label per sequence": lambda: (
         (T := RANDOM.integers(0, 20, (15, 4))),
         ml.memorize(T, (10.0 ** RANDOM.integers(-200, 200, 15)).tolist()),
     ),

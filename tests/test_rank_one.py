@@ -119,8 +119,8 @@ def test_float32_comes_back_as_float32_and_who_sees_nothing_gets_nan() -> None:
     ("change", "words"),
     [
         (lambda q, k, v: (q.long(), k, v, {}), "takes tensors of floats"),
-        (lambda q, k, v: (q, k, v[:-1], {}), "one value a key"),
-        (lambda q, k, v: (q[:-1], k, v, {"causal": True}), "one query a key; here are 4 queries and 5 keys"),
+        (lambda q, k, v: (q, k, v[:-1], {}), "one value per key"),
+        (lambda q, k, v: (q[:-1], k, v, {"causal": True}), "one query per key; here are 4 queries and 5 keys"),
         (lambda q, k, v: (q, k, v, {"mask": torch.ones(5)}), "booleans"),
         (lambda q, k, v: (q.expand(2, 5), k.expand(3, 5), v.expand(3, 5, 2), {}), "do not fit together"),
     ],

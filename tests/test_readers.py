@@ -122,7 +122,7 @@ def test_jsonl(folder: Path, kind: str, labels: str, ascii: bool, draw: st.DataO
     file.write_text("".join(json.dumps(row, ensure_ascii=ascii) + "\n" for row in rows), "utf-8", newline="")
     reads(file, Sequences.of(X, Y))
     if labels == "vectors":
-        return  # of() cannot tell a vector a sequence from a number a token; "label" can, see below
+        return  # of() cannot tell a vector per sequence from a number per token; "label" can, see below
     one = [row[0] for row in Y]
     file.write_text("".join(json.dumps({"words": row, "label": one[i]}) + "\n\n" for i, row in enumerate(X)))
     reads(file, Sequences.of(X, one), tokens="words")
@@ -389,8 +389,8 @@ TEXT: list[tuple[str, str | bytes, str]] = [  # @ stands for the path of the fil
     ("a.jsonl", '{"tokens": 7}\n', "line 1 of @, column 'tokens', holds 7: it must be a list, or text"),
     ("a.jsonl", GOOD + '{"tokens": [], "labels": []}', "line 2 of @ is an empty sequence: every sequence"),
     ("a.jsonl", '{"tokens": ""}', "is an empty sequence"),
-    ("a.jsonl", GOOD + '{"tokens": "abc", "labels": ["x"]}', "has 3 tokens but 1 labels: give one a token"),
-    ("a.jsonl", '{"tokens": "abc", "labels": "xyz"}', "'labels' is 'xyz'; it must be a list, one label a token"),
+    ("a.jsonl", GOOD + '{"tokens": "abc", "labels": ["x"]}', "has 3 tokens but 1 label: give one per token"),
+    ("a.jsonl", '{"tokens": "abc", "labels": "xyz"}', "'labels' is 'xyz'; it must be a list, one label per token"),
     ("a.jsonl", '{"tokens": "abc", "labels": [1, 2, 3], "label": 1}', "has both 'labels' and 'label'"),
     ("a.jsonl", GOOD + '{"tokens": "a"}', "line 2 of @ has no label, but line 1 has: label every sequence, or none"),
     ("a.jsonl", '{"tokens": "a"}\n' + GOOD, "line 2 of @ has 'labels', but line 1 has no label"),
@@ -399,7 +399,7 @@ TEXT: list[tuple[str, str | bytes, str]] = [  # @ stands for the path of the fil
     ("a.jsonl", '{"tokens": "ab", "label": 1}\n{"tokens": "ab", "label": "x"}', "the label of line 2 of @ is a string"),
     ("a.jsonl", '{"tokens": [1, 2]}\n\n{"tokens": [3, -1]}', "token 1 of line 3 of @ has id -1"),
     ("a.jsonl", '{"tokens": [1.5]}', "token 0 of line 1 of @ is 1.5 (a real number)"),
-    ("a.jsonl", '{"tokens": [[1, 2]]}\n{"tokens": [[1, 2], [3]]}', "token 1 of line 2 of @ is a vector of 1 numbers"),
+    ("a.jsonl", '{"tokens": [[1, 2]]}\n{"tokens": [[1, 2], [3]]}', "token 1 of line 2 of @ is a vector of 1 number"),
     ("a.jsonl", '{"tokens": [[1, 2]]}\n{"tokens": [[1, NaN]]}', "is [1.0, nan]: NaN and infinity are not allowed"),
     ("a.conll", "a NN O\nb\nc NN O\n", "line 2 of @ has 1 columns, line 1 has 3: give every line the same columns"),
     ("a.conll", "a\tO\n\tO\n", "line 2 of @ has an empty token"),
@@ -407,7 +407,7 @@ TEXT: list[tuple[str, str | bytes, str]] = [  # @ stands for the path of the fil
     ("a.csv", "tokens,label\na,x\nb,y,z\n", "line 3 of @ has 3 columns, the header has 2: give every row the same"),
     ("a.csv", "tokens,label\na,x\n,y\n", "line 3 of @ is an empty sequence"),
     ("a.csv", "tokens,label\na,x\nb,\n", "line 3 of @ has no label, but line 2 has"),
-    ("a.csv", "tokens,labels\na b,x\n", "has 2 tokens but 1 labels"),
+    ("a.csv", "tokens,labels\na b,x\n", "has 2 tokens but 1 label"),
     ("a.csv", "tokens,labels,label\na b,x,y\n", "has both 'labels' and 'label'"),
     ("a.csv", "tokens,tokens,label\na b,c d,x\n", "2 columns called 'tokens'"),
     ("a.csv", "text,label\na,x\n", "@ has no column 'tokens'; it has: text, label. Choose with tokens="),
@@ -503,7 +503,7 @@ PARQUET: list[tuple[dict[str, Any], str]] = [
     ({"tokens": [["a"], None]}, "row 1 of @ is an empty sequence"),
     ({"tokens": ["a", None]}, "row 1 of @ is an empty sequence"),
     ({"tokens": [["a", None]]}, "token 1 of row 0 of @ is None"),
-    ({"tokens": [["a"], ["a", "b"]], "labels": [["x"], ["x"]]}, "row 1 of @ has 2 tokens but 1 labels"),
+    ({"tokens": [["a"], ["a", "b"]], "labels": [["x"], ["x"]]}, "row 1 of @ has 2 tokens but 1 label"),
     ({"tokens": [["a"], ["a"]], "labels": [["x"], None]}, "row 1 of @ has no label, but row 0 has"),
     ({"tokens": [["a"], ["a"]], "labels": [["x"], [None]]}, "the label of token 0 of row 1 of @ is missing"),
     ({"tokens": [["a"], ["a"]], "label": ["x", None]}, "row 1 of @ has no label"),

@@ -276,7 +276,7 @@ def test_few_neurons_mean_linear_cells_and_too_few_are_refused_with_the_number_i
         ({"robust": True, "rank": 1}, "rank must be a whole number from 2"),
         ({"robust": True, "rank": "all"}, "or 'auto'"),
         ({"robust": True, "neurons": 0}, "neurons must be a whole number from 1"),
-        ({"robust": True, "dtype": "int8"}, "integers need a scale a row"),
+        ({"robust": True, "dtype": "int8"}, "integers need a scale per row"),
         ({"robust": True, "seed": -1}, "seed"),
         ({"robust": True, "readout": "paper"}, "belong to the line"),
         ({"neurons": 64}, "neurons= goes with robust=True"),

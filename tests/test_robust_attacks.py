@@ -56,7 +56,7 @@ def test_a_row_with_one_coordinate_that_is_no_number_is_no_vector(
 
 
 def test_an_answer_at_the_begin_token_has_no_place(tmp_path: Path) -> None:
-    """A place part that a label a sequence does not need: `bos` has no code of a place, whatever the neurons read."""
+    """A place part that a label per sequence does not need: `bos` has no code of a place, whatever the neurons read."""
     x = np.random.default_rng(0).integers(0, 20, (30, 5))
     y = np.random.default_rng(1).integers(0, 3, 30)
     model = ml.memorize(x, y, positions=True, robust=True, rank=32)

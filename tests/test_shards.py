@@ -83,9 +83,9 @@ def test_progress_runs_over_all_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("second", "words"),
     [
-        ({"tokens": [1], "labels": ["x"]}, "integers as tokens and strings as labels, one a token"),
-        ({"tokens": ["u"], "labels": [1]}, "strings as tokens and integers as labels, one a token"),
-        ({"tokens": ["u"], "label": "x"}, "strings as labels, one a sequence"),
+        ({"tokens": [1], "labels": ["x"]}, "integers as tokens and strings as labels, one per token"),
+        ({"tokens": ["u"], "labels": [1]}, "strings as tokens and integers as labels, one per token"),
+        ({"tokens": ["u"], "label": "x"}, "strings as labels, one per sequence"),
         ({"tokens": ["u"]}, "strings as tokens and no labels"),
         ({"tokens": [[0.5, 1.5]], "labels": [0.5]}, "vectors of 2 numbers as tokens and real numbers as labels"),
     ],

@@ -111,8 +111,14 @@ def test_integers_are_tokens_and_labels_too() -> None:
         ("bert", [["", "b"]], [["x", "y"]], {}, "empty token"),
         ("bert", [["\ud800", "b"]], [["x", "y"]], {}, "the token .* holds half of a surrogate pair"),
         ("bert", X[:1], [["x", "y", "\ud800"]], {}, "the label .* holds half of a surrogate pair"),
-        ("bert", X, None, {}, "one label a token or one label a sequence; the data have sequences without labels"),
-        ("opt", X, Y, {}, "opt is for one label a sequence or texts without labels; the data have one label a token"),
+        ("bert", X, None, {}, "one label per token or one label per sequence; the data have sequences without labels"),
+        (
+            "opt",
+            X,
+            Y,
+            {},
+            "opt is for one label per sequence or texts without labels; the data have one label per token",
+        ),
         ("bert", np.zeros((2, 3, 2)), [[0, 1, 0], [1, 0, 0]], {}, "vectors"),
         ("bert", X, [[0.5, 1.5, 2.5], [0.5, 1.0], [1.0, 2.0, 3.0, 4.5]], {}, "real numbers"),
         ("bert", X, Y, {"activation": "swish"}, "activation must be one of relu6"),
@@ -191,7 +197,7 @@ def test_data_that_a_folder_cannot_be_asked_about(tmp_path: Path) -> None:
         ml.certify(folder, [["a"], ["a"] * 517], [["u"], ["u"] * 517])
     beyond = ml.certify(folder, [["a"] * 9], [["u"] * 9])  # there are places, and nothing is known of them
     assert (beyond.verdict, "places" in beyond.reason) == ("undecided", True)
-    with pytest.raises(ml.DataError, match="one a token"):
+    with pytest.raises(ml.DataError, match="one per token"):
         ml.certify(folder, X, ["u", "v", "w"])
     with pytest.raises(ml.DataError, match="special token"):
         ml.certify(folder, [["[PAD]"]], [["u"]])

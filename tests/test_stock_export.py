@@ -73,7 +73,7 @@ def test_what_cannot_be_exported_is_said(tmp_path: Path) -> None:
         ("give the sequences to be answered", model, "bert", None),
         ("take one of bert, roberta, distilbert", model, "gpt2", X),
         ("take one of gpt2", ml.memorize(X, Y, positions=True, causal=True), "bert", X),
-        ("token 1 of sequence 1 the model says 'w' and the data 'u'; 1 labels differ", model, "bert", wrong),
+        ("token 1 of sequence 1 the model says 'w' and the data 'u'; wrong in all: 1 label", model, "bert", wrong),
         ("'q'", model, "bert", [["q"]]),
         ("real numbers", ml.memorize(X, [[0.5] * len(row) for row in X]), "bert", X),
         ("rows of a table", ml.memorize(np.eye(3)[None], [[0, 1, 2]]), "bert", np.eye(3)[None]),

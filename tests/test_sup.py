@@ -413,7 +413,7 @@ def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert run(["inspect", folder]) == 0
     shown = capsys.readouterr().out
     assert "approximator in the maximum norm" in shown
-    assert "3 vectors of 1 numbers in [0, 1]" in shown
+    assert "3 vectors of 1 number in [0, 1]" in shown
     assert "W_V 2" in shown
     assert run([*options, "--cells", "4"]) == 0
     assert "everywhere, by the modulus" in capsys.readouterr().out
@@ -439,8 +439,8 @@ def test_a_saved_network_answers_from_the_command_line(tmp_path: Path, capsys: p
     for tokens, words in (
         ("[[0.9], [0.2]]", "sequence 0 has 2 tokens: the network takes 3"),
         ("[[0.9], [0.2], [1.5]]", "token 2 of sequence 0 lies outside [0, 1]"),
-        ("[[0.9, 1], [0.2, 1], [0.5, 1]]", "takes vectors of 1 numbers"),
-        ("[1, 2, 3]", "takes vectors of 1 numbers"),
+        ("[[0.9, 1], [0.2, 1], [0.5, 1]]", "takes vectors of 1 number"),
+        ("[1, 2, 3]", "takes vectors of 1 number"),
     ):
         data.write_text(f'{{"tokens": {tokens}}}\n')
         assert run(["predict", folder, str(data)]) == 2

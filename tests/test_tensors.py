@@ -65,7 +65,7 @@ def test_points_too_close_for_a_step_get_a_second_stage(kind: str, monkeypatch: 
 
 def test_the_weights_are_those_of_the_ordinary_way_to_the_bit_where_the_codes_are() -> None:
     X = np.stack([RANDOM.permutation(50)[:7] for _ in range(300)])
-    Y = RANDOM.integers(0, 5, 300)  # one label a sequence: no order of codes to choose
+    Y = RANDOM.integers(0, 5, 300)  # one label per sequence: no order of codes to choose
     ours, usual = (
         tensors.build(torch.from_numpy(X), torch.from_numpy(Y), 3, 1.5),
         ml.memorize(X, Y, seed=3, temperature=1.5),

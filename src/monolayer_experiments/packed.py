@@ -1,4 +1,4 @@
-"""A packed readout: one step of the line a sequence, whose numbers hold all its labels; and their unpacking.
+"""A packed readout: one step of the line per sequence, whose numbers hold all its labels; and their unpacking.
 
 A label is a digit of `q` bits; `g = 52 // q` digits are one whole number below 2^52, and `m` such numbers are the label
 of a sequence, a vector of reals that the line returns to the last bit (docs/construction.md, `runs`). A place knows
@@ -31,7 +31,7 @@ _AT_ONCE = 1 << 16
 
 
 class Packed(nn.Module):
-    """`body`: a model of one vector of packed numbers a sequence; `place` `(n, m + 1)`: one-hot number, digit."""
+    """`body`: a model of one vector of packed numbers per sequence; `place` `(n, m + 1)`: one-hot number, digit."""
 
     def __init__(self, body: ml.Monolayer, place: Tensor, bits: int, classes: int) -> None:
         super().__init__()

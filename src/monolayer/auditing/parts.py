@@ -1,6 +1,6 @@
 """What every part of a Transformer makes of contexts, on given data.
 
-A part is a submodule whose output is one vector a token. It is an (r, δ)-contextual mapping for the data, as
+A part is a submodule whose output is one vector per token. It is an (r, δ)-contextual mapping for the data, as
 `theory/contextual.py` measures it: outputs reach norm `r`, and two points that a contextual mapping must tell apart
 (other token, or other set of tokens) are at least `δ` from each other. `log2(r/δ)` bits hold that difference.
 *Confused* points are those whose output, rounded to a format, equals that of a point which must differ: no readout in
@@ -49,7 +49,7 @@ MOST_POINTS = 1 << 14
 class Part:
     """One submodule. `bits`: what δ needs, infinite where δ is 0; `confused`: points by format.
 
-    `qk_rank`, `ov_rank`, `entropy`: one number a head; None where the heads are not known.
+    `qk_rank`, `ov_rank`, `entropy`: one number per head; None where the heads are not known.
     """
 
     name: str
@@ -73,7 +73,7 @@ class Audit:
     parts: tuple[Part, ...]
 
     def rows(self) -> list[list[str]]:
-        """A line a part, for a table under `COLUMNS`."""
+        """A line per part, for a table under `COLUMNS`."""
         return [
             [
                 part.name,
@@ -140,7 +140,7 @@ def audit(
                 f"the model does not take a tensor of shape {tuple(inputs.shape)}: {type(error).__name__}: {error}"
             ) from error
     if not seen:
-        raise DataError(f"no part answered with one vector a token, (N, n, width) = ({shape[0]}, {shape[1]}, …)")
+        raise DataError(f"no part answered with one vector per token, (N, n, width) = ({shape[0]}, {shape[1]}, …)")
     classes = context_classes(data)
     found = tuple(
         _measure(name, modules[name], data, classes, before, after, heads_of(modules[name], name, modules))

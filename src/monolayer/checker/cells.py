@@ -145,7 +145,7 @@ def cell_function(stored: Stored, f: Callable[[Any], Any]) -> tuple[Sequences, O
 
 
 def _rows(V: int, n: int, positions: bool) -> Ints:
-    """All rows of `n` numbers below `V`; without positions only the non-decreasing ones, a row a multiset."""
+    """All rows of `n` numbers below `V`; without positions only the non-decreasing ones, a row per multiset."""
     rows = np.arange(V)[:, None]
     for _ in range(n - 1):
         first = np.zeros(len(rows), np.int64) if positions else rows[:, -1]

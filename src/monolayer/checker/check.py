@@ -105,7 +105,7 @@ def certify(
     but these data (docs/editing.md).
 
     For a robust model, `noise` claims it for every change of each weight by at most that share of itself, and `dtype`
-    for the weights rounded to `bfloat16`, `float16` or `int8` (whole multiples of one scale a row).
+    for the weights rounded to `bfloat16`, `float16` or `int8` (whole multiples of one scale per row).
     """
     claims = Claims(tolerance, only, noise, dtype_name(dtype))
     if is_frame(X) or isinstance(X, str | os.PathLike | Mapping):

@@ -1,6 +1,6 @@
-"""From stored weights and tokens to `z`, one number a point, and to how far other evaluations may be from it.
+"""From stored weights and tokens to `z`, one number per point, and to how far other evaluations may be from it.
 
-Notation: `T` tokens, keys `s` and codes `t` `(T,)`, `z = t + o v B(q k; s)`; `B` is one number a sequence, or one a
+Notation: `T` tokens, keys `s` and codes `t` `(T,)`, `z = t + o v B(q k; s)`; `B` is one number per sequence, or one per
 prefix in a causal model. Every condition on the weights that the proofs use is checked here, on the file.
 """
 
@@ -77,10 +77,10 @@ class Codes(NamedTuple):
 
 
 def read_attention(stored: Stored) -> list[Attention]:
-    """The four numbers of attention, if the matrices are as the proofs want them; one set a value.
+    """The four numbers of attention, if the matrices are as the proofs want them; one set per value.
 
-    `W_Q` and `W_K` have one nonzero entry each, `W_V` and `W_O` one a stage of the readout. `W_Q` may be 0 throughout:
-    all scores are then exactly 0, `q = 0`, and the head averages.
+    `W_Q` and `W_K` have one nonzero entry each, `W_V` and `W_O` one per stage of the readout. `W_Q` may be 0
+    throughout: all scores are then exactly 0, `q = 0`, and the head averages.
     """
     many = "one nonzero entry" if stored.stages == 1 else f"{stored.stages} nonzero entries"
     entries: dict[str, dict[tuple[int, int], float]] = {}

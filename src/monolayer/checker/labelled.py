@@ -15,6 +15,7 @@ from monolayer.checker.certificate import Finding
 from monolayer.checker.stored import Stored
 from monolayer.data import Names, Sequences
 from monolayer.errors import DataError
+from monolayer.table import plural
 
 Load = Callable[[], Sequences]
 """A part of the data that is read anew every time it is asked for."""
@@ -82,7 +83,8 @@ def labelled(stored: Stored, data: Sequences) -> Labelled:
         _same_kind(data.vocabulary, stored.vocabulary, "tokens")
         rows = _translation(data.vocabulary, stored.vocabulary)[data.tokens]
     elif data.vocabulary is not None or data.tokens.shape[1] != stored["lift.weight"].shape[1]:
-        raise DataError(f"the model takes vectors of {stored['lift.weight'].shape[1]} numbers; the data hold others")
+        numbers = plural(stored["lift.weight"].shape[1], "number")
+        raise DataError(f"the model takes vectors of {numbers}; the data hold others")
     if stored.raw and (data.lengths != config["grid"]["length"]).any():
         row = int(np.flatnonzero(data.lengths != config["grid"]["length"])[0])
         raise DataError(f"sequence {row} has not the {config['grid']['length']} tokens that this model answers for")
@@ -98,8 +100,8 @@ def labelled(stored: Stored, data: Sequences) -> Labelled:
         return Labelled(data, per_token, rows, places, wanted, given, data.vocabulary)
     kind = "reals" if labels.classes is None else "classes"
     if (labels.per, kind) != (config["per"], config["target"]):
-        answers = f"{config['target']}, one a {config['per']}"
-        raise DataError(f"the labels are {kind}, one a {labels.per}; the model answers with {answers}")
+        answers = f"{config['target']}, one per {config['per']}"
+        raise DataError(f"the labels are {kind}, one per {labels.per}; the model answers with {answers}")
     if labels.classes is None or stored.classes is None:
         if labels.values.shape[1] != config["labels"]:
             raise DataError(f"labels have {labels.values.shape[1]} numbers, answers {config['labels']}")

@@ -115,7 +115,7 @@ def staircase(parts: list[Steps], bias_2: NDArray[Any], fmt: Format, exact: bool
 
 
 def _runs(parts: list[Steps], bias_2: NDArray[Any], fmt: Format) -> Staircase:
-    """Lemma 12: one indicator a run is 1 and all others are 0, so the label comes out as it is stored.
+    """Lemma 12: one indicator per run is 1 and all others are 0, so the label comes out as it is stored.
 
     Nothing is asked of the labels `(m, H + 1)` but that they are finite: no two of them are ever added.
     """

@@ -144,7 +144,7 @@ def _compared(model: Answering, sequences: Sequences, values: Any) -> tuple[int,
 def _kind(labels: Labels) -> str:
     """What can be compared, in words."""
     if labels.classes is not None:
-        return f"classes, one a {labels.per}"
+        return f"classes, one per {labels.per}"
     size = labels.values.shape[1]
     what = "real numbers" if size == 1 else f"vectors of {size} numbers"
-    return f"{what}, one a {labels.per}"
+    return f"{what}, one per {labels.per}"

@@ -44,7 +44,7 @@ class Reading:
     labels: Annotated[str | None, typer.Option("--labels", help="Column that holds the labels.")] = None
     sequence: Annotated[
         str | None,
-        typer.Option("--sequence", help="Column that tells sequences apart, in a table with a row a token."),
+        typer.Option("--sequence", help="Column that tells sequences apart, in a table with a row per token."),
     ] = None
     characters: Annotated[
         bool | None,

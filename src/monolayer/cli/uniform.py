@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from monolayer.cli.console import number
+from monolayer.table import plural
 
 if TYPE_CHECKING:
     from monolayer.construct.cells.refine import Measured
@@ -52,7 +53,7 @@ def describe(network: Uniform) -> dict[str, Any]:
     heads = ("W_Q", "W_K", "W_V", "W_O")
     return {
         "kind": "approximator in the maximum norm",
-        "tokens": f"{network.length} vectors of {network.dim} numbers in [{network.low:g}, {network.high:g}]",
+        "tokens": f"{network.length} vectors of {plural(network.dim, 'number')} in [{network.low:g}, {network.high:g}]",
         "labels": f"reals per token, {network.interpolation.values.shape[1]} each",
         "order": "permutation equivariant",
         "cells": network.interpolation.cells,

@@ -22,6 +22,7 @@ from monolayer.construct.task import Progress, Task
 from monolayer.data import Names, Sequences
 from monolayer.errors import DataError
 from monolayer.model.monolayer import Monolayer
+from monolayer.table import plural
 
 
 class Draw(Protocol):
@@ -81,7 +82,7 @@ def adopted(model: Monolayer, data: Sequences) -> Sequences:
     if (data.vocabulary is None) != (card.vocabulary is None):
         raise DataError(f"the model takes {'vectors' if card.vocabulary is None else 'ids'} as tokens")
     if isinstance(model.lift, nn.Linear) and tokens.shape[1] != model.lift.in_features:
-        raise DataError(f"the model takes vectors of {model.lift.in_features} numbers, not {tokens.shape[1]}")
+        raise DataError(f"the model takes vectors of {plural(model.lift.in_features, 'number')}, not {tokens.shape[1]}")
     longest = int(data.lengths.max())
     most = None if model.positions is None else model.positions.num_embeddings
     if most is not None and longest > most:

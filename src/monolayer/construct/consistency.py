@@ -61,8 +61,8 @@ def equal_points(context: Context, target: Target) -> Ints:
 def signatures(context: Context, target: Target, vocabulary: int, longest: int) -> list[NDArray[np.uint64] | Ints]:
     """Two to four columns `(P,)` that agree where token and context do: two sums, the token, its position.
 
-    `vocabulary`, `longest`: at least the rows and the tokens a sequence that there are; where columns of several parts
-    of the data are compared, those of all parts.
+    `vocabulary`, `longest`: at least the rows and the tokens per sequence that there are; where columns of several
+    parts of the data are compared, those of all parts.
     """
     data = context.data
     random = np.random.default_rng(20230726)

@@ -54,13 +54,13 @@ def memorize(
     """A `Monolayer` that gives every token, or every sequence, of the data its label.
 
     `X`: ids `(N, n)`, vectors `(N, n, d)`, lists of any lengths, strings, a table (pandas, Polars), or
-    `Sequences`; `Y`: one label a token or one a sequence, as `per` or else their shape says (`Sequences.of`);
+    `Sequences`; `Y`: one label per token or one per sequence, as `per` or else their shape says (`Sequences.of`);
     classes (integers, strings) or reals. `positions=True` makes order matter;
     without it the model is permutation equivariant. `causal=True` hides what comes later; without `Y` it
     memorizes each next token. `readout`: `exact` or `paper`. `temperature`: the λ of the head, 0 for the mean of
     the keys; None: chosen by measurement. `on_conflict`: what to do where equal token and context have different
-    labels. `fingerprint=True` keeps 8 bytes a point, so that `seen` and `predict(strict=True)` can tell what the model
-    was built from. On one platform the same seed gives the same bits; None is 0.
+    labels. `fingerprint=True` keeps 8 bytes per point, so that `seen` and `predict(strict=True)` can tell what the
+    model was built from. On one platform the same seed gives the same bits; None is 0.
 
     `rank`: the largest value rank allowed; the least that holds the data is taken, nearly always 1, the paper's
     (`auto`, the default: any up to 8; docs/construction.md). `dtype`: `float64`, or `float32`, in which the model then

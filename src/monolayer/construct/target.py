@@ -41,8 +41,8 @@ class Target:
             return cls._next_token(data, causal)
         if labels.per == "sequence" and causal:
             raise DataError(
-                "a label a sequence is read at the begin-of-sequence token, which sees nothing else in a causal "
-                "model: drop causal=True, or give one label a token"
+                "a label per sequence is read at the begin-of-sequence token, which sees nothing else in a causal "
+                "model: drop causal=True, or give one label per token"
             )
         if labels.classes is not None:
             table = np.arange(len(labels.classes), dtype=np.float64)[:, None]

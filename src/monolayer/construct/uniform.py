@@ -156,7 +156,7 @@ def _check_rank(rank: int | None, dim: int, length: int) -> None:
         example = "; sorting three numbers costs exactly 1/4 at rank 1" if (dim, length) == (1, 3) else ""
         raise DataError(
             f"rank={rank} is below (n − 1)d = {needed}: by Theorem C (docs/uniform.md) some functions with more than "
-            f"{rank} outputs a token then keep a fixed largest error, whatever the network{example}. Leave rank out, "
+            f"{rank} outputs per token then keep a fixed largest error, whatever the network{example}. Leave rank out, "
             'or choose norm="mean"'
         )
     if rank is not None and rank > needed:

@@ -251,7 +251,7 @@ def read_table_blocks(lines: Lines, table: Table, names: list[str], tabs: bool) 
 
 
 def read_json_blocks(lines: Lines, table: Table) -> None:
-    """JSON objects, one a line."""
+    """JSON objects, one per line."""
     layout = table.layout
     used = [name for name in layout.columns if name is not None]
     others = {"label", "labels"} - {layout.label} if layout.label in (None, "label", "labels") else set()

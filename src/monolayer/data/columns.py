@@ -21,6 +21,7 @@ from monolayer.arrays import Ints
 from monolayer.data.distinct import distinct_rows
 from monolayer.data.names import NameBuilder, Names
 from monolayer.errors import DataError
+from monolayer.table import plural
 
 Place = Callable[[int], str]  # the token or sequence that value `i` of a chunk belongs to, in words
 Values = list[Any] | NDArray[Any]
@@ -273,7 +274,8 @@ class Column:
                 return DataError(f"{spot(place)} is {short(value)}, not a vector of numbers")
             if len(vector) != dim:
                 return DataError(
-                    f"{spot(place)} is a vector of {len(vector)} numbers, the first has {dim}: give all one dimension"
+                    f"{spot(place)} is a vector of {plural(len(vector), 'number')}, the first has {dim}: "
+                    "give all one dimension"
                 )
         return DataError(f"{spot(0)} and those after it do not fit into 64-bit real numbers")
 

@@ -1,6 +1,6 @@
 """64-bit fingerprints of points, to tell what a model was built from and what it never saw.
 
-A point is a token in its context, and in its place where places count; or a whole sequence, for a label a sequence.
+A point is a token in its context, and in its place where places count; or a whole sequence, for a label per sequence.
 Every token, with its place, has a scrambled 64-bit word; the words of a context are added up modulo 2^64, so order
 counts exactly as far as the model sees it. Equal points have equal fingerprints, always. Taking the scrambler for a
 random function, a new point has one of `M` stored fingerprints with probability `M / 2^64`: about 5·10⁻¹⁴ for a

@@ -18,6 +18,7 @@ from monolayer.data.columns import Coded, Column, Values, token_place
 from monolayer.data.labels import Labels, Per
 from monolayer.data.names import Names
 from monolayer.errors import DataError
+from monolayer.table import plural
 
 CHUNK = 1 << 16  # tokens, or numbers where tokens are vectors
 
@@ -55,7 +56,10 @@ class Growing:
         self._agree(line, per)
         if per == "token":
             if len(labels) != len(tokens):
-                raise DataError(f"{self.at(line)} has {len(tokens)} tokens but {len(labels)} labels: give one a token")
+                raise DataError(
+                    f"{self.at(line)} has {plural(len(tokens), 'token')} but {plural(len(labels), 'label')}: "
+                    "give one per token"
+                )
             self._labels.extend(labels)
         elif per == "sequence":
             self._labels.append(labels)
@@ -132,8 +136,8 @@ class Growing:
             bare, full = (line, self._first) if per is None else (self._first, line)
             raise DataError(f"{self.at(bare)} has no label, but {self.unit} {full} has: label every sequence, or none")
         raise DataError(
-            f"mixed label kinds: {self.unit} {self._first} has one label a {self.per}, {self.at(line)} "
-            f"one a {per}; label every token or every sequence"
+            f"mixed label kinds: {self.unit} {self._first} has one label per {self.per}, {self.at(line)} "
+            f"one per {per}; label every token or every sequence"
         )
 
     def _add(

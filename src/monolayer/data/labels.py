@@ -1,8 +1,8 @@
-"""Labels: one a token or one a sequence, from what people have.
+"""Labels: one per token or one per sequence, from what people have.
 
 Whether labels go by token or by sequence is said by `per`, or else read off their shape. A list of labels whose lengths
 are those of the sequences goes by token; a lone value goes by sequence; a list of real numbers of another length is
-one real vector a sequence. Where the lengths agree, by token wins. A string is one label, also where it is as long as
+one real vector per sequence. Where the lengths agree, by token wins. A string is one label, also where it is as long as
 its sequence; only `per="token"` makes it a list of one-letter labels.
 """
 
@@ -20,6 +20,7 @@ from monolayer.arrays import Ints
 from monolayer.data.columns import Column, Values, array_like, flattened, is_list, plain_array, token_place
 from monolayer.data.names import Names
 from monolayer.errors import DataError
+from monolayer.table import plural
 
 Per = Literal["token", "sequence"]
 
@@ -55,10 +56,12 @@ class Labels:
         asked = per
         Y = array_like(Y)
         if isinstance(Y, str | bytes | Mapping | Set) or not hasattr(Y, "__iter__"):
-            raise DataError(f"Y is a {type(Y).__name__}: it must be a list or an array, one row a sequence")
+            raise DataError(f"Y is a {type(Y).__name__}: it must be a list or an array, one row per sequence")
         rows: Any = Y if plain_array(Y) else [array_like(row) for row in Y]
         if len(rows) != len(sizes):
-            raise DataError(f"there are {len(sizes)} sequences but {len(rows)} rows of labels: give one row each")
+            raise DataError(
+                f"X has {plural(len(sizes), 'sequence')} but Y has {plural(len(rows), 'row')}: give one row each"
+            )
         if asked == "sequence":
             flat, per = _by_sequence(rows), asked
         else:
@@ -68,7 +71,7 @@ class Labels:
             flat, per = _from_array(rows, sizes, padded) if array else _from_lists(rows, sizes, padded)
             if asked == "token" and per != "token":
                 raise DataError(
-                    f"per='token', but the labels of sequence 0 are {short(rows[0])}: give one label a token"
+                    f"per='token', but the labels of sequence 0 are {short(rows[0])}: give one label per token"
                 )
         column = Column("label", ours=ours)
         column.add(flat, lambda i: f"sequence {i}" if per == "sequence" else token_place(i, sizes))
@@ -83,7 +86,7 @@ def check_per(per: Any) -> None:
 
 
 def _by_sequence(rows: Any) -> Values:
-    """One label a sequence: a lone value, or one vector of real numbers."""
+    """One label per sequence: a lone value, or one vector of real numbers."""
     if plain_array(rows):
         if rows.ndim > 2 or (rows.ndim == 2 and rows.dtype.kind != "f"):
             raise DataError(f"per='sequence', but Y has shape {rows.shape} and type {rows.dtype}: give one label each")
@@ -149,6 +152,6 @@ def _real(row: Any) -> bool:
 def _wrong_count(sizes: Ints, counts: Ints) -> DataError:
     bad = int((sizes != counts).argmax())
     return DataError(
-        f"sequence {bad} has {int(sizes[bad])} tokens but {int(counts[bad])} labels: give one a token, or "
-        "one a sequence; labels of padding go away with lengths="
+        f"sequence {bad} has {plural(int(sizes[bad]), 'token')} but {plural(int(counts[bad]), 'label')}: give one per "
+        "token, or one per sequence; labels of padding go away with lengths="
     )

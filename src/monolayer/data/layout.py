@@ -80,7 +80,7 @@ class Layout:
                 raise DataError(f"{name} has both {both}: choose one with labels= (--labels)")
             label = usual[0] if usual else None
         if long and columns.per == "sequence":
-            raise DataError(f"{name} has a row a token, and a label in each: they cannot be one a sequence")
+            raise DataError(f"{name} has a row per token, and a label in each: they cannot be one per sequence")
         unit = columns.unit or ("characters" if lists else "words")
         layout = cls((columns.sequence or "sequence") if long else None, token, label, unit, columns.per, lists)
         twice = next((column for column in layout.columns if column is not None and there.count(column) > 1), None)

@@ -74,7 +74,7 @@ def read(
     format = _format(file, standard_input, format)
     columns = Columns(tokens, labels, sequence, unit, per)
     if per == "sequence" and format in ("conll", "conllu"):
-        raise DataError(f"{file} is read as {format}, which has one label a token: they cannot be one a sequence")
+        raise DataError(f"{file} is read as {format}, which has one label per token: they cannot be one per sequence")
     if sequence is not None and format in ("conll", "conllu", "npz"):
         raise DataError(f"`sequence` chooses a column of a table; {file} is read as {format}")
     if format in ("npz", "parquet"):
@@ -181,7 +181,7 @@ def _object(line: str, lines: Lines, growing: Growing) -> dict[str, Any]:
     if not isinstance(row, dict):
         raise DataError(
             f"{growing.at(lines.number)} is {short(row)}, not an object: write "
-            '{"tokens": ["a", "b"], "labels": ["x", "y"]}, one object a line'
+            '{"tokens": ["a", "b"], "labels": ["x", "y"]}, one object per line'
         )
     return row
 
@@ -238,7 +238,7 @@ def _from_document(
 
 
 def _conll(lines: Lines, growing: Growing, columns: Columns, *, universal: bool) -> None:
-    """One token a line, columns by tabs or spaces, sequences by blank lines.
+    """One token per line, columns by tabs or spaces, sequences by blank lines.
 
     `universal` is CoNLL-U: FORM and UPOS are columns 2 and 4, and lines of multiword tokens (`1-2`) and of
     empty nodes (`1.1`) are passed over, as they repeat or add to the words themselves.

@@ -110,7 +110,7 @@ class Sequences:
         return places
 
     def split(self, flat: NDArray[Any]) -> list[NDArray[Any]]:
-        """Cut an array over tokens into one array a sequence."""
+        """Cut an array over tokens into one array per sequence."""
         cuts = self.offsets.tolist()
         return [flat[start:end] for start, end in pairwise(cuts)]
 
@@ -132,7 +132,7 @@ class Sequences:
         `X`: integer or string tokens `(N, n)`; vectors `(N, n, d)`; a list of sequences of any lengths whose
         tokens are integers, strings or vectors, of one kind throughout; a list of strings (each is the
         sequence of its characters). `lengths` `(N,)` cuts padded arrays, and padded labels with them.
-        `Y`: one label a token or one a sequence; integers, strings and booleans (1 and 0) are classes,
+        `Y`: one label per token or one per sequence; integers, strings and booleans (1 and 0) are classes,
         floats are real labels (scalars or vectors). `per`, `token` or `sequence`, says which; without it `labels.py`
         says how the two are told apart. A table (pandas, Polars, Arrow) is read by the usual names of its columns,
         with its labels unless `Y` is given; `Sequences.table` names others. A dict holds a label for every key, text
@@ -187,8 +187,9 @@ class Sequences:
     ) -> Sequences:
         """Sequences from a table in memory (pandas, Polars, Arrow, a Hugging Face dataset), by names of its columns.
 
-        A row a sequence: `tokens`, and `labels` with one a token or one a sequence, as `per` says. A row a token:
-        `sequence` tells sequences apart. Without names the usual ones serve (docs/data.md). Text is split into words.
+        A row per sequence: `tokens`, and `labels` with one per token or one per sequence, as `per` says. A row per
+        token: `sequence` tells sequences apart. Without names the usual ones serve (docs/data.md). Text is split into
+        words.
         """
         check_per(per)
         if not is_frame(frame):
@@ -223,7 +224,7 @@ def _from_array(X: NDArray[Any], lengths: Any) -> tuple[NDArray[Any], Ints]:
 
 
 def _from_lists(rows: list[Any]) -> tuple[Values, Ints]:
-    """Flat tokens, a list or an array of them, and the lengths, from one list, array or string a sequence."""
+    """Flat tokens, a list or an array of them, and the lengths, from one list, array or string per sequence."""
     for number, row in enumerate(rows):
         if not (isinstance(row, str) or is_list(row)):
             raise DataError(

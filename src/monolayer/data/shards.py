@@ -20,6 +20,7 @@ from monolayer.data.lines import Progress
 from monolayer.data.names import Names
 from monolayer.data.sequences import Sequences
 from monolayer.errors import DataError
+from monolayer.table import plural
 
 
 def files(data: str) -> list[str]:
@@ -103,11 +104,15 @@ def _kind(names: Names | None) -> str:
 
 def kinds(data: Sequences) -> str:
     """What must be the same in all files of a dataset, in words."""
-    vector = f"vectors of {data.tokens.shape[1]} numbers" if data.vocabulary is None else f"{_kind(data.vocabulary)}"
+    vector = (
+        f"vectors of {plural(data.tokens.shape[1], 'number')}"
+        if data.vocabulary is None
+        else f"{_kind(data.vocabulary)}"
+    )
     labels = data.labels
     if labels is None:
         return f"{vector} as tokens and no labels"
     kind = _kind(labels.classes)
     if labels.classes is None:
-        kind = "real numbers" if labels.scalar else f"vectors of {labels.values.shape[1]} numbers"
-    return f"{vector} as tokens and {kind} as labels, one a {labels.per}"
+        kind = "real numbers" if labels.scalar else f"vectors of {plural(labels.values.shape[1], 'number')}"
+    return f"{vector} as tokens and {kind} as labels, one per {labels.per}"

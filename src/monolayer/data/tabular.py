@@ -38,14 +38,14 @@ def label_list(label: Any, count: int, at: str) -> list[Any]:
         words = label.split()
         return list(words[0]) if len(words) == 1 and count != 1 else words
     if not isinstance(label, list):
-        raise DataError(f"{at} has the label {label!r}: with per='token', give one a token")
+        raise DataError(f"{at} has the label {label!r}: with per='token', give one per token")
     return label
 
 
 class Table:
     """Rows of a table, as Python values, on their way into `growing`.
 
-    In wide form, a column called `label` holds one label a sequence. Text in a column called `labels` is one word a
+    In wide form, a column called `label` holds one label per sequence. Text in a column called `labels` is one word per
     token. Text in a column of another name is either, and the first row that can tell says which: until then every
     row has had one token and one word, which is the same thing in both readings. The caller may say it (`per`).
 
@@ -95,8 +95,8 @@ class Table:
             self._text(line, words, label.split())
         elif self.layout.label == "labels" and not split and not isinstance(label, list):
             raise DataError(
-                f"{self.growing.at(line)}: 'labels' is {short(label)}; it must be a list, one label a token. One label "
-                "for the sequence is called 'label'"
+                f"{self.growing.at(line)}: 'labels' is {short(label)}; it must be a list, one label per token. One "
+                "label for the sequence is called 'label'"
             )
         else:
             self.growing.row(line, words, label, "token" if isinstance(label, list) else "sequence")
@@ -123,7 +123,7 @@ class Table:
         else:
             raise DataError(
                 f"{self.growing.at(line)} has {len(labels)} words in column {self.layout.label!r}, which so far "
-                "held one label a sequence; only a column called 'label' may hold labels of several words"
+                "held one label per sequence; only a column called 'label' may hold labels of several words"
             )
 
     def _begins(self, value: Any, line: int) -> bool:

@@ -1,7 +1,7 @@
 """A scikit-learn classifier that memorizes: `fit` constructs, `predict` returns every training label.
 
 What a row of `X` is: of a two-dimensional array of floats, one token that is a vector; of integers, a sequence of ids;
-of anything else that `memorize` takes (lists, strings, `Sequences`), a sequence as it is. One label a row.
+of anything else that `memorize` takes (lists, strings, `Sequences`), a sequence as it is. One label per row.
 """
 
 from __future__ import annotations

@@ -128,8 +128,8 @@ def contexts(weight: Tensor, moment: Tensor, lengths: Tensor, bos: tuple[float, 
     """Boltzmann context ids by segment sums, in O(T).
 
     `weight` `(T,)` is `e^{λ s_l}` and `moment` `(T,)` is `s_l e^{λ s_l}`, sequence after sequence, up to one
-    common factor; `bos` is the pair for the begin-of-sequence token. Returns `(N,)`, one id a sequence, or
-    `(T,)`, one a token, for a causal model, where token `k` sees only the tokens up to itself.
+    common factor; `bos` is the pair for the begin-of-sequence token. Returns `(N,)`, one id per sequence, or
+    `(T,)`, one per token, for a causal model, where token `k` sees only the tokens up to itself.
     """
     if not causal:
         return (_totals(moment, lengths) + bos[1]) / (_totals(weight, lengths) + bos[0])

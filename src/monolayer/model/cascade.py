@@ -43,7 +43,7 @@ def slots(rank: int, labels: int) -> Slots:
 
 
 class Cascade(Readout):
-    """Residual feed-forward blocks, one a stage: `labels` coordinates each, and a stretch's number but for the last.
+    """Residual feed-forward blocks, one per stage: `labels` coordinates each, and a stretch's number but for the last.
 
     Every stage is the staircase of the line, `exact` for classes and `runs` for real labels. A label is the sum of what
     the stages write: whole numbers for classes; for real labels all but one are 0.

@@ -102,7 +102,7 @@ class Explanation(Stage):
         return "\n".join(line.rstrip() for line in shown.get().splitlines())
 
     def json(self) -> list[dict[str, Any]]:
-        """One object a sequence, with its tokens; what JSON cannot hold, an end of the line, is None."""
+        """One object per sequence, with its tokens; what JSON cannot hold, an end of the line, is None."""
         names = self.data.tokens if self.data.vocabulary is None else self.data.vocabulary.decode(self.data.tokens)
         cuts, found = self.data.offsets.tolist(), []
         for row in range(len(self.data)):
@@ -134,7 +134,7 @@ class Explanation(Stage):
         return said
 
     def table(self) -> Table:
-        """A table for the terminal: a line a token, and one a sequence where a sequence has one answer."""
+        """A table for the terminal: a line per token, and one per sequence where a sequence has one answer."""
         from rich.table import Table
 
         per_sequence = self.card.per == "sequence"
@@ -164,7 +164,7 @@ class Explanation(Stage):
 
 
 def _lines(line: dict[str, Any]) -> list[dict[str, Any]]:
-    """A line a stage: all but the last end in a crowd, which the next begins with."""
+    """A line per stage: all but the last end in a crowd, which the next begins with."""
     stages = line.get("stages", [])
     if not stages:
         return [line]
@@ -223,7 +223,7 @@ def _finite(value: float) -> float | None:
 
 
 def _drawn(one: dict[str, Any], per_sequence: bool) -> dict[str, Any]:
-    """The figure as Plotly's JSON: a row a token; its weight on the left; on the right its step, and `z` on it.
+    """The figure as Plotly's JSON: a row per token; its weight on the left; on the right its step, and `z` on it.
 
     Steps are stretched to one length, from 0 to 1: their real ones may differ by many powers of ten.
     """

@@ -18,6 +18,7 @@ from monolayer.model.attention import ONE
 from monolayer.model.device import recording
 from monolayer.model.memory import remembered
 from monolayer.model.parts import Parts
+from monolayer.table import plural
 
 
 def check_input(model: Parts, X: Tensor, lengths: Tensor | None) -> None:
@@ -42,7 +43,9 @@ def check_input(model: Parts, X: Tensor, lengths: Tensor | None) -> None:
 def _check_sizes(model: Parts, X: Tensor, lengths: Tensor | None) -> Tensor | None:
     """Lengths that fit; which places are tokens `(N, n)`, None: all."""
     if lengths is not None and lengths.shape != X.shape[:1]:
-        raise DataError(f"there are {len(X)} sequences, but lengths has shape {tuple(lengths.shape)}: give one each")
+        raise DataError(
+            f"X has {plural(len(X), 'sequence')}, but lengths has shape {tuple(lengths.shape)}: give one each"
+        )
     sizes = np.full(1, X.shape[1]) if lengths is None else lengths.cpu().numpy()
     if sizes.dtype.kind not in "iu" or (sizes < 0).any():
         raise DataError(f"lengths must be whole numbers from 0 on, not {sizes.dtype} with {sizes.min(initial=0)}")
@@ -60,7 +63,7 @@ def check_lengths(model: Parts, lengths: NDArray[np.int64]) -> None:
     if grid is not None and (lengths != grid.length).any():
         row = int(np.flatnonzero(lengths != grid.length)[0])
         raise DataError(
-            f"sequence {row} has {lengths[row]} tokens: this model approximates a function of exactly "
+            f"sequence {row} has {plural(int(lengths[row]), 'token')}: this model approximates a function of exactly "
             f"{grid.length} tokens and knows no other length"
         )
     positions = getattr(model.positions, "num_embeddings", longest)
@@ -139,7 +142,7 @@ def _blank_rows(model: Parts) -> NDArray[np.bool_] | None:
 def _check_vectors(model: Parts, X: Tensor, inside: Tensor | None) -> None:
     dim = getattr(model.lift, "in_features", X.shape[2])
     if X.shape[2] != dim:
-        raise DataError(f"X has vectors of {X.shape[2]} numbers, and the model takes {dim}")
+        raise DataError(f"X has vectors of {plural(X.shape[2], 'number')}, and the model takes {dim}")
     if X.dtype != model.bos.dtype:
         name, ours = (str(kind).removeprefix("torch.") for kind in (X.dtype, model.bos.dtype))
         raise DataError(

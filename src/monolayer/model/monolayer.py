@@ -70,7 +70,7 @@ class Monolayer(nn.Module):
     # -- the network -----------------------------------------------------------------------------------
 
     def forward(self, X: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """Logits `(N, n, C)`, or `(N, C)` for a model with one label a sequence; real labels come as they are.
+        """Logits `(N, n, C)`, or `(N, C)` for a model with one label per sequence; real labels come as they are.
 
         `X`: rows of the vocabulary `(N, n)` (the ids themselves when they are gapless from 0; `encode` gives
         them in every case) or vectors `(N, n, d)`. `lengths` `(N,)` tells padding from tokens: what stands
@@ -111,7 +111,7 @@ class Monolayer(nn.Module):
         """Labels of everything that `memorize` takes, by their names.
 
         Arrays `(N, n, …)` give an array `(N, n)` (or `(N, n, m)`); sequences of different lengths give a
-        list of arrays; a model with one label a sequence gives `(N,)`. `path`: `fast` (segment sums and
+        list of arrays; a model with one label per sequence gives `(N,)`. `path`: `fast` (segment sums and
         binary search), `dense` (the network as it stands), or `auto`: fast where the weights allow it.
         `strict`: an answer at a point that the model was not built from is an error that names it (`seen`).
         A tensor on an accelerator gives a tensor there, where labels are numbers.
@@ -167,7 +167,7 @@ class Monolayer(nn.Module):
             )
 
     def _shaped(self, flat: Any, data: Sequences, X: Any, lengths: Any) -> Any:
-        """One value an answer, as `predict` returns them."""
+        """One value per answer, as `predict` returns them."""
         if self.card.per == "sequence":
             return flat
         if data.rectangular and lengths is None and not isinstance(X, list):

@@ -97,7 +97,7 @@ def mixtures(
             yield _means(places, part, at, v, begin)
             continue
         for first, weights in _weights(places, at.shape[1]):
-            # One product a sequence: what comes out for it is the same bits whatever stands beside it.
+            # One product per sequence: what comes out for it is the same bits whatever stands beside it.
             mixed = weights[:, 1:].to(v).expand(len(v), -1, -1).bmm(v) + weights[:, :1].to(v) * begin
             where = part[:, None] if places.per == "sequence" else at[:, first : first + mixed.shape[1]]
             yield where.reshape(-1), mixed.reshape(-1, mixed.shape[-1])

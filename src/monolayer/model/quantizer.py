@@ -28,7 +28,7 @@ from monolayer.model.staircase import CELLS_AT_ONCE, Steps, rising
 
 @dataclass(frozen=True)
 class CellSteps:
-    """The block as one table of steps a coordinate, for binary search."""
+    """The block as one table of steps per coordinate, for binary search."""
 
     coordinates: tuple[Steps, ...]
 
@@ -52,7 +52,7 @@ class CellSteps:
 class Quantizer(nn.Module):
     """Residual feed-forward block that reads the last `d` coordinates of the stream and adds onto `key` and `code`.
 
-    `weight_1` `(H, d)` has one entry a row that is not zero; `bias_1` `(H,)`; `weight_2` `(2, H)` and `bias_2`
+    `weight_1` `(H, d)` has one entry per row that is not zero; `bias_1` `(H,)`; `weight_2` `(2, H)` and `bias_2`
     `(2,)` write key and code. The second hidden layer is `relu(1 − h)`: minus the identity and ones, not stored.
     """
 

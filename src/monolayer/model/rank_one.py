@@ -54,7 +54,7 @@ _SCORES = 1 << 22
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, mask: Tensor | None = None) -> Tensor:
-    """`softmax(q kᵀ) v` for queries `q` `(…, n)` and keys `k` `(…, l)`, one number a token, in O(n + l).
+    """`softmax(q kᵀ) v` for queries `q` `(…, n)` and keys `k` `(…, l)`, one number per token, in O(n + l).
 
     `v`: values `(…, l)` or `(…, l, m)`; the answer is `(…, n)` or `(…, n, m)`. `causal`: query `i` sees keys up to `i`,
     so `n = l`. `mask` `(…, l)`: keys that may be seen; a query that sees none gets NaN. Scores are not scaled.
@@ -81,9 +81,11 @@ def _check(q: Tensor, k: Tensor, v: Tensor, causal: bool, mask: Tensor | None) -
     vectors = v.ndim == k.ndim + 1
     tokens = v.shape[-2] if vectors and v.ndim > 1 else v.shape[-1] if v.ndim else None
     if v.ndim not in (k.ndim, k.ndim + 1) or tokens != k.shape[-1] or k.shape[-1] == 0:
-        raise DataError(f"k has shape {tuple(k.shape)} and v {tuple(v.shape)}: give one value a key, and at least one")
+        raise DataError(
+            f"k has shape {tuple(k.shape)} and v {tuple(v.shape)}: give one value per key, and at least one"
+        )
     if causal and q.shape[-1] != k.shape[-1]:
-        raise DataError(f"a causal layer has one query a key; here are {q.shape[-1]} queries and {k.shape[-1]} keys")
+        raise DataError(f"a causal layer has one query per key; here are {q.shape[-1]} queries and {k.shape[-1]} keys")
     parts = [q.shape[:-1], k.shape[:-1], v.shape[: -2 if vectors else -1]]
     if mask is not None:
         if mask.dtype != torch.bool or mask.shape[-1:] != k.shape[-1:]:

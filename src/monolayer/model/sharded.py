@@ -49,8 +49,8 @@ def is_shard(name: str) -> bool:
 def part_header(number: int, steps: int, block: str, rows: int, columns: int | None = None) -> bytes:
     """The beginning of a safetensors file with part `number` of the steps of a block; its three tensors follow it.
 
-    `rows`, `columns`: of `weight_2`, by default one column a step. Of one length for all of them, so that a header can
-    be replaced.
+    `rows`, `columns`: of `weight_2`, by default one column per step. Of one length for all of them, so that a header
+    can be replaced.
     """
     columns = steps if columns is None else columns
     shapes = {name: [rows, columns] if name == "weight_2" else [steps] for name in SPLIT}
@@ -58,7 +58,7 @@ def part_header(number: int, steps: int, block: str, rows: int, columns: int | N
 
 
 def header(tensors: dict[str, tuple[str, list[int]]], said: dict[str, str] | None = None, size: int = 0) -> bytes:
-    """The beginning of a safetensors file: its tensors of 8 bytes a number follow, one after the other.
+    """The beginning of a safetensors file: its tensors of 8 bytes per number follow, one after the other.
 
     `said`: metadata, which the library would write in a random order; `size`: of the header at least.
     """

@@ -1,6 +1,6 @@
 """A network for the maximum norm: powers, a head that averages, and a continuous piecewise linear readout.
 
-Notation: `n` tokens in `R^d`, `m` outputs a token; coordinates run over `[low, low + width]` and are first brought to
+Notation: `n` tokens in `R^d`, `m` outputs per token; coordinates run over `[low, low + width]` and are first brought to
 `[0, 1]`. The stream of a token is `(x, powers of x, means)`.
 
     FF₁        x² by a piecewise linear function                        (n = 3, d = 1; for n = 2 nothing)
@@ -30,6 +30,7 @@ from monolayer.model.attention import RankOneAttention
 from monolayer.model.card import Card
 from monolayer.model.save import write
 from monolayer.model.schema import VERSION
+from monolayer.table import plural
 
 _CELLS_AT_ONCE = 1 << 21
 """Points times knots held at a time by the dense readout."""
@@ -150,7 +151,7 @@ class Uniform(nn.Module):
         """`X`, once they are sequences that the network is made for."""
         data = Sequences.of(X)
         if data.vocabulary is not None or data.tokens.shape[1] != self.dim:
-            raise DataError(f"the network takes vectors of {self.dim} numbers as tokens")
+            raise DataError(f"the network takes vectors of {plural(self.dim, 'number')} as tokens")
         if (data.lengths != self.length).any():
             row = int((data.lengths != self.length).argmax())
             raise DataError(f"sequence {row} has {data.lengths[row]} tokens: the network takes {self.length}")

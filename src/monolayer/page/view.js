@@ -16,7 +16,7 @@
     const number = (x) => x.toLocaleString("en");
     const what = given.classes ? `${number(given.classes.length)} classes` : "real labels";
     const order = given.causal ? ", sees only what came before" : given.positions ? ", order matters" : "";
-    const parts = [given.vocabulary ? `${number(given.vocabulary)} tokens` : `vectors of ${dim}`, `${what}, one a ${given.per}${order}`,
+    const parts = [given.vocabulary ? `${number(given.vocabulary)} tokens` : `vectors of ${dim}`, `${what}, one per ${given.per}${order}`,
       `${number(given.readout.steps)} steps`, `${number(given.parameters)} parameters`, `λ = ${short(given.temperature)}, κ = ${short(given.kappa)}`];
     const all = [parts.join(" · ")];
     if (given.verdict) all.push(" · ", make("span", { class: given.verdict === "proved" ? "proved" : "" }, `certificate: ${given.verdict}`));

@@ -1,4 +1,4 @@
-"""From a dataset to a folder that transformers load: the construction in a stock architecture, a line a lemma."""
+"""From a dataset to a folder that transformers load: the construction in a stock architecture, a line per lemma."""
 
 from __future__ import annotations
 

@@ -26,6 +26,7 @@ from monolayer.model.load import load_monolayer
 from monolayer.model.monolayer import Monolayer
 from monolayer.stock.build import memorize_as
 from monolayer.stock.folder import STOCK, StockModel
+from monolayer.table import plural
 
 
 def export(
@@ -100,14 +101,15 @@ def _answered(model: Monolayer, X: Any, lengths: Any) -> Sequences:
     labels = card.labels(values)
     if data.labels is not None:
         if data.labels.per != card.per:
-            raise DataError(f"the model has one label a {card.per}, the data one a {data.labels.per}")
+            raise DataError(f"the model has one label per {card.per}, the data one per {data.labels.per}")
         ours, theirs = labels.decode(values), data.labels.decode(data.labels.values)
         wrong = np.flatnonzero([str(one) != str(two) for one, two in zip(ours, theirs, strict=True)])
         if len(wrong):
             where = f"sequence {wrong[0]}" if card.per == "sequence" else data.where(int(wrong[0]))
             raise DataError(
-                f"at {where} the model says {ours[wrong[0]]!r} and the data {theirs[wrong[0]]!r}; {len(wrong):,} "
-                "labels differ in all. Leave the labels out to export what the model says, or memorize_as these data"
+                f"at {where} the model says {ours[wrong[0]]!r} and the data {theirs[wrong[0]]!r}; wrong in "
+                f"all: {plural(len(wrong), 'label')}. Leave the labels out to export what the model says, or "
+                "memorize_as these data"
             )
     return replace(data, labels=labels)
 

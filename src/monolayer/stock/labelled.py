@@ -138,7 +138,7 @@ def work(
     labels = data.labels
     kind: Kind = "lm" if labels is None else labels.per
     if kind not in architecture.models:
-        able = {"token": "one label a token", "sequence": "one label a sequence", "lm": "texts without labels"}
+        able = {"token": "one label per token", "sequence": "one label per sequence", "lm": "texts without labels"}
         takes = " or ".join(able[known] for known in architecture.models)
         raise DataError(f"{architecture.name} is for {takes}; the data have {able[kind].replace('texts', 'sequences')}")
     if labels is not None and labels.classes is None:

@@ -83,7 +83,7 @@ def theorem2(vocabulary: int, d: int, n: int, r_min: float, r_max: float, epsilo
 def corollary1_counts(points: int, d: int, labels: int = 1, s: int = 1) -> tuple[int, int]:
     """Corollary 1 on `M` labelled points in `R^d` with `m` label coordinates: parameters, and numbers of a dense pass.
 
-    Its readout has, for each label coordinate, a neuron a point: `relu(aᵀx − b_j)` with output weight `w_j`. The
+    Its readout has, for each label coordinate, a neuron per point: `relu(aᵀx − b_j)` with output weight `w_j`. The
     formula counts the direction `a` once and four matrices of rank 1 by their factors: `4(s+d) + m(2M + d)`, which is
     `4(s+d) + d(2nN+d)` for `M = nN` and `m = d`. Written out, `a` stands in `M` rows: `4sd + m M(d + 2)`.
     """

@@ -146,7 +146,7 @@ def _logits(model: Any, X: Any) -> Any:
 
 
 def _flat(answer: Any, data: Sequences) -> Floats:
-    """`(T, p)` outputs, one a token, padding removed."""
+    """`(T, p)` outputs, one per token, padding removed."""
     if hasattr(answer, "detach"):
         answer = answer.detach().cpu().numpy()
     count, longest = len(data), int(data.lengths.max())

@@ -181,7 +181,7 @@ def universal_pair(
     low, gap = _given("r_min", r_min), _given("epsilon", epsilon)
     if n < SMALLEST:
         raise DataError(
-            f"n = {n}: a pair that defeats every hardmax layer has at least {SMALLEST} tokens a sequence, "
+            f"n = {n}: a pair that defeats every hardmax layer has at least {SMALLEST} tokens per sequence, "
             "because equal minimum, maximum and sum determine a set of three; ask for n ≥ 4"
         )
     if dim < 1:

@@ -152,7 +152,7 @@ def _from_names(arrays: Mapping[str, Any]) -> tuple[Head, ...]:
         stacks = {name: _numbers(arrays[name], name) for name in NAMES}
         for name, stack in stacks.items():
             if stack.ndim not in (2, 3):
-                raise DataError(f"{name} has shape {stack.shape}: it must be a matrix, or one a head (H, ., .)")
+                raise DataError(f"{name} has shape {stack.shape}: it must be a matrix, or one per head (H, ., .)")
         stacks = {name: stack if stack.ndim == 3 else stack[None] for name, stack in stacks.items()}
         counts = {name: len(stack) for name, stack in stacks.items()}
         if len(set(counts.values())) != 1:

@@ -40,7 +40,7 @@ class Places:
     most: int
 
     def cells(self, found: Structure) -> Ints:
-        """One number a cell `(M,)`."""
+        """One number per cell `(M,)`."""
         return self.token * self.most + (self.place if found.cells_have_places else 0)
 
     def expected(self, point: int) -> Any:
@@ -89,7 +89,7 @@ def places_of(net: Network, data: Sequences) -> Places:
     else:
         labels = data.labels
         if labels is None or labels.classes is None or labels.per != net.task:
-            raise DataError(f"the model answers with classes, one a {net.task}; the data have other labels, or none")
+            raise DataError(f"the model answers with classes, one per {net.task}; the data have other labels, or none")
         names, given = tuple(labels.classes.names), labels.values
         wanted = _translation(labels.classes, net.classes, -1)[given]
     if net.task == "sequence" and net.causal:  # read at the last token that is not padding

@@ -19,6 +19,7 @@ from torch import nn
 from monolayer.arrays import Floats, Ints
 from monolayer.construct.cells.grid import Box
 from monolayer.errors import DataError
+from monolayer.table import plural
 
 _ENTRIES_AT_ONCE = 1 << 18
 """Numbers handed to `f` at a time, n times over: what it computes for pairs of tokens stays in cache."""
@@ -58,11 +59,11 @@ class Function:
         if answer.shape[:2] != wanted or answer.ndim != (2 if self.scalar else 3) or answer.dtype.kind not in "fiub":
             raise DataError(
                 f"f returned {answer.dtype} of shape {answer.shape} for a batch of shape {X.shape}: it must return "
-                f"real numbers, one a token {wanted} or m a token ({wanted[0]}, {wanted[1]}, m)"
+                f"real numbers, one per token {wanted} or m per token ({wanted[0]}, {wanted[1]}, m)"
             )
         answer = answer.astype(np.float64, copy=False).reshape(*wanted, -1)
         if self.out_dim and answer.shape[2] != self.out_dim:
-            raise DataError(f"f returned {answer.shape[2]} numbers a token, and out_dim is {self.out_dim}")
+            raise DataError(f"f returned {plural(answer.shape[2], 'number')} per token, and out_dim is {self.out_dim}")
         with np.errstate(over="ignore", invalid="ignore"):
             suspect = not np.isfinite(answer.sum())  # one number that tells nearly always; a huge sum may be innocent
         if suspect and not np.isfinite(answer).all():

@@ -1,1 +1,1 @@
-"""The paper's construction: one number a point, a staircase over the line."""
+"""The paper's construction: one number per point, a staircase over the line."""

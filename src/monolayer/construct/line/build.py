@@ -1,4 +1,4 @@
-"""The paper's construction, in the order of its proof: one number a point, and a staircase over the line.
+"""The paper's construction, in the order of its proof: one number per point, and a staircase over the line.
 
 Distinct tokens get distinct keys; one softmax head with rank-1 weights turns the keys of a sequence into one number,
 different for different contexts (Theorem A); code and context together give every labelled place its own number `z`;

@@ -212,7 +212,7 @@ def draws(tokens: Tokens, layout: Layout, count: int, seed: int, *, measured: bo
         if best is None or ranked[-1][0] > ranked[best[0]][0]:
             best = number, context
     if best is not None and not tokens.causal:
-        # One number a sequence, and the next thing that is asked for.
+        # One number per sequence, and the next thing that is asked for.
         ranked[best[0]] = ranked[best[0]][0], replace(ranked[best[0]][1], known=(tokens, best[1]))
     return [draw for _, draw in sorted(ranked, key=lambda pair: pair[0], reverse=True)]
 
@@ -248,7 +248,7 @@ def drawn(tokens: Tokens, layout: Layout, number: int, seed: int) -> Draw:
         if not spaced:
             position_code = _multiples(random.uniform(0.0, 0.25, tokens.longest), 2.0**20 * alphabet.spacing)
         position_code = position_code.to(tokens.dtype)
-    # One cell a token, or one a (token, position) pair when positions get cells too.
+    # One cell per token, or one per (token, position) pair when positions get cells too.
     stride = tokens.longest if spaced and tokens.position is not None else 1
     proposal = in_format(alphabet.propose(random, share, stride), tokens)
     draw = Draw(proposal, position_key, position_code, bos_key, temperature, layout, alphabet.spaced, tokens.unit)

@@ -197,7 +197,8 @@ def _sorted(draw: Draw, tokens: Tokens, label: Tensor, per_token: bool) -> _Line
     """The line of a draw.
 
     Codes are whole numbers and `κ c` moves them by less than 1/2 against each other (`points._token_major`): contexts
-    are sorted as floats, one a sequence, and places only by code, as short integers, which keeps equal codes in order.
+    are sorted as floats, one per sequence, and places only by code, as short integers, which keeps equal codes in
+    order.
     """
     context, sequence = draw.contexts(tokens).sort()
     if not per_token:

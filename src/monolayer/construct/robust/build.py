@@ -65,7 +65,7 @@ class Robust:
         if self.dtype not in get_args(Dtype):
             names = ", ".join(map(repr, get_args(Dtype)))
             raise DataError(
-                f"dtype must be one of {names}, not {self.dtype!r}: integers need a scale a row, which "
+                f"dtype must be one of {names}, not {self.dtype!r}: integers need a scale per row, which "
                 "certify(dtype='int8') chooses"
             )
         if self.noise is not None and not 0.0 < self.noise <= 0.25:
@@ -281,7 +281,7 @@ def check_answers(task: Task, model: Monolayer) -> None:
 def half_spaces(
     task: Task, stream: Stream, cells: Ints, points: Cells, number: Ints, margin: float, report: Progress
 ) -> Attempt:
-    """One width of the slabs, a line a stage."""
+    """One width of the slabs, a line per stage."""
     report(STAGE, 0.2)
     found = cover(points, margin, lambda share: report(STAGE, 0.2 + 0.6 * share))
     report("gating neurons by their tokens", 0.8)

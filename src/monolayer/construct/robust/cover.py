@@ -1,10 +1,10 @@
 """Greedy cover: the exceptional facts of every cell, by half-spaces that hold no fact with another label.
 
 A *cell* is a token; its *base* is its most frequent label, which the embedding carries; the other facts are
-*exceptional*. One group of facts a label is tried first. Where its slab is too narrow, the facts that are inside at the
-wished width stay if they are at least half, and the others are tried again; else the group is split along its leading
-direction, at the widest gap. A group of one fact is the end: it gets the widest slab there is, or one that is wide
-enough (`hull.py`).
+*exceptional*. One group of facts per label is tried first. Where its slab is too narrow, the facts that are inside at
+the wished width stay if they are at least half, and the others are tried again; else the group is split along its
+leading direction, at the widest gap. A group of one fact is the end: it gets the widest slab there is, or one that is
+wide enough (`hull.py`).
 
 Or a wider one, with a few facts *let in* that have other labels. Those are covered once more, by half-spaces that hold
 no fact with another label than theirs, and whose neurons are louder than what they overrule: a neuron at `h` or less is

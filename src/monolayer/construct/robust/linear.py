@@ -2,8 +2,9 @@
 
 A class is a number in base `L`. For every digit a cell has one neuron whose affine function of the context takes the
 value of that digit, `1/2 + d` for `d = 0 … L − 1`, at each of its facts: `M_x` equations, solved with least norm, all
-cells of a size at once. So a neuron is always on at its own token and holds a number a fact. Gates silence it elsewhere
-as they do half-spaces (`neurons.py`). The logit of a class is `Σ 2 d h − d²` over its digits, largest at the nearest.
+cells of a size at once. So a neuron is always on at its own token and holds a number per fact. Gates silence it
+elsewhere as they do half-spaces (`neurons.py`). The logit of a class is `Σ 2 d h − d²` over its digits, largest at the
+nearest.
 
 Fewer neurons with larger `L`, and less noise: half a unit of a digit is what is left.
 """
