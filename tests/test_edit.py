@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from dataclasses import replace
 from pathlib import Path
@@ -380,13 +381,30 @@ def test_data_that_lack_a_row_are_refused() -> None:
         ml.forget(model, int(data.tokens[0]), rest)
 
 
+@pytest.mark.parametrize("robust", [False, True])
+@pytest.mark.parametrize("vectors", [False, True])
+def test_a_stored_draw_that_says_anything_is_refused_in_words(robust: bool, vectors: bool) -> None:
+    """A file whose digests fit may still say anything: never a traceback, nor more memory than there is."""
+    X = [[[0.1, 0.2], [0.7, 0.4]], [[0.5, 0.9], [0.3, 0.8]]] if vectors else [[1, 2], [3, 1]]
+    Y = [[0, 1], [1, 0]]
+    model = ml.memorize(X, Y, robust=robust, positions=True)
+    draw = model.card.draw
+    assert draw is not None
+    for name, kept in draw.items():
+        for value in (None, -1, 0, "x", "", 1.5, True, [], {}, [[1]], 10**15, 10**30, 10**400, 1e308, float("inf")):
+            model.card = replace(model.card, draw=draw | {name: value})
+            if value != kept:
+                with contextlib.suppress(ml.DataError, ml.PrecisionError):  # another seed is a draw too
+                    ml.memorize(X, Y, draw=model)
+
+
 def test_what_has_no_draw_or_no_facts_says_so(tmp_path: Path) -> None:
     model = ml.memorize([[1, 2]], [[0, 1]])
     changed = copy.deepcopy(model)
     changed.attention.W_V.data[1, 0] = 0.5
     with pytest.raises(ml.DataError, match=r"attention\.W_V is not the one .* was changed"):
         ml.forget(changed, [[1, 2]], ([[1, 2]], [[0, 1]]))
-    for draw, why in ((None, "no draw"), ({}, "not one that memorize stored"), ({"construction": "line"}, "'order'")):
+    for draw, why in ((None, "no draw"), ({}, "not one that memorize stored"), ({"construction": "line"}, "'seed'")):
         changed.card = replace(model.card, draw=draw)
         with pytest.raises(ml.DataError, match=why):
             ml.memorize([[1, 2]], [[0, 1]], draw=changed)

@@ -59,8 +59,11 @@ def draw_of(model: Monolayer) -> Draw:
     if stored is None:
         raise DataError("this model has no draw to use again: its file holds none, so memorize the data anew")
     try:
-        return CONSTRUCTIONS[stored["construction"]][0](stored)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        draw = CONSTRUCTIONS[stored["construction"]][0](stored)
+        if isinstance(draw, LineDraw | RobustDraw) and not draw.fits(model):
+            raise ValueError("it is for a model of other sizes")
+        return draw
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise DataError(f"the draw of this model is not one that memorize stored: {error}") from None
 
 

@@ -11,9 +11,10 @@ Notation: `V` tokens in the alphabet, `L` positions, `s` keys in [−1, 1], `t` 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+import reprlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -173,6 +174,23 @@ def check_seed(seed: int) -> None:
     """What NumPy's generators take."""
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise DataError(f"seed must be a whole number from 0 on, not {seed!r}")
+
+
+def check_stored(known: Mapping[str, Any], kinds: Mapping[str, Callable[[Any], bool]]) -> None:
+    """A `ValueError` for a field of a stored draw that is not of its kind."""
+    for name, fits in kinds.items():
+        if not fits(known[name]):
+            raise ValueError(f"{name} is {reprlib.repr(known[name])}")
+
+
+def whole(least: int) -> Callable[[Any], bool]:
+    """Whole numbers from `least` on."""
+    return lambda value: type(value) is int and value >= least
+
+
+def positive(value: Any) -> bool:
+    """Numbers above 0, so far from the ends of float64 that products of two are finite."""
+    return type(value) is float and 2.0**-500 < value < 2.0**500
 
 
 def check_temperature(temperature: float | None) -> None:

@@ -7,20 +7,31 @@ of codes came from their labels: both are stored as they are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from monolayer.arrays import Floats, Ints
 from monolayer.construct.line.alphabet import Alphabet, Ids
-from monolayer.construct.line.draw import Draw, Layout, Tokens, drawn
+from monolayer.construct.line.draw import (
+    Draw,
+    Layout,
+    Tokens,
+    check_stored,
+    check_temperature,
+    drawn,
+    positive,
+    whole,
+)
 from monolayer.construct.line.values import Value, draw_value
 from monolayer.data import Sequences
 from monolayer.errors import DataError
+from monolayer.model.monolayer import Monolayer
 
 OUTSIDE = 1.001
 """Keys and values of a draw's own data lie in [−1, 1], but for rounding; the bounds on errors have room for that."""
@@ -114,6 +125,13 @@ class LineDraw:
         """Ids, or vectors, as the model sees them."""
         return tokens if self.lift is None else np.asarray(tokens, self.dtype).astype(np.float64)
 
+    def fits(self, model: Monolayer) -> bool:
+        """Whether a model could be made of it: a file may say anything."""
+        same = self.longest == (None if model.positions is None else model.positions.num_embeddings)
+        if self.lift is None or not isinstance(model.lift, nn.Linear):
+            return same and self.lift is None and (self.tokens or 0) <= len(model.card.vocabulary or ())
+        return same and self.lift.shape[1] == model.lift.in_features + 1
+
     # -- the file ----------------------------------------------------------------------------------------
 
     def to_json(self) -> dict[str, Any]:
@@ -126,17 +144,37 @@ class LineDraw:
     @classmethod
     def from_json(cls, known: Mapping[str, Any]) -> LineDraw:
         """The draw that `to_json` wrote; a `ValueError`, `KeyError` or `TypeError` where it is none."""
+        check_stored(known, _KINDS)
+        check_temperature(known["temperature"])
         order = None if known["order"] is None else np.array(known["order"].split(), dtype=np.int64)
         lift = None if known["lift"] is None else np.array(known["lift"], dtype=np.float64)
         values = tuple(np.array(value, dtype=np.float64) for value in known["values"])
-        if known["layout"] not in get_args(Layout) or (known["tokens"] is None) == (lift is None):
+        if (known["tokens"] is None) == (lift is None):
             raise ValueError("it is neither one of ids nor one of vectors")
-        if order is not None and not np.array_equal(np.sort(order), np.arange(known["tokens"])):
+        if order is not None and (
+            len(order) != known["tokens"] or not np.array_equal(np.sort(order), np.arange(len(order)))
+        ):
             raise ValueError("order does not give every token a rank of its own")
-        if lift is not None and any(value.shape != lift.shape[1:] for value in (*lift, *values)):
+        if lift is not None and not (lift.ndim == 2 and len(lift) == 2 and np.isfinite(lift).all()):
+            raise ValueError("lift is no matrix of two rows")
+        if lift is not None and any(value.shape != lift.shape[1:] or not np.isfinite(value).all() for value in values):
             raise ValueError("lift and values are not of one size")
         plain = ("seed", "layout", "number", "temperature", "kappa", "dtype", "readout", "rank", "longest", "tokens")
         return cls(**{name: known[name] for name in plain}, order=order, lift=lift, values=values)
+
+
+_KINDS: dict[str, Callable[[Any], bool]] = {
+    "seed": whole(0),
+    "layout": get_args(Layout).__contains__,
+    "number": whole(0),
+    "temperature": lambda value: value is not None,
+    "kappa": positive,
+    "dtype": ("float64", "float32").__contains__,
+    "readout": ("exact", "paper").__contains__,
+    "rank": lambda value: value == "auto" or whole(1)(value),
+    "longest": lambda value: value is None or whole(1)(value),
+    "tokens": lambda value: value is None or whole(1)(value),
+}
 
 
 def _joined(weight: torch.Tensor, bias: torch.Tensor) -> Floats:

@@ -7,19 +7,22 @@ these numbers are stored. Of vectors also how they were scaled, and the class th
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import nn
 
 from monolayer.arrays import Floats
+from monolayer.construct.line.draw import check_stored, positive, whole
 from monolayer.construct.robust.codes import code_for
 from monolayer.construct.robust.linear import class_codes, digits
 from monolayer.construct.task import Task
 from monolayer.data import Names
 from monolayer.errors import DataError
+from monolayer.model.monolayer import Monolayer
 
 ONES = 32
 """Coordinates that hold the constant 1: noise on many weights averages out, noise on one bias does not. With 16 a gate
@@ -88,6 +91,17 @@ class RobustDraw:
         """Ids, or vectors, as the model sees them."""
         return tokens
 
+    def fits(self, model: Monolayer) -> bool:
+        """Whether a model could be made of it: a file may say anything."""
+        width = model.lift.in_features if isinstance(model.lift, nn.Linear) else None
+        return (
+            self.longest == (None if model.positions is None else model.positions.num_embeddings)
+            and self.rank == len(model.attention.W_V)
+            and self.tokens <= len(model.card.vocabulary or ())
+            and self.usual < self.classes <= len(model.card.classes or ())
+            and width == (None if self.centre is None else len(self.centre))
+        )
+
     def to_json(self) -> dict[str, Any]:
         known = {each.name: getattr(self, each.name) for each in fields(self)}
         return {"construction": "robust", **known, "centre": None if self.centre is None else self.centre.tolist()}
@@ -95,7 +109,26 @@ class RobustDraw:
     @classmethod
     def from_json(cls, known: Mapping[str, Any]) -> RobustDraw:
         """The draw that `to_json` wrote; a `ValueError`, `KeyError` or `TypeError` where it is none."""
+        check_stored(known, _KINDS)
         given = {each.name: known[each.name] for each in fields(cls)}
         if (given["margin"] is None) == (given["base"] is None):
             raise ValueError("facts are covered by half-spaces with a margin, or by digits in a base")
-        return cls(**given | {"centre": None if known["centre"] is None else np.array(known["centre"], np.float64)})
+        centre = None if known["centre"] is None else np.array(known["centre"], np.float64)
+        if centre is not None and not (centre.ndim == 1 and np.isfinite(centre).all()):
+            raise ValueError("centre is no vector")
+        return cls(**given | {"centre": centre})
+
+
+_KINDS: dict[str, Callable[[Any], bool]] = {
+    "seed": whole(0),
+    "rank": whole(1),
+    "dtype": get_args(Dtype).__contains__,
+    "tokens": whole(0),
+    "classes": whole(1),
+    "longest": lambda value: value is None or whole(1)(value),
+    "by_token": lambda value: type(value) is bool,
+    "margin": lambda value: value is None or positive(value),
+    "base": lambda value: value is None or whole(2)(value),
+    "size": positive,
+    "usual": whole(0),
+}
