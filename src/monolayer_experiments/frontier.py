@@ -119,13 +119,13 @@ def answer(results: Results) -> str:
     exact, many = rows["line"], rows["packed, 8,192 classes"]
     eight = sum(row["formats"]["int8"] == 1.0 for row in robust)
     return (
-        f"Bits are paid for with margin. On {results['points']:,} random labels the packed readout holds "
-        f"{amount(_density(rows['packed']))} bits per parameter ({amount(_density(many))} with 8,192 classes) and "
-        f"bears no noise. The line holds {amount(_density(exact))} and bears {_noise(exact)}. Robust models hold "
-        f"{low_to_high(map(_density, robust))} and bear up to {_noise(best)} at random, {amount(best['proved'])} "
-        f"proved in the worst case; {eight} of {len(robust)} return every label asked for in int8. The best trained "
-        f"Transformer holds {amount(_density(learnt))} at {learnt['recall']:.2%} of the labels, and bears "
-        f"{_noise(learnt)}."
+        f"The more noise a model bears, the fewer bits it holds. On {results['points']:,} random labels the packed "
+        f"readout holds {amount(_density(rows['packed']))} bits per parameter ({amount(_density(many))} with 8,192 "
+        f"classes) and bears no noise. The line holds {amount(_density(exact))} and bears {_noise(exact)}. Robust "
+        f"models hold {low_to_high(map(_density, robust))} and bear up to {_noise(best)} at random, "
+        f"{amount(best['proved'])} proved in the worst case; {eight} of {len(robust)} return every label asked for in "
+        f"int8. The best trained Transformer holds {amount(_density(learnt))} at {learnt['recall']:.2%} of the labels, "
+        f"and bears {_noise(learnt)}."
     )
 
 
