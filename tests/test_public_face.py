@@ -112,6 +112,7 @@ def test_signature_of_memorize_as_is_pinned() -> None:
     assert list(parameters)[:3] == ["architecture", "X", "Y"]
     assert defaults == {
         "lengths": None,
+        "per": None,
         "positions": False,
         "activation": None,
         "width": None,

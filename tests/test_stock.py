@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import monolayer as ml
 from monolayer.cli import run
 from monolayer.huggingface.files import written
+from monolayer.model.load import load_monolayer
 from monolayer.stock.layout import balanced, draw_keys, lay_out, word_length
 from monolayer.stock.norms import arriving, factor
 
@@ -179,7 +180,7 @@ def test_the_card_counts_in_words_and_gives_the_right_reason(name: str, Y: Any, 
     model = ml.memorize_as(name, [["a"]], Y, **options)
     assert model.summary.steps == 0
     for each in words:
-        assert re.search(each, model.card(), flags=re.MULTILINE)
+        assert re.search(each, model.readme(), flags=re.MULTILINE)
 
 
 def test_contradictions_are_shown() -> None:
@@ -205,7 +206,7 @@ def test_data_that_a_folder_cannot_be_asked_about(tmp_path: Path) -> None:
     assert (lacking.verdict, lacking.wrong) == ("refuted", 1)
     assert "no such class" in str(lacking.findings[0])
     with pytest.raises(ml.ModelFileError, match="transformers"):
-        ml.load(folder)
+        load_monolayer(folder)
 
 
 def test_the_command_line_writes_proves_and_complains(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -230,4 +231,3 @@ def test_the_command_line_writes_proves_and_complains(tmp_path: Path, capsys: py
         capsys.readouterr()
         assert run(["memorize-as", options[0], str(data), "--out", out, *options[1:]]) == 2
         assert words in " ".join(capsys.readouterr().err.split())
-    assert run(["predict", out, str(data)]) == 2

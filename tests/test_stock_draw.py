@@ -14,7 +14,6 @@ import monolayer as ml
 from monolayer.cli import run
 from monolayer.huggingface.architectures import ARCHITECTURES
 from monolayer.stock.again import again
-from monolayer.stock.answers import answers
 from monolayer.stock.folder import StockModel
 
 PHRASES = ["银行", "行走", "音乐", "快乐"]
@@ -62,13 +61,13 @@ def test_a_label_that_was_forgotten_is_gone(name: str, options: Any, tmp_path: P
     rest = [0, 1, 3]
     words, labels = [PHRASES[i] for i in rest], [READINGS[i] for i in rest]
     forgot = ml.memorize_as(name, words, labels, draw=built)
-    asked = ml.Sequences.of(["音乐", "音"], [["yīn", "yuè"], ["yīn"]])
-    assert answers(built, asked)[:2] == ["yīn", "yuè"]
-    said = answers(forgot, asked)
+    asked = ["音乐", "音"]
+    assert built.predict(asked)[0].tolist() == ["yīn", "yuè"]
+    said = [label for row in forgot.predict(asked) for label in row]
     assert not {"yīn", "yuè"} & set(said)
     # 音 has no fact left: it answers the first class that the data have, and the card says so.
     assert said[0] == said[2] == forgot.summary.otherwise in {label for row in labels for label in row}
-    assert f"(1 of 6) answers `{said[0]}`" in forgot.card()
+    assert f"(1 of 6) answers `{said[0]}`" in forgot.readme()
     # A model that was told another reading, with the same draw, forgets to the same bits.
     other = ml.memorize_as(name, PHRASES, [*READINGS[:2], ["lè", "kuài"], READINGS[3]], draw=built)
     assert same(ml.memorize_as(name, words, labels, draw=other), forgot)
@@ -76,7 +75,7 @@ def test_a_label_that_was_forgotten_is_gone(name: str, options: Any, tmp_path: P
     first = built.config["id2label"]["0"]
     kept = [i for i in range(4) if first not in READINGS[i]]
     lacking = ml.memorize_as(name, [PHRASES[i] for i in kept], [READINGS[i] for i in kept], draw=built)
-    assert first not in answers(lacking, ml.Sequences.of(PHRASES, READINGS))
+    assert first not in {label for row in lacking.predict(PHRASES) for label in row}
 
 
 def test_what_a_draw_has_no_room_for_is_named() -> None:

@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from monolayer.errors import OutOfMemoryError as OutOfMemoryError
     from monolayer.errors import PrecisionError as PrecisionError
     from monolayer.estimator import MonolayerClassifier as MonolayerClassifier
-    from monolayer.model.load import load as load
     from monolayer.model.monolayer import Monolayer as Monolayer
     from monolayer.model.rank_one import attention as attention
     from monolayer.model.uniform import Uniform as Uniform
     from monolayer.stock.build import memorize_as as memorize_as
     from monolayer.stock.export import export as export
+    from monolayer.stock.load import load as load
     from monolayer.theory.contextual import contextual_mapping as contextual_mapping
     from monolayer.theory.hardmax import refute_hardmax as refute_hardmax
     from monolayer.theory.separation import separation as separation
@@ -64,7 +64,7 @@ _HOME = {
     "Certificate": "monolayer.checker.certificate",
     "confuse": "monolayer.checker.confuse",
     "attention": "monolayer.model.rank_one",
-    "load": "monolayer.model.load",
+    "load": "monolayer.stock.load",
     "Monolayer": "monolayer.model.monolayer",
     "MonolayerClassifier": "monolayer.estimator",
     "Uniform": "monolayer.model.uniform",

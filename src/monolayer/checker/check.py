@@ -33,7 +33,7 @@ from monolayer.data.labels import Per
 from monolayer.data.readers import sequences_of
 from monolayer.data.tabular import is_frame
 from monolayer.errors import DataError, ModelFileError
-from monolayer.huggingface.reading import is_stock
+from monolayer.huggingface.reading import is_stock, token_names
 
 LABEL_CLAIM = "every evaluation returns the label at each of the {:,} labelled points"
 CELL_CLAIM = (
@@ -113,7 +113,7 @@ def certify(
     with folder_of(model) as folder:
         if is_stock(folder):
             claims.check(None)
-            return judge_stock(folder, _read(X, Y, lengths, per), only=only)
+            return judge_stock(folder, _read(X, Y, lengths, per, token_names(folder)), only=only)
         stored = read(folder)
         claims.check(stored)
         if stored.config["kind"] == "interpolator":

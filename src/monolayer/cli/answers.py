@@ -29,9 +29,9 @@ def agreement(model: Answering, sequences: Sequences, values: Any) -> tuple[int,
 
 def tolerance(model: Answering) -> float:
     """How far a real answer may be from its label to count as right: 0 but for `paper` and approximators."""
-    summary, grid, everywhere = model.summary, model.card.grid, getattr(model, "error", None)
+    grid, everywhere = model.card.grid, getattr(model, "error", None)
     return (
         (everywhere or 0.0)
-        + (0.0 if summary is None else summary.readout_error or 0.0)
+        + (getattr(model.summary, "readout_error", None) or 0.0)
         + (0.0 if grid is None else grid.error)
     )

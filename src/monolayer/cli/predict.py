@@ -50,15 +50,20 @@ def predict(
     import numpy as np
 
     from monolayer.data.shards import files
-    from monolayer.model.load import load
+    from monolayer.errors import DataError
+    from monolayer.huggingface.reading import is_stock
     from monolayer.model.mapped import load_mapped
+    from monolayer.stock.folder import StockModel
+    from monolayer.stock.load import load
 
     check_device(device)
     if out is not None:
         check_file(out, overwrite)
     # A readout in several files stays there: it may be larger than memory.
-    model: Answering | None = None if dense or device is not None else load_mapped(folder)
+    model: Answering | None = None if dense or device is not None or is_stock(folder) else load_mapped(folder)
     model = model or load(folder, device=device)
+    if strict and isinstance(model, StockModel):
+        raise DataError("--strict needs fingerprints, and a stock folder keeps none: leave --strict out")
     facts: dict[str, Any] = {"folder": str(folder), "sequences": 0, "refused": 0}
     answers: list[dict[str, Any]] = []
     compared: list[tuple[int, int] | str | None] = []
@@ -72,10 +77,14 @@ def predict(
                     encoded = model.encode(asked := sequences.select(rest))
                 else:  # where no sequence can be answered, this is the error
                     encoded = model.encode(asked := sequences)
-                if strict:
+                if strict and not isinstance(model, StockModel):
                     model.check_seen(encoded)
                 step("answering", 0.9)
-                values = model.labels(encoded, path="dense" if dense else "auto")
+                values: Any
+                if isinstance(model, StockModel):
+                    values = model.labels(encoded)
+                else:
+                    values = model.labels(encoded, path="dense" if dense else "auto")
             facts["sequences"] += len(sequences)
             facts["refused"] += len(refused)
             for answer in _answers(model, sequences, encoded, values, refused):
@@ -107,9 +116,12 @@ def _refused(model: Answering, sequences: Sequences) -> dict[int, str]:
     from monolayer.model.inputs import unanswerable
     from monolayer.model.mapped import Mapped
     from monolayer.model.uniform import Uniform
+    from monolayer.stock.folder import StockModel
 
     if isinstance(model, Uniform):
         return {}
+    if isinstance(model, StockModel):
+        return model.unanswerable(sequences)
     return unanswerable(model.frame if isinstance(model, Mapped) else model, sequences)
 
 

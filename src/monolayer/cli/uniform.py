@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from monolayer.model.mapped import Mapped
     from monolayer.model.monolayer import Monolayer
     from monolayer.model.uniform import Uniform
+    from monolayer.stock.folder import StockModel
 
-    Answering: TypeAlias = "Monolayer | Mapped | Uniform"  # what `predict` can ask
+    Answering: TypeAlias = "Monolayer | Mapped | Uniform | StockModel"  # what `predict` can ask
 
 
 def facts_of(model: Uniform) -> dict[str, Any]:

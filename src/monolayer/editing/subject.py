@@ -26,7 +26,6 @@ from monolayer.model.monolayer import Monolayer
 from monolayer.model.save import described
 from monolayer.model.uniform import Uniform
 from monolayer.stock.again import adopt, again, job_of
-from monolayer.stock.answers import answers
 from monolayer.stock.folder import StockModel
 
 WIDTHS = frozenset({"intermediate_size", "n_inner", "ffn_dim", "hidden_dim"})
@@ -108,7 +107,9 @@ class Stock:
         return Stock(again(self.model, data, only=only))
 
     def answers(self, data: Sequences) -> list[Any]:
-        return [REFUSED if each is None else each for each in answers(self.model, data)]
+        classes = self.model.card.classes
+        assert classes is not None  # stock models answer with classes
+        return [REFUSED if number < 0 else classes.names[number] for number in self.model.labels(data).tolist()]
 
 
 FEW = 1000

@@ -13,6 +13,7 @@ import numpy as np
 from safetensors import SafetensorError, deserialize
 
 from monolayer.arrays import Floats
+from monolayer.data import Names
 from monolayer.data.regular import read_regular
 from monolayer.errors import ModelFileError
 from monolayer.huggingface.architecture import Architecture, Fact, Task
@@ -47,6 +48,17 @@ def is_stock(folder: Any) -> bool:
     except (OSError, ValueError, RecursionError):
         return False
     return isinstance(config, dict) and "model_type" in config and "format" not in config
+
+
+def token_names(folder: Path) -> Names | None:
+    """Names of the tokens of a folder, special ones aside; None where `read_folder` would say what is wrong."""
+    try:
+        kind, tokenizer = (
+            read_json(path, file_bytes(path)) for path in (folder / "config.json", folder / "tokenizer.json")
+        )
+        return Names(_names(tokenizer)[len(ARCHITECTURES[kind["model_type"]].special) :])
+    except (ForeignError, ModelFileError, KeyError, TypeError):
+        return None
 
 
 def read_folder(folder: Path) -> Folder:

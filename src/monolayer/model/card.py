@@ -172,6 +172,14 @@ class Card:
         """Label values as labels of data."""
         return Labels(values, self.per, self.classes, self.scalar)
 
+    def shaped(self, flat: Any, data: Sequences, X: Any, lengths: Any) -> Any:
+        """Flat answers about `data`, which were given as `X`, in the shape in which `predict` returns them."""
+        if self.per == "sequence":
+            return flat
+        if data.rectangular and lengths is None and not isinstance(X, list):
+            return flat.reshape(len(data), -1, *flat.shape[1:])
+        return data.split(flat)
+
     def with_summary(self, summary: Summary) -> Card:
         return replace(self, summary=summary)
 

@@ -123,7 +123,7 @@ class Monolayer(nn.Module):
         data = self.encode(X, lengths=lengths)
         if strict:
             self.check_seen(data)
-        labels = self._shaped(self.card.decode(self.labels(data, path=path)), data, X, lengths)
+        labels = self.card.shaped(self.card.decode(self.labels(data, path=path)), data, X, lengths)
         # Names, and rows of different lengths, stay what they are.
         numbers = isinstance(labels, np.ndarray) and labels.dtype != object
         return torch.from_numpy(labels).to(X.device) if numbers and elsewhere(X) else labels
@@ -149,7 +149,7 @@ class Monolayer(nn.Module):
                 "fingerprint=True (--fingerprint)"
             )
         data = self.encode(X, lengths=lengths)
-        return self._shaped(self.card.fingerprint.seen(data, self.positions is not None), data, X, lengths)
+        return self.card.shaped(self.card.fingerprint.seen(data, self.positions is not None), data, X, lengths)
 
     def check_seen(self, data: Sequences) -> None:
         """An error that names the first point of encoded data that the model was not built from."""
@@ -165,14 +165,6 @@ class Monolayer(nn.Module):
                 f"{what} is no point that the model was built from{more}: its answer "
                 "there would mean nothing. Leave strict out to have it all the same, or ask seen() which are known"
             )
-
-    def _shaped(self, flat: Any, data: Sequences, X: Any, lengths: Any) -> Any:
-        """One value per answer, as `predict` returns them."""
-        if self.card.per == "sequence":
-            return flat
-        if data.rectangular and lengths is None and not isinstance(X, list):
-            return flat.reshape(len(data), -1, *flat.shape[1:])
-        return data.split(flat)
 
     def recite(self, prompt: str = "") -> Iterator[str]:
         """The memorized text after `prompt`, a token at a time, to its end; '' begins at its beginning."""

@@ -2,48 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 from torch.nn.functional import layer_norm
 
 from monolayer.arrays import Ints
 from monolayer.data import Sequences
-from monolayer.errors import DataError
 from monolayer.huggingface.architecture import BEGIN
 from monolayer.huggingface.files import Facts
-from monolayer.stock.folder import StockModel
-from monolayer.stock.halves import ACTS
 
 AT_ONCE = 1 << 22
 """Numbers held at a time, in each of a few arrays."""
+ACTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu6": F.relu6,
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu_new": partial(F.gelu, approximate="tanh"),
+    "gelu_pytorch_tanh": partial(F.gelu, approximate="tanh"),
+    "silu": F.silu,
+}
+"""Activations by the names that `config.json` has for them."""
 
 
-def answers(model: StockModel, data: Sequences) -> list[Any]:
-    """What the model answers at each token, or for each sequence, by its name.
+def answers(facts: Facts, arrays: Mapping[str, Any], data: Sequences, ids: Ints) -> Ints:
+    """The class that the network answers at each token, or for each sequence.
 
-    None in sequences with a token or with places that it lacks.
+    `ids` `(T,)`: the numbers that the tokenizer gives the tokens of `data`, −1 for those that it does not know.
+    Sequences with such a token, and those that are too long, have the answer −1.
     """
-    if data.vocabulary is None:
-        raise DataError("the tokens are vectors: a stock architecture takes ids or strings")
-    facts, shift = model.facts, len(model.facts.architecture.special)
-    number = {name: row for row, name in enumerate(facts.names) if row >= shift}
-    ids = np.array([number.get(str(name), -1) for name in data.vocabulary.names])[data.tokens]
     known = data.lengths < facts.room
     known[data.sequence[ids < 0]] = False
     said = np.full(len(data) if facts.task == "sequence" else len(data.tokens), -1)
-    network = Evaluation(facts, model.arrays)
+    network = Evaluation(facts, arrays)
     for length in np.unique(data.lengths[known]).tolist():
         rows = np.flatnonzero(known & (data.lengths == length))
         for some in np.array_split(rows, 1 + len(rows) * (length + 1) * max(facts.width, length) // AT_ONCE):
             flat = data.offsets[some][:, None] + np.arange(length)
             best = network.logits(np.insert(ids[flat], 0, BEGIN, axis=1), network.asked).argmax(dim=-1).numpy()
             said[some if facts.task == "sequence" else flat.reshape(-1)] = best.reshape(-1)
-    names = facts.names if facts.task == "lm" else model.draw.names(facts.classes, labels=True).names
-    return [None if one < 0 else names[one] for one in said.tolist()]
+    return said
 
 
 class Evaluation:

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,16 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
-from monolayer.arrays import Floats
-from monolayer.data import Sequences
+from monolayer.arrays import Floats, Ints
+from monolayer.data import Names, Sequences
 from monolayer.data.folder import Kind, new_folder
-from monolayer.errors import ModelFileError
+from monolayer.data.labels import Per
+from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.files import Facts, config, written
 from monolayer.huggingface.reading import read_folder
 from monolayer.huggingface.strict import ForeignError
+from monolayer.model.card import Card
+from monolayer.stock.answers import answers
 from monolayer.stock.card import StockSummary, loading, margin_of, model_card
 from monolayer.stock.draw import FILE, Draw
 from monolayer.table import as_table, plural
@@ -104,6 +108,64 @@ class StockModel:
     def parameters(self) -> int:
         return sum(tensor.size for tensor in self.tensors.values())
 
+    @cached_property
+    def card(self) -> Card:
+        """What its tokens and answers are called; a language model answers with tokens, special ones among them."""
+        facts, special = self.facts, tuple(self.facts.names[: self._special])
+        vocabulary = self.draw.names(facts.names[self._special :])
+        following = facts.task == "lm"
+        classes = Names((*special, *vocabulary.names)) if following else self.draw.names(facts.classes, labels=True)
+        per: Per = "sequence" if facts.task == "sequence" else "token"
+        return Card(vocabulary, classes, per, causal=following, next_token=following)
+
+    @property
+    def _special(self) -> int:
+        return len(self.facts.architecture.special)
+
+    def predict(self, X: Any, *, lengths: Any = None) -> Any:
+        """Labels of `X` by their names, in the shapes of `Monolayer.predict`; of a language model the next tokens.
+
+        By a plain evaluation in float64, without transformers. An unknown token and a sequence that is longer than
+        the folder has places are errors that name them.
+        """
+        data = self.encode(X, lengths=lengths)
+        return self.card.shaped(self.card.decode(self.labels(data)), data, X, lengths)
+
+    def encode(self, X: Any, *, lengths: Any = None) -> Sequences:
+        """`X` with the row numbers of the folder's names; what the folder cannot answer is an error that names it."""
+        data = Sequences.of(X, lengths=lengths, vocabulary=self.card.vocabulary)
+        refused = self.unanswerable(data)
+        if refused:
+            raise DataError(f"sequence {min(refused)}: {refused[min(refused)]}")
+        return data
+
+    def labels(self, data: Sequences) -> Ints:
+        """Numbers of the classes that are answered, one per token or one per sequence; −1 where `unanswerable`."""
+        return answers(self.facts, self.arrays, data, self._ids(data))
+
+    def unanswerable(self, data: Sequences) -> dict[int, str]:
+        """Sequences with a token that the folder does not know, or longer than its places, each with the reason."""
+        room, ids = self.facts.room - 1, self._ids(data)
+        said = {
+            row: f"it has {data.lengths[row]:,} tokens, and this {self.architecture} has places for {room:,}: shorten "
+            "it, or memorize data with sequences of this length"
+            for row in np.flatnonzero(data.lengths > room).tolist()
+        }
+        for flat in np.flatnonzero(ids < 0)[::-1].tolist():
+            assert data.vocabulary is not None  # _ids asked
+            row, place = data.place(flat)
+            name = data.vocabulary.names[int(data.tokens[flat])]
+            said[row] = f"token {place} is {name!r}, which the model has never seen"
+        return said
+
+    def _ids(self, data: Sequences) -> Ints:
+        """What the tokenizer makes of the tokens; −1 for unknown ones."""
+        if data.vocabulary is None:
+            raise DataError("the tokens are vectors: a stock architecture takes ids or strings")
+        number = {name: row for row, name in enumerate(self.facts.names) if row >= self._special}
+        ids: Ints = np.array([number.get(str(name), -1) for name in data.vocabulary.names])[data.tokens]
+        return ids
+
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write `folder`, all at once or not at all."""
         with new_folder(folder, overwrite=overwrite, kind=STOCK) as scratch:
@@ -115,10 +177,10 @@ class StockModel:
             for name, value in written(self.facts).items():
                 (scratch / name).write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
             (scratch / FILE).write_text(self.draw.to_json(), encoding="utf-8")
-            (scratch / "README.md").write_text(self.card(), encoding="utf-8")
+            (scratch / "README.md").write_text(self.readme(), encoding="utf-8")
         return Path(folder)
 
-    def card(self) -> str:
+    def readme(self) -> str:
         """README.md of the folder."""
         return model_card(self.facts, self.parameters, self.summary)
 

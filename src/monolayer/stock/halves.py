@@ -6,15 +6,11 @@ Letters: `H` neurons, `p` columns of places and of `u` behind them, `k` of the c
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 
 import numpy as np
 import torch
-from torch import Tensor
-from torch.nn import functional as F
 
 from monolayer.arrays import Floats, Ints
 from monolayer.construct.robust.build import NARROWEST
@@ -30,15 +26,6 @@ RADII = 64
 """Pieces of the lengths that a context can have, for the bound of the gate."""
 SHARP = {"relu6": 1.0, "relu": 1.0, "gelu": 8.0, "gelu_new": 8.0, "gelu_pytorch_tanh": 8.0, "silu": 32.0}
 """What neurons are multiplied by, so that −1 is silence: gelu(−8) is below 10⁻¹⁴, silu(−32) below 10⁻¹²."""
-ACTS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu6": F.relu6,
-    "relu": F.relu,
-    "gelu": F.gelu,
-    "gelu_new": partial(F.gelu, approximate="tanh"),
-    "gelu_pytorch_tanh": partial(F.gelu, approximate="tanh"),
-    "silu": F.silu,
-}
-"""The same as functions."""
 
 
 def rounded(array: Floats, dtype: str) -> Floats:
