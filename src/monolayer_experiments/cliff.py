@@ -138,7 +138,7 @@ def answer(results: Results) -> str:
             f"that is proved to be there. {found}"
         )
     clear = all(_fall(results, length) >= CLEAR for length in lengths)
-    verdict = "Yes" if clear else "Not in this run, which trained too little to tell (--full trains more)"
+    verdict = "Yes" if clear else "Not clearly in this run; longer training may tell"
     falls = "; ".join(_falls(results, length) for length in lengths)
     return f"{verdict}: {falls}. {found}"
 
@@ -158,12 +158,7 @@ def _falls(results: Results, length: int) -> str:
     what = f"divides the largest error by {amount(fall, 2)}"
     if fall < 1.0:
         what = f"multiplies the largest error by {amount(1.0 / fall, 2)}"
-    after = [min(row["found"]) for row in where(results["rows"], length=length) if row["rank"] >= length - 1]
-    low, high = amount(min(after), 2), amount(max(after), 2)
-    return (
-        f"for {length} numbers the step to rank n − 1 = {length - 1} {what}, and from there on it is between {low} and "
-        f"{high}"
-    )
+    return f"for {length} numbers the step to rank n − 1 = {length - 1} {what}"
 
 
 def figures(results: Results) -> list[Figure]:
