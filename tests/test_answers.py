@@ -106,11 +106,11 @@ def test_cliff() -> None:
     for row, found in zip(results["rows"], (0.3, 0.03, 0.02), strict=True):
         row["found"] = [found, 2 * found]
     said = cliff.answer(results)
-    assert said.startswith("Yes: for 3 numbers the step to rank n − 1 = 2 divides the largest error by 10, and from")
+    assert said.startswith("Yes: for 3 numbers the step to rank n − 1 = 2 divides the largest error by 10. The")
     assert "in sorting, the best of 3 seeds." in said
     assert "in sorting, one seed." in cliff.answer({**results, "seeds": 1})
     results["rows"][1]["found"] = [0.5]
-    assert cliff.answer(results).startswith("Not in this run, which trained too little to tell")
+    assert cliff.answer(results).startswith("Not clearly in this run")
     assert "multiplies the largest error by 1.7" in cliff.answer(results)
     results["rows"][0]["found"] = [0.2]
     assert "did not reach the error that is proved" in cliff.answer(results)
