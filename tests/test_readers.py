@@ -379,6 +379,7 @@ TEXT: list[tuple[str, str | bytes, str]] = [  # @ stands for the path of the fil
     ("a.jsonl", "[" * 10**5, "is not JSON"),
     ("a.jsonl", "1" * 5000, "every line must be one whole object such as"),
     ("a.jsonl", GOOD + '[["a"]]\n', "line 2 of @ is [['a']], not an object: write"),
+    ("a.jsonl", GOOD + "null\n" + GOOD, "line 2 of @ is None, not an object: write"),
     ("a.jsonl", GOOD.encode() + b'{"tokens": "\xe9a"}\n', "line 2 of @ is not UTF-8: byte 0xe9 at byte 12. Convert"),
     ("a.jsonl.gz", GOOD, "@ is no gzip file, or a damaged one"),
     ("a.npz", "hello there", "@ is no npz file: write it with numpy.savez"),

@@ -257,6 +257,8 @@ def read_json_blocks(lines: Lines, table: Table) -> None:
     others = {"label", "labels"} - {layout.label} if layout.label in (None, "label", "labels") else set()
 
     def add(block: bytes, numbered: range) -> bool:
+        if not block.lstrip().startswith(b"{"):  # Arrow 26 crashes where null comes first
+            return False
         try:
             found = pjson.read_json(pa.BufferReader(block), pjson.ReadOptions(block_size=len(block) + 1))
             found.validate(full=True)
