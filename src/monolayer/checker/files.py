@@ -56,6 +56,7 @@ def _kept(path: Path, data: Sequences) -> Load:
     """The data written into a file, names apart; what comes back reads them."""
     vocabulary, labels = data.vocabulary, data.labels
     arrays = {"tokens": data.tokens, "lengths": data.lengths} | ({} if labels is None else {"values": labels.values})
+    arrays |= {} if labels is None or labels.place is None else {"place": labels.place}
     small = {
         name: array if array.dtype.kind == "f" else array.astype(np.min_scalar_type(array.max()))
         for name, array in arrays.items()
@@ -67,7 +68,7 @@ def _kept(path: Path, data: Sequences) -> Load:
         with np.load(path, allow_pickle=False) as kept:
             found = {name: kept[name] for name in kept}
         whole = {name: array if array.dtype.kind == "f" else array.astype(np.int64) for name, array in found.items()}
-        labels = None if kind is None else Labels(whole["values"], *kind)
+        labels = None if kind is None else Labels(whole["values"], *kind, whole.get("place"))
         return Sequences(whole["tokens"], whole["lengths"], vocabulary, labels)
 
     return load

@@ -33,9 +33,35 @@ def confirm(data: Sequences, X: Any, Y: Any = None, lengths: Any = None) -> None
         _compare("token", data, data.tokens, data.vocabulary, _flat(rows, sizes))
     if Y is not None and data.labels is not None:
         rows = Y if _numbers(Y) else [_plain(row) for row in _plain(Y)]
-        per_token = data.labels.per == "token"
-        given = _flat(rows, read) if per_token else rows
-        _compare("label", data, data.labels.values, data.labels.classes, given)
+        names = data.labels.classes
+        if data.labels.per == "token":
+            if not isinstance(rows, np.ndarray):  # a row may be None, or NaN, as a whole
+                rows = [[None] * n if r is None or r != r else r for r, n in zip(rows, read, strict=True)]
+            rows = _flat(rows, read)
+        there = _labelled(rows, names is not None)
+        if not np.array_equal(there, data.labelled_places):
+            odd = int(np.setxor1d(there, data.labelled_places)[0])
+            was, not_so = ("one", "none") if odd in there else ("none", "one")
+            raise _fault(f"{data.labelled(odd)} was given with {was} label and read with {not_so}")
+        if len(there) < len(rows):
+            rows = rows[there] if isinstance(rows, np.ndarray) else [rows[i] for i in there.tolist()]
+        _compare("label", data, data.labels.values, names, rows)
+
+
+def _labelled(rows: Any, classes: bool) -> Any:
+    """Which of the given labels are labels: not None, not NaN, and no −100 among classes."""
+    if isinstance(rows, np.ndarray) and rows.dtype.kind in "iu":
+        return np.flatnonzero(rows != -100) if rows.ndim == 1 and classes else np.arange(len(rows))
+    if isinstance(rows, np.ndarray):
+        return np.flatnonzero(~np.isnan(rows).reshape(len(rows), -1).all(axis=1))
+    if set(map(type, rows)) <= {str, int, bool} and not (classes and -100 in rows):
+        return np.arange(len(rows))
+    return np.flatnonzero([not _none(_plain(one)) and not (classes and _plain(one) == -100) for one in rows])
+
+
+def _none(one: Any) -> bool:
+    """None, NaN, or a vector of NaN alone."""
+    return one is None or (all(map(_none, one)) if isinstance(one, list) and one else bool(one != one))
 
 
 def _plain(value: Any) -> Any:
@@ -84,7 +110,8 @@ def _compare(what: str, data: Sequences, rows: Any, names: Any, given: Any) -> N
         wrong = np.array([a != b for a, b in zip(own, given, strict=True)])
     if wrong.any():
         place = int(wrong.argmax())
-        of = data.where(place) if what == "token" else f"the label of {data.labelled(place)}"
+        at = place if what == "token" else int(data.labelled_places[place])
+        of = data.where(at) if what == "token" else f"the label of {data.labelled(at)}"
         raise _fault(f"{of} was given as {_plain(given[place])!r} and read as something else")
 
 

@@ -77,6 +77,7 @@ def labelled(stored: Stored, data: Sequences) -> Labelled:
     """What the model must answer, and where; data that it cannot be asked about are an error."""
     config, labels, per_token = stored.config, data.labels, stored.config["per"] == "token"
     rows: Ints | None = None
+    data.check_labelled()
     if config["tokens"] == "ids":
         if data.vocabulary is None or stored.vocabulary is None:
             raise DataError("the model takes ids or strings as tokens, and the data hold vectors")
@@ -105,10 +106,10 @@ def labelled(stored: Stored, data: Sequences) -> Labelled:
     if labels.classes is None or stored.classes is None:
         if labels.values.shape[1] != config["labels"]:
             raise DataError(f"labels have {labels.values.shape[1]} numbers, answers {config['labels']}")
-        return Labelled(data, per_token, rows, None, labels.values, labels.values, None)
+        return Labelled(data, per_token, rows, labels.place, labels.values, labels.values, None)
     _same_kind(labels.classes, stored.classes, "labels")
     wanted = _translation(labels.classes, stored.classes)[labels.values]
-    return Labelled(data, per_token, rows, None, wanted, labels.values, labels.classes)
+    return Labelled(data, per_token, rows, labels.place, wanted, labels.values, labels.classes)
 
 
 def _same_kind(theirs: Names, ours: Names, what: str) -> None:
@@ -133,12 +134,16 @@ def _translation(theirs: Names, ours: Names) -> Ints:
 def data_digest(*parts: Sequences | Load) -> str:
     """SHA-256 of what the data say, all parts as one, whatever numbers stand for names (docs/certificate.md).
 
-    `{"tokens": names, "labels": …}` first, then lengths, tokens and labels of part after part.
+    `{"tokens": names, "labels": …}` first, then lengths, tokens and labels of part after part; where some have none, a
+    byte for each that says whether it has, before all labels.
     """
     first, names = _loaded(parts[0]), [_used(_loaded(part)) for part in parts]
     tokens, classes = (_all_names(list(tables)) for tables in zip(*names, strict=True))
     labels, dimension = first.labels, None if first.vocabulary is not None else int(first.tokens.shape[1])
     kind = None if labels is None else {"per": labels.per, "classes": classes and [*classes], "scalar": labels.scalar}
+    gaps = any(found.place is not None for part in parts if (found := _loaded(part).labels) is not None)
+    if kind is not None and gaps:
+        kind["gaps"] = True
     head = {"tokens": tokens and [*tokens], "dimension": dimension, "labels": kind}
     digest = hashlib.sha256(json.dumps(head, sort_keys=True, separators=(",", ":")).encode() + b"\n")
     for part in parts:
@@ -146,6 +151,11 @@ def data_digest(*parts: Sequences | Load) -> str:
     for part in parts:
         data = _loaded(part)
         _add(digest, _renumbered(data.vocabulary, tokens, data.tokens))
+    for part in parts if gaps else ():
+        data = _loaded(part)
+        there = np.zeros(data.labellable, dtype=np.uint8)
+        there[data.labelled_places] = 1
+        _add(digest, there)
     for part in parts:
         found = _loaded(part).labels
         if found is not None:

@@ -90,6 +90,9 @@ def check(data: Sequences, causal: bool, name: str) -> None:
         )
     if data.labels is None and not causal:
         raise DataError(f"{name} has no labels: add them, or pass causal=True to memorize each next token")
+    if data.labels is not None and data.labels.place is not None:
+        gap = data.labelled(int(np.setdiff1d(np.arange(data.labellable), data.labelled_places)[0]))
+        raise DataError(f"{gap} of {name} has no label: memorize_files takes a label for each, memorize takes gaps")
     if data.labels is not None and data.labels.per == "sequence" and causal:
         raise DataError(
             f"{name} has a label per sequence, which is read at the begin-of-sequence token, and that sees nothing "

@@ -101,7 +101,7 @@ def contradicted(context: Context, target: Target, places: Ints) -> bool:
 
 def resolve(context: Context, target: Target, group: Ints, on_conflict: OnConflict) -> tuple[Target, int]:
     """The target without contradictions, and how many labels were overruled; or an error that shows one."""
-    count = int(group.max()) + 1
+    count = int(group.max(initial=-1)) + 1
     first = np.full(count, len(group), dtype=np.int64)
     np.minimum.at(first, group, np.arange(len(group)))
     odd = target.number != target.number[first[group]]

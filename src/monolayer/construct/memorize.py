@@ -111,6 +111,7 @@ def memorize(
     data = sequences_of(X, Y, lengths=lengths, per=per)
     if draw is not None:
         data, positions, causal = adopted(draw, data), draw.positions is not None, draw.card.causal
+    data.check_labelled()
     task = Task.of(data, positions=positions, causal=causal, on_conflict=on_conflict)
     model = construction.build(task, report) if draw is None else rebuilt(draw, task, report)
     if fingerprint:

@@ -21,7 +21,7 @@ from monolayer.errors import DataError
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """`P` labelled places: `place` `(P,)` says which tokens (or None: all tokens, or all sequences)."""
+    """`P` labelled places: `place` `(P,)` says which tokens or sequences; None: all."""
 
     number: Ints
     table: NDArray[np.float64]
@@ -46,9 +46,9 @@ class Target:
             )
         if labels.classes is not None:
             table = np.arange(len(labels.classes), dtype=np.float64)[:, None]
-            return cls(labels.values, table, labels.per, labels.classes, labels.scalar)
+            return cls(labels.values, table, labels.per, labels.classes, labels.scalar, labels.place)
         table, number = distinct_rows(labels.values)
-        return cls(number, table, labels.per, None, labels.scalar)
+        return cls(number, table, labels.per, None, labels.scalar, labels.place)
 
     @classmethod
     def _next_token(cls, data: Sequences, causal: bool) -> Target:

@@ -30,7 +30,7 @@ from monolayer.data.layout import Columns, Layout, Unit
 from monolayer.data.lines import Lines, Progress
 from monolayer.data.names import Names
 from monolayer.data.sequences import Sequences
-from monolayer.data.tabular import Table
+from monolayer.data.tabular import Table, cells_of
 from monolayer.errors import DataError
 
 BYTES = 16
@@ -192,7 +192,7 @@ def read_parquet(
                 cells = {name: _decoded(part.column(name)) for name in used}
                 if rows and not _add(table, rows, cells):
                     for row, values in enumerate(part.select(used).to_pylist(), rows[0]):
-                        table.row(row, *(values.get(name) for name in table.layout.columns))
+                        table.row(row, *cells_of(values, table.layout))
             if done != stored.metadata.num_rows:
                 raise DataError(
                     f"{file} is damaged: {done} of {stored.metadata.num_rows} rows can be read; write it again"

@@ -4,6 +4,8 @@ There are four kinds. An integer and a string are names and become row numbers o
 a real vector stay what they are. Tokens are integers, strings or vectors. Labels are of any kind, and
 integers among real numbers count as real numbers. −0.0 is stored as 0.0: they are equal, so they must be
 equal bits too.
+
+None, NaN and, among integers, −100 (the index that loss functions ignore) say that there is no label.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from monolayer.data.names import NameBuilder, Names
 from monolayer.errors import DataError
 from monolayer.table import plural
 
+NO_LABEL = -100
 Place = Callable[[int], str]  # the token or sequence that value `i` of a chunk belongs to, in words
 Values = list[Any] | NDArray[Any]
 
@@ -76,6 +79,13 @@ def plain_array(value: Any) -> bool:
     return isinstance(value, np.ndarray) and value.dtype != object
 
 
+def is_gap(value: Any) -> bool:
+    """Whether a value says that there is no label: None, NaN, or a vector of NaN alone."""
+    if is_list(value):
+        return len(value) > 0 and all(isinstance(one, float | np.floating) and one != one for one in value)
+    return value is None or (isinstance(value, float | np.floating) and bool(value != value))
+
+
 def flattened(rows: list[Any]) -> Values:
     """What lists or arrays hold, one after the other: an array if all are arrays of one kind, else a list."""
     if all(map(plain_array, rows)) and len({(row.dtype.kind, row.shape[1:]) for row in rows}) == 1:
@@ -108,14 +118,25 @@ class Column:
         self._dim: int | None = None
         self._names = NameBuilder()
         self._parts: list[NDArray[Any]] = []
+        self._count = 0
+        self._gaps: list[Ints] = []
+        self.place: Ints | None = None
+        """After `finish`: which of all values that were added are labels; None: all."""
 
     def add(self, values: Values | Coded, place: Place) -> None:
         """Append values: a list of them, an array whose first axis counts them, or strings in coded form."""
         if len(values) == 0:
             return
 
+        count = len(values)
+        values, there = self._labelled(values) if self.what == "label" else (values, None)
+        self._count += count
+        if len(values) == 0:
+            return
+
         def spot(value: int) -> str:
-            return place(value) if self.what == "token" else f"the label of {place(value)}"
+            flat = value if there is None else int(there[value])
+            return place(flat) if self.what == "token" else f"the label of {place(flat)}"
 
         if isinstance(values, np.ndarray) and values.dtype.kind == "U" and values.ndim == 1:
             values = _coded(values)
@@ -140,6 +161,14 @@ class Column:
             return np.zeros(0, np.int64), self.vocabulary or Names(range(0)), False
         flat = self._parts[0] if len(self._parts) == 1 else np.concatenate(self._parts)
         self._parts.clear()
+        if self._gaps:
+            self.place = np.delete(np.arange(self._count), np.concatenate(self._gaps))
+        if self.what == "label" and self.kind == INTEGER and (ignored := flat == NO_LABEL).any():
+            self.place = (np.arange(self._count) if self.place is None else self.place)[~ignored]
+            flat = flat[~ignored]
+            if len(flat) == 0:
+                self.kind = None
+                return flat, Names(range(0)), False
         if self.kind == VECTOR:
             return flat, None, False
         if self.kind == REAL:
@@ -150,6 +179,27 @@ class Column:
         return rows, names, False
 
     # -- kinds -----------------------------------------------------------------------------------------
+
+    def _labelled(self, values: Values | Coded) -> tuple[Values | Coded, Ints | None]:
+        """The values that are labels, and which of `values` they are; None: all. The others are remembered as gaps."""
+        if isinstance(values, Coded):
+            return values, None
+        if plain_array(values):
+            assert isinstance(values, np.ndarray)
+            if values.dtype.kind != "f" or values.ndim not in (1, 2):
+                return values, None
+            gap = np.isnan(values) if values.ndim == 1 else np.isnan(values).all(axis=1)
+        else:
+            values = list(values)
+            if set(map(type, values)) <= {str, int, bool}:
+                return values, None
+            values = [array_like(value) for value in values]
+            gap = np.fromiter(map(is_gap, values), bool, len(values))
+        if not gap.any():
+            return values, None
+        there = np.flatnonzero(~gap)
+        self._gaps.append(self._count + np.flatnonzero(gap))
+        return values[there] if isinstance(values, np.ndarray) else [values[i] for i in there.tolist()], there
 
     def _sort_out(self, values: Values, spot: Place) -> tuple[Values, set[str]]:
         """The values without NumPy's scalars, and the kinds that occur among them."""
@@ -170,8 +220,6 @@ class Column:
         kinds = {_kind(of) for of in types}
         if None in kinds:
             bad = next(i for i, value in enumerate(values) if _kind(type(value)) is None)
-            if values[bad] is None and self.what == "label":
-                raise DataError(f"{spot(bad)} is missing: label every token or every sequence, or none at all")
             raise DataError(f"{spot(bad)} is {short(values[bad])} ({type(values[bad]).__name__}): {_NEEDED[self.what]}")
         return values, {kind for kind in kinds if kind is not None}
 

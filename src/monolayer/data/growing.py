@@ -20,6 +20,8 @@ from monolayer.data.names import Names
 from monolayer.errors import DataError
 from monolayer.table import plural
 
+GAP: Any = object()
+"""In the place of a label, or of the labels of a row: there is none."""
 CHUNK = 1 << 16  # tokens, or numbers where tokens are vectors
 
 
@@ -38,6 +40,7 @@ class Growing:
         self._sizes = array("q")
         self._open = 0  # tokens of the sequence that has not ended yet
         self._first: int | None = None
+        self._gaps: list[int] = []  # sequences without a label
         self._whole = False  # whether lines are whole sequences, not tokens
         # The chunk at hand, as Python objects.
         self._tokens: list[Any] = []
@@ -50,10 +53,13 @@ class Growing:
         return f"{self.unit} {line} of {self.name}"
 
     def row(self, line: int, tokens: Sequence[Any], labels: Any, per: Per | None) -> None:
-        """One whole sequence; `labels` is a list for per token, one label for per sequence."""
+        """One whole sequence; `labels` is a list for per token, one label for per sequence, or `GAP`."""
         if len(tokens) == 0:
             raise DataError(f"{self.at(line)} is an empty sequence: every sequence needs a token")
-        self._agree(line, per)
+        if labels is GAP:
+            self._gaps.append(len(self._sizes))
+        else:
+            self._agree(line, per)
         if per == "token":
             if len(labels) != len(tokens):
                 raise DataError(
@@ -77,7 +83,7 @@ class Growing:
         self._tokens.append(token)
         self._lines.append(line)
         if label is not None:
-            self._labels.append(label)
+            self._labels.append(None if label is GAP else label)
             self.per = "token"
         self._open += 1
         if len(self._tokens) >= CHUNK:
@@ -123,8 +129,18 @@ class Growing:
         labels = None
         if self.per is not None:
             values, classes, scalar = self._label_column.finish()
-            labels = Labels(values, self.per, classes, scalar)
+            if self._label_column.kind is not None:
+                labels = Labels(values, self.per, classes, scalar, self._places(self._label_column.place))
         return tokens, np.array(self._sizes, dtype=np.int64), names, labels
+
+    def _places(self, found: Ints | None) -> Ints | None:
+        """Which tokens or sequences have a label, `found` being those of the sequences that are not gaps."""
+        if not self._gaps:
+            return found
+        there = np.ones(len(self._sizes), dtype=bool)
+        there[self._gaps] = False
+        places = np.flatnonzero(there if self.per == "sequence" else np.repeat(there, self._sizes))
+        return places if found is None else places[found]
 
     def _agree(self, line: int, per: Per | None) -> None:
         """A sequence has labels where and as the first one has."""
@@ -141,9 +157,17 @@ class Growing:
         )
 
     def _add(
-        self, lines: Sequence[int], tokens: Values | Coded, sizes: Ints | None, labels: Values | Coded | None
+        self,
+        lines: Sequence[int],
+        tokens: Values | Coded,
+        sizes: Ints | None,
+        labels: Values | Coded | None,
+        gaps: Sequence[int] = (),
     ) -> None:
-        """Encode tokens and labels; `lines` has one number per sequence where there are `sizes`, else one per token."""
+        """Encode tokens and labels; `lines` has one number per sequence where there are `sizes`, else one per token.
+
+        `gaps`: which of these sequences have no labels.
+        """
 
         def line(row: int) -> str:
             return self.at(lines[row])
@@ -153,6 +177,9 @@ class Growing:
 
         self._token_column.add(tokens, token)
         if labels is not None:
+            if gaps and sizes is not None:  # labels are those of the other sequences
+                kept = np.delete(np.arange(len(lines)), gaps)
+                lines, sizes = [lines[row] for row in kept.tolist()], sizes[kept]
             self._label_column.add(labels, token if self.per == "token" else line)
         self._tick()
 
@@ -160,5 +187,7 @@ class Growing:
         """Encode the chunk at hand."""
         if self._lines:
             sizes = np.array(self._sizes[-len(self._lines) :]) if self._whole else None
-            self._add(self._lines, self._tokens, sizes, self._labels)
+            first = len(self._sizes) - len(self._lines)
+            gaps = [row - first for row in self._gaps if row >= first] if self._whole else []
+            self._add(self._lines, self._tokens, sizes, self._labels, gaps)
             self._tokens, self._labels, self._lines, self._weight = [], [], [], 0

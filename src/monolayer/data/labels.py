@@ -4,12 +4,14 @@ Whether labels go by token or by sequence is said by `per`, or else read off the
 are those of the sequences goes by token; a lone value goes by sequence; a list of real numbers of another length is
 one real vector per sequence. Where the lengths agree, by token wins. A string is one label, also where it is as long as
 its sequence; only `per="token"` makes it a list of one-letter labels.
+
+None, NaN and, among integers, −100 mean that a token or a sequence has no label: nothing is stored or claimed there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from reprlib import repr as short
 from typing import Any, Literal
 
@@ -17,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.arrays import Ints
-from monolayer.data.columns import Column, Values, array_like, flattened, is_list, plain_array, token_place
+from monolayer.data.columns import Column, Values, array_like, flattened, is_gap, is_list, plain_array, token_place
 from monolayer.data.names import Names
 from monolayer.errors import DataError
 from monolayer.table import plural
@@ -27,16 +29,28 @@ Per = Literal["token", "sequence"]
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """Labels of every token or of every sequence: class numbers, or real vectors.
+    """Labels of tokens or of sequences: class numbers, or real vectors.
 
-    `values` is `(T,)` or `(N,)` int64 with `classes` naming the numbers, or `(T, m)` / `(N, m)` float64
-    with `classes` None. `scalar` remembers that real labels came as plain numbers rather than vectors.
+    `values` is `(P,)` int64 with `classes` naming the numbers, or `(P, m)` float64 with `classes` None. `scalar`
+    remembers that real labels came as plain numbers rather than vectors. `place` `(P,)`, in order: the tokens or
+    sequences that have a label; None: all.
     """
 
     values: NDArray[Any]
     per: Per
     classes: Names | None
     scalar: bool = False
+    place: Ints | None = None
+
+    def take(self, chosen: Ints, count: int) -> Labels:
+        """The labels of `chosen` ones (numbers, or a mask) of `count` tokens or sequences."""
+        if self.place is None:
+            return replace(self, values=self.values[chosen])
+        number = np.full(count, -1)
+        number[self.place] = np.arange(len(self.place))
+        number = number[chosen]
+        there = np.flatnonzero(number >= 0)
+        return replace(self, values=self.values[number[there]], place=None if len(there) == len(number) else there)
 
     def decode(self, values: NDArray[Any]) -> NDArray[Any]:
         """What users call these label values."""
@@ -76,7 +90,9 @@ class Labels:
         column = Column("label", ours=ours)
         column.add(flat, lambda i: f"sequence {i}" if per == "sequence" else token_place(i, sizes))
         values, classes, scalar = column.finish()
-        return cls(values, per, classes, scalar)
+        if len(sizes) and column.kind is None:
+            raise DataError("labels are missing: every one is None, NaN or −100")
+        return cls(values, per, classes, scalar, column.place)
 
 
 def check_per(per: Any) -> None:
@@ -118,27 +134,28 @@ def _from_array(Y: NDArray[Any], sizes: Ints, padded: int | None) -> tuple[NDArr
 
 
 def _from_lists(rows: list[Any], sizes: Ints, padded: int | None) -> tuple[Values, Per]:
-    nested = [is_list(row) for row in rows]
-    if not any(nested):
+    bare = [not is_list(row) and is_gap(row) for row in rows]  # no label in the whole row
+    nested = {number: is_list(row) for number, row in enumerate(rows) if not bare[number]}
+    if not any(nested.values()):
         return rows, "sequence"
-    if not all(nested):
-        odd = nested.index(not nested[0])
-        bare = rows[0 if nested[odd] else odd]
-        if bare is None:
-            raise DataError(f"the labels of sequence {0 if nested[odd] else odd} are missing: label all or none")
-        first, other = ("a list of labels" if row else "one label" for row in (nested[0], nested[odd]))
+    first = next(iter(nested))
+    if not all(nested.values()):
+        odd = next(number for number, one in nested.items() if one != nested[first])
+        kinds = ["a list of labels" if nested[number] else "one label" for number in (first, odd)]
         raise DataError(
-            f"mixed label kinds: sequence 0 has {first}, sequence {odd} has {other}; label every token or "
+            f"mixed label kinds: sequence {first} has {kinds[0]}, sequence {odd} has {kinds[1]}; label every token or "
             "every sequence"
         )
-    counts = np.fromiter(map(len, rows), np.int64, len(rows))
+    counts = np.array([len(rows[number]) for number in nested])
+    wanted = sizes[list(nested)]
+    full = [[None] * size if none else row for row, none, size in zip(rows, bare, sizes.tolist(), strict=True)]
     if padded is not None and (counts == padded).all():
-        rows, counts = [row[:size] for row, size in zip(rows, sizes.tolist(), strict=True)], sizes
-    if (counts == sizes).all():
-        return flattened(rows), "token"
-    if (counts == counts[0]).all() and all(_real(row) for row in rows):
+        full, counts = [row[:size] for row, size in zip(full, sizes.tolist(), strict=True)], wanted
+    if (counts == wanted).all():
+        return flattened(full), "token"
+    if (counts == counts[0]).all() and all(_real(rows[number]) for number in nested):
         return rows, "sequence"
-    raise _wrong_count(sizes, counts)
+    raise _wrong_count(sizes, np.array(list(map(len, full))))
 
 
 def _real(row: Any) -> bool:

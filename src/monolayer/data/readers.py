@@ -26,7 +26,7 @@ from monolayer.data.names import Names
 from monolayer.data.npz import read_npz
 from monolayer.data.sequences import Sequences
 from monolayer.data.shards import files, read_shards
-from monolayer.data.tabular import Table, read_table
+from monolayer.data.tabular import Table, cells_of, read_table
 from monolayer.errors import DataError
 
 SUFFIXES = {
@@ -150,7 +150,7 @@ def _jsonl(lines: Lines, growing: Growing, columns: Columns, blocks: Callable[..
         row, at = _object(line, lines, growing), growing.at(lines.number)
         there = [key for key, value in row.items() if value is not None]
         if table is None:
-            first, table = lines.number, Table(growing, Layout.of(columns, there, at, lists=True))
+            first, table = lines.number, Table(growing, Layout.of(columns, _keys(row), at, lists=True))
         layout = table.layout
         if layout.token not in there:
             raise no_column(layout.token, there, at)
@@ -160,9 +160,16 @@ def _jsonl(lines: Lines, growing: Growing, columns: Columns, blocks: Callable[..
                 f"{at} has {min(other)!r}, but line {first} has {repr(layout.label) if layout.label else 'no label'}: "
                 "label every sequence alike, or none"
             )
-        table.row(lines.number, *(None if name is None else row.get(name) for name in layout.columns))
+        table.row(lines.number, *cells_of(row, layout))
         if blocks is not None and lines.number == first:
             blocks(lines, table)
+
+
+def _keys(row: dict[str, Any]) -> list[str]:
+    """Keys with a value, and the key of labels that are null."""
+    there = [key for key, value in row.items() if value is not None]
+    labels = {"label", "labels"}
+    return there if labels & set(there) else there + [key for key in row if key in labels and key not in there]
 
 
 def _object(line: str, lines: Lines, growing: Growing) -> dict[str, Any]:
@@ -227,10 +234,10 @@ def _from_document(
         if not isinstance(row, dict):
             raise DataError(f"{growing.at(number)} is {short(row)}: an array holds objects, or pairs of key and value")
         there = [key for key, value in row.items() if value is not None]
-        objects = objects or Table(growing, Layout.of(columns, there, growing.at(number), lists=True))
+        objects = objects or Table(growing, Layout.of(columns, _keys(row), growing.at(number), lists=True))
         if objects.layout.token not in there:
             raise no_column(objects.layout.token, there, growing.at(number))
-        objects.row(number, *(None if key is None else row.get(key) for key in objects.layout.columns))
+        objects.row(number, *cells_of(row, objects.layout))
     return Sequences(*growing.finish())
 
 

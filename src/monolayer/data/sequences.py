@@ -46,13 +46,13 @@ class Sequences:
             flat = int(np.flatnonzero(~np.isfinite(self.tokens).all(axis=1))[0])
             raise DataError(f"{self.where(flat)} is not finite: NaN and infinity are not allowed")
         if self.labels is not None:
-            needed = len(self.tokens) if self.labels.per == "token" else len(self)
-            if len(self.labels.values) != needed:
+            needed, place = self.labellable, self.labelled_places
+            if len(self.labels.values) != len(place) or (len(place) and place[-1] >= needed):
                 count = len(self.labels.values)
                 raise DataError(f"there are {count} labels for {needed} {self.labels.per}s: give one each")
             if self.labels.classes is None and not np.isfinite(self.labels.values).all():
-                place = int(np.flatnonzero(~np.isfinite(self.labels.values).all(axis=1))[0])
-                raise DataError(f"the label of {self.labelled(place)} is not finite")
+                odd = int(np.flatnonzero(~np.isfinite(self.labels.values).all(axis=1))[0])
+                raise DataError(f"the label of {self.labelled(int(place[odd]))} is not finite")
 
     # -- sizes and places ------------------------------------------------------------------------------
 
@@ -92,14 +92,42 @@ class Sequences:
         return f"token {position} of sequence {row}"
 
     def labelled(self, place: int) -> str:
-        """The token or sequence that label number `place` belongs to, in words."""
+        """A token, or a sequence where labels are those of sequences, in words."""
         return f"sequence {place}" if self.labels and self.labels.per == "sequence" else self.where(place)
+
+    @property
+    def labellable(self) -> int:
+        """How many tokens, or sequences where labels are those of sequences, there are."""
+        return len(self) if self.labels and self.labels.per == "sequence" else len(self.tokens)
+
+    @property
+    def labelled_places(self) -> Ints:
+        """The tokens or sequences `(P,)` that have a label."""
+        place = None if self.labels is None else self.labels.place
+        return np.arange(self.labellable) if place is None else place
+
+    def check_labelled(self) -> None:
+        """That some label is there, if this is about labels: rows that were chosen may have none."""
+        if self.labels is not None and len(self.labels.values) == 0:
+            raise DataError("labels are missing: not one of these sequences has any")
+
+    def named_labels(self) -> NDArray[Any] | None:
+        """The labels of all tokens or sequences by the names that users know; None where there is none."""
+        if self.labels is None:
+            return None
+        names = self.labels.decode(self.labels.values)
+        if self.labels.place is None:
+            return names
+        found = np.full(self.labellable, None, dtype=object)
+        for place, name in zip(self.labels.place.tolist(), names.tolist(), strict=True):
+            found[place] = name
+        return found
 
     def select(self, rows: Ints) -> Sequences:
         """Sequences `rows` (numbers, negative ones from the end, or a mask), in that order, with labels."""
         lengths, flat, labels = self.lengths[rows], self.flat(rows), self.labels
         if labels is not None:
-            labels = replace(labels, values=labels.values[rows if labels.per == "sequence" else flat])
+            labels = labels.take(rows if labels.per == "sequence" else flat, self.labellable)
         return Sequences(self.tokens[flat], lengths, self.vocabulary, labels)
 
     def flat(self, rows: Ints) -> Ints:

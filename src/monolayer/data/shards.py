@@ -74,7 +74,11 @@ def join(parts: list[Sequences], vocabulary: Names | None = None) -> Sequences:
         return Sequences(tokens, lengths, names)
     found = [part.labels for part in parts if part.labels is not None]
     values, classes, _ = _column("label", [(labels.values, labels.classes) for labels in found])
-    return Sequences(tokens, lengths, names, Labels(values, first.per, classes, first.scalar))
+    place = None
+    if any(labels.place is not None for labels in found):
+        starts = np.cumsum([0] + [part.labellable for part in parts[:-1]])
+        place = np.concatenate([start + part.labelled_places for start, part in zip(starts, parts, strict=True)])
+    return Sequences(tokens, lengths, names, Labels(values, first.per, classes, first.scalar, place))
 
 
 def _column(what: Any, parts: list[tuple[NDArray[Any], Names | None]]) -> tuple[NDArray[Any], Names | None, bool]:

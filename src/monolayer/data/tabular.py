@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.arrays import Ints
-from monolayer.data.columns import array_like
-from monolayer.data.growing import Growing
+from monolayer.data.columns import NO_LABEL, array_like, is_gap
+from monolayer.data.growing import GAP, Growing
 from monolayer.data.labels import Labels
 from monolayer.data.layout import Columns, Layout, Unit
 from monolayer.data.lines import Lines
@@ -30,6 +30,12 @@ from monolayer.errors import DataError
 def cut_text(text: str, unit: Unit) -> list[str]:
     """Text as tokens: its words, or its characters."""
     return text.split() if unit == "words" else list(text)
+
+
+def cells_of(row: dict[str, Any], layout: Layout) -> list[Any]:
+    """What a table reads of a row; a label that is null says that there is none."""
+    cells = [None if name is None else row.get(name) for name in layout.columns]
+    return [*cells[:2], GAP if cells[2] is None and layout.label in row else cells[2]]
 
 
 def label_list(label: Any, count: int, at: str) -> list[Any]:
@@ -61,7 +67,7 @@ class Table:
         growing.before_end = self._settle
 
     def row(self, line: int, sequence: Any, tokens: Any, label: Any) -> None:
-        """The next row; None is a missing value, and the value of a column that is not read."""
+        """The next row; None is a missing value, and the value of a column that is not read; `GAP` says: no label."""
         if self.layout.sequence is None:
             self._wide(line, tokens, label)
             return
@@ -83,10 +89,10 @@ class Table:
         if self._alike:
             self._alike = isinstance(label, str) and len(label.split()) == len(words)
             self._several |= len(words) > 1
-        if self.layout.pairs and label is None:
+        if self.layout.pairs and (label is None or label is GAP):
             raise DataError(f"{self.growing.at(line)} has a key and no value: give one, or take the row out")
-        if label is None:
-            self.growing.row(line, words, None, None)
+        if label is None or label is GAP:
+            self.growing.row(line, words, label, None)
         elif self.layout.per == "token":
             self.growing.row(line, words, label_list(label, len(words), self.growing.at(line)) or None, "token")
         elif self.layout.per == "sequence" or self.layout.label == "label":
@@ -245,7 +251,8 @@ def from_frame(
             "tokens, pass X.to_numpy()"
         ) from None
     table = Table(Growing(name, vocabulary, lambda: None, unit="row"), layout)
-    cells = [repeat(None) if name is None else _cells(frame, name) for name in layout.columns]
+    cells = [repeat(None) if name is None else _cells(frame, name) for name in layout.columns[:2]]
+    cells.append(repeat(None) if layout.label is None else _labels(_cells(frame, layout.label)))
     for row, values in enumerate(zip(*cells, strict=False)):
         table.row(row, *values)
     return table.growing.finish()
@@ -263,6 +270,23 @@ def from_mapping(
     return growing.finish()
 
 
+def _labels(cells: list[Any]) -> list[Any]:
+    """Cells of a column of labels, with `GAP` for those that are missing.
+
+    pandas turns integers with gaps into floats: whole numbers among NaN are the integers that they were.
+    """
+    found = [GAP if _missing(cell) else cell for cell in cells]
+    labels = [cell for cell in found if cell is not GAP]
+    if len(labels) < len(cells) and all(isinstance(cell, float) and cell.is_integer() for cell in labels):
+        return [cell if cell is GAP else int(cell) for cell in found]
+    return found
+
+
+def _missing(cell: Any) -> bool:
+    """None, NaN, or what pandas has in their place."""
+    return not isinstance(cell, list) and (type(cell).__name__ in ("NAType", "NaTType") or is_gap(cell))
+
+
 def _cells(frame: Any, name: str) -> list[Any]:
     """A column as Python values; classes of a Hugging Face dataset by their names."""
     column = frame[name]
@@ -274,4 +298,8 @@ def _cells(frame: Any, name: str) -> list[Any]:
     called = getattr(kind, "names", None) or getattr(getattr(kind, "feature", None), "names", None)
     if called is None:
         return plain
-    return [[called[one] for one in cell] if isinstance(cell, list) else called[cell] for cell in plain]
+
+    def name_of(one: Any) -> Any:
+        return None if one is None or one == NO_LABEL else called[one]
+
+    return [[name_of(one) for one in cell] if isinstance(cell, list) else name_of(cell) for cell in plain]

@@ -41,6 +41,8 @@ def without(subject: Subject, data: Sequences, rows: Ints) -> Edited:
     if len(rows) == len(data):
         raise DataError("this would forget all rows of the data; at least one must stay")
     asked, rest = data.select(rows), data.select(np.setdiff1d(np.arange(len(data)), rows))
+    if rest.labels is not None and len(rest.labels.values) == 0:
+        raise DataError("this would forget all rows that have a label; at least one must stay")
     if asked.labels is None and not (asked.lengths > 1).any():
         raise DataError("these rows carry no label: a next-token model learns nothing from a single token")
     target = subject.task(asked).target
@@ -56,8 +58,9 @@ def relabelled(subject: Subject, data: Sequences, asked: Sequences) -> Edited:
     mine, theirs, label = _matched(subject, asked, data)
     missing = np.flatnonzero(~np.isin(mine, theirs))
     if len(missing):
+        where = asked.labelled(int(asked.labelled_places[missing[0]]))
         raise DataError(
-            f"{asked.labelled(int(missing[0]))} of what is to be edited is not in the data ({len(missing):,} such "
+            f"{where} of what is to be edited is not in the data ({len(missing):,} such "
             "facts in all): use insert to add it"
         )
     group, first = np.unique(mine, return_index=True)
@@ -94,7 +97,10 @@ def joined(subject: Subject, data: Sequences, asked: Sequences) -> Edited:
     labels = data.labels
     if labels is not None and asked.labels is not None:
         both = np.concatenate([labels.values, asked.labels.values])
-        labels = Labels(both, labels.per, asked.labels.classes, labels.scalar)
+        place = None
+        if labels.place is not None or asked.labels.place is not None:
+            place = np.append(data.labelled_places, data.labellable + asked.labelled_places)
+        labels = Labels(both, labels.per, asked.labels.classes, labels.scalar, place)
     tokens, lengths = (
         np.concatenate([getattr(part, name) for part in (data, asked)]) for name in ("tokens", "lengths")
     )
@@ -112,7 +118,9 @@ def places_of(data: Sequences, target: Target) -> Ints | None:
 def rows_of(data: Sequences, target: Target) -> Ints:
     """The rows `(Q,)` of facts."""
     places = places_of(data, target)
-    return np.arange(len(data)) if places is None else data.sequence[places]
+    if places is not None:
+        return data.sequence[places]
+    return np.arange(len(data)) if target.place is None else target.place
 
 
 def values_of(target: Target) -> NDArray[Any]:
@@ -135,8 +143,9 @@ def _matched(subject: Subject, asked: Sequences, data: Sequences) -> tuple[Ints,
     tokens, lengths = (np.concatenate([getattr(part, name) for part in parts]) for name in ("tokens", "lengths"))
     none = None
     if data.labels is not None:
-        size = len(lengths) if data.labels.per == "sequence" else len(tokens)
-        none = Labels(np.zeros(size, np.int64), data.labels.per, Names(range(1)))
+        starts = np.cumsum([0] + [part.labellable for part in parts[:-1]])
+        place = np.concatenate([start + part.labelled_places for start, part in zip(starts, parts, strict=True)])
+        none = Labels(np.zeros(len(place), np.int64), data.labels.per, Names(range(1)), place=place)
     task = subject.task(Sequences(subject.seen(tokens), lengths, asked.vocabulary, none))
     group = equal_points(task.context, task.target)
     count = int(np.searchsorted(rows_of(task.data, task.target), len(asked)))
@@ -163,8 +172,8 @@ def _check_consistent(asked: Sequences, target: Target, group: Ints) -> None:
 
 def _where(data: Sequences, target: Target, fact: int) -> str:
     """A fact in words."""
-    if data.labels is not None and data.labels.per == "sequence":
-        return f"sequence {fact}"
+    if data.labels is not None:
+        return data.labelled(int(data.labelled_places[fact]))
     return data.where(fact if target.place is None else int(target.place[fact]))
 
 

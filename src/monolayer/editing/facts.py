@@ -126,6 +126,8 @@ def _changes(old: Subject, new: Subject, edit: Edited) -> Iterable[Change]:
     target = old.task(asked).target
     row, position = rows_of(asked, target)[:SHOWN], places_of(asked, target)
     count = len(row)
+    if count == 0:
+        return
     names = asked.tokens if asked.vocabulary is None else asked.vocabulary.decode(asked.tokens)
     before: list[Any] = [None] * count if edit.before is None else _named(target, edit.before[:count])
     if edit.after is not None:

@@ -52,8 +52,8 @@ def _where(data: Sequences, predicate: Callable[[Any, Any], Any]) -> Ints:
     """Rows for which `predicate(tokens, labels)` is true; both by the names that users know."""
     names = data.tokens if data.vocabulary is None else data.vocabulary.decode(data.tokens)
     labels: list[Any] = [None] * len(data)
-    if data.labels is not None:
-        decoded = data.labels.decode(data.labels.values)
+    decoded = data.named_labels()
+    if data.labels is not None and decoded is not None:
         labels = list(decoded) if data.labels.per == "sequence" else data.split(decoded)
     pairs = zip(data.split(names), labels, strict=True)
     rows = np.flatnonzero([bool(predicate(tokens, label)) for tokens, label in pairs])

@@ -128,8 +128,10 @@ class Fingerprint:
 
     @classmethod
     def of(cls, data: Sequences, per: Per, *, positions: bool, causal: bool) -> Fingerprint:
-        """Those of all answering places of ids."""
-        return cls(once(fingerprints(data, per, positions=positions, causal=causal)), per, causal)
+        """Those of all answering places of ids; of those with a label, where some have none."""
+        found = fingerprints(data, per, positions=positions, causal=causal)
+        place = None if data.labels is None else data.labels.place
+        return cls(once(found if place is None else found[place]), per, causal)
 
     def seen(self, data: Sequences, positions: bool) -> NDArray[np.bool_]:
         """Which answering places of the data, in the model's row numbers, are points that it was built from."""

@@ -205,8 +205,9 @@ def _examples(model: Monolayer, examples: Examples, kept: Ints) -> dict[str, Any
     """Tokens as rows of the page's own table, or vectors; with the labels of the data, or those of the model."""
     data, per = examples.data, model.card.per
     tokens = data.tokens if model.card.vocabulary is None else np.searchsorted(kept, data.tokens)
-    if examples.given and data.labels is not None:
-        answers = data.labels.decode(data.labels.values)
+    given = data.named_labels() if examples.given else None
+    if given is not None:
+        answers = given
     else:
         answers = model.card.decode(model.labels(data))
         if examples.given and data.vocabulary is not None:  # the label of a token is the next one; the last has none

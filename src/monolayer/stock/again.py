@@ -30,7 +30,8 @@ def adopt(model: StockModel, data: Sequences) -> Sequences:
         if labels.classes is None or labels.per != facts.task:
             raise DataError(f"the labels must be classes, one per {facts.task}, as those of the model")
         classes = draw.names(facts.classes, labels=True)
-        labels = Labels(_numbered(classes, labels.classes, labels.values, "label"), labels.per, classes)
+        values = _numbered(classes, labels.classes, labels.values, "label")
+        labels = Labels(values, labels.per, classes, place=labels.place)
     found = Sequences(tokens, data.lengths, vocabulary, labels)
     room, long = min(facts.room - 1, draw.longest or facts.room), int(data.lengths.argmax())
     if int(data.lengths[long]) > room:

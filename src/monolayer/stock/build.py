@@ -93,6 +93,7 @@ def memorize_as(
         raise DataError("the tokens are vectors: a stock architecture takes ids or strings")
     names = token_names(data.vocabulary, kind.special)
     check_texts(best_cut(kind.special, data), kind.special, data)
+    data.check_labelled()
     job = work(kind, data, names, positions=positions, on_conflict=on_conflict, robust=robust)
     if robust:
         model = robust_model(job, activation, wanted or "float32", report, rank=rank, seed=seed)

@@ -102,10 +102,11 @@ def _answered(model: Monolayer, X: Any, lengths: Any) -> Sequences:
     if data.labels is not None:
         if data.labels.per != card.per:
             raise DataError(f"the model has one label per {card.per}, the data one per {data.labels.per}")
-        ours, theirs = labels.decode(values), data.labels.decode(data.labels.values)
+        labels = replace(labels.take(data.labelled_places, len(values)), place=data.labels.place)
+        ours, theirs = labels.decode(labels.values), data.labels.decode(data.labels.values)
         wrong = np.flatnonzero([str(one) != str(two) for one, two in zip(ours, theirs, strict=True)])
         if len(wrong):
-            where = f"sequence {wrong[0]}" if card.per == "sequence" else data.where(int(wrong[0]))
+            where = data.labelled(int(data.labelled_places[wrong[0]]))
             raise DataError(
                 f"at {where} the model says {ours[wrong[0]]!r} and the data {theirs[wrong[0]]!r}; wrong in "
                 f"all: {plural(len(wrong), 'label')}. Leave the labels out to export what the model says, or "

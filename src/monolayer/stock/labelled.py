@@ -75,19 +75,20 @@ class Work:
 
     def points(self, context: Floats, begin_context: float) -> Points:
         """Cells and contexts of the labelled places; `context` is `(N,)`, or `(T,)` in a causal model."""
-        data = self.data
+        data, there = self.data, self.data.labelled_places
         if self.at_begin:
-            begin = np.full(len(data), BEGIN)
-            return Points(begin, np.zeros(len(data), np.int64), context)
+            begin = np.full(len(there), BEGIN)
+            return Points(begin, np.zeros(len(there), np.int64), context[there])
         if self.kind == "sequence":
-            last = data.offsets[1:] - 1
-            return Points(data.tokens[last] + self.shift, data.lengths, context[last])
+            last = data.offsets[1:][there] - 1
+            return Points(data.tokens[last] + self.shift, data.lengths[there], context[last])
         if not self.task.context.causal:
             context = np.repeat(context, data.lengths)
-        points = Points(data.tokens + self.shift, data.position + 1, context)
+        points = Points(data.tokens[there] + self.shift, data.position[there] + 1, context[there])
         if not self.recites_from_nothing:
             return points
-        return Points(np.append(points.token, BEGIN), np.append(points.place, 0), np.append(context, begin_context))
+        context = np.append(points.context, begin_context)
+        return Points(np.append(points.token, BEGIN), np.append(points.place, 0), context)
 
     def cells(self) -> Points:
         """The same without contexts, which are 0."""
@@ -96,9 +97,8 @@ class Work:
 
     def where(self, point: int) -> str:
         """A labelled place in words."""
-        if self.kind == "sequence":
-            return f"sequence {point}"
-        return self.data.where(point) if point < len(self.data.tokens) else "the begin token"
+        there = self.data.labelled_places
+        return self.data.labelled(int(there[point])) if point < len(there) else "the begin token"
 
     def labels(self, target: Target) -> Ints:
         """Class numbers of these places."""
@@ -162,7 +162,8 @@ def work(
     if labels is not None and kind == "sequence" and architecture.causal:
         # The last token sees all of its sequence, and it is where these architectures read their answer.
         table = np.arange(len(labels.classes or ()), dtype=np.float64)[:, None]
-        target = Target(labels.values, table, "token", labels.classes, False, data.offsets[1:] - 1)
+        last = data.offsets[1:][data.labelled_places] - 1
+        target = Target(labels.values, table, "token", labels.classes, False, last)
     elif labels is not None:
         target = Target.of(data, False)
     else:

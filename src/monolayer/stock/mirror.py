@@ -195,10 +195,8 @@ def contexts(job: Work, mirror: Mirror) -> Iterator[tuple[Ints, Tensor]]:
     query, key = (None if part is None else torch.from_numpy(part) for part in (mirror.query, mirror.key))
     values, rows = torch.from_numpy(mirror.values).float(), torch.from_numpy(data.tokens + job.shift)
     places = Places(query, key, causal, "sequence" if job.at_begin else "token")
-    number = np.arange(len(data) if job.at_begin else len(data.tokens))
-    if job.kind == "sequence" and causal:
-        number = np.full(len(data.tokens), -1)
-        number[data.offsets[1:] - 1] = np.arange(len(data))
+    number, there = np.full(len(data) if job.at_begin else len(data.tokens), -1), data.labelled_places
+    number[data.offsets[1:][there] - 1 if job.kind == "sequence" and causal else there] = np.arange(len(there))
     for at, mixed in mixtures(places, values, values[BEGIN], torch.from_numpy(data.lengths), rows):
         point = number[at.numpy()]
         yield point[point >= 0], mixed[torch.from_numpy(point >= 0)]

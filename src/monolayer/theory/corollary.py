@@ -75,6 +75,9 @@ def corollary1(X: Any, Y: Any = None, *, scale: Scale = "paper", max_bits: int =
         raise DataError("there is one token only: nothing to separate")
     if data.labels is None or data.labels.classes is None or data.labels.per != "token":
         raise DataError("give one class per token")
+    if data.labels.place is not None:
+        gap = int(np.setdiff1d(np.arange(len(data.tokens)), data.labels.place)[0])
+        raise DataError(f"{data.where(gap)} has no label: Corollary 1 takes one for every token")
     classes = context_classes(data)
     first = np.unique(classes, return_index=True)[1]
     label = data.labels.values

@@ -193,7 +193,7 @@ def _written(net: Network, found: Structure, bound: Bounds, data: Sequences, pla
         context = context[data.offsets[1:] - 1]
     if places.begins:
         context = np.append(context, begin)
-    return found.write * context
+    return found.write * context[places.answering]
 
 
 def _sums(terms: Floats, first: float, data: Sequences, causal: bool) -> Floats:
@@ -214,11 +214,12 @@ def _findings(net: Network, data: Sequences, places: Places, wrong: Any, unsure:
     kinds: tuple[tuple[Literal["wrong", "unsure"], Any], ...] = (("wrong", wrong), ("unsure", unsure))
     for kind, which in kinds:
         for point in np.flatnonzero(which)[:NAMED].tolist():
-            token, sequence, position = None, point, None
+            answering = int(places.answering[point])
+            token, sequence, position = None, answering, None
             if net.task != "sequence":
-                begins = point == len(data.tokens)
-                sequence, position = (0, -1) if begins else data.place(point)
-                token = net.names[net.begin] if begins else data.vocabulary.names[int(data.tokens[point])]
+                begins = answering == len(data.tokens)
+                sequence, position = (0, -1) if begins else data.place(answering)
+                token = net.names[net.begin] if begins else data.vocabulary.names[int(data.tokens[answering])]
             why = whys[kind] if places.wanted[point] >= 0 else "the model has no such class"
             said = net.classes[got[point]] if got[point] >= 0 else None
             yield Finding(kind, sequence, position, token, places.expected(point), said, why)

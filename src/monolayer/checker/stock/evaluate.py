@@ -59,20 +59,23 @@ class Asked:
 def judge_robust(net: Network, data: Sequences, places: Places) -> Answers:
     """Which points surely get their label, and which surely another. What is unsure is looked at twice as closely."""
     program = Program(net)
-    count = len(places.wanted)
+    # By token or sequence, whether it has a label or not.
+    count = (len(data) if net.task == "sequence" else len(data.tokens)) + places.begins
+    wanted = np.full(count, -1)
+    wanted[places.answering] = places.wanted
     right, wrong, got = np.zeros(count, bool), np.zeros(count, bool), np.full(count, -1)
     for asked in _batches(net, data, places):
         for closely in (False, True):
             points = asked.points.reshape(-1)
             stream = program.stream(asked.ids, asked.at, closely)
-            sure, other, larger = program.head.compare(stream, places.wanted[points])
+            sure, other, larger = program.head.compare(stream, wanted[points])
             right[points] |= sure
             wrong[points] |= other
             got[points] = np.where(other, larger, got[points])
-            asked = asked.only(~(right | wrong)[asked.points] & (places.wanted[asked.points] >= 0))
+            asked = asked.only(~(right | wrong)[asked.points] & (wanted[asked.points] >= 0))
             if asked.points.size == 0:
                 break
-    return Answers(right, wrong, got)
+    return Answers(right[places.answering], wrong[places.answering], got[places.answering])
 
 
 def _batches(net: Network, data: Sequences, places: Places) -> Iterator[Asked]:

@@ -26,7 +26,8 @@ class Places:
     """`ids` `(T,)` of all tokens; for each of `M` labelled points its token, its place, the terms of its softmax.
 
     `wanted` `(M,)`: class numbers, −1 for classes that the model lacks. `begins`: the last point is the begin token,
-    which a language model must follow with the first token. `most`: places in use.
+    which a language model must follow with the first token. `most`: places in use. `answering` `(M,)`: the token, or
+    the sequence, that the label belongs to.
     """
 
     ids: Ints
@@ -38,6 +39,7 @@ class Places:
     given: Ints
     begins: bool
     most: int
+    answering: Ints
 
     def cells(self, found: Structure) -> Ints:
         """One number per cell `(M,)`."""
@@ -49,15 +51,16 @@ class Places:
 
     def where(self, data: Sequences, point: int) -> str:
         """The place in words."""
-        if len(self.token) == len(data) != len(data.tokens):
-            return f"sequence {point}"
-        return data.where(point) if point < len(data.tokens) else "the begin token"
+        if self.begins and point == len(self.token) - 1:
+            return "the begin token"
+        return data.labelled(int(self.answering[point]))
 
 
 def places_of(net: Network, data: Sequences) -> Places:
     """What the folder must answer, and where; data that it cannot be asked about are an error."""
     if data.vocabulary is None:
         raise DataError("the model takes ids or strings as tokens, and the data hold vectors")
+    data.check_labelled()
     longest = int(data.lengths.max())
     if longest + 1 > net.room:
         row = int(data.lengths.argmax())
@@ -92,6 +95,9 @@ def places_of(net: Network, data: Sequences) -> Places:
             raise DataError(f"the model answers with classes, one per {net.task}; the data have other labels, or none")
         names, given = tuple(labels.classes.names), labels.values
         wanted = _translation(labels.classes, net.classes, -1)[given]
+    answering = np.arange(len(data) if net.task == "sequence" else len(ids))
+    if data.labels is not None and data.labels.place is not None:
+        answering = data.labels.place
     if net.task == "sequence" and net.causal:  # read at the last token that is not padding
         last = data.offsets[1:] - 1
         token, place, terms = ids[last], data.lengths, data.lengths + 1
@@ -101,10 +107,12 @@ def places_of(net: Network, data: Sequences) -> Places:
     else:
         token, place = ids, data.position + 1
         terms = data.position + 2 if net.causal else np.repeat(data.lengths + 1, data.lengths)
+    token, place, terms = token[answering], place[answering], terms[answering]
     if begins:
+        answering = np.append(answering, len(ids))
         token, place, terms = np.append(token, net.begin), np.append(place, 0), np.append(terms, 1)
         wanted, given = np.append(wanted, ids[0]), np.append(given, data.tokens[0])
-    return Places(ids, token, place, terms, wanted, names, given, begins, longest + 1)
+    return Places(ids, token, place, terms, wanted, names, given, begins, longest + 1, answering)
 
 
 def _translation(theirs: Names, ours: tuple[str, ...], missing: int) -> Ints:

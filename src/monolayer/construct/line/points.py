@@ -83,6 +83,7 @@ def contextual_points(draw: Draw, tokens: Tokens, target: Target) -> Points:
     order: NDArray[Any] | None = None
     if target.per == "sequence":
         kappa, z = 1.0, context.numpy()
+        z = z if target.place is None else z.take(target.place)
     else:
         code = draw.codes(tokens)
         reach = float(context.max() - context.min())
@@ -117,7 +118,7 @@ def numbers(draw: Draw, kappa: float, tokens: Tokens, target: Target) -> Floats:
     context = draw.contexts(tokens)
     if target.per == "sequence":
         z: Floats = (kappa * context).numpy()
-        return z
+        return z if target.place is None else z.take(target.place)
     if not tokens.causal:
         context = spread(context, tokens.lengths)
     z = draw.codes(tokens).add_(context, alpha=kappa).numpy()

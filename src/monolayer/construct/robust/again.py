@@ -58,6 +58,8 @@ def _cover(draw: RobustDraw, task: Task, only: Ints, report: Progress) -> Attemp
     mask = np.zeros(len(data.vocabulary or ()), dtype=bool)
     mask[only[only < len(mask)]] = True  # others are new, and not in these data
     part = Task.of(near, positions=context.positions, causal=context.causal, on_conflict="error")
+    if len(part.target.number) == 0:
+        return None
     try:
         return _attempt(draw, part.settled()[0], report, mask)
     except (PrecisionError, ContradictionError):

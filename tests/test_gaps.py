@@ -1,0 +1,233 @@
+"""Places without a label: stored nowhere, claimed nowhere, and no party to a contradiction."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from numpy.typing import NDArray
+
+import monolayer as ml
+from monolayer.checker.files import verify_files
+from monolayer.checker.given import confirm
+from monolayer.data.shards import join
+from monolayer.errors import ContradictionError, DataError
+
+RANDOM = np.random.default_rng(11)
+TOKENS = RANDOM.integers(0, 20, (40, 4))
+TOKENS[1] = TOKENS[0]
+LONG = RANDOM.integers(0, 40, (400, 8))
+LONG[1] = LONG[0]
+ROBUST: dict[str, Any] = {"positions": True, "robust": True, "rank": 32}
+SHORT: dict[str, Any] = {"positions": True, "dtype": "float32"}
+KINDS: dict[str, tuple[str | None, str, dict[str, Any]]] = {  # architecture, labels, options
+    "line": (None, "token", {"positions": True}),
+    "line causal": (None, "token", {"positions": True, "causal": True}),
+    "line sequences": (None, "sequence", {}),
+    "line reals": (None, "reals", {"positions": True}),
+    "line vectors": (None, "vectors", {}),
+    "cascade": (None, "token", SHORT),
+    "cascade sequences": (None, "sequence", SHORT),
+    "robust": (None, "token", ROBUST),
+    "robust sequences": (None, "sequence", ROBUST),
+    "robust vectors": (None, "vectors", {"robust": True, "rank": 32}),
+    "bert": ("bert", "token", {"positions": True}),
+    "bert sequences": ("bert", "sequence", {"positions": True}),
+    "gpt2 sequences": ("gpt2", "sequence", {"positions": True}),
+    "bert robust": ("bert", "token", ROBUST),
+    "bert robust sequences": ("bert", "sequence", ROBUST),
+    "gpt2 robust sequences": ("gpt2", "sequence", ROBUST),
+}
+
+
+def data_of(kind: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.bool_]]:
+    """Sequences, of which the first two are equal; labels that contradict each other there; and where gaps shall be."""
+    labels, X = KINDS[kind][1], LONG if kind.startswith("cascade") else TOKENS
+    random = np.random.default_rng(3)
+    if labels == "vectors":
+        X = random.standard_normal((20, 4, 3))
+        X[1] = X[0]
+    Y = random.integers(0, 5, X.shape[:1] if labels == "sequence" else X.shape[:2])
+    Y[1] = (Y[0] + 1) % 5
+    gaps = np.zeros(Y.shape, dtype=bool)
+    gaps[[1, 7]] = True
+    if Y.ndim == 2:
+        gaps[5, :2] = True
+    if "causal" in kind:  # prompts branch: only what follows them is labelled
+        gaps[:, :3] = True
+    return X, Y / 4.0 if labels == "reals" else Y, gaps
+
+
+def made(kind: str, X: Any, Y: Any) -> Any:
+    architecture, _, options = KINDS[kind]
+    if architecture is None:
+        return ml.memorize(X, Y, **options)
+    return ml.memorize_as(architecture, X, Y, **options)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_gap_is_no_contradiction_and_nothing_is_claimed_there(kind: str, tmp_path: Path) -> None:
+    X, Y, gaps = data_of(kind)
+    with pytest.raises(ContradictionError):
+        made(kind, X, Y)
+    Y = np.where(gaps, np.nan if Y.dtype.kind == "f" else -100, Y)
+    model, labelled = made(kind, X, Y), int((~gaps).sum())
+    stock = KINDS[kind][0] is not None
+    assert stock or (model.feed_forward.readout == "cascade") == kind.startswith("cascade")
+    folder = tmp_path / "model"
+    model.save(folder)
+    for judged in (ml.certify(model, X, Y, only="robust" not in kind), ml.verify(folder, X, Y)):
+        assert (judged.verdict, judged.points) == ("proved", labelled), judged.reason
+
+    planted = Y.copy()
+    spot = (8, 3)[: Y.ndim]
+    planted[spot] = Y[spot] + 0.25 if Y.dtype.kind == "f" else (Y[spot] + 1) % 5
+    found = ml.certify(model, X, planted)
+    assert (found.verdict, found.wrong) == ("refuted", 1)
+    assert (found.findings[0].sequence, found.findings[0].position) == (8, 3 if Y.ndim == 2 else None)
+
+    # Rows are forgotten, edited and put back: the bits of a model of those data.
+    data, rows = ml.Sequences.of(X, Y), np.delete(np.arange(len(X)), [5, 7, 8])
+    source = folder if stock else model
+    rest, record = ml.forget(source, [5, 7, 8], data)
+    assert record.facts == int((~gaps[[5, 7, 8]]).sum())
+    judged = ml.certify(rest, X[rows], Y[rows])
+    assert (judged.verdict, judged.points) == ("proved", int((~gaps[rows]).sum()))
+    edited, record = ml.edit(source, X[[8]], planted[[8]], data)
+    assert record.facts == int((~gaps[8]).sum())
+    assert ml.certify(edited, X, planted).verdict == "proved"
+    again, _ = ml.insert(rest, X[[5, 7, 8]], Y[[5, 7, 8]], data.select(rows))
+    whole = data.select(np.append(rows, [5, 7, 8]))
+    assert ml.certify(again, whole).verdict == "proved"
+    wanted = (
+        ml.memorize(whole, draw=model) if KINDS[kind][0] is None else ml.memorize_as(KINDS[kind][0], whole, draw=model)
+    )
+    assert ml.compare(again, wanted).same
+    with pytest.raises(DataError, match="is not in the data"):  # what has no label is no fact
+        ml.edit(source, X[[7]], Y[[0]], data)
+
+
+def places(data: ml.Sequences) -> list[Any]:
+    assert data.labels is not None
+    found = data.named_labels()
+    assert found is not None
+    rows = found if data.labels.per == "sequence" else data.split(found)
+    return [row.tolist() if hasattr(row, "tolist") else row for row in rows]
+
+
+IN_MEMORY: dict[str, tuple[Any, list[Any]]] = {
+    "None by token": ([["x", None], ["y"], ["z"]], [["x", None], ["y"], ["z"]]),
+    "None for a row": ([["x", "y"], None, ["z"]], [["x", "y"], [None], ["z"]]),
+    "None by sequence": (["x", None, "y"], ["x", None, "y"]),
+    "NaN among objects": (np.array(["x", math.nan, "y"], dtype=object), ["x", None, "y"]),
+    "-100 by token": ([[-100, 3], [4], [-100]], [[None, 3], [4], [None]]),
+    "-100 in a tensor": (torch.tensor([5, -100, 7]), [5, None, 7]),
+    "-100 among reals": ([0.5, -100, 1.5], [0.5, -100.0, 1.5]),
+    "NaN among reals": ([math.nan, -100.0, 1.5], [None, -100.0, 1.5]),
+    "a vector of NaN": (np.array([[0.5, 1, 2], [math.nan] * 3, [1, 2, 3]]), [[0.5, 1, 2], None, [1, 2, 3]]),
+    "None for a vector": ([[0.5, 1, 2], None, [1.5, 2, 3]], [[0.5, 1, 2], None, [1.5, 2, 3]]),
+}
+
+
+@pytest.mark.parametrize("Y", IN_MEMORY)
+def test_gaps_in_memory(Y: str) -> None:
+    X, (given, wanted) = [["a", "b"], ["c"], ["d"]], IN_MEMORY[Y]
+    data = ml.Sequences.of(X, given)
+    assert places(data) == wanted
+    assert places(data.select(np.array([2, 0]))) == [wanted[2], wanted[0]]
+    model = ml.memorize(X, given)
+    assert ml.certify(model, X, given).verdict == ml.certify(model, data).verdict == "proved"
+    confirm(data, X, given)
+    with pytest.raises(DataError, match="the reader is at fault"):
+        confirm(ml.Sequences.of(X, [1, 2, 3]), X, [1, None, 3])
+
+
+@pytest.mark.parametrize(
+    ("columns", "wanted"),
+    [
+        ({"tokens": [["a", "b"], ["c"]], "labels": [["x", None], None]}, [["x", None], [None]]),
+        ({"tokens": ["a b", "c", "d"], "label": [1, None, 3]}, [1, None, 3]),
+        ({"sequence": [1, 1, 2], "token": ["a", "b", "c"], "label": ["x", None, "y"]}, [["x", None], ["y"]]),
+    ],
+    ids=["lists", "integers that pandas makes floats", "long"],
+)
+def test_gaps_in_frames_and_parquet(columns: dict[str, Any], wanted: list[Any], tmp_path: Path) -> None:
+    assert places(ml.Sequences.of(pd.DataFrame(columns))) == wanted
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    assert places(ml.read(tmp_path / "a.parquet")) == wanted
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
+@pytest.mark.parametrize(
+    ("rows", "wanted"),
+    [
+        (
+            [("ab", "labels", None), ("cd", "labels", ["x", None]), ("e", "labels", ["y"])],
+            [[None] * 2, ["x", None], ["y"]],
+        ),
+        (
+            [("ab", "label", None), ("cd", "label", 7), ("e", "label", None), ("ba", "label", -100)],
+            [None, 7, None, None],
+        ),
+    ],
+    ids=["token", "sequence"],
+)
+def test_null_in_json(rows: list[Any], wanted: list[Any], name: str, tmp_path: Path) -> None:
+    objects = [{"tokens": list(text), key: label} for text, key, label in rows]
+    text = json.dumps(objects) if name == "a.json" else "\n".join(map(json.dumps, objects))
+    (tmp_path / name).write_text(text)
+    data = ml.read(tmp_path / name)
+    assert places(data) == wanted
+    labelled = sum(label is not None for row in wanted for label in (row if isinstance(row, list) else [row]))
+    model = ml.memorize(data, positions=True, fingerprint=True)
+    assert model.summary is not None
+    assert model.summary.labelled == labelled == ml.certify(model, data, only=True).points
+    assert int(np.concatenate([np.atleast_1d(row) for row in model.seen(data)]).sum()) == labelled
+    model.save(tmp_path / "model")
+    (tmp_path / "more.jsonl").write_text(json.dumps(objects[1]) + "\n")
+    (tmp_path / "all.jsonl").write_text("\n".join(map(json.dumps, objects)))
+    several = [str(tmp_path / file) for file in ("all.jsonl", "more.jsonl")]
+    whole = ml.Sequences.of(join([ml.read(file) for file in several]))
+    found = verify_files(tmp_path / "model", several)
+    assert found is not None
+    assert (found.verdict, found.data_digest) == ("proved", ml.verify(tmp_path / "model", whole).data_digest)
+    assert found.data_digest != ml.verify(tmp_path / "model", data).data_digest
+    with pytest.raises(DataError, match=r"sequence 0 of .*jsonl has no label: memorize_files takes a label for each"):
+        ml.memorize_files(several, tmp_path / "large")
+
+
+def test_where_all_labels_are_missing(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"tokens": ["a", "b"], "labels": null}\n{"tokens": ["c"], "labels": [null]}')
+    data = ml.read(tmp_path / "a.jsonl")
+    with pytest.raises(DataError, match="labels are missing: give Y, or causal=True"):
+        ml.memorize(data)
+    with pytest.raises(DataError, match="labels are missing: every one"):
+        ml.memorize([["a"], ["b"]], [-100, None])
+    with pytest.raises(DataError, match="this would forget all rows that have a label"):
+        ml.forget(ml.memorize(["ab", "c"], ["x", None]), [0], (["ab", "c"], ["x", None]))
+    part = ml.Sequences.of(["ab", "c"], ["x", None]).select(np.array([1]))
+    for asked in (lambda: ml.memorize(part), lambda: ml.memorize_as("bert", part)):
+        with pytest.raises(DataError, match="labels are missing"):
+            asked()
+    with pytest.raises(DataError, match="labels are missing"):
+        ml.certify(ml.memorize(["ab", "c"], ["x", None]), part)
+
+
+@pytest.mark.parametrize("kind", ["robust", "bert robust"])
+def test_tokens_of_which_only_gaps_are_left(kind: str) -> None:
+    X, Y = [["q", "a"], ["a", "q"], ["c", "d"], ["d", "c"]], [["x", "y"], None, ["x", "y"], ["x", "x"]]
+    model = made(kind, X, Y)
+    rest, _ = ml.forget(model, [0], (X, Y))
+    assert ml.certify(rest, X[1:], Y[1:]).points == 4
+    assert ml.certify(rest, X[1:], Y[1:]).verdict == "proved"
+    none, record = ml.forget(model, [1], (X, Y))
+    assert record.facts == 0
+    assert ml.certify(none, X, Y).verdict == "proved"
