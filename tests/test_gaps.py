@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 import monolayer as ml
 from monolayer.checker.files import verify_files
 from monolayer.checker.given import confirm
+from monolayer.cli import run
 from monolayer.data.shards import join
 from monolayer.errors import ContradictionError, DataError
 
@@ -202,6 +203,26 @@ def test_null_in_json(rows: list[Any], wanted: list[Any], name: str, tmp_path: P
     assert found.data_digest != ml.verify(tmp_path / "model", data).data_digest
     with pytest.raises(DataError, match=r"sequence 0 of .*jsonl has no label: memorize_files takes a label for each"):
         ml.memorize_files(several, tmp_path / "large")
+
+
+def test_gaps_are_neither_counted_nor_exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    X, Y = [["a", "b"], ["b", "c"], ["c", "a"]], [["x", None], None, ["y", "x"]]
+    model = ml.memorize(X, Y)
+    model.save(tmp_path / "model")
+    rows = [{"tokens": x, "labels": y} for x, y in zip(X, Y, strict=True)]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    run(["predict", str(tmp_path / "model"), str(tmp_path / "a.jsonl"), "--json"])
+    said = json.loads(capsys.readouterr().out)
+    assert (said["right"], said["total"]) == (3, 3)
+    ml.export(model, tmp_path / "bert", "bert", ml.Sequences.of(X, Y))
+    assert ml.verify(tmp_path / "bert", X, Y, only=True).points == 3
+    assert ml.verify(tmp_path / "bert", X, Y, only=True).verdict == "proved"
+    wrong = [["x", None], None, ["y", "y"]]
+    with pytest.raises(DataError, match="at token 1 of sequence 2 the model says 'x' and the data 'y'"):
+        ml.export(model, tmp_path / "other", "bert", ml.Sequences.of(X, wrong))
+    chosen, _ = ml.forget(model, lambda tokens, labels: labels[1] is None, (X, Y))
+    assert chosen.summary is None or chosen.summary.labelled == 2
+    assert ml.certify(chosen, X[2:], Y[2:], only=True).points == 2
 
 
 def test_where_all_labels_are_missing(tmp_path: Path) -> None:
