@@ -22,7 +22,7 @@ from monolayer.cluster import executor as executors
 from monolayer.cluster import points as cluster_points
 from monolayer.cluster.executor import Here, Processes
 from monolayer.cluster.memorize import memorize_files
-from monolayer.cluster.room import Room
+from monolayer.cluster.room import HUT, Room
 from monolayer.construct.line import draw, separate
 from monolayer.data import read
 from tests.dying import kill_once
@@ -458,3 +458,16 @@ def test_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with distributed.LocalCluster(1, threads_per_worker=2, processes=False, dashboard_address=None) as cluster:
         out = memorize_files(pattern, tmp_path / "files", engine="dask", scheduler=cluster.scheduler_address)
     same(out, expected(tmp_path, pattern))
+
+
+@pytest.mark.parametrize(
+    ("processors", "memory", "workers"), [(64, "2GB", range(4, 64)), (64, "400MB", (1,)), (1, "2GB", (1,))]
+)
+def test_as_many_workers_as_fit_unless_they_were_asked_for(
+    processors: int, memory: str, workers: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: processors)
+    monkeypatch.setattr("monolayer.cluster.room.resident", lambda: 300 << 20)
+    assert Room.fitting(memory, None, HUT, 1000).workers in workers
+    with pytest.raises(ml.DataError, match=r"64 workers .* fewer workers or smaller files"):
+        Room.fitting("2GB", 64, HUT, 1000)

@@ -56,8 +56,8 @@ def memorize_files(
 
     `files`: a pattern such as `shards/*.parquet`, or a list of files; ids or strings, with labels, or causal without.
     At most `memory` is held at one time by all processes of this machine together; what does not fit lies beside `out`
-    while it is built. `engine`: `processes` (as many as `workers`, by default one per processor; one is this process),
-    or `dask`: the workers of the cluster whose `scheduler` is at this address, or of this client; they must see the
+    while it is built. `engine`: `processes` (as many as `workers`, by default one per processor as far as they fit; one
+    is this process), or `dask`: the workers of the cluster whose `scheduler` is at this address, or of this client; they must see the
     files and the folder under the same paths. `resume=True` goes on with a build that was stopped. `positions`,
     `causal`, `temperature`, `rank`, `seed`, `on_conflict`: as for `memorize`; `format` to `per`: as for
     `monolayer.data.read`.
@@ -74,14 +74,13 @@ def memorize_files(
     check_conflict(on_conflict)
     if engine not in get_args(Engine):
         raise DataError(f"engine must be one of {', '.join(map(repr, get_args(Engine)))}, not {engine!r}")
-    if workers is None:
-        workers = os.cpu_count() or 1
-    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
+    if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
         raise DataError(f"workers must be a whole number from 1 on, not {workers!r}")
     final = check_output(out, overwrite=overwrite)
     shards = [identity(name) for name in names]
-    house = 0 if engine != "processes" or workers == 1 else HOUSE if positions or causal else HUT
-    room = Room.of(memory, workers, house, max(tokens_at_most(name, format) for name in names))
+    house = 0 if engine != "processes" else HOUSE if positions or causal else HUT
+    room = Room.fitting(memory, workers, house, max(tokens_at_most(name, format) for name in names))
+    workers = room.workers
     reading = {"format": format, "tokens": tokens, "labels": labels, "sequence": sequence, "unit": unit, "per": per}
     options = Options(positions, causal, temperature, rank, seed, on_conflict)
     asked = {**reading, **asdict(options), "memory": str(memory), "workers": workers, "engine": engine}

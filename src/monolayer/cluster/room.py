@@ -54,6 +54,20 @@ class Room:
         name = NAME + (workers * COPY if house else 0)  # threads share their tables; a cluster has memory of its own
         return cls(min(MOST, share // TOKEN), min(MOST, share // POINT), total, total - houses, workers, name)
 
+    @classmethod
+    def fitting(cls, memory: str | int | float, workers: int | None, house: int, largest: int) -> Room:
+        """`of`, for as many workers as there are processors, or fewer if these do not fit, where none were asked for.
+
+        A single worker is the process that leads, and has no house of its own.
+        """
+        for count in range(os.cpu_count() or 1, 1, -1) if workers is None else ():
+            try:
+                return cls.of(memory, count, house, largest)
+            except DataError:
+                continue
+        count = workers or 1
+        return cls.of(memory, count, 0 if count == 1 else house, largest)
+
     def without(self, names: int) -> Room:
         """What is left beside tables of so many names; an error if that is too little."""
         left, least = self.spare - names * self.name, self.workers * LEAST * max(TOKEN, POINT)
