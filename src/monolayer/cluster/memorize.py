@@ -57,8 +57,8 @@ def memorize_files(
     `files`: a pattern such as `shards/*.parquet`, or a list of files; ids or strings, with labels, or causal without.
     At most `memory` is held at one time by all processes of this machine together; what does not fit lies beside `out`
     while it is built. `engine`: `processes` (as many as `workers`, by default one per processor as far as they fit; one
-    is this process), or `dask`: the workers of the cluster whose `scheduler` is at this address, or of this client; they
-    must see the files and the folder under the same paths. `resume=True` goes on with a build that was stopped.
+    is this process), or `dask`: the workers of the cluster whose `scheduler` is at this address, or of this client;
+    they must see the files and the folder under the same paths. `resume=True` goes on with a build that was stopped.
     `positions`, `causal`, `temperature`, `rank`, `seed`, `on_conflict`: as for `memorize`; `format` to `per`: as for
     `monolayer.data.read`.
     """
