@@ -40,7 +40,11 @@ def write(folder: Path, X: Any, Y: Any, cuts: list[int], name: str = "s", key: s
 
 def small_pieces(monkeypatch: pytest.MonkeyPatch, block: int, points: int) -> None:
     """Pieces so small that there are several, whatever the memory."""
-    monkeypatch.setattr(memorize, "Room", type("Small", (), {"of": staticmethod(lambda *_: Room(block, points))}))
+
+    def fitting(memory: object, workers: int | None, *_: object) -> Room:
+        return Room(block, points, workers=workers or 1)
+
+    monkeypatch.setattr(memorize, "Room", type("Small", (), {"fitting": staticmethod(fitting)}))
 
 
 def crowd(monkeypatch: pytest.MonkeyPatch, slack: float) -> None:
