@@ -139,9 +139,9 @@ def test_fingerprints_and_shared_facts_follow(options: dict[str, Any], tmp_path:
     assert record.shared == 3
     assert np.array(new.seen([X[1], X[3]])).tolist() == [[True] * 3, [False] * 3]
     new.save(tmp_path / "forgot")
-    ml.memorize(X[1:3], Y[1:3], draw=model, fingerprint=True).save(tmp_path / "never knew")
+    folder = model.save(tmp_path / "old")
+    ml.memorize(X[1:3], Y[1:3], draw=folder, fingerprint=True).save(tmp_path / "never knew")
     record.undo(new).save(tmp_path / "back")
-    model.save(tmp_path / "old")
     for one, two in (("forgot", "never knew"), ("back", "old")):
         for path in (tmp_path / one).iterdir():
             assert path.read_bytes() == (tmp_path / two / path.name).read_bytes()

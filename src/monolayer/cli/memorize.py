@@ -60,7 +60,6 @@ def memorize(
     """
     from monolayer.construct.memorize import memorize as build
     from monolayer.data.folder import check_output
-    from monolayer.model.load import load_monolayer
 
     check_output(out, overwrite=overwrite)  # better known before the work than after it
     options = given(positions=positions, causal=causal, rank=rank_of(rank), dtype=dtype, seed=seed)
@@ -68,7 +67,7 @@ def memorize(
     with progress(as_json) as step:
         sequences = reading.read(data, step)
         began = time.perf_counter()
-        model = build(sequences, draw=None if draw is None else load_monolayer(draw), progress=step, **options)
+        model = build(sequences, draw=draw, progress=step, **options)
         built = Built.checked(model, sequences, time.perf_counter() - began, step)
         step("writing", 1.0)
         model.save(out, overwrite=overwrite)

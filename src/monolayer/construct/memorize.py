@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -25,6 +26,7 @@ from monolayer.data.text import Unit, windows
 from monolayer.errors import DataError
 from monolayer.model.card import Fingerprint
 from monolayer.model.device import check_device
+from monolayer.model.load import load_monolayer
 from monolayer.model.monolayer import Monolayer
 
 NO_FINGERPRINT = "fingerprints are kept for ids and strings; tokens that are vectors have none: leave it out"
@@ -48,7 +50,7 @@ def memorize(
     seed: int | None = None,
     on_conflict: OnConflict = "error",
     fingerprint: bool = False,
-    draw: Monolayer | None = None,
+    draw: Monolayer | str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> Monolayer:
     """A `Monolayer` that gives every token, or every sequence, of the data its label.
@@ -66,9 +68,10 @@ def memorize(
     (`auto`, the default: any up to 8; docs/construction.md). `dtype`: `float64`, or `float32`, in which the model then
     computes; as a name or as PyTorch's.
 
-    `draw`: a model whose names, keys, codes, positions, temperature, format and rank are used again: only what follows
-    from the labels is then built from the data (docs/editing.md). The draw decides `seed`, `dtype`, `rank`, `neurons`,
-    `robust`, `temperature`, `readout`, `positions` and `causal`: leave them out. Such a model has no summary.
+    `draw`: a model, or the folder of one, whose names, keys, codes, positions, temperature, format and rank are used
+    again: only what follows from the labels is then built from the data (docs/editing.md). The draw decides `seed`,
+    `dtype`, `rank`, `neurons`, `robust`, `temperature`, `readout`, `positions` and `causal`: leave them out. Such a
+    model has no summary.
 
     `robust=True` builds another network, which survives noise and short formats (docs/robust.md); a number is the share
     of itself by which every weight may change. Its `rank` is a number (64) or `auto`, the least that does; its `dtype`
@@ -86,6 +89,8 @@ def memorize(
     check_device(device)
     dtype = dtype_name(dtype)
 
+    if isinstance(draw, str | os.PathLike):
+        draw = load_monolayer(draw)
     if draw is not None:
         _check_draw(
             seed=seed is not None,
