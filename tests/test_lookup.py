@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -132,6 +133,15 @@ def test_a_missing_file_and_a_json_that_is_no_table(tmp_path: Path) -> None:
         ml.read(text(tmp_path / "d.json", "[]"))
     with pytest.raises(ml.DataError, match="has the key 'a' 2 times"):
         ml.read(text(tmp_path / "d.json", '{"a": 1, "a": 2}'))
+
+
+def test_a_packed_document_is_no_longer_than_a_line_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "d.json.gz"
+    path.write_bytes(gzip.compress(json.dumps(CAPITALS).encode()))
+    assert len(ml.read(path)) == len(CAPITALS)
+    monkeypatch.setattr("monolayer.data.lines.LONGEST", 20)
+    with pytest.raises(ml.DataError, match="is longer than"):
+        ml.read(path)
 
 
 def test_classes_of_a_hugging_face_dataset_have_names() -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from reprlib import repr as short
 from typing import Any
 
+from monolayer.data import lines as limits
 from monolayer.data.growing import Growing
 from monolayer.data.labels import Per
 from monolayer.data.layout import USUAL, Columns, Layout, Unit, no_column
@@ -204,11 +205,17 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _document(file: Path) -> list[Any] | dict[str, Any] | None:
-    """A file that is one JSON array, or one object of keys and values; None for what is read line by line."""
+    """A file that is one JSON array, or one object of keys and values; None for what is read line by line.
+
+    It may be as long as a line, so that a small gzip file cannot take all memory.
+    """
     opened = gzip.open if file.suffix == ".gz" else open
     try:
         with opened(file, "rt", encoding="utf-8") as text:
-            found = json.load(text, object_pairs_hook=_once)
+            whole = text.read(limits.LONGEST + 1)
+        if len(whole) > limits.LONGEST:
+            return None
+        found = json.loads(whole, object_pairs_hook=_once)
     except DataError as error:
         raise DataError(f"{file} {error}") from None
     except (ValueError, RecursionError, OSError, EOFError):
