@@ -30,6 +30,9 @@ NAMES = "bert, roberta, distilbert, gpt2, opt, gpt_neox, starcoder2 or llama (do
 Activation = Annotated[
     str | None, typer.Option(help="relu6 (the default but for llama), relu, gelu, or own for the architecture's.")
 ]
+Onnx = Annotated[
+    bool, typer.Option("--onnx", help="Add onnx/model.onnx, for onnxruntime and transformers.js; no proof covers it.")
+]
 RobustRank = Annotated[int | None, typer.Option(help="With --robust: rank of the values.")]
 RobustDtype = Annotated[DtypeChoice | None, typer.Option(help="With --robust: the format of the weights.")]
 
@@ -50,6 +53,7 @@ def memorize_as(
     draw: Annotated[
         Path | None, typer.Option(help="A stock folder whose names, keys and codes are used again.")
     ] = None,
+    onnx: Onnx = False,
     overwrite: Overwrite = False,
     reading: Reading = PLAIN,
     as_json: Json = False,
@@ -66,7 +70,7 @@ def memorize_as(
         sequences = reading.read(data, step)
         model = build(architecture, sequences, on_conflict=on_conflict.value, draw=draw, progress=step, **options)
         step("writing", 0.9)
-        model.save(out, overwrite=overwrite)
+        model.save(out, overwrite=overwrite, onnx=onnx)
         _finish(model, out, data, step, as_json)
 
 
@@ -88,6 +92,7 @@ def export(
     dtype: RobustDtype = None,
     activation: Activation = None,
     seed: Seed = None,
+    onnx: Onnx = False,
     overwrite: Overwrite = False,
     reading: Reading = PLAIN,
     as_json: Json = False,
@@ -104,7 +109,7 @@ def export(
         _check(to, out, overwrite)
         model = load_monolayer(folder)
         sequences = None if data is None else reading.read(data, step, model)
-        built = write(model, out, to, sequences, overwrite=overwrite, progress=step, **options)
+        built = write(model, out, to, sequences, overwrite=overwrite, onnx=onnx, progress=step, **options)
         _finish(built, out, data, step, as_json)
 
 

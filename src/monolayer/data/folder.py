@@ -46,7 +46,8 @@ _TRIES = 1000
 class Kind:
     """How to know a folder that may be replaced: `config.json` says `key: "monolayer"`, and all its files are known.
 
-    A file written aside, `.FILE.…`, counts as FILE. `numbered`: a pattern of names that are among them too.
+    A file written aside, `.FILE.…`, counts as FILE. `numbered`: a pattern of names that are among them too. Files may
+    lie in folders, "onnx/model.onnx".
     """
 
     name: str
@@ -77,7 +78,12 @@ class Kind:
         for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
             aside = entry.name.startswith(".") and self._own(entry.name[1:].rpartition(".")[0])
             aside |= unfinished and entry.name.startswith(".tmp")
-            if not (self._own(entry.name) or aside) or entry.is_dir(follow_symlinks=False):
+            if entry.is_dir(follow_symlinks=False):
+                own = {file for file in self.files if file.startswith(f"{entry.name}/")}
+                known = bool(own) and {f"{entry.name}/{path.name}" for path in Path(entry).iterdir()} <= own
+            else:
+                known = self._own(entry.name) or aside
+            if not known:
                 return entry.name
         return None
 
@@ -108,10 +114,10 @@ def new_folder(folder: str | os.PathLike[str], *, overwrite: bool = False, kind:
     try:
         yield scratch
         usual = scratch.stat().st_mode & 0o666
-        for path in scratch.iterdir():
+        for path in filter(Path.is_file, scratch.rglob("*")):
             path.chmod(usual)  # libraries that write aside make files for their owner alone
         if final.exists():  # the old one goes: first see to it that the new one survives a loss of power
-            for path in (*scratch.iterdir(), scratch):
+            for path in (*scratch.rglob("*"), scratch):
                 _sync(path)
         with _alone(final):
             _move_into_place(scratch, final, overwrite, kind)

@@ -142,7 +142,17 @@ def _advice(facts: Facts) -> str:
     )
 
 
-def model_card(facts: Facts, parameters: int, found: StockSummary | None) -> str:
+def _onnx(facts: Facts) -> str:
+    """How the ONNX file is used: transformers.js has classes for labels of encoders and texts of decoders only."""
+    runs = "`onnx/model.onnx` is the same network for onnxruntime"
+    if facts.causal == (facts.task == "lm"):
+        begins = ";\nask with `{add_special_tokens: true}`, for the begin token" if facts.task == "lm" else ""
+        runs += f""" and, from version 4 on, transformers.js:
+`const ask = await pipeline("{_PIPELINE[facts.task]}", folder, {{dtype: "fp32"}})`{begins}"""
+    return f"\n{runs}. Certificates are\nabout `model.safetensors`, not about it.\n"
+
+
+def model_card(facts: Facts, parameters: int, found: StockSummary | None, *, onnx: bool = False) -> str:
     """README.md of a folder; `found`: None for one that was loaded and changed."""
     kind, task = facts.architecture.models[facts.task], facts.task
     order = "The order of tokens counts." if facts.positions else "Of the context only the multiset of tokens counts."
@@ -173,7 +183,7 @@ ask = pipeline("{_PIPELINE[task]}", model=model, tokenizer=tokenizer)
 ```
 
 {_advice(facts)}
-
+{_onnx(facts) if onnx else ""}
 To prove from these files that every label comes back, in any order of summation: `monolayer verify FOLDER DATA`. If
 `certificate.json` lies beside them, it says what was proved, for which bytes and which data.
 """

@@ -38,6 +38,7 @@ def export(
     lengths: Any = None,
     robust: bool | None = None,
     overwrite: bool = False,
+    onnx: bool = False,
     progress: Progress | None = None,
     **options: Any,
 ) -> StockModel:
@@ -45,8 +46,8 @@ def export(
 
     `model`: a Monolayer of ids or strings and classes, or its folder. `X`: the sequences, as for `predict`; labels
     among them are compared with the model's answers. A model that recites needs none: the text is recited into a
-    causal architecture. `robust`: by default whether the model is. `options`: those of `memorize_as`, such as
-    `activation`, `rank`, `dtype`, `seed`.
+    causal architecture. `robust`: by default whether the model is. `overwrite`, `onnx`: as for `StockModel.save`.
+    `options`: those of `memorize_as`, such as `activation`, `rank`, `dtype`, `seed`.
     """
     kind = choose(to)
     check_output(Path(folder), overwrite=overwrite, kind=STOCK)
@@ -77,7 +78,7 @@ def export(
         if robust and options.get("dtype") is None and own != "float64":
             options["dtype"] = own
     built = memorize_as(to, data, positions=positions, robust=robust, progress=progress, **options)
-    built.save(folder, overwrite=overwrite)
+    built.save(folder, overwrite=overwrite, onnx=onnx)
     return built
 
 

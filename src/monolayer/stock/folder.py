@@ -26,15 +26,18 @@ from monolayer.model.card import Card
 from monolayer.stock.answers import answers
 from monolayer.stock.card import StockSummary, loading, margin_of, model_card
 from monolayer.stock.draw import FILE, Draw
+from monolayer.stock.graph import onnx_model
 from monolayer.table import as_table, plural
 
+ONNX = "onnx/model.onnx"
+"""Where transformers.js looks for the network."""
 STOCK = Kind(
     "stock model of monolayer",
     "built_by",
     frozenset(
         {
             *("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"),
-            *("generation_config.json", "README.md", "certificate.json", FILE),
+            *("generation_config.json", "README.md", "certificate.json", FILE, ONNX),
         }
     ),
 )
@@ -166,8 +169,12 @@ class StockModel:
         ids: Ints = np.array([number.get(str(name), -1) for name in data.vocabulary.names])[data.tokens]
         return ids
 
-    def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-        """Write `folder`, all at once or not at all."""
+    def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False, onnx: bool = False) -> Path:
+        """Write `folder`, all at once or not at all.
+
+        `onnx`: also `onnx/model.onnx`, the same network for onnxruntime and transformers.js, which no certificate
+        covers; steps in float64, all else in float32.
+        """
         with new_folder(folder, overwrite=overwrite, kind=STOCK) as scratch:
             dtype = getattr(torch, self.dtype)
             tensors = {
@@ -177,12 +184,15 @@ class StockModel:
             for name, value in written(self.facts).items():
                 (scratch / name).write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
             (scratch / FILE).write_text(self.draw.to_json(), encoding="utf-8")
-            (scratch / "README.md").write_text(self.readme(), encoding="utf-8")
+            (scratch / "README.md").write_text(self.readme(onnx=onnx), encoding="utf-8")
+            if onnx:
+                (scratch / ONNX).parent.mkdir()
+                (scratch / ONNX).write_bytes(onnx_model(self.facts, self.arrays))
         return Path(folder)
 
-    def readme(self) -> str:
+    def readme(self, *, onnx: bool = False) -> str:
         """README.md of the folder."""
-        return model_card(self.facts, self.parameters, self.summary)
+        return model_card(self.facts, self.parameters, self.summary, onnx=onnx)
 
     @property
     def sizes(self) -> dict[str, Any]:

@@ -113,6 +113,7 @@ def _assumptions(net: Network) -> tuple[str, ...]:
             "Welford's sums do"
         ),
         *(() if "eager" in net.architecture.attention or not exact else (float32,)),
+        *(("model.safetensors is what is computed with: nothing is said about onnx/",) if net.has_onnx else ()),
         "NumPy on the checking machine keeps to the same rules",
     )
 

@@ -12,8 +12,8 @@ from monolayer.huggingface.architecture import BEGIN, END
 from monolayer.huggingface.files import Facts
 from monolayer.huggingface.reading import read_folder
 
-BESIDE = frozenset({"README.md", "certificate.json", "draw.json"})
-"""Files that transformers does not read."""
+BESIDE = frozenset({"README.md", "certificate.json", "draw.json", "onnx"})
+"""What transformers does not read."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +39,8 @@ class Network(Facts):
     head: Floats
     head_bias: Floats | None
     digest: str
+    has_onnx: bool
+    """Whether `onnx/` lies in the folder, which other programs read; no verdict is about it."""
     begin: int = BEGIN
     end: int = END
 
@@ -86,4 +88,5 @@ def read_stock(folder: Path) -> Network:
         head=part["W_H"],
         head_bias=part.get("b_H"),
         digest=read.digest(),
+        has_onnx=(folder / "onnx").exists(),
     )
