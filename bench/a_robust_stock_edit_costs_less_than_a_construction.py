@@ -34,7 +34,7 @@ def main() -> None:
         scratch = Path(path)
 
         def construct() -> ml.Sequences:
-            built = ml.memorize_as("bert", data, positions=True, robust=True, dtype="bfloat16")
+            built = ml.memorize_as("bert", data, positions=True, dtype="bfloat16")
             built.save(scratch / "old")
             print(f"labels              {len(data.tokens):,}, {built.summary.neurons:,} neurons")
             return data

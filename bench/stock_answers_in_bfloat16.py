@@ -36,7 +36,7 @@ def main() -> None:
     assert data.vocabulary is not None
     with tempfile.TemporaryDirectory() as scratch:
         wishes = {"dtype": options.dtype, "rank": options.rank, "activation": options.activation}
-        built = ml.memorize_as("bert", data, positions=True, robust=True, **wishes)
+        built = ml.memorize_as("bert", data, positions=True, **wishes)
         folder = built.save(Path(scratch) / "dictionary")
         size = (folder / "model.safetensors").stat().st_size / 1e6
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder)

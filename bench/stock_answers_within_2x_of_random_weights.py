@@ -33,7 +33,7 @@ def main() -> None:
     data = phrases()
     with tempfile.TemporaryDirectory() as scratch:
         began = time.perf_counter()
-        built = ml.memorize_as("bert", data, positions=True)
+        built = ml.memorize_as("bert", data, positions=True, storage="steps")
         folder = built.save(Path(scratch) / "dictionary")
         wrote = time.perf_counter() - began
         size = (folder / "model.safetensors").stat().st_size / 1e6

@@ -29,9 +29,9 @@ def main() -> None:
     transformers.utils.logging.disable_progress_bar()
     text = "\n".join(page.read_text(encoding="utf-8") for page in sorted(DOCS.glob("*.md")))[: options.characters]
     with tempfile.TemporaryDirectory() as scratch:
-        built = ml.memorize_as("gpt2", [text])
+        built = ml.memorize_as("gpt2", [text], storage="steps")
         folder = built.save(Path(scratch) / "text")
-        proof = ml.certify(folder, [text])
+        proof = ml.certify(folder, [text], storage="steps")
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
         model = transformers.AutoModelForCausalLM.from_pretrained(folder)
         ids = tokenizer(text, return_tensors="pt")["input_ids"]
@@ -47,7 +47,7 @@ def main() -> None:
         wrong = int((torch.cat(guess) != wanted).sum())
 
         short = text[: options.recite]
-        ml.memorize_as("gpt2", [short]).save(Path(scratch) / "short")
+        ml.memorize_as("gpt2", [short], storage="steps").save(Path(scratch) / "short")
         reciter = transformers.AutoModelForCausalLM.from_pretrained(Path(scratch) / "short")
         tokenizer = transformers.AutoTokenizer.from_pretrained(Path(scratch) / "short")
         began = time.perf_counter()

@@ -43,7 +43,7 @@ def attack(name: str, task: str, activation: str, dtype: str, places: str, *, co
     options: dict[str, Any] = {"activation": activation, "dtype": dtype, "positions": places == "positions"}
     verdicts = {"proved": 0, "refuted": 0, "undecided": 0}
     with tempfile.TemporaryDirectory() as scratch:
-        folder = ml.memorize_as(name, X, Y, robust=True, rank=32, **options).save(Path(scratch) / "model")
+        folder = ml.memorize_as(name, X, Y, rank=32, **options).save(Path(scratch) / "model")
         tensors = load_file(folder / "model.safetensors")
         known: list[Any] = [
             MODELS[task].from_pretrained(folder, dtype=torch.float32, attn_implementation=kind).eval()

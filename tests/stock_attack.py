@@ -75,7 +75,7 @@ class Case:
         return [[f"c{int(one) % 4}" for one in row] for row in sums]
 
     def build(self, folder: Path) -> Path:
-        options: dict[str, Any] = {"robust": True, "rank": 8} if self.robust else {}
+        options: dict[str, Any] = {"storage": "cells", "rank": 8} if self.robust else {"storage": "steps"}
         return ml.memorize_as(self.name, self.rows, self.labels, positions=self.positions, **options).save(folder)
 
 

@@ -41,7 +41,7 @@ def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     labels = LABELS if name == "bert" else CAUSAL
     options = {"positions": how == "places", "activation": "relu" if how == "relu" else "relu6"}
     folder = tmp_path_factory.mktemp("stock") / "model"
-    return ml.memorize_as(name, IDS, labels, **options).save(folder), labels
+    return ml.memorize_as(name, IDS, labels, storage="steps", **options).save(folder), labels
 
 
 def evaluate(model: dict[str, Any], labels: Any) -> int:
@@ -124,7 +124,7 @@ def _faults() -> list[tuple[str, Any, str]]:
 @pytest.mark.parametrize("fault", _faults(), ids=lambda fault: fault[0])
 def test_each_check_has_a_fault_that_it_sees(fault: tuple[str, Any, str], tmp_path: Path) -> None:
     _, change, verdict = fault
-    ml.memorize_as("bert", IDS, LABELS).save(tmp_path / "whole")
+    ml.memorize_as("bert", IDS, LABELS, storage="steps").save(tmp_path / "whole")
     model = plain_stock.read(tmp_path / "whole")
     change(model)
     plain_stock.write(model, tmp_path / "broken")
@@ -167,7 +167,7 @@ def test_a_folder_outside_the_lemmas_is_undecided(case: tuple[str, str, Any], tm
     """All were proved once, the last one refuted: the conditions of Lemma S7 and of the tokenizer are not idle."""
     _, what, change = case
     labels = {"token": LABELS, "two": LABELS % 2, "sequence": np.arange(len(IDS)) % 6}[what]
-    ml.memorize_as("bert", IDS, labels).save(tmp_path / "whole")
+    ml.memorize_as("bert", IDS, labels, storage="steps").save(tmp_path / "whole")
     assert ml.certify(tmp_path / "whole", IDS, labels).verdict == "proved"
     model = plain_stock.read(tmp_path / "whole")
     change(model)
@@ -176,7 +176,7 @@ def test_a_folder_outside_the_lemmas_is_undecided(case: tuple[str, str, Any], tm
 
 
 def test_label_columns_are_not_those_that_attention_writes_to(tmp_path: Path) -> None:
-    ml.memorize_as("bert", IDS, LABELS % 2).save(tmp_path / "whole")
+    ml.memorize_as("bert", IDS, LABELS % 2, storage="steps").save(tmp_path / "whole")
     net = read_stock(tmp_path / "whole")
     out = int(np.flatnonzero(net.attention["W_O"].any(axis=1))[0])
     label = np.flatnonzero(net.head.any(axis=0))
@@ -188,7 +188,7 @@ def test_label_columns_are_not_those_that_attention_writes_to(tmp_path: Path) ->
 
 
 def test_weights_in_float32_are_undecided_and_damage_is_an_error(tmp_path: Path) -> None:
-    ml.memorize_as("bert", IDS, LABELS).save(tmp_path / "whole")
+    ml.memorize_as("bert", IDS, LABELS, storage="steps").save(tmp_path / "whole")
     model = plain_stock.read(tmp_path / "whole")
     single = {**model, "tensors": {name: value.astype(np.float32) for name, value in model["tensors"].items()}}
     plain_stock.write(single, tmp_path / "single")

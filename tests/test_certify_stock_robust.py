@@ -52,7 +52,7 @@ CASES = [
 def build(case: str, folder: Path) -> tuple[Path, str]:
     name, task, activation, dtype, places = case.split()
     options: dict[str, Any] = {"activation": activation, "dtype": dtype, "positions": places == "positions"}
-    return ml.memorize_as(name, SENTENCES, LABELS[task], robust=True, **options).save(folder / "model"), task
+    return ml.memorize_as(name, SENTENCES, LABELS[task], **options).save(folder / "model"), task
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -90,7 +90,7 @@ def test_narrow_half_spaces_in_front_of_a_pooler_are_proved(name: str, kind: str
         X = sorted({"".join(random.choice(list("abcdef"), random.integers(6, 9))) for _ in range(250)})
         Y = [f"name {row}" for row in range(len(X))]
     dtype = "float32" if kind == "sentences" else "bfloat16"
-    model = ml.memorize_as(name, X, Y, robust=True, positions=True, dtype=dtype)
+    model = ml.memorize_as(name, X, Y, positions=True, dtype=dtype)
     assert model.summary.gap < (0.35 if kind == "sentences" else 0.1)
     proof = ml.certify(model.save(tmp_path / "model"), X, Y)
     assert (proof.verdict, proof.unsure) == ("proved", 0)
@@ -102,7 +102,7 @@ def test_what_is_too_narrow_is_undecided_and_says_what_helps(tmp_path: Path) -> 
     Y = [str(row) for row in range(len(X))]
     proofs = {}
     for rank in (8, 16):
-        folder = ml.memorize_as("bert", X, Y, robust=True, positions=True, rank=rank).save(tmp_path / str(rank))
+        folder = ml.memorize_as("bert", X, Y, positions=True, rank=rank).save(tmp_path / str(rank))
         proofs[rank] = ml.certify(folder, X, Y)
     assert (proofs[8].verdict, proofs[8].wrong, proofs[16].verdict) == ("undecided", 0, "proved")
     assert "narrower than what the roundings of float32 may move" in proofs[8].reason
@@ -140,8 +140,8 @@ def test_each_condition_has_a_fault_that_it_sees(tensor: str, value: float, word
     assert (proof.verdict, words in proof.reason) == ("undecided", True), proof.reason
 
 
-@pytest.mark.parametrize("robust", [False, True])
-def test_a_fault_in_the_shared_reader_is_caught(robust: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize("storage", ["cells", "steps"])
+def test_a_fault_in_the_shared_reader_is_caught(storage: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The folder memorizes what was read without a flaw, and what was read is not what was given."""
     of = Sequences.of
 
@@ -150,6 +150,6 @@ def test_a_fault_in_the_shared_reader_is_caught(robust: bool, monkeypatch: pytes
         return data if isinstance(X, Sequences) else data.select(np.arange(len(data) - 1))
 
     monkeypatch.setattr(Sequences, "of", faulty)
-    folder = ml.memorize_as("bert", SENTENCES, TAGS, robust=robust, positions=True).save(tmp_path / "model")
+    folder = ml.memorize_as("bert", SENTENCES, TAGS, storage=storage, positions=True).save(tmp_path / "model")
     with pytest.raises(DataError, match="the reader is at fault"):
         ml.certify(folder, SENTENCES, TAGS)

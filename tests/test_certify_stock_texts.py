@@ -32,19 +32,19 @@ def broken(folder: Path, out: Path, change: Callable[[Model], None]) -> Path:
 def test_data_that_the_tokenizer_would_cut_otherwise_are_undecided(tmp_path: Path) -> None:
     """The folder holds these lists of tokens; its tokenizer does not make them of their text."""
     rows = [["a", " cat"], ["the", " dog"]]
-    folder = ml.memorize_as("gpt2", rows).save(tmp_path / "m")
+    folder = ml.memorize_as("gpt2", rows, storage="steps").save(tmp_path / "m")
     assert ml.certify(folder, rows).verdict == "proved"
     assert "cut into other tokens" in ml.certify(folder, [["a", "the"], ["the", " dog"]]).reason
-    words = ml.memorize_as("bert", [["[", "PAD", "]"]], [[0, 1, 2]]).save(tmp_path / "w")
+    words = ml.memorize_as("bert", [["[", "PAD", "]"]], [[0, 1, 2]], storage="steps").save(tmp_path / "w")
     assert ml.certify(words, [["[", "PAD", "]"]], [[0, 1, 2]]).verdict == "proved"  # spaces stand between them
-    chars = ml.memorize_as("bert", ["PAD", "[]"], [[0] * 3, [1] * 2]).save(tmp_path / "c")
+    chars = ml.memorize_as("bert", ["PAD", "[]"], [[0] * 3, [1] * 2], storage="steps").save(tmp_path / "c")
     assert "spells '[PAD]'" in ml.certify(chars, ["[PAD]"], [[1, 0, 0, 0, 1]]).reason
 
 
 def test_special_tokens_inside_given_tokens_are_found(tmp_path: Path) -> None:
     """Lists of tokens are not glued together, but each of them is searched: `a[PAD]b` becomes three ids."""
     rows, labels = [["New York", "a[PA]b", "c d"], ["c d", "New York"]], [[0, 1, 2], [1, 0]]
-    folder = ml.memorize_as("bert", rows, labels).save(tmp_path / "m")
+    folder = ml.memorize_as("bert", rows, labels, storage="steps").save(tmp_path / "m")
     assert ml.certify(folder, rows, labels).verdict == "proved"
     named = tmp_path / "m" / "tokenizer.json"
     named.write_text(named.read_text(encoding="utf-8").replace("a[PA]b", "a[PAD]b"), encoding="utf-8")
@@ -61,7 +61,7 @@ def test_a_label_may_have_the_name_of_a_special_token(label: str, tmp_path: Path
     """Classes are names in `id2label`, and tokens are names in the tokenizer: they do not meet."""
     for name in ("bert", "gpt2"):
         labels = [[label, *text[1:]] for text in TEXTS]
-        folder = ml.memorize_as(name, TEXTS, labels, positions=True).save(tmp_path / name)
+        folder = ml.memorize_as(name, TEXTS, labels, positions=True, storage="steps").save(tmp_path / name)
         assert ml.certify(folder, TEXTS, labels).verdict == "proved"
         names = json.loads((folder / "config.json").read_text(encoding="utf-8"))["id2label"]
         assert label in names.values()
@@ -110,7 +110,7 @@ LANGUAGE: list[tuple[str, str, Callable[[Model], None], str]] = [
 @pytest.mark.parametrize("fault", LANGUAGE, ids=lambda fault: f"{fault[1]}: {fault[0]}")
 def test_language_models_with_a_fault_are_not_proved(fault: tuple[str, str, Any, str], tmp_path: Path) -> None:
     _, name, change, verdict = fault
-    folder = ml.memorize_as(name, TEXTS, positions=name in ("gpt2", "opt")).save(tmp_path / "whole")
+    folder = ml.memorize_as(name, TEXTS, positions=name in ("gpt2", "opt"), storage="steps").save(tmp_path / "whole")
     assert ml.certify(folder, TEXTS).verdict == "proved"
     assert ml.certify(broken(folder, tmp_path / "broken", change), TEXTS).verdict == verdict
 
@@ -118,7 +118,7 @@ def test_language_models_with_a_fault_are_not_proved(fault: tuple[str, str, Any,
 def test_padding_on_the_left_is_assumed_to_be_counted_and_must_be_finite(tmp_path: Path) -> None:
     """Masked padding changes nothing, unless it is no number; tests/stranger.py pads on the left with transformers."""
     labels = [list(text[::-1]) for text in TEXTS]
-    folder = ml.memorize_as("gpt2", TEXTS, labels, positions=True).save(tmp_path / "m")
+    folder = ml.memorize_as("gpt2", TEXTS, labels, positions=True, storage="steps").save(tmp_path / "m")
     proof = ml.certify(folder, TEXTS, labels)
     assert proof.verdict == "proved"
     assert any("position_ids counted from the begin token" in line for line in proof.assumptions)

@@ -21,9 +21,9 @@ def build(folder: Path, name: str, task: str, labels: Any = Y, **options: Any) -
     return ml.memorize_as(name, data, **options).save(folder)
 
 
-@pytest.mark.parametrize("robust", [False, True])
-def test_what_an_edit_did_is_what_the_comparison_lists(robust: bool, tmp_path: Path) -> None:
-    options: dict[str, Any] = {"robust": True, "rank": 32, "dtype": "bfloat16"} if robust else {}
+@pytest.mark.parametrize("storage", ["cells", "steps"])
+def test_what_an_edit_did_is_what_the_comparison_lists(storage: str, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"storage": storage} | ({"rank": 32, "dtype": "bfloat16"} if storage == "cells" else {})
     old = build(tmp_path / "old", "bert", "token", positions=True, **options)
     model, record = ml.edit(old, X[3:4], OTHER[3:4], (X, Y))
     new = model.save(tmp_path / "new")

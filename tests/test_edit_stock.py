@@ -24,8 +24,8 @@ Y = RANDOM.integers(0, 5, X.shape)
 OTHER = np.where(np.arange(30)[:, None] == 3, (Y + 1) % 5, Y)
 WHOLE = Sequences.of(X, Y)
 TEXTS = ["abca", "bdac", "cabd", "dcba"]
-STEPS: dict[str, Any] = {"positions": True}
-SHORT: dict[str, Any] = {"positions": True, "robust": True, "rank": 32, "dtype": "bfloat16"}
+STEPS: dict[str, Any] = {"positions": True, "storage": "steps"}
+SHORT: dict[str, Any] = {"positions": True, "rank": 32, "dtype": "bfloat16"}
 KINDS = {
     "bert": ("bert", STEPS),
     "gpt2": ("gpt2", STEPS),
@@ -114,7 +114,7 @@ def test_edits_one_after_the_other_end_where_the_data_do(name: str, options: Any
 def test_a_folder_that_loses_all_neurons_gets_them_back() -> None:
     """A token with one label has none, and a layer without neurons holds one that never fires."""
     data = Sequences.of([["b", "a"], ["c", "a"]], [["v", "u"], ["v", "w"]])
-    for name, options in (("bert", {}), ("llama", {**SHORT, "positions": False})):
+    for name, options in (("bert", {"storage": "steps"}), ("llama", {**SHORT, "positions": False})):
         old = ml.memorize_as(name, data, **options)
         facts, record = ml.forget(ml.Facts.of(old, data), [1])
         assert record.neurons == (1, 1)
@@ -123,7 +123,7 @@ def test_a_folder_that_loses_all_neurons_gets_them_back() -> None:
 
 
 def test_a_language_model_forgets_a_text() -> None:
-    built = ml.memorize_as("gpt2", TEXTS, positions=True)
+    built = ml.memorize_as("gpt2", TEXTS, **STEPS)
     model, record = ml.forget(built, [TEXTS[1]], (TEXTS,))
     assert ml.compare(model, ml.memorize_as("gpt2", [TEXTS[0], *TEXTS[2:]], draw=built)).same
     assert record.changes[-1].before == "</s>"
@@ -135,7 +135,7 @@ def test_a_fact_that_other_rows_teach_is_counted() -> None:
         assert ml.forget(ml.memorize_as("bert", twice, **options), [3, 8], twice)[1].shared == 4
 
 
-@pytest.mark.parametrize("options", [STEPS, SHORT], ids=["steps", "robust"])
+@pytest.mark.parametrize("options", [STEPS, SHORT], ids=["steps", "cells"])
 def test_a_record_changes_tensors_and_widths_and_nothing_else(options: Any, tmp_path: Path) -> None:
     """Above all no key that makes transformers run code."""
     built = ml.memorize_as("bert", X, Y, **options)
@@ -162,7 +162,7 @@ def test_the_commands_edit_stock_folders(tmp_path: Path, monkeypatch: pytest.Mon
     data = write(tmp_path / "data.jsonl", ROWS)
     facts = write(tmp_path / "facts.jsonl", [{"tokens": ["行", "走"], "labels": ["háng", "zǒu"]}])
     rest = write(tmp_path / "rest.jsonl", ROWS[2:])
-    for name, options in (("steps", []), ("robust", ["--robust", "--dtype", "bfloat16"])):
+    for name, options in (("steps", ["--storage", "steps"]), ("cells", ["--dtype", "bfloat16"])):
         assert run(["memorize-as", "bert", data, *options, "--out", name]) == 0
         assert run(["edit", name, facts, "--data", data, "--out", f"{name} new", "--record", f"{name}.json"]) == 0
         assert run(["record", f"{name}.json", "--undo", f"{name} new", "--out", f"{name} back"]) == 0
@@ -172,7 +172,7 @@ def test_the_commands_edit_stock_folders(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("part", ["word_embeddings", "query.bias", "classifier.weight", "LayerNorm", "intermediate"])
-@pytest.mark.parametrize("options", [STEPS, SHORT], ids=["steps", "robust"])
+@pytest.mark.parametrize("options", [STEPS, SHORT], ids=["steps", "cells"])
 def test_weights_that_were_changed_are_refused(options: Any, part: str, tmp_path: Path) -> None:
     folder = ml.memorize_as("bert", X, Y, **options).save(tmp_path / "old")
     tensors = load_file(folder / "model.safetensors")

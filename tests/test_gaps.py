@@ -27,7 +27,9 @@ TOKENS = RANDOM.integers(0, 20, (40, 4))
 TOKENS[1] = TOKENS[0]
 LONG = RANDOM.integers(0, 40, (400, 8))
 LONG[1] = LONG[0]
-ROBUST: dict[str, Any] = {"positions": True, "robust": True, "rank": 32}
+CELLS: dict[str, Any] = {"positions": True, "rank": 32}
+ROBUST = {**CELLS, "robust": True}
+STEPS = {"positions": True, "storage": "steps"}
 SHORT: dict[str, Any] = {"positions": True, "dtype": "float32"}
 KINDS: dict[str, tuple[str | None, str, dict[str, Any]]] = {  # architecture, labels, options
     "line": (None, "token", {"positions": True}),
@@ -40,12 +42,12 @@ KINDS: dict[str, tuple[str | None, str, dict[str, Any]]] = {  # architecture, la
     "robust": (None, "token", ROBUST),
     "robust sequences": (None, "sequence", ROBUST),
     "robust vectors": (None, "vectors", {"robust": True, "rank": 32}),
-    "bert": ("bert", "token", {"positions": True}),
-    "bert sequences": ("bert", "sequence", {"positions": True}),
-    "gpt2 sequences": ("gpt2", "sequence", {"positions": True}),
-    "bert robust": ("bert", "token", ROBUST),
-    "bert robust sequences": ("bert", "sequence", ROBUST),
-    "gpt2 robust sequences": ("gpt2", "sequence", ROBUST),
+    "bert": ("bert", "token", STEPS),
+    "bert sequences": ("bert", "sequence", STEPS),
+    "gpt2 sequences": ("gpt2", "sequence", STEPS),
+    "bert cells": ("bert", "token", CELLS),
+    "bert cells sequences": ("bert", "sequence", CELLS),
+    "gpt2 cells sequences": ("gpt2", "sequence", CELLS),
 }
 
 
@@ -85,7 +87,7 @@ def test_a_gap_is_no_contradiction_and_nothing_is_claimed_there(kind: str, tmp_p
     assert stock or (model.feed_forward.readout == "cascade") == kind.startswith("cascade")
     folder = tmp_path / "model"
     model.save(folder)
-    for judged in (ml.certify(model, X, Y, only="robust" not in kind), ml.verify(folder, X, Y)):
+    for judged in (ml.certify(model, X, Y, only=not {"robust", "cells"} & set(kind.split())), ml.verify(folder, X, Y)):
         assert (judged.verdict, judged.points) == ("proved", labelled), judged.reason
 
     planted = Y.copy()
@@ -214,7 +216,7 @@ def test_gaps_are_neither_counted_nor_exported(tmp_path: Path, capsys: pytest.Ca
     run(["predict", str(tmp_path / "model"), str(tmp_path / "a.jsonl"), "--json"])
     said = json.loads(capsys.readouterr().out)
     assert (said["right"], said["total"]) == (3, 3)
-    ml.export(model, tmp_path / "bert", "bert", ml.Sequences.of(X, Y))
+    ml.export(model, tmp_path / "bert", "bert", ml.Sequences.of(X, Y), storage="steps")
     assert ml.verify(tmp_path / "bert", X, Y, only=True).points == 3
     assert ml.verify(tmp_path / "bert", X, Y, only=True).verdict == "proved"
     wrong = [["x", None], None, ["y", "y"]]
@@ -242,7 +244,7 @@ def test_where_all_labels_are_missing(tmp_path: Path) -> None:
         ml.certify(ml.memorize(["ab", "c"], ["x", None]), part)
 
 
-@pytest.mark.parametrize("kind", ["robust", "bert robust"])
+@pytest.mark.parametrize("kind", ["robust", "bert cells"])
 def test_tokens_of_which_only_gaps_are_left(kind: str) -> None:
     X, Y = [["q", "a"], ["a", "q"], ["c", "d"], ["d", "c"]], [["x", "y"], None, ["x", "y"], ["x", "x"]]
     model = made(kind, X, Y)

@@ -285,5 +285,5 @@ def test_formats_by_name_or_as_pytorchs() -> None:
     with pytest.raises(ml.DataError, match=r"dtype of a line must be one of .*not 'bfloat16'"):
         ml.memorize(X, Y, dtype=torch.bfloat16)
     assert ml.certify(two, X, Y, dtype=torch.float16).claim == ml.certify(two, X, Y, dtype="float16").claim
-    short = [ml.memorize_as("bert", X, Y, robust=True, dtype=each) for each in (torch.bfloat16, "bfloat16")]
+    short = [ml.memorize_as("bert", X, Y, dtype=each) for each in (torch.bfloat16, "bfloat16")]
     assert short[0].dtype == short[1].dtype == "bfloat16"

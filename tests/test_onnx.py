@@ -67,9 +67,9 @@ def test_onnxruntime_answers_as_the_folder_does(name: str, tmp_path: Path) -> No
     for count, task in enumerate(kind.models):
         rows = TEXTS if task == "lm" else ROWS
         labels = {"token": LABELS, "sequence": [row[-1] for row in LABELS], "lm": None}[task]
-        robust = kind.rms or (number + count) % 2 == 1
-        options: dict[str, Any] = {"positions": kind.has_places or robust, "robust": robust}
-        options |= {"dtype": "bfloat16", "rank": 64, "activation": "own"} if robust else {}
+        cells = kind.rms or (number + count) % 2 == 1
+        options: dict[str, Any] = {"positions": kind.has_places or cells, "storage": "cells" if cells else "steps"}
+        options |= {"dtype": "bfloat16", "rank": 64, "activation": "own"} if cells else {}
         model = ml.memorize_as(name, rows, labels, **options)
         folder = model.save(tmp_path / task, onnx=True)
         assert [path.name for path in (folder / "onnx").iterdir()] == ["model.onnx"], "no external data"
@@ -89,7 +89,7 @@ def test_onnxruntime_answers_as_the_folder_does(name: str, tmp_path: Path) -> No
                 assert answer.argmax(-1).tolist() == list(label), (task, left)
             for answer, row in zip(said, held + ids_of(model, OTHERS), strict=True):
                 exact = plain.logits(np.array([row]), plain.asked)[0].numpy()
-                assert np.abs(answer - exact).max() <= (1e-4 if robust else 1e-7) * np.abs(exact).max(), (task, left)
+                assert np.abs(answer - exact).max() <= (1e-4 if cells else 1e-7) * np.abs(exact).max(), (task, left)
         if task == "lm":
             assert recited(session, held[0][:2], len(rows[0])) == [*held[0], END]
 
@@ -110,7 +110,7 @@ def test_steps_need_their_float64_and_their_epsilon() -> None:
     """Faults that the test above would see: weights cast to float32, and the ε that a fused norm would take."""
     X = RANDOM.integers(0, 6, (200, 12))
     Y = RANDOM.integers(0, 5, X.shape)
-    model = ml.memorize_as("gpt2", X, Y, on_conflict="first")
+    model = ml.memorize_as("gpt2", X, Y, storage="steps", on_conflict="first")
     ids = [[BEGIN, *(token + 4 for token in row)] for row in X.tolist()]
     assert model.facts.names[4] == "0"
     wanted = model.labels(model.data).reshape(X.shape)  # type: ignore[arg-type]
@@ -139,7 +139,7 @@ def test_the_file_is_one_that_old_and_new_readers_know(tmp_path: Path) -> None:
 
 def test_what_cannot_be_is_refused_and_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = ml.memorize_as("bert", ROWS, LABELS)
-    gelu = ml.memorize_as("bert", ROWS, LABELS, activation="own")
+    gelu = ml.memorize_as("bert", ROWS, LABELS, storage="steps", activation="own")
     with pytest.raises(ml.DataError, match="no gelu in float64"):
         gelu.save(tmp_path / "no", onnx=True)
     with monkeypatch.context() as changed:
@@ -211,13 +211,13 @@ def test_transformers_js_answers_in_node(tmp_path: Path) -> None:
     texts = [["to", "be", "or", "not", "to", "be", "that", "is"], ["once", "upon", "a", "time"]]
     jobs, wanted = [], {}
     for number, (name, kind) in enumerate(ARCHITECTURES.items()):
-        robust = kind.rms or number % 2 == 1
+        storage: Any = "cells" if kind.rms or number % 2 == 1 else "steps"
         if kind.causal:
-            ml.memorize_as(name, texts, robust=robust).save(tmp_path / name, onnx=True)
+            ml.memorize_as(name, texts, storage=storage).save(tmp_path / name, onnx=True)
             jobs.append((name, "text-generation", ["to", "once"]))
             wanted[name] = [" ".join(text) for text in texts]
         else:
-            ml.memorize_as(name, ROWS, LABELS, robust=robust).save(tmp_path / name, onnx=True)
+            ml.memorize_as(name, ROWS, LABELS, storage=storage).save(tmp_path / name, onnx=True)
             jobs.append((name, "token-classification", [" ".join(row) for row in ROWS]))
             wanted[name] = [list(row) for row in ml.load(tmp_path / name).predict(ROWS)]  # type: ignore[union-attr]
     (tmp_path / "ask.cjs").write_text(SCRIPT, encoding="utf-8")

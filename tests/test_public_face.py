@@ -116,7 +116,7 @@ def test_signature_of_memorize_as_is_pinned() -> None:
         "positions": False,
         "activation": None,
         "width": None,
-        "robust": False,
+        "storage": None,
         "rank": None,
         "dtype": None,
         "seed": None,

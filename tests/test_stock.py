@@ -59,7 +59,7 @@ def test_what_arrives_rises_with_the_context(g: float, more: float, norm: float,
 
 def test_same_seed_same_bytes(tmp_path: Path) -> None:
     for name, seed in (("one", 3), ("two", 3), ("three", 4)):
-        ml.memorize_as("bert", X, Y, seed=seed).save(tmp_path / name)
+        ml.memorize_as("bert", X, Y, storage="steps", seed=seed).save(tmp_path / name)
     files = {name: (tmp_path / name / "model.safetensors").read_bytes() for name in ("one", "two", "three")}
     assert files["one"] == files["two"] != files["three"]
 
@@ -123,16 +123,23 @@ def test_integers_are_tokens_and_labels_too() -> None:
         ("bert", np.zeros((2, 3, 2)), [[0, 1, 0], [1, 0, 0]], {}, "vectors"),
         ("bert", X, [[0.5, 1.5, 2.5], [0.5, 1.0], [1.0, 2.0, 3.0, 4.5]], {}, "real numbers"),
         ("bert", X, Y, {"activation": "swish"}, "activation must be one of relu6"),
-        ("bert", X, Y, {"width": 32}, "power of 4"),
-        ("bert", [list(range(100))], [list(range(100))], {"width": 16}, "width=64 is the least that fits"),
-        ("gpt_neox", X, Y, {"positions": True}, "no table of positions"),
+        ("bert", X, Y, {"storage": "steps", "width": 32}, "power of 4"),
+        (
+            "bert",
+            [list(range(100))],
+            [list(range(100))],
+            {"storage": "steps", "width": 16},
+            "width=64 is the least that fits",
+        ),
+        ("gpt_neox", X, Y, {"storage": "steps", "positions": True}, "no table of positions"),
         ("bert", X, Y, {"seed": -1}, "seed"),
-        ("llama", X, Y, {}, "pass robust=True"),
-        ("bert", X, Y, {"rank": 8}, "for robust models"),
-        ("bert", X, Y, {"robust": True, "rank": 1}, "rank must be a whole number"),
-        ("bert", X, Y, {"robust": True, "dtype": "int8"}, "dtype of a robust stock model"),
-        ("bert", X, Y, {"robust": True, "width": 64}, "width has no use"),
-        ("bert", X, Y, {"robust": True, "activation": "tanh"}, "activation must be one of relu6"),
+        ("llama", X, Y, {"storage": "steps"}, "take storage='cells'"),
+        ("bert", X, Y, {"storage": "steps", "rank": 8}, "rank 1 in float64"),
+        ("bert", X, Y, {"rank": 1}, "rank must be a whole number"),
+        ("bert", X, Y, {"dtype": "int8"}, "dtype of storage='cells'"),
+        ("bert", X, Y, {"dtype": "float64"}, "storage='steps' is in float64"),
+        ("bert", X, Y, {"storage": "robust"}, "must be 'cells' or 'steps'"),
+        ("bert", X, Y, {"width": 64}, "width goes with storage='steps'"),
     ],
 )
 def test_bad_input_is_an_error_with_a_way_out(
@@ -152,7 +159,7 @@ def test_bad_input_is_an_error_with_a_way_out(
 def test_whatever_the_data_the_folder_is_proved(texts: list[str], classes: int, activation: str, random: Any) -> None:
     """With positions, sequences that differ never contradict each other; a changed label is found."""
     labels = [[random.randrange(classes) for _ in text] for text in texts]
-    model = ml.memorize_as("bert", texts, labels, positions=True, activation=activation)
+    model = ml.memorize_as("bert", texts, labels, positions=True, activation=activation, storage="steps")
     assert ml.certify(model, texts, labels).verdict == "proved"
     labels[-1][-1] += 1
     assert ml.certify(model, texts, labels).verdict == "refuted"
@@ -168,7 +175,7 @@ def test_whatever_the_data_the_folder_is_proved(texts: list[str], classes: int, 
         (
             "gpt_neox",
             [["u"]],
-            {"positions": True, "robust": True},
+            {"positions": True},
             ["as the tokenizer does.$", "value rank|no token has"],
         ),
         ("gpt2", None, {"positions": True}, ["pads on the right, since this architecture counts places"]),
@@ -193,7 +200,7 @@ def test_contradictions_are_shown() -> None:
 
 
 def test_data_that_a_folder_cannot_be_asked_about(tmp_path: Path) -> None:
-    folder = ml.memorize_as("bert", X, Y, positions=True).save(tmp_path / "m")
+    folder = ml.memorize_as("bert", X, Y, positions=True, storage="steps").save(tmp_path / "m")
     with pytest.raises(ml.DataError, match="sequence 1 has 517 tokens"):
         ml.certify(folder, [["a"], ["a"] * 517], [["u"], ["u"] * 517])
     beyond = ml.certify(folder, [["a"] * 9], [["u"] * 9])  # there are places, and nothing is known of them
@@ -226,7 +233,7 @@ def test_the_command_line_writes_proves_and_complains(tmp_path: Path, capsys: py
     for options, words in (
         (["bert"], "exists already"),
         (["bart", "--overwrite"], "did you mean 'bert'"),
-        (["bert", "--overwrite", "--dtype", "float32"], "rank and dtype are for robust models (--robust)"),
+        (["bert", "--overwrite", "--storage", "steps", "--dtype", "float32"], "--storage steps is rank 1 in float64"),
     ):
         capsys.readouterr()
         assert run(["memorize-as", options[0], str(data), "--out", out, *options[1:]]) == 2

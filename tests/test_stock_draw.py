@@ -21,8 +21,8 @@ READINGS = [["yín", "háng"], ["xíng", "zǒu"], ["yīn", "yuè"], ["kuài", "l
 RANDOM = np.random.default_rng(5)
 X = np.concatenate([12 + np.arange(40)[:, None], np.stack([RANDOM.permutation(12)[:4] for _ in range(40)])], axis=1)
 Y = np.where(RANDOM.random(X.shape) < 0.5, X % 5, RANDOM.integers(0, 5, X.shape))
-STEPS: dict[str, Any] = {"positions": True}
-SHORT: dict[str, Any] = {"positions": True, "robust": True, "rank": 32, "dtype": "bfloat16"}
+STEPS: dict[str, Any] = {"positions": True, "storage": "steps"}
+SHORT: dict[str, Any] = {"positions": True, "rank": 32, "dtype": "bfloat16"}
 
 
 def same(one: StockModel, two: StockModel) -> bool:
@@ -53,7 +53,7 @@ def test_the_same_draw_and_data_are_the_same_bits(name: str, tmp_path: Path) -> 
             assert same(again(less, data, only=np.unique(gone.tokens)), built)
 
 
-@pytest.mark.parametrize("options", [STEPS, SHORT], ids=["steps", "robust"])
+@pytest.mark.parametrize("options", [STEPS, SHORT], ids=["steps", "cells"])
 @pytest.mark.parametrize("name", ["bert", "gpt2"])
 def test_a_label_that_was_forgotten_is_gone(name: str, options: Any, tmp_path: Path) -> None:
     """Of the phrases, 音 says yīn once: when that phrase is forgotten, no number of the folder depends on it."""
@@ -79,7 +79,7 @@ def test_a_label_that_was_forgotten_is_gone(name: str, options: Any, tmp_path: P
 
 
 def test_what_a_draw_has_no_room_for_is_named() -> None:
-    built = ml.memorize_as("bert", PHRASES, READINGS, positions=True)
+    built = ml.memorize_as("bert", PHRASES, READINGS, **STEPS)
     for X_, Y_, words in (
         (["银山"], [["yín", "shān"]], "the token '山' is new to this draw"),
         (["银"], [["shān"]], "the label 'shān' is new to this draw"),
@@ -109,7 +109,12 @@ def test_a_folder_holds_nothing_else_iff_it_is_the_model_of_the_data(name: str, 
         data = ml.Sequences.of(X[rows], Y[rows] % 2)
         if task == "sequence":
             data = ml.Sequences.of(X[:12, 1:3], Y[:12, 0] % 2)
-        options: dict[str, Any] = {"positions": positions, "activation": activation, "on_conflict": "first"}
+        options: dict[str, Any] = {
+            "positions": positions,
+            "activation": activation,
+            "storage": "steps",
+            "on_conflict": "first",
+        }
         built = ml.memorize_as(name, data, **options)
         if built.summary.conflicts:
             continue
@@ -127,7 +132,7 @@ def test_a_folder_holds_nothing_else_iff_it_is_the_model_of_the_data(name: str, 
 def test_planted_leftovers_are_found(tmp_path: Path) -> None:
     """One label in an embedding, one bias, one slope, one neuron too many: no longer proved, though labels return."""
     data = ml.Sequences.of(X, Y)
-    built = ml.memorize_as("bert", data, positions=True)
+    built = ml.memorize_as("bert", data, **STEPS)
     block = "bert.encoder.layer.0.intermediate.dense"
     table = "bert.embeddings.word_embeddings.weight"
     rest = data.select(np.arange(1, 40))
@@ -153,9 +158,9 @@ def test_planted_leftovers_are_found(tmp_path: Path) -> None:
         assert (found.verdict, "holds more than the data" in found.reason) == ("refuted", True)
 
 
-def test_that_nothing_else_is_held_is_not_claimed_of_robust_folders() -> None:
+def test_that_nothing_else_is_held_is_not_claimed_of_cells() -> None:
     with pytest.raises(ml.DataError, match="shown by equality"):
-        ml.certify(ml.memorize_as("bert", PHRASES, READINGS, robust=True), PHRASES, READINGS, only=True)
+        ml.certify(ml.memorize_as("bert", PHRASES, READINGS), PHRASES, READINGS, only=True)
 
 
 def test_the_commands_use_a_draw_again_and_look_into_folders(
@@ -169,7 +174,7 @@ def test_the_commands_use_a_draw_again_and_look_into_folders(
         ("odd", [*rows, {**rows[0], "labels": ["a", "b"]}]),
     ):
         Path(f"{name}.jsonl").write_text("\n".join(map(json.dumps, some)), encoding="utf-8")
-    assert run(["memorize-as", "bert", "all.jsonl", "--out", "old"]) == 0
+    assert run(["memorize-as", "bert", "all.jsonl", "--storage", "steps", "--out", "old"]) == 0
     assert run(["memorize-as", "bert", "rest.jsonl", "--draw", "old", "--out", "less"]) == 0
     forgot = ml.memorize_as("bert", [*PHRASES[:2], PHRASES[3]], [*READINGS[:2], READINGS[3]], draw="old")
     assert same(StockModel.load("less"), forgot)
@@ -188,8 +193,8 @@ def test_the_commands_use_a_draw_again_and_look_into_folders(
             "decides seed",
         ),
         (
-            ["memorize-as", "bert", "all.jsonl", "--draw", "old", "--robust", "--out", "x"],
-            "decides robust",
+            ["memorize-as", "bert", "all.jsonl", "--draw", "old", "--storage", "cells", "--out", "x"],
+            "decides storage",
         ),
         # Before anything is built: these data contradict themselves, and are not looked at.
         (["memorize-as", "bert", "odd.jsonl", "--out", "old"], "exists already"),
@@ -216,14 +221,14 @@ NO_DRAW, NO_FOLDER = "is not a draw that memorize_as wrote", "is not a folder th
         ("draw.json", "steps", {"keys": []}, NO_DRAW),
         ("draw.json", "steps", {**LINE, "silence": -1.0}, NO_DRAW),
         ("draw.json", "steps", {**LINE, "keys": [2.0]}, NO_DRAW),
-        ("draw.json", "robust", {"longest": 1, "gain": 1, "size": 1, "mixture": ["+*"]}, NO_DRAW),
+        ("draw.json", "cells", {"longest": 1, "gain": 1, "size": 1, "mixture": ["+*"]}, NO_DRAW),
         ("draw.json", None, None, "has no draw to use again"),
     ],
 )
 def test_files_that_do_not_fit_together_are_refused(
     file: str, key: str | None, value: Any, words: str, tmp_path: Path
 ) -> None:
-    folder = ml.memorize_as("bert", PHRASES, READINGS).save(tmp_path / "m")
+    folder = ml.memorize_as("bert", PHRASES, READINGS, storage="steps").save(tmp_path / "m")
     said = json.loads((folder / file).read_text("utf-8"))
     (folder / file).write_text(json.dumps({**said, key: value}), encoding="utf-8")
     if key is None:

@@ -28,7 +28,7 @@ CONFIG, TOKENIZER, SETTINGS = "config.json", "tokenizer.json", "tokenizer_config
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    saved = ml.memorize_as("bert", X, Y).save(tmp_path_factory.mktemp("stock") / "whole")
+    saved = ml.memorize_as("bert", X, Y, storage="steps").save(tmp_path_factory.mktemp("stock") / "whole")
     assert ml.certify(saved, X, Y).verdict == "proved"
     return saved
 
@@ -179,7 +179,7 @@ def test_every_folder_is_read_as_it_was_written(name: str, robust: bool, tmp_pat
             data = np.array([len(row) for row in rows]).tolist()
             labels = {"token": [["u", "v", "u"][:count] for count in data], "sequence": ["u", "v"], "lm": None}[task]
             for positions in (False, True) if robust or kind.has_places else (False,):
-                options: dict[str, Any] = {"robust": True, "rank": 8} if robust else {}
+                options: dict[str, Any] = {"rank": 8} if robust else {"storage": "steps"}
                 built = ml.memorize_as(name, rows, labels, positions=positions, on_conflict="first", **options)
                 folder = built.save(tmp_path / str(number))
                 net = read_stock(folder)  # compares, and raises what differs

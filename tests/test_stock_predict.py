@@ -20,12 +20,12 @@ from monolayer.stock.folder import StockModel
 
 CAPITALS = {"Saudi Arabia": "Riyadh", "Peru": "Lima", "New Zealand": "Wellington"}
 IDS, NEXT = np.array([[3, 1, 4], [1, 5, 9]]), np.array([[7, 0, 7], [2, 2, 0]])
-ROBUST: dict[str, Any] = {"robust": True, "rank": 16, "dtype": "bfloat16"}
+CELLS: dict[str, Any] = {"rank": 16, "dtype": "bfloat16"}
 
 
 @pytest.fixture(scope="module")
 def capitals(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return ml.memorize_as("bert", CAPITALS, **ROBUST).save(tmp_path_factory.mktemp("stock") / "capitals")
+    return ml.memorize_as("bert", CAPITALS, **CELLS).save(tmp_path_factory.mktemp("stock") / "capitals")
 
 
 def test_a_folder_is_loaded_and_asked_without_transformers(capitals: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,7 +45,7 @@ def test_text_is_cut_by_certify_as_by_predict(capitals: Path) -> None:
     assert ml.certify(letters, ["ab", "ba"], [1, 2]).verdict == "proved"
 
 
-@pytest.mark.parametrize("options", [{}, ROBUST], ids=["steps", "robust"])
+@pytest.mark.parametrize("options", [{"storage": "steps"}, CELLS], ids=["steps", "cells"])
 @pytest.mark.parametrize("name", ["roberta", "gpt2"])
 def test_answers_have_the_shapes_and_names_of_our_own_models(name: str, options: Any) -> None:
     """Ids and labels that are numbers stay numbers; with `per="token"` a string is a label for each token."""

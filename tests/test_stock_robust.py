@@ -41,7 +41,7 @@ def test_means_are_0_and_norms_are_one_number(name: str, dtype: str, positions: 
     data = ml.Sequences.of([list(range(longest))], None if "lm" in kind.models else [[0] * longest])
     assert data.vocabulary is not None
     names = token_names(data.vocabulary, kind.special)
-    job = work(kind, data, names, positions=positions, on_conflict="error", robust=True)
+    job = work(kind, data, names, positions=positions, on_conflict="error", storage="cells")
     usual = np.arange(len(names)) % len(job.classes)
     mirror = lay_out(job, usual, rank, 0, lambda array: rounded(array, dtype))
     norms = [(table * table).sum(axis=1) for table in (mirror.tokens, mirror.places) if table is not None]
@@ -59,7 +59,7 @@ def test_means_are_0_and_norms_are_one_number(name: str, dtype: str, positions: 
 @pytest.mark.parametrize("name", ["bert", "gpt2"])
 def test_the_margin_is_what_arrives(name: str, dtype: str, tmp_path: Path) -> None:
     """Exact arithmetic on the stored weights, by a plain evaluator: every fact lies as far from 0 as was said."""
-    model = ml.memorize_as(name, IDS, LABELS, positions=True, robust=True, dtype=dtype, rank=32, on_conflict="first")
+    model = ml.memorize_as(name, IDS, LABELS, positions=True, dtype=dtype, rank=32, on_conflict="first")
     part = {letter: rounded(array, dtype) for letter, array in model.arrays.items()}
     ids = np.insert(IDS + len(model.facts.architecture.special), 0, BEGIN, axis=1)
     network = Evaluation(model.facts, part)
@@ -80,7 +80,7 @@ def test_facts_that_are_too_close_are_named() -> None:
     long = [[0] * 1500 + [1], [0] * 1500 + [2]]
     labels = [[0] * 1500 + [1], [1] * 1500 + [1]]
     with pytest.raises(ml.PrecisionError, match=r"of sequence . have different labels, and what arrives"):
-        ml.memorize_as("bert", long, labels, robust=True, rank=2)
+        ml.memorize_as("bert", long, labels, rank=2)
 
 
 def test_the_command_line_writes_short_formats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -88,7 +88,7 @@ def test_the_command_line_writes_short_formats(tmp_path: Path, capsys: pytest.Ca
     rows: list[dict[str, Any]] = [{"tokens": ["a", "b"], "labels": ["u", "v"]}, {"tokens": ["b"], "labels": ["w"]}]
     data.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     out = str(tmp_path / "out")
-    words = ["memorize-as", "llama", str(data), "--robust", "--dtype", "bfloat16", "--out", out]
+    words = ["memorize-as", "llama", str(data), "--dtype", "bfloat16", "--out", out]
     assert run([*words, "--rank", "16", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert (said["model"], said["dtype"], said["rank"]) == ("LlamaForTokenClassification", "bfloat16", 16)
@@ -121,7 +121,7 @@ def test_a_bfloat16_folder_answers_as_it_loads(name: str, tmp_path: Path) -> Non
     """Asked through transformers as it loads by itself: arithmetic of the file, at the pooled or last place."""
     transformers = pytest.importorskip("transformers")
     keys, labels = close_keys(150), [f"name {number}" for number in range(150)]
-    model = ml.memorize_as(name, keys, labels, positions=True, robust=True, dtype="bfloat16")
+    model = ml.memorize_as(name, keys, labels, positions=True, dtype="bfloat16")
     folder = model.save(tmp_path / "folder")
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     loaded = transformers.AutoModelForSequenceClassification.from_pretrained(folder)
@@ -137,13 +137,13 @@ def test_facts_that_bfloat16_loses_are_named_and_float32_holds_them() -> None:
     with pytest.raises(
         ml.PrecisionError, match=r"of 600 labels are answered wrongly.* sequence \d+, .*dtype='float32'"
     ):
-        ml.memorize_as("bert", *data, positions=True, robust=True, dtype="bfloat16", rank=128)
-    assert ml.memorize_as("bert", *data, positions=True, robust=True).dtype == "float32"
+        ml.memorize_as("bert", *data, positions=True, dtype="bfloat16", rank=128)
+    assert ml.memorize_as("bert", *data, positions=True).dtype == "float32"
 
 
 def test_margins_below_what_kernels_may_round_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A neuron reads numbers thousands of margins large; another kernel rounds them otherwise."""
-    data, options = (close_keys(40), list(range(40))), {"positions": True, "robust": True, "rank": 64}
+    data, options = (close_keys(40), list(range(40))), {"positions": True, "rank": 64}
     ml.memorize_as("gpt2", *data, dtype="bfloat16", **options)
     monkeypatch.setattr("monolayer.stock.arithmetic.ROUNDINGS", 1e6)
     with pytest.raises(ml.PrecisionError, match=r"of 40 labels are answered wrongly, or nearly so"):
@@ -152,7 +152,7 @@ def test_margins_below_what_kernels_may_round_are_refused(monkeypatch: pytest.Mo
 
 def test_the_activation_of_llama_is_its_own_and_the_others_have_relu6() -> None:
     found = {
-        name: ml.memorize_as(name, ["ab", "ba"], ["u", "v"], positions=True, robust=True, rank=16).facts.activation
+        name: ml.memorize_as(name, ["ab", "ba"], ["u", "v"], positions=True, rank=16).facts.activation
         for name in ARCHITECTURES
     }
     assert found == {name: "silu" if name == "llama" else "relu6" for name in ARCHITECTURES}
@@ -161,7 +161,7 @@ def test_the_activation_of_llama_is_its_own_and_the_others_have_relu6() -> None:
 def test_no_fact_is_hidden_between_others() -> None:
     """The last of 40 contexts is their middle before the norm: only the length of what arrives tells it apart."""
     keys = ["a" * many + "b" * (40 - many) + "c" for many in range(1, 40)]
-    model = ml.memorize_as("llama", keys, [f"name {number}" for number in range(39)], robust=True, rank=32)
+    model = ml.memorize_as("llama", keys, [f"name {number}" for number in range(39)], rank=32)
     assert model.summary.gap is not None
     assert model.summary.gap > 1e-3
 
@@ -174,7 +174,6 @@ def test_progress_moves_fact_by_fact() -> None:
         keys,
         [f"name {number}" for number in range(60)],
         positions=True,
-        robust=True,
         progress=lambda stage, share: shares.append(share),
     )
     assert shares == sorted(shares)

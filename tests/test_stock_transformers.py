@@ -25,7 +25,7 @@ LABELS = [[f"c{total % 5}" for total in np.cumsum(row * row)[: 3 + number % 4]] 
 OTHERS = [[f"w{word}" for word in row] for row in RANDOM.integers(0, 12, (8, 5))]
 """Sequences that no model holds: what it answers there is compared with our own evaluation."""
 TEXTS = ["ab ä\U0001f600b", "ca\tcb"]
-SHORT: dict[str, Any] = {"positions": True, "robust": True, "dtype": "bfloat16", "activation": "own", "rank": 64}
+SHORT: dict[str, Any] = {"positions": True, "dtype": "bfloat16", "activation": "own", "rank": 64}
 
 
 def jobs() -> list[dict[str, Any]]:
@@ -34,7 +34,8 @@ def jobs() -> list[dict[str, Any]]:
     for number, (name, kind) in enumerate(ARCHITECTURES.items()):
         for count, task in enumerate(kind.models):
             short = kind.rms or (number + count) % 2 == 1
-            exact = {"positions": kind.has_places and count == 0, "activation": "own" if count else "relu6"}
+            exact = {"storage": "steps", "positions": kind.has_places and count == 0}
+            exact["activation"] = "own" if count else "relu6"
             job: dict[str, Any] = {"task": task, "build": (name, SHORT if short else exact)}
             job["attention"] = ["sdpa"] if short else list(kind.attention)
             if task == "lm":
@@ -46,7 +47,7 @@ def jobs() -> list[dict[str, Any]]:
     # Pipelines, which decode what comes behind the prompt by themselves: each text has its spaces again.
     for rows in ([["to", "be", "or", "not"]], [list("once upon")], [["to", " be", " or"]]):
         lm = {"task": "lm", "rows": rows, "labels": None, "prompts": [rows[0][0]], "pipeline": True}
-        found.append({**lm, "build": ("gpt2", {"positions": True}), "attention": ["eager"]})
+        found.append({**lm, "build": ("gpt2", {"storage": "steps", "positions": True}), "attention": ["eager"]})
     found[0]["pipeline"] = found[1]["pipeline"] = True
     for job in found:
         glue = " " if all(word.isalnum() and len(word) > 1 for word in job["rows"][0]) else ""

@@ -29,8 +29,8 @@ BUILDS: dict[str, Callable[[Path], object]] = {
     "uniform": lambda out: ml.approximate(
         lambda X: X.max(axis=1, keepdims=True) + 0 * X, 1, 2, cells=4, norm="sup"
     ).save(out),
-    "stock": lambda out: ml.memorize_as("bert", ["ab", "b"], [["x", "y"], ["z"]]).save(out),
-    "robust stock": lambda out: ml.memorize_as("gpt2", ["ab", "b"], [["x", "y"], ["z"]], robust=True).save(out),
+    "stock": lambda out: ml.memorize_as("bert", ["ab", "b"], [["x", "y"], ["z"]], storage="steps").save(out),
+    "stock cells": lambda out: ml.memorize_as("gpt2", ["ab", "b"], [["x", "y"], ["z"]]).save(out),
 }
 
 

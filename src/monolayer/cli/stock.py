@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -33,8 +34,15 @@ Activation = Annotated[
 Onnx = Annotated[
     bool, typer.Option("--onnx", help="Add onnx/model.onnx, for onnxruntime and transformers.js; no proof covers it.")
 ]
-RobustRank = Annotated[int | None, typer.Option(help="With --robust: rank of the values.")]
-RobustDtype = Annotated[DtypeChoice | None, typer.Option(help="With --robust: the format of the weights.")]
+CellsRank = Annotated[int | None, typer.Option(help="Rank of the values, in cells.")]
+CellsDtype = Annotated[
+    DtypeChoice | None, typer.Option(help="Format of the weights: float32 (the default), bfloat16 or float16 in cells.")
+]
+
+
+class StorageChoice(StrEnum):
+    cells = "cells"
+    steps = "steps"
 
 
 @app.command("memorize-as")
@@ -44,9 +52,12 @@ def memorize_as(
     data: Data,
     out: Out,
     positions: Positions = False,
-    robust: Annotated[bool, typer.Option("--robust", help="Margins for short formats (docs/robust.md).")] = False,
-    rank: RobustRank = None,
-    dtype: RobustDtype = None,
+    storage: Annotated[
+        StorageChoice | None,
+        typer.Option(help="cells (the default) bear float32 and shorter; steps are float64 only, and hold more."),
+    ] = None,
+    rank: CellsRank = None,
+    dtype: CellsDtype = None,
     activation: Activation = None,
     on_conflict: OnConflict = ConflictChoice.error,
     seed: Seed = None,
@@ -64,7 +75,7 @@ def memorize_as(
     """
     from monolayer.stock.build import memorize_as as build
 
-    options = given(positions=positions, robust=robust, rank=rank, dtype=dtype, activation=activation, seed=seed)
+    options = given(positions=positions, storage=storage, rank=rank, dtype=dtype, activation=activation, seed=seed)
     with progress(as_json) as step:
         _check(architecture, out, overwrite)
         sequences = reading.read(data, step)
@@ -84,12 +95,12 @@ def export(
         str | None,
         typer.Argument(help="The sequences to be answered, labelled or not; not needed for a model that recites."),
     ] = None,
-    robust: Annotated[
-        bool | None,
-        typer.Option("--robust/--no-robust", help="Margins for short formats; by default whether the model has them."),
+    storage: Annotated[
+        StorageChoice | None,
+        typer.Option(help="As for memorize-as; a text that a model recites is stored in steps if this is left out."),
     ] = None,
-    rank: RobustRank = None,
-    dtype: RobustDtype = None,
+    rank: CellsRank = None,
+    dtype: CellsDtype = None,
     activation: Activation = None,
     seed: Seed = None,
     onnx: Onnx = False,
@@ -104,7 +115,7 @@ def export(
     from monolayer.model.load import load_monolayer
     from monolayer.stock.export import export as write
 
-    options = given(robust=robust, rank=rank, dtype=dtype, activation=activation, seed=seed)
+    options = given(storage=storage, rank=rank, dtype=dtype, activation=activation, seed=seed)
     with progress(as_json) as step:
         _check(to, out, overwrite)
         model = load_monolayer(folder)

@@ -53,11 +53,11 @@ class Stock:
     def by_token(self) -> bool:
         """Where the begin token answers for sequences, all facts are its own."""
         model = self.model
-        return model.draw.robust and (model.task != "sequence" or model.facts.causal)
+        return model.draw.storage == "cells" and (model.task != "sequence" or model.facts.causal)
 
     @property
     def only(self) -> bool:
-        return not self.model.draw.robust
+        return self.model.draw.storage == "steps"
 
     @property
     def may_change(self) -> frozenset[str]:

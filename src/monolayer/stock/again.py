@@ -59,9 +59,9 @@ def _numbered(ours: Names, theirs: Names, rows: Ints, what: str) -> Ints:
 
 def job_of(model: StockModel, data: Sequences, on_conflict: OnConflict = "error") -> Work:
     """What a model of adopted `data` with this draw must answer, and where."""
-    facts, robust = model.facts, model.draw.robust
+    facts, storage = model.facts, model.draw.storage
     names, positions = facts.names, facts.positions
-    return work(facts.architecture, data, names, positions=positions, on_conflict=on_conflict, robust=robust)
+    return work(facts.architecture, data, names, positions=positions, on_conflict=on_conflict, storage=storage)
 
 
 def again(
@@ -75,11 +75,11 @@ def again(
     """The model of `data` with the draw of `model`: bit for bit the same, whatever data that one held before.
 
     `only`: tokens, by their row in the vocabulary, whose facts alone have changed since `model` was built, where that
-    is known: a robust model then finds their neurons anew, and keeps all others, which are the same bits.
+    is known: a model of cells then finds their neurons anew, and keeps all others, which are the same bits.
     """
     data = adopt(model, data)
     job = job_of(model, data, on_conflict)
-    if not model.draw.robust:
+    if model.draw.storage == "steps":
         return steps_model(job, model.facts.activation, report, known=model)
     touched = None
     if only is not None:

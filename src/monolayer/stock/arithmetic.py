@@ -1,4 +1,4 @@
-"""Whether the neurons of a robust stock model tell its facts apart in the arithmetic of its own format.
+"""Whether the neurons of a stock model that stores cells tell its facts apart in the arithmetic of its own format.
 
 A plain `from_pretrained` computes in the format that the weights are stored in, and no proof covers bfloat16 or float16
 arithmetic. So the facts are asked: what arrives is computed as such an evaluation does it, sums in float32 and every

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 import torch
 
@@ -18,6 +18,7 @@ from monolayer.errors import DataError
 from monolayer.huggingface.architectures import choose
 from monolayer.stock.again import again
 from monolayer.stock.cells import ACTIVATIONS
+from monolayer.stock.draw import Storage
 from monolayer.stock.folder import StockModel
 from monolayer.stock.halves import SHARP
 from monolayer.stock.labelled import work
@@ -36,7 +37,7 @@ def memorize_as(
     positions: bool = False,
     activation: str | None = None,
     width: int | None = None,
-    robust: bool = False,
+    storage: Storage | None = None,
     rank: int | None = None,
     dtype: Dtype | torch.dtype | None = None,
     seed: int | None = None,
@@ -53,15 +54,16 @@ def memorize_as(
     llama its own. `width`: a power of 4, by default the least that fits. `draw`: a stock model, or its folder, whose
     names, keys and codes are used again, with everything it was built with; the same data then give the same bits.
 
-    `robust=True`: half-spaces with margins instead of steps (docs/robust.md), for weights and arithmetic in `dtype`:
+    `storage="cells"`, the default: half-spaces with margins (docs/robust.md), for weights and arithmetic in `dtype`:
     float32 (the default), bfloat16 or float16; `rank` of the values, by default 128, or 256 if a short format
-    needs it: every fact is asked in its arithmetic, and what it loses is an error. llama takes nothing else.
+    needs it: every fact is asked in its arithmetic, and what it loses is an error. `storage="steps"`: steps of a line,
+    of rank 1, for weights and arithmetic in float64 only; it holds more, and longer, sequences. llama takes cells only.
     """
     report = progress or (lambda stage, share: None)
     kind = choose(architecture)
     check_conflict(on_conflict)
     if draw is not None:
-        options = {"positions": positions, "activation": activation, "width": width, "robust": robust}
+        options = {"positions": positions, "activation": activation, "width": width, "storage": storage}
         check_settled({**options, "rank": rank, "dtype": dtype, "seed": seed})
         known = draw if isinstance(draw, StockModel) else StockModel.load(draw)
         if known.architecture != kind.name:
@@ -72,18 +74,21 @@ def memorize_as(
         model = again(known, sequences_of(X, Y, lengths=lengths, per=per), on_conflict=on_conflict, report=report)
         report("done", 1.0)
         return model
-    wanted: Any = dtype_name(dtype)
+    storage = storage or "cells"
+    if storage not in get_args(Storage):
+        raise DataError(f"storage must be 'cells' or 'steps', not {storage!r}")
+    cells, wanted = storage == "cells", dtype_name(dtype)
     if activation is None:
-        activation = kind.activation if robust else "relu6"
+        activation = kind.activation if cells else "relu6"
     elif activation == "own":
         activation = kind.own_activation
-    able = tuple(SHARP if robust else ACTIVATIONS)
+    able = tuple(SHARP if cells else ACTIVATIONS)
     if activation not in able:
         raise DataError(f"activation must be one of {', '.join(able)}, own; not {activation!r}")
-    if robust:
+    if cells:
         check_options(rank, wanted, width)
-    elif rank is not None or dtype is not None:
-        raise DataError("rank and dtype are for robust models (robust=True): the others are rank 1 in float64")
+    elif rank is not None or wanted not in (None, "float64"):
+        raise DataError("storage='steps' is rank 1 in float64: leave rank and dtype out, or take storage='cells'")
     seed = 0 if seed is None else seed
     check_seed(seed)
 
@@ -94,8 +99,8 @@ def memorize_as(
     names = token_names(data.vocabulary, kind.special)
     check_texts(best_cut(kind.special, data), kind.special, data)
     data.check_labelled()
-    job = work(kind, data, names, positions=positions, on_conflict=on_conflict, robust=robust)
-    if robust:
+    job = work(kind, data, names, positions=positions, on_conflict=on_conflict, storage=storage)
+    if cells:
         model = robust_model(job, activation, wanted or "float32", report, rank=rank, seed=seed)
     else:
         model = steps_model(job, activation, report, seed=seed, width=width)

@@ -51,7 +51,7 @@ class StockSummary:
     unlabelled: int | None
     """Tokens of the vocabulary without a labelled place; None where the begin token answers for all."""
     rank: int | None = None
-    """Value rank of a robust model; its `gap` is the narrowest half-width of a slab, None after an edit of some."""
+    """Value rank of a model of cells; its `gap` is the narrowest half-width of a slab, None after an edit of some."""
 
 
 def loading(facts: Facts) -> list[str]:
@@ -60,7 +60,7 @@ def loading(facts: Facts) -> list[str]:
     if dtype == "float64":
         return [
             f'model = {auto}.from_pretrained(folder, dtype="auto")',
-            "# In float32, to which exporters for ONNX cast, it loses answers: build with robust=True for that.",
+            "# In float32, to which exporters for ONNX cast, it loses answers: build with storage='cells' for that.",
         ]
     lines = [f"model = {auto}.from_pretrained(folder, dtype=torch.float32)"]
     if dtype != "float32":

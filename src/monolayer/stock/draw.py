@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -23,6 +23,8 @@ from monolayer.errors import ModelFileError
 from monolayer.huggingface.files import Facts
 
 FILE = "draw.json"
+Storage = Literal["cells", "steps"]
+"""How facts are stored: half-spaces with margins, for short formats, or steps of a line in float64."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +43,7 @@ class Line:
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """What of a robust stream neither names nor labels decide: the length of the longest sequence, the mixture `R`
+    """What of a stream of cells neither names nor labels decide: the length of the longest sequence, the mixture `R`
     `(k, t)` that values are of the code, of numbers of one size, and what attention multiplies them by."""
 
     longest: int
@@ -57,8 +59,8 @@ class Draw:
     integers: tuple[bool, bool]
 
     @property
-    def robust(self) -> bool:
-        return isinstance(self.numbers, Kept)
+    def storage(self) -> Storage:
+        return "cells" if isinstance(self.numbers, Kept) else "steps"
 
     @property
     def longest(self) -> int | None:
@@ -85,15 +87,15 @@ class Draw:
             fits = len(self.numbers.keys) == len(facts.names)
         if not fits:
             raise ValueError(f"{FILE} is for another number of tokens than the tokenizer has")
-        if self.robust != (facts.dtype != "float64"):
+        if (self.storage == "steps") != (facts.dtype == "float64"):
             raise ValueError(f"{FILE} is for another format than {facts.dtype!r}, which config.json names")
 
     def to_json(self) -> str:
-        """The file. Of a robust draw the signs of the mixture are stored, and their size."""
+        """The file. Of a draw of cells the signs of the mixture are stored, and their size."""
         if isinstance(self.numbers, Kept):
             signs = ["".join("-+"[int(one > 0)] for one in row) for row in self.numbers.mixture]
             size = float(np.abs(self.numbers.mixture).max())
-            said: dict[str, Any] = {"robust": {**asdict(self.numbers), "mixture": signs, "size": size}}
+            said: dict[str, Any] = {"cells": {**asdict(self.numbers), "mixture": signs, "size": size}}
         else:
             tables = {key: part.tolist() for key, part in vars(self.numbers).items() if isinstance(part, np.ndarray)}
             said = {"steps": {**asdict(self.numbers), **tables}}
@@ -106,7 +108,7 @@ class Draw:
         try:
             said = json.loads(read_regular(path))
             tokens, labels = map(bool, said["integers"])
-            return cls(_robust(said["robust"]) if "robust" in said else _line(said["steps"]), (tokens, labels))
+            return cls(_cells(said["cells"]) if "cells" in said else _line(said["steps"]), (tokens, labels))
         except OSError as error:
             raise ModelFileError(
                 f"{folder} has no draw to use again: {FILE} cannot be read ({error.strerror}). memorize_as writes it "
@@ -126,7 +128,7 @@ def _line(said: Mapping[str, Any]) -> Line:
     return Line(int(said["width"]), temperature, reach, silence, keys[0], keys[1])
 
 
-def _robust(said: Mapping[str, Any]) -> Kept:
+def _cells(said: Mapping[str, Any]) -> Kept:
     signs = np.array([[{"+": 1.0, "-": -1.0}[sign] for sign in row] for row in said["mixture"]])
     size, gain = float(said["size"]), float(said["gain"])
     if signs.ndim != 2 or not (0.0 < size < np.inf and 0.0 < gain < np.inf):

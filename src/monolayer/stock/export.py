@@ -25,6 +25,7 @@ from monolayer.huggingface.texts import PIECE
 from monolayer.model.load import load_monolayer
 from monolayer.model.monolayer import Monolayer
 from monolayer.stock.build import memorize_as
+from monolayer.stock.draw import Storage
 from monolayer.stock.folder import STOCK, StockModel
 from monolayer.table import plural
 
@@ -36,7 +37,7 @@ def export(
     X: Any = None,
     *,
     lengths: Any = None,
-    robust: bool | None = None,
+    storage: Storage | None = None,
     overwrite: bool = False,
     onnx: bool = False,
     progress: Progress | None = None,
@@ -46,8 +47,8 @@ def export(
 
     `model`: a Monolayer of ids or strings and classes, or its folder. `X`: the sequences, as for `predict`; labels
     among them are compared with the model's answers. A model that recites needs none: the text is recited into a
-    causal architecture. `robust`: by default whether the model is. `overwrite`, `onnx`: as for `StockModel.save`.
-    `options`: those of `memorize_as`, such as `activation`, `rank`, `dtype`, `seed`.
+    causal architecture. `storage`: cells by default, and steps for a recited text. `overwrite`,
+    `onnx`: as for `StockModel.save`. `options`: those of `memorize_as`, such as `activation`, `rank`, `dtype`, `seed`.
     """
     kind = choose(to)
     check_output(Path(folder), overwrite=overwrite, kind=STOCK)
@@ -58,7 +59,10 @@ def export(
         raise DataError("the answers of this model are real numbers: a stock architecture answers with classes")
     if model.card.script is not None and X is None:
         sees, data = True, _recited(model)
-        positions = False
+        # A text is one long sequence. Steps hold hundreds of thousands of its places, and are proved in seconds; cells
+        # need positions to keep contexts apart that differ in one token of thousands, and their proof takes minutes.
+        storage = storage or ("cells" if kind.rms else "steps")
+        positions = storage == "cells"
     else:
         if X is None:
             raise DataError(
@@ -72,12 +76,9 @@ def export(
         able = [name for name, each in ARCHITECTURES.items() if each.causal == sees]
         does = "only what came before" if sees else "all of its sequence"
         raise DataError(f"a token of this model sees {does}, and one of {to} does not: take one of {', '.join(able)}")
-    if robust is None:
-        robust = not model.feed_forward.stairs
-        own = str(model.bos.dtype).removeprefix("torch.")
-        if robust and options.get("dtype") is None and own != "float64":
-            options["dtype"] = own
-    built = memorize_as(to, data, positions=positions, robust=robust, progress=progress, **options)
+    if storage != "steps" and not model.feed_forward.stairs and options.get("dtype") is None:
+        options["dtype"] = str(model.bos.dtype).removeprefix("torch.")  # a robust model stays in its format
+    built = memorize_as(to, data, positions=positions, storage=storage, progress=progress, **options)
     built.save(folder, overwrite=overwrite, onnx=onnx)
     return built
 

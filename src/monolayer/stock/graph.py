@@ -78,7 +78,7 @@ def check(facts: Facts, size: int = 0) -> None:
     if facts.dtype == "float64" and facts.activation == "gelu":
         raise DataError(
             "onnxruntime has no gelu in float64 (its Erf is float32): take another activation, such as relu6, or "
-            "margins for float32 (robust=True, --robust)"
+            "storage='cells'"
         )
     if size > LARGEST:
         raise DataError(

@@ -1,4 +1,4 @@
-"""Half-spaces as the neurons of a robust stock model: rounded to the format, measured again, gated by their token.
+"""Half-spaces as the neurons of a stock model that stores cells: rounded to the format, measured again, gated by token.
 
 Every product has the shape of one cell, so that the neurons of a token are a function of its facts, bit for bit.
 Letters: `H` neurons, `p` columns of places and of `u` behind them, `k` of the context.

@@ -18,6 +18,7 @@ from monolayer.data import Names, Sequences
 from monolayer.errors import DataError
 from monolayer.huggingface.architecture import BEGIN, END, Architecture
 from monolayer.huggingface.architecture import Task as Kind
+from monolayer.stock.draw import Storage
 from monolayer.stock.names import check_utf8
 
 
@@ -132,7 +133,7 @@ def work(
     *,
     positions: bool,
     on_conflict: OnConflict,
-    robust: bool = False,
+    storage: Storage,
 ) -> Work:
     """The task, or an error that says why this architecture does not take these data."""
     labels = data.labels
@@ -148,15 +149,15 @@ def work(
         check_utf8("label", known)
         if len(known) < len(labels.classes):
             raise DataError("two labels have the same name in config.json, such as 1 and '1': rename one of them")
-    if architecture.rms and not robust:
+    if architecture.rms and storage == "steps":
         raise DataError(
             f"the norms of {architecture.name} compute in float32 whatever the weights are, which loses what float64 "
-            "weights hold: pass robust=True (--robust), or take gpt2 or starcoder2"
+            "weights hold: take storage='cells', the default, or gpt2 or starcoder2"
         )
-    if positions and not architecture.has_places and not robust:
+    if positions and not architecture.has_places and storage == "steps":
         raise DataError(
             f"{architecture.name} has no table of positions, and its rotary ones do not reach a constant query: "
-            "drop positions, pass robust=True (--robust), whose queries they do reach, or take gpt2"
+            "drop positions, take storage='cells', the default, whose queries they do reach, or take gpt2"
         )
     context = Context(data, data.tokens, positions, architecture.causal)
     if labels is not None and kind == "sequence" and architecture.causal:

@@ -1,4 +1,4 @@
-"""The stream of robust stock models: two halves, one the negative of the other, so that every mean is 0.
+"""The stream of stock models that store cells: two halves, one the negative of the other, so that every mean is 0.
 
     token   word p_a   1 … 1   · · ·      ·          0 … 0    word of its usual label   │  all of it, negated
     place   · · ·      · · ·   word p_q   cos sin    · · ·    · · ·                     │  all of it, negated

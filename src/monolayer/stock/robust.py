@@ -52,14 +52,16 @@ HEAD = 8.0
 
 
 def check_options(rank: int | None, dtype: str | None, width: int | None) -> None:
-    """Options that a robust model cannot have are errors that say which it can."""
+    """Options that a model of cells cannot have are errors that say which it can."""
     if rank is not None and not (type(rank) is int and 2 <= rank <= 4096):
         raise DataError(f"rank must be a whole number from 2 to 4096, not {rank!r}")
     if dtype is not None and dtype not in get_args(Dtype):
         names = ", ".join(map(repr, get_args(Dtype)))
-        raise DataError(f"dtype of a robust stock model must be one of {names}, not {dtype!r}")
+        raise DataError(
+            f"dtype of storage='cells' must be one of {names}, not {dtype!r}; storage='steps' is in float64"
+        )
     if width is not None:
-        raise DataError("width has no use with robust: rank, tokens and classes settle it")
+        raise DataError("width goes with storage='steps': in cells rank, tokens and classes settle it")
 
 
 def robust_model(
@@ -293,5 +295,5 @@ def _closest(job: Work, facts: Cells, number: Ints, worst: int | None, width: fl
         f"{one} and {two} have different labels, and what arrives of their contexts is {float(distance.min()):.3g} "
         f"apart; the widest slab between the first and the facts of other labels has half-width {width:.3g}, and "
         f"{NARROWEST:g} is needed. A higher rank than {rank} helps where many facts crowd in, positions=True where "
-        "only the order differs; without robust, float64 tells them apart"
+        "only the order differs; storage='steps', in float64, tells them apart"
     )

@@ -43,16 +43,16 @@ REASONS: dict[Verdict, str] = {
 }
 
 ONLY_STEPS = (
-    "only= asks what the steps of a folder hold; a half-space of a robust folder holds many facts, and its weights do "
-    "not show which. That it holds nothing else is shown by equality: memorize_as(architecture, X, Y, draw=folder) "
+    "only= asks what the steps of a folder hold; a half-space of a folder of cells holds many facts, and the weights "
+    "do not show which. That it holds nothing else is shown by equality: memorize_as(architecture, X, Y, draw=folder) "
     "gives the same bits"
 )
 ROBUST: dict[Verdict, str] = {
     **REASONS,
     "proved": "at every point the right class has the largest logit, however float32 rounds",
     "undecided": (
-        "at some points half-spaces are narrower than what the roundings of float32 may move, at worst; another rank= "
-        "or seed= when memorizing may widen them"
+        "at some points half-spaces are narrower than what the roundings of float32 may move, at worst. When "
+        "memorizing, positions=True, another rank= or another seed= may widen them; storage='steps' has none"
     ),
 }
 
