@@ -224,6 +224,10 @@ def test_the_command_line_writes_proves_and_complains(tmp_path: Path, capsys: py
     assert run(["memorize-as", "bert", str(data), "--out", out, "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert (said["model"], said["certificate"]["verdict"]) == ("BertForTokenClassification", "proved")
+    assert (said["storage"], said["dtype"]) == ("cells", "float32")
+    assert run(["memorize-as", "bert", str(data), "--storage", "steps", "--out", str(tmp_path / "exact")]) == 0
+    assert "steps, in float64 only" in " ".join(capsys.readouterr().out.split())
+    assert "steps, in float64 only" in (tmp_path / "exact" / "README.md").read_text(encoding="utf-8")
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert "AutoModelForTokenClassification.from_pretrained" in card
     assert run(["verify", out, str(data)]) == 0

@@ -68,6 +68,13 @@ def loading(facts: Facts) -> list[str]:
     return lines
 
 
+def storage_of(dtype: str) -> str:
+    """How a folder in this format stores facts, in words."""
+    if dtype == "float64":
+        return "steps, in float64 only: loaded in float32 or less, it loses facts"
+    return f"cells, in {dtype}: half-spaces with margins"
+
+
 def margin_of(found: StockSummary) -> str:
     """How far apart different labels are, in words."""
     if found.steps == 0:
@@ -97,7 +104,8 @@ def _figures(found: StockSummary, parameters: int, dtype: str) -> str:
 |---|---|
 | data | {data}, {found.vocabulary:,} different ones |
 | labels | {found.labelled:,}, {plural(found.classes, "class")}; {plural(found.conflicts, "contradiction")} overruled |
-| network | width {found.width}, {plural(found.neurons, "neuron")}, {parameters:,} parameters, {dtype} |
+| network | width {found.width}, {plural(found.neurons, "neuron")}, {parameters:,} parameters |
+| storage | {storage_of(dtype)} |
 | margin | {margin_of(found)} |
 
 {elsewhere}

@@ -24,7 +24,7 @@ from monolayer.huggingface.reading import read_folder
 from monolayer.huggingface.strict import ForeignError
 from monolayer.model.card import Card
 from monolayer.stock.answers import answers
-from monolayer.stock.card import StockSummary, loading, margin_of, model_card
+from monolayer.stock.card import StockSummary, loading, margin_of, model_card, storage_of
 from monolayer.stock.draw import FILE, Draw
 from monolayer.stock.graph import onnx_model
 from monolayer.table import as_table, plural
@@ -202,6 +202,7 @@ class StockModel:
             "architecture": facts.kind,
             "model": facts.architecture.models[facts.task],
             "task": facts.task,
+            "storage": self.draw.storage,
             "dtype": facts.dtype,
             "vocabulary": len(facts.names) - len(facts.architecture.special),
             "classes": len(facts.classes),
@@ -222,7 +223,8 @@ class StockModel:
         rows = [
             ("model", sizes["model"]),
             ("vocabulary", f"{plural(sizes['vocabulary'], 'token')}, {plural(sizes['classes'], 'class')}"),
-            ("width", f"{sizes['width']:,}, {self.dtype}"),
+            ("storage", storage_of(self.dtype)),
+            ("width", f"{sizes['width']:,}"),
             ("neurons", f"{sizes['neurons']:,}, {sizes['activation']}"),
             ("places", f"{sizes['places']:,}; {positions}"),
             ("parameters", f"{self.parameters:,}"),
