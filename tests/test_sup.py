@@ -22,7 +22,7 @@ import monolayer as ml
 from monolayer.checker.stored import read
 from monolayer.checker.uniform import Net
 from monolayer.cli import run
-from monolayer.construct.uniform import OTHERS
+from monolayer.construct.uniform import OTHERS, SHAPES
 from monolayer.errors import DataError, ModelFileError
 from monolayer.model.uniform import Bends, Interpolation
 from monolayer.page import page
@@ -35,13 +35,16 @@ seeds = st.integers(0, 2**32 - 1)
 @pytest.mark.parametrize(("name", "dim", "length", "cells"), [
     ("sort", 1, 3, 6), ("nearest", 1, 3, 9), ("force", 1, 3, 8),
     ("median", 1, 2, 7), ("force", 2, 2, 4), ("max", 2, 2, 5),
+    ("sort-in-place", 1, 4, 5), ("force", 3, 2, 3), ("force", 2, 3, 2),
 ])  # fmt: skip
 def test_the_bound_holds_everywhere(name: str, dim: int, length: int, cells: int) -> None:
+    """The last three need positions: one function is not equivariant, the other has more coordinates."""
     target = TARGETS[name]
     model = ml.approximate(
         target.function, dim, length, cells=cells, norm="sup", lipschitz=target.lipschitz(dim, length, -1.0, 2.0),
-        domain=(-1.0, 2.0),
+        domain=(-1.0, 2.0), positions=(dim, length) not in SHAPES,
     )  # fmt: skip
+    assert ml.certify(model, target.function).verdict == "proved"
     random = np.random.default_rng(1)
     X = random.uniform(-1.0, 2.0, (12_000, length, dim))
     X[:2000] = np.round(X[:2000] * 4) / 4  # knots, edges, equal tokens
@@ -61,9 +64,11 @@ def test_the_error_falls() -> None:
     assert all(b < 0.6 * a for a, b in pairwise(found))
 
 
-@pytest.mark.parametrize(("dim", "length"), [(1, 2), (1, 3), (2, 2)])
-def test_the_dense_network_is_the_look_up_and_its_rank_is_n_less_one_times_d(dim: int, length: int) -> None:
-    model = ml.approximate(TARGETS["max"].function, dim, length, cells=3, norm="sup")
+@pytest.mark.parametrize(("dim", "length", "positions"), [(1, 2, 0), (1, 3, 0), (2, 2, 0), (1, 3, 1), (3, 2, 1)])
+def test_the_dense_network_is_the_look_up_and_its_rank_is_n_less_one_times_d(
+    dim: int, length: int, positions: int
+) -> None:
+    model = ml.approximate(TARGETS["max"].function, dim, length, cells=3, norm="sup", positions=bool(positions))
     X = np.random.default_rng(2).random((40, length, dim))
     dense = model(torch.from_numpy(X)).detach().numpy()
     assert np.abs(dense - model.predict(X).reshape(dense.shape)).max() < 1e-11
@@ -128,8 +133,10 @@ def test_error_chooses_cells_and_the_bound_is_proved() -> None:
 @pytest.mark.parametrize(("options", "words"), [
     ({"cells": 4, "rank": 1}, r"below \(n − 1\)d = 2: by Theorem C .* 1/4 at rank 1"),
     ({"cells": 4, "rank": 3}, "is enough"),
-    ({"cells": 4, "length": 4}, r"\(D \+ 1\)\^4 knots"),
-    ({"cells": 4, "positions": True}, "with positions"),
+    ({"cells": 4, "length": 4}, "with positions=True for any two tokens or more; not for .1, 4."),
+    ({"cells": 4, "positions": True, "length": 1}, "not for .1, 1. with positions"),
+    ({"cells": 9, "positions": True, "length": 8}, "n .D . 1..8 = 800,000,000 knots; .* at most 5 cells fit"),
+    ({"error": 1.0, "positions": True, "length": 25, "lipschitz": 1.0}, "too few for one cell"),
     ({"cells": 1000}, "1,003,003,001 knots; .* at most 255 cells fit"),
     ({"error": 0.1}, "needs lipschitz="),
     ({"error": 1e-5, "lipschitz": 1.0}, "out of reach: 255 cells"),
@@ -147,7 +154,7 @@ def test_what_is_out_of_reach_is_refused_with_its_reason(options: dict, words: s
 
 def exactly(model: ml.Uniform, X: np.ndarray) -> list[list[Fraction]]:
     """The network over the rationals at token 0 of sequences `(P, n, d)`, from its own tensors, one neuron after
-    another: what every evaluation in floats is near to."""
+    another: what every evaluation in floats is near to. With positions at the token before the last."""
     D, n, low, W = model.interpolation.cells, model.length, Fraction(model.low), Fraction(model.width)
     knots = model.interpolation.values.detach().numpy()
     parts = [part for part in (model.square, model.total, model.root) if part is not None]
@@ -168,7 +175,10 @@ def exactly(model: ml.Uniform, X: np.ndarray) -> list[list[Fraction]]:
     for sequence in X.tolist():
         x = [[cut((Fraction(entry) - low) / W) for entry in token] for token in sequence]
         others = [sum((token[i] for token in x), Fraction(0)) - x[0][i] for i in range(model.dim)]
-        if n == 3:
+        row = 0
+        if model.positions:
+            others, row = [entry for token in x[1:] for entry in token], (n - 2) * (D + 1) ** (n * model.dim)
+        elif n == 3:
             e, q = others[0], sum((bend(model.square, token[0]) for token in x[1:]), Fraction(0))
             apart = bend(model.root, max(Fraction(0), 2 * q - bend(model.total, e)))
             others = [(e - apart) / 2, (e + apart) / 2]
@@ -178,20 +188,23 @@ def exactly(model: ml.Uniform, X: np.ndarray) -> list[list[Fraction]]:
         for corner in product(*near):
             away = [u - c for u, c in zip(place, corner, strict=True)]
             hat = max(Fraction(0), 1 + min(Fraction(0), *away) - max(Fraction(0), *away))
-            row = knots[int(np.ravel_multi_index(corner, (D + 1,) * len(place)))].tolist()
-            total = [t + hat * Fraction(v) for t, v in zip(total, row, strict=True)]
+            held = knots[row + int(np.ravel_multi_index(corner, (D + 1,) * len(place)))].tolist()
+            total = [t + hat * Fraction(v) for t, v in zip(total, held, strict=True)]
         found.append(total)
     return found
 
 
 @pytest.mark.parametrize(("name", "dim", "length", "cells", "domain"), [
     ("force", 1, 3, 5, (-1.0, 2.0)), ("sort", 1, 3, 7, (0.1, 0.7)), ("force", 2, 2, 3, (0.0, 1.0)),
-    ("max", 1, 2, 9, (5.0, 6.0)),
+    ("max", 1, 2, 9, (5.0, 6.0)), ("sort-in-place", 1, 4, 3, (-1.0, 2.0)),
 ])  # fmt: skip
 def test_rounding_stays_within_what_the_checker_says(
     name: str, dim: int, length: int, cells: int, domain: tuple[float, float], tmp_path: Path
 ) -> None:
-    model = ml.approximate(TARGETS[name].function, dim, length, cells=cells, norm="sup", domain=domain)
+    positions = not TARGETS[name].equivariant
+    model = ml.approximate(
+        TARGETS[name].function, dim, length, cells=cells, norm="sup", domain=domain, positions=positions
+    )
     net = Net.of(read(model.save(tmp_path / "m")))
     random = np.random.default_rng(7)
     X = random.uniform(*domain, (40, length, dim))
@@ -200,7 +213,7 @@ def test_rounding_stays_within_what_the_checker_says(
     X = X.clip(*domain)
     exact = np.array([[float(value) for value in row] for row in exactly(model, X)])
     for floats in (model(torch.from_numpy(X)).detach().numpy(), model.predict(X).reshape(len(X), length, -1)):
-        assert np.abs(floats[:, 0] - exact).max() <= net.rounding()
+        assert np.abs(floats[:, -2 if positions else 0] - exact).max() <= net.rounding()
     assert net.rounding() < 1e-5
 
 
@@ -228,17 +241,30 @@ class Rough:
             np.append(self(np.maximum(self(x[..., None] - t), 0.0) * kink), np.full((*x.shape, 1), v[0]), -1)
         )
 
-    def others(self, z: np.ndarray) -> np.ndarray:
-        """Sums over all tokens but the first, `(P, n)` to `(P,)`, by a head whose exp is wrong by 4 ulps."""
+    def total(self, z: np.ndarray) -> np.ndarray:
+        """Sums over all tokens, `(P, n)` to `(P,)`, by a head whose exp is wrong by 4 ulps."""
         weight = 1.0 + 8.0 * self.u * self.random.choice(self.ways, z.shape)
         mean = self.sum(self(self(weight / self.sum(weight)[:, None]) * z))
-        return self(self(z.shape[1] * mean) - z[:, 0])
+        return self(z.shape[1] * mean)
+
+    def others(self, z: np.ndarray) -> np.ndarray:
+        """The same over all tokens but the first."""
+        return self(self.total(z) - z[:, 0])
 
     def network(self, model: ml.Uniform, X: np.ndarray) -> np.ndarray:
-        """Token 0 of every sequence, `(P, m)`."""
+        """Token 0 of every sequence, `(P, m)`; with positions the token before the last."""
         x = self(self(X - model.low) / model.width).clip(0.0, 1.0)
-        y = np.stack([self.others(x[:, :, i]) for i in range(model.dim)], axis=1)
-        if model.length == 3:
+        row = 0
+        if model.positions:  # scalar tokens
+            k, last = model.length - 2, x.shape[1] - 1
+            slots = [np.eye(1, last + 1, slot) - np.eye(1, last + 1, last) for slot in range(last)]
+            sums = [self.total(x[:, :, 0] * signs) for signs in slots] + [np.zeros(len(x))]
+            found = [self(x[:, k, 0] + self(each - sums[k])) for each in sums]
+            x, y = np.stack(found[:1], axis=1)[:, None], np.stack(found[1:], axis=1)
+            row = k * (model.interpolation.cells + 1) ** model.length
+        else:
+            y = np.stack([self.others(x[:, :, i]) for i in range(model.dim)], axis=1)
+        if model.length == 3 and not model.positions:
             e, q = y[:, 0], self.others(np.stack([self.bend(model.square, x[:, k, 0]) for k in range(3)], axis=1))
             other = Rough(self.u, tuple(-way for way in self.ways))  # what is taken away errs the other way
             apart = self.bend(model.root, np.maximum(self(2.0 * q - other.bend(model.total, e)), 0.0))
@@ -252,19 +278,20 @@ class Rough:
             away = self(place - corner)
             hat = self(self(1.0 + np.minimum(away.min(1), 0.0)) - np.maximum(away.max(1), 0.0))
             hat = np.where(repeated, 0.0, np.maximum(hat, 0.0))
-            row = np.ravel_multi_index(tuple(corner.astype(int).T), (D + 1,) * place.shape[1])
-            corners.append(self(hat[:, None] * knots[row]))
+            held = row + np.ravel_multi_index(tuple(corner.astype(int).T), (D + 1,) * place.shape[1])
+            corners.append(self(hat[:, None] * knots[held]))
         return self.sum(np.stack(corners, axis=-1))
 
 
 @pytest.mark.parametrize(("name", "dim", "length", "cells", "u"), [
     ("force", 1, 3, 5, 2.0**-44), ("force", 2, 2, 3, 2.0**-20), ("max", 1, 2, 6, 2.0**-20),
+    ("force", 1, 4, 3, 2.0**-20),
 ])  # fmt: skip
 def test_rounding_that_is_always_at_its_worst_stays_within_the_bound(
     name: str, dim: int, length: int, cells: int, u: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A coarse unit roundoff, so that terms of it can be told from those of float64, which evaluates it."""
-    model = ml.approximate(TARGETS[name].function, dim, length, cells=cells, norm="sup")
+    model = ml.approximate(TARGETS[name].function, dim, length, cells=cells, norm="sup", positions=length == 4)
     net = Net.of(read(model.save(tmp_path / "m")))
     X = np.random.default_rng(8).random((30, length, dim))
     X[:15, -1] = X[:15, 1]
@@ -279,12 +306,16 @@ def test_rounding_that_is_always_at_its_worst_stays_within_the_bound(
 
 
 def test_saved_and_loaded_it_is_the_same_network(tmp_path: Path) -> None:
-    for name, dim, length in (("sort", 1, 3), ("nearest", 2, 2), ("max", 1, 2)):
-        model = ml.approximate(TARGETS[name].function, dim, length, cells=4, norm="sup", lipschitz=2.0, domain=(-1, 1))
+    for name, dim, length in (("sort-in-place", 1, 4), ("sort", 1, 3), ("nearest", 2, 2), ("max", 1, 2)):
+        model = ml.approximate(
+            TARGETS[name].function, dim, length, cells=4, norm="sup", lipschitz=3.0, domain=(-1, 1),
+            positions=length == 4,
+        )  # fmt: skip
         again = ml.load(model.save(tmp_path / name))
         X = np.random.default_rng(0).uniform(-1.2, 1.2, (50, length, dim))
         assert np.array_equal(again.predict(X), model.predict(X))
         assert (again.error, again.scalar, again.rank) == (model.error, model.scalar, model.rank)
+        assert again.positions == model.positions
     with pytest.raises(DataError, match="exists already"):
         model.save(tmp_path / "max")
     model.save(tmp_path / "max", overwrite=True)
@@ -341,7 +372,19 @@ def test_planted_faults_are_found(name: str, place: Any, verdict: str, words: st
         assert ml.certify(folder, SORT, tolerance=1e-9).verdict == "proved"
 
 
+def test_a_fault_at_one_place_is_found_with_its_token(tmp_path: Path) -> None:
+    places = TARGETS["sort-in-place"].function
+    folder = ml.approximate(places, 1, 3, cells=2, norm="sup", positions=True).save(tmp_path / "m")
+    assert not any("equivariant" in each for each in ml.certify(folder, places).assumptions)
+    values = load_file(folder / "model.safetensors")["interpolation.values"]
+    values[2 * 27 + 5] += 2.0**-40  # token 2 of the sequence 0, ½, 1
+    found = ml.certify(changed(folder, {"interpolation.values": values}), places)
+    assert (found.verdict, found.wrong) == ("refuted", 1)
+    assert (found.findings[0].sequence, found.findings[0].position) == (5, 2)
+
+
 @pytest.mark.parametrize("change", [
+    {"positions": True}, {"positions": None},
     {"version": 2}, {"dim": 3}, {"dim": True}, {"length": 3, "dim": 2}, {"length": 4}, {"cells": "4"}, {"cells": 5},
     {"cells": 0}, {"low": math.nan}, {"low": 2.0}, {"high": "1"}, {"error": "small"}, {"scalar": 1}, {"more": 1},
     {"files": {}}, {"files": {"model.safetensors": "0", "other": "1"}}, {"scalar": None}, {"scalar": True},
@@ -417,6 +460,9 @@ def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "W_V 2" in shown
     assert run([*options, "--cells", "4"]) == 0
     assert "everywhere, by the modulus" in capsys.readouterr().out
+    places = ["approximate", "sort-in-place", "--length", "4", "--norm", "sup", "--positions", "--error", "0.4"]
+    assert run([*places, "--out", folder, "--overwrite"]) == 0
+    assert run(["verify", folder, "sort-in-place"]) == 0
     assert run([*options, "--cells", "4", "--plot", str(tmp_path / "p.html")]) == 2
     assert run(["approximate", "max", "--length", "2", "--cells", "4", "--norm", "max"]) == 2
     assert "--norm max: it is 'mean' or 'sup'" in capsys.readouterr().err

@@ -229,9 +229,10 @@ def _size(tensors: Tensors, name: str, axis: int) -> int:
     return int(shape[axis])
 
 
-INTERPOLATOR = {"dim", "length", "cells", "low", "high", "error", "scalar", "format", "version", "kind"}
+INTERPOLATOR = {"dim", "length", "cells", "low", "high", "positions", "error", "scalar", "format", "version", "kind"}
+MOST_KNOTS = 1 << 48
 BENDS: dict[tuple[int, int], tuple[str, ...]] = {(1, 2): (), (1, 3): ("square", "total", "root"), (2, 2): ()}
-"""Coordinates and tokens of a network for the maximum norm, and its bends."""
+"""Coordinates and tokens of a network for the maximum norm, and its bends; with positions it has none."""
 
 
 def examine_interpolator(config: dict[str, Any]) -> None:
@@ -239,9 +240,12 @@ def examine_interpolator(config: dict[str, Any]) -> None:
     known = {*INTERPOLATOR, "files", "digest"}
     _demand(set(config) == known, f"fields {sorted(set(config) ^ known)} are missing or unknown")
     dim, length, cells, low, high, error = (config[key] for key in ("dim", "length", "cells", "low", "high", "error"))
-    whole = (
-        all(type(value) is int for value in (dim, length, cells)) and (dim, length) in BENDS and 1 <= cells < 1 << 24
-    )
+    _demand(type(config["positions"]) is bool, "positions is not true or false")
+    whole = all(type(value) is int for value in (dim, length, cells)) and 1 <= cells < 1 << 24
+    if config["positions"]:
+        whole = whole and dim >= 1 and length >= 2 and dim * length <= 48 and (cells + 1) ** (dim * length) < MOST_KNOTS
+    else:
+        whole = whole and (dim, length) in BENDS
     _demand(whole, "dim, length and cells are those of no network that there is")
     ends = [low, high] if error is None else [low, high, error]
     _demand(
@@ -258,16 +262,18 @@ def examine_interpolation(config: dict[str, Any], tensors: Tensors) -> None:
     """The tensors of a network for the maximum norm: finite, in float64, and those that its fields ask for."""
     dim, length, stream = config["dim"], config["length"], 2 * (config["length"] - 1) * config["dim"]
     heads = [f"attention.W_{letter}" for letter in "QKVO"]
-    bends = [f"{part}.{name}" for part in BENDS[dim, length] for name in ("knots", "values")]
+    parts = () if config["positions"] else BENDS[dim, length]
+    bends = [f"{part}.{name}" for part in parts for name in ("knots", "values")]
     odd = sorted(set(tensors) ^ {*heads, *bends, "interpolation.values"})
     _demand(not odd, f"tensors {odd} are missing or unknown", WEIGHTS)
     for name, tensor in tensors.items():
         _demand(tensor.dtype == "float64" and bool(np.isfinite(tensor).all()), f"{name} is odd", WEIGHTS)
     values = tensors["interpolation.values"]
-    fits = values.ndim == 2 and len(values) == (config["cells"] + 1) ** (dim * length)
+    places = length if config["positions"] else 1
+    fits = values.ndim == 2 and len(values) == places * (config["cells"] + 1) ** (dim * length)
     fits = fits and (values.shape[1] == 1 if config["scalar"] else values.shape[1] > 0)
     fits = fits and all(tensors[name].shape == (stream, stream) for name in heads)
-    for part in BENDS[dim, length]:
+    for part in parts:
         knots, at = tensors[f"{part}.knots"], tensors[f"{part}.values"]
         fits = fits and knots.ndim == 1 and knots.shape == at.shape and len(knots) > 1
         fits = fits and bool((knots[1:] > knots[:-1]).all())

@@ -6,7 +6,8 @@ width of the domain, `k = nd` coordinates of a sequence; `u` unit roundoff. Erro
     x      5u                            the scaled coordinate
     bends  b(·)                          a sum of K + 1 kinks, in any order
     sums   n·(mean) − own                equal weights, exp wrong by g ulps
-    y      the other tokens              for n = 3 through square and root, whose steepest slope is 2^11
+    y      the other tokens              for n = 3 through square and root, whose steepest slope is 2^11;
+                                         with positions x_k + (x_j − x_n) − (x_k − x_n)
     I      D Δ k (error of x, y)         Δ: largest difference of neighbouring knots
 
 The values at the knots are compared with the function, asked at every knot anew; so is its equivariance there.
@@ -14,6 +15,7 @@ The values at the knots are compared with the function, asked at every knot anew
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import ROUND_UP, Context
@@ -52,8 +54,9 @@ ASSUMED = (
     "sums in any order, or the look-up, by sums of few terms; a product may be fused with the sum it goes into",
     f"exp within {EXP_ULPS} units in the last place; softmax as exp(score − m) over its sum",
     "NumPy on the checking machine keeps to the same rules",
-    "the function is permutation equivariant and has the modulus ω, everywhere; it is asked at the knots only",
+    "the function has the modulus ω, everywhere; it is asked at the knots only",
 )
+EQUIVARIANT = "the function is permutation equivariant, everywhere; it is tried at the knots only"
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,13 +69,18 @@ class Net:
     cells: int
     low: float
     high: float
+    positions: bool
     digest: str
 
     @classmethod
     def of(cls, stored: Stored) -> Net:
         low, high = (float(stored.config[key]) for key in ("low", "high"))
         dim, length, cells = (int(stored.config[key]) for key in ("dim", "length", "cells"))
-        return cls(stored.tensors, dim, length, cells, low, high, stored.config["digest"])
+        return cls(stored.tensors, dim, length, cells, low, high, stored.config["positions"], stored.config["digest"])
+
+    @property
+    def bends(self) -> tuple[str, ...]:
+        return () if self.positions else BENDS[self.dim, self.length]
 
     @property
     def width(self) -> float:
@@ -91,26 +99,26 @@ class Net:
         W = Fraction(self.width)
         ideal = [Fraction(self.low) + W * j / self.cells for j in range(self.cells + 1)]
         moved = max(abs(Fraction(place) - own) for place, own in zip(self.axis().tolist(), ideal, strict=True))
-        others = Fraction(OTHERS) if self.length == 3 else Fraction(0)
+        others = Fraction(OTHERS) if self.bends else Fraction(0)
         exact = W * (Fraction(1, self.cells) + others + 2 * Fraction(U)) + moved
         return float(exact) * (1.0 + 2.0**-50)
 
     def rounding(self) -> float:
         """`ρ`: how far an evaluation may be from the network over the reals."""
-        n, k = self.length, self.length * self.dim
+        k = self.length * self.dim
         own = 5.0 * U
-        error = self._sums(own)
-        if n == 3:
+        error = own + 2.0 * self._sums(own) + 8.0 * U if self.positions else self._sums(own)
+        if self.bends:
             square, total, root = (
-                (self.tensors[f"{part}.knots"], self.tensors[f"{part}.values"]) for part in BENDS[1, 3]
+                (self.tensors[f"{part}.knots"], self.tensors[f"{part}.values"]) for part in self.bends
             )
             squares = self._sums(_steepest(*square) * own + bend_error(*square))
             apart = 2.0 * squares + _steepest(*total) * error + bend_error(*total) + 16.0 * U
             error = (error + _steepest(*root) * apart + bend_error(*root)) / 2.0 + 4.0 * U
             if apart > ROOM:
                 raise UnhandledError("rounding may leave the knots of the root")
-        grid = self.values.reshape(*[self.cells + 1] * k, -1)
-        steep = max(float(np.abs(np.diff(grid, axis=axis)).max()) for axis in range(k))
+        grid = self.values.reshape(-1, *[self.cells + 1] * k, self.values.shape[1])
+        steep = max(float(np.abs(np.diff(grid, axis=1 + axis)).max()) for axis in range(k))
         largest = float(np.abs(self.values).max())
         if largest > LARGEST:
             raise UnhandledError(f"knots hold {largest:.3g}: sums of such values may overflow")
@@ -120,7 +128,8 @@ class Net:
         return bound
 
     def _sums(self, error: float) -> float:
-        """The error of the sum over the other tokens of numbers in `[0, 1]`, each with that error."""
+        """The error of the sum over the other tokens of numbers in `[0, 1]`, each with that error; more than that of
+        the sum over all of numbers in `[−1, 1]`."""
         n = self.length
         mean = (4 * EXP_ULPS + 2 * n + 6) * U + error
         return PADDING * (n * mean + error + 2.0 * n * U)
@@ -148,7 +157,8 @@ def judge_uniform(stored: Stored, f: Any, tolerance: float | None) -> Certificat
     net = Net.of(stored)
     claim = CLAIM.format("h", "ρ")
     count = len(net.values)
-    question = Certificate("undecided", claim, "", ASSUMED, count, count, net.digest)
+    assumed = ASSUMED if net.positions else (*ASSUMED, EQUIVARIANT)
+    question = Certificate("undecided", claim, "", assumed, count, count, net.digest)
     try:
         _check_parts(net)
         reach, rounding = net.reach(), net.rounding()
@@ -180,25 +190,26 @@ def _up(value: float) -> str:
 
 
 def _compare(net: Net, f: Callable[[Any], Any], room: float) -> tuple[int, tuple[Finding, ...], float, str]:
-    """Knots at which the stored value is not that of `f` at token 0, the first of them, how far other tokens are
-    from what equivariance says, and the digest of what `f` answered."""
+    """Knots at which the stored value is not that of `f` at token 0 (with positions: at their token), the first of
+    them, how far other tokens are from what equivariance says, and the digest of what `f` answered."""
     axis, shape = net.axis(), (net.cells + 1,) * (net.dim * net.length)
-    outputs, wrong, apart = net.values.shape[1], 0, 0.0
+    count, outputs, wrong, apart = math.prod(shape), net.values.shape[1], 0, 0.0
     findings: list[Finding] = []
     digest = sha256()
-    for start in range(0, len(net.values), AT_ONCE):
-        places = np.stack(np.unravel_index(np.arange(start, min(start + AT_ONCE, len(net.values))), shape), axis=1)
+    for start in range(0, count, AT_ONCE):
+        places = np.stack(np.unravel_index(np.arange(start, min(start + AT_ONCE, count)), shape), axis=1)
         X = axis[places].reshape(-1, net.length, net.dim)
         answer = asked(f, X, outputs)
         digest.update(np.ascontiguousarray(answer + 0.0, dtype="<f8").data)
-        away = np.abs(answer[:, 0] - net.values[start : start + len(X)]).max(axis=1)
-        bad = np.flatnonzero(~(away <= room))
-        wrong += len(bad)
-        for row in bad[: NAMED - len(findings)].tolist():
-            got, expected = net.values[start + row].tolist(), answer[row, 0].tolist()
-            findings.append(
-                Finding("wrong", start + row, 0, X[row].tolist(), expected, got, "a knot holds another value")
-            )
+        for token in range(net.length if net.positions else 1):
+            stored = net.values[token * count + start :][: len(X)]
+            bad = np.flatnonzero(~(np.abs(answer[:, token] - stored).max(axis=1) <= room))
+            wrong += len(bad)
+            for row in bad[: NAMED - len(findings)].tolist():
+                got, expected, why = stored[row].tolist(), answer[row, token].tolist(), "a knot holds another value"
+                findings.append(Finding("wrong", start + row, token, X[row].tolist(), expected, got, why))
+        if net.positions:
+            continue
         tokens = places.reshape(-1, net.length, net.dim)
         for token in range(1, net.length):
             order = [token, *(other for other in range(net.length) if other != token)]
@@ -217,10 +228,10 @@ def _check_parts(net: Net) -> None:
     last = np.roll(first, stream - rank, axis=0)
     for name, wanted in (("Q", 0.0 * first), ("K", 0.0 * first), ("V", first), ("O", last)):
         if not np.array_equal(net.tensors[f"attention.W_{name}"], wanted):
-            raise UnhandledError(f"W_{name} does not average the powers of the tokens into their slots")
+            raise UnhandledError(f"W_{name} does not average what the tokens write into their slots")
     fine, coarse = np.arange(2**13 + 1) / 2.0**13, np.arange(2**11 + 1) / 2.0**11
     bends = {"square": (fine, fine**2), "total": (2.0 * fine, 4.0 * fine**2), "root": (coarse**2, coarse)}
-    for part in BENDS[net.dim, net.length]:
+    for part in net.bends:
         for name, wanted in zip(("knots", "values"), bends[part], strict=True):
             if not np.array_equal(net.tensors[f"{part}.{name}"], wanted):
                 raise UnhandledError(f"{part} is not the one whose error docs/uniform.md bounds")

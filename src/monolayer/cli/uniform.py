@@ -24,6 +24,7 @@ def facts_of(model: Uniform) -> dict[str, Any]:
         "length": model.length,
         "low": model.low,
         "high": model.high,
+        "positions": model.positions,
         "rank": model.rank,
         "cells": model.interpolation.cells,
         "knots": len(model.interpolation.values),
@@ -37,7 +38,7 @@ def rows_of(model: Uniform, found: Measured) -> list[tuple[str, str]]:
     known, domain = facts_of(model), f"[{model.low:g}, {model.high:g}], d = {model.dim}, n = {model.length}"
     bound = "none: give --lipschitz" if model.error is None else f"{number(model.error)}, everywhere, by the modulus"
     return [
-        ("domain", f"{domain}, permutation equivariant"),
+        ("domain", f"{domain}, {'with positions' if model.positions else 'permutation equivariant'}"),
         ("value rank", f"{model.rank} = (n − 1)d"),
         ("cells", f"{model.interpolation.cells:,} per coordinate"),
         ("knots", number(known["knots"])),
@@ -56,7 +57,7 @@ def describe(network: Uniform) -> dict[str, Any]:
         "kind": "approximator in the maximum norm",
         "tokens": f"{network.length} vectors of {plural(network.dim, 'number')} in [{network.low:g}, {network.high:g}]",
         "labels": f"reals per token, {network.interpolation.values.shape[1]} each",
-        "order": "permutation equivariant",
+        "order": "positions" if network.positions else "permutation equivariant",
         "cells": network.interpolation.cells,
         "ranks": {name: int(torch.linalg.matrix_rank(getattr(network.attention, name).detach())) for name in heads},
         "bound": "none: built without a modulus of continuity" if network.error is None else network.error,

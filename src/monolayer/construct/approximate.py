@@ -76,7 +76,7 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
     answered as the nearest cell at its edge.
 
     `norm="sup"` builds a `Uniform` instead, with value `rank` (n − 1)d and no ramps: its error holds everywhere
-    (docs/uniform.md). For two or three tokens of one coordinate, and two of two.
+    (docs/uniform.md). For two or three tokens of one coordinate, and two of two; with `positions` for any.
     """
     report = progress or (lambda stage, share: None)
     report("trying the function", 0.0)

@@ -3,10 +3,10 @@
 Coordinates are scaled to `[0, 1]`, letters as in `model/uniform.py`. *The error.* At any input the readout interpolates
 `f` at `(x, ŷ)` from knots no further than `1/D` in any coordinate, so it is within `ω(W/D)` of `f(x, ŷ)`, `W` the width
 of the domain; and `ŷ` is within `ε` of the other tokens, so `f(x, ŷ)` is within `ω(W ε)` of what is wanted. For n = 2,
-`ε = 0`. For n = 3: interpolating `x²` at spacing `s` gives at most `s²/4` too much. So the sum of squares of the others
-is too large by at most `s²/2`, `e²` by at most `s'²/4`, and `v = 2q − e²` is off by `max(s², s'²/4)` at most, its root
-by the root of that; interpolating the root at knots `(j r)²` gives at most `r/4` too little (at the first knot, less
-later). With `s = 2^-13`, `s' = 2^-12`, `r = 2^-11`: `ε = (2^-13 + 2^-13)/2 = 2^-13`.
+and with positions, `ε = 0`. For n = 3: interpolating `x²` at spacing `s` gives at most `s²/4` too much. So the sum of
+squares of the others is too large by at most `s²/2`, `e²` by at most `s'²/4`, and `v = 2q − e²` is off by
+`max(s², s'²/4)` at most, its root by the root of that; interpolating the root at knots `(j r)²` gives at most `r/4` too
+little (at the first knot, less later). With `s = 2^-13`, `s' = 2^-12`, `r = 2^-11`: `ε = (2^-13 + 2^-13)/2 = 2^-13`.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from monolayer.errors import DataError
 from monolayer.model.uniform import Bends, Interpolation, Uniform
 
 SHAPES = ((1, 2), (1, 3), (2, 2))
-"""Coordinates and tokens that are within reach of a grid over all of them."""
+"""Coordinates and tokens that are built without positions."""
 OTHERS = {2: 0.0, 3: 2.0**-13}
-"""`ε`, by the number of tokens."""
+"""`ε`, by the number of tokens, without positions."""
 
 
 def uniform(
@@ -44,27 +44,24 @@ def uniform(
     box = function.box
     dim, length = box.dim, box.length
     _check_rank(rank, dim, length)
-    if (dim, length) not in SHAPES or box.positions:
+    if length < 2 or ((dim, length) not in SHAPES and not box.positions):
         raise DataError(
-            f'norm="sup" is built for (dim, length) = {", ".join(map(str, SHAPES))} without positions, not for '
-            f"({dim}, {length}){' with positions' * box.positions}: a grid of D cells over all coordinates has "
-            f"(D + 1)^{dim * length} knots"
+            f'norm="sup" is built for (dim, length) = {", ".join(map(str, SHAPES))}, and with positions=True for any '
+            f"two tokens or more; not for ({dim}, {length}){' with positions' * box.positions}"
         )
-    width = box.high - box.low
-    cells = _fewest(error, modulus, width, dim, length, most_knots) if cells is None else int(cells)
-    knots = (cells + 1) ** (dim * length)
+    cells = _fewest(error, modulus, box, most_knots) if cells is None else int(cells)
+    knots, fits = _knots(box, cells), _most_cells(box, most_knots)
     if knots > most_knots:
-        fits = math.floor(most_knots ** (1 / (dim * length)) + 1e-9) - 1
         raise DataError(
-            f"{cells:,} cells per coordinate make (D + 1)^{dim * length} = {knots:,} knots; {most_knots:,} are the "
-            f"limit: at most {fits:,} cells fit"
+            f"{cells:,} cells per coordinate make {'n ' * box.positions}(D + 1)^{dim * length} = {knots:,} knots; "
+            f"{most_knots:,} are the limit: at most {fits:,} cells fit"
         )
     values = _values(function, cells)
     interpolation = Interpolation(torch.from_numpy(values), cells, dim * length)
-    bound = None if modulus is None else _bound(modulus, width, cells, length)
-    model = Uniform(interpolation, dim, length, box.low, box.high, bound)
+    bound = None if modulus is None else _bound(modulus, box, cells)
+    model = Uniform(interpolation, dim, length, box.low, box.high, bound, box.positions)
     model.scalar = function.scalar
-    if length == 3:
+    if length == 3 and not box.positions:
         unit, double = torch.arange(2**13 + 1) / 2.0**13, torch.arange(2**13 + 1) / 2.0**12
         side = torch.arange(2**11 + 1) / 2.0**11
         model.square, model.total = (
@@ -89,7 +86,7 @@ def _check_bound(model: Uniform, function: Function, bound: float) -> None:
 
 def measure_everywhere(model: Uniform, f: Any, points: int = POINTS, seed: int = 1) -> Measured:
     """The network against `f` on uniform points, and as many of those that are hard: equal tokens, and knots."""
-    box = Box(model.dim, model.length, model.low, model.high, False)
+    box = Box(model.dim, model.length, model.low, model.high, model.positions)
     function = Function(f, box, model.interpolation.values.shape[1], model.interpolation.values.device)
     random = np.random.default_rng([seed, 31])
     X, hard = box.uniform(points, random), box.uniform(points, random)
@@ -116,36 +113,47 @@ def measure_everywhere(model: Uniform, f: Any, points: int = POINTS, seed: int =
 
 
 def _values(function: Function, cells: int) -> Floats:
-    """`f` at token 0 of every sequence of grid points, `((D + 1)^{nd}, m)`, block by block."""
+    """`f` at token 0 of every sequence of grid points, `((D + 1)^{nd}, m)`; with positions at all tokens, by place."""
     box = function.box
     axis = np.linspace(box.low, box.high, cells + 1)
     shape = (cells + 1,) * (box.dim * box.length)
-    count = math.prod(shape)
-    values = np.empty((count, function.out_dim))
+    count, places = math.prod(shape), box.length if box.positions else 1
+    values = np.empty((places, count, function.out_dim))
     for start in range(0, count, function.batch):
-        places = np.unravel_index(np.arange(start, min(start + function.batch, count)), shape)
-        X = axis[np.stack(places, axis=1)].reshape(-1, box.length, box.dim)
-        values[start : start + len(X)] = function(X)[:, 0]
-    return values
+        knots = np.unravel_index(np.arange(start, min(start + function.batch, count)), shape)
+        X = axis[np.stack(knots, axis=1)].reshape(-1, box.length, box.dim)
+        values[:, start : start + len(X)] = np.moveaxis(function(X)[:, :places], 1, 0)
+    return values.reshape(places * count, -1)
 
 
-def _bound(modulus: Modulus, width: float, cells: int, length: int) -> float:
-    return float(modulus(width / cells)) + (float(modulus(width * OTHERS[length])) if OTHERS[length] else 0.0)
+def _knots(box: Box, cells: int) -> int:
+    return (box.length if box.positions else 1) * (cells + 1) ** (box.dim * box.length)
 
 
-def _fewest(error: float | None, modulus: Modulus | None, width: float, dim: int, length: int, most_knots: int) -> int:
+def _most_cells(box: Box, most_knots: int) -> int:
+    """The largest `D` with at most so many knots; 0 if there is none."""
+    fits = math.floor((most_knots / _knots(box, 0)) ** (1 / (box.dim * box.length)) + 1e-9) - 1
+    return max(fits, 0)
+
+
+def _bound(modulus: Modulus, box: Box, cells: int) -> float:
+    width, others = box.high - box.low, 0.0 if box.positions else OTHERS[box.length]
+    return float(modulus(width / cells)) + (float(modulus(width * others)) if others else 0.0)
+
+
+def _fewest(error: float | None, modulus: Modulus | None, box: Box, most_knots: int) -> int:
     """The fewest cells whose bound is at most `error`."""
     if modulus is None or error is None:
         raise DataError(
             'norm="sup" with error= needs lipschitz=, from which the error everywhere follows; or give cells='
         )
-    most = math.floor(most_knots ** (1 / (dim * length)) + 1e-9) - 1
-    found = next((D for D in range(1, most + 1) if _bound(modulus, width, D, length) <= error), None)
+    most = _most_cells(box, most_knots)
+    found = next((D for D in range(1, most + 1) if _bound(modulus, box, D) <= error), None)
     if found is None:
-        least = _bound(modulus, width, most, length)
+        least = f"guarantee {_bound(modulus, box, most):g}" if most else "are too few for one cell"
         raise DataError(
             f"an error of {error:g} everywhere is out of reach: {most:,} cells per coordinate, "
-            f"{(most + 1) ** (dim * length):,} knots of at most {most_knots:,}, guarantee {least:g}"
+            f"{_knots(box, most):,} knots of at most {most_knots:,}, {least}"
         )
     return found
 

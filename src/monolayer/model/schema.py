@@ -81,11 +81,12 @@ GATES: dict[str, tuple[Callable[[Any], bool], str]] = {"token": _whole(1), "plac
 INTERPOLATOR: dict[str, tuple[Callable[[Any], bool], str]] = {
     **{key: FIELDS[key] for key in ("format", "version", "scalar", "files", "digest")},
     "kind": _one_of("interpolator"),
-    "dim": ((lambda value: type(value) is int and value in (1, 2)), "1 or 2"),
-    "length": ((lambda value: type(value) is int and value in (2, 3)), "2 or 3"),
+    "dim": ((lambda value: type(value) is int and 1 <= value <= 24), "a whole number from 1 to 24"),
+    "length": ((lambda value: type(value) is int and 2 <= value <= 48), "a whole number from 2 to 48"),
     "cells": ((lambda value: type(value) is int and 1 <= value < 2**24), "a whole number from 1, below 2^24"),
     "low": _END,
     "high": _END,
+    "positions": _BOOLEAN,
     "error": ((lambda value: value is None or _END[0](value)), "null or a number up to 2^1000"),
 }
 """All fields of a network for the maximum norm."""
@@ -177,10 +178,13 @@ READOUTS: dict[str, Callable[[int], dict[str, Shape]]] = {
 def shapes(config: Config) -> dict[str, Shape]:
     """All tensors that a config asks for, and no others."""
     if config["kind"] == "interpolator":
-        bends = ("square", "total", "root") if config["length"] == 3 else ()
+        places, bends = config["length"] if config["positions"] else 1, ("square", "total", "root")
+        if config["length"] != 3 or config["positions"]:
+            bends = ()
         known: dict[str, Shape] = {f"attention.W_{letter}": ("D", "D") for letter in "QKVO"}
         known |= {f"{bend}.{name}": (bend,) for bend in bends for name in ("knots", "values")}
-        return known | {"interpolation.values": ((config["cells"] + 1) ** (config["dim"] * config["length"]), "m")}
+        knots = (config["cells"] + 1) ** (config["dim"] * config["length"])
+        return known | {"interpolation.values": (places * knots, "m")}
     found: dict[str, Shape] = {f"attention.W_{letter}": ("D", "D") for letter in "QKVO"}
     if _gated(config):
         found = {"attention.W_Q": (2, "D"), "attention.W_K": (2, "D"), "attention.W_V": ("k", "D")}
@@ -265,8 +269,14 @@ def check_config(config: Config, digest: str) -> None:
         raise ModelFileError(f"{CONFIG} was changed after it was written: its digest does not match")
     if config.get("kind") == "interpolator":
         _check_fields(CONFIG, config, INTERPOLATOR)
-        if (config["dim"], config["length"]) == (2, 3) or not float(config["low"]) < float(config["high"]):
-            raise ModelFileError(f"{CONFIG}: 3 tokens have one coordinate each, and low must be below high")
+        dim, length, knots = (
+            config["dim"],
+            config["length"],
+            (config["cells"] + 1) ** (config["dim"] * config["length"]),
+        )
+        built = knots < 1 << 48 if config["positions"] else (dim, length) in ((1, 2), (1, 3), (2, 2))
+        if not built or not float(config["low"]) < float(config["high"]):
+            raise ModelFileError(f"{CONFIG}: such dim, length and cells are not built, or low is not below high")
         if set(config["files"]) != {WEIGHTS}:
             raise ModelFileError(f"{CONFIG}: files must name {WEIGHTS} and nothing else")
         return

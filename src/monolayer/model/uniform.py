@@ -1,14 +1,16 @@
 """A network for the maximum norm: powers, a head that averages, and a continuous piecewise linear readout.
 
 Notation: `n` tokens in `R^d`, `m` outputs per token; coordinates run over `[low, low + width]` and are first brought to
-`[0, 1]`. The stream of a token is `(x, powers of x, means)`.
+`[0, 1]`. The stream of a token is `(what it writes, means)`, `(n − 1)d` numbers each.
 
-    FF₁        x² by a piecewise linear function                        (n = 3, d = 1; for n = 2 nothing)
-    attention  means of x, and of x², over all tokens: equal weights, value rank (n − 1)d
+    FF₁        x, and for n = 3 x² by a piecewise linear function; with positions x into the slot of its place
+    attention  means of these over all tokens: equal weights, value rank (n − 1)d
     FF₂        means and x → the other tokens → f by interpolation
 
 For n = 2 the other token is `y = 2 mean − x`. For n = 3 the other two have the sum `e = 3 mean(x) − x` and the sum of
-squares `q = 3 mean(x²) − x²`, so they are `(e ∓ √(2q − e²))/2`, with piecewise linear square and root. Interpolation is
+squares `q = 3 mean(x²) − x²`, so they are `(e ∓ √(2q − e²))/2`, with piecewise linear square and root. With positions
+token `l < n` writes `x_l` into slot `l`, and the last writes `−x_n` into all: `n` times the means are the differences
+`x_j − x_n`, and the token's own number turns them into all tokens, in order, for any `n` and `d`. Interpolation is
 over the triangulation of a grid by the order of fractional parts (Kuhn, Freudenthal): the hat of the knot at 0 is
 `relu(1 + min(0, u_1, …) − max(0, u_1, …))`. Everything is ReLU, and nothing jumps: no ramps are left out.
 """
@@ -62,14 +64,22 @@ class Bends(nn.Module):
 
 
 class Interpolation(nn.Module):
-    """Piecewise linear interpolation on the grid `{0, …, D}^k`, scaled to `[0, 1]^k`; `values` `((D + 1)^k, m)`."""
+    """Piecewise linear interpolation on the grid `{0, …, D}^k`, scaled to `[0, 1]^k`.
+
+    `values` `((D + 1)^k, m)`; with positions one such table after another, one per place.
+    """
 
     def __init__(self, values: Tensor, cells: int, dimensions: int) -> None:
         super().__init__()
         self.values, self.cells, self.dimensions = nn.Parameter(values), cells, dimensions
 
-    def forward(self, u: Tensor) -> Tensor:
+    def _table(self, place: int) -> Tensor:
+        knots = (self.cells + 1) ** self.dimensions
+        return self.values[place * knots : (place + 1) * knots]
+
+    def forward(self, u: Tensor, place: int = 0) -> Tensor:
         """`(P, k)` to `(P, m)`: the hat of every knot at every point."""
+        values = self._table(place)
         place = u.clamp(0.0, 1.0) * self.cells
         axis = torch.arange(self.cells + 1, dtype=u.dtype, device=u.device)
         knots = torch.cartesian_prod(*[axis] * self.dimensions).view(-1, self.dimensions)
@@ -78,39 +88,48 @@ class Interpolation(nn.Module):
         for start in range(0, len(knots), block):
             away = place[:, None] - knots[start : start + block]
             hat = (1.0 + away.amin(-1).clamp(max=0.0) - away.amax(-1).clamp(min=0.0)).relu()
-            total = total + hat @ self.values[start : start + block]
+            total = total + hat @ values[start : start + block]
         return total
 
-    def look_up(self, u: Tensor) -> Tensor:
+    def look_up(self, u: Tensor, place: int = 0) -> Tensor:
         """The same from the corners of one simplex: walk from the low corner of the cell by falling fractions."""
+        values = self._table(place)
         place = u.clamp(0.0, 1.0) * self.cells
         base = place.floor().clamp(max=self.cells - 1)
         fraction, order = (place - base).sort(dim=1, descending=True)
         stride = (self.cells + 1) ** torch.arange(self.dimensions - 1, -1, -1, device=u.device)
         knot = (base.long() * stride).sum(1)
         weight = torch.cat([1.0 - fraction[:, :1], -fraction.diff(dim=1), fraction[:, -1:]], dim=1)
-        total = weight[:, :1] * self.values[knot]
+        total = weight[:, :1] * values[knot]
         for step in range(self.dimensions):
             knot = knot + stride[order[:, step]]
-            total = total + weight[:, step + 1 : step + 2] * self.values[knot]
+            total = total + weight[:, step + 1 : step + 2] * values[knot]
         return total
 
 
 class Uniform(nn.Module):
     """An approximator in the maximum norm (docs/uniform.md). `error`: what it is off by at most, everywhere; or None.
 
-    The domain of every coordinate is `[low, high]`. `square`, `total`, `root`: the bends of n = 3, None for n = 2.
+    The domain of every coordinate is `[low, high]`. `square`, `total`, `root`: the bends of n = 3 without positions.
     """
 
     def __init__(
-        self, interpolation: Interpolation, dim: int, length: int, low: float, high: float, error: float | None
+        self,
+        interpolation: Interpolation,
+        dim: int,
+        length: int,
+        low: float,
+        high: float,
+        error: float | None,
+        positions: bool = False,
     ) -> None:
         super().__init__()
         self.dim, self.length, self.low, self.high, self.error = dim, length, low, high, error
         self.width = high - low
+        self.positions = positions
         self.scalar = False
         self.rank = (length - 1) * dim
-        stream = dim + (length - 2) * dim + self.rank
+        stream = 2 * self.rank
         W_V, W_O = torch.zeros(2, stream, stream, dtype=torch.float64).unbind()
         for value in range(self.rank):
             W_V[value, value] = 1.0
@@ -194,6 +213,7 @@ class Uniform(nn.Module):
             "cells": self.interpolation.cells,
             "low": self.low,
             "high": self.high,
+            "positions": self.positions,
             "error": self.error,
             "scalar": self.scalar,
         }
@@ -210,8 +230,9 @@ class Uniform(nn.Module):
             raise ModelFileError(f"config.json says scalar = {config['scalar']}, and knots hold {values.shape[1]} each")
         dim, length, cells = config["dim"], config["length"], config["cells"]
         interpolation = Interpolation(values, cells, dim * length)
-        model = cls(interpolation, dim, length, float(config["low"]), float(config["high"]), config["error"])
-        for part in ("square", "total", "root") if length == 3 else ():
+        low, high, positions = float(config["low"]), float(config["high"]), config["positions"]
+        model = cls(interpolation, dim, length, low, high, config["error"], positions)
+        for part in ("square", "total", "root") if length == 3 and not positions else ():
             knots, values = tensors[f"{part}.knots"], tensors[f"{part}.values"]
             if len(knots) < 2 or not bool((knots.diff() > 0).all()):
                 raise ModelFileError(f"the knots of {part} must be two or more, and rise")
@@ -224,19 +245,32 @@ class Uniform(nn.Module):
 
     def _answers(self, X: Tensor, dense: bool) -> Tensor:
         x = ((X - self.low) / self.width).clamp(0.0, 1.0)
-        Z = torch.cat([x, *self._powers(x, dense), x.new_zeros(*x.shape[:2], self.rank)], dim=-1)
+        Z = torch.cat([self._written(x, dense), x.new_zeros(*x.shape[:2], self.rank)], dim=-1)
         if dense:
             Z = self.attention(Z, torch.ones(1, 1, self.length, dtype=torch.bool, device=Z.device))
         else:
             Z[..., -self.rank :] = Z[..., : self.rank].mean(dim=1, keepdim=True)
-        mean, own = self.length * Z[..., -self.rank :], Z[..., : self.rank]
-        others = self._others(mean - own, dense)
-        flat = torch.cat([x, others], dim=-1).flatten(0, 1)
-        answers = self.interpolation(flat) if dense else self.interpolation.look_up(flat)
-        return answers.view(*x.shape[:2], -1)
+        sums, own = self.length * Z[..., -self.rank :], Z[..., : self.rank]
+        interpolate = self.interpolation if dense else self.interpolation.look_up
+        if self.positions:
+            every = self._in_order(x, sums)
+            return torch.stack([interpolate(every[:, k], k) for k in range(self.length)], dim=1)
+        flat = torch.cat([x, self._others(sums - own, dense)], dim=-1).flatten(0, 1)
+        return interpolate(flat).view(*x.shape[:2], -1)
 
-    def _powers(self, x: Tensor, dense: bool) -> list[Tensor]:
-        return [] if self.square is None else [self.square(x) if dense else self.square.look_up(x)]
+    def _written(self, x: Tensor, dense: bool) -> Tensor:
+        """What a token writes for all to see, `(N, n, (n − 1)d)`: its powers, or itself into the slot of its place."""
+        if self.positions:
+            slots = torch.eye(self.length, self.length - 1, dtype=x.dtype, device=x.device)
+            slots[-1] = -1.0
+            return (slots[:, :, None] * x[:, :, None, :]).flatten(2)
+        return x if self.square is None else torch.cat([x, self.square(x) if dense else self.square.look_up(x)], dim=-1)
+
+    def _in_order(self, x: Tensor, sums: Tensor) -> Tensor:
+        """All tokens in order, as every token finds them `(N, n, nd)`: `x_k + (x_j − x_n) − (x_k − x_n)`."""
+        apart = torch.nn.functional.pad(sums, (0, self.dim)).unflatten(-1, (self.length, self.dim))  # x_n − x_n = 0
+        own = apart.diagonal(dim1=1, dim2=2).movedim(-1, 1)
+        return (x[:, :, None] + (apart - own[:, :, None])).flatten(2)
 
     def _others(self, sums: Tensor, dense: bool) -> Tensor:
         """The other tokens from their sums `(N, n, (n − 1)d)`: the sum itself, or sum and sum of squares."""
