@@ -127,13 +127,14 @@ def _values(function: Function, cells: int) -> Floats:
 
 
 def _knots(box: Box, cells: int) -> int:
-    return (box.length if box.positions else 1) * (cells + 1) ** (box.dim * box.length)
+    places = box.length if box.positions else 1
+    return places * math.prod([cells + 1] * (box.dim * box.length))
 
 
 def _most_cells(box: Box, most_knots: int) -> int:
     """The largest `D` with at most so many knots; 0 if there is none."""
-    fits = math.floor((most_knots / _knots(box, 0)) ** (1 / (box.dim * box.length)) + 1e-9) - 1
-    return max(fits, 0)
+    root: float = (most_knots / _knots(box, 0)) ** (1 / (box.dim * box.length))
+    return max(math.floor(root + 1e-9) - 1, 0)
 
 
 def _bound(modulus: Modulus, box: Box, cells: int) -> float:

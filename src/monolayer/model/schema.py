@@ -178,9 +178,8 @@ READOUTS: dict[str, Callable[[int], dict[str, Shape]]] = {
 def shapes(config: Config) -> dict[str, Shape]:
     """All tensors that a config asks for, and no others."""
     if config["kind"] == "interpolator":
-        places, bends = config["length"] if config["positions"] else 1, ("square", "total", "root")
-        if config["length"] != 3 or config["positions"]:
-            bends = ()
+        places = config["length"] if config["positions"] else 1
+        bends = ("square", "total", "root") if config["length"] == 3 and not config["positions"] else ()
         known: dict[str, Shape] = {f"attention.W_{letter}": ("D", "D") for letter in "QKVO"}
         known |= {f"{bend}.{name}": (bend,) for bend in bends for name in ("knots", "values")}
         knots = (config["cells"] + 1) ** (config["dim"] * config["length"])

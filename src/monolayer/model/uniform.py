@@ -80,13 +80,13 @@ class Interpolation(nn.Module):
     def forward(self, u: Tensor, place: int = 0) -> Tensor:
         """`(P, k)` to `(P, m)`: the hat of every knot at every point."""
         values = self._table(place)
-        place = u.clamp(0.0, 1.0) * self.cells
+        at = u.clamp(0.0, 1.0) * self.cells
         axis = torch.arange(self.cells + 1, dtype=u.dtype, device=u.device)
         knots = torch.cartesian_prod(*[axis] * self.dimensions).view(-1, self.dimensions)
         total = torch.zeros(len(u), self.values.shape[1], dtype=u.dtype, device=u.device)
         block = max(1, _CELLS_AT_ONCE // max(1, len(u) * self.dimensions))
         for start in range(0, len(knots), block):
-            away = place[:, None] - knots[start : start + block]
+            away = at[:, None] - knots[start : start + block]
             hat = (1.0 + away.amin(-1).clamp(max=0.0) - away.amax(-1).clamp(min=0.0)).relu()
             total = total + hat @ values[start : start + block]
         return total
@@ -94,9 +94,9 @@ class Interpolation(nn.Module):
     def look_up(self, u: Tensor, place: int = 0) -> Tensor:
         """The same from the corners of one simplex: walk from the low corner of the cell by falling fractions."""
         values = self._table(place)
-        place = u.clamp(0.0, 1.0) * self.cells
-        base = place.floor().clamp(max=self.cells - 1)
-        fraction, order = (place - base).sort(dim=1, descending=True)
+        at = u.clamp(0.0, 1.0) * self.cells
+        base = at.floor().clamp(max=self.cells - 1)
+        fraction, order = (at - base).sort(dim=1, descending=True)
         stride = (self.cells + 1) ** torch.arange(self.dimensions - 1, -1, -1, device=u.device)
         knot = (base.long() * stride).sum(1)
         weight = torch.cat([1.0 - fraction[:, :1], -fraction.diff(dim=1), fraction[:, -1:]], dim=1)
@@ -268,8 +268,9 @@ class Uniform(nn.Module):
 
     def _in_order(self, x: Tensor, sums: Tensor) -> Tensor:
         """All tokens in order, as every token finds them `(N, n, nd)`: `x_k + (x_j − x_n) − (x_k − x_n)`."""
-        apart = torch.nn.functional.pad(sums, (0, self.dim)).unflatten(-1, (self.length, self.dim))  # x_n − x_n = 0
-        own = apart.diagonal(dim1=1, dim2=2).movedim(-1, 1)
+        last = torch.zeros_like(x)  # x_n − x_n
+        apart = torch.cat([sums, last], dim=-1).view(*x.shape[:2], self.length, self.dim)
+        own = torch.stack([apart[:, k, k] for k in range(self.length)], dim=1)
         return (x[:, :, None] + (apart - own[:, :, None])).flatten(2)
 
     def _others(self, sums: Tensor, dense: bool) -> Tensor:
