@@ -179,6 +179,9 @@ def frontier_holds(found: Results) -> None:
     assert all(row["verdict"] == "proved" for row in rows.values() if "verdict" in row)
     robust = [row for name, row in rows.items() if name.startswith("robust")]
     assert all(row["formats"]["int8"] == 1.0 and row["noise"] > row["proved"] > 1e-3 for row in robust)
+    (held,) = (row for name, row in rows.items() if name.startswith("in the embedding"))
+    assert held["noise"] > held["proved"] > 1e-4
+    assert held["bits"] / held["parameters"] > 3 * robust[0]["bits"] / robust[0]["parameters"]
     assert rows["line"]["noise"] < 1e-3
     wide = rows["line, 53 bits per label"]
     assert wide["bits"] / wide["parameters"] > 3.6
@@ -210,7 +213,16 @@ SMALL: dict[str, Results] = {
     "temperature": {},
     "precision": {"vocabularies": (4, 8, 16, 32)},
     "hardmax": {"layers": 10},
-    "frontier": {"sequences": 40, "length": 4, "asked": 8, "ranks": (16,), "widths": (32,), "clock": 0.05},
+    "frontier": {
+        "sequences": 40,
+        "length": 4,
+        "asked": 8,
+        "ranks": (16,),
+        "digits": (4,),
+        "embedded": ((16, 32),),
+        "widths": (32,),
+        "clock": 0.05,
+    },
     "costs": {"sequences": 150, "clock": 0.2, "draws": 1, "tried": 50},
 }
 HOLDS: dict[str, Callable[[Results], None]] = {

@@ -100,20 +100,24 @@ def fit(
     seed: int = 0,
     device: str = "cpu",
     rates: tuple[float, ...] = RATES,
+    noise: float = 0.0,
 ) -> Trained:
-    """Train what `make` makes, a module `(X, inside) → logits`, on `X` `(N, n, …)` and classes `Y` `(N, n)`."""
+    """Train what `make` makes, a module `(X, inside) → logits`, on `X` `(N, n, …)` and classes `Y` `(N, n)`.
+
+    `noise`: every step sees the weights times `1 + noise · normal`, drawn anew; the clock then runs to its end.
+    """
     batches = Batches(X, Y, lengths, device, seed)
     precision = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high")  # TF32 for what is not in bfloat16; nothing on a CPU
     try:
         with torch.random.fork_rng(devices=[]):  # weights are drawn on the processor
-            return _search(make, batches, seconds, seed, rates)
+            return _search(make, batches, seconds, seed, rates, noise)
     finally:
         torch.set_float32_matmul_precision(precision)
 
 
 def _search(
-    make: Callable[[], nn.Module], batches: Batches, seconds: float, seed: int, rates: tuple[float, ...]
+    make: Callable[[], nn.Module], batches: Batches, seconds: float, seed: int, rates: tuple[float, ...], noise: float
 ) -> Trained:
     device = batches.device
     _warm_up(make().to(device), batches)
@@ -123,12 +127,12 @@ def _search(
     tried: list[Run] = []
     for number, rate in enumerate(rates):
         torch.manual_seed(seed)  # every rate starts from the same weights
-        run = Run(make().to(device), batches, rate, began)
+        run = Run(make().to(device), batches, rate, began, noise=noise)
         # What is left of the search is shared by the rates that are left: one that overran does not cost the last.
         now = time.perf_counter()
         run.go(now + (found - now) / (len(rates) - number), seconds / MEASURES, decay=False)
         tried.append(run)
-        if run.accuracy == 1.0:
+        if run.accuracy == 1.0 and not noise:
             break
     grid = {f"{run.rate:g}": run.accuracy for run in tried}
     best = max(tried, key=lambda run: run.accuracy)
@@ -154,21 +158,27 @@ class Run:
     """One model under one rate; `go` takes it on from where it is."""
 
     def __init__(
-        self, model: nn.Module, batches: Batches, rate: float, began: float = 0.0, weight_decay: float = 0.01
+        self,
+        model: nn.Module,
+        batches: Batches,
+        rate: float,
+        began: float = 0.0,
+        weight_decay: float = 0.01,
+        noise: float = 0.0,
     ) -> None:
-        self.model, self.batches, self.rate, self.began = model, batches, rate, began
+        self.model, self.batches, self.rate, self.began, self.noise = model, batches, rate, began, noise
         self.optimizer = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=weight_decay, fused=True)
         self.steps = 0
         self.accuracy = self.spent = 0.0
         self.curve: list[tuple[float, float]] = []
 
     def go(self, until: float, pause: float, *, decay: bool) -> None:
-        """A step or more, until the time `until` or until no label is wrong; measured every `pause` seconds or more.
+        """A step or more, until `until` or, without noise, until no label is wrong; measured every `pause` seconds.
 
         The rate warms up over 100 steps, or a third of a short trial; with `decay` it falls along a cosine to 2 %.
         """
         now = start = measured = time.perf_counter()
-        while self.accuracy < 1.0:
+        while self.accuracy < 1.0 or self.noise:
             self.model.train()
             for _, x, y, inside in self.batches.epoch(shuffle=True):
                 part = min(1.0, (now - start) / max(until - start, 1e-9))
@@ -194,11 +204,23 @@ class Run:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.zero_grad(set_to_none=True)
+        exact = self._disturb()
         loss = functional.cross_entropy(self.model(x, inside).flatten(0, 1), y.flatten(), ignore_index=NO_LABEL)
         loss.backward()  # type: ignore[no-untyped-call]
+        for weight, kept in exact:
+            weight.data = kept
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
         self.steps += 1
+
+    def _disturb(self) -> list[tuple[nn.Parameter, Tensor]]:
+        """Noise on every weight, and the weights as they were."""
+        if not self.noise:
+            return []
+        exact = [(weight, weight.data) for weight in self.model.parameters()]
+        for weight, kept in exact:
+            weight.data = kept * (1.0 + self.noise * torch.randn_like(kept))
+        return exact
 
     @torch.no_grad()
     def measure(self) -> None:
