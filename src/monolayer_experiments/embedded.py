@@ -68,8 +68,8 @@ def memorize_embedded(X: Ints, Y: Ints, rank: int, neurons: int, seed: int = 0) 
     model = Embedded(codes, torch.zeros(V, neurons), S, A, words, GAIN * math.sqrt(n))
     with torch.no_grad():
         hidden = torch.relu(model.context(torch.from_numpy(X))[0] @ S.T).flatten(0, 1)
-        parts = (part.double().numpy() for part in (hidden, A, words[torch.from_numpy(Y).flatten()]))
-        model.embed[:, rank:] = torch.from_numpy(solve(*parts, X.reshape(-1), V))
+        shown, read, bit = (part.double().numpy() for part in (hidden, A, words[torch.from_numpy(Y).flatten()]))
+        model.embed[:, rank:] = torch.from_numpy(solve(shown, read, bit, X.reshape(-1), V))
     return model
 
 
