@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import monolayer as ml
+from monolayer.checker import confuse as confusing
 from monolayer.checker.confuse import Walk
+from monolayer.checker.seen import Seen
 from monolayer.checker.stored import read
 from monolayer.errors import DataError, PrecisionError
 from monolayer.theory.balls import precision
@@ -68,27 +71,19 @@ def test_more_cells_do_not_help(cells: int) -> None:
     assert found.X[0] == found.X_prime[0] == 0.5
 
 
-@given(st.integers(2, 6), st.integers(0, 99))
-@settings(max_examples=4)
-def test_the_contexts_meet_by_a_slow_reference(cells: int, seed: int) -> None:
-    """Every neuron in rationals, softmax in balls, from the module's own tensors, on both sides of the crossing."""
-    model = ml.approximate(SORT, 1, 3, cells=cells, seed=seed)
-    found = ml.confuse(model, SORT)
-    lam, (kappa,) = model.attention.shortcuts(model.feed_forward.slots)
+def reference(model: ml.Monolayer) -> Callable[[list[Fraction]], Any]:
+    """`B(λ; s)` of a sequence of numbers: every neuron in rationals, softmax in balls, from the module's tensors."""
+    lam, _ = model.attention.shortcuts(model.feed_forward.slots)
     block, bos = model.quantizer, model.bos.detach()
+    neurons = list(zip(block.weight_1[:, 0].tolist(), block.bias_1.tolist(), block.weight_2[0].tolist(), strict=True))
 
     def key(x: Fraction) -> Fraction:
         total = Fraction(block.bias_2[0].item())
-        for w, b, out in zip(
-            block.weight_1[:, 0].tolist(), block.bias_1.tolist(), block.weight_2[0].tolist(), strict=True
-        ):
+        for w, b, out in neurons:
             total += Fraction(out) * max(Fraction(0), 1 - max(Fraction(0), Fraction(w) * x + Fraction(b)))
         return total
 
-    def context(X: np.ndarray) -> Any:
-        return exact([Fraction(x) for x in X[:, 0].tolist()])
-
-    def exact(sequence: list[Fraction]) -> Any:
+    def context(sequence: list[Fraction]) -> Any:
         keys = [key(x) for x in sequence]
         keys.append(key(Fraction(bos[-1].item())) + Fraction(bos[1].item()))
         with precision(400):
@@ -96,21 +91,66 @@ def test_the_contexts_meet_by_a_slow_reference(cells: int, seed: int) -> None:
             weights = [(arb(lam) * s).exp() for s in balls]
             return sum(w * s for w, s in zip(weights, balls, strict=True)) / sum(weights)
 
-    # The certificate: at the ends of the bracket the contexts of opposite sequences differ with opposite signs.
-    start, end = found.bracket
+    return context
+
+
+@given(st.integers(2, 6), st.integers(0, 99))
+@settings(max_examples=4)
+def test_the_contexts_meet_by_a_slow_reference(cells: int, seed: int) -> None:
+    """The certificate: at the ends of the bracket the contexts of opposite sequences differ with opposite signs."""
+    model = ml.approximate(SORT, 1, 3, cells=cells, seed=seed)
+    found, context = ml.confuse(model, SORT), reference(model)
     with tempfile.TemporaryDirectory() as folder:
-        walk = Walk.of(read(model.save(Path(folder) / "m")))
+        walk = Walk.of(Seen.of(read(model.save(Path(folder) / "m"))))
+    ((start, end),) = found.brackets
     signs = []
-    for t in found.bracket:
-        one, other = (exact(walk.at(t + shift)) for shift in (0, 2))
+    for t in (start, end):
+        one, other = (context(walk.at(t + shift)) for shift in (0, 2))
         signs.append(1 if one > other else -1 if one < other else 0)
     assert signs[0] * signs[1] == -1 or start == end
-
-    ramp = model.card.grid.ramp
-    gaps = [context(found.X) - context(found.X_prime)]
+    one, other = (context([Fraction(x) for x in X[:, 0].tolist()]) for X in (found.X, found.X_prime))
     # A float's rounding moves a context by at most its steepest slope times that.
-    assert abs(float(gaps[0])) <= 8.0 * float(np.ptp(block.weight_2[0].detach().numpy()) + 2) * found.width / ramp * 2
-    assert kappa > 0
+    steepest = 8.0 * float(np.ptp(model.quantizer.weight_2[0].detach().numpy()) + 2) / model.card.grid.ramp
+    assert abs(float(one - other)) <= 2 * steepest * found.width
+
+
+def bowl(X: np.ndarray) -> np.ndarray:
+    """The function of Theorem C₁ on [0, 1]: `4E − 3`, cut to [0, 1]."""
+    u = (4 * X[..., 0] - 2) / np.sqrt(3)
+    total, squares = u.sum(axis=1, keepdims=True) - u, np.square(u).sum(axis=1, keepdims=True) - u**2
+    return np.clip(4 * (1.5 * squares - 0.5 * total**2) - 3, 0.0, 1.0)
+
+
+@pytest.mark.parametrize("cells", [4, 16])
+def test_one_output_is_confused_on_a_rectangle_by_a_slow_reference(cells: int) -> None:
+    """The certificate: at the ends of three brackets the context lies on either side of the level."""
+    model = ml.approximate(bowl, 1, 3, cells=cells)
+    found = ml.confuse(model, bowl, lipschitz=32.0)
+    assert found.forced > 0.5 - 1e-12
+    assert found.forced <= found.error <= found.most
+    assert {float(found.wanted[0]), float(found.wanted_prime[0])} == {0.0, 1.0}
+
+    context = reference(model)
+    _, (kappa,) = model.attention.shortcuts(model.feed_forward.slots)
+    level = arb(found.level.numerator) / found.level.denominator / arb(kappa)
+    (p, _), first, second, third = found.brackets
+    for way in ([(p, q) for q in first], [(p, q) for q in second], [(q, first[0]) for q in third]):
+        signs = [context([Fraction(1, 2), *pair]) - level for pair in way]
+        assert (signs[0] > 0 and signs[1] < 0) or (signs[0] < 0 and signs[1] > 0)
+
+
+@pytest.mark.parametrize("which", range(3))
+def test_a_wrong_bracket_is_refused(which: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of the three bisections ends beside the level; the other two are right."""
+    model, calls, right = ml.approximate(bowl, 1, 3, cells=4), iter(range(3)), confusing.bisect
+
+    def wrong(sign: Any, low: Fraction, high: Fraction) -> tuple[Fraction, Fraction]:
+        found = right(sign, low, high)
+        return (low, low) if next(calls) == which else found
+
+    monkeypatch.setattr(confusing, "bisect", wrong)
+    with pytest.raises(PrecisionError, match=r"do not meet|cannot be told apart"):
+        ml.confuse(model, bowl)
 
 
 @pytest.mark.parametrize(("name", "dim", "length"), [("force", 2, 2), ("nearest", 1, 4), ("sort", 1, 4), ("max", 2, 3)])
@@ -147,7 +187,7 @@ def test_a_wrong_sign_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_walk_is_a_closed_loop_of_antipodes(tmp_path: Path) -> None:
-    walk = Walk.of(read(ml.approximate(SORT, 1, 3, cells=2).save(tmp_path / "m")))
+    walk = Walk.of(Seen.of(read(ml.approximate(SORT, 1, 3, cells=2).save(tmp_path / "m"))))
     for t in (Fraction(0), Fraction(1, 3), Fraction(7, 4), Fraction(3)):
         assert walk.at(t) == walk.at(t + 4)
         assert [a + b for a, b in zip(walk.at(t), walk.at(t + 2), strict=True)] == [1, Fraction(1, 2), Fraction(3, 2)]

@@ -1,0 +1,130 @@
+"""What the readout of a stored approximator sees at token 0, and what it answers there: in balls, over the reals.
+
+The stream of token 0 is its own plus one number, the *context* `o v B(q k; s)`, `s` the keys that the first block gives
+the tokens. Entries of a sequence are intervals with rational ends; a point is an interval with equal ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from flint import arb
+
+from monolayer.arrays import Floats
+from monolayer.checker.codes import read_attention
+from monolayer.checker.stored import CODE, KEY, Stored
+from monolayer.theory.balls import Ball, interval
+
+Interval = tuple[Fraction, Fraction]
+Entries = Sequence[Interval]
+"""Of a sequence: token after token, coordinate after coordinate."""
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """A stored approximator; `shape` `(n, d)`, `middle` that of its domain `[low, high]`."""
+
+    stored: Stored
+    shape: tuple[int, int]
+    low: Fraction
+    high: Fraction
+
+    @classmethod
+    def of(cls, stored: Stored) -> Seen:
+        grid = stored.config["grid"]
+        low, high = Fraction(float(grid["low"])), Fraction(float(grid["high"]))
+        return cls(stored, (int(grid["length"]), int(grid["dim"])), low, high)
+
+    @property
+    def middle(self) -> Fraction:
+        return (self.low + self.high) / 2
+
+    def moved(self, entries: dict[int, Interval]) -> list[Interval]:
+        """The sequence with these entries, and the middle everywhere else."""
+        return [entries.get(place, (self.middle, self.middle)) for place in range(self.shape[0] * self.shape[1])]
+
+    def keys(self, entries: Entries) -> list[Interval]:
+        """Keys of the begin token and of the tokens of a sequence whose entries lie in intervals."""
+        n, d = self.shape
+        bos, positions = self.stored["bos"], self.stored.config["positions"]
+        start = [(Fraction(float(x)), Fraction(float(x))) for x in bos[len(bos) - d :]]
+        found: list[tuple[Entries, Any]] = [(start, bos[KEY])]
+        for place in range(n):
+            added = self.stored["positions.weight"][place, KEY] if positions else 0.0
+            found.append((entries[d * place : d * place + d], added))
+        intervals = [(self.block(token, KEY), Fraction(float(more))) for token, more in found]
+        return [(low + more, high + more) for (low, high), more in intervals]
+
+    @property
+    def gain(self) -> Ball:
+        """`o v` of the head."""
+        head = read_attention(self.stored)[0]
+        return arb(head.o) * arb(head.v)
+
+    def terms(self, entries: Entries) -> list[tuple[Ball, Ball]]:
+        """The weight `e^{q k s}` of the begin token and of every token, and the weight times the key `s`."""
+        head, keys = read_attention(self.stored)[0], [ball(key) for key in self.keys(entries)]
+        weights = [(arb(head.q) * arb(head.k) * key).exp() for key in keys]
+        return [(weight, weight * key) for weight, key in zip(weights, keys, strict=True)]
+
+    def context(self, entries: Entries) -> Ball:
+        """What attention adds at token 0, for a sequence whose entries lie in intervals."""
+        weights, values = zip(*self.terms(entries), strict=True)
+        return self.gain * sum(values, arb(0)) / sum(weights, arb(0))
+
+    def block(self, token: Entries, row: int) -> Interval:
+        """What the first block adds to `key` or `code` of a token, over intervals: every neuron is monotone."""
+        weight_1, bias_1 = self.stored["quantizer.weight_1"], self.stored["quantizer.bias_1"]
+        weight_2, bias_2 = self.stored["quantizer.weight_2"][row - KEY], self.stored["quantizer.bias_2"][row - KEY]
+        low = high = Fraction(float(bias_2))
+        for axis, (left, right) in enumerate(token):
+            column = weight_1[:, axis]
+            # In floats first: neurons that are surely 0 or surely 1 on the interval need no rational numbers.
+            mine = np.flatnonzero(column)
+            ends = [column[mine] * float(end) + bias_1[mine] for end in (left, right)]
+            on, off = np.maximum(*ends) < -0.5, np.minimum(*ends) > 1.5
+            total = sum(map(Fraction, weight_2[mine[on]].tolist()), Fraction(0))
+            low, high = low + total, high + total
+            for i in mine[~on & ~off].tolist():
+                w, b, out = (Fraction(float(number)) for number in (column[i], bias_1[i], weight_2[i]))
+                written = [max(Fraction(0), 1 - max(Fraction(0), w * x + b)) * out for x in (left, right)]
+                low, high = low + min(written), high + max(written)
+        return low, high
+
+    def answer(self, context: Ball) -> Floats:
+        """Enclosure `(2, m)` of the answer at token 0, whose context lies in the ball."""
+        token = [(self.middle, self.middle)] * self.shape[1]
+        z = ball(self.block(token, CODE)) + context
+        if self.stored.config["positions"]:
+            z += arb(float(self.stored["positions.weight"][0, CODE]))
+        slope, bias = (self.stored[f"feed_forward.{name}"] for name in ("weight_1", "bias_1"))
+        level = self.stored["feed_forward.weight_2"]
+        start = -bias / slope
+        # Steps within a billionth are looked at in balls: far more than the rounding of `start`.
+        room = 1e-9 * max(1.0, abs(float(z.mid())))
+        first, last = (int(np.searchsorted(start, end)) for end in (interval(z)[0] - room, interval(z)[1] + room))
+        low = high = max(first - 1, 0)
+        parts: dict[int, Ball] = {}
+        for j in range(max(first - 1, 0), min(last + 1, len(slope))):
+            inner = arb(float(slope[j])) * z + arb(float(bias[j]))
+            if inner >= 1:
+                low = high = j + 1
+            elif not inner <= 0:
+                parts[j], high = inner, j + 1
+        if len(parts) == 1 and high == low + 1:
+            ((j, part),) = parts.items()
+            part = part.max(arb(0)).min(arb(1))
+            found = [arb(a) + part * (arb(b) - arb(a)) for a, b in zip(level[:, j], level[:, j + 1], strict=True)]
+            return np.array([interval(value) for value in found]).T
+        runs = level[:, low : high + 1].astype(np.float64)
+        return np.array([runs.min(axis=1), runs.max(axis=1)])
+
+
+def ball(ends: Interval) -> Ball:
+    """The interval as a ball."""
+    low, high = (arb(end.numerator) / arb(end.denominator) for end in ends)
+    return low.union(high)
