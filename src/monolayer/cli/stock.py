@@ -22,7 +22,9 @@ from monolayer.cli.building import (
     next_steps,
 )
 from monolayer.cli.console import Json, app, print_json, progress, table
+from monolayer.cli.console import out as console
 from monolayer.cli.reading import PLAIN, Data, Reading, reads
+from monolayer.table import escape
 
 if TYPE_CHECKING:
     from monolayer.stock.folder import StockModel
@@ -89,11 +91,14 @@ def memorize_as(
 @reads
 def export(
     folder: Annotated[Path, typer.Argument(help="A saved model of ids or strings.")],
-    to: Annotated[str, typer.Option(help=NAMES)],
-    out: Annotated[Path, typer.Option(help="Folder to write the stock model to.")],
+    to: Annotated[str, typer.Option(help=f"{NAMES} With --part readout: onnx.")],
+    out: Annotated[Path, typer.Option(help="Folder to write the stock model to; with --part, the file.")],
     data: Annotated[
         str | None,
         typer.Argument(help="The sequences to be answered, labelled or not; not needed for a model that recites."),
+    ] = None,
+    part: Annotated[
+        str | None, typer.Option(help="readout: the feed-forward block alone, in a file for verifiers of networks.")
     ] = None,
     storage: Annotated[
         StorageChoice | None,
@@ -116,11 +121,20 @@ def export(
     from monolayer.stock.export import export as write
 
     options = given(storage=storage, rank=rank, dtype=dtype, activation=activation, seed=seed)
+    if to == "onnx" or part is not None:
+        beside = options | given(X=data) | ({"onnx": True} if onnx else {})
+        file = write(folder, out, to, part=part, overwrite=overwrite, **beside)
+        if as_json:
+            print_json({"folder": str(folder), "part": part, "file": str(file)})
+        else:
+            console.print(f"wrote {escape(str(file))}", soft_wrap=True)
+        return
     with progress(as_json) as step:
         _check(to, out, overwrite)
         model = load_monolayer(folder)
         sequences = None if data is None else reading.read(data, step, model)
         built = write(model, out, to, sequences, overwrite=overwrite, onnx=onnx, progress=step, **options)
+        assert not isinstance(built, Path)  # no part was asked for
         _finish(built, out, data, step, as_json)
 
 

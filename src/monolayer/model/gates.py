@@ -75,6 +75,10 @@ class Gates(Readout):
         label = torch.cat(parts).reshape(*Z.shape[:-1], -1) + self.bias_2
         return torch.cat([Z[..., : -self.layout.label], Z[..., -self.layout.label :] + label], dim=-1)
 
+    def layers(self) -> list[tuple[Tensor, Tensor]]:
+        """Both layers, behind `read`."""
+        return [(self.weight_1, self.bias_1), (self.weight_2, self.bias_2)]
+
     def read(self, Z: Tensor) -> Tensor:
         """What the neurons read `(…, R)`."""
         widths = [self.layout.token, self.layout.place, self.layout.rank]

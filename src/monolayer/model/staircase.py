@@ -151,6 +151,10 @@ class Readout(nn.Module):
         found = [stage.steps() for stage in self.stairs]
         return tuple(steps for steps in found if steps is not None) if found and None not in found else None
 
+    def layers(self) -> list[tuple[Tensor, Tensor]] | None:
+        """Matrices and biases of the block, relu between them, dense; None: it is no such chain."""
+        return None
+
     def fast(self, model: Any, data: Sequences) -> Tensor | None:
         """Class numbers `(P, 1)`, for a readout whose tables do not give them (`shortcut.py`)."""
         return None
@@ -265,6 +269,19 @@ class Staircase(Readout):
         return Steps(slope, bias, level.T) if rising(slope, bias) else None
 
     # -- the protocol of readouts (`Readout`) ------------------------------------------------------
+
+    def layers(self) -> list[tuple[Tensor, Tensor]]:
+        """`w z + b`; but for `paper`, `1 − h`; of `runs` the differences of neighbours; the label."""
+        found: list[tuple[Tensor, Tensor]] = [(self.weight_1[:, None], self.bias_1)]
+        if self.readout != "paper":
+            one = torch.diag(torch.ones_like(self.bias_1))
+            found.append((-one, torch.ones_like(self.bias_1)))
+        if self.readout == "runs":
+            none = torch.zeros_like(one[:1])
+            last = torch.zeros_like(self.weight_2[0])
+            last[-1] = 1.0  # right of all runs stands a step that is never passed
+            found.append((torch.cat([one, none]) - torch.cat([none, one]), last))
+        return [*found, (self.weight_2, self.bias_2)]
 
     @property
     def slots(self) -> Slots:

@@ -22,6 +22,7 @@ from monolayer.data.folder import check_output
 from monolayer.errors import DataError
 from monolayer.huggingface.architectures import ARCHITECTURES, choose
 from monolayer.huggingface.texts import PIECE
+from monolayer.model.chain import write_readout
 from monolayer.model.load import load_monolayer
 from monolayer.model.monolayer import Monolayer
 from monolayer.stock.build import memorize_as
@@ -36,20 +37,28 @@ def export(
     to: str,
     X: Any = None,
     *,
+    part: str | None = None,
     lengths: Any = None,
     storage: Storage | None = None,
     overwrite: bool = False,
     onnx: bool = False,
     progress: Progress | None = None,
     **options: Any,
-) -> StockModel:
+) -> StockModel | Path:
     """Write `folder`, a stock model `to` (bert, gpt2, …; docs/stock.md) that answers as `model` does on `X`.
 
     `model`: a Monolayer of ids or strings and classes, or its folder. `X`: the sequences, as for `predict`; labels
     among them are compared with the model's answers. A model that recites needs none: the text is recited into a
     causal architecture. `storage`: cells by default, and steps for a recited text. `overwrite`,
     `onnx`: as for `StockModel.save`. `options`: those of `memorize_as`, such as `activation`, `rank`, `dtype`, `seed`.
+
+    `to="onnx", part="readout"` writes a file instead, the feed-forward block alone for verifiers (docs/benchmarks.md),
+    and returns its path.
     """
+    if to == "onnx" or part is not None:
+        given = {"X": X is not None, "storage": storage is not None, "onnx": onnx, **dict.fromkeys(options, True)}
+        _check_part(to, part, [name for name, value in given.items() if value])
+        return write_readout(load_monolayer(model), folder, overwrite=overwrite)
     kind = choose(to)
     check_output(Path(folder), overwrite=overwrite, kind=STOCK)
     model = load_monolayer(model)
@@ -81,6 +90,19 @@ def export(
     built = memorize_as(to, data, positions=positions, storage=storage, progress=progress, **options)
     built.save(folder, overwrite=overwrite, onnx=onnx)
     return built
+
+
+def _check_part(to: str, part: str | None, given: list[str]) -> None:
+    """Only `to="onnx", part="readout"`, and nothing beside it."""
+    if to != "onnx":
+        raise DataError(f"part is for ONNX files: export(model, file, 'onnx', part={part!r}), --to onnx")
+    if part != "readout":
+        raise DataError(
+            "an ONNX file holds one part of a model: part='readout' (--part readout), for verifiers. The whole network "
+            "goes into a stock folder: to='bert', onnx=True (--to bert --onnx)"
+        )
+    if given:
+        raise DataError(f"the readout is written as it is: leave {', '.join(given)} out")
 
 
 def _answered(model: Monolayer, X: Any, lengths: Any) -> Sequences:

@@ -15,10 +15,8 @@ import numpy as np
 
 from monolayer.errors import DataError
 from monolayer.huggingface.files import Facts
+from monolayer.model.chain import LARGEST, import_onnx, onnx_file
 
-OPSET, IR_VERSION = 17, 8
-LARGEST = 2**31 - 2**20
-"""Bytes: protobuf ends at 2 GiB, and beyond that the weights would have to lie in another file."""
 _LAST = np.array([np.iinfo(np.int64).max])
 
 
@@ -47,10 +45,7 @@ class _Nodes:
 
 def onnx_model(facts: Facts, arrays: Mapping[str, Any]) -> bytes:
     """The file; `arrays` by their letters (`huggingface/architecture.py`)."""
-    try:
-        import onnx
-    except ImportError:
-        raise DataError("an ONNX file needs the package onnx: pip install onnx") from None
+    onnx = import_onnx()
     real: Any = np.float64 if facts.dtype == "float64" else np.float32
     check(facts, real(0).itemsize * sum(array.size for array in arrays.values()))
     node = _Nodes(onnx, real)
@@ -65,12 +60,7 @@ def onnx_model(facts: Facts, arrays: Mapping[str, Any]) -> bytes:
     places = () if facts.task == "sequence" else (n,)
     outputs = [value("logits", np.float32, B, *places, len(facts.classes))]
     outputs += [value(f"present.0.{name}", real, B, 1, "total_sequence_length", D) for name in cached]
-    graph = onnx.helper.make_graph(node.nodes, facts.architecture.models[facts.task], inputs, outputs, node.constants)
-    opset = [onnx.helper.make_opsetid("", OPSET)]
-    model = onnx.helper.make_model(graph, opset_imports=opset, ir_version=IR_VERSION, producer_name="monolayer")
-    onnx.checker.check_model(model)
-    written: bytes = model.SerializeToString()
-    return written
+    return onnx_file(node.nodes, facts.architecture.models[facts.task], inputs, outputs, node.constants)
 
 
 def check(facts: Facts, size: int = 0) -> None:

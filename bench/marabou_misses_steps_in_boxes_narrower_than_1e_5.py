@@ -1,0 +1,103 @@
+"""Claim: Marabou 2.0 says unsat of satisfiable queries with boxes narrower than 1e-5; z3 in rationals is right on all.
+
+The queries are those of `soundness_set.py`, whose verdicts are computed in rational arithmetic. The second table asks
+for one peak in boxes with the same lower end and growing width: the answer changes at 1e-5, the threshold below which
+Marabou's preprocessor takes a variable for a constant, its lower bound (PREPROCESSOR_ALMOST_FIXED_THRESHOLD in its
+GlobalConfiguration.cpp). At that end of the box the label is that of the neighbouring run.
+
+Needs pip install "monolayer[verifiers]", which the developers' packages do not include.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from collections import defaultdict
+from dataclasses import replace
+from fractions import Fraction
+from importlib.metadata import version
+from pathlib import Path
+
+from soundness_set import SECONDS, Layers, Query, build, check, decide, layers_of
+
+THRESHOLD = 1e-5
+WIDTHS = (1e-6, 5e-6, 9.9e-6, 1.01e-5, 2e-5, 1e-3)
+
+
+def ask_marabou(folder: Path, query: Query) -> str:
+    """`sat`, `unsat` or what else it says."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from maraboupy import Marabou
+
+        network = Marabou.read_onnx(str(folder / "onnx" / query.network))
+    (x,), (y,) = network.inputVars[0].flatten(), network.outputVars[0].flatten()
+    network.setLowerBound(x, float(query.low))
+    network.setUpperBound(x, float(query.high))
+    (network.setLowerBound if query.relation == ">=" else network.setUpperBound)(y, float(query.bound))
+    options = Marabou.createOptions(verbosity=0, timeoutInSeconds=SECONDS)
+    return str(network.solve(verbose=False, options=options)[0])
+
+
+def ask_z3(layers: Layers, query: Query) -> str:
+    """The same in rational arithmetic: every neuron is `if sum > 0 then sum else 0`."""
+    import z3
+
+    def exact(number: Fraction) -> z3.RatNumRef:
+        return z3.RealVal(f"{number.numerator}/{number.denominator}")
+
+    solver, x = z3.Solver(), z3.Real("X_0")
+    solver.set("timeout", 1000 * SECONDS)
+    solver.add(x >= exact(query.low), x <= exact(query.high))
+    seen = [x]
+    for depth, (rows, bias) in enumerate(layers):
+        sums = [
+            z3.Sum([exact(w) * seen[column] for column, w in row.items()]) + exact(b)
+            for row, b in zip(rows, bias, strict=True)
+        ]
+        seen = [z3.Real(f"h_{depth}_{number}") for number in range(len(sums))]
+        last = depth == len(layers) - 1
+        solver.add(*(one == (part if last else z3.If(part > 0, part, 0)) for one, part in zip(seen, sums, strict=True)))
+    solver.add(seen[0] >= exact(query.bound) if query.relation == ">=" else seen[0] <= exact(query.bound))
+    return str(solver.check())
+
+
+def main() -> None:
+    try:
+        print(f"Marabou {version('maraboupy')}, z3 {version('z3-solver')}\n")
+    except ModuleNotFoundError as error:
+        print(f'not run, since {error}: pip install "monolayer[verifiers]"')
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "set"
+        queries = build(folder)
+        wrong = check(folder)
+        assert not wrong, wrong
+        layers = {query.network: layers_of(folder / "onnx" / query.network) for query in queries}
+        groups = defaultdict[tuple[str, str, str], list[tuple[Query, str, str]]](list)
+        for query in queries:
+            answers = ask_marabou(folder, query), ask_z3(layers[query.network], query)
+            size = "below 1e-5" if query.high - query.low < THRESHOLD else "above 1e-5"
+            groups[query.family, query.verdict, size].append((query, *answers))
+        print(f"{'query':8}{'verdict':9}{'width of box':25}{'queries':>8}{'Marabou right':>15}{'z3 right':>10}")
+        for (family, verdict, size), answers in groups.items():
+            widths = [float(query.high - query.low) for query, _, _ in answers]
+            right = [sum(answer[solver] == verdict for answer in answers) for solver in (1, 2)]
+            span = f"{min(widths):.1e} to {max(widths):.1e}"
+            print(f"{family:8}{verdict:9}{span:25}{len(answers):8}{right[0]:15}{right[1]:10}")
+            assert right[1] == len(answers), "z3 computes in rational arithmetic"
+            missed = verdict == "sat" and size == "below 1e-5"
+            assert right[0] == (0 if missed else len(answers)), "this Marabou does not do what the claim says"
+
+        peak = next(query for query in reversed(queries) if query.family == "narrow")
+        print(f"\none peak of {peak.network}, {float(peak.high - peak.low):.1e} from one neighbour to the other:")
+        for width in WIDTHS:
+            query = replace(peak, high=Fraction(float(peak.low + Fraction(width))))
+            assert decide(layers[peak.network], query) == "sat"
+            said = ask_marabou(folder, query)
+            print(f"  box {width:.2e} wide: sat; Marabou says {said}")
+            assert said == ("unsat" if width < THRESHOLD else "sat")
+
+
+if __name__ == "__main__":
+    main()
