@@ -159,7 +159,7 @@ def test_a_row_with_a_forgotten_token_does_not_block_the_others(
     assert run(["predict", "new", asked, "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert (said["refused"], said["right"], said["total"]) == (3, 4, 4)
-    assert run(["predict", "new", asked, "--strict"]) == 2  # one such row is an error
+    assert run(["predict", "new", asked, "--strict"]) == 2  # it was built without --fingerprint
     assert run(["predict", "new", write(tmp_path / "none.jsonl", ROWS[:2])]) == 2  # nothing could be answered
     assert "'银', which the model has forgotten" in " ".join(capsys.readouterr().err.split())
 

@@ -33,8 +33,8 @@ WEIRD: list[Any] = [
     None, True, False, 0, 1, 2, 3, -1, 4.0, 0.5, 10**30, 1e308, float("nan"), float("inf"), "", "x", [], {}, [1],
     {"range": 3}, {"range": 4.0}, {"range": True}, {"range": 10**30}, {"range": -1}, {"names": "vocabulary"},
     {"names": "classes"}, {"names": "classes", "range": 3}, {"range": 2, "more": 1}, "ids", "vectors", "token",
-    "sequence", "classes", "reals", "exact", "paper", "runs", "float32", "float64", "float16", "memorizer",
-    "approximator", "\x1b[31m", "\ud800",
+    "words", "whole", "sequence", "classes", "reals", "exact", "paper", "runs", "float32", "float64", "float16",
+    "memorizer", "approximator", "\x1b[31m", "\ud800",
 ]  # fmt: skip
 
 
@@ -63,6 +63,7 @@ def related_fields(saved: Saved, rng: np.random.Generator) -> None:
         "next_token": [True, False],
         "tokens": ["ids", "vectors"],
         "vocabulary": [None, {"range": 3}],
+        "unit": [None, "words"],
         "readout": ["exact", "runs", "paper"],
         "kind": ["memorizer", "approximator"],
         "positions": [True, False],

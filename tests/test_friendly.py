@@ -147,7 +147,7 @@ def test_parquet_is_cut_and_labelled_as_asked(tmp_path: Path) -> None:
 def test_characters_words_and_per_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data, model = tmp_path / "d.csv", str(tmp_path / "m")
     data.write_text("tokens,tag\nab,xy\ncd,zw\n")
-    flags = ["--labels", "tag", "--characters", "--per", "token"]
+    flags = ["--labels", "tag", "--unit", "characters", "--per", "token"]
     assert run(["memorize", str(data), "--out", model, *flags]) == 0
     assert run(["verify", model, str(data), *flags]) == 0
     capsys.readouterr()

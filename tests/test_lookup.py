@@ -76,7 +76,9 @@ def test_three_lines(tmp_path: Path) -> None:
     assert ml.certify(model, list(CAPITALS), list(CAPITALS.values())).verdict == "proved"
     wrong = CAPITALS | {"Peru": "Paris"}
     assert ml.certify(model, wrong).verdict == "refuted"
-    with pytest.raises(ml.DataError, match=r"'Chile', which the model has never seen.* words: text is cut"):
+    with pytest.raises(
+        ml.DataError, match="'Chile', which the model has never seen; the model was built from words: pass words"
+    ):
         model.predict(["Chile"])
     assert ml.memorize({1: 0.5, 2: 1.5, (1, 2): 3.0}).predict([[1, 2], [2]]).tolist() == [3.0, 1.5]
     path = delimited(tmp_path / "d.csv", ",")
@@ -98,15 +100,43 @@ def test_the_command_line_needs_no_option(tmp_path: Path, capsys: pytest.Capture
     ("content", "words"),
     [
         ("a,b\nEU rejects,B O\nPeter,B\n", "equally many words in every row: say .*per='sequence' or per='token'"),
-        ("a,b\nFrance,Paris\nPeru,\n", "line 3 of .* has a key and no value"),
-        ("a,b\nFrance,Paris\n,Lima\n", "line 3 of .* is an empty sequence"),
+        ("a,b\nFrance,Paris\nPeru,\n", "line 3 of .* has no value: give one"),
+        ("a,b\nFrance,Paris\n ,Lima\n", "line 3 of .* has no key: give one"),
         ("a,b\n", "is empty: there is no sequence in it"),
+        ("tokens,label\nFrance,Paris\nPeru,\n", "line 3 of .* has no label, but line 2 has.* null says"),
         ("a,b,c\nFrance,Paris,1\n", "has no column 'tokens'; it has: a, b, c"),
     ],
 )
 def test_bad_tables_are_named(content: str, words: str, tmp_path: Path) -> None:
     with pytest.raises(ml.DataError, match=words):
         ml.read(text(tmp_path / "d.csv", content))
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ({"": "x", "a": "b"}, "item 0 of the dict has no key"),
+        ({"a": "b", "c": None}, "item 1 of the dict has no value"),
+        ({}, "the dict is empty"),
+        ({"a": 1, 2: 3}, "mixed token kinds: the first token is a string .* item 1 of the dict is an integer"),
+        ({"a": 1, "b": "c"}, "mixed label kinds: .* the label of item 1 of the dict is a string"),
+        ({"New York": 1, "York New": 2}, r"sequence 0 \('New York'\) .*positions=True, or unit='whole'"),
+    ],
+)
+def test_bad_dicts_are_named(table: dict[Any, Any], words: str) -> None:
+    with pytest.raises(ml.DataError, match=words):
+        ml.memorize(table)
+    if table:
+        rows = frame("pandas").DataFrame({"k": list(table), "v": list(table.values())}, dtype=object)
+        with pytest.raises(ml.DataError, match=words.replace("item", "row").replace("dict", "DataFrame")):
+            ml.memorize(rows)
+
+
+def test_a_column_of_numbers_holds_keys(tmp_path: Path) -> None:
+    codes = {"number": [276, 300], "name": ["Germany", "Greece"]}
+    assert ml.memorize(frame("pandas").DataFrame(codes)).predict([[300]]).tolist() == ["Greece"]
+    frame("pandas").DataFrame(codes).to_parquet(tmp_path / "d.parquet")
+    assert ml.memorize(tmp_path / "d.parquet").predict([[276]]).tolist() == ["Germany"]
 
 
 def test_what_the_caller_says_wins(tmp_path: Path) -> None:
@@ -120,7 +150,7 @@ def test_what_the_caller_says_wins(tmp_path: Path) -> None:
 
 def test_two_values_of_one_key_are_both_named(tmp_path: Path) -> None:
     path = text(tmp_path / "d.csv", "a,b\nFrance,Paris\nPeru,Lima\nFrance,Lyon\n")
-    with pytest.raises(ml.ContradictionError, match=r"sequence 0.*sequence 2"):
+    with pytest.raises(ml.ContradictionError, match=r"sequence 0 \('France'\).*sequence 2 \('France'\)"):
         ml.memorize(path)
 
 
@@ -157,3 +187,93 @@ def test_classes_of_a_hugging_face_dataset_have_names() -> None:
     )))  # fmt: skip
     assert plain.labels is not None
     assert np.array_equal(plain.labels.decode(plain.labels.values), ["B-PER"])
+
+
+# -- what a string is, remembered ------------------------------------------------------------------------------------
+
+BASES = {"A C": "one", "C A A": "two", "G": "three"}
+
+
+def test_the_model_remembers_what_a_string_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Words of one letter, keys that are one token, and characters: the names alone do not tell them apart."""
+    asked = {"words": "  A  C ", "whole": "A C", "characters": "A C"}
+    unknown = {"words": "AC", "whole": "A", "characters": "A-C"}
+    rows = text(tmp_path / "rows.jsonl", "".join(json.dumps({"key": key, "value": BASES[key]}) + "\n" for key in BASES))
+    for unit, key in asked.items():
+        for model in (ml.memorize(BASES, unit=unit), ml.memorize_as("bert", BASES, unit=unit)):
+            model.save(folder := tmp_path / f"{unit}-{type(model).__name__}")
+            loaded = ml.load(folder)
+            assert loaded.predict([key]).tolist() == ["one"]
+            assert ml.certify(folder, list(BASES), list(BASES.values())).verdict == "proved"
+            assert ml.certify(folder, rows).verdict == "proved"
+            assert run(["verify", str(folder), str(rows)]) == 0
+            assert run(["predict", str(folder), str(text(tmp_path / "key.jsonl", json.dumps({"key": key})))]) == 0
+            assert json.loads(capsys.readouterr().out.splitlines()[-1])["label"] == "one"
+            built_from = "whole strings" if unit == "whole" else unit
+            with pytest.raises(ml.DataError, match=f"never seen; the model was built from {built_from}: pass"):
+                loaded.predict([unknown[unit]])
+
+
+@pytest.mark.parametrize("unit", ["words", "whole", "characters"])
+def test_a_tokenizer_makes_a_string_what_the_data_have_it_to_be(unit: Any, tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    ml.memorize_as("bert", BASES, unit=unit).save(tmp_path / "bert")
+    cut = {"words": ["C", "A", "A"], "whole": ["C A A"], "characters": list("C A A")}[unit]
+    assert transformers.AutoTokenizer.from_pretrained(tmp_path / "bert").tokenize("C A A") == cut
+
+
+def test_lists_are_tokens_and_leave_the_unit_open() -> None:
+    model = ml.memorize([["EU", "rejects"], ["Peter"]], [1, 2])
+    assert model.predict(["EU rejects"]).tolist() == [1]
+    with pytest.raises(ml.DataError, match="'Paul', which the model has never seen; the model was built from lists"):
+        model.predict([["Paul"]])
+    with pytest.raises(ml.DataError, match="unit must be one of 'characters', 'words', 'whole', not 'letters'"):
+        ml.memorize(["ab"], [1], unit="letters")  # type: ignore[arg-type]
+    assert ml.memorize(["a b", "b"], [1, 2], unit="whole").predict(["a b"]).tolist() == [1]
+
+
+def test_the_model_settles_what_two_columns_leave_open(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Equally many words in key and value: memorize has to be told, and nobody after it."""
+    data, model = str(text(tmp_path / "d.csv", "a,b\nEU rejects,B O\nPeter,B\n")), str(tmp_path / "m")
+    assert run(["memorize", data, "--out", model, "--per", "token"]) == 0
+    capsys.readouterr()
+    assert run(["predict", model, data]) == 0
+    assert "3 of 3 labels are right" in capsys.readouterr().err
+    assert run(["verify", model, data]) == 0
+    assert ml.certify(model, data).verdict == "proved"
+    loaded = ml.load(model)
+    assert loaded.predict(frame("pandas").read_csv(data))[0].tolist() == ["B", "O"]
+    assert loaded.predict(frame("pandas").read_csv(data)[["a"]])[1].tolist() == ["B"]
+
+
+def test_an_edit_cuts_as_the_model_does() -> None:
+    model = ml.memorize(CAPITALS)
+    more, _ = ml.insert(model, ["South Africa"], ["Pretoria"], CAPITALS)
+    assert more.predict(["South Africa"]).tolist() == ["Pretoria"]
+    other, _ = ml.edit(model, ["Saudi Arabia"], ["Jeddah"], CAPITALS)
+    assert other.predict(["Saudi Arabia", "Peru"]).tolist() == ["Jeddah", "Lima"]
+
+
+# -- several files ---------------------------------------------------------------------------------------------------
+
+
+def test_every_command_takes_several_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [f"{key},{value}" for key, value in CAPITALS.items()]
+    shards = [str(text(tmp_path / f"{i}.csv", "\n".join(["a,b", *rows[i::2], ""]))) for i in range(2)]
+    for command in (["memorize"], ["memorize-files"], ["memorize-as", "bert"]):
+        model = str(tmp_path / command[0])
+        assert run([*command, *shards, "--out", model]) == 0
+        assert run(["verify", model, *shards]) == 0
+        capsys.readouterr()
+        assert run(["predict", model, *shards]) == 0
+        found = [json.loads(line)["label"] for line in capsys.readouterr().out.splitlines()]
+        assert found == [*list(CAPITALS.values())[0::2], *list(CAPITALS.values())[1::2]]
+    assert len(ml.read(shards)) == 4
+    assert run(["memorize", shards[0], shards[0], "--out", str(tmp_path / "m")]) == 2
+    assert "is given twice" in " ".join(capsys.readouterr().err.split())
+    assert run(["memorize", shards[0], "-", "--out", str(tmp_path / "m")]) == 2
+    assert "standard input (-) is one dataset" in " ".join(capsys.readouterr().err.split())
+    mixed = [shards[0], str(text(tmp_path / "m.jsonl", '{"tokens": "Peru", "label": "Lima"}\n'))]
+    for command in ("memorize", "memorize-files"):
+        assert run([command, *mixed, "--out", str(tmp_path / "m")]) == 2
+        assert "was cut into words and" in " ".join(capsys.readouterr().err.split())

@@ -89,6 +89,7 @@ def test_signature_of_memorize_is_pinned() -> None:
     assert defaults == {
         "lengths": None,
         "per": None,
+        "unit": None,
         "positions": False,
         "causal": False,
         "readout": "exact",
@@ -113,6 +114,7 @@ def test_signature_of_memorize_as_is_pinned() -> None:
     assert defaults == {
         "lengths": None,
         "per": None,
+        "unit": None,
         "positions": False,
         "activation": None,
         "width": None,

@@ -263,7 +263,7 @@ def test_a_book_on_the_command_line(tmp_path: Path, capfd: pytest.CaptureFixture
     assert run(["verify", model, str(other)]) == 1
     assert run(["recite", model, "Peter Pepper"]) == 2
     assert "the text has no 'Pepper'" in capfd.readouterr().err
-    assert run(["memorize-text", str(text), "--characters", "--overwrite", "--out", model, "--json"]) == 0
+    assert run(["memorize-text", str(text), "--unit", "characters", "--overwrite", "--out", model, "--json"]) == 0
     assert json.loads(capfd.readouterr().out)["unit"] == "characters"
     assert run(["memorize-text", str(tmp_path / "nothing.txt"), "--out", str(tmp_path / "x")]) == 2
     assert not (tmp_path / "x").exists()
@@ -285,8 +285,9 @@ def test_a_text_file_is_cut_as_the_model_cuts_its_text(
     assert json.loads(captured.out)["points"] == 22
     other = tmp_path / "other.txt"
     other.write_text("Peter Pepper picked", encoding="utf-8")
-    assert run(["predict", model, str(other), "--strict"]) == 2
-    assert "'Pepper'" in capfd.readouterr().err
+    assert run(["predict", model, str(other), "--strict", "--json"]) == 0
+    found = json.loads(capfd.readouterr().out)
+    assert [answer["seen"] for answer in found["answers"]].count(False) == found["unseen"] == 3
 
     def never(*arguments: object) -> None:
         raise AssertionError("a verdict is one of the checker, which has its own reader")
@@ -298,15 +299,26 @@ def test_a_text_file_is_cut_as_the_model_cuts_its_text(
 
 
 def test_strict_on_the_command_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    known, other, model = tmp_path / "known.jsonl", tmp_path / "other.jsonl", str(tmp_path / "model")
+    known, other, unknown, model = (tmp_path / name for name in ("known.jsonl", "other.jsonl", "un.jsonl", "model"))
+    model = str(model)
+    unknown.write_text('{"tokens": ["c"]}\n')
     known.write_text('{"tokens": ["a", "b"], "labels": [1, 2]}\n{"tokens": ["b"], "labels": [3]}\n')
-    other.write_text('{"tokens": ["a"]}\n')
+    other.write_text('{"tokens": ["a"]}\n{"tokens": ["b", "a"]}\n{"tokens": ["a", "c"]}\n')
     assert run(["memorize", str(known), "--out", model, "--fingerprint"]) == 0
-    assert run(["predict", model, str(known), "--strict"]) == 0
     assert run(["predict", model, str(other)]) == 0
     capfd.readouterr()
-    assert run(["predict", model, str(other), "--strict"]) == 2
-    assert "token 0 of sequence 0 is no point that the model was built from" in capfd.readouterr().err
+    assert run(["predict", model, str(known), str(other), "--strict"]) == 0
+    said = capfd.readouterr()
+    found = [json.loads(line) for line in said.out.splitlines()]
+    assert [(row["labels"], row["seen"]) for row in found] == [
+        *([([1, 2], [True, True]), ([3], [True])]),
+        *([([None], [False]), ([2, 1], [True, True]), (None, False)]),
+    ]
+    assert "'c', which the model has never seen" in found[4]["error"]
+    assert "3 of 3 labels are right" in said.err
+    assert "not seen: 2 of 5 sequences" in said.err
+    assert run(["predict", model, str(unknown), "--strict", "--json"]) == 0  # also where no row is known
+    assert json.loads(capfd.readouterr().out)["unseen"] == 1
 
 
 def test_a_text_whose_beginning_was_forgotten_says_so(raven: ml.Monolayer) -> None:

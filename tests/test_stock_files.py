@@ -62,7 +62,8 @@ def swapped(files: Any) -> None:
 SINGLE, FIRST = (TOKENIZER, "post_processor", "single"), (TOKENIZER, "added_tokens", 0)
 CHANGES: list[tuple[str, Callable[[Any], None], str]] = [
     ("padding on the left", put(SETTINGS, "padding_side", value="left"), "padding_side = 'left'"),
-    ("no cut", put(TOKENIZER, "pre_tokenizer", value=None), "pre_tokenizer = None; the proofs need {"),
+    ("no cut", put(TOKENIZER, "pre_tokenizer", value=None), "decoder = {'type': 'Fuse'}; the proofs need None"),
+    ("other cut", put(TOKENIZER, "pre_tokenizer", value={"type": "Whitespace"}), "pre_tokenizer = {"),
     ("pipelines cut texts", put(SETTINGS, "model_max_length", value=3), "model_max_length = 3"),
     ("a version", put(TOKENIZER, "version", value="2.0"), "version = '2.0'"),
     ("a decoder", put(TOKENIZER, "decoder", value={"type": "BPEDecoder"}), "decoder.type = 'BPEDecoder'"),

@@ -329,7 +329,7 @@ def test_what_asks_about_facts_or_steps_refuses_it_with_a_sentence(tmp_path: Pat
     folder = model.save(tmp_path / "m")
     with pytest.raises(DataError, match=r"takes \(N, 2, 1\)"):
         model.predict(np.zeros((2, 4, 1)))
-    calls = [lambda: model.explain([[[0.5], [0.2]]]), lambda: model.predict([[[0.5]]]), lambda: model.check_seen(None)]
+    calls = [lambda: model.explain([[[0.5], [0.2]]]), lambda: model.predict([[[0.5]]]), model.check_strict]
     for each in (model, folder):
         calls += [lambda each=each: page(each), lambda each=each: ml.compare(each, each)]
     for call in calls:

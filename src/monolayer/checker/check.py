@@ -30,10 +30,12 @@ from monolayer.checker.uniform import judge_uniform
 from monolayer.data import Names, Sequences
 from monolayer.data.dtypes import dtype_name
 from monolayer.data.labels import Per
+from monolayer.data.layout import Manner
+from monolayer.data.names import Unit
 from monolayer.data.readers import sequences_of
 from monolayer.data.tabular import is_frame
 from monolayer.errors import DataError, ModelFileError
-from monolayer.huggingface.reading import is_stock, token_names
+from monolayer.huggingface.reading import answers_per, is_stock, token_names
 
 LABEL_CLAIM = "every evaluation returns the label at each of the {:,} labelled points"
 CELL_CLAIM = (
@@ -91,6 +93,7 @@ def certify(
     *,
     lengths: Any = None,
     per: Per | None = None,
+    unit: Unit | None = None,
     tolerance: float | None = None,
     only: bool = False,
     noise: float | None = None,
@@ -98,22 +101,24 @@ def certify(
 ) -> Certificate:
     """Whether a saved model returns the label of every point, in every evaluation that the assumptions allow.
 
-    `model`: a folder, or anything with `save(folder)`: then what it writes is judged. `X`, `Y`, `lengths`, `per`:
-    as for `Sequences.of`, or a `Sequences` with labels; a next-token model needs none. For an approximator `X` may be
-    the function itself, NumPy in and out: then the claim is about every sequence off the ramps. Real answers must
-    equal their labels, unless `tolerance` says how far off they may be. `only`: also whether the readout holds nothing
-    but these data (docs/editing.md).
+    `model`: a folder, or anything with `save(folder)`: then what it writes is judged. `X`, `Y`, `lengths`, `per`,
+    `unit`: as for `memorize`; what is left out is as the model has it. A next-token model needs no labels. For an
+    approximator `X` may be the function itself, NumPy in and out: then the claim is about every sequence off the ramps.
+    Real answers must equal their labels, unless `tolerance` says how far off they may be. `only`: also whether the
+    readout holds nothing but these data (docs/editing.md).
 
     For a robust model, `noise` claims it for every change of each weight by at most that share of itself, and `dtype`
     for the weights rounded to `bfloat16`, `float16` or `int8` (whole multiples of one scale per row).
     """
     claims = Claims(tolerance, only, noise, dtype_name(dtype))
-    if is_frame(X) or isinstance(X, str | os.PathLike | Mapping):
-        X, Y = sequences_of(X, Y, per=per), None
+
+    def data(names: Names | None, answers: Per | None) -> Sequences:
+        return _read(X, Y, lengths, per, unit, Manner(None if names is None else names.cuts, answers))
+
     with folder_of(model) as folder:
         if is_stock(folder):
             claims.check(None)
-            return judge_stock(folder, _read(X, Y, lengths, per, token_names(folder)), only=only)
+            return judge_stock(folder, data(token_names(folder), answers_per(folder)), only=only)
         stored = read(folder)
         claims.check(stored)
         if stored.config["kind"] == "interpolator":
@@ -122,7 +127,7 @@ def certify(
             stored = rounded(stored, claims.dtype)
         if callable(X):
             return judge(stored, lambda: _cells(stored, X), claims, CELL_CLAIM)
-        return judge(stored, lambda: _held(_read(X, Y, lengths, per, stored.vocabulary)), claims)
+        return judge(stored, lambda: _held(data(stored.vocabulary, stored.config["per"])), claims)
 
 
 def verify(folder: str | os.PathLike[str], X: Any, Y: Any = None, **options: Any) -> Certificate:
@@ -213,16 +218,14 @@ def _points(stored: Stored, parts: list[Load]) -> list[Points]:
     return [lambda: points]
 
 
-def _read(X: Any, Y: Any, lengths: Any, per: Per | None, names: Names | None = None) -> Sequences:
-    """The data by the reader that the builder uses, and once more by the checker's own eyes.
-
-    Text for a model whose tokens have the names of words is a list of words.
-    """
+def _read(X: Any, Y: Any, lengths: Any, per: Per | None, unit: Unit | None, like: Manner) -> Sequences:
+    """The data by the reader that the builder uses, and once more, where they are not files or tables, by the
+    checker's own eyes."""
+    if is_frame(X) or isinstance(X, str | os.PathLike | Mapping):
+        return sequences_of(X, Y, lengths=lengths, per=per, unit=unit, like=like)
     X, Y = again(X), again(Y)
-    if names is not None and names.of_words and isinstance(X, list | tuple):
-        X = [row.split() if isinstance(row, str) else row for row in X]
-    data = Sequences.of(X, Y, lengths=lengths, per=per)
-    confirm(data, X, Y, lengths)
+    data = Sequences.of(X, Y, lengths=lengths, per=per, unit=unit, like=like)
+    confirm(data, X, Y, lengths, unit or like.unit or "characters")
     return data
 
 

@@ -34,7 +34,8 @@ WORDS = {
 }
 SWITCHES = ("scalar", "causal", "next_token", "positions")
 COUNTS = {"width": 4, "labels": 1, "steps": 0}
-OTHERS = ("version", "vocabulary", "classes", "grid", "draw", "summary", "files", "digest")
+UNITS = (None, "characters", "words", "whole")
+OTHERS = ("version", "vocabulary", "unit", "classes", "grid", "draw", "summary", "files", "digest")
 GRID_COUNTS = ("dim", "length", "cells")
 GRID_REALS = ("low", "high", "ramp", "error", "spread")
 
@@ -72,6 +73,8 @@ def examine_config(config: dict[str, Any]) -> None:
         elif needed:
             plain = isinstance(entry, dict) and len(entry) == 1 and _is_count(entry.get("range"), 1)
             _demand(plain, f"{key} is neither a range nor a list of names")
+    named = config["vocabulary"] == {"names": "vocabulary"}
+    _demand(config["unit"] in (UNITS if named else UNITS[:1]), "unit is not what a string is, or given without names")
     optional = {"memory.safetensors"} if reads_ids else set()
     _demand(listed <= set(files) <= listed | optional, f"files must be {sorted(listed)}")
     if gated:
@@ -167,7 +170,7 @@ def examine_names(config: dict[str, Any], lists: dict[str, Any]) -> dict[str, Na
             _demand(good, f"{key} in names.json is no list of strings and integers", "names.json")
             assert isinstance(names, list)  # just demanded
             _demand(len(set(names)) == len(names), f"{key} in names.json holds a name twice", "names.json")
-            found[key] = Names(tuple(names))
+            found[key] = Names(tuple(names), config["unit"] if key == "vocabulary" else None)
     _demand(not lists, f"it holds {sorted(lists)}, which no field refers to", "names.json")
     return found
 

@@ -23,12 +23,15 @@ def again(X: Any) -> Any:
     return list(X) if hasattr(X, "__next__") else X
 
 
-def confirm(data: Sequences, X: Any, Y: Any = None, lengths: Any = None) -> None:
-    """Raise an error unless `data` hold the tokens of `X` and the labels of `Y`, in their order and no others."""
+def confirm(data: Sequences, X: Any, Y: Any = None, lengths: Any = None, unit: str = "characters") -> None:
+    """Raise an error unless `data` hold the tokens of `X` and the labels of `Y`, in their order and no others.
+
+    `unit`: what a string in the place of a sequence is.
+    """
     read = data.lengths.tolist()
     sizes = None if lengths is None else list(_plain(lengths))
     if not isinstance(X, Sequences):
-        rows = X if _numbers(X) else [_plain(row) for row in _plain(X)]
+        rows = X if _numbers(X) else [_cut(row, unit) if isinstance(row, str) else _plain(row) for row in _plain(X)]
         _equal_sizes(read, [len(row) for row in rows] if sizes is None else sizes)
         _compare("token", data, data.tokens, data.vocabulary, _flat(rows, sizes))
     if Y is not None and data.labels is not None:
@@ -46,6 +49,10 @@ def confirm(data: Sequences, X: Any, Y: Any = None, lengths: Any = None) -> None
         if len(there) < len(rows):
             rows = rows[there] if isinstance(rows, np.ndarray) else [rows[i] for i in there.tolist()]
         _compare("label", data, data.labels.values, names, rows)
+
+
+def _cut(text: str, unit: str) -> list[str]:
+    return text.split() if unit == "words" else [text] if unit == "whole" else list(text)
 
 
 def _labelled(rows: Any, classes: bool) -> Any:

@@ -16,7 +16,7 @@ from monolayer.cli.console import (
     print_json,
     progress,
 )
-from monolayer.cli.reading import PLAIN, Data, Reading, reads
+from monolayer.cli.reading import PLAIN, Data, Reading, only_text, reads
 from monolayer.errors import DataError
 from monolayer.table import escape
 
@@ -48,7 +48,7 @@ def audit(
         model = _model(folder)
         ours = model if isinstance(model, Monolayer) else None  # it knows its names, and how its text was cut
         X = _ids(model, folder, reading.read(data, step, ours))
-        if Path(data).suffix == ".txt":  # windows grow from the beginning of a text
+        if only_text(data) is not None:  # windows grow from the beginning of a text
             whole = X.lengths == X.lengths.max()
             X, text = X.select(whole), f"{whole.sum():,} of {len(whole):,} windows are whole, and are measured"
         step("measuring every part", 0.3)

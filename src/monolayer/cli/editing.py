@@ -104,7 +104,7 @@ def insert(
 def compare(
     one: Annotated[Path, typer.Argument(help="A saved model.")],
     two: Annotated[Path, typer.Argument(help="Another one.")],
-    data: Annotated[str | None, typer.Argument(help="Sequences on which to compare answers.")] = None,
+    data: Annotated[list[str] | None, typer.Argument(help="Sequences on which to compare answers.")] = None,
     reading: Reading = PLAIN,
     as_json: Json = False,
 ) -> None:
@@ -115,7 +115,7 @@ def compare(
     from monolayer.editing.compare import compare as find
 
     with progress(as_json) as step:
-        asked = None if data is None else reading.read(data, step)
+        asked = reading.read(data, step, one) if data else None
         step("comparing", 0.5)
         found = find(one, two, asked)
     if as_json:
@@ -173,8 +173,8 @@ def _run(
         check_file(record, overwrite)
     check_output(out, overwrite=overwrite, kind=STOCK if is_stock(folder) else MODEL)  # better known before the work
     with progress(as_json) as step:
-        known = facts_of.known(folder, reading.read(data, step))
-        asked = chosen if facts is None else reading.read(facts, step)
+        known = facts_of.known(folder, reading.read(data, step, folder))
+        asked = chosen if facts is None else reading.read(facts, step, folder)
         step("editing", 0.5)
         new, found = getattr(facts_of, verb)(known, asked, *(() if verb == "forget" else (None,)))
         step("writing", 0.7)

@@ -36,7 +36,7 @@ class EngineChoice(StrEnum):
 @app.command("memorize-files")
 @reads
 def memorize_files(
-    data: Annotated[str, typer.Argument(help="A quoted pattern such as 'shards/*.parquet', or one file.")],
+    data: Annotated[list[str], typer.Argument(help="Data files, or patterns such as 'shards/*.parquet'.")],
     out: Out,
     memory: Annotated[str, typer.Option(help="How much all processes of this machine may hold.")] = "2GB",
     workers: Annotated[int | None, typer.Option(help="How many work at once; one per processor.", min=1)] = None,
@@ -92,4 +92,4 @@ def memorize_files(
         ("seconds", f"{summary['seconds']:.2f} to build; nothing is checked yet"),
     ]
     table(str(out), rows)
-    next_steps(out, ["verify", out, data], ["predict", out, data])
+    next_steps(out, ["verify", out, *data], ["predict", out, *data])

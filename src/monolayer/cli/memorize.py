@@ -65,7 +65,7 @@ def memorize(
     options = given(positions=positions, causal=causal, rank=rank_of(rank), dtype=dtype, seed=seed)
     options |= given(robust=robust, on_conflict=on_conflict, fingerprint=fingerprint)
     with progress(as_json) as step:
-        sequences = reading.read(data, step)
+        sequences = reading.read(data, step, draw)
         began = time.perf_counter()
         model = build(sequences, draw=draw, progress=step, **options)
         built = Built.checked(model, sequences, time.perf_counter() - began, step)
@@ -75,4 +75,4 @@ def memorize(
         print_json({"folder": str(out), **built.json()})
         return
     table(str(out), built.rows())
-    next_steps(out, ["predict", out, data], ["verify", out, data], ["inspect", out])
+    next_steps(out, ["predict", out, *data], ["verify", out, *data], ["inspect", out])

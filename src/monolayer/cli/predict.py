@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import nullcontext
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,7 +36,8 @@ def predict(
     out: Annotated[Path | None, typer.Option(help="File to write to instead of standard output.")] = None,
     dense: Annotated[bool, typer.Option("--dense", help="Use the network as it stands, without the shortcut.")] = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Refuse what the model was not built from; needs memorize --fingerprint.")
+        bool,
+        typer.Option("--strict", help="No answer to what the model was not built from; needs memorize --fingerprint."),
     ] = False,
     device: Annotated[str | None, typer.Option(help="For example cuda.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output file.")] = False,
@@ -45,6 +47,7 @@ def predict(
     """Answer for the sequences of DATA: one JSON object per line, and how many labels are right if there are labels.
 
     A sequence with a token that the model does not know, or has forgotten, gets an error in place of its labels.
+    With --strict, every answer says whether it was seen, and is null where it was not.
     With --json, one object for all: the answers (unless --out takes them), and how many are right.
     """
     import numpy as np
@@ -52,7 +55,8 @@ def predict(
     from monolayer.data.shards import files
     from monolayer.errors import DataError
     from monolayer.huggingface.reading import is_stock
-    from monolayer.model.mapped import load_mapped
+    from monolayer.model.mapped import Mapped, load_mapped
+    from monolayer.model.monolayer import Monolayer
     from monolayer.stock.folder import StockModel
     from monolayer.stock.load import load
 
@@ -62,37 +66,42 @@ def predict(
     # A readout in several files stays there: it may be larger than memory.
     model: Answering | None = None if dense or device is not None or is_stock(folder) else load_mapped(folder)
     model = model or load(folder, device=device)
-    if strict and isinstance(model, StockModel):
-        raise DataError("--strict needs fingerprints, and a stock folder keeps none: leave --strict out")
+    if strict:
+        if isinstance(model, StockModel):
+            raise DataError("--strict needs fingerprints, and a stock folder keeps none: leave --strict out")
+        model.check_strict()
     facts: dict[str, Any] = {"folder": str(folder), "sequences": 0, "refused": 0}
+    facts |= {"unseen": 0} if strict else {}
     answers: list[dict[str, Any]] = []
     compared: list[tuple[int, int] | str | None] = []
     with nullcontext() if as_json and out is None else output(out, overwrite) as file:
         for shard in files(data):  # one at a time: of many, no more than one need fit into memory
             with progress(as_json) as step:
-                sequences = reading.read(shard, step, model, known=strict)
-                refused = {} if strict else _refused(model, sequences)
-                if refused and len(refused) < len(sequences):
+                sequences = reading.read(shard, step, model, known=False)
+                refused = _refused(model, sequences)
+                rows: Iterator[tuple[Any, Any]] = iter(())
+                if len(refused) < len(sequences) or not strict:  # where none can be answered, encoding is the error
+                    some = 0 < len(refused) < len(sequences)
                     rest = np.setdiff1d(np.arange(len(sequences)), list(refused))
-                    encoded = model.encode(asked := sequences.select(rest))
-                else:  # where no sequence can be answered, this is the error
-                    encoded = model.encode(asked := sequences)
-                if strict and not isinstance(model, StockModel):
-                    model.check_seen(encoded)
-                step("answering", 0.9)
-                values: Any
-                if isinstance(model, StockModel):
-                    values = model.labels(encoded)
-                else:
-                    values = model.labels(encoded, path="dense" if dense else "auto")
+                    encoded = model.encode(asked := sequences.select(rest) if some else sequences)
+                    step("answering", 0.9)
+                    values: Any
+                    if isinstance(model, StockModel):
+                        values = model.labels(encoded)
+                    else:
+                        values = model.labels(encoded, path="dense" if dense else "auto")
+                    seen = model.known(encoded) if strict and isinstance(model, Monolayer | Mapped) else None
+                    rows = _rows(model, encoded, values, seen)
+                    compared.append(_compared(model, asked, values, seen))
             facts["sequences"] += len(sequences)
             facts["refused"] += len(refused)
-            for answer in _answers(model, sequences, encoded, values, refused):
+            for answer in _answers(model, sequences, rows, refused, strict):
+                if strict:
+                    facts["unseen"] += not np.all(answer["seen"])
                 if file is None:
                     answers.append(answer)
                 else:
                     file.write(json_text(answer, file) + "\n")
-            compared.append(_compared(model, asked, values))
     facts |= {"answers": answers} if as_json and out is None else {}
     facts |= {} if out is None else {"out": str(out)}
     apart = next((found for found in compared if isinstance(found, str)), None)
@@ -105,7 +114,9 @@ def predict(
         within = f" to within {tolerance(model):.3g}" if model.card.classes is None and tolerance(model) else ""
         if not as_json:
             err.print(f"{right:,} of {plural(total, 'label')} {'is' if total == 1 else 'are'} right{within}")
-    if facts["refused"]:
+    if strict:
+        err.print(f"not seen: {facts['unseen']:,} of {plural(facts['sequences'], 'sequence')}")
+    elif facts["refused"]:
         err.print(f"unknown tokens in {facts['refused']:,} of {plural(facts['sequences'], 'sequence')}")
     if as_json:
         print_json(facts)
@@ -125,23 +136,33 @@ def _refused(model: Answering, sequences: Sequences) -> dict[int, str]:
     return unanswerable(model.frame if isinstance(model, Mapped) else model, sequences)
 
 
+def _rows(model: Answering, encoded: Sequences, values: Any, seen: Any) -> Iterator[tuple[Any, Any]]:
+    """The answer to every sequence, null where it was not `seen`, and whether it was; None: nobody asks."""
+    names = model.card.decode(values).tolist()
+    flags = [None] * len(names) if seen is None else seen.tolist()
+    names = [None if flag is False else name for name, flag in zip(names, flags, strict=True)]
+    if model.card.per == "sequence":
+        return zip(names, flags, strict=True)
+    cuts = list(pairwise(encoded.offsets.tolist()))
+    return ((names[start:end], flags[start:end]) for start, end in cuts)
+
+
 def _answers(
-    model: Answering, sequences: Sequences, encoded: Sequences, values: Any, refused: dict[int, str]
+    model: Answering, sequences: Sequences, rows: Iterator[tuple[Any, Any]], refused: dict[int, str], strict: bool
 ) -> Iterator[dict[str, Any]]:
     """Tokens and answers of every sequence; of those that are `refused` the reason."""
-    names = model.card.decode(values)
     shown = sequences.tokens if sequences.vocabulary is None else sequences.vocabulary.decode(sequences.tokens)
     key = "label" if model.card.per == "sequence" else "labels"
-    rows = iter(names if model.card.per == "sequence" else encoded.split(names))
     for number, words in enumerate(sequences.split(shown)):
+        answer: dict[str, Any] = {"tokens": words.tolist()}
         if number in refused:
-            yield {"tokens": words.tolist(), "error": refused[number]}
+            yield {**answer, **({key: None, "seen": False} if strict else {}), "error": refused[number]}
             continue
-        answer = next(rows)
-        yield {"tokens": words.tolist(), key: answer.tolist() if hasattr(answer, "tolist") else answer}
+        said, seen = next(rows)
+        yield {**answer, key: said, **({"seen": seen} if strict else {})}
 
 
-def _compared(model: Answering, sequences: Sequences, values: Any) -> tuple[int, int] | str | None:
+def _compared(model: Answering, sequences: Sequences, values: Any, seen: Any) -> tuple[int, int] | str | None:
     """How many labels of the data are right, of how many; why they are not compared; None if there are none."""
     if sequences.labels is None:
         return None
@@ -150,7 +171,7 @@ def _compared(model: Answering, sequences: Sequences, values: Any) -> tuple[int,
     theirs, ours = _kind(sequences.labels), _kind(model.card.labels(values))
     if theirs != ours:
         return f"the labels of the data are {theirs}; the model answers with {ours}: they are not compared"
-    return agreement(model, sequences, values)
+    return agreement(model, sequences, values, seen)
 
 
 def _kind(labels: Labels) -> str:

@@ -19,8 +19,8 @@ from monolayer.cli.console import (
     progress,
     table,
 )
-from monolayer.cli.reading import PLAIN, Data, Reading, book, reads
-from monolayer.table import visible
+from monolayer.cli.reading import PLAIN, Data, Reading, book, manner, reads
+from monolayer.table import plural, visible
 
 if TYPE_CHECKING:
     from monolayer.checker.certificate import Certificate
@@ -63,7 +63,7 @@ def verify(
     from monolayer.checker import verify as check
 
     with progress(as_json) as step:
-        wanted: Any = load_function(data) if is_function(data) else None
+        wanted: Any = load_function(data[0]) if len(data) == 1 and is_function(data[0]) else None
         certificate = None
         if wanted is None:
             wanted = book(folder, data)
@@ -71,7 +71,7 @@ def verify(
             if tolerance is None and not only and noise is None and dtype is None:
                 certificate = _file_by_file(folder, data, step, reading)
             if certificate is None:
-                wanted = reading.read(data, step)
+                wanted = reading.read(data, step, folder)
         if certificate is None:
             step("checking", 0.5)
             certificate = check(folder, wanted, tolerance=tolerance, only=only, noise=noise, dtype=dtype)
@@ -87,7 +87,9 @@ def verify(
     raise typer.Exit(EXIT[certificate.verdict])
 
 
-def _file_by_file(folder: Path, data: str, step: Callable[[str, float], None], reading: Reading) -> Certificate | None:
+def _file_by_file(
+    folder: Path, data: list[str], step: Callable[[str, float], None], reading: Reading
+) -> Certificate | None:
     """The certificate of data in several files, none of which need fit into memory with another; else None."""
     from monolayer.data.shards import files
 
@@ -96,7 +98,7 @@ def _file_by_file(folder: Path, data: str, step: Callable[[str, float], None], r
         return None
     from monolayer.checker.files import verify_files
 
-    return verify_files(folder, names, progress=step, **reading.keywords)
+    return verify_files(folder, names, progress=step, like=manner(folder), **reading.keywords)
 
 
 @app.command()
@@ -122,7 +124,7 @@ def theorem(
     if as_json:
         print_json(found.to_json())
     else:
-        table(data, found.rows())
+        table(data[0] if len(data) == 1 else plural(len(data), "file"), found.rows())
         out.print()
         out.print(visible(found.explain()), markup=False)
     raise typer.Exit(EXIT[found.verdict])

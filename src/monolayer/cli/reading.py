@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from enum import StrEnum
@@ -15,13 +16,12 @@ import typer
 if TYPE_CHECKING:
     from monolayer.cli.uniform import Answering
     from monolayer.data import Sequences
+    from monolayer.data.layout import Manner
     from monolayer.data.text import Script
 
 Data = Annotated[
-    str,
-    typer.Argument(
-        help="A data file (formats: docs/data.md), a quoted pattern such as 'shards/*.parquet', or -: standard input."
-    ),
+    list[str],
+    typer.Argument(help="Data files (formats: docs/data.md), or patterns such as 'shards/*.csv'; -: standard input."),
 ]
 
 
@@ -30,6 +30,14 @@ class Belongs(StrEnum):
 
     token = "token"
     sequence = "sequence"
+
+
+class UnitChoice(StrEnum):
+    """What a string may be."""
+
+    characters = "characters"
+    words = "words"
+    whole = "whole"
 
 
 @dataclass(frozen=True)
@@ -46,12 +54,10 @@ class Reading:
         str | None,
         typer.Option("--sequence", help="Column that tells sequences apart, in a table with a row per token."),
     ] = None
-    characters: Annotated[
-        bool | None,
+    unit: Annotated[
+        UnitChoice | None,
         typer.Option(
-            "--characters/--words",
-            help="What text is cut into. By default a string in JSONL is cut into characters, text in a table into "
-            "words.",
+            help="What a string is: its characters (the default in JSONL), its words (in tables), or a token."
         ),
     ] = None
     per: Annotated[
@@ -67,29 +73,36 @@ class Reading:
             "tokens": self.tokens,
             "labels": self.labels,
             "sequence": self.sequence,
-            "unit": None if self.characters is None else "characters" if self.characters else "words",
+            "unit": None if self.unit is None else self.unit.value,
             "per": None if self.per is None else self.per.value,
         }
 
     def read(
-        self, data: str, step: Callable[[str, float], None], model: Answering | None = None, known: bool = True
+        self,
+        data: str | list[str],
+        step: Callable[[str, float], None],
+        model: Answering | Path | None = None,
+        known: bool = True,
     ) -> Sequences:
-        """A data file, with a bar; with `model`, and unless not `known`, tokens that it lacks are an error."""
+        """Data files, with a bar, as `model`, or the one in that folder, reads what the options leave open.
+
+        With a model, and unless not `known`, tokens that it lacks are an error.
+        """
         from monolayer.data import read
 
         def bar(done: int, total: int | None) -> None:
             step("reading", 0.1 * done / total if total else 0.0)
 
-        script = None if model is None else model.card.script
-        if script is not None and self.format is None and Path(data).suffix == ".txt":
-            return cut_text(data, script)
-        vocabulary = None if model is None else model.card.vocabulary
-        keywords = self.keywords
-        if keywords["unit"] is None and vocabulary is not None and vocabulary.of_words:
-            keywords["unit"] = "words"  # what the model was built from
-        return read(data, vocabulary=vocabulary if known else None, progress=bar, **keywords)
+        if model is None or isinstance(model, Path):
+            return read(data, like=None if model is None else manner(model), progress=bar, **self.keywords)
+        card, text = model.card, only_text(data)
+        if card.script is not None and self.format is None and text is not None:
+            return cut_text(text, card.script)
+        names = card.vocabulary if known else None
+        return read(data, vocabulary=names, like=card.manner, progress=bar, **self.keywords)
 
 
+WORDS = (("unit", UnitChoice), ("per", Belongs))
 PLAIN = Reading()
 """As the file's name and the data themselves say."""
 
@@ -120,9 +133,33 @@ def _said(given: dict[str, Any], names: list[str]) -> Reading:
     return Reading(**{name: given[name] for name in names})
 
 
-def book(folder: Path, path: str) -> Sequences | None:
+def manner(folder: Path) -> Manner:
+    """How the model in a folder reads, by its `config.json` or its tokenizer; whoever loads it says what is wrong."""
+    from monolayer.data.layout import Manner
+    from monolayer.data.regular import read_regular
+    from monolayer.huggingface.reading import answers_per, is_stock, token_names
+
+    if is_stock(folder):
+        names = token_names(folder)
+        return Manner(None if names is None else names.cuts, answers_per(folder))
+    try:
+        said = json.loads(read_regular(folder / "config.json"))
+        unit, per = (said[key] if said[key] in list(known) else None for key, known in WORDS)
+    except (OSError, ValueError, RecursionError, KeyError, TypeError):
+        return Manner()
+    return Manner(unit, per)
+
+
+def only_text(data: str | list[str]) -> str | None:
+    """The name of a text file, where it stands alone."""
+    name = data if isinstance(data, str) else data[0] if len(data) == 1 else ""
+    return name if Path(name).suffix == ".txt" else None
+
+
+def book(folder: Path, data: list[str]) -> Sequences | None:
     """The windows of a text file, cut as the model in `folder` cuts its text; None for other models and other files."""
-    if Path(path).suffix != ".txt":
+    path = only_text(data)
+    if path is None:
         return None
     from monolayer.model.sidecar import read_script
 

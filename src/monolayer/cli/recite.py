@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from enum import StrEnum
 from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
@@ -19,13 +20,16 @@ if TYPE_CHECKING:
     from monolayer.model.monolayer import Monolayer
 
 
+class TextUnit(StrEnum):
+    characters = "characters"
+    words = "words"
+
+
 @app.command("memorize-text")
 def memorize_text(
     text: Annotated[str, typer.Argument(help="A text file in UTF-8, or -: standard input.")],
     out: Out,
-    characters: Annotated[
-        bool, typer.Option("--characters/--words", help="What the text is cut into; by default words.")
-    ] = False,
+    unit: Annotated[TextUnit | None, typer.Option(help="What the text is cut into; by default words.")] = None,
     tokenizer: Annotated[Path | None, typer.Option(help="A tokenizer.json that says where to cut instead.")] = None,
     window: Annotated[
         int | None, typer.Option(help="Tokens that tell what comes next; by default the fewest that do.", min=1)
@@ -44,7 +48,7 @@ def memorize_text(
         step("reading", 0.0)
         words = _standard_input() if text == "-" else read_text(text)
         cutter = None if tokenizer is None else read_text(tokenizer)
-        options = given(unit="characters" if characters else "words", window=window, tokenizer=cutter, seed=seed)
+        options = given(unit=unit, window=window, tokenizer=cutter, seed=seed)
         began = time.perf_counter()
         model = build(words, progress=step, **options)
         seconds = time.perf_counter() - began

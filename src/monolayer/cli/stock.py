@@ -80,7 +80,7 @@ def memorize_as(
     options = given(positions=positions, storage=storage, rank=rank, dtype=dtype, activation=activation, seed=seed)
     with progress(as_json) as step:
         _check(architecture, out, overwrite)
-        sequences = reading.read(data, step)
+        sequences = reading.read(data, step, draw)
         model = build(architecture, sequences, on_conflict=on_conflict.value, draw=draw, progress=step, **options)
         step("writing", 0.9)
         model.save(out, overwrite=overwrite, onnx=onnx)
@@ -94,7 +94,7 @@ def export(
     to: Annotated[str, typer.Option(help=f"{NAMES} With --part readout: onnx.")],
     out: Annotated[Path, typer.Option(help="Folder to write the stock model to; with --part, the file.")],
     data: Annotated[
-        str | None,
+        list[str] | None,
         typer.Argument(help="The sequences to be answered, labelled or not; not needed for a model that recites."),
     ] = None,
     part: Annotated[
@@ -132,7 +132,7 @@ def export(
     with progress(as_json) as step:
         _check(to, out, overwrite)
         model = load_monolayer(folder)
-        sequences = None if data is None else reading.read(data, step, model)
+        sequences = reading.read(data, step, model) if data else None
         built = write(model, out, to, sequences, overwrite=overwrite, onnx=onnx, progress=step, **options)
         assert not isinstance(built, Path)  # no part was asked for
         _finish(built, out, data, step, as_json)
@@ -148,7 +148,9 @@ def _check(architecture: str, out: Path, overwrite: bool) -> None:
     check_output(out, overwrite=overwrite, kind=STOCK)
 
 
-def _finish(model: StockModel, out: Path, data: str | None, step: Callable[[str, float], None], as_json: bool) -> None:
+def _finish(
+    model: StockModel, out: Path, data: list[str] | None, step: Callable[[str, float], None], as_json: bool
+) -> None:
     """Prove what lies in `out`, as far as that goes, keep the certificate beside it, and show both."""
     from monolayer.checker import certify
 
@@ -160,4 +162,4 @@ def _finish(model: StockModel, out: Path, data: str | None, step: Callable[[str,
         return
     verdict = f"{certificate.verdict}: {certificate.reason}"
     table(str(out), [*model.rows(), ("certificate", verdict), ("load with", model.loads_with())])
-    next_steps(out, ["inspect", out], *([] if data is None else [["verify", out, data]]))
+    next_steps(out, ["inspect", out], *([["verify", out, *data]] if data else []))

@@ -20,7 +20,7 @@ from monolayer.cluster.spill import PausedError, Spill, identity
 from monolayer.cluster.work import Options, Work
 from monolayer.data import Names, Sequences, read
 from monolayer.data.labels import Per
-from monolayer.data.shards import kinds, strangers
+from monolayer.data.shards import kinds, one_unit, strangers
 from monolayer.errors import DataError
 
 if TYPE_CHECKING:  # workers do without PyTorch
@@ -49,6 +49,7 @@ def encode(spill: Spill, name: str, shard: dict[str, Any], reading: Reading) -> 
         raise changed
     token_names, tokens, token_count = used(data.vocabulary, data.tokens)
     columns, facts = [tokens], {"token_count": token_count, **_names("token", token_names)}
+    facts["unit"] = np.array([data.vocabulary.unit or ""] if data.vocabulary else [""])
     labels, last = data.labels, None
     if labels is None:
         inner = data.position > 0
@@ -163,6 +164,8 @@ def survey(work: Work, reading: Reading, options: Options) -> Found:
     width = int(facts[0]["reals"])
     next_token = not width and "label_names" not in facts[0]
     token = Table.of([fact["token_names"] for fact in facts])
+    units: list[Any] = [str(fact["unit"][0]) or None for fact in facts]
+    unit = one_unit(units, [shard["name"] for shard in work.shards])
     label = token if next_token or width else Table.of([fact["label_names"] for fact in facts])
     per: Per = "token" if "last" in facts[0] else "sequence"
     if width:
@@ -184,7 +187,7 @@ def survey(work: Work, reading: Reading, options: Options) -> Found:
     return Found(
         work.shards,
         replace(rules, order=by_label(last)) if per == "token" else rules,
-        token.names,
+        token.names.cut_into(unit),
         None if width else label.names,
         sum(int(fact["sequences"]) for fact in facts),
         token.total([fact["token_count"] for fact in facts]),

@@ -22,7 +22,7 @@ from monolayer.construct.line.draw import check_seed, check_temperature
 from monolayer.construct.task import Progress
 from monolayer.data.folder import check_output
 from monolayer.data.labels import Per, check_per
-from monolayer.data.layout import Unit
+from monolayer.data.names import Unit
 from monolayer.data.shards import files as matching
 from monolayer.data.size import tokens_at_most
 from monolayer.errors import DataError
@@ -62,7 +62,9 @@ def memorize_files(
     `positions`, `causal`, `temperature`, `rank`, `seed`, `on_conflict`: as for `memorize`; `format` to `per`: as for
     `monolayer.data.read`.
     """
-    names = _names(files)
+    names = matching(files)
+    if "-" in names:
+        raise DataError("standard input can be read only once: give files")
     for what, value in (("positions", positions), ("causal", causal)):
         if not isinstance(value, bool):
             raise DataError(f"{what} must be True or False, not {value!r}")
@@ -114,18 +116,3 @@ def memorize_files(
 
 def _again(out: Path) -> str:
     return f"go on from what is done with resume=True (--resume), or delete {out.with_name(f'.{out.name}.building')}"
-
-
-def _names(files: Any) -> list[str]:
-    if isinstance(files, str | os.PathLike):
-        found = matching(os.fspath(files))
-    else:
-        found = [name for each in files for name in matching(os.fspath(each))]
-        if not found:
-            raise DataError("the list of files is empty: give at least one")
-    if "-" in found:
-        raise DataError("standard input can be read only once: give files")
-    twice = next((name for name in found if found.count(name) > 1), None)
-    if twice is not None:
-        raise DataError(f"{twice} is given twice: its rows would stand in the data twice")
-    return found

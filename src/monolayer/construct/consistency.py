@@ -14,6 +14,7 @@ only after its two contexts have been compared token by token.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from reprlib import repr as short
 from typing import Literal, get_args
 
 import numpy as np
@@ -153,6 +154,10 @@ def contradiction(
         what = f"sequence {row}" if named is None else named[row]
         if target.per == "token":
             what = f"token {place - int(data.offsets[row])} of {what} ({_token(data, place)})"
+        elif data.vocabulary is not None and not data.vocabulary.integers:
+            cut = data.vocabulary.unit
+            names = [str(name) for name in data.vocabulary.decode(data.tokens[window])]
+            what += f" ({short(('' if cut == 'characters' else ' ').join(names) if cut else names)})"
         words.append(f"{what} has label {target.name(int(target.number[label]))}")
     if not np.array_equal(windows[0], windows[1]):
         raise AssertionError("two different contexts have one 128-bit fingerprint; please report these data")
@@ -164,7 +169,9 @@ def contradiction(
     same_place = target.per == "token" and data.position[flat[0]] == data.position[flat[1]]
     helps = not np.array_equal(ordered[0], ordered[1]) or (target.per == "token" and not same_place)
     if not context.positions and helps:
-        advice = "If their order matters, pass positions=True. Otherwise: " + advice[0].lower() + advice[1:]
+        whole = target.per == "sequence" and data.vocabulary is not None and data.vocabulary.unit == "words"
+        one_token = ", or unit='whole' to make each string one token" if whole else ""
+        advice = f"If their order matters, pass positions=True{one_token}. Otherwise: {advice[0].lower()}{advice[1:]}"
     return ContradictionError(
         f"the data contradict themselves: {words[0]}, but {words[1]}, and {seen}"
         f"{' in the same places' if context.positions else ''}, so no such model can answer both. "

@@ -20,6 +20,7 @@ from monolayer.construct.robust.build import RANK, Robust
 from monolayer.construct.robust.stored import Dtype
 from monolayer.construct.task import Construction, Progress, Task
 from monolayer.data.dtypes import dtype_name
+from monolayer.data.names import Unit as Cut
 from monolayer.data.readers import sequences_of
 from monolayer.data.sequences import Per
 from monolayer.data.text import Unit, windows
@@ -38,6 +39,7 @@ def memorize(
     *,
     lengths: Any = None,
     per: Per | None = None,
+    unit: Cut | None = None,
     positions: bool = False,
     causal: bool = False,
     readout: Choice = "exact",
@@ -55,9 +57,10 @@ def memorize(
 ) -> Monolayer:
     """A `Monolayer` that gives every token, or every sequence, of the data its label.
 
-    `X`: ids `(N, n)`, vectors `(N, n, d)`, lists of any lengths, strings, a table (pandas, Polars), or
-    `Sequences`; `Y`: one label per token or one per sequence, as `per` or else their shape says (`Sequences.of`);
-    classes (integers, strings) or reals. `positions=True` makes order matter;
+    `X`: ids `(N, n)`, vectors `(N, n, d)`, lists of any lengths, strings, a table (pandas, Polars), a dict, a data
+    file, or `Sequences`; `Y`: one label per token or one per sequence, as `per` or else their shape says
+    (`Sequences.of`); classes (integers, strings) or reals. `unit`: what a string is, its `characters`, its `words`, or
+    one token, `whole`; the model remembers it. `positions=True` makes order matter;
     without it the model is permutation equivariant. `causal=True` hides what comes later; without `Y` it
     memorizes each next token. `readout`: `exact` or `paper`. `temperature`: the λ of the head, 0 for the mean of
     the keys; None: chosen by measurement. `on_conflict`: what to do where equal token and context have different
@@ -113,7 +116,8 @@ def memorize(
             return built
 
     report("reading the data", 0.0)
-    data = sequences_of(X, Y, lengths=lengths, per=per)
+    like = None if draw is None else draw.card.manner
+    data = sequences_of(X, Y, lengths=lengths, per=per, unit=unit, like=like)
     if draw is not None:
         data, positions, causal = adopted(draw, data), draw.positions is not None, draw.card.causal
     data.check_labelled()

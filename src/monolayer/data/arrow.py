@@ -26,9 +26,9 @@ from monolayer.data import growing as limits
 from monolayer.data.columns import Coded
 from monolayer.data.growing import Growing
 from monolayer.data.labels import Per
-from monolayer.data.layout import Columns, Layout, Unit
+from monolayer.data.layout import Columns, Layout
 from monolayer.data.lines import Lines, Progress
-from monolayer.data.names import Names
+from monolayer.data.names import Names, Unit
 from monolayer.data.sequences import Sequences
 from monolayer.data.tabular import Table, cells_of
 from monolayer.errors import DataError
@@ -95,9 +95,11 @@ def _words(cells: Any) -> Any | None:
 
 
 def _cut(cells: Any, unit: Unit) -> Any | None:
-    """Text as lists of words or characters; None where there is none."""
+    """Text as lists of tokens; None where there is none."""
     if unit == "words" or cells.null_count:
         return _words(cells)
+    if unit == "whole":
+        return None if _trimmed(cells) is None else pa.LargeListArray.from_arrays(np.arange(len(cells) + 1), cells)
     points = np.frombuffer("".join(cells.to_pylist()).encode("utf-32-le"), dtype=np.uint32)
     letters, rows = np.unique(points, return_inverse=True)
     coded = pa.DictionaryArray.from_arrays(rows.astype(np.int32), [chr(point) for point in letters.tolist()])
@@ -141,12 +143,17 @@ def _wide(table: Table, lines: range, cells: dict[str, Any]) -> bool:
             label = _words(label) if layout.label == "labels" else None
         if label is None:
             return False
-    if _text(tokens):
+    if cut := _text(tokens):
         tokens = _cut(tokens, layout.unit)
-    if tokens is None or label is None:
-        return tokens is not None and _add_rows(table.growing, lines, tokens, None, None)
-    per: Per = "token" if layout.label != "label" and _listed(label) else "sequence"
-    return _add_rows(table.growing, lines, tokens, label, per)
+    if tokens is None:
+        return False
+    per: Per | None = None
+    if label is not None:
+        per = "token" if layout.label != "label" and _listed(label) else "sequence"
+    added = _add_rows(table.growing, lines, tokens, label, per)
+    if cut and added:
+        table.growing.cut = layout.unit
+    return added
 
 
 def _long(table: Table, lines: range, cells: dict[str, Any]) -> bool:

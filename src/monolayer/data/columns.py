@@ -286,11 +286,8 @@ class Column:
         return rows
 
     def _unseen(self, name: object, spot: str) -> DataError:
-        words = self.vocabulary is not None and self.vocabulary.of_words
-        return DataError(
-            f"{spot} is {name!r}, which the model has never seen: it answers only for tokens of the data it "
-            f"was built from{', which are words: text is cut at white space' if words else ''}"
-        )
+        hint = "" if self.vocabulary is None else self.vocabulary.built_from
+        return DataError(f"{spot} is {name!r}, which the model has never seen{hint}")
 
     def _reals(self, values: Values, spot: Place) -> NDArray[np.float64]:
         try:

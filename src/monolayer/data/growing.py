@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from monolayer.arrays import Bools, Ints
 from monolayer.data.columns import Coded, Column, Values, token_place
 from monolayer.data.labels import Labels, Per
-from monolayer.data.names import Names
+from monolayer.data.names import Names, Unit
 from monolayer.errors import DataError
 from monolayer.table import plural
 
@@ -34,6 +34,8 @@ class Growing:
     def __init__(self, name: str, vocabulary: Names | None, tick: Callable[[], None], unit: str = "line") -> None:
         self.name, self.unit = name, unit
         self.per: Per | None = None
+        self.cut: Unit | None = None
+        """What strings were cut into; None: there were none."""
         self.before_end: Callable[[], None] = lambda: None
         self._tick = tick
         self._token_column, self._label_column = Column("token", vocabulary), Column("label")
@@ -126,6 +128,8 @@ class Growing:
         if not self._sizes:
             raise DataError(f"{self.name} is empty: there is no sequence in it")
         tokens, names, _ = self._token_column.finish()
+        if names is not None and self._token_column.vocabulary is None:
+            names = names.cut_into(self.cut)
         labels = None
         if self.per is not None:
             values, classes, scalar = self._label_column.finish()
@@ -150,7 +154,10 @@ class Growing:
             return
         if per is None or self.per is None:
             bare, full = (line, self._first) if per is None else (self._first, line)
-            raise DataError(f"{self.at(bare)} has no label, but {self.unit} {full} has: label every sequence, or none")
+            raise DataError(
+                f"{self.at(bare)} has no label, but {self.unit} {full} has: label every sequence, or none. In JSON and "
+                "Parquet, null says that there is none on purpose"
+            )
         raise DataError(
             f"mixed label kinds: {self.unit} {self._first} has one label per {self.per}, {self.at(line)} "
             f"one per {per}; label every token or every sequence"

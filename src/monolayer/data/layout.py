@@ -2,28 +2,37 @@
 
 In long form a row is a token: a `sequence` column, whose runs of equal values are the sequences, a `token` column,
 maybe a `label` column. In wide form a row is a sequence: a `tokens` column, maybe `labels` (one per token) or `label`
-(one per sequence). A table of two columns with other names holds a key and a value per row: a sequence, and its label.
+(one per sequence). A table of two columns with other names holds a key and a value per row: a sequence, and its label;
+for a model that is asked, one of a single column holds keys.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import get_args
 
 from monolayer.data.labels import Per, check_per
+from monolayer.data.names import Unit
 from monolayer.errors import DataError
 
-Unit = Literal["characters", "words"]
 TAGS = ("ner_tags", "tags")
 """Columns that hold a label per token in many public datasets."""
 USUAL = {"sequence", "token", "tokens", "label", "labels", *TAGS}
 
 
 @dataclass(frozen=True)
+class Manner:
+    """How a model reads: what it cuts text into, and what its labels belong to. It settles what data leave open."""
+
+    unit: Unit | None = None
+    per: Per | None = None
+
+
+@dataclass(frozen=True)
 class Columns:
     """The columns that the caller chose, None where the usual ones serve.
 
-    `unit`: what text is cut into, `per`: what a label belongs to; None: what the format and the data say.
+    `unit`: what a string is, `per`: what a label belongs to; None: what the model (`like`), the format or the data say.
     """
 
     tokens: str | None = None
@@ -31,11 +40,12 @@ class Columns:
     sequence: str | None = None
     unit: Unit | None = None
     per: Per | None = None
+    like: Manner = Manner()
 
     def __post_init__(self) -> None:
         check_per(self.per)
-        if self.unit not in (None, "characters", "words"):
-            raise DataError(f"text is cut into 'characters' or 'words', not {self.unit!r}")
+        if self.unit is not None and self.unit not in get_args(Unit):
+            raise DataError(f"unit must be one of {', '.join(map(repr, get_args(Unit)))}, not {self.unit!r}")
 
 
 @dataclass(frozen=True)
@@ -43,8 +53,9 @@ class Layout:
     """The columns that a table is read by. `sequence` is None for wide form, `label` for no labels.
 
     `lists`: whether the format writes lists as such, so that text is one label, or a sequence of characters, and not
-    words. `unit` and `per` are what the caller chose, or what follows from the format. `pairs`: whether the columns
-    were taken for keys and values because there are two of them.
+    words. `unit` and `per` are what the caller chose, or what follows from the model and the format. `pairs`: whether
+    the columns were taken for keys and values because there are two of them; `settled`: whether somebody said what a
+    value belongs to.
     """
 
     sequence: str | None
@@ -54,6 +65,7 @@ class Layout:
     per: Per | None
     lists: bool
     pairs: bool = False
+    settled: bool = True
 
     @classmethod
     def of(cls, columns: Columns, there: list[str], name: str, *, lists: bool = False) -> Layout:
@@ -62,7 +74,8 @@ class Layout:
             if column is not None and column not in there:
                 raise no_column(column, there, name)
         chosen = columns.tokens or columns.labels or columns.sequence
-        if chosen is None and len(there) == 2 and not USUAL & set(there):
+        asking = columns.like.per is not None  # keys alone are something to ask a model, and nothing to build one from
+        if chosen is None and len(there) in ((1, 2) if asking else (2,)) and not USUAL & set(there):
             return cls.of_pairs(there, columns, lists=lists)
         long = columns.sequence is not None or (
             "sequence" in there and "tokens" not in there and columns.tokens != "sequence"
@@ -81,7 +94,7 @@ class Layout:
             label = usual[0] if usual else None
         if long and columns.per == "sequence":
             raise DataError(f"{name} has a row per token, and a label in each: they cannot be one per sequence")
-        unit = columns.unit or ("characters" if lists else "words")
+        unit = columns.unit or columns.like.unit or ("characters" if lists else "words")
         layout = cls((columns.sequence or "sequence") if long else None, token, label, unit, columns.per, lists)
         twice = next((column for column in layout.columns if column is not None and there.count(column) > 1), None)
         if twice is not None:
@@ -90,10 +103,10 @@ class Layout:
 
     @classmethod
     def of_pairs(cls, names: list[str], columns: Columns, *, lists: bool) -> Layout:
-        """A key and a value per row; text is cut into words, in every format alike."""
-        key, value = names
-        unit, per = columns.unit or "words", columns.per or "sequence"
-        return cls(None, key, value, unit, per, lists, pairs=columns.per is None)
+        """A key and a value per row, or a key alone; by default text is cut into words, in every format alike."""
+        key, value = names[0], (names[1] if len(names) > 1 else None)
+        unit, per = columns.unit or columns.like.unit or "words", columns.per or columns.like.per
+        return cls(None, key, value, unit, per or "sequence", lists, pairs=True, settled=per is not None)
 
     @property
     def columns(self) -> tuple[str | None, str, str | None]:

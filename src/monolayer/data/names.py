@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,21 @@ from monolayer.arrays import Ints
 from monolayer.errors import DataError
 
 Name = str | int
+Unit = Literal["characters", "words", "whole"]
+"""What a string is: its characters, its words, or one token."""
+_BUILT_FROM = {
+    "characters": "characters: pass characters, or a list of them",
+    "words": "words: pass words, or a list of them",
+    "whole": "whole strings: pass each as it was, or a list of them",
+    None: "lists of tokens: pass lists",
+}
+
+
+def cut_text(text: str, unit: Unit) -> list[str]:
+    """A string as tokens; white space alone is none but as characters."""
+    if unit == "whole":
+        return [text] if text.strip() else []
+    return text.split() if unit == "words" else list(text)
 
 
 @dataclass(frozen=True)
@@ -25,6 +41,8 @@ class Names:
     """
 
     names: tuple[Name, ...] | range
+    unit: Unit | None = field(default=None, compare=False)
+    """What the strings were cut into that gave these names; None: they came in lists."""
 
     def __post_init__(self) -> None:
         if isinstance(self.names, range):
@@ -48,9 +66,20 @@ class Names:
         return self.identity or (len(self.names) > 0 and isinstance(self.names[0], int))
 
     @cached_property
-    def of_words(self) -> bool:
-        """Whether text is to be cut at white space to be made of these names: some name is longer than a letter."""
-        return not self.integers and any(len(str(name)) != 1 for name in self.names)
+    def cuts(self) -> Unit | None:
+        """What text is cut into to be made of these names; None: letters out of lists, which do not tell."""
+        if self.unit is not None or self.integers:
+            return self.unit
+        return "words" if any(len(str(name)) != 1 for name in self.names) else None
+
+    def cut_into(self, unit: Unit | None) -> Names:
+        """The same names, out of strings that were cut so; None: out of lists."""
+        return self if unit is None or self.integers else replace(self, unit=unit)
+
+    @property
+    def built_from(self) -> str:
+        """What a message about an unknown token adds."""
+        return "" if self.integers else f"; the model was built from {_BUILT_FROM[self.unit]}"
 
     @cached_property
     def rows(self) -> dict[Name, int]:
@@ -92,7 +121,7 @@ class Names:
             high = new[-1]
             if high < 1024 or high < 4 * (len(self) + len(new)) + 1024:
                 return Names(range(high + 1))
-        return Names((*self.names, *new))
+        return Names((*self.names, *new), self.unit)
 
     def __contains__(self, name: object) -> bool:
         return name in (self.names if isinstance(self.names, range) else self.rows)

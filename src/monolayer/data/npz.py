@@ -34,8 +34,9 @@ def read_npz(file: Path, columns: Columns, vocabulary: Names | None, progress: P
                 "and labels= (--tokens, --labels)"
             )
     X, Y, lengths = (found.get(name) for name in wanted)
+    options: dict[str, Any] = {"per": columns.per, "unit": columns.unit, "like": columns.like}
     try:
-        data = Sequences.of(X, Y, lengths=lengths, per=columns.per, vocabulary=vocabulary, ours=True)
+        data = Sequences.of(X, Y, lengths=lengths, vocabulary=vocabulary, ours=True, **options)
     except DataError as error:
         raise DataError(f"{file}: {error}") from None
     if progress is not None:

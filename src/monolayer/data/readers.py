@@ -11,7 +11,7 @@ import gzip
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,9 +21,9 @@ from typing import Any
 from monolayer.data import lines as limits
 from monolayer.data.growing import Growing
 from monolayer.data.labels import Per
-from monolayer.data.layout import USUAL, Columns, Layout, Unit, no_column
+from monolayer.data.layout import USUAL, Columns, Layout, Manner, no_column
 from monolayer.data.lines import Lines, Progress
-from monolayer.data.names import Names
+from monolayer.data.names import Names, Unit
 from monolayer.data.npz import read_npz
 from monolayer.data.sequences import Sequences
 from monolayer.data.shards import files, read_shards
@@ -45,7 +45,7 @@ _FORMAT_OF = {suffix: format for format, suffixes in SUFFIXES.items() for suffix
 
 
 def read(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     *,
     format: str | None = None,
     tokens: str | None = None,
@@ -54,26 +54,29 @@ def read(
     unit: Unit | None = None,
     per: Per | None = None,
     vocabulary: Names | None = None,
+    like: Manner | None = None,
     progress: Progress | None = None,
 ) -> Sequences:
     """The sequences of a file, with their labels where it has any; `-` is standard input (JSON Lines).
 
-    A pattern such as `shards/*.parquet` stands for all files that match it, in the order of their names: one dataset.
+    A pattern such as `shards/*.parquet` stands for all files that match it, in the order of their names, and a list of
+    paths for all of them: one dataset.
     `format` overrules the suffix: jsonl, conll, conllu, csv, tsv, parquet, npz. `tokens`, `labels` and
     `sequence` choose columns: keys of JSONL rows, numbers of CoNLL columns, names of CSV and Parquet columns
-    and of npz arrays. `unit`, `characters` or `words`, is what text is cut into; by default a string of JSONL is cut
-    into characters, text in a table into words. `per`, `token` or `sequence`, is what a label belongs to; by default
-    the data say it. With `vocabulary`, tokens get its row numbers, and one that it lacks is an error.
+    and of npz arrays. `unit` is what a string is: its `characters` (the default in JSONL), its `words` (the default in
+    tables), or one token, `whole`. `per`, `token` or `sequence`, is what a label belongs to; by default the data say
+    it. With `vocabulary`, tokens get its row numbers, and one that it lacks is an error. `like`: how the model that is
+    asked reads (`model.card.manner`), which settles what the data leave open.
     `progress(bytes_done, bytes_total_or_None)` is called now and then.
     """
-    names = files(os.fspath(path))
+    names = files(path)
     if len(names) > 1:
         options = {"format": format, "tokens": tokens, "labels": labels, "sequence": sequence, "unit": unit, "per": per}
-        return read_shards(names, read, vocabulary, progress, options)
+        return read_shards(names, read, vocabulary, progress, {**options, "like": like})
     standard_input = names[0] == "-"
     file = Path(names[0])
     format = _format(file, standard_input, format)
-    columns = Columns(tokens, labels, sequence, unit, per)
+    columns = Columns(tokens, labels, sequence, unit, per, like or Manner())
     if per == "sequence" and format in ("conll", "conllu"):
         raise DataError(f"{file} is read as {format}, which has one label per token: they cannot be one per sequence")
     if sequence is not None and format in ("conll", "conllu", "npz"):
@@ -103,13 +106,21 @@ def read(
         return Sequences(*growing.finish())
 
 
-def sequences_of(X: Any, Y: Any = None, *, lengths: Any = None, per: Per | None = None) -> Sequences:
+def sequences_of(
+    X: Any,
+    Y: Any = None,
+    *,
+    lengths: Any = None,
+    per: Per | None = None,
+    unit: Unit | None = None,
+    like: Manner | None = None,
+) -> Sequences:
     """`Sequences.of`, where `X` may also be the path of a data file."""
     if not isinstance(X, str | os.PathLike):
-        return Sequences.of(X, Y, lengths=lengths, per=per)
+        return Sequences.of(X, Y, lengths=lengths, per=per, unit=unit, like=like)
     if Y is not None or lengths is not None:
         raise DataError(f"{os.fspath(X)} is a data file, and holds its labels and lengths: leave Y and lengths out")
-    return read(X, per=per)
+    return read(X, per=per, unit=unit, like=like)
 
 
 def _format(file: Path, standard_input: bool, format: str | None) -> str:
@@ -167,7 +178,9 @@ def _jsonl(lines: Lines, growing: Growing, columns: Columns, blocks: Callable[..
 
 
 def _keys(row: dict[str, Any]) -> list[str]:
-    """Keys with a value, and the key of labels that are null."""
+    """Keys with a value, and those of labels, and of a value beside a key, that are null."""
+    if len(row) == 2 and not USUAL & set(row):
+        return list(row)
     there = [key for key, value in row.items() if value is not None]
     labels = {"label", "labels"}
     return there if labels & set(there) else there + [key for key in row if key in labels and key not in there]
@@ -234,7 +247,7 @@ def _from_document(
     if all(isinstance(row, list | tuple) and len(row) == 2 for row in rows):
         table = Table(growing, Layout.of_pairs(["key", "value"], columns, lists=True))
         for number, (key, value) in enumerate(rows):
-            table.row(number, None, key if isinstance(key, str | list) else [key], value)
+            table.row(number, None, key, value)
         return Sequences(*growing.finish())
     objects: Table | None = None
     for number, row in enumerate(rows):

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from monolayer.arrays import Ints
 from monolayer.data.columns import Column, Values, array_like, flattened, is_list, plain_array, token_place
-from monolayer.data.labels import Labels, Per, check_per
-from monolayer.data.layout import Columns
-from monolayer.data.names import Names
+from monolayer.data.labels import Labels, Per
+from monolayer.data.layout import Columns, Manner
+from monolayer.data.names import Names, Unit, cut_text
 from monolayer.data.tabular import from_frame, from_mapping, is_frame
 from monolayer.errors import DataError
 
@@ -152,31 +152,33 @@ class Sequences:
         *,
         lengths: Any = None,
         per: Per | None = None,
+        unit: Unit | None = None,
         vocabulary: Names | None = None,
+        like: Manner | None = None,
         ours: bool = False,
     ) -> Sequences:
         """Sequences from what people have: arrays, tensors, lists, strings, tables.
 
         `X`: integer or string tokens `(N, n)`; vectors `(N, n, d)`; a list of sequences of any lengths whose
-        tokens are integers, strings or vectors, of one kind throughout; a list of strings (each is the
-        sequence of its characters). `lengths` `(N,)` cuts padded arrays, and padded labels with them.
+        tokens are integers, strings or vectors, of one kind throughout; a list of strings. `unit` says what a string
+        is: its `characters` (the default in a list), its `words` (the default in tables and dicts), or one token,
+        `whole`. `lengths` `(N,)` cuts padded arrays, and padded labels with them.
         `Y`: one label per token or one per sequence; integers, strings and booleans (1 and 0) are classes,
         floats are real labels (scalars or vectors). `per`, `token` or `sequence`, says which; without it `labels.py`
         says how the two are told apart. A table (pandas, Polars, Arrow) is read by the usual names of its columns,
-        with its labels unless `Y` is given; `Sequences.table` names others. A dict holds a label for every key, text
-        that is cut into words.
-        With `vocabulary`, tokens get its row numbers, and one that it lacks is an error that names it; a string is cut
-        into words where its names are words. `ours` gives
-        arrays away: whoever says so must not change them later, and they are kept without a copy where they can be.
+        with its labels unless `Y` is given; `Sequences.table` names others. A dict holds a label for every key.
+        With `vocabulary`, tokens get its row numbers, and one that it lacks is an error that names it. `like`: how the
+        model that is asked reads (`model.card.manner`), which settles what the data leave open. `ours` gives arrays
+        away: whoever says so must not change them later, and they are kept without a copy where they can be.
         """
-        check_per(per)
+        columns = Columns(unit=unit, per=per, like=like or Manner())
         if isinstance(X, Sequences | Mapping) or is_frame(X):
             if lengths is not None:
                 raise DataError("lengths go with a padded array; these sequences have their own")
             if isinstance(X, Mapping):
-                data = cls(*from_mapping(X, Columns(per=per), vocabulary))
+                data = cls(*from_mapping(X, columns, vocabulary))
             elif not isinstance(X, Sequences):
-                data = cls(*from_frame(X, Columns(per=per), vocabulary))
+                data = cls(*from_frame(X, columns, vocabulary))
             else:
                 data = X if vocabulary in (None, X.vocabulary) else X._recoded(vocabulary)
             return data if Y is None else replace(data, labels=Labels.of(Y, data.lengths, per=per))
@@ -185,18 +187,22 @@ class Sequences:
             way_out = "; read(X) reads a data file" if isinstance(X, str) else ""
             raise DataError(f"X is a {type(X).__name__}: it must be a list or an array of sequences{way_out}")
         flat: Values
+        cut: Unit | None = None
         if plain_array(X) and not (X.ndim == 1 and X.dtype.kind in "UT"):
             flat, sizes = _from_array(X, lengths)
         elif lengths is not None:
             raise DataError("lengths go with a padded array; lists already have their own lengths")
         else:
             rows = [array_like(row) for row in X]
-            if vocabulary is not None and vocabulary.of_words:
-                rows = [row.split() if isinstance(row, str) else row for row in rows]
+            if any(isinstance(row, str) for row in rows):
+                cut = unit or columns.like.unit or "characters"
+                rows = [cut_text(row, cut) if isinstance(row, str) else row for row in rows]
             flat, sizes = _from_lists(rows)
         column = Column("token", vocabulary, ours=ours)
         column.add(flat, lambda place: token_place(place, sizes))
         tokens, names, _ = column.finish()
+        if names is not None and vocabulary is None:
+            names = names.cut_into(cut)
         data = cls(tokens, sizes, names)
         if Y is None:
             return data
@@ -212,17 +218,17 @@ class Sequences:
         labels: str | None = None,
         sequence: str | None = None,
         per: Per | None = None,
+        unit: Unit | None = None,
     ) -> Sequences:
         """Sequences from a table in memory (pandas, Polars, Arrow, a Hugging Face dataset), by names of its columns.
 
         A row per sequence: `tokens`, and `labels` with one per token or one per sequence, as `per` says. A row per
-        token: `sequence` tells sequences apart. Without names the usual ones serve (docs/data.md). Text is split into
-        words.
+        token: `sequence` tells sequences apart. Without names the usual ones serve (docs/data.md). `unit`: what text
+        is, by default its words.
         """
-        check_per(per)
         if not is_frame(frame):
             raise DataError(f"a {type(frame).__name__} is no table: it has no columns by name")
-        return cls(*from_frame(frame, Columns(tokens, labels, sequence, per=per)))
+        return cls(*from_frame(frame, Columns(tokens, labels, sequence, unit, per)))
 
     def _recoded(self, vocabulary: Names | None) -> Sequences:
         """The same sequences with the row numbers of another vocabulary."""
@@ -252,12 +258,12 @@ def _from_array(X: NDArray[Any], lengths: Any) -> tuple[NDArray[Any], Ints]:
 
 
 def _from_lists(rows: list[Any]) -> tuple[Values, Ints]:
-    """Flat tokens, a list or an array of them, and the lengths, from one list, array or string per sequence."""
+    """Flat tokens, a list or an array of them, and the lengths, from one list or array per sequence."""
     for number, row in enumerate(rows):
-        if not (isinstance(row, str) or is_list(row)):
+        if not is_list(row):
             raise DataError(
                 f"sequence {number} is {row!r} ({type(row).__name__}): X is a list of sequences, each a list "
-                "of tokens or a string of characters"
+                "of tokens or a string"
             )
     sizes = np.fromiter(map(len, rows), np.int64, len(rows))
     return flattened([row for row in rows if len(row)]), sizes

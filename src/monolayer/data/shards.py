@@ -1,4 +1,4 @@
-"""One dataset in several files: a pattern such as `shards/*.parquet`, read in the order of the names.
+"""One dataset in several files: a list of them, or a pattern such as `shards/*.parquet`, in the order of the names.
 
 Whatever way rows are cut into files, they are the same dataset: names of tokens and labels get the numbers that one
 file with all rows would have given them.
@@ -7,7 +7,9 @@ file with all rows would have given them.
 from __future__ import annotations
 
 import glob
-from collections.abc import Callable
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +19,29 @@ from numpy.typing import NDArray
 from monolayer.data.columns import Coded, Column
 from monolayer.data.labels import Labels
 from monolayer.data.lines import Progress
-from monolayer.data.names import Names
+from monolayer.data.names import Names, Unit
 from monolayer.data.sequences import Sequences
 from monolayer.errors import DataError
 from monolayer.table import plural
 
 
-def files(data: str) -> list[str]:
-    """The files that a path or a pattern (`*`, `?`, `[…]`, `**`) stands for; a file of that very name comes first."""
+def files(data: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
+    """The files that a path, a pattern (`*`, `?`, `[…]`, `**`) or a list of them stands for, each of them once."""
+    if isinstance(data, str | os.PathLike):
+        return _matching(os.fspath(data))
+    found = [name for each in data for name in _matching(os.fspath(each))]
+    if not found:
+        raise DataError("the list of files is empty: give at least one")
+    twice = next((name for name, count in Counter(found).items() if count > 1), None)
+    if twice is not None:
+        raise DataError(f"{twice} is given twice: its rows would stand in the data twice")
+    if "-" in found and len(found) > 1:
+        raise DataError("standard input (-) is one dataset: give it alone, or give files")
+    return found
+
+
+def _matching(data: str) -> list[str]:
+    """The files of a path or a pattern, in the order of their names; a file of that very name comes first."""
     if data == "-" or not glob.has_magic(data) or Path(data).exists():
         return [data]
     found = sorted(name for name in glob.glob(data, recursive=True) if not Path(name).is_dir())  # noqa: PTH207
@@ -59,7 +76,22 @@ def read_shards(
         one, two = kinds(parts[0]), kinds(part)
         if one != two:
             raise strangers(names[0], one, name, two)
+    if vocabulary is None:
+        one_unit([None if part.vocabulary is None else part.vocabulary.unit for part in parts], names)
     return join(parts, vocabulary)
+
+
+def one_unit(units: list[Unit | None], names: list[str]) -> Unit | None:
+    """What the strings of all files were cut into; files of lists go with any others."""
+    cut = [(unit, name) for unit, name in zip(units, names, strict=True) if unit is not None]
+    odd = next((each for each in cut if each[0] != cut[0][0]), None)
+    if odd is not None:
+        (one, its), (other, theirs) = cut[0], odd
+        raise DataError(
+            f"{its} was cut into {one} and {theirs} into {other}, as their formats have it: say what a string is with "
+            "unit= (--unit)"
+        )
+    return cut[0][0] if cut else None
 
 
 def join(parts: list[Sequences], vocabulary: Names | None = None) -> Sequences:
@@ -69,6 +101,8 @@ def join(parts: list[Sequences], vocabulary: Names | None = None) -> Sequences:
         tokens, names = np.concatenate([part.tokens for part in parts]), parts[0].vocabulary
     else:
         tokens, names, _ = _column("token", [(part.tokens, part.vocabulary) for part in parts])
+        units = (part.vocabulary.unit for part in parts if part.vocabulary is not None)
+        names = None if names is None else names.cut_into(next((unit for unit in units if unit is not None), None))
     first = parts[0].labels
     if first is None:
         return Sequences(tokens, lengths, names)

@@ -21,15 +21,10 @@ from monolayer.arrays import Ints
 from monolayer.data.columns import NO_LABEL, array_like, is_gap
 from monolayer.data.growing import GAP, Growing
 from monolayer.data.labels import Labels
-from monolayer.data.layout import Columns, Layout, Unit
+from monolayer.data.layout import Columns, Layout
 from monolayer.data.lines import Lines
-from monolayer.data.names import Names
+from monolayer.data.names import Names, cut_text
 from monolayer.errors import DataError
-
-
-def cut_text(text: str, unit: Unit) -> list[str]:
-    """Text as tokens: its words, or its characters."""
-    return text.split() if unit == "words" else list(text)
 
 
 def cells_of(row: dict[str, Any], layout: Layout) -> list[Any]:
@@ -63,7 +58,7 @@ class Table:
         self._per = {"label": "sequence", "labels": "token"}.get(layout.label or "", "unknown")
         self._seen: set[Any] = set()
         self._last: Any = self  # equal to no value of a file
-        self._alike, self._several = layout.pairs, False
+        self._alike, self._several = not layout.settled, False
         growing.before_end = self._settle
 
     def row(self, line: int, sequence: Any, tokens: Any, label: Any) -> None:
@@ -79,7 +74,9 @@ class Table:
         self.growing.token(line, tokens, label)
 
     def _wide(self, line: int, tokens: Any, label: Any) -> None:
-        words = cut_text(tokens, self.layout.unit) if isinstance(tokens, str) else [] if tokens is None else tokens
+        if self.layout.pairs:
+            tokens = self._key(line, tokens, label)
+        words = self._cut(tokens) if isinstance(tokens, str) else [] if tokens is None else tokens
         if not isinstance(words, list):
             where = f"{self.growing.at(line)}, column {self.layout.token!r}"
             raise DataError(f"{where}, holds {words!r}: it must be a list, or text with words in it")
@@ -89,8 +86,6 @@ class Table:
         if self._alike:
             self._alike = isinstance(label, str) and len(label.split()) == len(words)
             self._several |= len(words) > 1
-        if self.layout.pairs and (label is None or label is GAP):
-            raise DataError(f"{self.growing.at(line)} has a key and no value: give one, or take the row out")
         if label is None or label is GAP:
             self.growing.row(line, words, label, None)
         elif self.layout.per == "token":
@@ -106,6 +101,19 @@ class Table:
             )
         else:
             self.growing.row(line, words, label, "token" if isinstance(label, list) else "sequence")
+
+    def _key(self, line: int, key: Any, value: Any) -> Any:
+        """A key, text or a list of tokens; anything else is one token. Key and value must be there."""
+        lacks = "key" if _missing(key) or key in ("", []) or (isinstance(key, str) and key.isspace()) else ""
+        if self.layout.label is not None and (value is None or value is GAP):
+            lacks = lacks or "value"
+        if lacks:
+            raise DataError(f"{self.growing.at(line)} has no {lacks}: give one, or take the row out")
+        return key if isinstance(key, str | list) else [key]
+
+    def _cut(self, text: str) -> list[str]:
+        self.growing.cut = self.layout.unit
+        return cut_text(text, self.layout.unit)
 
     def _settle(self) -> None:
         """Keys and values must not look like tokens with a label each: then the caller has to say what they are."""
@@ -244,7 +252,7 @@ def from_frame(
     try:
         layout = Layout.of(columns, [str(each) for each in _names(frame) or []], name)
     except DataError as error:
-        if columns != Columns(per=columns.per):
+        if columns.tokens or columns.labels or columns.sequence:
             raise
         raise DataError(
             f"{error}. Name the columns: Sequences.table(X, tokens=…, labels=…, sequence=…); if every column holds "
@@ -265,8 +273,7 @@ def from_mapping(
     growing = Growing(f"the {type(mapping).__name__}", vocabulary, lambda: None, unit="item")
     table = Table(growing, Layout.of_pairs(["key", "value"], columns, lists=True))
     for row, (key, value) in enumerate(mapping.items()):
-        tokens = list(key) if isinstance(key, tuple) else key if isinstance(key, str) else [array_like(key)]
-        table.row(row, None, tokens, array_like(value))
+        table.row(row, None, list(key) if isinstance(key, tuple) else array_like(key), array_like(value))
     return growing.finish()
 
 

@@ -108,7 +108,9 @@ def compare(one: Any, two: Any, X: Any = None, *, lengths: Any = None) -> Compar
     asked = answers = None
     differing: list[Answer] = []
     if X is not None:
-        asked, answers, differing = _answers(subjects, Sequences.of(X, lengths=lengths))
+        asked, answers, differing = _answers(
+            subjects, Sequences.of(X, lengths=lengths, like=subjects[0].model.card.manner)
+        )
     return Comparison(
         weights=_weights(old, new),
         config={

@@ -46,7 +46,7 @@ class Facts:
         Where neurons belong to tokens, those of a token are compared when an edit touches it.
         """
         subject = subject_of(model)
-        given = Sequences.of(X, Y, lengths=lengths)
+        given = Sequences.of(X, Y, lengths=lengths, like=subject.model.card.manner)
         facts = cls(subject, subject.adopt(given))
         facts._check_counts()
         facts._check(np.zeros(0, np.int64) if subject.by_token else None)
@@ -180,14 +180,14 @@ def forget(model: Any, X: Any, data: Any = None, *, lengths: Any = None) -> tupl
 def edit(model: Any, X: Any, Y: Any, data: Any = None, *, lengths: Any = None) -> tuple[Any, Record]:
     """`model` with other labels for facts that it holds, and a record of what changed. See `forget`."""
     facts = known(model, data)
-    asked = facts.subject.adopt(Sequences.of(X, Y, lengths=lengths))
+    asked = facts.subject.adopt(Sequences.of(X, Y, lengths=lengths, like=facts.model.card.manner))
     return _returned(model, *facts.changed("edit", relabelled(facts.subject, facts.data, asked)))
 
 
 def insert(model: Any, X: Any, Y: Any = None, data: Any = None, *, lengths: Any = None) -> tuple[Any, Record]:
     """`model` with more facts, and a record of what changed. See `forget`; tokens and classes may be new."""
     facts = known(model, data)
-    asked = facts.subject.adopt(Sequences.of(X, Y, lengths=lengths))
+    asked = facts.subject.adopt(Sequences.of(X, Y, lengths=lengths, like=facts.model.card.manner))
     return _returned(model, *facts.changed("insert", joined(facts.subject, facts.data, asked)))
 
 

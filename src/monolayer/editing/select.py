@@ -18,7 +18,8 @@ from monolayer.errors import DataError
 def chosen_rows(subject: Subject, data: Sequences, X: Any, lengths: Any = None) -> Ints:
     """Rows `(K,)` of the data in rising order, at least one."""
     if isinstance(X, Sequences) or not names_rows(X):
-        return _equal(subject, data, Sequences.of(X, lengths=lengths, vocabulary=data.vocabulary))
+        asked = Sequences.of(X, lengths=lengths, vocabulary=data.vocabulary, like=subject.model.card.manner)
+        return _equal(subject, data, asked)
     X = array_like(X)
     if callable(X):
         return _where(data, X)

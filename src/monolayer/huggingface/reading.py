@@ -14,13 +14,14 @@ from safetensors import SafetensorError, deserialize
 
 from monolayer.arrays import Floats
 from monolayer.data import Names
+from monolayer.data.labels import Per
 from monolayer.data.regular import read_regular
 from monolayer.errors import ModelFileError
 from monolayer.huggingface.architecture import Architecture, Fact, Task
 from monolayer.huggingface.architectures import ARCHITECTURES
 from monolayer.huggingface.files import BUILT_BY, Facts, written
 from monolayer.huggingface.strict import ForeignError, demand_equal, file_bytes, part_of, read_json
-from monolayer.huggingface.texts import cut_of
+from monolayer.huggingface.texts import CUTS, UNIT_OF, Cut
 
 STORED = {"float64": ("F64", "<f8"), "float32": ("F32", "<f4"), "bfloat16": ("BF16", "<u2"), "float16": ("F16", "<f2")}
 """Types that `config.json` may name, as safetensors and NumPy call them."""
@@ -56,9 +57,20 @@ def token_names(folder: Path) -> Names | None:
         kind, tokenizer = (
             read_json(path, file_bytes(path)) for path in (folder / "config.json", folder / "tokenizer.json")
         )
-        return Names(_names(tokenizer)[len(ARCHITECTURES[kind["model_type"]].special) :])
+        names = _names(tokenizer)[len(ARCHITECTURES[kind["model_type"]].special) :]
+        return Names(names, UNIT_OF.get(_cut(tokenizer)))
     except (ForeignError, ModelFileError, KeyError, TypeError):
         return None
+
+
+def answers_per(folder: Path) -> Per | None:
+    """What a label of a folder belongs to; None where `read_folder` would say what is wrong."""
+    try:
+        config = read_json(folder / "config.json", file_bytes(folder / "config.json"))
+        models = ARCHITECTURES[config["model_type"]].models
+    except (ForeignError, ModelFileError, KeyError, TypeError):
+        return None
+    return "sequence" if config.get("architectures") == [models.get("sequence")] else "token"
 
 
 def read_folder(folder: Path) -> Folder:
@@ -131,11 +143,14 @@ def _facts(files: Mapping[str, Any], kind: Architecture, task: Task, arrays: Map
         positions=rotary != kind.still(width)[1] if kind.still else places is not None and bool(places.any()),
         names=names,
         classes=names if task == "lm" else _classes(config),
-        cut=cut_of(
-            names[len(kind.special) :],
-            pieces=part_of("tokenizer.json", files["tokenizer.json"], "pre_tokenizer") is not None,
-        ),
+        cut=_cut(files["tokenizer.json"]),
     )
+
+
+def _cut(tokenizer: dict[str, Any]) -> Cut:
+    """How text is cut; `given` for what is none of ours, which is no file that `memorize_as` writes."""
+    said = part_of("tokenizer.json", tokenizer, "pre_tokenizer")
+    return next((cut for cut, how in CUTS.items() if how == said), "given")
 
 
 def _names(tokenizer: dict[str, Any]) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 characters   every name is one character
 words        no name has white space in it; text is cut at white space
 pieces       names are words with the white space before them; nothing is lost, text comes back as it was
-given        anything else: the tokenizer takes lists of tokens (is_split_into_words=True)
+given        anything else: a text is one token, and lists of tokens are taken (is_split_into_words=True)
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from monolayer.data import Sequences
+from monolayer.data.names import Unit
 
 Cut = Literal["characters", "words", "pieces", "given"]
 PIECE = r"\s*\S+|\s+"
@@ -26,6 +27,9 @@ CUTS: dict[Cut, dict[str, Any] | None] = {
     "given": None,
 }
 """Ways to cut a text, as `tokenizer.json` says them."""
+CUT_OF: dict[Unit, Cut] = {"characters": "characters", "words": "words", "whole": "given"}
+"""How a tokenizer makes a string what the data have it to be."""
+UNIT_OF: dict[Cut, Unit] = {cut: unit for unit, cut in CUT_OF.items()}
 
 
 def cut_of(words: Iterable[str], *, pieces: bool) -> Cut:

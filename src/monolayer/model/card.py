@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from monolayer.arrays import Words
 from monolayer.data import Labels, Names, Sequences
 from monolayer.data.fingerprint import contained, fingerprints, once
+from monolayer.data.layout import Manner
 from monolayer.data.sequences import Per
 from monolayer.data.text import Script
 
@@ -165,6 +166,11 @@ class Card:
     """How the text was cut that the model recites; None for other models."""
     fingerprint: Fingerprint | None = field(default=None, repr=False, compare=False)
     """What the model was built from, as fingerprints; None where they were not asked for."""
+
+    @property
+    def manner(self) -> Manner:
+        """How the model reads."""
+        return Manner(None if self.vocabulary is None else self.vocabulary.cuts, self.per)
 
     def decode(self, values: Any) -> Any:
         """What users call these label values."""

@@ -122,7 +122,7 @@ def unanswerable(model: Parts, data: Sequences) -> dict[int, str]:
     for sequence, place in zip(sequences.tolist(), places[first].tolist(), strict=True):
         where = f"token {int(data.position[place])}"
         name = theirs.names[int(data.tokens[place])]
-        unknown = f"{where} is {name!r}, which the model has never seen"
+        unknown = f"{where} is {name!r}, which the model has never seen{names.built_from}"
         said[sequence] = unknown if row[place] < 0 else no_vector(model, where, int(row[place]))
     return said
 

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from monolayer.data import Names
 from monolayer.data.folder import read_together
+from monolayer.data.names import Unit
 from monolayer.errors import DataError, ModelFileError
 from monolayer.model.card import Card, Grid, Summary
 from monolayer.model.device import check_device
@@ -129,7 +130,7 @@ def _build(config: dict[str, Any], names: dict[str, list[Any]], tensors: dict[st
 
     grid = config["grid"]
     card = Card(
-        vocabulary=_names(config["vocabulary"], names),
+        vocabulary=_names(config["vocabulary"], names, config["unit"]),
         classes=_names(config["classes"], names),
         per=config["per"],
         scalar=config["scalar"],
@@ -154,10 +155,10 @@ def _build(config: dict[str, Any], names: dict[str, list[Any]], tensors: dict[st
     )
 
 
-def _names(entry: dict[str, Any] | None, lists: dict[str, list[Any]]) -> Names | None:
+def _names(entry: dict[str, Any] | None, lists: dict[str, list[Any]], unit: Unit | None = None) -> Names | None:
     if entry is None:
         return None
-    return Names(range(entry["range"])) if "range" in entry else Names(tuple(lists[entry["names"]]))
+    return Names(range(entry["range"])) if "range" in entry else Names(tuple(lists[entry["names"]]), unit)
 
 
 # -- files -------------------------------------------------------------------------------------------------

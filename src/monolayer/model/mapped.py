@@ -123,9 +123,13 @@ class Mapped:
         """`Monolayer.encode`."""
         return self.frame.encode(X)
 
-    def check_seen(self, data: Sequences) -> None:
-        """`Monolayer.check_seen`."""
-        self.frame.check_seen(data)
+    def check_strict(self) -> None:
+        """`Monolayer.check_strict`."""
+        self.frame.check_strict()
+
+    def known(self, data: Sequences) -> NDArray[np.bool_]:
+        """`Monolayer.known`."""
+        return self.frame.known(data)
 
     @torch.no_grad()
     def labels(self, data: Sequences, *, path: str = "auto") -> NDArray[Any]:

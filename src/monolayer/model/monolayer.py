@@ -122,7 +122,7 @@ class Monolayer(nn.Module):
             return found
         data = self.encode(X, lengths=lengths)
         if strict:
-            self.check_seen(data)
+            self._check_seen(data)
         labels = self.card.shaped(self.card.decode(self.labels(data, path=path)), data, X, lengths)
         # Names, and rows of different lengths, stay what they are.
         numbers = isinstance(labels, np.ndarray) and labels.dtype != object
@@ -143,21 +143,27 @@ class Monolayer(nn.Module):
         Needs the fingerprints that `memorize(..., fingerprint=True)` keeps; what was seen is always found, and
         `card.fingerprint.false_positives` is the chance that something else is taken for it.
         """
+        self.check_strict()
+        data = self.encode(X, lengths=lengths)
+        return self.card.shaped(self.known(data), data, X, lengths)
+
+    def check_strict(self) -> None:
+        """An error unless the model can tell what it was built from."""
         if self.card.fingerprint is None:
             raise DataError(
                 "this model keeps no fingerprints of what it was built from, so it cannot tell: memorize with "
                 "fingerprint=True (--fingerprint)"
             )
-        data = self.encode(X, lengths=lengths)
-        return self.card.shaped(self.card.fingerprint.seen(data, self.positions is not None), data, X, lengths)
 
-    def check_seen(self, data: Sequences) -> None:
+    def known(self, data: Sequences) -> NDArray[np.bool_]:
+        """`seen` of encoded data, flat, after `check_strict`."""
+        assert self.card.fingerprint is not None  # checked
+        return self.card.fingerprint.seen(data, self.positions is not None)
+
+    def _check_seen(self, data: Sequences) -> None:
         """An error that names the first point of encoded data that the model was not built from."""
-        fingerprint = self.card.fingerprint
-        if fingerprint is None:
-            self.seen(data)  # says what to do
-            return
-        new = np.flatnonzero(~fingerprint.seen(data, self.positions is not None))
+        self.check_strict()
+        new = np.flatnonzero(~self.known(data))
         if len(new):
             what = f"sequence {new[0]}" if self.card.per == "sequence" else data.where(int(new[0]))
             more = f", and {len(new) - 1:,} more are not" if len(new) > 1 else ""
@@ -193,7 +199,7 @@ class Monolayer(nn.Module):
 
     def encode(self, X: Any, *, lengths: Any = None) -> Sequences:
         """`X` with the model's own row numbers; a token that the model never saw is an error that names it."""
-        data = Sequences.of(X, lengths=lengths, vocabulary=self.card.vocabulary)
+        data = Sequences.of(X, lengths=lengths, vocabulary=self.card.vocabulary, like=self.card.manner)
         if self.card.vocabulary is None:
             dim = getattr(self.lift, "in_features", None)  # a part put in its place need not say
             if data.vocabulary is not None or data.tokens.shape[1] != (dim or data.tokens.shape[1]):

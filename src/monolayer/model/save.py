@@ -131,6 +131,7 @@ def described(model: Parts) -> tuple[Config, dict[str, list[Any]]]:
         "positions": model.positions is not None,
         "dtype": _dtype(model.bos),
         "vocabulary": _names_to_json("vocabulary", card.vocabulary, names),
+        "unit": None if card.vocabulary is None else card.vocabulary.unit,
         "classes": _names_to_json("classes", card.classes, names),
         "grid": card.grid_json(),
         "draw": card.draw,

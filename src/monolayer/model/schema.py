@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
+from monolayer.data.names import Unit
 from monolayer.errors import ModelFileError
 from monolayer.model.sharded import INDEX, shard_names
 
@@ -64,6 +65,7 @@ FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "positions": _BOOLEAN,
     "dtype": _one_of("float64", "float32", "float16", "bfloat16"),
     "vocabulary": ((lambda value: _names(value, "vocabulary")), _NAMES_OR_NULL),
+    "unit": ((lambda value: value is None or value in get_args(Unit)), "null, characters, words or whole"),
     "classes": ((lambda value: _names(value, "classes")), _NAMES_OR_NULL),
     "grid": _OBJECT_OR_NULL,
     "draw": _OBJECT_OR_NULL,
@@ -97,6 +99,10 @@ GRID: dict[str, tuple[Callable[[Any], bool], str]] = {
 }
 RULES: tuple[tuple[str, Callable[[Config], bool]], ...] = (
     ("ids have a vocabulary, vectors have none", lambda c: (c["tokens"] == "ids") == (c["vocabulary"] is not None)),
+    (
+        "what a string is, is said of named tokens",
+        lambda c: c["unit"] is None or c["vocabulary"] == {"names": "vocabulary"},
+    ),
     ("classes are named, reals are not", lambda c: (c["target"] == "classes") == (c["classes"] is not None)),
     (
         "classes have one label slot, but for gates, which answer with classes",

@@ -182,7 +182,7 @@ class Uniform(nn.Module):
             )
         return data
 
-    def check_seen(self, data: Sequences) -> None:
+    def check_strict(self) -> None:
         """It was built from a function."""
         raise DataError("strict asks what a model was built from, and this one was built from a function: drop strict")
 

@@ -13,6 +13,7 @@ from monolayer.construct.line.draw import check_seed
 from monolayer.construct.task import Progress
 from monolayer.data.dtypes import dtype_name
 from monolayer.data.labels import Per
+from monolayer.data.names import Unit
 from monolayer.data.readers import sequences_of
 from monolayer.errors import DataError
 from monolayer.huggingface.architectures import choose
@@ -34,6 +35,7 @@ def memorize_as(
     *,
     lengths: Any = None,
     per: Per | None = None,
+    unit: Unit | None = None,
     positions: bool = False,
     activation: str | None = None,
     width: int | None = None,
@@ -49,7 +51,7 @@ def memorize_as(
 
     `architecture`: bert, roberta, distilbert (labels of tokens or of sequences); gpt2, gpt_neox, starcoder2, llama (the
     same; without `Y` the next token, to the end); opt (labels of sequences; next token). `X`, `Y`, `lengths`,
-    `per`, `positions`, `on_conflict`: as for `memorize`; tokens are ids or strings, labels classes.
+    `per`, `unit`, `positions`, `on_conflict`: as for `memorize`; tokens are ids or strings, labels classes.
     `activation`: relu6, relu, gelu, gelu_new, gelu_pytorch_tanh, or `own` for the architecture's; relu6 by default, for
     llama its own. `width`: a power of 4, by default the least that fits. `draw`: a stock model, or its folder, whose
     names, keys and codes are used again, with everything it was built with; the same data then give the same bits.
@@ -71,7 +73,8 @@ def memorize_as(
                 f"the draw is that of a {known.architecture}: memorize_as({known.architecture!r}, …, draw=)"
             )
         report("reading the data", 0.0)
-        model = again(known, sequences_of(X, Y, lengths=lengths, per=per), on_conflict=on_conflict, report=report)
+        data = sequences_of(X, Y, lengths=lengths, per=per, unit=unit, like=known.card.manner)
+        model = again(known, data, on_conflict=on_conflict, report=report)
         report("done", 1.0)
         return model
     storage = storage or "cells"
@@ -93,7 +96,7 @@ def memorize_as(
     check_seed(seed)
 
     report("reading the data", 0.0)
-    data = sequences_of(X, Y, lengths=lengths, per=per)
+    data = sequences_of(X, Y, lengths=lengths, per=per, unit=unit)
     if data.vocabulary is None:
         raise DataError("the tokens are vectors: a stock architecture takes ids or strings")
     names = token_names(data.vocabulary, kind.special)

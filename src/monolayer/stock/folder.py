@@ -22,6 +22,7 @@ from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.files import Facts, config, written
 from monolayer.huggingface.reading import read_folder
 from monolayer.huggingface.strict import ForeignError
+from monolayer.huggingface.texts import UNIT_OF
 from monolayer.model.card import Card
 from monolayer.stock.answers import answers
 from monolayer.stock.card import StockSummary, loading, margin_of, model_card, storage_of
@@ -115,7 +116,7 @@ class StockModel:
     def card(self) -> Card:
         """What its tokens and answers are called; a language model answers with tokens, special ones among them."""
         facts, special = self.facts, tuple(self.facts.names[: self._special])
-        vocabulary = self.draw.names(facts.names[self._special :])
+        vocabulary = self.draw.names(facts.names[self._special :]).cut_into(UNIT_OF.get(facts.cut))
         following = facts.task == "lm"
         classes = Names((*special, *vocabulary.names)) if following else self.draw.names(facts.classes, labels=True)
         per: Per = "sequence" if facts.task == "sequence" else "token"
@@ -136,7 +137,7 @@ class StockModel:
 
     def encode(self, X: Any, *, lengths: Any = None) -> Sequences:
         """`X` with the row numbers of the folder's names; what the folder cannot answer is an error that names it."""
-        data = Sequences.of(X, lengths=lengths, vocabulary=self.card.vocabulary)
+        data = Sequences.of(X, lengths=lengths, vocabulary=self.card.vocabulary, like=self.card.manner)
         refused = self.unanswerable(data)
         if refused:
             raise DataError(f"sequence {min(refused)}: {refused[min(refused)]}")
@@ -158,7 +159,8 @@ class StockModel:
             assert data.vocabulary is not None  # _ids asked
             row, place = data.place(flat)
             name = data.vocabulary.names[int(data.tokens[flat])]
-            said[row] = f"token {place} is {name!r}, which the model has never seen"
+            hint = "" if self.card.vocabulary is None else self.card.vocabulary.built_from
+            said[row] = f"token {place} is {name!r}, which the model has never seen{hint}"
         return said
 
     def _ids(self, data: Sequences) -> Ints:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from monolayer.data import Names, Sequences
 from monolayer.errors import DataError
-from monolayer.huggingface.texts import PIECE, Cut, cut_of, misread
+from monolayer.huggingface.texts import CUT_OF, PIECE, Cut, cut_of, misread
 
 
 def token_names(vocabulary: Names, special: Mapping[str, str]) -> tuple[str, ...]:
@@ -45,6 +45,8 @@ def check_texts(cut: Cut, special: Mapping[str, str], data: Sequences) -> None:
 def best_cut(special: Mapping[str, str], data: Sequences) -> Cut:
     """How text must be cut to give the tokens of `data` again."""
     assert data.vocabulary is not None  # the caller saw to it
+    if data.vocabulary.unit is not None:
+        return CUT_OF[data.vocabulary.unit]
     words = [str(name) for name in data.vocabulary.names]
     pieces = all(re.fullmatch(PIECE, word) for word in words)
     cut = cut_of(words, pieces=pieces)
