@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import monolayer as ml
 from monolayer.construct.line.alphabet import UNIT, Vectors
 from monolayer.construct.line.draw import EXP_ULPS, Tokens, candidates
+from monolayer.construct.line.exponential import exponential
 from monolayer.construct.line.values import Value, averages, draw_value
 from monolayer.construct.target import Target
 from monolayer.data import Sequences
@@ -98,3 +99,13 @@ def test_means_of_values_of_vectors_are_within_their_bound() -> None:
             off.append(float(abs(arb(float(found[row])) - true).upper()))
     assert max(off) < draw.value_error(tokens, value.error)
     assert max(off) > draw.context_error(tokens), "the bound for contexts would not do"
+
+
+def test_the_own_exp_is_within_one_ulp_and_ends_where_floats_do() -> None:
+    scores = np.concatenate([RANDOM.uniform(-2, 2, 500), RANDOM.uniform(-709, 709, 500), [0.0, 1e-300, -1e-17]])
+    found = exponential(torch.from_numpy(scores)).numpy()
+    with precision(120):
+        for score, value in zip(scores.tolist(), found.tolist(), strict=True):
+            assert abs(arb(value) - arb(score).exp()) < arb(float(np.spacing(value)))
+    ends = torch.tensor([0.0, 720.0, 1400.0, -1400.0], dtype=torch.float64)
+    assert exponential(ends).tolist() == [1.0, np.inf, np.inf, 0.0]

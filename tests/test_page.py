@@ -118,8 +118,11 @@ def test_typed_and_picked_by_keyboard(path: Path) -> None:
         assert "yīn, yuè" in page.text_content("#said")
         page.fill("#text", "音x")
         assert "x is not in the vocabulary" in page.text_content("#problem")
+        faded = "Number(getComputedStyle(document.querySelector('#answer')).opacity)"
+        assert view.call(faded) < 1  # the answer to what was typed before
         page.fill("#text", "行走")
         assert page.text_content("#problem") == ""
+        assert view.call(faded) == 1
         page.focus("#answer input:checked")
         assert "行 has z" in page.text_content("#where")
         page.keyboard.press("ArrowRight")
@@ -291,11 +294,14 @@ def test_changed_weights_have_no_page(tmp_path: Path) -> None:
 
 
 def test_names_are_text_whatever_they_hold(tmp_path: Path) -> None:
-    names = ["<img src=x onerror=alert(1)>", "10^3", "New York", "</script>", "", "{{model}}"]
+    names = ["<img src=x onerror=alert(1)>", "10^3", "New York", "</script>", "", "{{model}}", " ", "\n"]
+    seen = [*names[:4], "⟨empty⟩", names[5], "␣", "↵"]
     path = write(ml.memorize([names], [names[::-1]]), tmp_path / "page.html", ml.Sequences.of([names], [names[::-1]]))
     with opened(path) as view:
-        assert view.page.locator("#answer .token").all_text_contents() == names
-        assert view.page.locator("#answer .label").all_text_contents() == names[::-1]
+        assert view.page.locator("#answer .token").all_text_contents() == seen
+        assert view.page.locator("#answer .label").all_text_contents() == seen[::-1]
+        view.page.fill("#text", "10^3| |↵")
+        assert view.page.locator("#answer .token").all_text_contents() == ["10^3", "␣", "↵"]
         assert view.call("document.querySelectorAll('img, #answer sup').length") == 0
         assert view.messages == []
 

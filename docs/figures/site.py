@@ -1,11 +1,20 @@
-"""What the site needs beyond its pages: links that leave `docs/` become plain text, since the site has no such page."""
+"""What the site needs beyond its pages: the page that builds, and links that leave `docs/` as plain text."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
+from mkdocs.structure.files import File, Files
+
+from monolayer.page.build import builder
+
 _OUTSIDE = re.compile(r"(?<!!)\[([^\]]+)\]\(\.\./[^)]*\)")
+
+
+def on_files(files: Files, config: Any) -> None:
+    """Called by mkdocs once: what the site consists of."""
+    files.append(File.generated(config, "builder.html", content=builder()))
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:

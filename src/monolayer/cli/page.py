@@ -1,4 +1,4 @@
-"""`monolayer page`: a saved model as a page that runs it."""
+"""`monolayer page`: a saved model as a page that runs it, or a page that builds one."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ from monolayer.cli.console import (
 )
 from monolayer.cli.files import check_file
 from monolayer.cli.reading import PLAIN, Reading, reads
+from monolayer.errors import DataError
 from monolayer.table import escape
 
 
 @app.command()
 @reads
 def page(
-    folder: Annotated[Path, typer.Argument(help="A saved model.")],
     file: Annotated[Path, typer.Option("--out", help="HTML file to write.")],
+    folder: Annotated[
+        Path | None, typer.Argument(help="A saved model; without one, the page builds it of facts that are typed in.")
+    ] = None,
     data: Annotated[
         str | None, typer.Option(help="Data to pick examples from; with labels, they are checked and certified first.")
     ] = None,
@@ -31,24 +34,29 @@ def page(
     reading: Reading = PLAIN,
     as_json: Json = False,
 ) -> None:
-    """Write one HTML file that runs the model in the browser: type a sequence, see every number on its way."""
+    """Write one HTML file that runs the model in the browser: type a sequence, see every number on its way.
+
+    Without a model the page builds one: type facts or a text, see the weights, forget a fact, add noise.
+    """
     from monolayer.checker import verify
     from monolayer.model.load import load_monolayer
     from monolayer.page import write
 
     check_file(file, overwrite)
-    model = load_monolayer(folder)
+    if folder is None and data is not None:
+        raise DataError("--data goes with a model: give its folder, or leave --data out for a page that builds")
+    model, title = (None, "") if folder is None else (load_monolayer(folder), folder.resolve().name)
     sequences, verdict = None, None
     with progress(as_json) as step:
-        if data is not None:
+        if data is not None and model is not None and folder is not None:
             sequences = reading.read(data, step, model)
             if sequences.labels is not None or model.card.next_token:
                 step("certifying", 0.5)
                 verdict = verify(folder, sequences).verdict
         step("writing", 0.9)
-        write(model, file, sequences, title=folder.resolve().name, verdict=verdict)
+        write(model, file, sequences, title=title, verdict=verdict)
     if as_json:
-        print_json({"folder": str(folder), "page": str(file), "verdict": verdict})
+        print_json({"folder": None if folder is None else str(folder), "page": str(file), "verdict": verdict})
     else:
         said = "" if verdict is None else f"; the labels of the data are {verdict}"
         out.print(f"wrote {escape(str(file))}{said}", soft_wrap=True)

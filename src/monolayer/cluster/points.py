@@ -48,10 +48,10 @@ class Tables:
             return draw
         import torch
 
-        from monolayer.model.shortcut import boltzmann_terms
+        from monolayer.construct.line.exponential import boltzmann_terms
 
-        weight, moment = boltzmann_terms(draw.proposal.key, draw.temperature, 0.0)
-        begin = boltzmann_terms(torch.tensor(draw.bos_key, dtype=torch.float64), draw.temperature, 0.0)
+        weight, moment = boltzmann_terms(draw.proposal.key, draw.temperature)
+        begin = boltzmann_terms(torch.tensor(draw.bos_key, dtype=torch.float64), draw.temperature)
         code = draw.proposal.code.numpy()
         return cls(weight.numpy(), moment.numpy(), code, (float(begin[0]), float(begin[1])))
 

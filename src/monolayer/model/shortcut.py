@@ -268,12 +268,6 @@ def everywhere(model: Parts, asked: Asked, mean: Tensor) -> Tensor:
     return mean if model.card.per == "sequence" or model.card.causal else spread(mean, asked.lengths)
 
 
-def boltzmann_terms(key: Tensor, temperature: float, top: float) -> tuple[Tensor, Tensor]:
-    """`e^{λ s − top}` and `s e^{λ s − top}`: the weight and the moment of every key."""
-    weight = torch.exp(temperature * key - top)
-    return weight, key * weight
-
-
 def spread(per_sequence: Tensor, lengths: Tensor) -> Tensor:
     """`(N,)` to `(T,)`: the number of its sequence for every token."""
     width = int(lengths[0])

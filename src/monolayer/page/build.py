@@ -39,24 +39,40 @@ def page(
         fits = model.card.next_token if encoded.labels is None else encoded.labels.per == model.card.per
         some = Examples(encoded.select(rows), fits)
     told = json.dumps(payload(model, some, verdict), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    marks = {
-        "title": escape(title),
-        "style": _file("page.css"),
-        # Inside a script element only "</" and "<!--" could end or confuse it; JSON reads \u003c as "<".
-        "model": told.replace("<", "\\u003c"),
-        "network": _file("network.js"),
-        "words": _file("words.js"),
-        "view": _file("view.js"),
-    }
+    # Inside a script element only "</" and "<!--" could end or confuse it; JSON reads \u003c as "<".
+    stored = '<script type="application/json" id="model">' + told.replace("<", "\\u003c") + "</script>"
+    start = 'view.load(JSON.parse(document.getElementById("model").textContent));'
+    return _filled(escape(title), model=stored, start=start)
+
+
+def builder() -> str:
+    """The page without a model: it builds one of the facts, or of the text, that are typed into it."""
+    return _filled(
+        "monolayer",
+        doing="built and running",
+        builder=_file("builder.html"),
+        start=_file("build.js") + _file("builder.js"),
+    )
+
+
+def _filled(title: str, **parts: str) -> str:
+    marks = {"title": title, "doing": "running", "model": "", "builder": "", **parts}
+    marks |= {"style": _file("page.css"), "network": _file("network.js"), "words": _file("words.js")}
+    marks |= {"view": _file("view.js")}
     # In one pass: what is put in is not searched for marks again.
     return re.sub(r"\{\{(\w+)\}\}", lambda mark: marks[mark[1]], _file("page.html"))
 
 
 def write(
-    model: Monolayer, path: Path, data: Sequences | None = None, *, title: str = "model", verdict: str | None = None
+    model: Monolayer | None,
+    path: Path,
+    data: Sequences | None = None,
+    *,
+    title: str = "model",
+    verdict: str | None = None,
 ) -> Path:
-    """Write the page to `path`, all at once or not at all."""
-    text = page(model, data, title=title, verdict=verdict)
+    """Write the page to `path`, all at once or not at all; without a model, the page that builds one."""
+    text = builder() if model is None else page(model, data, title=title, verdict=verdict)
     path.parent.mkdir(parents=True, exist_ok=True)
     with new_file(path) as file:
         file.write(text)

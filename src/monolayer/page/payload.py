@@ -70,6 +70,7 @@ def payload(model: Monolayer, examples: Examples, verdict: str | None = None) ->
         "parameters": sum(each.numel() for each in model.parameters()),
         "vocabulary": None if card.vocabulary is None else len(_known(model)),
         "verdict": verdict,
+        "script": None if card.script is None else {"unit": card.script.unit, "window": card.script.window},
         "examples": _examples(model, shown, kept),
     }
 

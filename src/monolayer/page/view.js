@@ -1,13 +1,11 @@
 "use strict";
-/* The view: what is typed goes through the network, and every number on the way is shown. */
-(() => {
-  const given = JSON.parse(document.getElementById("model").textContent);
+/* The view: what is typed goes through the network, and every number on the way is shown. `view.load` takes what
+   monolayer/page/payload.py or build.js makes of a model. */
+const view = (() => {
   const $ = (id) => document.getElementById(id);
-  const built = new Network(given);
-  const state = { sequence: given.examples.tokens[0], place: 0, zoom: 1, seed: 1 };
-  let network = built, result = null;
-
-  const { names, characters, barred, dim, token, spelled, word, parse } = speech(given);
+  const state = { sequence: null, place: 0, zoom: 1, seed: 1, changed: () => {} };
+  let given, built, network, result;
+  let names, characters, barred, dim, token, spelled, word, parse;
   const bold = (text, good) => make("b", { class: good ? "good" : "bad" }, text);
 
   // -- the model in words --------------------------------------------------------------------------------------
@@ -17,14 +15,15 @@
     const what = given.classes ? `${number(given.classes.length)} classes` : "real labels";
     const order = given.causal ? ", sees only what came before" : given.positions ? ", order matters" : "";
     const parts = [given.vocabulary ? `${number(given.vocabulary)} tokens` : `vectors of ${dim}`, `${what}, one per ${given.per}${order}`,
-      `${number(given.readout.steps)} steps`, `${number(given.parameters)} parameters`, `λ = ${short(given.temperature)}, κ = ${short(given.kappa)}`];
+      `${number(given.readout.steps)} steps`, `${number(given.parameters)} parameters`, `softmax temperature λ = ${short(given.temperature)}`,
+      `weight of the context κ = ${short(given.kappa)}`];
     const all = [parts.join(" · ")];
-    if (given.verdict) all.push(" · ", make("span", { class: given.verdict === "proved" ? "proved" : "" }, `certificate: ${given.verdict}`));
+    if (given.verdict) all.push(" · ", make("span", { id: "verdict", class: given.verdict === "proved" ? "proved" : "" }, `certificate: ${given.verdict}`));
     if (!built.whole || (given.vocabulary && names.length < given.vocabulary)) {
       all.push(` · a sample: ${names ? `${number(names.length)} tokens, ` : ""}${number(given.readout.number.length)} steps`);
     }
     said($("facts"), ...all);
-    said($("hint"), !names ? `Type tokens of ${dim} ${dim === 1 ? "number" : "numbers"}, with ; between them` : characters ? "Type characters the model knows, or pick an example"
+    said($("hint"), given.script ? "Type how the text begins, or words from its middle; the model says what comes next" : !names ? `Type tokens of ${dim} ${dim === 1 ? "number" : "numbers"}, with ; between them` : characters ? "Type characters the model knows, or pick an example"
       : `Type tokens, with ${barred ? "| between them" : "spaces between them"}, or pick an example`);
     $("pick").replaceChildren(make("option", { value: "" }, "examples …"),
       ...given.examples.tokens.map((one, row) => make("option", { value: row }, spelled(one).slice(0, 60))));
@@ -49,8 +48,7 @@
       input.addEventListener("change", () => { state.place = place; state.zoom = 1; detail(); });
       const label = make("span", { class: "label" }, word(one.label), ...(wrong ? [" ", make("s", {}, word(right[place]))] : []));
       const head = given.per === "sequence" ? spelled(state.sequence) : token(state.sequence[place]);
-      const card = make("label", wrong ? { class: "wrong" } : {}, input, make("span", { class: "token" }, head), label);
-      return card;
+      return make("label", wrong ? { class: "wrong" } : {}, input, make("span", { class: "token" }, head), label);
     });
     $("answer").replaceChildren(...cards);
     const lost = result.answers.filter((one) => one.label === null).length;
@@ -141,13 +139,15 @@
     box.replaceChildren(view);
     const name = given.per === "sequence" ? "The sequence" : token(state.sequence[state.place]);
     said($("where"), `${name} has z = t + κc = ${short(one.code, 6)} ${network.kappa < 0 ? "−" : "+"} ${short(Math.abs(network.kappa), 6)} · ${short(one.context, 6)} = ${String(one.z).replace("-", "−")}`);
-    const step = `step ${(one.step + 1).toLocaleString("en")} of ${(given.readout.steps + 1).toLocaleString("en")}`;
+    const count = (x) => x.toLocaleString("en"), all = given.readout.steps;
+    const step = one.step === 0 ? `Before the first of ${count(all)} steps` : `Behind step ${count(one.step)} of ${count(all)}`;
     said($("beside"), !one.known ? "This place of the line is not in the sample of this page."
       : one.ramp ? `On the ramp between ${word(one.left)} and ${word(one.right)}.`
-        : `On ${step}, between ${word(one.left)} and ${word(one.right)}; z may move by ${short(one.margin, 3)} before the answer changes. Grey: other examples.`,
+        : `${all ? step : "There are no steps"}, between ${side(one.left)} and ${side(one.right)}; z may move by ${short(one.margin, 3)} before the answer changes. Grey: other examples.`,
     network.noisy ? " Under noise the staircase is drawn as it was built, and the dot where the noisy one puts it." : "");
   }
   const plain = (x) => short(x, 8);
+  const side = (label) => (label === null ? "the end of the line" : word(label));
 
   function cloud() {
     return given.examples.tokens.slice(0, shown()).flatMap((one) => network.run(one).answers);
@@ -156,7 +156,7 @@
   const shown = () => (network.noisy ? Math.max(4, Math.min(60, Math.floor(4e6 / (given.readout.steps + 1) / 8))) : 60);
 
   function numbers() {
-    const head = ["token", "key s", "weight p", "code t", "context c", "z", "step", "label", "left", "right", "margin"];
+    const head = ["token", "key s", "weight p", "code t", "context c", "z", "steps passed", "label", "left", "right", "margin"];
     const at = (place) => (given.per === "sequence" ? null : result.answers[place]);
     const body = state.sequence.map((each, place) => {
       const one = at(place), weight = (one || result.answers[0]).weights[place + 1];
@@ -179,6 +179,8 @@
     const temperature = t === 50 ? built_ : t === 0 ? 0 : t === 100 ? sign * Infinity : (built_ || 1) * 10 ** ((t - 50) / 12.5);
     const noise = n === 0 ? 0 : 10 ** (-16 + 0.16 * n);
     network = new Network(given, { temperature, noise, seed: state.seed });
+    const moved = t !== 50 || n !== 0;
+    if ($("verdict")) said($("verdict"), moved ? make("s", {}, `certificate: ${given.verdict}`) : `certificate: ${given.verdict}`, moved ? " for the weights as built, not for these" : "");
     const warm = t === 50 ? `λ = ${short(built_)}, as built` : t === 0 ? "λ = 0, the mean" : t === 100 ? "λ = ∞, hardmax" : `λ = ${short(temperature, 3)}`;
     const loud = n === 0 ? "none" : `every weight by ${short(noise, 2)} of itself`;
     said($("temperature-said"), warm);
@@ -187,6 +189,7 @@
     $("noise").setAttribute("aria-valuetext", loud);
     examples();
     if (result) show();
+    state.changed(network, moved);
   }
 
   function examples() {
@@ -254,6 +257,7 @@
     state.place = given.causal ? sequence.length - 1 : 0;
     state.zoom = 1;
     $("problem").textContent = "";
+    document.body.classList.remove("stale");
     if (!typed) $("text").value = spelled(sequence);
     show();
     examples();
@@ -264,6 +268,7 @@
       choose(parse($("text").value), true);
     } catch (error) {
       $("problem").textContent = error.message;
+      document.body.classList.add("stale"); // what stands below belongs to the text before
     }
   });
   $("pick").addEventListener("change", () => { if ($("pick").value !== "") choose(given.examples.tokens[Number($("pick").value)]); });
@@ -275,10 +280,20 @@
   $("wider").addEventListener("click", () => { state.zoom *= 3; line(); });
   addEventListener("resize", () => { if (result) { line(); examples(); } });
 
-  facts();
-  choose(state.sequence);
-  change();
-  document.documentElement.dataset.drawn = "1";
-  // For whoever wants the numbers: the page's own network, and how it reads text.
-  globalThis.monolayer = { given, Network, parse, spelled, run: (sequence) => network.run(sequence) };
+  /* Show a model; `changed(network, moved)` is called whenever its weights are, by a slider or by another model. */
+  function load(payload, changed = () => {}) {
+    given = payload;
+    built = network = new Network(given);
+    ({ names, characters, barred, dim, token, spelled, word, parse } = speech(given));
+    $("examples").replaceChildren();
+    result = null;
+    state.changed = changed;
+    facts();
+    choose(given.examples.tokens[0]);
+    change();
+    document.documentElement.dataset.drawn = "1";
+    // For whoever wants the numbers: the page's own network, and how it reads text.
+    globalThis.monolayer = { given, Network, parse, spelled, run: (sequence) => network.run(sequence) };
+  }
+  return { load, choose };
 })();

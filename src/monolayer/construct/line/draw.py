@@ -23,9 +23,9 @@ from torch import Tensor
 
 from monolayer.arrays import Ints
 from monolayer.construct.line.alphabet import UNIT, Alphabet, Proposal, Vectors, lift_error, lifted
+from monolayer.construct.line.exponential import boltzmann_terms
 from monolayer.errors import DataError
 from monolayer.model.attention import contexts, pick
-from monolayer.model.shortcut import boltzmann_terms
 
 Layout = Literal["cells", "mixed"]
 
@@ -113,13 +113,18 @@ class Draw:
         """`B(λ; s)`: `(N,)`, or `(T,)` for a causal model; not to be written to."""
         if self.known is not None and self.known[0] is tokens:
             return self.known[1]
+        weight, moment = boltzmann_terms(self.proposal.key.double(), self.temperature)
+        weight = pick(weight, tokens.rows)
         if tokens.position is None or self.position_key is None:
-            weight, moment = boltzmann_terms(self.proposal.key.double(), self.temperature, 0.0)
-            weight, moment = pick(weight, tokens.rows), pick(moment, tokens.rows)
+            moment = pick(moment, tokens.rows)
         else:
-            weight, moment = boltzmann_terms(self.keys(tokens.rows, tokens.position), self.temperature, 0.0)
-        bos = torch.tensor(self.bos_key, dtype=torch.float64)
-        bos_weight, bos_moment = boltzmann_terms(bos, self.temperature, 0.0)
+            # e^{λ s} e^{λ p} for e^{λ (s + p)}: as many `exp` as names, not as tokens. The weight is then wrong by
+            # (2R + 5) u at most: R for the scores, R for rounding s + p, 2 for each `exp`, 1 for the product. The bound
+            # `context_error` allows (4R + 2g) u.
+            place, _ = boltzmann_terms(self.position_key.double(), self.temperature)
+            weight.mul_(pick(place, tokens.position))
+            moment = self.keys(tokens.rows, tokens.position).mul_(weight)
+        bos_weight, bos_moment = boltzmann_terms(torch.tensor(self.bos_key, dtype=torch.float64), self.temperature)
         return contexts(weight, moment, tokens.lengths, (float(bos_weight), float(bos_moment)), tokens.causal)
 
     def keys(self, rows: Tensor, position: Tensor | None) -> Tensor:

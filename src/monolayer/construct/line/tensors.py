@@ -23,6 +23,7 @@ from monolayer.construct.line.alphabet import UNIT, Ids
 from monolayer.construct.line.assemble import assemble, stream
 from monolayer.construct.line.cascade import Stage, further
 from monolayer.construct.line.draw import Draw, Tokens, draws
+from monolayer.construct.line.exponential import boltzmann_terms
 from monolayer.construct.line.points import EXPONENT, SLACK, power_of_two
 from monolayer.construct.line.separate import DRAWS, inside, stretches
 from monolayer.construct.line.stored import LineDraw
@@ -34,7 +35,6 @@ from monolayer.model.card import Card, Summary
 from monolayer.model.cascade import Cascade, stream_width, value_slot
 from monolayer.model.layers import embedding
 from monolayer.model.monolayer import Monolayer
-from monolayer.model.shortcut import boltzmann_terms
 from monolayer.model.staircase import Staircase
 from monolayer.theory.bounds import corollary1_counts
 
@@ -257,7 +257,7 @@ def _crowds(line: _Line, near: Tensor, tokens: Tokens, seed: int) -> _Crowds | N
 
 def _means(value: Value, draw: Draw, rows: Tensor) -> Any:
     """The mean of `value` under the softmax of `draw`, for the sequences `rows` `(Q, n)`."""
-    weight, _ = boltzmann_terms(pick(draw.proposal.key, rows.flatten()), draw.temperature, 0.0)
+    weight, _ = boltzmann_terms(pick(draw.proposal.key, rows.flatten()), draw.temperature)
     first = math.exp(draw.temperature * draw.bos_key)
     lengths = torch.full((len(rows),), rows.shape[1])
     return contexts(

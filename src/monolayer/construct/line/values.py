@@ -19,11 +19,11 @@ from monolayer.arrays import Floats, Ints
 from monolayer.construct.line.alphabet import Vectors
 from monolayer.construct.line.cascade import Stage, cut, further, least_label, stage
 from monolayer.construct.line.draw import Draw, Tokens, in_format
+from monolayer.construct.line.exponential import boltzmann_terms
 from monolayer.construct.line.points import Points
 from monolayer.construct.line.separate import margins
 from monolayer.construct.target import Target
 from monolayer.model.attention import contexts, pick
-from monolayer.model.shortcut import boltzmann_terms
 
 MOST = 8
 """Largest value rank that is built."""
@@ -83,7 +83,7 @@ def averages(value: Value, draw: Draw, tokens: Tokens, target: Target, places: I
     each = pick(value.token, rows)
     if position is not None and value.position is not None:
         each = each.add_(pick(value.position, position))
-    weight, _ = boltzmann_terms(draw.keys(rows, position), draw.temperature, 0.0)
+    weight, _ = boltzmann_terms(draw.keys(rows, position), draw.temperature)
     first = float(np.exp(draw.temperature * draw.bos_key))
     begin = first, first * value.bos
     found = contexts(weight, weight * each.double(), torch.from_numpy(size), begin, tokens.causal).numpy()

@@ -1,0 +1,198 @@
+"use strict";
+/* What is typed becomes facts, facts become a model (build.js), and the rest of the page shows it. Nothing leaves the page. */
+(() => {
+  const $ = (id) => document.getElementById(id);
+  const FACTS = ["the capital of France → Paris", "the capital of Italy → Rome", "the capital of Saudi Arabia → Riyadh",
+    "the capital of South Korea → Seoul", "the currency of France → euro", "the currency of Italy → euro",
+    "the currency of Saudi Arabia → riyal", "the currency of South Korea → won", "dog bites man → no news", "man bites dog → news"].join("\n");
+  const TEXT = "Once upon a midnight dreary, while I pondered, weak and weary,\nOver many a quaint and curious volume of forgotten lore,\n"
+    + "While I nodded, nearly napping, suddenly there came a tapping,\nAs of some one gently rapping, rapping at my chamber door.\n";
+  let now = null; // { keys, values, model, script, text, forgotten }
+
+  // -- from text to facts ----------------------------------------------------------------------------------------
+
+  /* Keys and values of lines; a line is cut at the last arrow, tab, equals sign, colon or comma, whichever comes first in this list. */
+  function factsOf(text, unit) {
+    const keys = [], values = [], lines = [];
+    text.split("\n").forEach((whole, at) => {
+      if (!whole.trim()) return;
+      const sign = ["→", "=>", "->", "\t", "=", ": ", ","].find((one) => whole.includes(one));
+      const place = sign ? whole.lastIndexOf(sign) : -1;
+      const key = sign ? whole.slice(0, place).trim() : "", value = sign ? whole.slice(place + sign.length).trim() : "";
+      if (!key || !value) throw new Error(`line ${at + 1} (${whole.trim().slice(0, 40)}) has no ${sign && key ? "value" : sign ? "key" : "arrow"}: write key → value`);
+      keys.push(unit === "characters" ? Array.from(key) : key.split(/\s+/));
+      values.push(value);
+      lines.push(at);
+    });
+    if (!keys.length) throw new Error("type a fact: key → value");
+    return { keys, values, lines };
+  }
+
+  /* Every window of a text with what comes next; "" begins and ends it (data/text.py). */
+  function windowsOf(text, unit) {
+    const tokens = cut(text, unit);
+    if (!tokens.length) throw new Error("type a text: there is nothing to recite yet");
+    if (tokens.length > MOST_FACTS) throw new Error(`this page recites up to ${MOST_FACTS.toLocaleString("en")} ${unit}, and these are ${tokens.length.toLocaleString("en")}: monolayer.memorize_text takes books`);
+    const all = ["", ...tokens], next = [...tokens, ""];
+    const ending = (at, size) => all.slice(Math.max(at + 1 - size, 0), at + 1);
+    const ambiguous = (size) => contradiction(all.map((_, at) => ending(at, size)), next, true);
+    let window = 1;
+    while (ambiguous(window)) {
+      window += 1;
+      if (window > 256) throw new Error("the text repeats a passage of 256 tokens and then goes on differently: leave one of the two out");
+    }
+    window = Math.min(window, all.length);
+    const keys = all.map((_, at) => ending(at, window)), values = [...next];
+    for (const size of shortSizes(window)) {
+      const found = new Map(); // windows of this size that do not reach the beginning, and whether they always go on alike
+      for (let at = size; at < all.length; at += 1) {
+        const key = ending(at, size), name = JSON.stringify(key), one = found.get(name);
+        if (!one) found.set(name, { key, value: next[at], alike: true });
+        else if (one.value !== next[at]) one.alike = false;
+      }
+      for (const { key, value, alike } of found.values()) if (alike) { keys.push(key); values.push(value); }
+    }
+    return { keys, values, script: { unit, window }, text };
+  }
+
+  function read() {
+    const text = $("source").value, unit = $("unit").value;
+    if ($("what").value === "text") return windowsOf(text, unit);
+    const found = factsOf(text, unit);
+    if (found.keys.length > MOST_FACTS) throw new Error(`this page builds up to ${MOST_FACTS.toLocaleString("en")} facts, and these are ${found.keys.length.toLocaleString("en")}: monolayer.memorize holds millions`);
+    const odd = contradiction(found.keys, found.values, $("order").checked);
+    if (odd) {
+      const named = (row) => `line ${found.lines[row] + 1} (${found.keys[row].join($("unit").value === "words" ? " " : "")} → ${found.values[row]})`;
+      throw new Error(`${named(odd.before)} and ${named(odd.row)} contradict each other: the same ${unit}${odd.same ? "" : " in another order"}, different values. `
+        + (odd.same ? "Change one of them" : "Let their order matter, or change one of them"));
+    }
+    return found;
+  }
+
+  // -- what is shown ---------------------------------------------------------------------------------------------
+
+  const count = (x, one, many = `${one}s`) => `${x.toLocaleString("en")} ${x === 1 ? one : many}`;
+  const spell = (key) => (now.script ? key.join("") : key.join($("unit").value === "words" ? " " : "")) || "⟨begin⟩";
+
+  function show() {
+    const { model, keys, values, script } = now;
+    const points = new Set(model.z).size;
+    said($("built"), make("b", {}, `${count(points, "point")}, ${count(model.slope.length, "step")}, ${count(model.parameters, "parameter")}.`),
+      model.margin === null ? " All values are the same, so there is no step."
+        : ` Neighbours with different values lie at least ${short(model.margin, 3)} rounding errors apart; ${SLACK} are enough, whatever order a machine adds in.`);
+    overview();
+    $("which").replaceChildren(...keys.map((key, row) => make("option", { value: row }, `${visible(spell(key)).slice(0, 60)} → ${visible(values[row]) || "⟨end⟩"}`)));
+    $("forget").disabled = keys.length < 2;
+    $("python").textContent = python();
+    view.load(payloadOf(model, { script: script || null }), script ? recite : () => said($("recited")));
+  }
+
+  /* All points and all steps on one line. */
+  function overview() {
+    const { model } = now, width = Math.max($("points").clientWidth, 240), height = 44;
+    const low = Math.min(...model.z), range = Math.max(...model.z) - low || 1;
+    const at = (z) => (6 + ((z - low) / range) * (width - 12)).toFixed(2);
+    const picture = make("svg:svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": `${count(new Set(model.z).size, "point")} and ${count(model.slope.length, "step")} on a line` });
+    picture.append(make("svg:path", { class: "axis", d: `M6 22H${width - 6}` }));
+    for (let j = 0; j < model.slope.length; j += 1) {
+      picture.append(make("svg:path", { class: "step", d: `M${at(-model.bias[j] / model.slope[j])} 6V38` }));
+    }
+    for (const [row, z] of model.z.entries()) {
+      const hue = Math.round((360 * model.label[row]) / model.classes.length);
+      const dot = make("svg:circle", { class: "point", cx: at(z), cy: 22, r: 4.5, style: `fill: hsl(${hue} 65% 50%)` }, make("svg:title", {}, `${spell(now.keys[row])} → ${now.values[row]}`));
+      picture.append(dot);
+    }
+    $("points").replaceChildren(picture);
+  }
+
+  /* The text from its beginning, a token at a time, by a network that may be shaken. */
+  function recite(network) {
+    const { model, script, text } = now, names = network.given.tokens.names, row = new Map(names.map((name, i) => [name, i]));
+    let rows = [row.get("")], found = "";
+    for (let k = 0; k < 2 * model.rows.length && rows[0] !== undefined; k += 1) {
+      const label = network.run(rows.slice(-script.window)).answers[0].label;
+      if (!label || !row.has(label)) break;
+      found += label;
+      rows = [...rows, row.get(label)].slice(-script.window);
+    }
+    let right = 0;
+    while (right < found.length && found[right] === text[right]) right += 1;
+    said($("recited"), make("b", {}, found === text ? "Recited word for word: " : "Recited, and not as it was: "), found.slice(0, right), found === text ? "" : make("mark", {}, found.slice(right) || "⟨end⟩"));
+  }
+
+  function python() {
+    const { keys, values, script, text, forgotten } = forgotten_();
+    const data = JSON.stringify, option = $("order").checked || script ? "True" : "False";
+    const list = (rows) => `[\n${rows.map((one) => `    ${data(one)},`).join("\n")}\n]`;
+    const lines = ["import monolayer as ml", ""];
+    if (script) lines.push(`model = ml.memorize_text(${data(text)}, unit=${data(script.unit)})`, "print(model.generate())");
+    else {
+      lines.push(`X = ${list(keys)}`, `Y = ${list(values)}`, `model = ml.memorize(X, Y, per="sequence", positions=${option})`, "print(ml.certify(model, X, Y).verdict)");
+      for (const key of forgotten) {
+        lines.push("", `model, record = ml.forget(model, [${data(key)}], (X, Y))`, `X, Y = zip(*[(x, y) for x, y in zip(X, Y) if x != ${data(key)}])`);
+      }
+    }
+    return `${lines.join("\n")}\n`;
+  }
+  /* The facts before anything was forgotten, and the keys that were. */
+  const forgotten_ = () => (now.first ? { ...now.first, forgotten: now.forgotten } : { ...now, forgotten: [] });
+
+  // -- what is done ----------------------------------------------------------------------------------------------
+
+  function rebuild() {
+    $("order-label").hidden = $("what").value === "text";
+    said($("went"));
+    $("weights").replaceChildren();
+    try {
+      const found = read();
+      const positions = Boolean(found.script) || $("order").checked;
+      // The classes of a text are its tokens, whether or not each of them comes next anywhere.
+      const classes = found.script ? sorted(found.keys.flat()) : null;
+      now = { ...found, model: build(found.keys, found.values, { positions, classes }), first: null, forgotten: [] };
+      $("trouble").textContent = "";
+      document.body.classList.remove("unbuilt");
+    } catch (error) {
+      $("trouble").textContent = error.message;
+      document.body.classList.add("unbuilt");
+      return;
+    }
+    show();
+  }
+
+  function forget() {
+    const old = now, key = now.keys[Number($("which").value)], value = now.values[Number($("which").value)];
+    const stay = old.keys.map((_, row) => row).filter((row) => !same(old.keys[row], key) && !twin(old.keys[row], key));
+    if (!stay.length) {
+      said($("went"), "This would forget every fact; at least one must stay.");
+      return;
+    }
+    const keys = stay.map((row) => old.keys[row]), values = stay.map((row) => old.values[row]);
+    const model = build(keys, values, { positions: old.model.positions }, old.model);
+    now = { ...old, keys, values, model, first: old.first || old, forgotten: [...old.forgotten, key] };
+    if (!old.script) $("source").value = keys.map((one, row) => `${one.join($("unit").value === "words" ? " " : "")} → ${values[row]}`).join("\n");
+    const { gone, came, kept, tokens } = difference(old.model, model);
+    said($("went"), "Forgot ", make("b", {}, `${visible(spell(key))} → ${visible(value)}`), `. ${count(gone.length, "step")} went, ${came.length.toLocaleString("en")} came, ${kept.toLocaleString("en")} stayed to the bit. `,
+      tokens.length ? `Without a vector now: ${tokens.map((one) => visible(one) || "⟨begin⟩").join(", ")}. ` : "",
+      "The weights are those of a model that never saw it.");
+    const row = (tag, cells) => make("tr", {}, ...cells.map((cell) => make(tag, tag === "th" ? { scope: "col" } : {}, cell)));
+    const change = (word, steps) => steps.map(({ text, start }) => row("td", [word, String(start), ...JSON.parse(text).map(String)]));
+    $("weights").replaceChildren(make("thead", {}, row("th", ["step", "begins at", "slope", "bias", "jump"])), make("tbody", {}, ...change("went", gone), ...change("came", came)));
+    show();
+  }
+  /* Without order, the same tokens in another order are the same fact. */
+  const twin = (one, other) => !now.model.positions && same([...one].sort(), [...other].sort());
+
+  $("source").value = FACTS;
+  $("source").addEventListener("input", rebuild);
+  $("unit").addEventListener("change", rebuild);
+  $("order").addEventListener("change", rebuild);
+  $("what").addEventListener("change", () => {
+    const text = $("what").value === "text";
+    if ([FACTS, TEXT].includes($("source").value) || now.first) $("source").value = text ? TEXT : FACTS;
+    rebuild();
+  });
+  $("forget").addEventListener("click", forget);
+  addEventListener("resize", () => { if (now) overview(); });
+  rebuild();
+  globalThis.builder = { now: () => now };
+})();
