@@ -34,6 +34,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))  # the attack is a part of
 from tests.adversary import EACH, FAMILIES, attack
 
 from monolayer.data.aside import new_file
+from workload import record, recordable
 
 VERDICTS = ("proved", "refuted", "undecided", "no question")
 Counts = dict[str, dict[str, int]]
@@ -86,6 +87,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=None, help="faults in all, over the three families")
     parser.add_argument("--resume", type=Path, default=None, help="file that keeps the counts and is gone on from")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
+    recordable(parser)
     options = parser.parse_args()
     limit = options.seconds or (60.0 if options.count is None else float("inf"))
     counts: Counts = {family: dict.fromkeys((*VERDICTS, "false"), 0) for family in FAMILIES}
@@ -111,7 +113,9 @@ def main() -> None:
     if options.resume is not None:
         _keep(options.resume, counts)
     show(counts)
-    print(f"{time.perf_counter() - began:.0f} s")
+    seconds = time.perf_counter() - began
+    print(f"{seconds:.0f} s")
+    record([{"family": family, **row} for family, row in counts.items()] + [{"seconds": round(seconds)}])
     sys.exit(1 if any(row["false"] for row in counts.values()) else 0)
 
 

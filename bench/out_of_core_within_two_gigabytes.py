@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 import monolayer as ml
 from monolayer.cluster.room import size
 from monolayer.model.mapped import load_mapped
+from workload import record, recordable
 
 SHARD = 200_000
 """Sequences of a file."""
@@ -182,7 +183,9 @@ def main() -> None:
     parser.add_argument("--ask", type=int, default=0, help="of how many files all labels are asked for in the end")
     parser.add_argument("--stages", action="store_true", help="print what each stage took")
     parser.add_argument("--folder", help="where to put files; they are removed in the end")
+    recordable(parser)
     options = parser.parse_args()
+    found: list[dict[str, Any]] = []
     build = ml.memorize_files  # its import is not what is measured
     columns = (
         "labels",
@@ -221,6 +224,9 @@ def main() -> None:
                 flush=True,
             )
             assert peak.bytes <= size(options.memory)
+            row = {"labels": total, "workers": options.workers, "sort": sort, "sort_by_all": shared, "build": took}
+            row |= {"processor": work, "sort_processor": sorting, "memory": peak.bytes, "rank": summary["rank"]}
+            found.append(row)
             if options.stages:
                 print(stages.table(total))
             if options.ask:
@@ -228,8 +234,10 @@ def main() -> None:
                 opening, asking, asked, wrong = ask(out, some)
                 print(f"opened in {opening:.1f}s; {asked:,} labels asked in {asking:.1f}s, {wrong:,} wrong", flush=True)
                 assert wrong == 0
+                row |= {"opened": opening, "asked": asked, "asking": asking, "wrong": wrong}
         finally:
             shutil.rmtree(folder)
+    record(found)
 
 
 if __name__ == "__main__":

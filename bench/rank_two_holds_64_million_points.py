@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import monolayer as ml
-from workload import peak_bytes, sequences, sort_seconds
+from workload import peak_bytes, record, recordable, sequences, sort_seconds
 
 
 def measured(action: Callable[[], Any], labels: int) -> tuple[float, str, Any]:
@@ -33,15 +33,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--points", type=int, nargs="+", default=[64_000_000])
     parser.add_argument("--certify", action="store_true")
-    wish = parser.parse_args()
-    for points in wish.points:
+    recordable(parser)
+    options = parser.parse_args()
+    rows = []
+    ml.memorize(*sequences(1))  # imports are not what is measured
+    for points in options.points:
         X, Y = sequences(points // 16)
         sort = sort_seconds(X.size, repeats=1)
-        spent, memory, model = measured(lambda X=X, Y=Y: ml.memorize(X, Y), X.size)
+        built, memory, model = measured(lambda X=X, Y=Y: ml.memorize(X, Y), X.size)
         found = model.summary
         print(
             f"{X.size:>12,} points: value rank {found.rank}, crowds {found.contested}, margin {found.margin:.1f}; "
-            f"built in {spent:.1f} s = {spent / sort:.1f} sorts, peak {memory}",
+            f"built in {built:.1f} s = {built / sort:.1f} sorts, peak {memory}",
             flush=True,
         )
 
@@ -54,7 +57,9 @@ def main() -> None:
         spent, memory, wrong = measured(answers, X.size)
         print(f"  {wrong} wrong, asked in {spent:.1f} s = {spent / sort:.1f} sorts, peak {memory}", flush=True)
         assert wrong == 0
-        if wish.certify:
+        rows.append({"labels": X.size, "rank": found.rank, "crowds": found.contested, "sort": sort, "build": built})
+        rows[-1]["wrong"] = wrong
+        if options.certify:
             spent, memory, proof = measured(lambda X=X, Y=Y, model=model: ml.certify(model, X, Y), X.size)
             print(
                 f"  {proof.verdict} in {spent:.1f} s = {spent / sort:.1f} sorts, peak {memory}, "
@@ -62,6 +67,8 @@ def main() -> None:
                 flush=True,
             )
             assert proof.verdict == "proved"
+            rows[-1] |= {"certify": spent, "verdict": proof.verdict, "margin": proof.margin}
+    record(rows)
 
 
 if __name__ == "__main__":

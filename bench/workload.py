@@ -1,14 +1,22 @@
-"""What the benchmarks share: the data, a clock, and the peak of memory."""
+"""What the benchmarks share: the data, a clock, the peak of memory, and the record of what a script found."""
 
 from __future__ import annotations
 
+import json
+import sys
 import time
+from argparse import ArgumentParser
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from monolayer.data.aside import new_file
+from monolayer_experiments.results import machine, versions
+
+RECORDS = Path(__file__).parent.parent / "results" / "bench"
 
 
 def sequences(
@@ -68,3 +76,25 @@ def peak_bytes(action: Callable[[], Any]) -> int | None:
 def _field(status: Path, name: str) -> int:
     line = next(line for line in status.read_text().splitlines() if line.startswith(name + ":"))
     return int(line.split()[1]) * 1024
+
+
+def recordable(parser: ArgumentParser) -> None:
+    """Give a script the option that `record` asks for."""
+    parser.add_argument("--record", action="store_true", help="keep what is found in results/bench, beside its source")
+
+
+def record(rows: list[dict[str, Any]]) -> None:
+    """With --record: what a script found, by which command, machine and source, to results/bench/SCRIPT.json."""
+    if "--record" not in sys.argv:
+        return
+    script = Path(sys.argv[0])
+    words = " ".join(word for word in sys.argv[1:] if word != "--record")
+    found = {
+        "command": f"python bench/{script.name} {words}".strip(),
+        "machine": machine("cpu"),
+        "versions": versions(),
+        "rows": rows,
+    }
+    RECORDS.mkdir(parents=True, exist_ok=True)
+    with new_file(RECORDS / f"{script.stem}.json") as file:
+        file.write(json.dumps(found, indent=1, allow_nan=False) + "\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,11 +17,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import monolayer as ml
 from monolayer.cli import run
 from monolayer.errors import DataError
 from monolayer_experiments import NAMES, editing, find, tagging
 from monolayer_experiments.experiment import Experiment, Setting
-from monolayer_experiments.results import command, measure
+from monolayer_experiments.results import command, digest, measure
 from monolayer_experiments.synthetic import labels, near_copies, with_repeats, without_repeats
 from tests.browser import drawn, opened
 from tests.step_clock import training_by_steps
@@ -148,7 +150,8 @@ def tagging_holds(found: Results) -> None:
 
 def shortfall_holds(found: Results) -> None:
     streams = [row for row in found["rows"] if "staircase" in row]
-    assert len(streams) == 6
+    assert len(streams) == 8
+    assert {row["seed"] for row in streams} == {1, 2}
     assert {row["staircase"] for row in streams} == {1.0}
     assert {row["any_readout"]["float32"] for row in streams} == {1.0}
 
@@ -194,7 +197,7 @@ SMALL: dict[str, Results] = {
     "rank": {"ranks": (1, 2, 4, 8), "low": 1 << 12, "high": 1 << 8, "asked": 50},
     "depth": {"sizes": {12: (2, 0.05), 20: (1, 0.05)}, "models": ("1 layer, rank 1", "2 layers")},
     "projection": {"sequences": 20, "length": 4, "vocabulary": 20, "clock": 0.05},
-    "shortfall": {"sizes": {16: 0.05}, "length": 4, "vocabulary": 14, "width": 32},
+    "shortfall": {"sequences": 16, "clock": 0.05, "seeds": 2, "length": 4, "vocabulary": 14, "width": 32},
     "tagging": {"phrases": 200, "characters": 100, "words": 40, "clock": 0.05},
     "editing": {
         "phrases": 100,
@@ -207,7 +210,7 @@ SMALL: dict[str, Results] = {
     },
     "quantizer": {"cells": (2, 4, 8), "tested": 1_000, "samples": 1 << 12, "places": 8},
     "equivariant": {"cells": (2, 4, 8, 16), "points": 2_000},
-    "functions": {"targets": ("max", "ranks"), "cells": 4, "clock": 0.05, "pool": 200, "held_out": 100},
+    "functions": {"targets": ("max", "ranks"), "seeds": 2, "cells": 4, "clock": 0.05, "pool": 200, "held_out": 100},
     "uniform": {"most_cells": 8, "points": 1_000},
     "cliff": {"clock": 0.1, "pool": 200, "held_out": 100, "rounds": 3, "climbers": 4, "cells": 2},
     "temperature": {},
@@ -262,7 +265,9 @@ def test_from_the_command_to_the_drawn_page(tmp_path: Path) -> None:
     assert stored["setting"] == {"full": False, "device": "cpu", "seed": 0}
     assert stored["command"] == f"monolayer experiment {name} --out {tmp_path.name}"
     assert stored["machine"].startswith("CPU")
-    assert set(stored["versions"]) >= {"monolayer", "python", "numpy", "torch"}
+    assert set(stored["versions"]) >= {"python", "numpy", "torch"}
+    assert stored["versions"]["monolayer"] == ml.__version__
+    assert re.fullmatch("[0-9a-f]{16}", stored["versions"]["source"])
     assert str(tmp_path) not in json.dumps(stored)
     experiment = find(name)
     with opened(tmp_path / "report.html") as view:
@@ -394,6 +399,19 @@ def test_the_setting_reaches_the_experiment(counted: Ran, tmp_path: Path) -> Non
     stored = json.loads((tmp_path / "rank.json").read_text())
     assert stored["command"] == f"monolayer experiment rank --full --seed 5 --out {tmp_path.name}"
     assert stored["results"] == {"value": 2}
+
+
+def test_the_digest_of_the_source_knows_its_files_and_nothing_else(tmp_path: Path) -> None:
+    for where in ("here", "there"):
+        (tmp_path / where / "package" / "inner").mkdir(parents=True)
+        (tmp_path / where / "package" / "inner" / "a.py").write_text("x = 1\n")
+    here, there = (tmp_path / where / "package" for where in ("here", "there"))
+    (there / "a.pyc").write_text("compiled")
+    assert digest([here]) == digest([there])
+    (there / "inner" / "a.py").rename(there / "inner" / "b.py")
+    moved = digest([there])
+    (there / "inner" / "b.py").write_text("x = 2\n")
+    assert len({digest([here]), moved, digest([there])}) == 3
 
 
 @pytest.mark.parametrize(

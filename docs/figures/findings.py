@@ -55,9 +55,15 @@ def markdown(found: dict[str, Record]) -> str:
                 _wrapped(experiment.answer(record.results)),
                 f"![{picture.title}](figures/{name}.svg)\n",
                 _wrapped(f"**What this does not show.** {experiment.limits(record.results)}"),
-                f"`{record.command}` · {record.machine}, {record.seconds:.0f} s\n",
+                f"`{record.command}` · {record.machine}, {record.seconds:.0f} s, {_made_by(record)}\n",
             ]
     return "\n".join(parts)
+
+
+def _made_by(record: Record) -> str:
+    """The version and the source of a record; early ones have neither."""
+    source = record.versions.get("source")
+    return f"version {record.versions['monolayer']}" + (f", source {source}" if source else "")
 
 
 def _wrapped(paragraph: str) -> str:

@@ -1,13 +1,15 @@
-"""Functions, trained and constructed: Transformers of 1, 2 and 4 layers, of rank 1 and full, beside two constructions.
+"""Functions, trained and constructed: Transformers of 1 and 4 layers, of rank 1 and full, beside two constructions.
 
 Targets are the equivariant ones of `monolayer.theory.targets`, of three tokens in [0, 1]. A trained model is one of a
-fleet (`fleet.py`) that holds every target at every learning rate; all fleets have the same clock. It sees a pool of
-uniform points, and its rate is chosen on points of its own. Errors are those on fresh uniform points, the same for all:
-root mean square and largest. The constructions are `ml.approximate` (rank 1, a quantizer) and `norm="sup"` (rank 2).
+fleet (`fleet.py`) that holds every target at every learning rate, from several seeds; all fleets have the same clock.
+It sees a pool of uniform points, and its rate is chosen on points of its own. Errors are those on fresh uniform points,
+the same for all: root mean square and largest; of several seeds the median counts. The constructions are
+`ml.approximate` (rank 1, a quantizer) and `norm="sup"` (rank 2).
 """
 
 from __future__ import annotations
 
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,7 @@ from monolayer.theory.targets import TARGETS
 from monolayer_experiments.equivariant import off_ramps
 from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
 from monolayer_experiments.fleet import Fleet, best_of, sail
-from monolayer_experiments.look import amount, bars, column, figure, table, where
+from monolayer_experiments.look import amount, bars, column, figure, low_to_high, table, where
 from monolayer_experiments.runs import timed
 
 QUESTION = "On functions, how far does training get beside the constructions, with more layers and with full rank?"
@@ -26,10 +28,8 @@ QUESTION = "On functions, how far does training get beside the constructions, wi
 LENGTH = 3
 MODELS: dict[str, tuple[int, int | None]] = {
     "1 layer, rank 1": (1, 1),
-    "2 layers, rank 1": (2, 1),
     "4 layers, rank 1": (4, 1),
     "1 layer": (1, None),
-    "2 layers": (2, None),
     "4 layers": (4, None),
 }
 """Layers and rank of every trained model; None is full rank."""
@@ -50,10 +50,11 @@ ALL = tuple(name for name, target in TARGETS.items() if target.equivariant)
 PLAN = {
     "targets": (ALL[:4], ALL),
     "models": (("1 layer, rank 1", "1 layer"), tuple(MODELS)),
-    "rates": ((3e-3, 1e-2), (1e-3, 3e-3, 1e-2, 3e-2)),
+    "rates": ((3e-3, 1e-2), (3e-3, 1e-2, 3e-2)),
+    "seeds": (1, 3),
     "cells": (8, 32),
     "width": (16, 64),
-    "clock": (1.0, 15.0),
+    "clock": (1.0, 30.0),
     "pool": (4_000, 1 << 18),
     "held_out": (1_000, 20_000),
     "batch": (128, 1024),
@@ -77,7 +78,7 @@ def run(plan: Results, setting: Setting, progress: Progress) -> Results:
         progress(f"training {model}", 0.1 + 0.9 * number / len(plan["models"]))
         rows += _train(plan, model, points, setting)
     return {
-        **{key: plan[key] for key in ("cells", "clock", "width")},
+        **{key: plan[key] for key in ("cells", "clock", "width", "seeds")},
         "length": LENGTH,
         "rates": [f"{rate:g}" for rate in plan["rates"]],
         "held_out": len(fresh),
@@ -92,11 +93,12 @@ def _build(cells: int, name: str, norm: Any, fresh: Floats) -> Results:
     wanted = _wanted(name, fresh)
     found = np.asarray(model.predict(fresh)).reshape(wanted.shape)
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    return {**_errors(found - wanted), "parameters": parameters, "seconds": seconds}
+    errors = {key: [error] for key, error in _errors(found - wanted).items()}
+    return {**errors, "parameters": parameters, "seconds": seconds}
 
 
 def _train(plan: Results, model: str, points: dict[str, Floats], setting: Setting) -> list[Results]:
-    """A fleet of all targets at all rates; what is kept of each target is the rate that is best on `chosen`."""
+    """A fleet of all targets, seeds and rates; of each target and seed the rate is kept that is best on `chosen`."""
     names, fresh, chosen = plan["targets"], points["fresh"], points["chosen"]
     outputs = max(_wanted(name, fresh[:1]).shape[-1] for name in names)
 
@@ -105,20 +107,24 @@ def _train(plan: Results, model: str, points: dict[str, Floats], setting: Settin
         return np.stack([np.broadcast_to(_wanted(name, X), (len(X), LENGTH, outputs)) for name in names])
 
     shape = (*MODELS[model], plan["width"], 1, outputs)
-    which = [target for target in range(len(names)) for _ in plan["rates"]]
-    rates = list(plan["rates"]) * len(names)
+    groups = [(target, seed) for target in range(len(names)) for seed in range(plan["seeds"]) for _ in plan["rates"]]
+    which, rates = [target for target, _ in groups], list(plan["rates"]) * len(names) * plan["seeds"]
     fleet = Fleet(shape, len(which), setting.seed, setting.device)
     sail(fleet, points["pool"], stacked(points["pool"]), which, rates, plan["clock"], plan["batch"])
     tried = np.square(fleet.predict(chosen) - stacked(chosen)[which]).mean(axis=(2, 3))
-    answers, rows = fleet.predict(fresh), []
-    for target, best in best_of(which, tried.mean(axis=1)).items():
-        wanted = _wanted(names[target], fresh)
+    answers, best = fleet.predict(fresh), best_of(groups, tried.mean(axis=1))
+    rows = []
+    for target, name in enumerate(names):
+        wanted = _wanted(name, fresh)
         # The best constant, on the same points: a lead over it must be more than its sampling error.
-        lead = np.square(_wanted(names[target], chosen) - wanted.mean(axis=(0, 1))).mean(axis=(1, 2)) - tried[best]
-        row = {"target": names[target], "model": model, "rate": f"{rates[best]:g}"}
-        row["tuned"] = bool(lead.mean() > SURE * lead.std() / np.sqrt(len(lead)))
+        constant = np.square(_wanted(name, chosen) - wanted.mean(axis=(0, 1))).mean(axis=(1, 2))
+        kept = [best[target, seed] for seed in range(plan["seeds"])]
+        leads = [constant - tried[member] for member in kept]
+        row = {"target": name, "model": model, "rates": [f"{rates[member]:g}" for member in kept]}
+        row["tuned"] = all(lead.mean() > SURE * lead.std() / np.sqrt(len(lead)) for lead in leads)
         row |= {"parameters": fleet.parameters, "seconds": fleet.seconds, "steps": fleet.steps}
-        rows.append({**row, **_errors(answers[best][..., : wanted.shape[-1]] - wanted)})
+        errors = [_errors(answers[member][..., : wanted.shape[-1]] - wanted) for member in kept]
+        rows.append({**row, **{key: column(errors, key) for key in ("rms", "sup")}})
     return rows
 
 
@@ -131,9 +137,9 @@ def _errors(error: Floats) -> Results:
 
 
 def _relative(results: Results, model: str, key: str) -> list[float]:
-    """An error of a model over the range of the function, for every function."""
+    """The median error of a model over the range of the function, for every function."""
     rows = where(results["rows"], model=model)
-    return [row[key] / results["range"][row["target"]] for row in rows]
+    return [median(row[key]) / results["range"][row["target"]] for row in rows]
 
 
 def answer(results: Results) -> str:
@@ -143,8 +149,8 @@ def answer(results: Results) -> str:
         """Functions at which one of the trained models has a smaller error than a construction, in words."""
         parts = []
         for key, what in (("rms", "root mean square"), ("sup", "largest error")):
-            built = {row["target"]: row[key] for row in where(results["rows"], model=kind)}
-            found = [name for name in names if min(column(where(rows, target=name), key)) < built[name]]
+            built = {row["target"]: row[key][0] for row in where(results["rows"], model=kind)}
+            found = [name for name in names if min(map(median, column(where(rows, target=name), key))) < built[name]]
             parts.append(f"in {what} on {len(found)} of {len(names)} functions")
         return " and ".join(parts)
 
@@ -154,14 +160,19 @@ def answer(results: Results) -> str:
         means.append(f"{model} {amount(mean, 2)}")
     return (
         f"Against the construction of rank 1 with {results['cells']} cells, the best model trained for "
-        f"{results['clock']:g} s is ahead {ahead('constructed, rank 1', trained)}; against that of rank 2, "
-        f"{ahead('constructed, rank 2', trained)}. Root mean square over the range, geometric mean over the functions: "
-        f"{', '.join(means)}."
+        f"{results['clock']:g} s ({_seeds(results)}) is ahead {ahead('constructed, rank 1', trained)}; against that of "
+        f"rank 2, {ahead('constructed, rank 2', trained)}. Root mean square over the range, geometric mean over the "
+        f"functions: {', '.join(means)}."
     )
 
 
+def _seeds(results: Results) -> str:
+    return f"median of {results['seeds']} seeds" if results["seeds"] > 1 else "one seed"
+
+
 def figures(results: Results) -> list[Figure]:
-    words = f"{results['held_out']:,} fresh points; {results['cells']} cells; {results['clock']:g} s of training."
+    words = f"{results['held_out']:,} fresh points; {results['cells']} cells; {results['clock']:g} s of training, "
+    words += f"{_seeds(results)}."
     short = [name.replace("-", "-<br>") for name in results["range"]]
     kinds = [kind for kind in DRAWN if where(results["rows"], model=kind)]
     made = []
@@ -172,20 +183,21 @@ def figures(results: Results) -> list[Figure]:
 
 
 def tables(results: Results) -> list[Table]:
-    def rate(row: Results) -> str:
-        return "—" if "rate" not in row else row["rate"] if row["tuned"] else f"{row['rate']}, untuned"
+    def rates(row: Results) -> str:
+        kept = ", ".join(sorted(set(row.get("rates", ["—"]))))
+        return kept if row.get("tuned", True) else f"{kept}, untuned"
 
     rows = sorted(results["rows"], key=lambda row: list(results["range"]).index(row["target"]))
-    head = "function: target; model; rms; largest: sup; parameters; seconds; steps; rate"
-    return [table("Errors on fresh points", rows, head, rate=rate)]
+    head = "function: target; model; rms; largest: sup; parameters; seconds; steps; rates kept: rates"
+    ends = {key: lambda row, key=key: low_to_high(row[key]) for key in ("rms", "sup")}
+    return [table("Errors on fresh points", rows, head, **ends, rates=rates)]
 
 
 def limits(results: Results) -> str:
-    trained = [row for row in results["rows"] if row["model"] in MODELS]
+    kept = [rate for row in results["rows"] for rate in row.get("rates", ())]
     largest = results["rates"][-1]
     return (
-        f"One shape, {results['length']} tokens of one coordinate, one width ({results['width']}), one seed, mean "
-        f"square as the loss, a short clock. The largest rate tried, {largest}, was best in "
-        f"{len(where(trained, rate=largest))} of {len(trained)} runs. Errors are those of uniform points off the "
-        "ramps; `cliff` searches for worse ones."
+        f"{results['length']} tokens of one coordinate, one width ({results['width']}), mean square as the loss, a "
+        f"short clock. The largest rate tried, {largest}, was best in {kept.count(largest)} of {len(kept)} runs. "
+        "Errors are those of uniform points off the ramps; `cliff` searches for worse ones."
     )

@@ -1,7 +1,7 @@
 """Results on disk: one JSON file for each experiment, written when it is finished and not before.
 
-A file holds the raw numbers and what is needed to get them again: the setting, the versions, the machine's kind,
-the command and the seconds. Nothing in it names the machine or a path on it.
+A file holds the raw numbers and what is needed to get them again: the setting, the versions, a digest of the source,
+the machine's kind, the command and the seconds. Nothing in it names the machine or a path on it.
 """
 
 from __future__ import annotations
@@ -11,17 +11,22 @@ import platform
 import shlex
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import monolayer
 from monolayer import __version__
 from monolayer.data.aside import new_file
 from monolayer.errors import DataError
 from monolayer_experiments import NAMES
 from monolayer_experiments.experiment import Experiment, Progress, Setting
 
+SOURCE = (Path(monolayer.__file__).parent, Path(__file__).parent)
+"""The library and its experiments."""
 FORMAT, VERSION = "monolayer-experiment", 1
 REPORT = "report.html"
 
@@ -56,15 +61,25 @@ def measure(experiment: Experiment, setting: Setting, folder: Path, progress: Pr
 
 
 def versions() -> dict[str, str]:
-    """Versions of what the numbers depend on."""
+    """Versions of what the numbers depend on, and which source it was."""
     # Ours is said by the source, which may run without having been installed.
-    found = {"python": ".".join(map(str, sys.version_info[:3])), "monolayer": __version__}
+    found = {"python": ".".join(map(str, sys.version_info[:3])), "monolayer": __version__, "source": digest(SOURCE)}
     for package in ("numpy", "torch", "python-flint"):
         try:
             found[package] = version(package)
         except PackageNotFoundError:
             found[package] = "unknown"
     return found
+
+
+def digest(folders: Sequence[Path]) -> str:
+    """16 digits of SHA-256 over names and bytes of every Python file: the same wherever, and however, it is kept."""
+    found = sha256()
+    for folder in folders:
+        for name, path in sorted((path.relative_to(folder).as_posix(), path) for path in folder.rglob("*.py")):
+            read = path.read_bytes()
+            found.update(f"{folder.name}/{name} {len(read)}\n".encode() + read)
+    return found.hexdigest()[:16]
 
 
 def machine(device: str) -> str:
