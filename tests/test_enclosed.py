@@ -317,7 +317,9 @@ def closer(random: np.random.Generator, source: str, rms: bool) -> Any:
     )
     sway = Sway(net, seen, write, stream)
     normed = enclosed.norm(stream, weight, np.zeros(D), epsilon, rms)
-    middle, radius = Neurons(net)._write(normed, sway.rest, np.arange(4), sway, np.zeros(1, np.int64))
+    neurons, which = Neurons(net), np.arange(4)
+    values = neurons._values(normed, sway.rest, which, sway, np.zeros(1, np.int64))
+    middle, radius = neurons._write(values, which)
     used = np.zeros(4)
     for way in (sign * w for w in (*W_1[:3], centre) for sign in (1.0, -1.0)):
         read = way if rms else way - way.mean()

@@ -43,6 +43,7 @@ NAMES = {
     "__version__",
     "export",
     "load",
+    "locate",
     "memorize",
     "memorize_as",
     "memorize_files",

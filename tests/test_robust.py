@@ -16,7 +16,7 @@ from scipy.optimize import nnls
 import monolayer as ml
 from monolayer.checker.labelled import labelled
 from monolayer.checker.noise import Shares, errors
-from monolayer.checker.robust import _question, round_to
+from monolayer.checker.robust import question_of, round_to
 from monolayer.checker.stored import read
 from monolayer.construct.robust import hull
 from monolayer.construct.robust.codes import largest_cosine, words
@@ -348,7 +348,7 @@ def test_the_error_bound_holds_for_every_neuron_and_every_evaluation(built: Any,
     """Lemmas R1 to R3, against float32 evaluations of perturbed weights: the largest error is a fair share of it."""
     model, X, Y = built
     stored = read(model.save(tmp_path / "m"))
-    question = _question(stored, labelled(stored, ml.Sequences.of(X, Y)))
+    question = question_of(stored, labelled(stored, ml.Sequences.of(X, Y)))
     found, worst = question.found, 0.0
     assert len(found.point) > 500
     for seed, noise in enumerate((0.0, 1e-4, 1e-3, 1e-2, 1e-2)):

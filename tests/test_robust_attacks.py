@@ -15,7 +15,7 @@ import torch
 import monolayer as ml
 from monolayer.checker.labelled import labelled
 from monolayer.checker.noise import Shares
-from monolayer.checker.robust import _question
+from monolayer.checker.robust import question_of
 from monolayer.checker.rounding import BINARY64
 from monolayer.checker.stored import read
 from tests.stored_models import Saved
@@ -118,7 +118,7 @@ def test_no_printed_share_is_above_the_one_that_was_proved(built: ml.Monolayer) 
 def test_roundings_of_the_checker_itself_are_counted(built: ml.Monolayer, tmp_path: Path) -> None:
     """In binary64 they are as large as those of the evaluation: an answer may be two bounds from ours."""
     stored = read(built.save(tmp_path / "m"))
-    gated = _question(stored, labelled(stored, ml.Sequences.of(X, Y))).gated
+    gated = question_of(stored, labelled(stored, ml.Sequences.of(X, Y))).gated
     shares = Shares.of(0.0, gated, 2, BINARY64)
     m, width = gated.weight_2.shape[1], built.feed_forward.layout.reads
     assert shares.out >= 2 * BINARY64.gamma(m + len(gated.weight_2))

@@ -59,6 +59,7 @@ _HOME = {
     "compare": "monolayer.editing.compare",
     "Facts": "monolayer.editing.facts",
     "Record": "monolayer.editing.record",
+    "locate": "monolayer.checker.locating.locate",
     "certify": "monolayer.checker.check",
     "verify": "monolayer.checker.check",
     "Certificate": "monolayer.checker.certificate",

@@ -113,7 +113,7 @@ def certify(
     claims = Claims(tolerance, only, noise, dtype_name(dtype))
 
     def data(names: Names | None, answers: Per | None) -> Sequences:
-        return _read(X, Y, lengths, per, unit, Manner(None if names is None else names.cuts, answers))
+        return asked_data(X, Y, lengths, per, unit, Manner(None if names is None else names.cuts, answers))
 
     with folder_of(model) as folder:
         if is_stock(folder):
@@ -218,7 +218,7 @@ def _points(stored: Stored, parts: list[Load]) -> list[Points]:
     return [lambda: points]
 
 
-def _read(X: Any, Y: Any, lengths: Any, per: Per | None, unit: Unit | None, like: Manner) -> Sequences:
+def asked_data(X: Any, Y: Any, lengths: Any, per: Per | None, unit: Unit | None, like: Manner) -> Sequences:
     """The data by the reader that the builder uses, and once more, where they are not files or tables, by the
     checker's own eyes."""
     if is_frame(X) or isinstance(X, str | os.PathLike | Mapping):

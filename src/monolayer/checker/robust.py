@@ -80,7 +80,7 @@ class Question:
 
 def check_gates(stored: Stored, points: Labelled, noise: float | None, claim: Certificate) -> Certificate:
     """The certificate for a robust model; `claim` is what is still open."""
-    question = _question(stored, points)
+    question = question_of(stored, points)
     seen = question.ask(noise or 0.0)
     lacking = (question.rows < 0) | (points.wanted < 0)
     wrong = seen.wrong | lacking
@@ -103,7 +103,8 @@ def check_gates(stored: Stored, points: Labelled, noise: float | None, claim: Ce
     return replace(decided, noise=question.largest(noise or 0.0) if decided else None)
 
 
-def _question(stored: Stored, points: Labelled) -> Question:
+def question_of(stored: Stored, points: Labelled) -> Question:
+    """The neurons that may wake at each labelled point."""
     gated = read_gates(stored, points)
     data, causal = points.data, bool(stored.config["causal"])
     answering = np.arange(len(data.tokens) if points.per_token else len(data))

@@ -19,6 +19,7 @@ from monolayer.cli import (
     explain,
     inspect,
     large,
+    locate,
     memorize,
     page,
     predict,
@@ -32,11 +33,11 @@ from monolayer.errors import MonolayerError
 __all__ = ["app", "main"]
 _MODULES = (
     *(approximate, audit, demo, editing, experiment, explain, inspect),
-    *(large, memorize, page, predict, proof, recite, stock),
+    *(large, locate, memorize, page, predict, proof, recite, stock),
 )
 """They add their commands to `app` when they are imported."""
 ORDER = (
-    *("memorize", "predict", "verify", "inspect", "explain", "page"),
+    *("memorize", "predict", "verify", "inspect", "explain", "locate", "page"),
     *("memorize-as", "export", "memorize-files", "memorize-text", "recite"),
     *("forget", "edit", "insert", "compare", "record"),
     *("approximate", "theorem", "audit", "refute-hardmax", "demo", "experiment", "report"),

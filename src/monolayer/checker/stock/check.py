@@ -9,13 +9,13 @@ label           →  class                the word that its signs spell         
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from monolayer.arrays import Floats
+from monolayer.arrays import Bools, Floats, Ints
 from monolayer.checker.certificate import NAMED, Certificate, Finding, Verdict
 from monolayer.checker.labelled import data_digest
 from monolayer.checker.rounding import EXP_ULPS, UnhandledError
@@ -29,7 +29,7 @@ from monolayer.checker.stock.only import CLAIM as CLAIM_ONLY
 from monolayer.checker.stock.only import REASON as HELD_ONLY
 from monolayer.checker.stock.only import leftover
 from monolayer.checker.stock.places import Places, places_of
-from monolayer.checker.stock.readout import Arrivals, answers, read_steps
+from monolayer.checker.stock.readout import Arrivals, Steps, answers, read_steps
 from monolayer.checker.stock.structure import Structure, read_structure
 from monolayer.data import Sequences
 from monolayer.errors import DataError
@@ -73,7 +73,7 @@ def judge_stock(folder: Path, data: Sequences, *, only: bool = False) -> Certifi
     try:
         with np.errstate(all="ignore"):
             net = read_stock(folder)
-            question = replace(question, weights_digest=net.digest, assumptions=_assumptions(net))
+            question = replace(question, weights_digest=net.digest, assumptions=assumed(net))
             places = places_of(net, data)
             count = len(places.wanted)
             question = replace(question, points=count, unsure=count, claim=CLAIM.format(count))
@@ -87,7 +87,8 @@ def judge_stock(folder: Path, data: Sequences, *, only: bool = False) -> Certifi
         return replace(question, reason=f"the proof does not cover this folder: {why}")
 
 
-def _assumptions(net: Network) -> tuple[str, ...]:
+def assumed(net: Network) -> tuple[str, ...]:
+    """What an evaluation is, in words."""
     float32 = f"attention in float64 throughout: sdpa does so, the eager one of {net.kind} takes softmax in float32"
     exact = net.dtype == "float64"
     long = (
@@ -133,7 +134,22 @@ def _entering(net: Network) -> str:
     return f"data enter as {how}, and become the ids that tokenizer.json gives them, behind the begin token"
 
 
-def _check(net: Network, data: Sequences, places: Places, question: Certificate, only: bool) -> Certificate:
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """A folder of steps and its labelled points `(M,)`: what arrives at the neurons, how many of them are settled,
+    whether all others rest, and the room that is left."""
+
+    found: Structure
+    steps: Steps
+    bound: Bounds
+    points: Arrivals
+    passed: Ints
+    sure: Bools
+    room: Floats
+
+
+def look(net: Network, data: Sequences, places: Places) -> Seen:
+    """Every labelled point of a folder of steps."""
     found = read_structure(net, places.most)
     steps = read_steps(net, found, places.most)
     bound = bounds(net, found, int(places.terms.max()), steps.reach)
@@ -144,13 +160,18 @@ def _check(net: Network, data: Sequences, places: Places, question: Certificate,
     if not silent <= steps.lowest:
         raise UnhandledError("a neuron may wake for another cell than its own: the gate is too weak")
     cell = places.cells(found)
-    passed, sure, room = steps.passed(cell, feature, radius)
     points = Arrivals(places.token, cell, factor, feature, radius)
-    answer = answers(net, found, bound, steps, points, passed)
+    return Seen(found, steps, bound, points, *steps.passed(cell, feature, radius))
+
+
+def _check(net: Network, data: Sequences, places: Places, question: Certificate, only: bool) -> Certificate:
+    seen = look(net, data, places)
+    found, points, sure = seen.found, seen.points, seen.sure
+    answer = answers(net, found, seen.bound, seen.steps, points, seen.passed)
     right = sure & (answer == places.wanted) & (answer >= 0)
     wrong = (sure & (answer != places.wanted) & (answer >= 0)) | (places.wanted < 0)
     unsure = ~right & ~wrong
-    margin = room / radius
+    margin = seen.room / points.radius
     tightest = int(np.argmin(margin))
     stepped = bool(np.isfinite(margin[tightest]))
     decided = question.decided(

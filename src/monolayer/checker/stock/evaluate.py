@@ -31,7 +31,7 @@ from monolayer.checker.stock.enclosed import (
 )
 from monolayer.checker.stock.files import Network
 from monolayer.checker.stock.head import Head
-from monolayer.checker.stock.neurons import AT_ONCE, Neurons, Sway
+from monolayer.checker.stock.neurons import AT_ONCE, Heard, Neurons, Sway
 from monolayer.checker.stock.places import Places
 from monolayer.data import Sequences
 
@@ -64,7 +64,7 @@ def judge_robust(net: Network, data: Sequences, places: Places) -> Answers:
     wanted = np.full(count, -1)
     wanted[places.answering] = places.wanted
     right, wrong, got = np.zeros(count, bool), np.zeros(count, bool), np.full(count, -1)
-    for asked in _batches(net, data, places):
+    for asked in batches(net, data, places):
         for closely in (False, True):
             points = asked.points.reshape(-1)
             stream = program.stream(asked.ids, asked.at, closely)
@@ -78,7 +78,8 @@ def judge_robust(net: Network, data: Sequences, places: Places) -> Answers:
     return Answers(right[places.answering], wrong[places.answering], got[places.answering])
 
 
-def _batches(net: Network, data: Sequences, places: Places) -> Iterator[Asked]:
+def batches(net: Network, data: Sequences, places: Places) -> Iterator[Asked]:
+    """All places that answer, sequences of one length at a time."""
     for length in np.unique(data.lengths):
         rows = np.flatnonzero(data.lengths == length)
         step = max(1, AT_ONCE // ((int(length) + 1) * max(net.width, int(length) + 1)))
@@ -112,6 +113,10 @@ class Program:
 
     def stream(self, ids: Ints, at: Ints, closely: bool) -> Enclosed:
         """What the last norm sees `(B·m, D)` at the places `at` `(m,)` of sequences `(B, n)`."""
+        return add(*self.parts(ids, at, closely))
+
+    def parts(self, ids: Ints, at: Ints, closely: bool, heard: Heard | None = None) -> tuple[Enclosed, Enclosed]:
+        """The same as a sum: the stream in front of the neurons, and what they add; `heard` as for `Neurons`."""
         net = self.net
         # In front of attention a vector is that of its token and place, which occur often: each is evaluated once.
         place = np.broadcast_to(np.arange(ids.shape[1]), ids.shape)
@@ -124,7 +129,7 @@ class Program:
         stream = _rows(add((normed if net.post_norm else stream)[back[:, at]], self.out(seen.found)))
         normed = self._norm(stream, 1)
         sway = Sway(net, seen, self.write, stream) if closely else None
-        return add(normed if net.post_norm else stream, self.neurons(normed, ids[:, at].reshape(-1), sway))
+        return normed if net.post_norm else stream, self.neurons(normed, ids[:, at].reshape(-1), sway, heard)
 
     def _embedded(self, ids: Ints, places: Ints) -> Enclosed:
         net = self.net

@@ -5,6 +5,9 @@ Letters: `H` neurons, `P` points, `G` tokens.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import numpy as np
 
 from monolayer.arrays import Bools, Floats, Ints
@@ -71,6 +74,28 @@ class Sway:
         return np.asarray(self.factor[points] * self._off(points, read))
 
 
+class Values(NamedTuple):
+    """What neurons return at points, `(P, J)` each: where that may be other than 0, where the neuron may wake, and
+    where it reads more than 0 by our own evaluation."""
+
+    value: Enclosed
+    nonzero: Bools
+    wakes: Bools
+    above: Bools
+
+
+class Returned(NamedTuple):
+    """Pairs of a point and a neuron that may wake there: what it returns, and whether it reads more than 0."""
+
+    point: Ints
+    neuron: Ints
+    value: Floats
+    above: Bools
+
+
+Heard = Callable[[Returned], None]
+
+
 class Neurons:
     """The feed-forward block. At each token the neurons that may wake there, and a bound on what the others add."""
 
@@ -92,8 +117,11 @@ class Neurons:
             size = MORE * (np.linalg.norm(net.gate[0], axis=1) * length + np.abs(net.gate[1]))
         self.sleep = 2.0 * self.active.sleeping * (size @ np.abs(net.W_2))
 
-    def __call__(self, x: Enclosed, token: Ints, sway: Sway | None) -> Enclosed:
-        """What the neurons write `(P, D)` where `x` `(P, D)` arrives; `token` `(P,)`."""
+    def __call__(self, x: Enclosed, token: Ints, sway: Sway | None, heard: Heard | None = None) -> Enclosed:
+        """What the neurons write `(P, D)` where `x` `(P, D)` arrives; `token` `(P,)`.
+
+        `heard` is told what each neuron returns where it is not at rest.
+        """
         order = np.argsort(token, kind="stable")
         tokens, starts = np.unique(token[order], return_index=True)
         starts = np.append(starts, len(order))
@@ -108,7 +136,12 @@ class Neurons:
                 which = np.flatnonzero(awake[number])
                 points = np.arange(*starts[begin + number : begin + number + 2])
                 for cut in np.array_split(points, 1 + len(points) * len(which) // AT_ONCE):
-                    middle[cut], radius[cut] = self._write(x[cut], rest[cut], which, sway, order[cut])
+                    values = self._values(x[cut], rest[cut], which, sway, order[cut])
+                    middle[cut], radius[cut] = self._write(values, which)
+                    if heard is not None:
+                        pair = np.nonzero(values.wakes)
+                        point, neuron = order[cut][pair[0]], which[pair[1]]
+                        heard(Returned(point, neuron, values.value.middle[pair], values.above[pair]))
         wide = np.zeros((2, *x.middle.shape))
         wide[0][np.ix_(order, self.written)], wide[1][np.ix_(order, self.written)] = middle, radius
         found, b = Enclosed.of(wide[0], wide[1] + self.sleep), self.net.b_2
@@ -134,11 +167,9 @@ class Neurons:
         top += np.maximum(*(bound.reduceat(share, first)[:, None] * height for bound in (np.minimum, np.maximum)))
         return np.asarray(~(top <= self.active.rests))
 
-    def _write(
-        self, x: Enclosed, rest: Enclosed, which: Ints, sway: Sway | None, points: Ints
-    ) -> tuple[Floats, Floats]:
-        """What some neurons write in the columns that any neuron writes to, and how far it may be off."""
-        net, first, second, bias = self.net, self.first[which], self.second[which], self.net.b_1[which]
+    def _values(self, x: Enclosed, rest: Enclosed, which: Ints, sway: Sway | None, points: Ints) -> Values:
+        """What some neurons return."""
+        net, first, bias = self.net, self.first[which], self.net.b_1[which]
         size = x.only(self.columns).size
         radius = (rest.radius + self.rounds * size) @ np.abs(first).T + rest.shift * np.abs(first.sum(axis=1))
         radius += 0.0 if sway is None else sway.along(points, net.W_1[which])
@@ -150,8 +181,14 @@ class Neurons:
             by = Linear(net.gate[0][which], net.gate[1][which])(x).spread()
             size = value.size * by.size
             value = Enclosed.of(value.middle * by.middle, size - np.abs(value.middle * by.middle) + 2.0 * UNIT * size)
+        nonzero, wakes = ((low < -least) | (high > least) for least in (0.0, self.active.sleeping))
+        return Values(value, nonzero, wakes, middle + bias > 0.0)
+
+    def _write(self, values: Values, which: Ints) -> tuple[Floats, Floats]:
+        """What some neurons write in the columns that any neuron writes to, and how far it may be off."""
+        value, second = values.value, self.second[which]
         # Exact zeros add nothing, so that only others round.
-        nonzero = ((low != 0.0) | (high != 0.0)).sum(axis=1, keepdims=True)
-        nonzero = nonzero if self.active.sleeping == 0.0 else np.full_like(nonzero, len(net.W_1))
+        nonzero = values.nonzero.sum(axis=1, keepdims=True)
+        nonzero = nonzero if self.active.sleeping == 0.0 else np.full_like(nonzero, len(self.net.W_1))
         rounds = MORE * gamma(nonzero + 8.0)
         return value.middle @ second, PADDING * ((value.radius + rounds * value.size) @ np.abs(second))

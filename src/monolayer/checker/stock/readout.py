@@ -34,6 +34,8 @@ class Steps:
     that sum depends on `φ`, and `growing`, `fixed` are the sums of absolute values of its two parts.
     """
 
+    order: Ints
+    """Their numbers in the file."""
     cell: Ints
     low: Floats
     high: Floats
@@ -89,12 +91,14 @@ def read_steps(net: Network, found: Structure, places: int) -> Steps:
     if not ((high[1:] >= high[:-1]) | (cell[1:] != cell[:-1])).all():
         raise UnhandledError("neurons of a cell do not settle in the order in which they wake")
     if net.activation == "relu6":
-        return Steps(cell, low, high, _exact_sums(6.0 * values, values, any_order=True), None, None, None, reach)
+        level = _exact_sums(6.0 * values, values, any_order=True)
+        return Steps(order, cell, low, high, level, None, None, None, reach)
     sums = [
         np.cumsum(np.append(np.zeros((1, part.shape[1])), np.abs(part), axis=0), axis=0)
         for part in (values * w, values * b)
     ]
     return Steps(
+        order,
         cell,
         low,
         high,
@@ -133,7 +137,7 @@ class Arrivals:
     feature: Floats
     radius: Floats
 
-    def part(self, rows: slice) -> Arrivals:
+    def part(self, rows: slice | Ints) -> Arrivals:
         token, cell = self.token[rows], self.cell[rows]
         return Arrivals(token, cell, self.factor[rows], self.feature[rows], self.radius[rows])
 
@@ -146,13 +150,10 @@ def answers(net: Network, found: Structure, bound: Bounds, steps: Steps, points:
     numbers = found.words @ place
     by_number = np.argsort(numbers)
     ordered = numbers[by_number]
-    usual = np.ascontiguousarray(net.tokens[:, found.label])
-    start = np.searchsorted(steps.cell, points.cell, side="left")
     answer = np.full(len(passed), -1, dtype=np.int64)
     for first in range(0, len(passed), AT_ONCE):
         part = slice(first, first + AT_ONCE)
-        seen = points.part(part)
-        value, doubt, mean = _coordinates(net, bound, steps, usual[seen.token], seen, start[part], passed[part])
+        value, doubt, mean = coordinates(net, found, bound, steps, points.part(part), passed[part])
         size = np.abs(value)
         least, most = (size - doubt).min(axis=1), (size + doubt).max(axis=1)
         number = (value > 0) @ place
@@ -162,25 +163,29 @@ def answers(net: Network, found: Structure, bound: Bounds, steps: Steps, points:
     return answer
 
 
-def _coordinates(
-    net: Network, bound: Bounds, steps: Steps, usual: Floats, seen: Arrivals, start: Ints, passed: Ints
+def coordinates(
+    net: Network, found: Structure, bound: Bounds, steps: Steps, seen: Arrivals, passed: Ints
 ) -> tuple[Floats, Floats, Floats]:
     """Lemma S6: label coordinates `(M, m)` before the last norm, how far those of an evaluation may be, and a bound on
     the mean `(M,)` that this norm subtracts: tables have mean 0, what neurons write need not.
 
-    `usual` `(M, m)`: label columns of each token. `passed` counts from the first neuron, `start` those of other cells.
+    `passed` counts from the first neuron; those of other cells are at rest.
     """
+    usual = net.tokens[seen.token[:, None], found.label]
+    start = np.searchsorted(steps.cell, seen.cell, side="left")
     base = usual * (bound.first * seen.factor[:, None]) if net.post_norm else usual
     jump = steps.level[passed] - steps.level[start]
     doubt = np.full_like(base, bound.label)
     if steps.slope is not None and steps.growing is not None and steps.fixed is not None:
         feature = seen.feature[:, None]
-        jump = jump + (steps.slope[passed] - steps.slope[start]) * feature
+        slope = steps.slope[passed] - steps.slope[start]  # 0 where the neurons of every step cancel
+        jump = jump + slope * feature
         growing = steps.growing[passed] - steps.growing[start] + 2.0**-40 * steps.growing[-1]
         fixed = steps.fixed[passed] - steps.fixed[start] + 2.0**-40 * steps.fixed[-1]
         count = BINARY64.gamma(passed - start + 8.0)[:, None]
         away = np.abs(feature) + seen.radius[:, None]
         doubt = doubt + PADDING * (growing * bound.dot + 2.0 * count * (growing * away + fixed))
+        doubt = doubt + PADDING * np.abs(slope) * seen.radius[:, None]
     doubt = PADDING * (doubt + 8.0 * UNIT * (np.abs(base) + np.abs(jump)))
     mean = PADDING * (np.abs(jump.sum(axis=1)) / net.width + doubt.max(axis=1))
     return base + jump, doubt, mean

@@ -1,0 +1,127 @@
+"""`locate`: from a model and facts to where they live in its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from monolayer.checker.check import asked_data, assumed
+from monolayer.checker.labelled import Labelled, labelled, real
+from monolayer.checker.locating.anatomy import own_anatomy, stock_anatomy
+from monolayer.checker.locating.cells import cells_writers
+from monolayer.checker.locating.line import line_writers
+from monolayer.checker.locating.location import Fact, Location
+from monolayer.checker.locating.robust import robust_writers
+from monolayer.checker.locating.steps import steps_writers
+from monolayer.checker.rounding import UnhandledError
+from monolayer.checker.stock.check import assumed as assumed_of_stock
+from monolayer.checker.stock.files import Network, read_stock
+from monolayer.checker.stock.places import Places, places_of
+from monolayer.checker.stored import Stored, folder_of, read
+from monolayer.data import Labels, Names, Sequences
+from monolayer.data.sequences import Per
+from monolayer.errors import DataError
+from monolayer.huggingface.reading import is_stock, token_names
+from monolayer.huggingface.strict import ForeignError
+
+
+def locate(model: Any, X: Any, Y: Any = None, *, lengths: Any = None, per: Per | None = None) -> Location:
+    """Where each fact lives: the neurons and rows that hold it, and what is answered without each neuron.
+
+    `model`: a model, or the folder of one, stock folders too. `X`, `Y`, `lengths`, `per` as for `certify`; without
+    labels, every place where the model answers is a fact. Answers are read from the stored weights, and proved for
+    every evaluation that a certificate covers, where margins allow it; else measured, or unknown (docs/locate.md).
+    """
+    with folder_of(model) as folder, np.errstate(all="ignore"):
+        try:
+            if is_stock(folder):
+                net = read_stock(folder)
+                return _in_stock(net, asked_data(X, Y, lengths, per, token_names(folder)))
+            stored = read(folder)
+            if stored.config["kind"] == "interpolator":
+                raise DataError(
+                    "a network for the maximum norm interpolates between knots and holds no facts: give locate a model "
+                    "that memorizes, or a stock folder"
+                )
+            if not stored.tensors:
+                raise UnhandledError(
+                    f"they are stored in {stored.config['dtype']}, and float64 and float32 are covered"
+                )
+            return _in_own(stored, asked_data(X, Y, lengths, per, stored.vocabulary))
+        except (UnhandledError, ForeignError) as why:
+            raise DataError(
+                f"the weights are not as a certificate covers them, so where they hold a fact is not known: {why}"
+            ) from None
+
+
+def _in_own(stored: Stored, data: Sequences) -> Location:
+    given = data.labels is not None or bool(stored.config.get("next_token"))
+    if not given:
+        count = len(data) if stored.config["per"] == "sequence" else len(data.tokens)
+        reals = None if stored.classes is not None else int(stored.config["labels"])
+        data = _with_any_label(data, stored.config["per"], stored.classes, count, reals)
+    points = labelled(stored, data)
+    robust = stored.config["readout"] == "gates"
+    writers = (robust_writers if robust else line_writers)(stored, points)
+    format_ = stored.config["dtype"]
+    return Location(
+        [_own_fact(points, fact, given) for fact in range(len(points))],
+        writers,
+        own_anatomy(stored, points),
+        _own_names(stored),
+        f"{stored.format.name}, weights in {format_}",
+        assumed(stored),
+    )
+
+
+def _own_names(stored: Stored) -> Callable[[Any], list[Any]]:
+    if stored.classes is not None:
+        names = stored.classes.names
+        return lambda numbers: [names[number] for number in numbers.tolist()]
+    scalar = bool(stored.config.get("scalar"))
+    return lambda rows: [real(row, scalar) for row in rows]
+
+
+def _own_fact(points: Labelled, fact: int, given: bool) -> Fact:
+    found = points.finding("wrong", fact, int(fact if points.places is None else points.places[fact]), None)
+    return Fact(found.sequence, found.position, found.token, found.expected if given else None)
+
+
+def _in_stock(net: Network, data: Sequences) -> Location:
+    given = data.labels is not None or net.task == "lm"
+    if not given:
+        count = len(data) if net.task == "sequence" else len(data.tokens)
+        per: Per = "sequence" if net.task == "sequence" else "token"
+        data = _with_any_label(data, per, Names(net.classes), count, None)
+    places = places_of(net, data)
+    exact = net.dtype == "float64"
+    writers = (steps_writers if exact else cells_writers)(net, data, places)
+    kinds = (data.vocabulary if net.task == "lm" else None, data.labels.classes if data.labels and given else None)
+    typed = {str(name): name for names in kinds if names is not None for name in names.names}
+    return Location(
+        [_stock_fact(net, data, places, fact, given) for fact in range(len(places.answering))],
+        writers,
+        stock_anatomy(net, places),
+        lambda numbers: [typed.get(net.classes[number], net.classes[number]) for number in numbers.tolist()],
+        "binary64 throughout" if exact else f"binary32, weights in {net.dtype}",
+        assumed_of_stock(net),
+    )
+
+
+def _stock_fact(net: Network, data: Sequences, places: Places, fact: int, given: bool) -> Fact:
+    answering, label = int(places.answering[fact]), places.expected(fact) if given else None
+    if net.task == "sequence":
+        return Fact(answering, None, None, label)
+    if answering == len(data.tokens):  # the begin token
+        return Fact(0, -1, net.names[net.begin], label)
+    assert data.vocabulary is not None  # places_of saw to it
+    return Fact(*data.place(answering), data.vocabulary.names[int(data.tokens[answering])], label)
+
+
+def _with_any_label(data: Sequences, per: Per, classes: Names | None, count: int, reals: int | None) -> Sequences:
+    """Data without labels, each place with one that nobody looks at."""
+    values = np.zeros(count, dtype=np.int64) if reals is None else np.zeros((count, reals))
+    return replace(data, labels=Labels(values, per, classes))

@@ -1,0 +1,258 @@
+"""Where facts live: what `locate` returns. One `Place` per fact; neurons, rows, and what goes without each neuron."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monolayer.arrays import Bools, Floats, Ints
+from monolayer.checker.locating.anatomy import Anatomy, Neuron, Row
+from monolayer.checker.locating.circuit import circuit
+from monolayer.checker.locating.writers import MEASURED, UNKNOWN, VERDICTS, Verdict, Writers, differ
+from monolayer.errors import DataError
+from monolayer.table import WIDTH, visible
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+SHOWN = 20
+"""Facts in the table that is the `repr`."""
+
+
+class Others(NamedTuple):
+    """The other facts without a neuron: how many are answered otherwise; of all of them, how many answers are only
+    measured, and how many unknown."""
+
+    changed: int
+    measured: int
+    unknown: int
+
+    @property
+    def verdict(self) -> Verdict:
+        """Of the count: proved if every one of the others is."""
+        return "unknown" if self.unknown else "measured" if self.measured else "proved"
+
+
+class Ablation(NamedTuple):
+    """A fact without one of the neurons that hold it: the answer then (None: unknown), and whether it is another."""
+
+    neuron: Neuron
+    answer: Any
+    changes: bool | None
+    verdict: Verdict
+    others: Others
+
+
+class Ablated(NamedTuple):
+    """Every fact without one neuron: answers, which of them are others than before, and what is known of each."""
+
+    answers: list[Any]
+    changed: Bools
+    verdicts: list[Verdict]
+
+
+class Fact(NamedTuple):
+    """A point by the names that users know; `position` and `token` are None where a sequence has one label."""
+
+    sequence: int
+    position: int | None
+    token: Any
+    label: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """Where one fact lives. `answer` is what the model says, `label` what the data say (without labels: the same).
+
+    `neurons` hold it, and `ablations` say of each what goes without it; `reads`, `writes` `(neurons, D)` are their
+    directions in the stream. `rows` are the embedding of the token that answers, and of its position. `writing`: how
+    many neurons write here in all; in steps, `neurons` are those of the nearest step.
+    """
+
+    sequence: int
+    position: int | None
+    token: Any
+    label: Any
+    answer: Any
+    verdict: Verdict
+    rows: tuple[Row, ...]
+    ablations: tuple[Ablation, ...]
+    reads: Floats
+    writes: Floats
+    writing: int
+
+    @property
+    def neurons(self) -> tuple[Neuron, ...]:
+        return tuple(each.neuron for each in self.ablations)
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as JSON; directions are rows of the tensors that are named."""
+        found = {name: _plain(getattr(self, name)) for name in ("sequence", "position", "token", "label", "answer")}
+        return {
+            **found,
+            "verdict": self.verdict,
+            "rows": [asdict(row) for row in self.rows],
+            "writing": self.writing,
+            "neurons": [
+                {
+                    **asdict(each.neuron),
+                    "without": {"answer": _plain(each.answer), "changes": each.changes, "verdict": each.verdict},
+                    "others": {**each.others._asdict(), "verdict": each.others.verdict},
+                }
+                for each in self.ablations
+            ],
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Location:
+    """Where every fact lives, in the order of the data: `location[i]` is a `Place`.
+
+    `arithmetic` and `assumptions`: what *proved* is about. What is *measured* comes from one evaluation in float64.
+    """
+
+    facts: list[Fact]
+    writers: Writers
+    anatomy: Anatomy
+    names: Any
+    """Class numbers, or real rows, to what users call them: `(K, …)` to a list."""
+    arithmetic: str
+    assumptions: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.facts)
+
+    def __iter__(self) -> Iterator[Place]:
+        return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, i: int) -> Place:
+        if not -len(self) <= i < len(self):
+            raise IndexError(f"there is no fact {i}: they are numbered from 0 to {len(self) - 1}")
+        i %= len(self)
+        first, last = np.searchsorted(self.writers.fact, [i, i + 1])
+        numbers = self.writers.neuron[first:last]
+        answer = self._answers[i]
+        fact = self.facts[i]
+        ablations = tuple(self._ablation(q) for q in range(first, last))
+        return Place(
+            **fact._replace(label=answer if fact.label is None else fact.label)._asdict(),
+            answer=answer,
+            verdict=VERDICTS[self.writers.state[i]],
+            rows=self.anatomy.rows(i),
+            ablations=ablations,
+            reads=self.anatomy.reads[numbers],
+            writes=self.anatomy.writes[numbers],
+            writing=int(self.writers.writing[i]),
+        )
+
+    def ablate(self, neuron: Neuron) -> Ablated:
+        """Every fact without `neuron`."""
+        try:
+            number = self.anatomy.number(neuron)
+        except KeyError:
+            raise DataError(f"this model has no neuron {neuron.index} in {neuron.tensor}") from None
+        answer, state = self.writers.ablated(number)
+        changed = differ(answer, self.writers.answer) & (state > UNKNOWN)
+        return Ablated(self._named(answer, state), changed, [VERDICTS[one] for one in state.tolist()])
+
+    def graph(self, i: int | None = None) -> dict[str, Any]:
+        """The circuit of fact `i`, or of all facts, as EAP-IG and MIB's circuit track read it (docs/locate.md)."""
+        writers, which = self.writers, np.arange(len(self)) if i is None else np.array([range(len(self))[i]])
+        there = np.append(0, np.cumsum(np.isin(writers.order, which)))
+        return circuit(self.anatomy, np.flatnonzero(there[writers.stop] > there[writers.start]))
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, for machines."""
+        return {
+            "arithmetic": self.arithmetic,
+            "assumptions": list(self.assumptions),
+            "facts": [place.to_json() for place in self],
+            "graph": self.graph(),
+        }
+
+    def table(self, first: int = SHOWN) -> Table:
+        """A table for the terminal: a line per fact and neuron."""
+        from rich.markup import escape
+        from rich.table import Table
+
+        title = f"where {len(self):,} facts live; proved is about {self.arithmetic}"
+        grid = Table(title=title, title_justify="left", box=None, padding=(0, 1), pad_edge=False)
+        for name in ("fact", "token", "label", "answer", "held by", "without it", "others changed"):
+            grid.add_column(name, overflow="fold")
+        for place in (self[i] for i in range(min(first, len(self)))):
+            where = str(place.sequence) if place.position is None else f"{place.sequence}:{place.position}"
+            token = "" if place.token is None else str(place.token)
+            head = [where, token, str(place.label), f"{_word(place.answer)} ({place.verdict})"]
+            for line in _lines(place, len(self) - 1):
+                grid.add_row(*(escape(visible(cell)) for cell in (*head, *line)))
+                head = [""] * 4
+        return grid
+
+    def __repr__(self) -> str:
+        """The table of the first facts, as the command shows it."""
+        from rich.console import Console
+
+        console = Console(width=2 * WIDTH, highlight=False, color_system=None)
+        with console.capture() as text:
+            console.print(self.table())
+        more = f"\n{SHOWN} of {len(self):,} facts" if len(self) > SHOWN else ""
+        return "\n".join(line.rstrip() for line in text.get().rstrip().split("\n")) + more
+
+    # -- from numbers to names ---------------------------------------------------------------------------
+
+    def _named(self, answer: NDArray[Any], state: Ints) -> list[Any]:
+        return [
+            None if known == UNKNOWN else name for name, known in zip(self.names(answer), state.tolist(), strict=True)
+        ]
+
+    @cached_property
+    def _answers(self) -> list[Any]:
+        return self._named(self.writers.answer, self.writers.state)
+
+    @cached_property
+    def _pairs(self) -> tuple[list[Any], Bools, Ints]:
+        """Answers without the neuron of each pair, whether they are others, and what is known of it."""
+        answer, changes, state = self.writers.pairs(self.writers.neuron, self.writers.at)
+        return self._named(answer, state), changes, state
+
+    @cached_property
+    def _tally(self) -> tuple[Ints, Ints]:
+        """The neurons that hold a fact, in order, and what `Writers.tally` says of each."""
+        neurons = np.unique(self.writers.neuron)
+        return neurons, self.writers.tally(neurons)
+
+    def _ablation(self, q: int) -> Ablation:
+        answers, changes, state = self._pairs
+        neurons, tally = self._tally
+        number, known = int(self.writers.neuron[q]), int(state[q])
+        changed, measured, unknown = tally[np.searchsorted(neurons, number)].tolist()
+        own = bool(changes[q]) if known > UNKNOWN else None
+        others = Others(changed - bool(own), measured - (known == MEASURED), unknown - (known == UNKNOWN))
+        return Ablation(self.anatomy.neuron(number), answers[q], own, VERDICTS[known], others)
+
+
+def _lines(place: Place, others: int) -> list[tuple[str, str, str]]:
+    """What holds a fact, one line each."""
+    if not place.ablations:
+        return [(" + ".join(f"{row.tensor}[{row.index}]" for row in place.rows), "", "")]
+    return [
+        (
+            f"{each.neuron.tensor}[{', '.join([':'] * each.neuron.axis + [str(each.neuron.index)])}]",
+            f"{_word(each.answer) if each.changes else 'the same'} ({each.verdict})",
+            f"{each.others.changed:,} of {others:,} ({each.others.verdict})",
+        )
+        for each in place.ablations
+    ]
+
+
+def _word(value: Any) -> str:
+    return "?" if value is None else str(value)
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if hasattr(value, "tolist") else value
