@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -29,15 +30,15 @@ X = np.stack([RANDOM.permutation(9)[:4] for _ in range(12)])
 Y = RANDOM.integers(0, 5, X.shape)
 ONE_EACH = RANDOM.integers(0, 5, len(X))
 STOCK: dict[str, tuple[str, Any, dict[str, Any]]] = {
-    "bert": ("bert", Y, {}),
-    "bert gelu": ("bert", Y, {"activation": "gelu"}),
-    "bert sequences": ("bert", ONE_EACH, {"activation": "relu"}),
-    "distilbert sequences": ("distilbert", ONE_EACH, {}),
-    "gpt2 next": ("gpt2", None, {}),
-    "bert cells": ("bert", Y, {"robust": True}),
-    "bert sequences cells": ("bert", ONE_EACH, {"robust": True}),
-    "gpt2 next cells": ("gpt2", None, {"robust": True}),
-    "llama cells": ("llama", ONE_EACH, {"robust": True}),
+    "bert steps": ("bert", Y, {}),
+    "bert gelu steps": ("bert", Y, {"activation": "gelu"}),
+    "bert sequences steps": ("bert", ONE_EACH, {"activation": "relu"}),
+    "distilbert sequences steps": ("distilbert", ONE_EACH, {}),
+    "gpt2 next steps": ("gpt2", None, {}),
+    "bert cells": ("bert", Y, {}),
+    "bert sequences cells": ("bert", ONE_EACH, {}),
+    "gpt2 next cells": ("gpt2", None, {}),
+    "llama sequences cells": ("llama", ONE_EACH, {}),
 }
 AUTO = {"token": "TokenClassification", "sequence": "SequenceClassification", "lm": "CausalLM"}
 
@@ -46,7 +47,7 @@ AUTO = {"token": "TokenClassification", "sequence": "SequenceClassification", "l
 def stock(kind: str, place: Path) -> tuple[Path, Any]:
     """A folder, and its network in transformers."""
     name, labels, options = STOCK[kind]
-    model = ml.memorize_as(name, X, labels, on_conflict="first", **options)
+    model = ml.memorize_as(name, X, labels, on_conflict="first", storage=kind.split()[-1], **options)
     folder = model.save(place / kind.replace(" ", "-"))
     network = getattr(transformers, f"AutoModelFor{AUTO[model.task]}").from_pretrained(folder).eval()
     return folder, network
@@ -155,11 +156,11 @@ def test_a_wrong_claim_is_caught(home: Path) -> None:
     found, before = ml.locate(folder, X, Y), answered(folder, network)
     one, two = held(list(found))[:2]
     assert contradicted(found, list(found), one, before, answered(folder, network, two)) != []
-    other = ml.locate(ml.memorize_as("bert", X, Y[::-1], robust=True, on_conflict="first"), X)
+    other = ml.locate(ml.memorize_as("bert", X, Y[::-1], on_conflict="first"), X)
     assert contradicted(other, list(other), one, before, answered(folder, network, one)) != []
 
 
-@pytest.mark.parametrize("kind", ["bert", "bert cells", "gpt2 next cells"])
+@pytest.mark.parametrize("kind", ["bert steps", "bert cells", "gpt2 next cells"])
 def test_the_graph_is_what_circuit_tools_read_and_enough_for_the_answer(kind: str, home: Path) -> None:
     folder, network = stock(kind, home)
     found = ml.locate(folder, X, STOCK[kind][1])
@@ -231,6 +232,16 @@ def test_the_command_prints_a_table_or_json(
     assert said["facts"][0]["neurons"][0]["without"]["verdict"] == "proved"
 
 
+def test_the_page_prints_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parent.parent / "docs" / "locate.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```python\n(.*?)```", page, flags=re.S)
+    exec(compile(block, "docs/locate.md", "exec"), {})
+    assert capsys.readouterr().out.splitlines() == re.findall(r"^print\(.*\)  # (.*)$", block, flags=re.M)
+
+
 def test_what_holds_no_facts_is_refused(tmp_path: Path) -> None:
     flat = ml.approximate(lambda x: x, dim=1, length=2, norm="sup", lipschitz=1.0, error=0.5)
     with pytest.raises(ml.DataError, match="interpolates between knots and holds no facts"):
@@ -244,7 +255,7 @@ def test_what_holds_no_facts_is_refused(tmp_path: Path) -> None:
 
 def test_a_slope_that_does_not_cancel_is_doubted_as_far_as_what_arrives(home: Path) -> None:
     """Without one of its two neurons a step of gelu is no plateau: errors of what arrives count, times the slope."""
-    model = plain_stock.read(stock("bert gelu", home)[0])
+    model = plain_stock.read(stock("bert gelu steps", home)[0])
     tensor = model["tensors"]["bert.encoder.layer.0.output.dense.weight"]
     tensor[:, 1] = 0.0
     folder = plain_stock.write(model, home / "odd")

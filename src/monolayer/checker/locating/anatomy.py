@@ -27,13 +27,19 @@ class Neuron:
     index: int
     axis: int
 
+    def __str__(self) -> str:
+        return f"{self.tensor}[{', '.join([':'] * self.axis + [str(self.index)])}]"
+
 
 @dataclass(frozen=True, order=True)
 class Row:
-    """A row of a table of embeddings, or a vector (then `index` is 0)."""
+    """A row of a table of embeddings; without an index, a vector as a whole."""
 
     tensor: str
-    index: int
+    index: int | None = None
+
+    def __str__(self) -> str:
+        return self.tensor if self.index is None else f"{self.tensor}[{self.index}]"
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +56,8 @@ class Block:
 class Anatomy:
     """Blocks of neurons, numbered one after the other; coordinates `(D,)` that tables, attention and head use.
 
-    `scores`: which of query, key and value depend on the stream; `constant`: the block writes something by itself.
+    `rows` of a fact; `scores`: which of query, key and value depend on the stream; `constant`: whether the bias of a
+    block writes anything.
     """
 
     blocks: tuple[Block, ...]
@@ -112,17 +119,22 @@ def own_anatomy(stored: Stored, points: Labelled) -> Anatomy:
     if vectors:
         embeds |= stored["lift.bias"] != 0
 
+    biases = [block.tensor.replace("weight", "bias") for block in blocks]
+    constant = tuple(Row(bias) for bias in biases if stored[bias].any())
+
     def rows(fact: int) -> tuple[Row, ...]:
         place = int(fact if points.places is None else points.places[fact])
         if not points.per_token:
-            return (Row("bos", 0),)
-        token = () if points.rows is None else (Row("lift.weight", int(points.rows[place])),)
+            return (Row("bos"), *constant)
+        token = Row("lift.weight", None if points.rows is None else int(points.rows[place]))
         position = int(points.data.position[place])
-        return (*token, *((Row("positions.weight", position),) if stored.config["positions"] else ()))
+        return (token, *((Row("positions.weight", position),) if stored.config["positions"] else ()), *constant)
 
     letters = {letter: bool(stored[f"attention.W_{letter.upper()}"].any()) for letter in "qkv"}
     attends = (stored["attention.W_O"] != 0).any(axis=1)
-    return Anatomy(tuple(blocks), rows, embeds, attends, (stored["head.weight"] != 0).any(axis=0), letters, True)
+    return Anatomy(
+        tuple(blocks), rows, embeds, attends, (stored["head.weight"] != 0).any(axis=0), letters, bool(constant)
+    )
 
 
 def _stage(stored: Stored, number: int, width: int) -> Block:

@@ -86,8 +86,19 @@ def _own_names(stored: Stored) -> Callable[[Any], list[Any]]:
 
 
 def _own_fact(points: Labelled, fact: int, given: bool) -> Fact:
-    found = points.finding("wrong", fact, int(fact if points.places is None else points.places[fact]), None)
-    return Fact(found.sequence, found.position, found.token, found.expected if given else None)
+    answering = int(fact if points.places is None else points.places[fact])
+    label = points.finding("wrong", fact, answering, None).expected if given else None
+    if not points.per_token:
+        return Fact(answering, None, _text(points.data, answering), label)
+    return Fact(*points.data.place(answering), _text(points.data, None, answering), label)
+
+
+def _text(data: Sequences, row: int | None, token: int = 0) -> str | None:
+    """A sequence, or one token, as text; None for vectors."""
+    if data.vocabulary is None:
+        return None
+    tokens = data.tokens[token : token + 1] if row is None else data.tokens[data.offsets[row] : data.offsets[row + 1]]
+    return " ".join(map(str, data.vocabulary.decode(tokens).tolist()))
 
 
 def _in_stock(net: Network, data: Sequences) -> Location:
@@ -114,11 +125,10 @@ def _in_stock(net: Network, data: Sequences) -> Location:
 def _stock_fact(net: Network, data: Sequences, places: Places, fact: int, given: bool) -> Fact:
     answering, label = int(places.answering[fact]), places.expected(fact) if given else None
     if net.task == "sequence":
-        return Fact(answering, None, None, label)
+        return Fact(answering, None, _text(data, answering), label)
     if answering == len(data.tokens):  # the begin token
         return Fact(0, -1, net.names[net.begin], label)
-    assert data.vocabulary is not None  # places_of saw to it
-    return Fact(*data.place(answering), data.vocabulary.names[int(data.tokens[answering])], label)
+    return Fact(*data.place(answering), _text(data, None, answering), label)
 
 
 def _with_any_label(data: Sequences, per: Per, classes: Names | None, count: int, reals: int | None) -> Sequences:

@@ -24,6 +24,10 @@ SHOWN = 20
 """Facts in the table that is the `repr`."""
 
 
+LONG = 40
+"""Letters of a text in it."""
+
+
 class Others(NamedTuple):
     """The other facts without a neuron: how many are answered otherwise; of all of them, how many answers are only
     measured, and how many unknown."""
@@ -57,11 +61,11 @@ class Ablated(NamedTuple):
 
 
 class Fact(NamedTuple):
-    """A point by the names that users know; `position` and `token` are None where a sequence has one label."""
+    """A point as users know it; where a sequence has one label, without a position, and with all of its tokens."""
 
     sequence: int
     position: int | None
-    token: Any
+    text: str | None
     label: Any
 
 
@@ -70,13 +74,13 @@ class Place:
     """Where one fact lives. `answer` is what the model says, `label` what the data say (without labels: the same).
 
     `neurons` hold it, and `ablations` say of each what goes without it; `reads`, `writes` `(neurons, D)` are their
-    directions in the stream. `rows` are the embedding of the token that answers, and of its position. `writing`: how
-    many neurons write here in all; in steps, `neurons` are those of the nearest step.
+    directions in the stream. `rows` are the embedding of the token that answers, of its position, and biases.
+    `writing`: how many neurons write here in all; in steps, `neurons` are those of the nearest step.
     """
 
     sequence: int
     position: int | None
-    token: Any
+    text: str | None
     label: Any
     answer: Any
     verdict: Verdict
@@ -92,7 +96,7 @@ class Place:
 
     def to_json(self) -> dict[str, Any]:
         """The same as JSON; directions are rows of the tensors that are named."""
-        found = {name: _plain(getattr(self, name)) for name in ("sequence", "position", "token", "label", "answer")}
+        found = {name: _plain(getattr(self, name)) for name in ("sequence", "position", "text", "label", "answer")}
         return {
             **found,
             "verdict": self.verdict,
@@ -182,12 +186,11 @@ class Location:
 
         title = f"where {len(self):,} facts live; proved is about {self.arithmetic}"
         grid = Table(title=title, title_justify="left", box=None, padding=(0, 1), pad_edge=False)
-        for name in ("fact", "token", "label", "answer", "held by", "without it", "others changed"):
+        for name in ("fact", "text", "label", "answer", "held by", "without it", "others changed"):
             grid.add_column(name, overflow="fold")
         for place in (self[i] for i in range(min(first, len(self)))):
             where = str(place.sequence) if place.position is None else f"{place.sequence}:{place.position}"
-            token = "" if place.token is None else str(place.token)
-            head = [where, token, str(place.label), f"{_word(place.answer)} ({place.verdict})"]
+            head = [where, _cut(place.text or ""), str(place.label), f"{_word(place.answer)} ({place.verdict})"]
             for line in _lines(place, len(self) - 1):
                 grid.add_row(*(escape(visible(cell)) for cell in (*head, *line)))
                 head = [""] * 4
@@ -239,15 +242,19 @@ class Location:
 def _lines(place: Place, others: int) -> list[tuple[str, str, str]]:
     """What holds a fact, one line each."""
     if not place.ablations:
-        return [(" + ".join(f"{row.tensor}[{row.index}]" for row in place.rows), "", "")]
+        return [(" + ".join(map(str, place.rows)), "", "")]
     return [
         (
-            f"{each.neuron.tensor}[{', '.join([':'] * each.neuron.axis + [str(each.neuron.index)])}]",
-            f"{_word(each.answer) if each.changes else 'the same'} ({each.verdict})",
+            str(each.neuron),
+            f"{_word(each.answer) if each.changes is not False else 'the same'} ({each.verdict})",
             f"{each.others.changed:,} of {others:,} ({each.others.verdict})",
         )
         for each in place.ablations
     ]
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONG else f"{text[: LONG - 1]}…"
 
 
 def _word(value: Any) -> str:
