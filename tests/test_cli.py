@@ -276,7 +276,7 @@ def test_every_command_reads_data_by_the_same_options() -> None:
     names = {each.name for each in fields(Reading)}
     taking = [command.callback for command in app.registered_commands if command.callback is not None]
     taking = [each for each in taking if hasattr(each, "__wrapped__")]
-    assert len(taking) == 14
+    assert len(taking) == 15
     assert all(names <= set(inspect.signature(each).parameters) for each in taking)
 
 

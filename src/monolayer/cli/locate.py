@@ -31,7 +31,7 @@ def locate(
     with progress(as_json) as step:
         facts = book(folder, data)
         if facts is None:
-            facts = reading.read(data, step)
+            facts = reading.read(data, step, folder)
         step("locating", 0.5)
         found = find(folder, facts)
     if as_json:

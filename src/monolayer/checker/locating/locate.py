@@ -22,24 +22,32 @@ from monolayer.checker.stock.files import Network, read_stock
 from monolayer.checker.stock.places import Places, places_of
 from monolayer.checker.stored import Stored, folder_of, read
 from monolayer.data import Labels, Names, Sequences
+from monolayer.data.layout import Manner
+from monolayer.data.names import Unit
 from monolayer.data.sequences import Per
 from monolayer.errors import DataError
-from monolayer.huggingface.reading import is_stock, token_names
+from monolayer.huggingface.reading import answers_per, is_stock, token_names
 from monolayer.huggingface.strict import ForeignError
 
 
-def locate(model: Any, X: Any, Y: Any = None, *, lengths: Any = None, per: Per | None = None) -> Location:
+def locate(
+    model: Any, X: Any, Y: Any = None, *, lengths: Any = None, per: Per | None = None, unit: Unit | None = None
+) -> Location:
     """Where each fact lives: the neurons and rows that hold it, and what is answered without each neuron.
 
-    `model`: a model, or the folder of one, stock folders too. `X`, `Y`, `lengths`, `per` as for `certify`; without
-    labels, every place where the model answers is a fact. Answers are read from the stored weights, and proved for
-    every evaluation that a certificate covers, where margins allow it; else measured, or unknown (docs/locate.md).
+    `model`: a model, or the folder of one, stock folders too. `X`, `Y`, `lengths`, `per`, `unit` as for `certify`;
+    without labels, every place where the model answers is a fact. Answers are read from the stored weights, and proved
+    for every evaluation that a certificate covers, where margins allow it; else measured, or unknown (docs/locate.md).
     """
+
+    def data(names: Names | None, answers: Per | None) -> Sequences:
+        return asked_data(X, Y, lengths, per, unit, Manner(None if names is None else names.cuts, answers))
+
     with folder_of(model) as folder, np.errstate(all="ignore"):
         try:
             if is_stock(folder):
                 net = read_stock(folder)
-                return _in_stock(net, asked_data(X, Y, lengths, per, token_names(folder)))
+                return _in_stock(net, data(token_names(folder), answers_per(folder)))
             stored = read(folder)
             if stored.config["kind"] == "interpolator":
                 raise DataError(
@@ -50,7 +58,7 @@ def locate(model: Any, X: Any, Y: Any = None, *, lengths: Any = None, per: Per |
                 raise UnhandledError(
                     f"they are stored in {stored.config['dtype']}, and float64 and float32 are covered"
                 )
-            return _in_own(stored, asked_data(X, Y, lengths, per, stored.vocabulary))
+            return _in_own(stored, data(stored.vocabulary, stored.config["per"]))
         except (UnhandledError, ForeignError) as why:
             raise DataError(
                 f"the weights are not as a certificate covers them, so where they hold a fact is not known: {why}"
