@@ -120,11 +120,11 @@ def answer(results: Results) -> str:
     beaten = sum(row["quantized"][-1] < row["floor"] for row in hard)
     least, most = (100 * pick(_share(row) for row in hard) for pick in (min, max))
     return (
-        f"For one rank-1 head and {results['length']} tokens, by estimate and not by proof, yes: without it "
-        f"{len(hard)} of {len(rows)} targets keep from {amount(least, 2)} to {amount(most, 2)} % of their variance as"
-        f" error, whatever the readout. With it the error falls below that floor for {beaten} of the {len(hard)} on "
-        f"the finest grid tried. For {', '.join(free) or 'none'} the estimated floor is 0. For two tokens, by proof, "
-        "no: a token and the mean determine the other token."
+        f"For one rank-1 head and {results['length']} tokens yes: for one function by proof (docs/uniform.md), for "
+        f"these targets by estimate. Without it {len(hard)} of {len(rows)} of them keep from {amount(least, 2)} to "
+        f"{amount(most, 2)} % of their variance as error, whatever the readout. With it the error falls below that "
+        f"floor for {beaten} of the {len(hard)} on the finest grid tried. For {', '.join(free) or 'none'} the "
+        "estimated floor is 0. For two tokens, or two heads, by proof, no: a token then knows the others."
     )
 
 

@@ -29,7 +29,7 @@ SECTIONS = {
 }
 
 
-KEY = {"cliff": 1, "depth": 2}
+KEY = {"cliff": 1, "depth": 2, "uniform": 1}
 """Which figure of an experiment stands for it, where it is not the first."""
 PAPER = "https://arxiv.org/abs/2307.14023"
 DOCS = {

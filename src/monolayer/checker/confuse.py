@@ -34,7 +34,7 @@ from monolayer.errors import DataError, PrecisionError
 from monolayer.theory.balls import Ball, precision
 
 BITS = 256
-HALVINGS = 160
+HALVINGS = 96
 """Bisections at most; they end sooner, where a sign is no longer certain."""
 AXIS = 32
 """Values of `p` and of `q` among which a rectangle is looked for."""
@@ -233,7 +233,7 @@ class Rectangle:
                 row, column = divmod(int(spread.argmax()), len(across))
                 edges = (j, int(across[column]), int(along[row]))
                 best, found = spread.max(), (T, axis[i], *((axis[edge], axis[edge + 1]) for edge in edges))
-        return None if found is None else cls(seen, Fraction(float(seen.gain) * found[0]), *found[1:])
+        return None if found is None else cls(seen, Fraction(float(seen.head[1]) * found[0]), *found[1:])
 
     @staticmethod
     def at(seen: Seen, p: Fraction | Interval, q: Fraction | Interval) -> list[Interval]:

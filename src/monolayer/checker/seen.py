@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -59,22 +60,22 @@ class Seen:
         intervals = [(self.block(token, KEY), Fraction(float(more))) for token, more in found]
         return [(low + more, high + more) for (low, high), more in intervals]
 
-    @property
-    def gain(self) -> Ball:
-        """`o v` of the head."""
+    @cached_property
+    def head(self) -> tuple[Ball, Ball]:
+        """`q k` and `o v`."""
         head = read_attention(self.stored)[0]
-        return arb(head.o) * arb(head.v)
+        return arb(head.q) * arb(head.k), arb(head.o) * arb(head.v)
 
     def terms(self, entries: Entries) -> list[tuple[Ball, Ball]]:
         """The weight `e^{q k s}` of the begin token and of every token, and the weight times the key `s`."""
-        head, keys = read_attention(self.stored)[0], [ball(key) for key in self.keys(entries)]
-        weights = [(arb(head.q) * arb(head.k) * key).exp() for key in keys]
+        keys = [ball(key) for key in self.keys(entries)]
+        weights = [(self.head[0] * key).exp() for key in keys]
         return [(weight, weight * key) for weight, key in zip(weights, keys, strict=True)]
 
     def context(self, entries: Entries) -> Ball:
         """What attention adds at token 0, for a sequence whose entries lie in intervals."""
         weights, values = zip(*self.terms(entries), strict=True)
-        return self.gain * sum(values, arb(0)) / sum(weights, arb(0))
+        return self.head[1] * sum(values, arb(0)) / sum(weights, arb(0))
 
     def block(self, token: Entries, row: int) -> Interval:
         """What the first block adds to `key` or `code` of a token, over intervals: every neuron is monotone."""
