@@ -46,6 +46,8 @@ def test_the_site_builds_without_a_warning_and_fetches_nothing(tmp_path: Path) -
         assert name in page
     fetched = re.findall(r"<(?:script|link|img)[^>]+(?:src|href)=\"(https?://[^\"]+)", page)
     assert fetched == []
+    assert 'href="builder.html"' in (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+    assert 'id="source"' in (tmp_path / "site" / "builder.html").read_text(encoding="utf-8")
 
 
 def test_the_notebook_runs_and_prints_what_it_stores() -> None:

@@ -36,10 +36,9 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def same_folders(one: str, two: str) -> bool:
-    names = {path.name for path in Path(one).iterdir()}
-    return names == {path.name for path in Path(two).iterdir()} and all(
-        (Path(one) / name).read_bytes() == (Path(two) / name).read_bytes() for name in names
-    )
+    """But for the examples of a model that was just built, which are no part of it and which no edit hands on."""
+    first, second = ({path.name: path.read_bytes() for path in Path(each).iterdir()} for each in (one, two))
+    return all(first.get(name) == second.get(name) for name in (first.keys() | second.keys()) - {"examples.jsonl"})
 
 
 @pytest.mark.parametrize("way", [["facts.jsonl"], ["--rows", "1"], ["--token", "走"]])

@@ -270,6 +270,13 @@ def test_the_labels_of_a_text_are_its_next_words(tmp_path: Path) -> None:
         assert view.page.locator("#answer .label").all_text_contents()[:-1] == text[1:]
 
 
+def test_places_without_a_label_are_not_counted(tmp_path: Path) -> None:
+    tokens, labels = [[1, 2], [2, 3]], [[None, "x"], ["y", None]]
+    with opened(write(ml.memorize(tokens, labels), tmp_path / "page.html")) as view:
+        assert "of the data: 2 of 2" in view.page.text_content("#score")
+        assert view.page.locator("#answer .wrong").count() == 0
+
+
 def test_ids_with_gaps_are_no_sample(tmp_path: Path) -> None:
     with opened(write(ml.memorize([[2, 900]], [[1000, 7]]), tmp_path / "page.html")) as view:
         assert "a sample" not in view.page.text_content("#facts")
@@ -316,9 +323,30 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert json.loads(capsys.readouterr().out) == {"folder": model, "page": out, "verdict": "proved"}
     assert run(["page", model, "--out", out]) == 2
     assert "exists already" in capsys.readouterr().err
+    (tmp_path / "data.jsonl").unlink()
     assert run(["page", model, "--out", out, "--overwrite"]) == 0
     with opened(Path(out)) as view:
         assert view.call("document.title").startswith("phrases")
+        assert "of the data: 12 of 12" in view.page.text_content("#score")  # the folder keeps a sample
+        assert view.page.text_content("#verdict") == "certificate: proved"
+        assert "of 10" in view.page.text_content("#beside")
+        assert " 10 steps" in view.page.text_content("#facts")
+        slide(view, "noise", 1)
+        assert view.page.text_content("#verdict s") == "certificate: proved"
+        assert "not for these" in view.page.text_content("#verdict")
+        view.page.click("#reset")
+        assert view.page.locator("#verdict s").count() == 0
+
+
+def test_no_examples_where_none_are_wanted_and_none_after_an_edit(tmp_path: Path) -> None:
+    model = ml.memorize(X, Y)
+    kept = model.save(tmp_path / "kept") / "examples.jsonl"
+    assert [json.loads(line)["labels"] for line in kept.read_text(encoding="utf-8").splitlines()] == Y
+    assert not (model.save(tmp_path / "bare", examples=False) / "examples.jsonl").exists()
+    ml.forget(tmp_path / "kept", [X[0]], (X, Y))[0].save(tmp_path / "kept", overwrite=True)
+    assert not kept.exists()
+    assert run(["page", str(tmp_path / "kept"), "--out", str(tmp_path / "page.html")]) == 0
+    with opened(tmp_path / "page.html") as view:
         assert "of the model as built" in view.page.text_content("#score")  # sequences are drawn
         assert view.call("monolayer.given.examples.tokens.length") == 40
         assert view.messages == []

@@ -19,4 +19,4 @@ def on_files(files: Files, config: Any) -> None:
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Called by mkdocs for every page."""
-    return _OUTSIDE.sub(r"\1", markdown)
+    return _OUTSIDE.sub(r"\1", markdown).replace("](looking.md#a-page-that-builds)", "](builder.html)")

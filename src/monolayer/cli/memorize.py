@@ -13,6 +13,7 @@ from monolayer.cli.building import (
     ConflictChoice,
     DtypeChoice,
     Fingerprint,
+    NoExamples,
     OnConflict,
     Out,
     Overwrite,
@@ -45,6 +46,7 @@ def memorize(
     ] = None,
     on_conflict: OnConflict = ConflictChoice.error,
     fingerprint: Fingerprint = False,
+    no_examples: NoExamples = False,
     seed: Seed = None,
     draw: Annotated[
         Path | None, typer.Option(help="A saved model whose keys, codes and names are used again (docs/editing.md).")
@@ -70,7 +72,7 @@ def memorize(
         model = build(sequences, draw=draw, progress=step, **options)
         built = Built.checked(model, sequences, time.perf_counter() - began, step)
         step("writing", 1.0)
-        model.save(out, overwrite=overwrite)
+        model.save(out, overwrite=overwrite, examples=not no_examples)
     if as_json:
         print_json({"folder": str(out), **built.json()})
         return

@@ -28,7 +28,8 @@ def page(
         Path | None, typer.Argument(help="A saved model; without one, the page builds it of facts that are typed in.")
     ] = None,
     data: Annotated[
-        str | None, typer.Option(help="Data to pick examples from; with labels, they are checked and certified first.")
+        str | None,
+        typer.Option(help="Data to pick examples from; by default those in the folder. Labels are certified first."),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
     reading: Reading = PLAIN,
@@ -39,6 +40,7 @@ def page(
     Without a model the page builds one: type facts or a text, see the weights, forget a fact, add noise.
     """
     from monolayer.checker import verify
+    from monolayer.data.examples import EXAMPLES
     from monolayer.model.load import load_monolayer
     from monolayer.page import write
 
@@ -47,6 +49,8 @@ def page(
         raise DataError("--data goes with a model: give its folder, or leave --data out for a page that builds")
     model, title = (None, "") if folder is None else (load_monolayer(folder), folder.resolve().name)
     sequences, verdict = None, None
+    if data is None and folder is not None and (kept := folder / EXAMPLES).is_file():
+        data = str(kept)
     with progress(as_json) as step:
         if data is not None and model is not None and folder is not None:
             sequences = reading.read(data, step, model)
@@ -58,5 +62,5 @@ def page(
     if as_json:
         print_json({"folder": None if folder is None else str(folder), "page": str(file), "verdict": verdict})
     else:
-        said = "" if verdict is None else f"; the labels of the data are {verdict}"
+        said = "" if verdict is None else f"; the labels of its examples are {verdict}"
         out.print(f"wrote {escape(str(file))}{said}", soft_wrap=True)

@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from monolayer.data import Names
+from monolayer.data.examples import EXAMPLES, write_examples
 from monolayer.data.folder import new_folder
 from monolayer.errors import DataError, ModelFileError
 from monolayer.model.card import Card
@@ -35,10 +37,11 @@ from monolayer.model.sharded import INDEX, SPLIT, index_json, shard_names, split
 from monolayer.model.sidecar import write_memory
 
 
-def save(model: Parts, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-    """Write `model` as `folder`, all at once or not at all."""
+def save(model: Parts, folder: str | os.PathLike[str], *, overwrite: bool = False, examples: bool = True) -> Path:
+    """Write `model` as `folder`, all at once or not at all; `examples`: with those of its data that it has."""
     config, names = described(model)
-    return write(folder, config, dict(model.state_dict()), names, model.card, overwrite=overwrite)
+    card = model.card if examples else replace(model.card, examples=None)
+    return write(folder, config, dict(model.state_dict()), names, card, overwrite=overwrite)
 
 
 def write(
@@ -60,6 +63,8 @@ def write(
         if card is not None and (card.fingerprint is not None or card.script is not None):
             write_memory(card, scratch / MEMORY)
         _complete(scratch, config, names or {}, tensors, {})
+        if card is not None and card.examples is not None:
+            write_examples(card.examples, scratch / EXAMPLES)
     return Path(folder)
 
 

@@ -30,6 +30,7 @@ def page(
 ) -> str:
     """The page as text. `data`: sequences to pick from, maybe labelled; `verdict`: what a certificate says of them."""
     model = load_monolayer(model)
+    data = model.card.examples if data is None else data
     if data is None:
         some = draw(model, examples)
     else:

@@ -31,12 +31,15 @@ const view = (() => {
 
   // -- a sequence ------------------------------------------------------------------------------------------------
 
-  /* The labels that this sequence should have: those of the data, or of the model as it was built. */
-  function wanted(sequence) {
+  /* The labels of the data for this sequence, null at places without one; null for a sequence that is not among them. */
+  function stored(sequence) {
     const row = given.examples.given ? given.examples.tokens.findIndex((one) => same(one, sequence)) : -1;
-    if (row < 0) return built.run(sequence).answers.map((one) => one.label);
-    const labels = given.examples.labels[row];
-    return given.per === "sequence" ? [labels] : labels;
+    return row < 0 ? null : given.per === "sequence" ? [given.examples.labels[row]] : given.examples.labels[row];
+  }
+  /* The labels that this sequence should have: those of the data, else those of the model as it was built. */
+  function wanted(sequence) {
+    const labels = stored(sequence);
+    return built.run(sequence).answers.map((one, place) => (labels && labels[place] !== null ? labels[place] : one.label));
   }
 
   function answers() {
@@ -198,8 +201,9 @@ const view = (() => {
     const found = some.map((sequence) => {
       const answers_ = network.run(sequence).answers, labels = wanted(sequence);
       const good = answers_.map((one, place) => same(one.label, labels[place]));
-      right += good.filter(Boolean).length;
-      total += good.length;
+      const known = stored(sequence), counted = good.filter((_, place) => !known || known[place] !== null);
+      right += counted.filter(Boolean).length;
+      total += counted.length;
       return { sequence, answers: answers_, good };
     });
     const whose = given.examples.given ? "of the data" : "of the model as built";
