@@ -6,7 +6,6 @@ are the coordinates of the stream that it writes; hidden neurons stand beside th
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -33,7 +32,7 @@ def circuit(anatomy: Anatomy, neurons: Ints) -> dict[str, Any]:
     nodes: dict[str, Any] = {
         name: {"in_graph": there[name], "neurons": (mask & there[name]).tolist()} for name, mask in masks.items()
     }
-    nodes["m0"]["hidden"] = [asdict(anatomy.neuron(number)) for number in np.unique(neurons).tolist()]
+    nodes["m0"]["hidden"] = [{**vars(anatomy.neuron(number))} for number in np.unique(neurons).tolist()]
     return {
         "cfg": {"n_layers": 1, "n_heads": 1, "parallel_attn_mlp": False, "d_model": anatomy.width},
         "nodes": {**nodes, "logits": {"in_graph": True}},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -100,11 +100,11 @@ class Place:
         return {
             **found,
             "verdict": self.verdict,
-            "rows": [asdict(row) for row in self.rows],
+            "rows": [{**vars(row)} for row in self.rows],
             "writing": self.writing,
             "neurons": [
                 {
-                    **asdict(each.neuron),
+                    **vars(each.neuron),
                     "without": {"answer": _plain(each.answer), "changes": each.changes, "verdict": each.verdict},
                     "others": {**each.others._asdict(), "verdict": each.others.verdict},
                 }

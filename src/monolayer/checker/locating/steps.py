@@ -22,7 +22,9 @@ from monolayer.checker.stock.places import Places
 from monolayer.checker.stock.readout import FAINT, HUGE, SATURATED, coordinates
 from monolayer.data import Sequences
 
-_AT_ONCE = 1 << 22
+Coordinates = tuple[Floats, Floats, Floats]
+"""Label coordinates `(K, m)`, their errors, and the mean `(K,)`, as `readout.coordinates` has them."""
+_AT_ONCE = 1 << 20
 """Scores held at a time."""
 
 
@@ -46,11 +48,15 @@ def steps_writers(net: Network, data: Sequences, places: Places) -> Writers:
     holds = (near >= first[fact]) & seen.sure[fact]
     fact, near = fact[holds], near[holds]
 
+    whole = coordinates(net, seen.found, seen.bound, steps, seen.points, passed)
+
     def judge(points: Ints, less: Ints | None) -> tuple[NDArray[Any], Ints]:
         """Facts as they are, or each less one of the sorted neurons."""
         answer, state = np.zeros((2, len(points)), dtype=np.int64)
         for cut in np.array_split(np.arange(len(points)), 1 + len(points) * len(net.head) // _AT_ONCE):
-            given = _coordinates(net, seen, points[cut], None if less is None else less[cut])
+            some = points[cut]
+            given: Coordinates = tuple(part[some] for part in whole)  # type: ignore[assignment]
+            given = given if less is None else _less(net, seen, given, some, less[cut])
             answer[cut], state[cut] = likeliest(net, seen, *given)
         return answer, np.where(seen.sure[points], state, UNKNOWN)
 
@@ -69,18 +75,15 @@ def steps_writers(net: Network, data: Sequences, places: Places) -> Writers:
     )
 
 
-def _coordinates(net: Network, seen: Seen, points: Ints, less: Ints | None) -> tuple[Floats, Floats, Floats]:
-    """Label coordinates, their doubt and the mean, as `readout.coordinates`; `less`: a sorted neuron that is gone."""
-    steps, here = seen.steps, seen.points.part(points)
-    value, doubt, mean = coordinates(net, seen.found, seen.bound, steps, here, seen.passed[points])
-    if less is None:
-        return value, doubt, mean
-    jump = steps.level[less + 1] - steps.level[less]
+def _less(net: Network, seen: Seen, given: Coordinates, points: Ints, neuron: Ints) -> Coordinates:
+    """What `given` says of some points, less a sorted neuron of each."""
+    (value, doubt, mean), steps = given, seen.steps
+    jump = steps.level[neuron + 1] - steps.level[neuron]
     size = np.abs(jump)
     if steps.slope is not None:
-        slope, feature = steps.slope[less + 1] - steps.slope[less], here.feature[:, None]
+        slope, feature = steps.slope[neuron + 1] - steps.slope[neuron], seen.points.feature[points, None]
         size = size + np.abs(slope * feature)
-        doubt = doubt + PADDING * np.abs(slope) * here.radius[:, None]
+        doubt = doubt + PADDING * np.abs(slope) * seen.points.radius[points, None]
         jump = jump + slope * feature
     doubt = PADDING * (doubt + 8.0 * UNIT * (np.abs(value) + size))
     mean = PADDING * (mean + np.abs(jump.sum(axis=1)) / net.width + doubt.max(axis=1))
