@@ -58,7 +58,7 @@ def test_half_precision_answers_and_is_inspected(
 
 
 def test_only_models_and_their_folders_are_certified() -> None:
-    with pytest.raises(ml.DataError, match="a Linear cannot be certified"):
+    with pytest.raises(ml.DataError, match="a Linear is no model of monolayer"):
         ml.certify(nn.Linear(1, 1), X, Y)
 
 

@@ -211,6 +211,24 @@ def test_a_place_names_tensors_rows_and_directions(home: Path) -> None:
         found[48]
 
 
+def test_facts_are_the_labelled_places() -> None:
+    rows, labels = [["a", "b"], ["b", "c"], ["c", "a"]], [["x", None], [None, "y"], ["x", " "]]
+    for model in (ml.memorize(rows, labels), ml.memorize_as("gpt2", rows, labels)):
+        found = ml.locate(model, rows, labels)
+        assert [(one.sequence, one.position, one.text) for one in found] == [
+            (0, 0, "a"),
+            (1, 1, "c"),
+            (2, 0, "c"),
+            (2, 1, "a"),
+        ]
+        assert [one.answer for one in found] == ["x", "y", "x", " "]
+        assert "' ' (proved)" in repr(found)
+    with pytest.raises(ml.DataError, match=r"token 1 of sequence 0 \('q'\) is a token that the model does not know"):
+        ml.locate(ml.memorize(rows, labels), [["a", "q"]])
+    with pytest.raises(ml.DataError, match="a list is no model of monolayer"):
+        ml.locate(rows, labels)
+
+
 def test_the_command_prints_a_table_or_json(
     tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

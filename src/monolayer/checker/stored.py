@@ -93,9 +93,7 @@ def folder_of(model: Any) -> Iterator[Path]:
         yield Path(model)
         return
     if not callable(getattr(model, "save", None)):
-        raise DataError(
-            f"a {type(model).__name__} cannot be certified: give the folder of a saved model, or a Monolayer"
-        )
+        raise DataError(f"a {type(model).__name__} is no model of monolayer: give one, or the folder of a saved one")
     with tempfile.TemporaryDirectory() as scratch:
         model.save(Path(scratch) / "model")
         yield Path(scratch) / "model"

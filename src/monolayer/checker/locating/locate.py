@@ -72,6 +72,9 @@ def _in_own(stored: Stored, data: Sequences) -> Location:
         reals = None if stored.classes is not None else int(stored.config["labels"])
         data = _with_any_label(data, stored.config["per"], stored.classes, count, reals)
     points = labelled(stored, data)
+    if points.rows is not None and (points.rows < 0).any():
+        flat = int(np.flatnonzero(points.rows < 0)[0])
+        raise DataError(f"{data.where(flat)} ({_text(data, None, flat)!r}) is a token that the model does not know")
     robust = stored.config["readout"] == "gates"
     writers = (robust_writers if robust else line_writers)(stored, points)
     format_ = stored.config["dtype"]

@@ -15,7 +15,7 @@ from monolayer.checker.locating.anatomy import Anatomy, Neuron, Row
 from monolayer.checker.locating.circuit import circuit
 from monolayer.checker.locating.writers import MEASURED, UNKNOWN, VERDICTS, Verdict, Writers, differ
 from monolayer.errors import DataError
-from monolayer.table import WIDTH, visible
+from monolayer.table import WIDTH, plural, visible
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -184,13 +184,13 @@ class Location:
         from rich.markup import escape
         from rich.table import Table
 
-        title = f"where {len(self):,} facts live; proved is about {self.arithmetic}"
+        title = f"where each of {plural(len(self), 'fact')} lives; proved is about {self.arithmetic}"
         grid = Table(title=title, title_justify="left", box=None, padding=(0, 1), pad_edge=False)
         for name in ("fact", "text", "label", "answer", "held by", "without it", "others changed"):
             grid.add_column(name, overflow="fold")
         for place in (self[i] for i in range(min(first, len(self)))):
             where = str(place.sequence) if place.position is None else f"{place.sequence}:{place.position}"
-            head = [where, _cut(place.text or ""), str(place.label), f"{_word(place.answer)} ({place.verdict})"]
+            head = [where, _cut(place.text or ""), _word(place.label), f"{_word(place.answer)} ({place.verdict})"]
             for line in _lines(place, len(self) - 1):
                 grid.add_row(*(escape(visible(cell)) for cell in (*head, *line)))
                 head = [""] * 4
@@ -258,7 +258,9 @@ def _cut(text: str) -> str:
 
 
 def _word(value: Any) -> str:
-    return "?" if value is None else str(value)
+    """A name as people can see it, also where it is blank."""
+    text = "?" if value is None else str(value)
+    return text if text.strip() == text != "" else repr(value)
 
 
 def _plain(value: Any) -> Any:
