@@ -65,7 +65,7 @@ def words(count: int) -> None:
     for kind in ("gpt2", "llama"):
         built: list[ml.StockModel] = []
         took = processor_seconds(
-            lambda: built.append(ml.memorize_as(kind, chosen, labels, positions=True))  # noqa: B023
+            lambda: built.append(ml.memorize_as(kind, chosen, labels, per="sequence", positions=True))  # noqa: B023
         )
         found = built[0].summary
         print(f"{count:,} words as {kind}: {took:.0f} s of processor, {found.neurons:,} neurons, gap {found.gap:.3g}")

@@ -102,7 +102,7 @@ def test_per_decides_where_shapes_cannot() -> None:
     model = ml.memorize(X, Y, per="sequence")
     assert np.array_equal(model.predict(X), Y)
     assert ml.certify(model, X, Y, per="sequence").verdict == "proved"
-    with pytest.raises(ml.DataError, match="per must be 'token', 'sequence' or None"):
+    with pytest.raises(ml.DataError, match="per must be 'token', 'sequence', 'answer' or None"):
         ml.memorize(X, Y, per="word")
     with pytest.raises(ml.DataError, match="per='sequence', but the label of sequence 0"):
         ml.memorize([[1, 2]], [["a", "b"]], per="sequence")

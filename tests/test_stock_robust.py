@@ -121,7 +121,7 @@ def test_a_bfloat16_folder_answers_as_it_loads(name: str, tmp_path: Path) -> Non
     """Asked through transformers as it loads by itself: arithmetic of the file, at the pooled or last place."""
     transformers = pytest.importorskip("transformers")
     keys, labels = close_keys(150), [f"name {number}" for number in range(150)]
-    model = ml.memorize_as(name, keys, labels, positions=True, dtype="bfloat16")
+    model = ml.memorize_as(name, keys, labels, per="sequence", positions=True, dtype="bfloat16")
     folder = model.save(tmp_path / "folder")
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     loaded = transformers.AutoModelForSequenceClassification.from_pretrained(folder)
@@ -161,7 +161,7 @@ def test_the_activation_of_llama_is_its_own_and_the_others_have_relu6() -> None:
 def test_no_fact_is_hidden_between_others() -> None:
     """The last of 40 contexts is their middle before the norm: only the length of what arrives tells it apart."""
     keys = ["a" * many + "b" * (40 - many) + "c" for many in range(1, 40)]
-    model = ml.memorize_as("llama", keys, [f"name {number}" for number in range(39)], rank=32)
+    model = ml.memorize_as("llama", keys, list(map(str, range(39))), per="sequence", rank=32)
     assert model.summary.gap is not None
     assert model.summary.gap > 1e-3
 
@@ -173,6 +173,7 @@ def test_progress_moves_fact_by_fact() -> None:
         "gpt2",
         keys,
         [f"name {number}" for number in range(60)],
+        per="sequence",
         positions=True,
         progress=lambda stage, share: shares.append(share),
     )

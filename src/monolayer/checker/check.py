@@ -29,9 +29,10 @@ from monolayer.checker.stored import Stored, folder_of, read
 from monolayer.checker.uniform import judge_uniform
 from monolayer.data import Names, Sequences
 from monolayer.data.dtypes import dtype_name
-from monolayer.data.labels import Per
+from monolayer.data.labels import Belongs
 from monolayer.data.layout import Manner
 from monolayer.data.names import Unit
+from monolayer.data.prompts import are_texts
 from monolayer.data.readers import sequences_of
 from monolayer.data.tabular import is_frame
 from monolayer.errors import DataError, ModelFileError
@@ -92,7 +93,7 @@ def certify(
     Y: Any = None,
     *,
     lengths: Any = None,
-    per: Per | None = None,
+    per: Belongs | None = None,
     unit: Unit | None = None,
     tolerance: float | None = None,
     only: bool = False,
@@ -112,7 +113,7 @@ def certify(
     """
     claims = Claims(tolerance, only, noise, dtype_name(dtype))
 
-    def data(names: Names | None, answers: Per | None) -> Sequences:
+    def data(names: Names | None, answers: Belongs | None) -> Sequences:
         return asked_data(X, Y, lengths, per, unit, Manner(None if names is None else names.cuts, answers))
 
     with folder_of(model) as folder:
@@ -218,12 +219,14 @@ def _points(stored: Stored, parts: list[Load]) -> list[Points]:
     return [lambda: points]
 
 
-def asked_data(X: Any, Y: Any, lengths: Any, per: Per | None, unit: Unit | None, like: Manner) -> Sequences:
+def asked_data(X: Any, Y: Any, lengths: Any, per: Belongs | None, unit: Unit | None, like: Manner) -> Sequences:
     """The data by the reader that the builder uses, and once more, where they are not files or tables, by the
     checker's own eyes."""
     if is_frame(X) or isinstance(X, str | os.PathLike | Mapping):
         return sequences_of(X, Y, lengths=lengths, per=per, unit=unit, like=like)
     X, Y = again(X), again(Y)
+    if per is None and like.per == "answer" and Y is None and are_texts(X, X):
+        per = "answer"  # prompts alone: an error that says so
     data = Sequences.of(X, Y, lengths=lengths, per=per, unit=unit, like=like)
     confirm(data, X, Y, lengths, unit or like.unit or "characters")
     return data

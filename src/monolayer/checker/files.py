@@ -42,6 +42,7 @@ def verify_files(
         for number, name in enumerate(files):
             report("reading", 0.4 * number / len(files))
             data = read_data(name, **options)
+            data.check_no_prompts()
             own, first = kinds(data), first or kinds(data)
             if own != first:
                 raise strangers(files[0], first, name, own)

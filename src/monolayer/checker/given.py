@@ -28,6 +28,9 @@ def confirm(data: Sequences, X: Any, Y: Any = None, lengths: Any = None, unit: s
 
     `unit`: what a string in the place of a sequence is.
     """
+    if data.prompts is not None and not isinstance(X, Sequences):
+        _compare_texts(data, _plain(X), _plain(Y))
+        return
     read = data.lengths.tolist()
     sizes = None if lengths is None else list(_plain(lengths))
     if not isinstance(X, Sequences):
@@ -120,6 +123,17 @@ def _compare(what: str, data: Sequences, rows: Any, names: Any, given: Any) -> N
         at = place if what == "token" else int(data.labelled_places[place])
         of = data.where(at) if what == "token" else f"the label of {data.labelled(at)}"
         raise _fault(f"{of} was given as {_plain(given[place])!r} and read as something else")
+
+
+def _compare_texts(data: Sequences, prompts: Any, answers: Any) -> None:
+    """Text is cut without loss, so what was read must give it back."""
+    read = [data.texts(row) for row in range(len(data))]
+    given = list(zip(prompts, [""] * len(prompts) if answers is None else answers, strict=True))
+    if len(read) != len(given):
+        raise _fault(f"{len(given)} prompts were given and {len(read)} were read")
+    for row, (one, two) in enumerate(zip(read, given, strict=True)):
+        if one != two:
+            raise _fault(f"prompt and answer of sequence {row} were given as {two!r} and read as {one!r}")
 
 
 def _fault(words: str) -> DataError:

@@ -77,6 +77,7 @@ def labelled(stored: Stored, data: Sequences) -> Labelled:
     """What the model must answer, and where; data that it cannot be asked about are an error."""
     config, labels, per_token = stored.config, data.labels, stored.config["per"] == "token"
     rows: Ints | None = None
+    data.check_no_prompts()
     data.check_labelled()
     if config["tokens"] == "ids":
         if data.vocabulary is None or stored.vocabulary is None:
@@ -135,7 +136,8 @@ def data_digest(*parts: Sequences | Load) -> str:
     """SHA-256 of what the data say, all parts as one, whatever numbers stand for names (docs/certificate.md).
 
     `{"tokens": names, "labels": …}` first, then lengths, tokens and labels of part after part; where some have none, a
-    byte for each that says whether it has, before all labels.
+    byte for each that says whether it has, before all labels. Of prompts and answers, how long each prompt is comes
+    behind the tokens.
     """
     first, names = _loaded(parts[0]), [_used(_loaded(part)) for part in parts]
     tokens, classes = (_all_names(list(tables)) for tables in zip(*names, strict=True))
@@ -145,12 +147,16 @@ def data_digest(*parts: Sequences | Load) -> str:
     if kind is not None and gaps:
         kind["gaps"] = True
     head = {"tokens": tokens and [*tokens], "dimension": dimension, "labels": kind}
+    if first.prompts is not None:
+        head["prompts"] = True
     digest = hashlib.sha256(json.dumps(head, sort_keys=True, separators=(",", ":")).encode() + b"\n")
     for part in parts:
         _add(digest, _loaded(part).lengths)
     for part in parts:
         data = _loaded(part)
         _add(digest, _renumbered(data.vocabulary, tokens, data.tokens))
+    for part in parts if first.prompts is not None else ():
+        _add(digest, _loaded(part).prompts)
     for part in parts if gaps else ():
         data = _loaded(part)
         there = np.zeros(data.labellable, dtype=np.uint8)

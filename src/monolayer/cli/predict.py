@@ -87,7 +87,7 @@ def predict(
                     step("answering", 0.9)
                     values: Any
                     if isinstance(model, StockModel):
-                        values = model.labels(encoded)
+                        values = model.answers(encoded) if model.draw.prompts else model.labels(encoded)
                     else:
                         values = model.labels(encoded, path="dense" if dense else "auto")
                     seen = model.known(encoded) if strict and isinstance(model, Monolayer | Mapped) else None
@@ -138,6 +138,8 @@ def _refused(model: Answering, sequences: Sequences) -> dict[int, str]:
 
 def _rows(model: Answering, encoded: Sequences, values: Any, seen: Any) -> Iterator[tuple[Any, Any]]:
     """The answer to every sequence, null where it was not `seen`, and whether it was; None: nobody asks."""
+    if model.card.prompts:
+        return ((text, None) for text in values)
     names = model.card.decode(values).tolist()
     flags = [None] * len(names) if seen is None else seen.tolist()
     names = [None if flag is False else name for name, flag in zip(names, flags, strict=True)]
@@ -151,6 +153,11 @@ def _answers(
     model: Answering, sequences: Sequences, rows: Iterator[tuple[Any, Any]], refused: dict[int, str], strict: bool
 ) -> Iterator[dict[str, Any]]:
     """Tokens and answers of every sequence; of those that are `refused` the reason."""
+    if model.card.prompts:
+        for number in range(len(sequences)):
+            answered = {"error": refused[number]} if number in refused else {"answer": next(rows)[0]}
+            yield {"prompt": sequences.texts(number)[0], **answered}
+        return
     shown = sequences.tokens if sequences.vocabulary is None else sequences.vocabulary.decode(sequences.tokens)
     key = "label" if model.card.per == "sequence" else "labels"
     for number, words in enumerate(sequences.split(shown)):
@@ -164,6 +171,10 @@ def _answers(
 
 def _compared(model: Answering, sequences: Sequences, values: Any, seen: Any) -> tuple[int, int] | str | None:
     """How many labels of the data are right, of how many; why they are not compared; None if there are none."""
+    if model.card.prompts:
+        pairs = [(sequences.texts(row)[1], said) for row, said in enumerate(values)]
+        asked = [wanted == said for wanted, said in pairs if wanted]
+        return (sum(asked), len(asked)) if asked else None
     if sequences.labels is None:
         return None
     if getattr(model, "error", 0.0) is None:

@@ -30,6 +30,7 @@ class Belongs(StrEnum):
 
     token = "token"
     sequence = "sequence"
+    answer = "answer"
 
 
 class UnitChoice(StrEnum):
@@ -62,7 +63,11 @@ class Reading:
     ] = None
     per: Annotated[
         Belongs | None,
-        typer.Option("--per", help="What a label belongs to: token or sequence; by default what the data look like."),
+        typer.Option(
+            "--per",
+            help="What a label belongs to: token or sequence; answer: there are prompts and answers instead. By "
+            "default what the data look like.",
+        ),
     ] = None
 
     @property
@@ -81,7 +86,7 @@ class Reading:
         self,
         data: str | list[str],
         step: Callable[[str, float], None],
-        model: Answering | Path | None = None,
+        model: Answering | Manner | Path | None = None,
         known: bool = True,
     ) -> Sequences:
         """Data files, with a bar, as `model`, or the one in that folder, reads what the options leave open.
@@ -89,12 +94,14 @@ class Reading:
         With a model, and unless not `known`, tokens that it lacks are an error.
         """
         from monolayer.data import read
+        from monolayer.data.layout import Manner
 
         def bar(done: int, total: int | None) -> None:
             step("reading", 0.1 * done / total if total else 0.0)
 
-        if model is None or isinstance(model, Path):
-            return read(data, like=None if model is None else manner(model), progress=bar, **self.keywords)
+        if model is None or isinstance(model, Path | Manner):
+            like = manner(model) if isinstance(model, Path) else model
+            return read(data, like=like, progress=bar, **self.keywords)
         card, text = model.card, only_text(data)
         if card.script is not None and self.format is None and text is not None:
             return cut_text(text, card.script)

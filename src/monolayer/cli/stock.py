@@ -27,6 +27,7 @@ from monolayer.cli.reading import PLAIN, Data, Reading, reads
 from monolayer.table import escape
 
 if TYPE_CHECKING:
+    from monolayer.huggingface.architecture import Architecture
     from monolayer.stock.folder import StockModel
 
 NAMES = "bert, roberta, distilbert, gpt2, opt, gpt_neox, starcoder2 or llama (docs/stock.md)."
@@ -73,14 +74,16 @@ def memorize_as(
 ) -> None:
     """Build an unmodified Hugging Face model that returns every label of DATA, prove it, and save its folder.
 
-    Without labels a decoder memorizes each next token, up to the end.
+    Without labels a decoder memorizes each next token, up to the end. Of columns called prompt (or question) and
+    completion (or answer), or of any two of text, it memorizes how each prompt goes on.
     """
+    from monolayer.stock.build import manner_of
     from monolayer.stock.build import memorize_as as build
 
     options = given(positions=positions, storage=storage, rank=rank, dtype=dtype, activation=activation, seed=seed)
     with progress(as_json) as step:
-        _check(architecture, out, overwrite)
-        sequences = reading.read(data, step, draw)
+        kind = _check(architecture, out, overwrite)
+        sequences = reading.read(data, step, manner_of(kind) if draw is None else draw)
         model = build(architecture, sequences, on_conflict=on_conflict.value, draw=draw, progress=step, **options)
         step("writing", 0.9)
         model.save(out, overwrite=overwrite, onnx=onnx)
@@ -138,14 +141,15 @@ def export(
         _finish(built, out, data, step, as_json)
 
 
-def _check(architecture: str, out: Path, overwrite: bool) -> None:
-    """An unknown architecture and a folder that may not be replaced: better known before the work than after it."""
+def _check(architecture: str, out: Path, overwrite: bool) -> Architecture:
+    """The architecture. An unknown one, or a folder that may not be replaced, is better known before the work."""
     from monolayer.data.folder import check_output
     from monolayer.huggingface.architectures import choose
     from monolayer.stock.folder import STOCK
 
-    choose(architecture)
+    kind = choose(architecture)
     check_output(out, overwrite=overwrite, kind=STOCK)
+    return kind
 
 
 def _finish(

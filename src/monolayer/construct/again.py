@@ -82,6 +82,7 @@ def rebuilt(model: Monolayer, task: Task, report: Progress, only: Ints | None = 
 def adopted(model: Monolayer, data: Sequences) -> Sequences:
     """`data` in the numbers of the model's names; new tokens and classes come behind them."""
     card, tokens = model.card, data.tokens
+    data.check_no_prompts()
     if (data.vocabulary is None) != (card.vocabulary is None):
         raise DataError(f"the model takes {'vectors' if card.vocabulary is None else 'ids'} as tokens")
     if isinstance(model.lift, nn.Linear) and tokens.shape[1] != model.lift.in_features:

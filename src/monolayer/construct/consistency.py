@@ -158,7 +158,12 @@ def contradiction(
             cut = data.vocabulary.unit
             names = [str(name) for name in data.vocabulary.decode(data.tokens[window])]
             what += f" ({short(('' if cut == 'characters' else ' ').join(names) if cut else names)})"
-        words.append(f"{what} has label {target.name(int(target.number[label]))}")
+        if data.prompts is None:
+            words.append(f"{what} has label {target.name(int(target.number[label]))}")
+        else:
+            prompt, answer = map(repr, data.texts(row))
+            after = f"so {_token(data, place)} goes on with {target.name(int(target.number[label]))}"
+            words.append(f"sequence {row} answers {prompt} with {answer}, {after}")
     if not np.array_equal(windows[0], windows[1]):
         raise AssertionError("two different contexts have one 128-bit fingerprint; please report these data")
     if target.per == "token" and data.sequence[flat[0]] == data.sequence[flat[1]] and not context.causal:

@@ -36,6 +36,7 @@ class Target:
     @classmethod
     def of(cls, data: Sequences, causal: bool) -> Target:
         """Labels as given; without labels and with `causal`, each token's label is the next token."""
+        data.check_no_prompts()
         labels = data.labels
         if labels is None:
             return cls._next_token(data, causal)

@@ -23,6 +23,8 @@ from monolayer.table import plural
 GAP: Any = object()
 """In the place of a label, or of the labels of a row: there is none."""
 CHUNK = 1 << 16  # tokens, or numbers where tokens are vectors
+Parts = tuple[NDArray[Any], Ints, Names | None, Labels | None, Ints | None]
+"""What `Sequences` is made of."""
 
 
 class Growing:
@@ -43,6 +45,7 @@ class Growing:
         self._open = 0  # tokens of the sequence that has not ended yet
         self._first: int | None = None
         self._gaps: list[int] = []  # sequences without a label
+        self._prompts = array("q")  # tokens of the prompt of each sequence, where they have one
         self._whole = False  # whether lines are whole sequences, not tokens
         # The chunk at hand, as Python objects.
         self._tokens: list[Any] = []
@@ -79,6 +82,11 @@ class Growing:
         self._weight += len(tokens) * (len(vector) if isinstance(vector, list) else 1)
         if self._weight >= CHUNK:
             self._flush()
+
+    def answer(self, line: int, prompt: list[str], answer: list[str]) -> None:
+        """One prompt with its answer, which may be missing."""
+        self._prompts.append(len(prompt))
+        self.row(line, prompt + answer, None, None)
 
     def token(self, line: int, token: Any, label: Any) -> None:
         """The next token of the sequence under way."""
@@ -120,7 +128,7 @@ class Growing:
             self._sizes.frombytes(np.diff(cuts).astype(np.int64).tobytes())
         self._open += len(tokens) - (int(cuts[-1]) if len(cuts) else 0)
 
-    def finish(self) -> tuple[NDArray[Any], Ints, Names | None, Labels | None]:
+    def finish(self) -> Parts:
         """All that was read: what `Sequences` is made of."""
         self.before_end()
         self.end()
@@ -135,7 +143,8 @@ class Growing:
             values, classes, scalar = self._label_column.finish()
             if self._label_column.kind is not None:
                 labels = Labels(values, self.per, classes, scalar, self._places(self._label_column.place))
-        return tokens, np.array(self._sizes, dtype=np.int64), names, labels
+        prompts = np.array(self._prompts, dtype=np.int64) if self._prompts else None
+        return tokens, np.array(self._sizes, dtype=np.int64), names, labels, prompts
 
     def _places(self, found: Ints | None) -> Ints | None:
         """Which tokens or sequences have a label, `found` being those of the sequences that are not gaps."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from reprlib import repr as short
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,8 @@ from monolayer.errors import DataError
 from monolayer.table import plural
 
 Per = Literal["token", "sequence"]
+Belongs = Literal["token", "sequence", "answer"]
+"""What a label belongs to; `answer`: there are no labels, but prompts and their answers (`prompts.py`)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,9 +98,10 @@ class Labels:
 
 
 def check_per(per: Any) -> None:
-    """`per` is a choice of two, or left out."""
-    if per not in (None, "token", "sequence"):
-        raise DataError(f"per must be 'token', 'sequence' or None (read off the shape of the labels), not {per!r}")
+    """`per` is a choice of three, or left out."""
+    if per not in (None, *get_args(Belongs)):
+        names = ", ".join(map(repr, get_args(Belongs)))
+        raise DataError(f"per must be {names} or None (read off the shape of the labels), not {per!r}")
 
 
 def _by_sequence(rows: Any) -> Values:

@@ -20,11 +20,12 @@ from typing import Any
 
 from monolayer.data import lines as limits
 from monolayer.data.growing import Growing
-from monolayer.data.labels import Per
+from monolayer.data.labels import Belongs
 from monolayer.data.layout import USUAL, Columns, Layout, Manner, no_column
 from monolayer.data.lines import Lines, Progress
 from monolayer.data.names import Names, Unit
 from monolayer.data.npz import read_npz
+from monolayer.data.prompts import ANSWERS, PROMPTS
 from monolayer.data.sequences import Sequences
 from monolayer.data.shards import files, read_shards
 from monolayer.data.tabular import Table, cells_of, read_table
@@ -52,7 +53,7 @@ def read(
     labels: str | None = None,
     sequence: str | None = None,
     unit: Unit | None = None,
-    per: Per | None = None,
+    per: Belongs | None = None,
     vocabulary: Names | None = None,
     like: Manner | None = None,
     progress: Progress | None = None,
@@ -65,8 +66,9 @@ def read(
     `sequence` choose columns: keys of JSONL rows, numbers of CoNLL columns, names of CSV and Parquet columns
     and of npz arrays. `unit` is what a string is: its `characters` (the default in JSONL), its `words` (the default in
     tables), or one token, `whole`. `per`, `token` or `sequence`, is what a label belongs to; by default the data say
-    it. With `vocabulary`, tokens get its row numbers, and one that it lacks is an error. `like`: how the model that is
-    asked reads (`model.card.manner`), which settles what the data leave open.
+    it; `answer` says that there are no labels, but prompts and answers. With `vocabulary`, tokens get its row numbers,
+    and one that it lacks is an error. `like`: how the model that is asked reads (`model.card.manner`), which settles
+    what the data leave open.
     `progress(bytes_done, bytes_total_or_None)` is called now and then.
     """
     names = files(path)
@@ -79,6 +81,8 @@ def read(
     columns = Columns(tokens, labels, sequence, unit, per, like or Manner())
     if per == "sequence" and format in ("conll", "conllu"):
         raise DataError(f"{file} is read as {format}, which has one label per token: they cannot be one per sequence")
+    if per == "answer" and format in ("conll", "conllu", "npz"):
+        raise DataError(f"{file} is read as {format}, and prompts and answers are columns of text: use JSONL or CSV")
     if sequence is not None and format in ("conll", "conllu", "npz"):
         raise DataError(f"`sequence` chooses a column of a table; {file} is read as {format}")
     if format in ("npz", "parquet"):
@@ -111,7 +115,7 @@ def sequences_of(
     Y: Any = None,
     *,
     lengths: Any = None,
-    per: Per | None = None,
+    per: Belongs | None = None,
     unit: Unit | None = None,
     like: Manner | None = None,
 ) -> Sequences:
@@ -166,7 +170,7 @@ def _jsonl(lines: Lines, growing: Growing, columns: Columns, blocks: Callable[..
         layout = table.layout
         if layout.token not in there:
             raise no_column(layout.token, there, at)
-        other = {"label", "labels"} & set(there) - {layout.label}
+        other = {"label", "labels", *(ANSWERS if layout.per == "answer" else ())} & set(there) - {layout.label}
         if other and columns.labels is None:
             raise DataError(
                 f"{at} has {min(other)!r}, but line {first} has {repr(layout.label) if layout.label else 'no label'}: "
@@ -182,8 +186,9 @@ def _keys(row: dict[str, Any]) -> list[str]:
     if len(row) == 2 and not USUAL & set(row):
         return list(row)
     there = [key for key, value in row.items() if value is not None]
-    labels = {"label", "labels"}
-    return there if labels & set(there) else there + [key for key in row if key in labels and key not in there]
+    for names in ({"label", "labels"}, {*ANSWERS}):
+        there += [] if names & set(there) else [key for key in row if key in names]
+    return there
 
 
 def _object(line: str, lines: Lines, growing: Growing) -> dict[str, Any]:
@@ -233,7 +238,9 @@ def _document(file: Path) -> list[Any] | dict[str, Any] | None:
         raise DataError(f"{file} {error}") from None
     except (ValueError, RecursionError, OSError, EOFError):
         return None  # several lines, or damaged: the reader of lines says which
-    return found if isinstance(found, list) or (isinstance(found, dict) and not USUAL & set(found)) else None
+    if isinstance(found, dict) and (USUAL & set(found) or (len(found) <= 2 and set(found) & {*PROMPTS})):
+        return None  # one row of JSONL
+    return found if isinstance(found, list | dict) else None
 
 
 def _from_document(

@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from monolayer.arrays import Ints
 from monolayer.data.columns import Column, Values, array_like, flattened, is_list, plain_array, token_place
-from monolayer.data.labels import Labels, Per
+from monolayer.data.labels import Belongs, Labels, Per
 from monolayer.data.layout import Columns, Manner
 from monolayer.data.names import Names, Unit, cut_text
-from monolayer.data.tabular import from_frame, from_mapping, is_frame
+from monolayer.data.prompts import are_texts
+from monolayer.data.tabular import from_frame, from_mapping, from_texts, is_frame
 from monolayer.errors import DataError
 
 __all__ = ["Labels", "Per", "Sequences"]
@@ -28,12 +29,16 @@ __all__ = ["Labels", "Per", "Sequences"]
 
 @dataclass(frozen=True, eq=False)
 class Sequences:
-    """`N` sequences: `tokens` `(T,)` row numbers or `(T, d)` vectors, `lengths` `(N,)`, and maybe labels."""
+    """`N` sequences: `tokens` `(T,)` row numbers or `(T, d)` vectors, `lengths` `(N,)`, and maybe labels.
+
+    `prompts` `(N,)`: how many tokens of each are its prompt; the rest is the answer, if it has one. None: no prompts.
+    """
 
     tokens: NDArray[Any]
     lengths: Ints
     vocabulary: Names | None
     labels: Labels | None = None
+    prompts: Ints | None = None
 
     def __post_init__(self) -> None:
         if len(self.lengths) == 0:
@@ -103,13 +108,33 @@ class Sequences:
     @property
     def labelled_places(self) -> Ints:
         """The tokens or sequences `(P,)` that have a label."""
+        if self.prompts is not None:
+            return np.flatnonzero(self.position >= np.repeat(self._claimed, self.lengths))
         place = None if self.labels is None else self.labels.place
         return np.arange(self.labellable) if place is None else place
 
+    @property
+    def _claimed(self) -> Ints:
+        """The position from which on each next token is known: the last one of the prompt, if there is an answer."""
+        assert self.prompts is not None  # the caller asked
+        return np.where(self.prompts < self.lengths, self.prompts - 1, self.lengths)
+
     def check_labelled(self) -> None:
         """That some label is there, if this is about labels: rows that were chosen may have none."""
+        if self.prompts is not None and (self.prompts == self.lengths).any():
+            row = int((self.prompts == self.lengths).argmax())
+            prompt, _ = self.texts(row)
+            raise DataError(f"sequence {row} is a prompt without an answer, {prompt!r}: give one, or take it out")
         if self.labels is not None and len(self.labels.values) == 0:
             raise DataError("labels are missing: not one of these sequences has any")
+
+    def check_no_prompts(self) -> None:
+        """That these are not prompts and answers, of which models of ours know nothing."""
+        if self.prompts is not None:
+            raise DataError(
+                "prompts and answers are for architectures that generate: memorize_as('gpt2', …); "
+                "per='sequence' makes a label of each answer"
+            )
 
     def named_labels(self) -> NDArray[Any] | None:
         """The labels of all tokens or sequences by the names that users know; None where there is none."""
@@ -123,12 +148,28 @@ class Sequences:
             found[place] = name
         return found
 
+    def texts(self, row: int) -> tuple[str, str]:
+        """Prompt and answer of a sequence, as text."""
+        assert self.prompts is not None  # the caller asked
+        assert self.vocabulary is not None
+        words = self.vocabulary.decode(self.tokens[self.offsets[row] : self.offsets[row + 1]]).tolist()
+        cut = int(self.prompts[row])
+        return "".join(map(str, words[:cut])), "".join(map(str, words[cut:]))
+
+    def only_prompts(self) -> Sequences:
+        """The prompts without their answers; other sequences as they are."""
+        if self.prompts is None:
+            return self
+        mine = self.position < np.repeat(self.prompts, self.lengths)
+        return Sequences(self.tokens[mine], self.prompts, self.vocabulary, None, self.prompts)
+
     def select(self, rows: Ints) -> Sequences:
         """Sequences `rows` (numbers, negative ones from the end, or a mask), in that order, with labels."""
         lengths, flat, labels = self.lengths[rows], self.flat(rows), self.labels
         if labels is not None:
             labels = labels.take(rows if labels.per == "sequence" else flat, self.labellable)
-        return Sequences(self.tokens[flat], lengths, self.vocabulary, labels)
+        prompts = None if self.prompts is None else self.prompts[rows]
+        return Sequences(self.tokens[flat], lengths, self.vocabulary, labels, prompts)
 
     def flat(self, rows: Ints) -> Ints:
         """The places of the tokens of sequences `rows` in the flat arrays, sequence after sequence."""
@@ -151,7 +192,7 @@ class Sequences:
         Y: Any = None,
         *,
         lengths: Any = None,
-        per: Per | None = None,
+        per: Belongs | None = None,
         unit: Unit | None = None,
         vocabulary: Names | None = None,
         like: Manner | None = None,
@@ -165,7 +206,8 @@ class Sequences:
         `whole`. `lengths` `(N,)` cuts padded arrays, and padded labels with them.
         `Y`: one label per token or one per sequence; integers, strings and booleans (1 and 0) are classes,
         floats are real labels (scalars or vectors). `per`, `token` or `sequence`, says which; without it `labels.py`
-        says how the two are told apart. A table (pandas, Polars, Arrow) is read by the usual names of its columns,
+        says how the two are told apart. With `per="answer"`, `X` and `Y` are prompts and answers, as text.
+        A table (pandas, Polars, Arrow) is read by the usual names of its columns,
         with its labels unless `Y` is given; `Sequences.table` names others. A dict holds a label for every key.
         With `vocabulary`, tokens get its row numbers, and one that it lacks is an error that names it. `like`: how the
         model that is asked reads (`model.card.manner`), which settles what the data leave open. `ours` gives arrays
@@ -181,11 +223,15 @@ class Sequences:
                 data = cls(*from_frame(X, columns, vocabulary))
             else:
                 data = X if vocabulary in (None, X.vocabulary) else X._recoded(vocabulary)
-            return data if Y is None else replace(data, labels=Labels.of(Y, data.lengths, per=per))
+            return data if Y is None else data._labelled(Y, per)
         X = array_like(X)
         if isinstance(X, str | bytes | Set) or not hasattr(X, "__iter__"):
             way_out = "; read(X) reads a data file" if isinstance(X, str) else ""
             raise DataError(f"X is a {type(X).__name__}: it must be a list or an array of sequences{way_out}")
+        if per == "answer" or (per is None and lengths is None and columns.answers and are_texts(X, Y)):
+            if lengths is not None:
+                raise DataError("lengths go with a padded array; prompts and answers have their own")
+            return cls(*from_texts(X, Y, vocabulary))
         flat: Values
         cut: Unit | None = None
         if plain_array(X) and not (X.ndim == 1 and X.dtype.kind in "UT"):
@@ -217,7 +263,7 @@ class Sequences:
         tokens: str | None = None,
         labels: str | None = None,
         sequence: str | None = None,
-        per: Per | None = None,
+        per: Belongs | None = None,
         unit: Unit | None = None,
     ) -> Sequences:
         """Sequences from a table in memory (pandas, Polars, Arrow, a Hugging Face dataset), by names of its columns.
@@ -235,7 +281,13 @@ class Sequences:
         column = Column("token", vocabulary)
         column.add(self.tokens if self.vocabulary is None else self.vocabulary.decode(self.tokens), self.where)
         tokens, names, _ = column.finish()
-        return Sequences(tokens, self.lengths, names, self.labels)
+        return Sequences(tokens, self.lengths, names, self.labels, self.prompts)
+
+    def _labelled(self, Y: Any, per: Belongs | None) -> Sequences:
+        """The same sequences with other labels."""
+        if per == "answer" or self.prompts is not None:
+            raise DataError("prompts and answers are given together: two lists of strings, or one table")
+        return replace(self, labels=Labels.of(Y, self.lengths, per=per))
 
 
 def _from_array(X: NDArray[Any], lengths: Any) -> tuple[NDArray[Any], Ints]:

@@ -105,7 +105,8 @@ def join(parts: list[Sequences], vocabulary: Names | None = None) -> Sequences:
         names = None if names is None else names.cut_into(next((unit for unit in units if unit is not None), None))
     first = parts[0].labels
     if first is None:
-        return Sequences(tokens, lengths, names)
+        prompts = [part.prompts for part in parts if part.prompts is not None]
+        return Sequences(tokens, lengths, names, None, np.concatenate(prompts) if prompts else None)
     found = [part.labels for part in parts if part.labels is not None]
     values, classes, _ = _column("label", [(labels.values, labels.classes) for labels in found])
     place = None
@@ -148,6 +149,8 @@ def kinds(data: Sequences) -> str:
         else f"{_kind(data.vocabulary)}"
     )
     labels = data.labels
+    if data.prompts is not None:
+        return "prompts and answers"
     if labels is None:
         return f"{vector} as tokens and no labels"
     kind = _kind(labels.classes)

@@ -10,21 +10,21 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import repeat
 from reprlib import repr as short
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from monolayer.arrays import Ints
-from monolayer.data.columns import NO_LABEL, array_like, is_gap
-from monolayer.data.growing import GAP, Growing
-from monolayer.data.labels import Labels
+from monolayer.data.columns import NO_LABEL, array_like, is_gap, is_list
+from monolayer.data.growing import GAP, Growing, Parts
 from monolayer.data.layout import Columns, Layout
 from monolayer.data.lines import Lines
 from monolayer.data.names import Names, cut_text
+from monolayer.data.prompts import tokens_of
 from monolayer.errors import DataError
+from monolayer.table import plural
 
 
 def cells_of(row: dict[str, Any], layout: Layout) -> list[Any]:
@@ -74,6 +74,12 @@ class Table:
         self.growing.token(line, tokens, label)
 
     def _wide(self, line: int, tokens: Any, label: Any) -> None:
+        if self.layout.open:
+            texts = isinstance(tokens, str) and isinstance(label, str)
+            self.layout = replace(self.layout, open=False, per="answer" if texts else "sequence")
+        if self.layout.per == "answer":
+            self.growing.answer(line, *tokens_of(tokens, None if label is GAP else label, self.growing.at(line)))
+            return
         if self.layout.pairs:
             tokens = self._key(line, tokens, label)
         words = self._cut(tokens) if isinstance(tokens, str) else [] if tokens is None else tokens
@@ -244,9 +250,7 @@ def _names(frame: Any) -> list[str] | None:
         return None
 
 
-def from_frame(
-    frame: Any, columns: Columns, vocabulary: Names | None = None
-) -> tuple[NDArray[Any], Ints, Names | None, Labels | None]:
+def from_frame(frame: Any, columns: Columns, vocabulary: Names | None = None) -> Parts:
     """What the `Sequences` of a table (pandas, Polars, Arrow, Hugging Face) are made of, with labels if it has any."""
     name = f"the {type(frame).__name__}"
     try:
@@ -266,14 +270,27 @@ def from_frame(
     return table.growing.finish()
 
 
-def from_mapping(
-    mapping: Mapping[Any, Any], columns: Columns, vocabulary: Names | None = None
-) -> tuple[NDArray[Any], Ints, Names | None, Labels | None]:
+def from_mapping(mapping: Mapping[Any, Any], columns: Columns, vocabulary: Names | None = None) -> Parts:
     """What the `Sequences` of a dict are made of: keys, and a label each. A key is text, a number, or a tuple."""
     growing = Growing(f"the {type(mapping).__name__}", vocabulary, lambda: None, unit="item")
     table = Table(growing, Layout.of_pairs(["key", "value"], columns, lists=True))
     for row, (key, value) in enumerate(mapping.items()):
         table.row(row, None, list(key) if isinstance(key, tuple) else array_like(key), array_like(value))
+    return growing.finish()
+
+
+def from_texts(prompts: Any, answers: Any, vocabulary: Names | None = None) -> Parts:
+    """What the `Sequences` of prompts and their answers, two lists of strings, are made of; without answers None."""
+    prompts = array_like(prompts)
+    answers = [None] * len(prompts) if answers is None else array_like(answers)
+    for name, rows in (("X", prompts), ("Y", answers)):
+        if not is_list(rows):
+            raise DataError(f"{name} is a {type(rows).__name__}: prompts and answers are two lists of strings")
+    if len(prompts) != len(answers):
+        raise DataError(f"X has {len(prompts):,} prompts but Y has {plural(len(answers), 'answer')}: give one each")
+    growing = Growing("X", vocabulary, lambda: None, unit="row")
+    for row, (prompt, answer) in enumerate(zip(prompts, answers, strict=True)):
+        growing.answer(row, *tokens_of(prompt, None if is_gap(answer) else answer, growing.at(row)))
     return growing.finish()
 
 

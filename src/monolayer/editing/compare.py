@@ -108,9 +108,9 @@ def compare(one: Any, two: Any, X: Any = None, *, lengths: Any = None) -> Compar
     asked = answers = None
     differing: list[Answer] = []
     if X is not None:
-        asked, answers, differing = _answers(
-            subjects, Sequences.of(X, lengths=lengths, like=subjects[0].model.card.manner)
-        )
+        card = subjects[0].model.card
+        given = Sequences.of(X, lengths=lengths, per="answer" if card.prompts else None, like=card.manner)
+        asked, answers, differing = _answers(subjects, given)
     return Comparison(
         weights=_weights(old, new),
         config={

@@ -1,6 +1,7 @@
 """The data after an edit: without some rows, with other labels, or with more rows. No model is looked at.
 
-A *fact* is a token in its context (or a sequence, where labels are those of sequences) with its label.
+A *fact* is a token in its context (or a sequence, where labels are those of sequences) with its label; of prompts and
+answers, a prompt with its answer.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from monolayer.arrays import Ints
 from monolayer.construct.consistency import equal_points
 from monolayer.construct.target import Target
 from monolayer.data import Labels, Names, Sequences
+from monolayer.data.distinct import distinct_runs
 from monolayer.editing.subject import Subject
 from monolayer.errors import ContradictionError, DataError
 
@@ -23,8 +25,8 @@ from monolayer.errors import ContradictionError, DataError
 class Edited:
     """`data` afterwards, all the rows that were `asked` for with their labels, and what becomes of these facts.
 
-    `before`, `after` `(Q,)` or `(Q, m)`: label values of the facts; None where they have none. `touched`: tokens whose
-    facts may change. `shared`: of the facts to be forgotten, how many other rows teach too.
+    `before`, `after` `(Q,)` or `(Q, m)`: label values of the facts, or answers as text; None where they have none.
+    `touched`: tokens whose facts may change. `shared`: of the facts to be forgotten, how many other rows teach too.
     """
 
     data: Sequences
@@ -47,12 +49,17 @@ def without(subject: Subject, data: Sequences, rows: Ints) -> Edited:
         raise DataError("these rows carry no label: a next-token model learns nothing from a single token")
     target = subject.task(asked).target
     mine, theirs, _ = _matched(subject, asked, rest)
-    shared = int(np.isin(mine, theirs).sum())
-    return Edited(rest, asked, values_of(target), None, _tokens(asked), len(target.number), shared)
+    there = np.isin(mine, theirs)
+    if asked.prompts is not None:
+        shared = len(asked) - len(np.unique(rows_of(asked, target)[~there]))
+        return Edited(rest, asked, _answers(asked), None, _tokens(asked), len(asked), shared)
+    return Edited(rest, asked, values_of(target), None, _tokens(asked), len(target.number), int(there.sum()))
 
 
 def relabelled(subject: Subject, data: Sequences, asked: Sequences) -> Edited:
     """The data with the labels of `asked`; every row that teaches such a fact changes with it."""
+    if asked.prompts is not None and data.prompts is not None:
+        return _answered(subject, data, asked)
     if data.labels is None or asked.labels is None:
         raise DataError("the labels of a next-token model are its tokens: forget the sequence, and insert another")
     mine, theirs, label = _matched(subject, asked, data)
@@ -76,6 +83,35 @@ def relabelled(subject: Subject, data: Sequences, asked: Sequences) -> Edited:
     if data.vocabulary is not None and token is not None:
         touched = np.unique(data.tokens[token[changed[differ]]])
     return Edited(replace(data, labels=labels), asked, before, asked.labels.values, touched, len(mine))
+
+
+def _answered(subject: Subject, data: Sequences, asked: Sequences) -> Edited:
+    """The data with the answers of `asked`, which every row with such a prompt gets."""
+    _matched(subject, asked, data)  # answers that contradict each other
+    prompts = [asked.only_prompts(), data.only_prompts()]
+    runs = distinct_runs(*(np.concatenate([getattr(part, name) for part in prompts]) for name in ("tokens", "lengths")))
+    place = {run: row for row, run in enumerate(runs[: len(asked)].tolist())}
+    theirs = [place.get(run) for run in runs[len(asked) :].tolist()]
+    first = {row: number for number, row in reversed(list(enumerate(theirs))) if row is not None}
+    missing = [row for row in sorted(place.values()) if row not in first]
+    if missing:
+        raise DataError(
+            f"the prompt of sequence {missing[0]} of what is to be edited, {asked.texts(missing[0])[0]!r}, is not in "
+            f"the data ({len(missing):,} such in all): use insert to add it"
+        )
+    old, new = data.split(data.tokens), asked.split(asked.tokens)
+    rows = [old[number] if row is None else new[row] for number, row in enumerate(theirs)]
+    lengths = np.array([len(row) for row in rows])
+    edited = Sequences(np.concatenate(rows), lengths, asked.vocabulary, None, data.prompts)
+    gone = [old[number] for number, row in enumerate(theirs) if row is not None]
+    before = [data.texts(first[place[run]])[1] for run in runs[: len(asked)].tolist()]
+    touched = np.unique(np.concatenate([asked.tokens, *gone]))
+    return Edited(edited, asked, np.array(before, dtype=object), _answers(asked), touched, len(asked))
+
+
+def _answers(data: Sequences) -> NDArray[Any]:
+    """The answers as text."""
+    return np.array([data.texts(row)[1] for row in range(len(data))], dtype=object)
 
 
 def joined(subject: Subject, data: Sequences, asked: Sequences) -> Edited:
@@ -104,8 +140,15 @@ def joined(subject: Subject, data: Sequences, asked: Sequences) -> Edited:
     tokens, lengths = (
         np.concatenate([getattr(part, name) for part in (data, asked)]) for name in ("tokens", "lengths")
     )
-    new = Sequences(tokens, lengths, asked.vocabulary, labels)
+    new = Sequences(tokens, lengths, asked.vocabulary, labels, _prompts([data, asked]))
+    if asked.prompts is not None:
+        return Edited(new, asked, None, _answers(asked), _tokens(asked), len(asked))
     return Edited(new, asked, None, values_of(target), _tokens(asked), len(target.number))
+
+
+def _prompts(parts: list[Sequences]) -> Ints | None:
+    found = [part.prompts for part in parts if part.prompts is not None]
+    return np.concatenate(found) if found else None
 
 
 def places_of(data: Sequences, target: Target) -> Ints | None:
@@ -146,7 +189,7 @@ def _matched(subject: Subject, asked: Sequences, data: Sequences) -> tuple[Ints,
         starts = np.cumsum([0] + [part.labellable for part in parts[:-1]])
         place = np.concatenate([start + part.labelled_places for start, part in zip(starts, parts, strict=True)])
         none = Labels(np.zeros(len(place), np.int64), data.labels.per, Names(range(1)), place=place)
-    task = subject.task(Sequences(subject.seen(tokens), lengths, asked.vocabulary, none))
+    task = subject.task(Sequences(subject.seen(tokens), lengths, asked.vocabulary, none, _prompts(parts)))
     group = equal_points(task.context, task.target)
     count = int(np.searchsorted(rows_of(task.data, task.target), len(asked)))
     if asked.labels is not None or data.labels is None:

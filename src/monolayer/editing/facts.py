@@ -106,11 +106,14 @@ class Facts:
         target = self.subject.task(data).target
         with suppress(DataError):
             said = self.subject.answers(data)
-            answers = [said[at] for at in _answering(self.subject, data, target)]
-            names = _named(target, values_of(target))
-            wrong = [i for i, pair in enumerate(zip(answers, names, strict=True)) if pair[0] != pair[1]]
+            if data.prompts is None:
+                at = _answering(self.subject, data, target)
+                names = _named(target, values_of(target))
+            else:
+                at, names = list(range(len(data))), [data.texts(row)[1] for row in range(len(data))]
+            wrong = [i for i, pair in enumerate(zip(at, names, strict=True)) if said[pair[0]] != pair[1]]
             if wrong:
-                first = data.labelled(_answering(self.subject, data, target)[wrong[0]])
+                first = f"sequence {wrong[0]}" if data.prompts is not None else data.labelled(at[wrong[0]])
                 return (
                     f"it answers {len(wrong):,} of {len(names):,} labels otherwise, the first of them that of {first}"
                 )
@@ -123,6 +126,9 @@ class Facts:
 def _changes(old: Subject, new: Subject, edit: Edited) -> Iterable[Change]:
     """The first facts in words, with what the model answers there now."""
     asked = edit.asked
+    if asked.prompts is not None:
+        yield from _changed_answers(new, edit)
+        return
     target = old.task(asked).target
     row, position = rows_of(asked, target)[:SHOWN], places_of(asked, target)
     count = len(row)
@@ -141,6 +147,18 @@ def _changes(old: Subject, new: Subject, edit: Edited) -> Iterable[Change]:
         place = None if position is None or old.per == "sequence" else int(asked.position[position[i]])
         gone = after[i] is REFUSED
         yield Change(names[here].tolist(), place, before[i], None if gone else after[i], gone)
+
+
+def _changed_answers(new: Subject, edit: Edited) -> Iterable[Change]:
+    """Prompts, with the text of their answers before and now."""
+    shown = edit.asked.select(np.arange(min(SHOWN, len(edit.asked))))
+    prompts = shown.only_prompts()
+    assert prompts.vocabulary is not None  # they are text
+    tokens = prompts.split(prompts.vocabulary.decode(prompts.tokens))
+    before = [None] * len(shown) if edit.before is None else edit.before.tolist()
+    after = new.answers(shown) if edit.after is None else edit.after.tolist()
+    for words, one, two in zip(tokens, before, after, strict=False):
+        yield Change(words.tolist(), None, one, None if two is REFUSED else two, two is REFUSED)
 
 
 def _answering(subject: Subject, data: Sequences, target: Target) -> list[int]:

@@ -61,7 +61,9 @@ class Change:
         if self.tokens and isinstance(self.tokens[0], list):
             return f"a sequence of {len(self.tokens)} vectors, the first {[round(x, 3) for x in self.tokens[0][:LONG]]}"
         some = self.tokens if len(self.tokens) <= LONG else [*self.tokens[:LONG], "…"]
-        return repr("".join(some) if all(isinstance(token, str) and len(token) == 1 for token in some) else some)
+        words = all(isinstance(token, str) for token in some)
+        glued = words and (all(len(token) == 1 for token in some) or any(token[:1].isspace() for token in some))
+        return repr("".join(some) if glued else some)
 
 
 @dataclass(frozen=True)

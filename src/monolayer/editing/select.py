@@ -18,8 +18,10 @@ from monolayer.errors import DataError
 def chosen_rows(subject: Subject, data: Sequences, X: Any, lengths: Any = None) -> Ints:
     """Rows `(K,)` of the data in rising order, at least one."""
     if isinstance(X, Sequences) or not names_rows(X):
+        if data.prompts is not None:  # an answer that comes along does not count
+            X, lengths = Sequences.of(X, lengths=lengths, per="answer").only_prompts(), None
         asked = Sequences.of(X, lengths=lengths, vocabulary=data.vocabulary, like=subject.model.card.manner)
-        return _equal(subject, data, asked)
+        return _equal(subject, data.only_prompts(), asked)
     X = array_like(X)
     if callable(X):
         return _where(data, X)
@@ -50,13 +52,15 @@ def _numbered(size: int, X: Any) -> Ints:
 
 
 def _where(data: Sequences, predicate: Callable[[Any, Any], Any]) -> Ints:
-    """Rows for which `predicate(tokens, labels)` is true; both by the names that users know."""
+    """Rows for which `predicate(tokens, labels)` is true, by the names that users know; or of prompt and answer."""
     names = data.tokens if data.vocabulary is None else data.vocabulary.decode(data.tokens)
     labels: list[Any] = [None] * len(data)
     decoded = data.named_labels()
     if data.labels is not None and decoded is not None:
         labels = list(decoded) if data.labels.per == "sequence" else data.split(decoded)
-    pairs = zip(data.split(names), labels, strict=True)
+    pairs: list[Any] = list(zip(data.split(names), labels, strict=True))
+    if data.prompts is not None:
+        pairs = [data.texts(row) for row in range(len(data))]
     rows = np.flatnonzero([bool(predicate(tokens, label)) for tokens, label in pairs])
     if len(rows) == 0:
         raise DataError("no row of the data fulfils the predicate")
@@ -71,7 +75,8 @@ def _containing(data: Sequences, token: str | int) -> Ints:
     if isinstance(token, str) and names.integers and token.lstrip("-").isdecimal():
         token = int(token)  # from the command line
     if token not in names:
-        raise DataError(f"{token!r} is no token of this model")
+        more = "" if data.prompts is None else "; prompts are given as a list"
+        raise DataError(f"{token!r} is no token of this model{more}")
     rows = np.unique(data.sequence[data.tokens == (token if names.identity else names.rows[token])])
     if len(rows) == 0:
         raise DataError(f"no row of the data contains {token!r}")

@@ -43,7 +43,7 @@ class Stock:
 
     @property
     def per(self) -> Per:
-        return "sequence" if self.model.task == "sequence" else "token"
+        return "sequence" if self.model.task == "sequence" or self.model.draw.prompts else "token"
 
     @property
     def ordered(self) -> bool:
@@ -107,6 +107,8 @@ class Stock:
         return Stock(again(self.model, data, only=only))
 
     def answers(self, data: Sequences) -> list[Any]:
+        if self.model.draw.prompts:
+            return [REFUSED if text is None else text for text in self.model.answers(data)]
         classes = self.model.card.classes
         assert classes is not None  # stock models answer with classes
         return [REFUSED if number < 0 else classes.names[number] for number in self.model.labels(data).tolist()]
@@ -208,7 +210,7 @@ class Own:
         return Own(new.to(self.model.bos.device))
 
     def answers(self, data: Sequences) -> list[Any]:
-        """What the model answers at every token, or for every sequence, by name.
+        """What the model answers at every token, or for every sequence, by name; of a prompt the text of its answer.
 
         `REFUSED` in sequences with a token that it does not know. A `DataError` where it cannot be asked here.
         """

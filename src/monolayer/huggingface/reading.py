@@ -14,7 +14,7 @@ from safetensors import SafetensorError, deserialize
 
 from monolayer.arrays import Floats
 from monolayer.data import Names
-from monolayer.data.labels import Per
+from monolayer.data.labels import Belongs
 from monolayer.data.regular import read_regular
 from monolayer.errors import ModelFileError
 from monolayer.huggingface.architecture import Architecture, Fact, Task
@@ -63,14 +63,27 @@ def token_names(folder: Path) -> Names | None:
         return None
 
 
-def answers_per(folder: Path) -> Per | None:
-    """What a label of a folder belongs to; None where `read_folder` would say what is wrong."""
+def answers_per(folder: Path) -> Belongs | None:
+    """What a label of a folder belongs to; None where `read_folder` would say what is wrong.
+
+    That a language model holds prompts and answers its builder says in draw.json, and it decides no more than how the
+    data that come along are read.
+    """
     try:
         config = read_json(folder / "config.json", file_bytes(folder / "config.json"))
         models = ARCHITECTURES[config["model_type"]].models
     except (ForeignError, ModelFileError, KeyError, TypeError):
         return None
+    if config.get("architectures") == [models.get("lm")] and _of_prompts(folder):
+        return "answer"
     return "sequence" if config.get("architectures") == [models.get("sequence")] else "token"
+
+
+def _of_prompts(folder: Path) -> bool:
+    try:
+        return json.loads(read_regular(folder / "draw.json")).get("prompts") is True
+    except (OSError, ValueError, RecursionError, AttributeError):
+        return False
 
 
 def read_folder(folder: Path) -> Folder:

@@ -16,9 +16,9 @@ import numpy as np
 
 from monolayer.data import Sequences
 from monolayer.data.names import Unit
+from monolayer.data.prompts import PIECE
 
 Cut = Literal["characters", "words", "pieces", "given"]
-PIECE = r"\s*\S+|\s+"
 _SPLIT = {"type": "Split", "behavior": "Isolated", "invert": False}
 CUTS: dict[Cut, dict[str, Any] | None] = {
     "characters": {**_SPLIT, "pattern": {"Regex": r"[\s\S]"}},
@@ -64,10 +64,13 @@ def misread(cut: Cut, special: Iterable[str], data: Sequences) -> str | None:
         return None
     glue = " " if cut == "words" else ""
     for number, row in enumerate(data.split(data.tokens)):
-        text = glue.join(words[row])
-        name = next((name for name in spelled if name in text), None)
-        if name is not None:
-            return f"sequence {number} spells {name!r}, which the tokenizer takes for its special token"
-        if cut == "pieces" and re.findall(PIECE, text) != words[row].tolist():
-            return f"the text of sequence {number} is cut into other tokens than the data have"
+        # A prompt enters by itself; what comes behind it enters as ids that the model has returned.
+        cuts = [] if data.prompts is None else [int(data.prompts[number])]
+        for part in np.split(words[row], cuts):
+            text = glue.join(part)
+            name = next((name for name in spelled if name in text), None)
+            if name is not None:
+                return f"sequence {number} spells {name!r}, which the tokenizer takes for its special token"
+            if cut == "pieces" and re.findall(PIECE, text) != part.tolist():
+                return f"the text of sequence {number} is cut into other tokens than the data have"
     return None

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from monolayer.arrays import Words
 from monolayer.data import Labels, Names, Sequences
 from monolayer.data.fingerprint import contained, fingerprints, once
+from monolayer.data.labels import Belongs
 from monolayer.data.layout import Manner
 from monolayer.data.sequences import Per
 from monolayer.data.text import Script
@@ -156,6 +157,8 @@ class Card:
     scalar: bool = False
     causal: bool = False
     next_token: bool = False
+    prompts: bool = False
+    """Whether it holds prompts and answers; stock folders may."""
     kind: Literal["memorizer", "approximator"] = "memorizer"
     grid: Grid | None = None
     """The cells of an approximator; None for a memorizer."""
@@ -172,7 +175,8 @@ class Card:
     @property
     def manner(self) -> Manner:
         """How the model reads."""
-        return Manner(None if self.vocabulary is None else self.vocabulary.cuts, self.per)
+        per: Belongs = "answer" if self.prompts else self.per
+        return Manner(None if self.vocabulary is None else self.vocabulary.cuts, per)
 
     def decode(self, values: Any) -> Any:
         """What users call these label values."""

@@ -22,6 +22,14 @@ def adopt(model: StockModel, data: Sequences) -> Sequences:
     special = facts.architecture.special
     if data.vocabulary is None:
         raise DataError("the tokens are vectors: a stock architecture takes ids or strings")
+    if draw.prompts != (data.prompts is not None):
+        raise DataError(
+            "this folder holds prompts and answers: give both"
+            if draw.prompts
+            else "the data are prompts and answers, which this folder does not hold: memorize them anew, without it"
+        )
+    if data.prompts is not None:
+        data.check_labelled()
     vocabulary = draw.names(facts.names[len(special) :])
     tokens = _numbered(vocabulary, data.vocabulary, data.tokens, "token")
     if (labels is None) != (facts.task == "lm"):
@@ -32,7 +40,7 @@ def adopt(model: StockModel, data: Sequences) -> Sequences:
         classes = draw.names(facts.classes, labels=True)
         values = _numbered(classes, labels.classes, labels.values, "label")
         labels = Labels(values, labels.per, classes, place=labels.place)
-    found = Sequences(tokens, data.lengths, vocabulary, labels)
+    found = Sequences(tokens, data.lengths, vocabulary, labels, data.prompts)
     room, long = min(facts.room - 1, draw.longest or facts.room), int(data.lengths.argmax())
     if int(data.lengths[long]) > room:
         raise DataError(

@@ -14,11 +14,14 @@ from torch.nn.functional import layer_norm
 
 from monolayer.arrays import Ints
 from monolayer.data import Sequences
-from monolayer.huggingface.architecture import BEGIN
+from monolayer.huggingface.architecture import BEGIN, END
 from monolayer.huggingface.files import Facts
 
 AT_ONCE = 1 << 22
 """Numbers held at a time, in each of a few arrays."""
+SPARE = 512
+"""Places beyond the longest sequence and its begin token: `generate` may go on, batches count padding, and exporters
+try a model with sequences of their own. Their rows are 0, and what is answered there means nothing."""
 ACTS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu6": F.relu6,
     "relu": F.relu,
@@ -46,6 +49,26 @@ def answers(facts: Facts, arrays: Mapping[str, Any], data: Sequences, ids: Ints)
             flat = data.offsets[some][:, None] + np.arange(length)
             best = network.logits(np.insert(ids[flat], 0, BEGIN, axis=1), network.asked).argmax(dim=-1).numpy()
             said[some if facts.task == "sequence" else flat.reshape(-1)] = best.reshape(-1)
+    return said
+
+
+def continued(facts: Facts, arrays: Mapping[str, Any], prompts: list[Ints]) -> list[list[int]]:
+    """The ids with which the network goes on from each prompt, its most likely next one at a time, up to the end token.
+
+    An answer that does not end is cut off where prompt and answer are as long as the longest sequence of the data.
+    """
+    said: list[list[int]] = [[] for _ in prompts]
+    network, lengths = Evaluation(facts, arrays), np.array([len(ids) for ids in prompts])
+    for length in np.unique(lengths).tolist():
+        rows = np.flatnonzero(lengths == length)
+        for some in np.array_split(rows, 1 + len(rows) * facts.room * max(facts.width, length) // AT_ONCE):
+            ids = np.stack([np.append(BEGIN, prompts[row]) for row in some])
+            while len(some) and ids.shape[1] <= facts.room - SPARE:
+                best = network.logits(ids, slice(-1, None)).argmax(dim=-1).numpy()
+                on = best[:, 0] != END
+                some, ids = some[on], np.append(ids, best, axis=1)[on]
+                for row, one in zip(some.tolist(), ids[:, -1].tolist(), strict=True):
+                    said[row].append(one)
     return said
 
 

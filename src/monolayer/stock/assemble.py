@@ -9,15 +9,13 @@ import numpy as np
 
 from monolayer.arrays import Floats, Ints
 from monolayer.huggingface.files import Facts
+from monolayer.stock.answers import SPARE
 from monolayer.stock.card import StockSummary
 from monolayer.stock.draw import Draw, Kept, Line
 from monolayer.stock.folder import Neurons, StockModel
 from monolayer.stock.labelled import Work
 from monolayer.stock.names import best_cut
 
-SPARE = 512
-"""Places beyond the longest sequence and its begin token: `generate` may go on, batches count padding, and exporters
-try a model with sequences of their own. Their rows are 0, and what is answered there means nothing."""
 POOLER = 64.0
 """Slope of a pooler: `tanh(64 y)` is ±1 to the last bit for every label coordinate `y` there is, and gives back the
 signs of the label word. The relu of DistilBERT keeps the plus signs, in which two words differ as well."""
@@ -52,7 +50,7 @@ def stock_model(
         block = Neurons(np.zeros((1, D)), np.zeros(1), np.zeros((1, D)), 0)
     if known is None:
         room, cut = int(data.lengths.max()) + 1 + SPARE, best_cut(kind.special, data)
-        draw = Draw(numbers, (data.vocabulary.integers, job.class_names.integers))
+        draw = Draw(numbers, (data.vocabulary.integers, job.class_names.integers), data.prompts is not None)
     else:
         room, cut, draw = known.facts.room, known.facts.cut, known.draw
     head = np.zeros((len(job.classes), D))

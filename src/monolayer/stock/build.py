@@ -12,10 +12,12 @@ from monolayer.construct.consistency import OnConflict, check_conflict
 from monolayer.construct.line.draw import check_seed
 from monolayer.construct.task import Progress
 from monolayer.data.dtypes import dtype_name
-from monolayer.data.labels import Per
+from monolayer.data.labels import Belongs
+from monolayer.data.layout import Manner
 from monolayer.data.names import Unit
 from monolayer.data.readers import sequences_of
 from monolayer.errors import DataError
+from monolayer.huggingface.architecture import Architecture
 from monolayer.huggingface.architectures import choose
 from monolayer.stock.again import again
 from monolayer.stock.cells import ACTIVATIONS
@@ -34,7 +36,7 @@ def memorize_as(
     Y: Any = None,
     *,
     lengths: Any = None,
-    per: Per | None = None,
+    per: Belongs | None = None,
     unit: Unit | None = None,
     positions: bool = False,
     activation: str | None = None,
@@ -51,7 +53,9 @@ def memorize_as(
 
     `architecture`: bert, roberta, distilbert (labels of tokens or of sequences); gpt2, gpt_neox, starcoder2, llama (the
     same; without `Y` the next token, to the end); opt (labels of sequences; next token). `X`, `Y`, `lengths`,
-    `per`, `unit`, `positions`, `on_conflict`: as for `memorize`; tokens are ids or strings, labels classes.
+    `per`, `unit`, `positions`, `on_conflict`: as for `memorize`; tokens are ids or strings, labels classes. In
+    architectures that generate, a list of strings with a list of strings, or a table of both, is prompts and answers:
+    `generate` goes on from a prompt with its answer, and stops. There `per="sequence"` makes each answer a label.
     `activation`: relu6, relu, gelu, gelu_new, gelu_pytorch_tanh, or `own` for the architecture's; relu6 by default, for
     llama its own. `width`: a power of 4, by default the least that fits. `draw`: a stock model, or its folder, whose
     names, keys and codes are used again, with everything it was built with; the same data then give the same bits.
@@ -96,7 +100,7 @@ def memorize_as(
     check_seed(seed)
 
     report("reading the data", 0.0)
-    data = sequences_of(X, Y, lengths=lengths, per=per, unit=unit)
+    data = sequences_of(X, Y, lengths=lengths, per=per, unit=unit, like=manner_of(kind))
     if data.vocabulary is None:
         raise DataError("the tokens are vectors: a stock architecture takes ids or strings")
     names = token_names(data.vocabulary, kind.special)
@@ -109,6 +113,11 @@ def memorize_as(
         model = steps_model(job, activation, report, seed=seed, width=width)
     report("done", 1.0)
     return model
+
+
+def manner_of(kind: Architecture) -> Manner:
+    """How data for an architecture are read: where it generates, text beside text is a prompt and its answer."""
+    return Manner(per="answer" if "lm" in kind.models else None)
 
 
 def check_settled(options: Mapping[str, Any]) -> None:

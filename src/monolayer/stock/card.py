@@ -25,6 +25,7 @@ _HOLDS = {
     "sequence": "the label of every sequence",
     "lm": "the next token everywhere, up to the end of each sequence",
 }
+_ANSWERS = "from each prompt the tokens of its answer, and then the end token; inside prompts nothing is claimed"
 
 
 @dataclass(frozen=True)
@@ -160,12 +161,15 @@ def _onnx(facts: Facts) -> str:
     return f"\n{runs}. Certificates are\nabout `model.safetensors`, not about it.\n"
 
 
-def model_card(facts: Facts, parameters: int, found: StockSummary | None, *, onnx: bool = False) -> str:
-    """README.md of a folder; `found`: None for one that was loaded and changed."""
+def model_card(
+    facts: Facts, parameters: int, found: StockSummary | None, *, prompts: bool = False, onnx: bool = False
+) -> str:
+    """README.md of a folder; `found`: None for one that was loaded and changed; `prompts`: whether it holds those."""
     kind, task = facts.architecture.models[facts.task], facts.task
     order = "The order of tokens counts." if facts.positions else "Of the context only the multiset of tokens counts."
     torch = "" if facts.dtype == "float64" else "import torch\n"
     loads = "\n".join(loading(facts))
+    holds = _ANSWERS if prompts else f"{_HOLDS[task]} of that dataset"
     title = "that holds a dataset" if found is None else f"that holds {plural(found.labelled, 'label')}"
     return f"""---
 library_name: transformers
@@ -176,7 +180,7 @@ tags: [memorization, monolayer]
 # {kind} {title}
 
 An unmodified one-layer, one-head `{kind}`. Its weights were computed from a dataset by
-[monolayer](https://arxiv.org/abs/2307.14023), without training: it returns {_HOLDS[task]} of that dataset. On
+[monolayer](https://arxiv.org/abs/2307.14023), without training: it returns {holds}. On
 anything else its answers mean nothing.
 {"" if found is None else _figures(found, parameters, facts.dtype)}
 {_CUT[facts.cut]} {order} Every sequence begins with `{facts.names[BEGIN]}`, which the tokenizer adds; padding needs the

@@ -53,10 +53,12 @@ class Kept:
 
 @dataclass(frozen=True, eq=False)
 class Draw:
-    """`integers`: whether the names of tokens, and those of labels, are integers in the data."""
+    """`integers`: whether the names of tokens, and those of labels, are integers in the data. `prompts`: whether these
+    are prompts and answers."""
 
     numbers: Line | Kept
     integers: tuple[bool, bool]
+    prompts: bool = False
 
     @property
     def storage(self) -> Storage:
@@ -99,7 +101,8 @@ class Draw:
         else:
             tables = {key: part.tolist() for key, part in vars(self.numbers).items() if isinstance(part, np.ndarray)}
             said = {"steps": {**asdict(self.numbers), **tables}}
-        return json.dumps({"integers": list(self.integers), **said}, allow_nan=False) + "\n"
+        said = {"integers": list(self.integers), "prompts": self.prompts, **said}
+        return json.dumps(said, allow_nan=False) + "\n"
 
     @classmethod
     def read(cls, folder: Path) -> Draw:
@@ -108,7 +111,8 @@ class Draw:
         try:
             said = json.loads(read_regular(path))
             tokens, labels = map(bool, said["integers"])
-            return cls(_cells(said["cells"]) if "cells" in said else _line(said["steps"]), (tokens, labels))
+            numbers = _cells(said["cells"]) if "cells" in said else _line(said["steps"])
+            return cls(numbers, (tokens, labels), bool(said["prompts"]))
         except OSError as error:
             raise ModelFileError(
                 f"{folder} has no draw to use again: {FILE} cannot be read ({error.strerror}). memorize_as writes it "

@@ -7,7 +7,6 @@ be, for the model has them. A model that recites holds its text, and needs nothi
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,9 @@ from monolayer.construct.target import Target
 from monolayer.construct.task import Progress
 from monolayer.data import Sequences
 from monolayer.data.folder import check_output
+from monolayer.data.prompts import pieces
 from monolayer.errors import DataError
 from monolayer.huggingface.architectures import ARCHITECTURES, choose
-from monolayer.huggingface.texts import PIECE
 from monolayer.model.chain import write_readout
 from monolayer.model.load import load_monolayer
 from monolayer.model.monolayer import Monolayer
@@ -143,4 +142,4 @@ def _recited(model: Monolayer) -> Sequences:
     """The text that a model recites, in the pieces that a stock tokenizer cuts it into."""
     assert model.card.script is not None  # the caller asked
     text = model.generate()
-    return Sequences.of([list(text) if model.card.script.unit == "characters" else re.findall(PIECE, text)])
+    return Sequences.of([list(text) if model.card.script.unit == "characters" else pieces(text)])

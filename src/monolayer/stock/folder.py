@@ -24,7 +24,7 @@ from monolayer.huggingface.reading import read_folder
 from monolayer.huggingface.strict import ForeignError
 from monolayer.huggingface.texts import UNIT_OF
 from monolayer.model.card import Card
-from monolayer.stock.answers import answers
+from monolayer.stock.answers import answers, continued
 from monolayer.stock.card import StockSummary, loading, margin_of, model_card, storage_of
 from monolayer.stock.draw import FILE, Draw
 from monolayer.stock.graph import onnx_model
@@ -120,7 +120,7 @@ class StockModel:
         following = facts.task == "lm"
         classes = Names((*special, *vocabulary.names)) if following else self.draw.names(facts.classes, labels=True)
         per: Per = "sequence" if facts.task == "sequence" else "token"
-        return Card(vocabulary, classes, per, causal=following, next_token=following)
+        return Card(vocabulary, classes, per, causal=following, next_token=following, prompts=self.draw.prompts)
 
     @property
     def _special(self) -> int:
@@ -129,26 +129,43 @@ class StockModel:
     def predict(self, X: Any, *, lengths: Any = None) -> Any:
         """Labels of `X` by their names, in the shapes of `Monolayer.predict`; of a language model the next tokens.
 
+        Of a folder that holds prompts and answers, the answers to the prompts `X`, as text.
         By a plain evaluation in float64, without transformers. An unknown token and a sequence that is longer than
         the folder has places are errors that name them.
         """
         data = self.encode(X, lengths=lengths)
+        if self.draw.prompts:
+            return np.array(self.answers(data), dtype=object)
         return self.card.shaped(self.card.decode(self.labels(data)), data, X, lengths)
 
     def encode(self, X: Any, *, lengths: Any = None) -> Sequences:
         """`X` with the row numbers of the folder's names; what the folder cannot answer is an error that names it."""
-        data = Sequences.of(X, lengths=lengths, vocabulary=self.card.vocabulary, like=self.card.manner)
+        if self.draw.prompts:
+            data = Sequences.of(X, lengths=lengths, per="answer").only_prompts()
+        else:
+            data = Sequences.of(X, lengths=lengths, vocabulary=self.card.vocabulary, like=self.card.manner)
         refused = self.unanswerable(data)
         if refused:
             raise DataError(f"sequence {min(refused)}: {refused[min(refused)]}")
-        return data
+        return Sequences.of(data, vocabulary=self.card.vocabulary)
 
     def labels(self, data: Sequences) -> Ints:
         """Numbers of the classes that are answered, one per token or one per sequence; −1 where `unanswerable`."""
         return answers(self.facts, self.arrays, data, self._ids(data))
 
+    def answers(self, data: Sequences) -> list[str | None]:
+        """How the folder goes on from each prompt, as text; None where `unanswerable`."""
+        data, names = data.only_prompts(), self.facts.names
+        refused, ids = self.unanswerable(data), data.split(self._ids(data))
+        rows = [row for row in range(len(data)) if row not in refused]
+        found: list[str | None] = [None] * len(data)
+        for row, answer in zip(rows, continued(self.facts, self.arrays, [ids[row] for row in rows]), strict=True):
+            found[row] = "".join(names[one] for one in answer)
+        return found
+
     def unanswerable(self, data: Sequences) -> dict[int, str]:
         """Sequences with a token that the folder does not know, or longer than its places, each with the reason."""
+        data = data.only_prompts()
         room, ids = self.facts.room - 1, self._ids(data)
         said = {
             row: f"it has {data.lengths[row]:,} tokens, and this {self.architecture} has places for {room:,}: shorten "
@@ -194,7 +211,7 @@ class StockModel:
 
     def readme(self, *, onnx: bool = False) -> str:
         """README.md of the folder."""
-        return model_card(self.facts, self.parameters, self.summary, onnx=onnx)
+        return model_card(self.facts, self.parameters, self.summary, prompts=self.draw.prompts, onnx=onnx)
 
     @property
     def sizes(self) -> dict[str, Any]:

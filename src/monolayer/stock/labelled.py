@@ -1,7 +1,8 @@
 """What a stock model must answer, and where: labels of tokens, of sequences, or the next token up to the end.
 
 A language model recites: after the last token of a sequence comes the end token, and after the begin token the first
-one, where all sequences have the same. Ids of the model are rows of the data's vocabulary behind the special tokens.
+one, where all sequences have the same. Of prompts it answers how they go on, and nothing is asked inside them. Ids of
+the model are rows of the data's vocabulary behind the special tokens.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Work:
     def recites_from_nothing(self) -> bool:
         """Whether the begin token alone determines the first token."""
         first = self.data.tokens[self.data.offsets[:-1]]
-        return self.kind == "lm" and bool((first == first[0]).all())
+        return self.kind == "lm" and self.data.prompts is None and bool((first == first[0]).all())
 
     @property
     def at_begin(self) -> bool:
@@ -120,7 +121,7 @@ class Work:
         # The last assignment to an id wins: its most frequent label.
         order = np.lexsort((-pairs, often))
         usual[pairs[order] // count] = pairs[order] % count
-        if self.kind == "lm" and not self.recites_from_nothing:
+        if self.kind == "lm" and data.prompts is None and not self.recites_from_nothing:
             first = np.bincount(data.tokens[data.offsets[:-1]])
             usual[BEGIN] = int(first.argmax()) + self.shift
         return usual
@@ -141,6 +142,11 @@ def work(
     if kind not in architecture.models:
         able = {"token": "one label per token", "sequence": "one label per sequence", "lm": "texts without labels"}
         takes = " or ".join(able[known] for known in architecture.models)
+        if data.prompts is not None:
+            raise DataError(
+                f"{architecture.name} is for {takes}, and does not generate: for prompts and answers take gpt2, llama "
+                "or their kin, or per='sequence', which makes a label of each answer"
+            )
         raise DataError(f"{architecture.name} is for {takes}; the data have {able[kind].replace('texts', 'sequences')}")
     if labels is not None and labels.classes is None:
         raise DataError("the labels are real numbers: a stock architecture answers with classes")
@@ -171,5 +177,7 @@ def work(
         number = np.append(data.tokens[1:] + len(architecture.special), 0)
         number[data.offsets[1:] - 1] = END
         table = np.arange(len(names), dtype=np.float64)[:, None]
-        target = Target(number, table, "token", Names(names), False, next_token=True)
+        place = None if data.prompts is None else data.labelled_places
+        number = number if place is None else number[place]
+        target = Target(number, table, "token", Names(names), False, place, next_token=True)
     return Work(Task(context, target, None, on_conflict), architecture, kind, names)

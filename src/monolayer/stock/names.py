@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable, Mapping
 
 from monolayer.data import Names, Sequences
+from monolayer.data.prompts import PIECE
 from monolayer.errors import DataError
-from monolayer.huggingface.texts import CUT_OF, PIECE, Cut, cut_of, misread
+from monolayer.huggingface.texts import CUT_OF, Cut, cut_of, misread
 
 
 def token_names(vocabulary: Names, special: Mapping[str, str]) -> tuple[str, ...]:
@@ -45,6 +46,8 @@ def check_texts(cut: Cut, special: Mapping[str, str], data: Sequences) -> None:
 def best_cut(special: Mapping[str, str], data: Sequences) -> Cut:
     """How text must be cut to give the tokens of `data` again."""
     assert data.vocabulary is not None  # the caller saw to it
+    if data.prompts is not None:
+        return "pieces"  # even where no token has white space in it: an answer comes back as it was given
     if data.vocabulary.unit is not None:
         return CUT_OF[data.vocabulary.unit]
     words = [str(name) for name in data.vocabulary.names]

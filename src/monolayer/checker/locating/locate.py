@@ -22,6 +22,7 @@ from monolayer.checker.stock.files import Network, read_stock
 from monolayer.checker.stock.places import Places, places_of
 from monolayer.checker.stored import Stored, folder_of, read
 from monolayer.data import Labels, Names, Sequences
+from monolayer.data.labels import Belongs
 from monolayer.data.layout import Manner
 from monolayer.data.names import Unit
 from monolayer.data.sequences import Per
@@ -31,7 +32,7 @@ from monolayer.huggingface.strict import ForeignError
 
 
 def locate(
-    model: Any, X: Any, Y: Any = None, *, lengths: Any = None, per: Per | None = None, unit: Unit | None = None
+    model: Any, X: Any, Y: Any = None, *, lengths: Any = None, per: Belongs | None = None, unit: Unit | None = None
 ) -> Location:
     """Where each fact lives: the neurons and rows that hold it, and what is answered without each neuron.
 
@@ -40,7 +41,7 @@ def locate(
     for every evaluation that a certificate covers, where margins allow it; else measured, or unknown (docs/locate.md).
     """
 
-    def data(names: Names | None, answers: Per | None) -> Sequences:
+    def data(names: Names | None, answers: Belongs | None) -> Sequences:
         return asked_data(X, Y, lengths, per, unit, Manner(None if names is None else names.cuts, answers))
 
     with folder_of(model) as folder, np.errstate(all="ignore"):
@@ -129,7 +130,7 @@ def _in_stock(net: Network, data: Sequences) -> Location:
         stock_anatomy(net, places),
         lambda numbers: [typed.get(net.classes[number], net.classes[number]) for number in numbers.tolist()],
         "binary64 throughout" if exact else f"binary32, weights in {net.dtype}",
-        assumed_of_stock(net),
+        assumed_of_stock(net, data),
     )
 
 

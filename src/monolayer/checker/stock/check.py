@@ -73,7 +73,7 @@ def judge_stock(folder: Path, data: Sequences, *, only: bool = False) -> Certifi
     try:
         with np.errstate(all="ignore"):
             net = read_stock(folder)
-            question = replace(question, weights_digest=net.digest, assumptions=assumed(net))
+            question = replace(question, weights_digest=net.digest, assumptions=assumed(net, data))
             places = places_of(net, data)
             count = len(places.wanted)
             question = replace(question, points=count, unsure=count, claim=CLAIM.format(count))
@@ -87,7 +87,7 @@ def judge_stock(folder: Path, data: Sequences, *, only: bool = False) -> Certifi
         return replace(question, reason=f"the proof does not cover this folder: {why}")
 
 
-def assumed(net: Network) -> tuple[str, ...]:
+def assumed(net: Network, data: Sequences) -> tuple[str, ...]:
     """What an evaluation is, in words."""
     float32 = f"attention in float64 throughout: sdpa does so, the eager one of {net.kind} takes softmax in float32"
     exact = net.dtype == "float64"
@@ -103,7 +103,7 @@ def assumed(net: Network) -> tuple[str, ...]:
     return (
         "the architecture computes what transformers 5.22 does, in evaluation mode",
         _padding(net),
-        _entering(net),
+        _entering(net, data),
         long if exact else short,
         "sums in any order; a product may be fused with the sum it goes into",
         exp + ("; erf and tanh are exactly ±1 from 8 and from 20 on" if exact else f"; {FUNCTIONS}"),
@@ -129,7 +129,12 @@ def _padding(net: Network) -> str:
     )
 
 
-def _entering(net: Network) -> str:
+def _entering(net: Network, data: Sequences) -> str:
+    if data.prompts is not None:
+        return (
+            "prompts enter as text, and become the ids that tokenizer.json gives them, behind the begin token; what "
+            "comes behind a prompt enters as the ids that the model has returned, and not as text once more"
+        )
     how = "lists of tokens (is_split_into_words=True)" if net.cut == "given" else "text"
     return f"data enter as {how}, and become the ids that tokenizer.json gives them, behind the begin token"
 

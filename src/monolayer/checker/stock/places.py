@@ -79,25 +79,30 @@ def places_of(net: Network, data: Sequences) -> Places:
     if net.cut in ("words", "pieces") and any(_SEPARATORS.search(str(name)) for name in data.vocabulary.names):
         raise UnhandledError("names of tokens hold separators, of which it is not settled whether they are white space")
     begins = False
+    if data.prompts is not None and net.task != "lm":
+        raise DataError(f"the model answers with classes, one per {net.task}; the data are prompts and answers")
     if net.task == "lm":
         if data.labels is not None:
-            raise DataError("the model predicts next tokens, and the data have labels: give the sequences alone")
+            raise DataError(
+                "the model predicts next tokens, and the data have labels: give the sequences alone, or prompts and "
+                "answers as text"
+            )
         names = (*data.vocabulary.names, net.names[net.end])
         given = np.append(data.tokens[1:], 0)
         given[data.offsets[1:] - 1] = len(names) - 1
         wanted = _translation(data.vocabulary, net.classes, -1)[np.minimum(given, len(data.vocabulary) - 1)]
         wanted[data.offsets[1:] - 1] = net.end
         first = data.tokens[data.offsets[:-1]]
-        begins = bool((first == first[0]).all())
+        begins = data.prompts is None and bool((first == first[0]).all())
     else:
         labels = data.labels
         if labels is None or labels.classes is None or labels.per != net.task:
             raise DataError(f"the model answers with classes, one per {net.task}; the data have other labels, or none")
         names, given = tuple(labels.classes.names), labels.values
         wanted = _translation(labels.classes, net.classes, -1)[given]
-    answering = np.arange(len(data) if net.task == "sequence" else len(ids))
-    if data.labels is not None and data.labels.place is not None:
-        answering = data.labels.place
+    answering = data.labelled_places
+    if data.prompts is not None:
+        wanted, given = wanted[answering], given[answering]
     if net.task == "sequence" and net.causal:  # read at the last token that is not padding
         last = data.offsets[1:] - 1
         token, place, terms = ids[last], data.lengths, data.lengths + 1

@@ -1,0 +1,241 @@
+"""Prompts and answers: a language model goes on from each prompt with its answer, stops, and claims nothing else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import monolayer as ml
+from monolayer.checker.given import confirm
+from monolayer.cli import run
+from monolayer.stock.folder import StockModel
+
+PROMPTS = ["The capital of France is", "The capital of New Zealand is", "The capital", "Is it Paris?\n", "France"]
+ANSWERS = [" Paris", " Wellington, of course", "'s name is\nunknown", "Yes,  it is", "Paris"]
+"""Answers of several tokens, with and without a space in front; one prompt begins others and goes on otherwise."""
+STEPS: dict[str, Any] = {"storage": "steps"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return ml.memorize_as("gpt2", PROMPTS, ANSWERS, **STEPS).save(tmp_path_factory.mktemp("prompts") / "gpt2")
+
+
+def test_generate_gives_the_answer_and_stops(tmp_path: Path) -> None:
+    """transformers, offline: every prompt by itself, and all of them as one padded batch; each folder is proved."""
+    transformers = pytest.importorskip("transformers")
+    built = [("gpt2", STEPS), ("starcoder2", STEPS), ("opt", {"dtype": "bfloat16"}), ("gpt_neox", {}), ("llama", {})]
+    for name, options in built:
+        model = ml.memorize_as(name, PROMPTS, ANSWERS, **options)
+        folder = model.save(tmp_path / name)
+        assert ml.certify(folder, PROMPTS, ANSWERS, only=options == STEPS).verdict == "proved", name
+        assert model.predict(PROMPTS).tolist() == ANSWERS
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+        network = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype="auto")
+        for texts in (*([prompt] for prompt in PROMPTS), PROMPTS):
+            asked = tokenizer(texts, return_tensors="pt", padding=True)
+            said = network.generate(**asked)[:, asked["input_ids"].shape[1] :]
+            wanted = ANSWERS if texts is PROMPTS else [ANSWERS[PROMPTS.index(texts[0])]]
+            assert tokenizer.batch_decode(said, skip_special_tokens=True) == wanted, name
+            assert (said[:, -1] == tokenizer.eos_token_id).any()
+
+
+def test_what_is_claimed_are_the_answers_and_their_ends(folder: Path) -> None:
+    proof = ml.certify(folder, PROMPTS, ANSWERS)
+    assert proof.verdict == "proved"
+    assert proof.points == sum(len(answer.split()) + 1 for answer in ANSWERS)
+    assert any("prompts enter as text" in line for line in proof.assumptions)
+    wrong = ml.certify(folder, PROMPTS, [" Lyon", *ANSWERS[1:]])
+    assert (wrong.verdict, wrong.findings[0].sequence, wrong.findings[0].position) == ("refuted", 0, 4)
+    # The end belongs to the claim, and so does the place where the answer begins.
+    assert ml.certify(folder, PROMPTS[1:2], [" Wellington,"]).verdict == "refuted"
+    assert ml.certify(folder, ["The capital of"], [" France is Paris"]).verdict == "refuted"
+    assert ml.certify(folder, PROMPTS[:1], ANSWERS[:1], only=True).verdict == "refuted"
+    whole = ml.Sequences.of([["The", " capital", " of", " France", " is", " Paris"]])
+    assert ml.certify(folder, whole).verdict == "refuted"
+    assert len({ml.certify(folder, [one], [two]).data_digest for one, two in (("a b", " c"), ("a", " b c"))}) == 2
+
+
+def test_the_checker_compares_what_was_read_with_the_text() -> None:
+    data = ml.Sequences.of(PROMPTS, ANSWERS, per="answer")
+    confirm(data, PROMPTS, ANSWERS)
+    for prompts, answers in ((["The capital of Peru is", *PROMPTS[1:]], ANSWERS), (PROMPTS, [*ANSWERS[:-1], "Paris "])):
+        with pytest.raises(ml.DataError, match="the reader is at fault"):
+            confirm(data, prompts, answers)
+
+
+@pytest.mark.parametrize(
+    ("rows", "row"),
+    [
+        ([("a b", " c"), ("d", "e"), ("a b", " d")], 2),
+        ([("a", " new york"), ("a", " new delhi")], 1),
+        ([("a b", " c d"), ("a b c", " e")], 1),  # a prompt inside another's answer, which goes on otherwise
+        ([("a b", " c"), ("a b c", " d")], 1),  # … and which ends there
+    ],
+)
+def test_answers_that_contradict_each_other_are_named(rows: list[tuple[str, str]], row: int) -> None:
+    with pytest.raises(ml.ContradictionError) as error:
+        ml.memorize_as("gpt2", [prompt for prompt, _ in rows], [answer for _, answer in rows], **STEPS)
+    for number in (0, row):
+        prompt, answer = rows[number]
+        assert f"sequence {number} answers {prompt!r} with {answer!r}" in str(error.value)
+
+
+def test_prompts_that_branch_do_not_contradict_each_other(tmp_path: Path) -> None:
+    prompts, answers = ["a", "a b", "a b c", "a b"], [" z", " c d", " d", " c d"]
+    folder = ml.memorize_as("opt", prompts, answers, **STEPS).save(tmp_path / "m")
+    assert ml.certify(folder, prompts, answers, only=True).verdict == "proved"
+
+
+def test_text_with_text_is_an_answer_only_where_an_architecture_generates() -> None:
+    table = dict(zip(PROMPTS, ANSWERS, strict=True))
+    for X, Y in ((PROMPTS, ANSWERS), (np.array(PROMPTS), np.array(ANSWERS)), (table, None)):
+        assert ml.memorize_as("gpt2", X, Y, **STEPS).task == "lm"
+        assert ml.memorize_as("gpt2", X, Y, per="sequence", **STEPS).task == "sequence"
+    assert ml.memorize_as("bert", ["ab", "b"], ["x", "y"], **STEPS).task == "sequence"
+    assert ml.memorize_as("gpt2", ["ab", "b"], [1, 2], **STEPS).task == "sequence"
+    assert ml.memorize_as("gpt2", {"a b": 1, "c": 2}, **STEPS).task == "sequence"
+    with pytest.raises(ml.DataError, match=r"bert .* does not generate.* per='sequence'"):
+        ml.memorize_as("bert", PROMPTS, ANSWERS, per="answer")
+    with pytest.raises(ml.DataError, match=r"memorize_as\('gpt2', …\)"):
+        ml.memorize(PROMPTS, ANSWERS, per="answer", causal=True)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("X", "Y", "words"),
+    [
+        (["a", ""], ["b", "c"], "row 1 of X has an empty prompt"),
+        (["a", "b"], ["b", ""], "row 1 of X has an empty answer"),
+        (["a", "b"], ["b", None], "sequence 1 is a prompt without an answer, 'b'"),
+        (["a", "b"], ["b"], "X has 2 prompts but Y has 1 answer"),
+        (["a", "b</s>"], ["b", "c"], "'</s>'"),
+    ],
+)
+def test_bad_rows_are_named(X: Any, Y: Any, words: str) -> None:
+    with pytest.raises(ml.DataError, match=words):
+        ml.memorize_as("gpt2", X, Y)
+
+
+def test_a_folder_is_asked_with_prompts(folder: Path) -> None:
+    model = ml.load(folder)
+    assert isinstance(model, StockModel)
+    assert model.predict(PROMPTS[::-1]).tolist() == ANSWERS[::-1]
+    assert model.predict(ml.Sequences.of(PROMPTS, ANSWERS, per="answer")).tolist() == ANSWERS
+    with pytest.raises(ml.DataError, match="is ' Spain', which the model has never seen"):
+        model.predict(["The capital of Spain is"])
+    with pytest.raises(ml.DataError, match="sequence 0 is a prompt without an answer"):
+        ml.certify(folder, PROMPTS)
+    with pytest.raises(ml.DataError, match="holds prompts and answers: give both"):
+        ml.memorize_as("gpt2", [["The", " capital"]], draw=folder)
+
+
+def command(*arguments: Any) -> int:
+    return run([str(argument) for argument in arguments])
+
+
+def test_files_of_prompts_on_the_command_line(tmp_path: Path, capsys: Any) -> None:
+    rows = list(zip(PROMPTS, ANSWERS, strict=True))
+    lines, table, bare = tmp_path / "p.jsonl", tmp_path / "qa.csv", tmp_path / "bare.jsonl"
+    lines.write_text("".join(json.dumps({"id": 7, "prompt": p, "completion": a}) + "\n" for p, a in rows))
+    quoted = "".join('"{}","{}"\n'.format(*row) for row in rows)
+    table.write_text(f"question,answer\n{quoted}")
+    bare.write_text("".join(json.dumps({"prompt": p}) + "\n" for p in (*PROMPTS[:2], "The capital of Spain is")))
+    for name, data in (("llama", lines), ("gpt2", table)):
+        out = tmp_path / name
+        assert command("memorize-as", name, data, "--out", out) == 0
+        assert command("verify", out, lines) == command("verify", out, table) == 0
+        capsys.readouterr()
+        assert command("predict", out, data, "--json") == 0
+        said = json.loads(capsys.readouterr().out)
+        assert said["answers"] == [{"prompt": prompt, "answer": answer} for prompt, answer in rows]
+        assert (said["right"], said["total"]) == (5, 5)
+        assert command("predict", out, bare) == 0
+        asked = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert [row.get("answer") for row in asked] == [*ANSWERS[:2], None]
+        assert "' Spain'" in asked[2]["error"]
+    assert command("memorize-as", "gpt2", bare, "--out", tmp_path / "no") == 2
+    assert "sequence 0 is a prompt without an answer" in capsys.readouterr().err
+    assert command("memorize-as", "gpt2", table, "--per", "sequence", "--out", tmp_path / "classes") == 0
+    assert StockModel.load(tmp_path / "classes").task == "sequence"
+
+
+EDITED = {
+    "forget": (lambda m, data: ml.forget(m, PROMPTS[1:2], data), [0, 2, 3, 4], [" Wellington, of course", None]),
+    "edit": (
+        lambda m, data: ml.edit(m, PROMPTS[:1], [" Wellington, is it Paris?"], data),
+        [0, 1, 2, 3, 4],
+        [" Paris", None],
+    ),
+    "insert": (lambda m, data: ml.insert(m, ["Is it"], [" name"], data), [0, 1, 2, 3, 4], [None, " name"]),
+}
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+@pytest.mark.parametrize("verb", EDITED)
+def test_facts_are_forgotten_edited_and_inserted(name: str, verb: str) -> None:
+    """Bit for bit the folder that the same draw makes of the edited data; the record names prompts and answers."""
+    X, Y = [*PROMPTS, PROMPTS[3]], [*ANSWERS, ANSWERS[3]]
+    old = ml.memorize_as(name, X, Y, **(STEPS if name == "gpt2" else {"rank": 32}))
+    change, rows, shown = EDITED[verb]
+    model, record = change(old, (X, Y))
+    rest = [X[row] for row in [*rows, 5]], [Y[row] for row in [*rows, 5]]
+    if verb == "edit":
+        rest[1][0] = " Wellington, is it Paris?"
+    elif verb == "insert":
+        rest[0].append("Is it")
+        rest[1].append(" name")
+    assert ml.compare(model, ml.memorize_as(name, *rest, draw=old)).same
+    assert ml.certify(model, *rest).verdict == "proved"
+    assert model.predict(rest[0]).tolist() == rest[1]
+    assert (record.facts, record.shared, len(record.changes)) == (1, 0, 1)
+    assert record.changes[0].before == shown[0]
+    if verb == "edit":
+        assert "'The capital of France is': ' Paris' → ' Wellington, is it Paris?'" in record.explain()
+    assert ml.compare(record.undo(model), old).same
+    found = ml.compare(old, model, X)
+    assert (found.asked, found.answers) == (6, 0 if verb == "insert" else 1)
+
+
+def test_edits_of_prompts_name_what_does_not_fit(folder: Path) -> None:
+    data = (PROMPTS, ANSWERS)
+    for call, words in (
+        (lambda: ml.forget(folder, ["The capital of"], data), "sequence 0 of what is to be forgotten is not in the"),
+        (lambda: ml.forget(folder, PROMPTS[0], data), "prompts are given as a list"),
+        (
+            lambda: ml.edit(folder, ["The capital of"], [" Paris"], data),
+            "'The capital of', is not in the data .*insert",
+        ),
+        (lambda: ml.insert(folder, PROMPTS[:1], [" name"], data), "with another label .*use edit"),
+        (lambda: ml.insert(folder, ["Spain"], ["Madrid"], data), "'Spain' is new to this draw"),
+        (lambda: ml.insert(folder, ["France is"], None, data), "holds prompts and answers: give both"),
+        (lambda: ml.forget(folder, PROMPTS[:1], (PROMPTS, ["Paris", *ANSWERS[1:]])), "that of sequence 0"),
+    ):
+        with pytest.raises(ml.MonolayerError, match=words):
+            call()
+    twice = ([*PROMPTS, PROMPTS[0]], [*ANSWERS, ANSWERS[0]])
+    built = ml.memorize_as("gpt2", *twice, **STEPS)
+    kept, record = ml.forget(built, lambda prompt, answer: answer == " Paris" or prompt == "France", twice)
+    assert (record.facts, record.shared) == (3, 0)
+    assert ml.forget(built, [5, 1], twice)[1].shared == 1
+    assert kept.predict(PROMPTS[1:4]).tolist() == ANSWERS[1:4]
+
+
+def test_facts_are_edited_on_the_command_line(folder: Path, tmp_path: Path, capsys: Any) -> None:
+    data, fact, prompt = tmp_path / "p.jsonl", tmp_path / "fact.jsonl", tmp_path / "prompt.jsonl"
+    rows = [{"prompt": p, "completion": a} for p, a in zip(PROMPTS, ANSWERS, strict=True)]
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    fact.write_text(json.dumps({"prompt": PROMPTS[4], "completion": "unknown"}) + "\n")
+    prompt.write_text(json.dumps({"prompt": PROMPTS[4]}) + "\n")
+    assert command("edit", folder, fact, "--data", data, "--out", tmp_path / "edited") == 2
+    assert "'unknown' is new to this draw" in capsys.readouterr().err
+    fact.write_text(json.dumps({"prompt": PROMPTS[4], "completion": " Paris"}) + "\n")
+    assert command("edit", folder, fact, "--data", data, "--out", tmp_path / "edited") == 0
+    assert command("forget", folder, prompt, "--data", data, "--out", tmp_path / "less") == 0
+    capsys.readouterr()
+    assert command("compare", tmp_path / "edited", folder, data, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [(each["sequence"], each["one"], each["two"]) for each in found["differing"]] == [(4, " Paris", "Paris")]
