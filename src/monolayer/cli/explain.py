@@ -53,8 +53,8 @@ def explain(
     if is_stock(folder):
         raise DataError(
             f"{folder} has a stock architecture, which explain does not read: `monolayer locate {folder} DATA` shows "
-            f"where it holds facts, `monolayer verify {folder} DATA` proves its answers, `monolayer compare` shows where "
-            "two folders differ, and `monolayer inspect` its sizes"
+            f"where it holds facts, `monolayer verify {folder} DATA` proves its answers, `monolayer compare` shows "
+            "where two folders differ, and `monolayer inspect` its sizes"
         )
     if picture is not None:
         check_file(picture, overwrite)
