@@ -158,6 +158,7 @@ def _onnx(facts: Facts) -> str:
         begins = ";\nask with `{add_special_tokens: true}`, for the begin token" if facts.task == "lm" else ""
         runs += f""" and, from version 4 on, transformers.js:
 `const ask = await pipeline("{_PIPELINE[facts.task]}", folder, {{dtype: "fp32"}})`{begins}"""
+        runs += " (in Node; browsers have no float64)" if facts.dtype == "float64" else ""
     return f"\n{runs}. Certificates are\nabout `model.safetensors`, not about it.\n"
 
 
