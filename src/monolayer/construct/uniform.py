@@ -1,12 +1,8 @@
 """Functions approximated in the maximum norm: value rank (n − 1)d, and no ramps (docs/uniform.md).
 
-Coordinates are scaled to `[0, 1]`, letters as in `model/uniform.py`. *The error.* At any input the readout interpolates
-`f` at `(x, ŷ)` from knots no further than `1/D` in any coordinate, so it is within `ω(W/D)` of `f(x, ŷ)`, `W` the width
-of the domain; and `ŷ` is within `ε` of the other tokens, so `f(x, ŷ)` is within `ω(W ε)` of what is wanted. For n = 2,
-and with positions, `ε = 0`. For n = 3: interpolating `x²` at spacing `s` gives at most `s²/4` too much. So the sum of
-squares of the others is too large by at most `s²/2`, `e²` by at most `s'²/4`, and `v = 2q − e²` is off by
-`max(s², s'²/4)` at most, its root by the root of that; interpolating the root at knots `(j r)²` gives at most `r/4` too
-little (at the first knot, less later). With `s = 2^-13`, `s' = 2^-12`, `r = 2^-11`: `ε = (2^-13 + 2^-13)/2 = 2^-13`.
+Coordinates are scaled to `[0, 1]`, letters as in `model/uniform.py`. The error is at most `ω(W/D) + ω(W ε)`: the
+readout interpolates between knots within `1/D` of `(x, ŷ)`, and the tokens `ŷ` that it finds are within `ε` of the
+others.
 """
 
 from __future__ import annotations
@@ -28,7 +24,7 @@ from monolayer.model.uniform import Bends, Interpolation, Uniform
 SHAPES = ((1, 2), (1, 3), (2, 2))
 """Coordinates and tokens that are built without positions."""
 OTHERS = {2: 0.0, 3: 2.0**-13}
-"""`ε`, by the number of tokens, without positions."""
+"""`ε`, by the number of tokens, without positions; with them it is 0. For n = 3: piecewise linear square and root."""
 
 
 def uniform(

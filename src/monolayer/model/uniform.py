@@ -285,4 +285,5 @@ class Uniform(nn.Module):
 
     def extra_repr(self) -> str:
         bound = "no bound" if self.error is None else f"error ≤ {self.error:g} everywhere"
-        return f"{self.length} tokens of dimension {self.dim}, {self.interpolation.cells} cells, {bound}"
+        order = ", with positions" * self.positions
+        return f"{self.length} tokens of dimension {self.dim}{order}, {self.interpolation.cells} cells, {bound}"
