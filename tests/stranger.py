@@ -49,7 +49,7 @@ def answers(job: dict, attention: str) -> dict:
             place = (left["attention_mask"].cumsum(-1) - 1).clamp(min=0)  # as generate() counts places
             found["left"] = int((model(**left, position_ids=place).logits.argmax(-1) != wanted).sum())
     number = out.logits.argmax(-1)
-    found |= {"loss": float(out.loss), "wrong": int(((number != wanted) & (wanted >= 0)).sum())}
+    found |= {"wrong": int(((number != wanted) & (wanted >= 0)).sum())} | trained(job, encoded, wanted)
     single = alone.logits[0].argmax(-1)
     found["same_alone"] = bool((single == (number[0][: len(single)] if single.ndim else number[0])).all())
     others = tokenizer(job["others"], is_split_into_words=True, return_tensors="pt")
@@ -64,6 +64,16 @@ def answers(job: dict, attention: str) -> dict:
         ask = tf.pipeline("text-classification", model=model, tokenizer=tokenizer)
         found["pipeline"] = [row["label"] for row in ask(job["texts"], batch_size=4)]
     return found
+
+
+def trained(job: dict, encoded: dict, wanted: torch.Tensor) -> dict:
+    """The loss, and the weights that a step of training would move; cells in float32."""
+    model = AUTO[job["task"]].from_pretrained(job["folder"])
+    model = model if model.dtype == torch.float64 else model.float()
+    loss = model(**encoded, labels=wanted).loss
+    loss.backward()
+    moved = [name for name, part in model.named_parameters() if part.grad is not None and part.grad.any()]
+    return {"loss": loss.item(), "moved": moved}
 
 
 def recite(job: dict, tokenizer: object, model: object) -> dict:
@@ -83,8 +93,7 @@ def recite(job: dict, tokenizer: object, model: object) -> dict:
         wanted = torch.cat([ids[mask][2:], torch.tensor([tokenizer.eos_token_id])])
         found["next"] += int((guess[mask][1:] != wanted).sum())
     ids = tokenizer(job["texts"][0], return_tensors="pt")["input_ids"]
-    with torch.no_grad():
-        found["loss"] = float(model(input_ids=ids, labels=ids).loss)
+    found |= trained(job, {"input_ids": ids}, ids)
     if job.get("pipeline"):
         ask = tf.pipeline("text-generation", model=model, tokenizer=tokenizer)
         found["pipeline"] = ask(job["prompts"][0])[0]["generated_text"]

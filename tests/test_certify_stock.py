@@ -154,6 +154,7 @@ def _far_place(model: dict[str, Any]) -> None:
 
 OUTSIDE: list[tuple[str, str, Any]] = [
     ("what neurons write has a mean", "sequence", _lopsided),
+    ("a pooler that may return no more than its error", "sequence", _times("bert.pooler.dense.weight", 2.0**-22)),
     ("logits beyond float32", "token", _times("classifier.weight", 1e39)),
     ("logits below float32", "token", _times("classifier.weight", 1e-50)),
     ("squares beyond float64", "two", _times("bert.encoder.layer.0.output.dense.weight", 2.0**510)),

@@ -122,6 +122,7 @@ def test_signature_of_memorize_as_is_pinned() -> None:
         "storage": None,
         "rank": None,
         "dtype": None,
+        "confidence": None,
         "seed": None,
         "on_conflict": "error",
         "draw": None,

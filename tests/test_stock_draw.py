@@ -221,6 +221,7 @@ NO_DRAW, NO_FOLDER = "is not a draw that memorize_as wrote", "is not a folder th
         ("draw.json", "steps", {"keys": []}, NO_DRAW),
         ("draw.json", "steps", {**LINE, "silence": -1.0}, NO_DRAW),
         ("draw.json", "steps", {**LINE, "keys": [2.0]}, NO_DRAW),
+        ("draw.json", "head", 0, NO_DRAW),
         ("draw.json", "cells", {"longest": 1, "gain": 1, "size": 1, "mixture": ["+*"]}, NO_DRAW),
         ("draw.json", None, None, "has no draw to use again"),
     ],

@@ -81,6 +81,10 @@ def test_a_stranger_gets_every_label_back(tmp_path: Path) -> None:
             assert found["finite"], (
                 "the inputs of exporters, as long as the model has places, are answered with numbers"
             )
+            moved, names = {"tokens", "W_H"}, model.facts.architecture.names(model.facts.task)
+            if model.summary.steps:  # a step is flat where facts are, so what it reads does not move
+                moved |= {"W_2"} if model.draw.storage == "steps" else {"W_1", "W_2"}
+            assert {names[letter] for letter in moved} <= set(found["moved"]), (about, "gradients are seen")
             if job.get("pipeline"):
                 assert found["pipeline"] == (job["labels"] or job["texts"][0]), about
             if job["task"] == "lm":
@@ -88,11 +92,11 @@ def test_a_stranger_gets_every_label_back(tmp_path: Path) -> None:
                 for way in ("cache", "no cache", "beams"):
                     assert [text.strip() for text in found[f"said, {way}"]] == job["texts"], (about, way)
                     assert all(found[f"ended, {way}"])
-                assert len(job["rows"]) > 1 or found["loss"] < 1e-9, "a text that the begin token begins costs nothing"
+                assert len(job["rows"]) > 1 or 1e-6 < found["loss"] < 0.2, "a text that the begin token begins"
                 continue
             assert found["wrong"] == 0, about
             assert found["same_alone"], "padding with its mask changes nothing"
-            assert found["loss"] < (1e-9 if found["dtype"] == "float64" else 1e-3)
+            assert 1e-6 < found["loss"] < 0.2
             assert found.get("left", 0) == 0, "padding on the left, places counted from the begin token"
             if found["dtype"] == "float64":
                 assert found["others"] == np.ravel(model.predict(OTHERS)).tolist(), about

@@ -62,6 +62,9 @@ def memorize_as(
     rank: CellsRank = None,
     dtype: CellsDtype = None,
     activation: Activation = None,
+    confidence: Annotated[
+        float | None, typer.Option(help="Median probability of the right label, at least; by default 0.99.")
+    ] = None,
     on_conflict: OnConflict = ConflictChoice.error,
     seed: Seed = None,
     draw: Annotated[
@@ -81,6 +84,7 @@ def memorize_as(
     from monolayer.stock.build import memorize_as as build
 
     options = given(positions=positions, storage=storage, rank=rank, dtype=dtype, activation=activation, seed=seed)
+    options |= given(confidence=confidence)
     with progress(as_json) as step:
         kind = _check(architecture, out, overwrite)
         sequences = reading.read(data, step, manner_of(kind) if draw is None else draw)

@@ -86,7 +86,7 @@ class Evaluation:
             return slice(1, None)
         return slice(-1, None) if self.kind.causal else slice(0, 1)
 
-    def logits(self, ids: Ints, at: slice) -> Tensor:
+    def logits(self, ids: Ints, at: slice | Ints) -> Tensor:
         """Logits `(B, m, C)` of sequences of one length `(B, n)`, begin token in front, at `m` of their places."""
         x, normed = self.arriving(ids, at)
         x = normed if self.kind.post_norm else x
@@ -101,7 +101,7 @@ class Evaluation:
             x = (torch.tanh if self.kind.pool == "tanh" else torch.relu)(x @ part["W_P"].T + part["b_P"])
         return x @ part["W_H"].T + part.get("b_H", torch.zeros(1))
 
-    def arriving(self, ids: Ints, at: slice) -> tuple[Tensor, Tensor]:
+    def arriving(self, ids: Ints, at: slice | Ints) -> tuple[Tensor, Tensor]:
         """The stream behind attention, and what the neurons see of it, both `(B, m, D)`."""
         part, n, D = self.part, ids.shape[1], self.facts.width
         x = part["tokens"][torch.from_numpy(ids)]

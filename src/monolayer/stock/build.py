@@ -21,6 +21,7 @@ from monolayer.huggingface.architecture import Architecture
 from monolayer.huggingface.architectures import choose
 from monolayer.stock.again import again
 from monolayer.stock.cells import ACTIVATIONS
+from monolayer.stock.confidence import check_confidence
 from monolayer.stock.draw import Storage
 from monolayer.stock.folder import StockModel
 from monolayer.stock.halves import SHARP
@@ -44,6 +45,7 @@ def memorize_as(
     storage: Storage | None = None,
     rank: int | None = None,
     dtype: Dtype | torch.dtype | None = None,
+    confidence: float | None = None,
     seed: int | None = None,
     on_conflict: OnConflict = "error",
     draw: StockModel | str | os.PathLike[str] | None = None,
@@ -60,6 +62,9 @@ def memorize_as(
     llama its own. `width`: a power of 4, by default the least that fits. `draw`: a stock model, or its folder, whose
     names, keys and codes are used again, with everything it was built with; the same data then give the same bits.
 
+    `confidence`: the head is the least power of two for which the median probability of the right label is at least
+    this; by default 0.99, as a trained model shows. It changes no answer.
+
     `storage="cells"`, the default: half-spaces with margins (docs/robust.md), for weights and arithmetic in `dtype`:
     float32 (the default), bfloat16 or float16; `rank` of the values, by default 128, or 256 if a short format
     needs it: every fact is asked in its arithmetic, and what it loses is an error. `storage="steps"`: steps of a line,
@@ -70,7 +75,7 @@ def memorize_as(
     check_conflict(on_conflict)
     if draw is not None:
         options = {"positions": positions, "activation": activation, "width": width, "storage": storage}
-        check_settled({**options, "rank": rank, "dtype": dtype, "seed": seed})
+        check_settled({**options, "rank": rank, "dtype": dtype, "confidence": confidence, "seed": seed})
         known = draw if isinstance(draw, StockModel) else StockModel.load(draw)
         if known.architecture != kind.name:
             raise DataError(
@@ -96,7 +101,7 @@ def memorize_as(
         check_options(rank, wanted, width)
     elif rank is not None or wanted not in (None, "float64"):
         raise DataError("storage='steps' is rank 1 in float64: leave rank and dtype out, or take storage='cells'")
-    seed = 0 if seed is None else seed
+    sure, seed = check_confidence(confidence), 0 if seed is None else seed
     check_seed(seed)
 
     report("reading the data", 0.0)
@@ -108,9 +113,9 @@ def memorize_as(
     data.check_labelled()
     job = work(kind, data, names, positions=positions, on_conflict=on_conflict, storage=storage)
     if cells:
-        model = robust_model(job, activation, wanted or "float32", report, rank=rank, seed=seed)
+        model = robust_model(job, activation, wanted or "float32", report, rank=rank, seed=seed, confidence=sure)
     else:
-        model = steps_model(job, activation, report, seed=seed, width=width)
+        model = steps_model(job, activation, report, seed=seed, width=width, confidence=sure)
     report("done", 1.0)
     return model
 

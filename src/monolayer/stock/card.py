@@ -51,6 +51,8 @@ class StockSummary:
     """The class that a token answers without a labelled place in the data: the first one that the data have."""
     unlabelled: int | None
     """Tokens of the vocabulary without a labelled place; None where the begin token answers for all."""
+    confidence: float | None
+    """Median probability of the right label; None with a draw that was used again."""
     rank: int | None = None
     """Value rank of a model of cells; its `gap` is the narrowest half-width of a slab, None after an edit of some."""
 
@@ -99,6 +101,9 @@ def _figures(found: StockSummary, parameters: int, dtype: str) -> str:
             f"`{found.otherwise}`; any\nother token, in a context that they lack, answers with labels that it has "
             "elsewhere."
         )
+    sure = ""
+    if found.confidence is not None:
+        sure = f"| confidence | the median probability of the right label is {found.confidence:.4f} |\n"
     data = f"{plural(found.sequences, 'sequence')} of up to {plural(found.longest, 'token')}"
     return f"""
 | | |
@@ -108,7 +113,7 @@ def _figures(found: StockSummary, parameters: int, dtype: str) -> str:
 | network | width {found.width}, {plural(found.neurons, "neuron")}, {parameters:,} parameters |
 | storage | {storage_of(dtype)} |
 | margin | {margin_of(found)} |
-
+{sure}
 {elsewhere}
 """
 

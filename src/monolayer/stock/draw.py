@@ -53,11 +53,12 @@ class Kept:
 
 @dataclass(frozen=True, eq=False)
 class Draw:
-    """`integers`: whether the names of tokens, and those of labels, are integers in the data. `prompts`: whether these
-    are prompts and answers."""
+    """`integers`: whether the names of tokens, and those of labels, are integers in the data. `head`: the size of the
+    numbers in the head, a power of two (`stock/confidence.py`). `prompts`: whether the data are prompts and answers."""
 
     numbers: Line | Kept
     integers: tuple[bool, bool]
+    head: float
     prompts: bool = False
 
     @property
@@ -101,7 +102,7 @@ class Draw:
         else:
             tables = {key: part.tolist() for key, part in vars(self.numbers).items() if isinstance(part, np.ndarray)}
             said = {"steps": {**asdict(self.numbers), **tables}}
-        said = {"integers": list(self.integers), "prompts": self.prompts, **said}
+        said = {"integers": list(self.integers), "head": self.head, "prompts": self.prompts, **said}
         return json.dumps(said, allow_nan=False) + "\n"
 
     @classmethod
@@ -111,8 +112,10 @@ class Draw:
         try:
             said = json.loads(read_regular(path))
             tokens, labels = map(bool, said["integers"])
-            numbers = _cells(said["cells"]) if "cells" in said else _line(said["steps"])
-            return cls(numbers, (tokens, labels), bool(said["prompts"]))
+            numbers, head = _cells(said["cells"]) if "cells" in said else _line(said["steps"]), float(said["head"])
+            if not 0.0 < head < np.inf:
+                raise ValueError("the size of the head must be a number above 0")
+            return cls(numbers, (tokens, labels), head, bool(said["prompts"]))
         except OSError as error:
             raise ModelFileError(
                 f"{folder} has no draw to use again: {FILE} cannot be read ({error.strerror}). memorize_as writes it "

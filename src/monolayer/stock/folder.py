@@ -255,6 +255,7 @@ class StockModel:
             ("sequences", f"{found.sequences:,}"),
             ("labels", f"{found.labelled:,}"),
             ("margin", margin_of(found)),
+            *([] if found.confidence is None else [("confidence", f"{found.confidence:.4f}, median")]),
             ("seconds", f"{found.seconds:.2f} to build"),
         ]
 

@@ -17,7 +17,7 @@ from monolayer.construct.robust.build import NARROWEST
 from monolayer.construct.robust.groups import Cells, HalfSpaces
 from monolayer.construct.robust.neurons import LOUD
 from monolayer.stock.folder import Neurons
-from monolayer.stock.mirror import Mirror
+from monolayer.stock.mirror import USUAL, Mirror
 
 ONE = {"float32": 8.0, "bfloat16": 1.0, "float16": 1.0}
 """How much the `u` behind the places counts beside a coordinate of the context, a power of two. Facts would lie on a
@@ -104,7 +104,7 @@ def neurons(mirror: Mirror, half: Half, dtype: str, activation: str) -> Neurons:
         W_1[:, part] = half.coarse[:, columns]
         W_1[:, slice(part.start + mirror.half, part.stop + mirror.half)] = -half.slight[:, columns]
     W_1[:, [ones[-1], ones[-1] + mirror.half]] *= ONE[dtype]
-    loud = LOUD / sharp * mirror.words[half.label]
+    loud = USUAL * LOUD / sharp * mirror.words[half.label]
     W_2[:, mirror.both(mirror.label)] = np.concatenate([loud, -loud], axis=1)
     return Neurons(rounded(sharp * W_1, dtype), rounded(sharp * half.bias, dtype), W_2, H)
 

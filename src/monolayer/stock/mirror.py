@@ -4,10 +4,10 @@
     place   · · ·      · · ·   word p_q   cos sin    · · ·    · · ·                     │  all of it, negated
             code       ones    place      key        slot     label
 
-All numbers but the keys are ±1, so norms are constant and the first norm is one factor `f`. Values are random mixtures
-of the code, `v_a = R p_a` of rank `k`; attention writes their average onto the slot, which was 0. The second norm then
-multiplies code, ones, place and context alike, by a factor `F > 0` that depends on the context: signs stay, and half
-spaces are placed where contexts arrive.
+All numbers but the keys are ±1, those of the label ±2, so norms are constant and the first norm is one factor `f`.
+Values are random mixtures of the code, `v_a = R p_a` of rank `k`; attention writes their average onto the slot, which
+was 0. The second norm then multiplies code, ones, place and context alike, by a factor `F > 0` that depends on the
+context: signs stay, and half spaces are placed where contexts arrive.
 
 Logits are `λ cos(ω (i − l) + φ)`: from keys in the table of places, or, where an architecture turns queries and keys
 by their places (rotary positions), from a constant query and a constant key.
@@ -38,6 +38,9 @@ from monolayer.stock.norms import epsilon_of, factor
 KEYS = 2
 MULTIPLE = 32
 """The width is a multiple of this, for the sake of the hardware."""
+USUAL = 2.0
+"""Size of the usual label beside the ±1 of the code. The last norm makes what neurons wrote as large as it can be; at
+1 its answers, which no neuron writes, would be a third as sure as the others, at 2 they are half as sure or more."""
 Rounding = Callable[[Floats], Floats]
 
 
@@ -129,8 +132,8 @@ def lay_out(
         return np.concatenate([rows, -rows], axis=1)
 
     rows = np.zeros((len(usual), half))
-    rows[:, parts[0]], rows[:, parts[1]], rows[:, parts[5]] = code, 1.0, label[usual]
-    tokens, places, norm = mirrored(rows), None, 2.0 * (sizes[0] + sizes[1] + sizes[5])
+    rows[:, parts[0]], rows[:, parts[1]], rows[:, parts[5]] = code, 1.0, USUAL * label[usual]
+    tokens, places, norm = mirrored(rows), None, 2.0 * (sizes[0] + sizes[1] + USUAL**2 * sizes[5])
     omega = 2.0 * math.pi / period(longest)
     angle = omega * np.arange(longest + 1)
     key = rounded(np.stack([np.cos(angle), np.sin(angle)], axis=1))

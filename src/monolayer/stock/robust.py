@@ -35,6 +35,7 @@ from monolayer.huggingface.architecture import BEGIN
 from monolayer.model.device import one_thread
 from monolayer.stock.arithmetic import misread
 from monolayer.stock.assemble import stock_model
+from monolayer.stock.confidence import CONFIDENCE
 from monolayer.stock.draw import Kept
 from monolayer.stock.folder import Neurons, StockModel
 from monolayer.stock.halves import ONE, Half, neurons, rounded, settled
@@ -45,10 +46,11 @@ Dtype = Literal["float32", "bfloat16", "float16"]
 RANKS = (128, 256)
 """Value ranks where none is asked for: the first whose facts come back in the arithmetic of the format. Twice the rank
 makes what arrives of two contexts √2 times as far apart, and what rounding adds to a half-space stays the same."""
+POOLER = 1.0
+"""Slope of a pooler. A tanh gives back the signs of the label word, and is not flat there in float32, so that gradients
+pass. The relu of DistilBERT keeps the plus signs, in which two words differ as well."""
 MARGIN = 0.3
 """Half-width that slabs shall have, in the units of what arrives: coordinates of mean square 1."""
-HEAD = 8.0
-"""Length of class directions, a coordinate."""
 
 
 def check_options(rank: int | None, dtype: str | None, width: int | None) -> None:
@@ -72,13 +74,14 @@ def robust_model(
     *,
     rank: int | None = None,
     seed: int = 0,
+    confidence: float = CONFIDENCE,
     known: StockModel | None = None,
     touched: Touched | None = None,
 ) -> StockModel:
     """The model, in order: labels, contexts, half-spaces, gates, the words of the architecture.
 
-    `known`: a model whose draw is used again; then rank and seed have no say. `touched`: the tokens whose facts changed
-    since it was built; the neurons of all others are taken from it.
+    `known`: a model whose draw is used again; then rank, seed and confidence have no say. `touched`: the tokens whose
+    facts changed since it was built; the neurons of all others are taken from it.
     """
     began = time.perf_counter()
     target, conflicts = job.task.settle(job.task.target) if touched is None else (job.task.target, 0)
@@ -115,13 +118,15 @@ def robust_model(
         job,
         tables=(mirror.tokens, mirror.places),
         label=mirror.both(mirror.label),
-        directions=HEAD * np.concatenate([mirror.words, -mirror.words], axis=1),
+        directions=np.concatenate([mirror.words, -mirror.words], axis=1),
         attention=mirror.attention,
         rotary=mirror.theta,
+        pooler=POOLER,
         block=block,
         activation=activation,
         dtype=dtype,
         epsilon=mirror.epsilon,
+        confidence=confidence,
         figures=figures,
         numbers=mirror.kept,
         known=known,

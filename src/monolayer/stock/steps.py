@@ -18,6 +18,7 @@ from monolayer.huggingface.architecture import BEGIN
 from monolayer.model.attention import contexts
 from monolayer.stock.assemble import stock_model
 from monolayer.stock.cells import Changes, cells, neurons, silence_for
+from monolayer.stock.confidence import CONFIDENCE
 from monolayer.stock.draw import Line
 from monolayer.stock.folder import StockModel
 from monolayer.stock.labelled import Points, Work
@@ -27,8 +28,8 @@ from monolayer.stock.norms import arriving, epsilon_of, factor, rounding
 TEMPERATURES = (1.0, 2.0, 0.5, 4.0)
 WRITE = 0.5
 """What attention writes onto the slot: half of the context."""
-HEAD = 8.0
-"""Length of class directions: large enough that softmax of the logits is all but certain."""
+POOLER = 2.0
+"""Slope of a pooler: a tanh returns ±0.99 for the ±1.5 of a label word, where it is not flat yet."""
 SLACK = 8.0
 """Neighbours with different labels lie this many errors apart: three are left on either side of the ramp."""
 
@@ -39,12 +40,13 @@ def steps_model(
     report: Progress,
     *,
     seed: int = 0,
+    confidence: float = CONFIDENCE,
     width: int | None = None,
     known: StockModel | None = None,
 ) -> StockModel:
     """The model, in order: keys under which contexts are apart, neurons, the words of the architecture.
 
-    `known`: a model whose draw is used again; then seed and width have no say.
+    `known`: a model whose draw is used again; then seed, width and confidence have no say.
     """
     began = time.perf_counter()
     report("separating contexts", 0.2)
@@ -65,13 +67,15 @@ def steps_model(
         job,
         tables=(layout.tokens, layout.places),
         label=np.arange(layout.label.start, layout.label.stop),
-        directions=HEAD * layout.words,
+        directions=layout.words,
         attention=_attention(job, found),
         rotary=None,
+        pooler=POOLER,
         block=block,
         activation=activation,
         dtype="float64",
         epsilon=layout.epsilon,
+        confidence=confidence,
         figures={**figures, "seconds": time.perf_counter() - began},
         numbers=Line(layout.width, found.temperature, found.reach, found.silence, layout.key(), place_keys),
         known=known,

@@ -19,7 +19,7 @@ from monolayer.checker.stock.bounds import MEAN, UNIT
 from monolayer.checker.stock.check import Seen, look
 from monolayer.checker.stock.files import Network
 from monolayer.checker.stock.places import Places
-from monolayer.checker.stock.readout import FAINT, HUGE, SATURATED, coordinates
+from monolayer.checker.stock.readout import BENT, FAINT, HUGE, bent, coordinates
 from monolayer.data import Sequences
 
 Coordinates = tuple[Floats, Floats, Floats]
@@ -105,11 +105,10 @@ def likeliest(net: Network, seen: Seen, value: Floats, doubt: Floats, mean: Floa
     sure = (squares > 64.0 * D**2 * UNIT * largest**2) & (largest <= HUGE) & bool(rounding * m < 4.0)
     pool = None if net.W_P is None else net.pool
     if pool == "tanh":
-        assert net.W_P is not None
-        slope = float(net.W_P[found.label[0], found.label[0]])
-        signs = (0.9 * slope * (least - mean) / scale >= SATURATED) & (least > 16.0 * mean)
+        returned = np.where(least > 16.0 * mean, bent(net, found, least - mean, most), 0.0)
         best, gap = _best(np.sign(value), found.words)
-        return best, np.where(signs & (gap > 1.0), np.where(sure, PROVED, MEASURED), UNKNOWN)
+        clear = gap - 2.0 * m * (BENT - returned) > rounding * m * BENT
+        return best, np.where(clear, np.where(sure, PROVED, MEASURED), UNKNOWN)
     best, gap = _best(value if pool is None else np.maximum(value, 0.0), found.words)
     moved, rounds = (off, rounding) if pool is None else (off + 2.0 * mean, 4.0 * rounding)
     sure &= (gap - 2.0 * m * moved > rounds * m * (most + mean)) & (gap >= FAINT * scale)

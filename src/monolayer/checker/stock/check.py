@@ -106,7 +106,7 @@ def assumed(net: Network, data: Sequences) -> tuple[str, ...]:
         _entering(net, data),
         long if exact else short,
         "sums in any order; a product may be fused with the sum it goes into",
-        exp + ("; erf and tanh are exactly ±1 from 8 and from 20 on" if exact else f"; {FUNCTIONS}"),
+        exp + ("; tanh within 2^-20; erf and tanh are exactly ±1 from 8 and from 20 on" if exact else f"; {FUNCTIONS}"),
         f"softmax in one piece, or (fused kernels) in blocks of at least {BLOCK} keys, sums being rescaled on the way",
         (
             f"LayerNorm with a mean within {moments} of the true ones, D the width, X the largest coordinate"

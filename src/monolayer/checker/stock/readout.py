@@ -20,7 +20,8 @@ from monolayer.checker.stock.structure import Structure
 RESTS = {"relu6": (0.0, 6.0), "relu": (0.0, 0.0), "gelu": (-12.0, 12.0)}
 RESTS |= {"gelu_new": RESTS["gelu"], "gelu_pytorch_tanh": RESTS["gelu"]}
 """Where a neuron is at rest, and where it is settled: erf is ±1 from 8 on, and 12/√2 > 8; tanh from 20 on."""
-SATURATED = 20.0
+BENT = 1.001
+"""What a tanh returns at most that is wrong by 2^-20."""
 HUGE, FAINT = 2.0**400, 2.0**-36
 """Label coordinates stay below the one, so squares are finite, and above the other, of 1, once they are normed."""
 AT_ONCE = 1 << 18
@@ -207,6 +208,16 @@ def _settled(net: Network, found: Structure, bound: Bounds, least: Floats, most:
     elif net.pool == "relu":
         decided &= least > 4.0 * rounding * m * (most + mean)
     else:
-        slope = float(net.W_P[found.label[0], found.label[0]])
-        decided &= 0.9 * slope * (least - mean) / np.sqrt(largest**2 + net.epsilon) >= SATURATED
-    return decided & bool(rounding * m < 4.0)
+        decided &= 4.0 * bent(net, found, least - mean, most) > rounding * m * BENT
+    return decided
+
+
+def bent(net: Network, found: Structure, least: Floats, most: Floats) -> Floats:
+    """Lemma S7: what a tanh pooler returns at least, in size, of label coordinates from `least` to `most`."""
+    if net.W_P is None or not net.post_norm:
+        raise UnhandledError("a tanh pooler is covered where norms stand behind")
+    # The norm before returns a mean square of 1; 0.9 is for the roundings of both norms and of the product.
+    square = BENT + len(found.label) * most**2 / net.width
+    slope = float(net.W_P[found.label[0], found.label[0]])
+    returned: Floats = np.tanh(0.9 * slope * least / np.sqrt(square + net.epsilon)) - 2.0**-20
+    return returned
