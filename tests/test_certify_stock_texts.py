@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,7 @@ def test_padding_on_the_left_is_assumed_to_be_counted_and_must_be_finite(tmp_pat
     proof = ml.certify(folder, TEXTS, labels)
     assert proof.verdict == "proved"
     assert any("position_ids counted from the begin token" in line for line in proof.assumptions)
+    assert f"(installed here: {version('transformers')})" in proof.assumptions[0]
 
     def large(model: Model) -> None:
         model["tensors"]["transformer.wte.weight"][0] *= 1e300  # the row of padding

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,6 +40,28 @@ def test_the_findings_are_those_of_the_stored_results() -> None:
     assert set(found) == set(NAMES), "every experiment has its full results"
     assert all(record.setting.full for record in found.values())
     assert (ROOT / "docs" / "findings.md").read_text(encoding="utf-8") == findings.markdown(found)
+
+
+def test_what_the_pages_say_of_bench_is_recorded() -> None:
+    def stored(name: str) -> list[dict[str, Any]]:
+        found = json.loads((ROOT / "results" / "bench" / f"{name}.json").read_text(encoding="utf-8"))
+        assert found["command"].startswith(f"python bench/{name}.py")
+        assert {"monolayer", "source"} <= set(found["versions"])
+        rows: list[dict[str, Any]] = found["rows"]
+        return rows
+
+    *families, clock = stored("no_false_proof_in_100000_faults")
+    proved, refuted, undecided, false = (
+        sum(row[verdict] for row in families) for verdict in ("proved", "refuted", "undecided", "false")
+    )
+    said = " ".join((ROOT / "docs" / "certificate.md").read_text(encoding="utf-8").split())
+    assert f"{proved + refuted + undecided:,} faults ({clock['seconds']} s" in said
+    assert f"{proved:,} were proved, {refuted:,} refuted, {undecided:,} left undecided" in said
+    assert false == 0
+    (row,) = stored("rank_two_holds_64_million_points")
+    assert (row["labels"], row["wrong"], row["verdict"]) == (64_000_000, 0, "proved")
+    text = (ROOT / "docs" / "construction.md").read_text(encoding="utf-8")
+    assert f"value rank {row['rank']}, built in {row['build']:.0f} s, proved in {row['certify']:.0f} s" in text
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

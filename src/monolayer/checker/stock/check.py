@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
@@ -101,7 +102,7 @@ def assumed(net: Network, data: Sequences) -> tuple[str, ...]:
     moments = f"{MEAN:g} D u X and a variance within {VARIANCE:g} D u X²" if exact else SHORT_MOMENTS
     exp = f"exp within {EXP_ULPS if exact else SHORT_EXP} units in the last place"
     return (
-        "the architecture computes what transformers 5.22 does, in evaluation mode",
+        f"the architecture computes what transformers 5.22 does, in evaluation mode ({_installed()})",
         _padding(net),
         _entering(net, data),
         long if exact else short,
@@ -117,6 +118,14 @@ def assumed(net: Network, data: Sequences) -> tuple[str, ...]:
         *(("model.safetensors is what is computed with: nothing is said about onnx/",) if net.has_onnx else ()),
         "NumPy on the checking machine keeps to the same rules",
     )
+
+
+def _installed() -> str:
+    """Which transformers are on the checking machine, whose source may differ from the one that was read."""
+    try:
+        return f"installed here: {version('transformers')}"
+    except PackageNotFoundError:
+        return "not installed here"
 
 
 def _padding(net: Network) -> str:
