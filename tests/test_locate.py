@@ -223,6 +223,14 @@ def test_facts_are_the_labelled_places() -> None:
         ]
         assert [one.answer for one in found] == ["x", "y", "x", " "]
         assert "' ' (proved)" in repr(found)
+    prompts, answers = ["the capital of Peru is", "the language of Peru is"], ["Lima", "Quechua"]
+    asked = ml.locate(ml.memorize_as("gpt2", prompts, answers), prompts, answers)
+    assert [(one.text, one.answer) for one in asked] == [
+        ("the capital of Peru is", "Lima"),
+        ("the capital of Peru isLima", "</s>"),
+        ("the language of Peru is", "Quechua"),
+        ("the language of Peru isQuechua", "</s>"),
+    ]
     with pytest.raises(ml.DataError, match=r"token 1 of sequence 0 \('q'\) is a token that the model does not know"):
         ml.locate(ml.memorize(rows, labels), [["a", "q"]])
     with pytest.raises(ml.DataError, match="a list is no model of monolayer"):

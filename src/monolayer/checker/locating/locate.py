@@ -30,6 +30,9 @@ from monolayer.errors import DataError
 from monolayer.huggingface.reading import answers_per, is_stock, token_names
 from monolayer.huggingface.strict import ForeignError
 
+BEFORE = 16
+"""Tokens shown of what stands before an answer to a prompt."""
+
 
 def locate(
     model: Any, X: Any, Y: Any = None, *, lengths: Any = None, per: Belongs | None = None, unit: Unit | None = None
@@ -106,11 +109,14 @@ def _own_fact(points: Labelled, fact: int, given: bool) -> Fact:
 
 
 def _text(data: Sequences, row: int | None, token: int = 0) -> str | None:
-    """A sequence, or one token, as text; None for vectors."""
+    """A sequence, or one token, as text, after a prompt with what stands before it; None for vectors."""
     if data.vocabulary is None:
         return None
-    tokens = data.tokens[token : token + 1] if row is None else data.tokens[data.offsets[row] : data.offsets[row + 1]]
-    return " ".join(map(str, data.vocabulary.decode(tokens).tolist()))
+    first, last = (token, token + 1) if row is None else (int(data.offsets[row]), int(data.offsets[row + 1]))
+    if row is None and data.prompts is not None:
+        first = max(int(data.offsets[data.place(token)[0]]), last - BEFORE)
+    names = map(str, data.vocabulary.decode(data.tokens[first:last]).tolist())
+    return ("" if data.prompts is not None else " ").join(names)
 
 
 def _in_stock(net: Network, data: Sequences) -> Location:

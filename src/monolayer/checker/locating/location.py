@@ -61,7 +61,10 @@ class Ablated(NamedTuple):
 
 
 class Fact(NamedTuple):
-    """A point as users know it; where a sequence has one label, without a position, and with all of its tokens."""
+    """A point as users know it: a token, or the tokens of a sequence that has one label, and then no position.
+
+    Of an answer to a prompt, `text` is what stands before it.
+    """
 
     sequence: int
     position: int | None

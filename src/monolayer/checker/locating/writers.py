@@ -67,9 +67,10 @@ class Writers:
         for which, at in self._blocks(neurons):
             _, changes, state = self.pairs(neurons[which], at)
             before = self.state[self.order[at]]
-            np.add.at(found[:, 0], which, changes & (state > UNKNOWN))
+            found[:, 0] += np.bincount(which[changes & (state > UNKNOWN)], minlength=len(found))
             for column, kind in ((1, MEASURED), (2, UNKNOWN)):
-                np.add.at(found[:, column], which, (state == kind).astype(np.int64) - (before == kind))
+                found[:, column] += np.bincount(which[state == kind], minlength=len(found))
+                found[:, column] -= np.bincount(which[before == kind], minlength=len(found))
         return found
 
     def _blocks(self, neurons: Ints) -> Iterator[tuple[Ints, Ints]]:
