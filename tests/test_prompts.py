@@ -12,6 +12,8 @@ import pytest
 import monolayer as ml
 from monolayer.checker.given import confirm
 from monolayer.cli import run
+from monolayer.data.layout import Manner
+from monolayer.data.readers import sequences_of
 from monolayer.stock.folder import StockModel
 
 PROMPTS = ["The capital of France is", "The capital of New Zealand is", "The capital", "Is it Paris?\n", "France"]
@@ -57,6 +59,8 @@ def test_what_is_claimed_are_the_answers_and_their_ends(folder: Path) -> None:
     assert ml.certify(folder, PROMPTS[:1], ANSWERS[:1], only=True).verdict == "refuted"
     whole = ml.Sequences.of([["The", " capital", " of", " France", " is", " Paris"]])
     assert ml.certify(folder, whole).verdict == "refuted"
+    held = ml.locate(folder, PROMPTS, ANSWERS)
+    assert [(fact.sequence, fact.position) for fact in held.facts[:2]] == [(0, 4), (0, 5)]
     assert len({ml.certify(folder, [one], [two]).data_digest for one, two in (("a b", " c"), ("a", " b c"))}) == 2
 
 
@@ -131,6 +135,34 @@ def test_a_folder_is_asked_with_prompts(folder: Path) -> None:
         ml.certify(folder, PROMPTS)
     with pytest.raises(ml.DataError, match="holds prompts and answers: give both"):
         ml.memorize_as("gpt2", [["The", " capital"]], draw=folder)
+
+
+def test_tables_of_prompts_are_read_alike(tmp_path: Path) -> None:
+    """A table, a dict, Parquet and JSON, whatever other columns there are; a model of labels reads them as before."""
+    frames = pytest.importorskip("pandas")
+    rows = [{"question": p, "source": "x", "answer": a} for p, a in zip(PROMPTS, ANSWERS, strict=True)]
+    frame, table = frames.DataFrame(rows), dict(zip(PROMPTS, ANSWERS, strict=True))
+    frame.to_parquet(tmp_path / "p.parquet")
+    (tmp_path / "rows.json").write_text(json.dumps(rows))
+    (tmp_path / "table.json").write_text(json.dumps(table))
+    (tmp_path / "one.json").write_text(json.dumps({"prompt": PROMPTS[0], "completion": ANSWERS[0]}))
+    wanted = list(table.items())
+    for given in (frame, table, *(tmp_path / name for name in ("p.parquet", "rows.json", "table.json"))):
+        data = sequences_of(given, like=Manner(per="answer"))
+        assert [data.texts(row) for row in range(len(data))] == wanted
+    assert ml.read(tmp_path / "one.json", per="answer").texts(0) == wanted[0]
+    assert ml.read([tmp_path / "one.json", tmp_path / "table.json"], per="answer").texts(1) == wanted[0]
+    labels = ml.Sequences.of(table).labels
+    assert labels is not None
+    assert labels.per == "sequence"
+    for bad, words in (
+        ({"a": "b", "c": 7}, r"item 1 of the dict: the answer is 7 \(int\).*per='sequence'"),
+        (frames.DataFrame([{"prompt": "a", "answer": "b", "completion": "c"}]), "both 'completion' and 'answer'"),
+    ):
+        with pytest.raises(ml.DataError, match=words):
+            ml.memorize_as("gpt2", bad)
+    with pytest.raises(ml.DataError, match="leave unit out"):
+        ml.Sequences.of(PROMPTS, ANSWERS, per="answer", unit="words")
 
 
 def command(*arguments: Any) -> int:

@@ -113,7 +113,8 @@ def predict(
         facts |= {"right": right, "total": total}
         within = f" to within {tolerance(model):.3g}" if model.card.classes is None and tolerance(model) else ""
         if not as_json:
-            err.print(f"{right:,} of {plural(total, 'label')} {'is' if total == 1 else 'are'} right{within}")
+            what = "answer" if model.card.prompts else "label"
+            err.print(f"{right:,} of {plural(total, what)} {'is' if total == 1 else 'are'} right{within}")
     if strict:
         err.print(f"not seen: {facts['unseen']:,} of {plural(facts['sequences'], 'sequence')}")
     elif facts["refused"]:

@@ -58,12 +58,12 @@ def continued(facts: Facts, arrays: Mapping[str, Any], prompts: list[Ints]) -> l
     An answer that does not end is cut off where prompt and answer are as long as the longest sequence of the data.
     """
     said: list[list[int]] = [[] for _ in prompts]
-    network, lengths = Evaluation(facts, arrays), np.array([len(ids) for ids in prompts])
+    network, lengths, most = Evaluation(facts, arrays), np.array([len(ids) for ids in prompts]), facts.room - SPARE
     for length in np.unique(lengths).tolist():
         rows = np.flatnonzero(lengths == length)
-        for some in np.array_split(rows, 1 + len(rows) * facts.room * max(facts.width, length) // AT_ONCE):
+        for some in np.array_split(rows, 1 + len(rows) * most * max(facts.width, most) // AT_ONCE):
             ids = np.stack([np.append(BEGIN, prompts[row]) for row in some])
-            while len(some) and ids.shape[1] <= facts.room - SPARE:
+            while len(some) and ids.shape[1] <= most:
                 best = network.logits(ids, slice(-1, None)).argmax(dim=-1).numpy()
                 on = best[:, 0] != END
                 some, ids = some[on], np.append(ids, best, axis=1)[on]
