@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check browser bench docs serve clean
+.PHONY: demo test check browser bench tools docs serve clean
 .DEFAULT_GOAL := test
 
 # The demo needs little; everything else needs the developers' tools and every extra. A stamp is written last, so an
@@ -38,6 +38,11 @@ browser:
 
 bench: .venv/ready
 	for script in bench/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+# Packages of others that pages of the docs use: heavy, so the tests of those pages skip without them.
+tools: .venv/ready
+	$(INSTALL) '.[tools]'
+	$(BIN)/python -m pytest tests/test_tools.py tests/test_stock_docs.py
 
 docs: .venv/ready
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
