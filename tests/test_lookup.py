@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -277,3 +279,25 @@ def test_every_command_takes_several_files(tmp_path: Path, capsys: pytest.Captur
     for command in ("memorize", "memorize-files"):
         assert run([command, *mixed, "--out", str(tmp_path / "m")]) == 2
         assert "was cut into words and" in " ".join(capsys.readouterr().err.split())
+
+
+# -- the page --------------------------------------------------------------------------------------------------------
+
+PAGE = (Path(__file__).parent.parent / "docs" / "lookup.md").read_text(encoding="utf-8")
+
+
+def test_the_five_lines_do_what_the_page_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (block,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.S)
+    exec(compile(block, "docs/lookup.md", "exec"), {})
+    assert capsys.readouterr().out.splitlines() == re.findall(r"^print\(.*\)  # (.*)$", block, flags=re.M)
+    text(tmp_path / "languages.csv", "code,name\nfra,French\ndeu,German\njpn,Japanese\n")
+    text(tmp_path / "keys.csv", "code\njpn\nxyz\n")
+    (shell,) = re.findall(r"```sh\n(.*?)```", PAGE, flags=re.S)
+    for line in shell.splitlines():
+        assert run([*shlex.split(line, comments=True)[1:], *(["--overwrite"] if "--out" in line else [])]) == 0, line
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith('{"tokens"')]
+    assert [answer.get("label") for answer in found] == ["Japanese", None, "Japanese", None]
+    assert [answer["seen"] for answer in found[2:]] == [True, False]
