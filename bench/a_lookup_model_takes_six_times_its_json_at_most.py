@@ -7,7 +7,7 @@ installed, the codes as BERT folders too, asked by transformers. Fingerprints, w
 bytes per key more.
 
 Bytes are those of the file, or of all files of the folder. `open`: from the disk to the first answer. `one`: the best
-of 300 look-ups of one key. `all`: all keys together, per key. All but `one` is processor time, in one thread.
+of 300 look-ups of one key. `all`: all keys together, per key. All times are processor time, in one thread.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any
 import torch
 
 import monolayer as ml
-from workload import cpu_seconds, seconds
+from workload import cpu_seconds
 
 MOST = 6.0
 Ask = Callable[[list[str]], list[Any]]
@@ -138,7 +138,7 @@ def measured(way: str, table: Mapping[str, str], folder: Path) -> tuple[int, str
     ask = opened(path)
     wrong = sum(said != value for said, value in zip(ask(keys), values, strict=True))
     assert not wrong, f"{way}: {wrong} of {len(keys)} look-ups are wrong"
-    one = min(seconds(partial(ask, [key]), 1)[0] for key in keys[:300])
+    one = min(cpu_seconds(partial(ask, [key]), 1)[0] for key in keys[:300])
     every = cpu_seconds(lambda: ask(keys), 1 if way.startswith("BERT") else 3)[0] / len(keys)
     count = size(path)
     times = f"{build:>10.2f}{1e3 * opening:>10.1f}{1e6 * one:>10.1f}{1e6 * every:>17.2f}"

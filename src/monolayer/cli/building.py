@@ -62,6 +62,11 @@ def rank_of(text: str | None) -> Any:
     return int(text) if text is not None and text.isdecimal() else text
 
 
+def some(data: Sequence[str]) -> list[str]:
+    """Data files as a next step names them; of many, that a shell found, the first."""
+    return [*data] if len(data) <= 3 else [data[0], "..."]
+
+
 def next_steps(folder: Path, *commands: Sequence[object]) -> None:
     """The last lines of a command that built a model: where it is, and what to do with it."""
     console.print(f"\nsaved to {escape(str(folder))}; next:", soft_wrap=True)

@@ -21,6 +21,7 @@ from monolayer.cli.building import (
     given,
     next_steps,
     rank_of,
+    some,
 )
 from monolayer.cli.console import Json, app, complain, number, print_json, progress, table
 from monolayer.cli.reading import PLAIN, Reading, reads
@@ -92,4 +93,4 @@ def memorize_files(
         ("seconds", f"{summary['seconds']:.2f} to build; nothing is checked yet"),
     ]
     table(str(out), rows)
-    next_steps(out, ["verify", out, *data], ["predict", out, *data])
+    next_steps(out, ["verify", out, *some(data)], ["predict", out, *some(data)])

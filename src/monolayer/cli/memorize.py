@@ -23,6 +23,7 @@ from monolayer.cli.building import (
     given,
     next_steps,
     rank_of,
+    some,
 )
 from monolayer.cli.console import Json, app, print_json, progress, table
 from monolayer.cli.reading import PLAIN, Data, Reading, reads
@@ -77,4 +78,4 @@ def memorize(
         print_json({"folder": str(out), **built.json()})
         return
     table(str(out), built.rows())
-    next_steps(out, ["predict", out, *data], ["verify", out, *data], ["inspect", out])
+    next_steps(out, ["predict", out, *some(data)], ["verify", out, *some(data)], ["inspect", out])

@@ -20,6 +20,7 @@ from monolayer.cli.building import (
     Seed,
     given,
     next_steps,
+    some,
 )
 from monolayer.cli.console import Json, app, print_json, progress, table
 from monolayer.cli.console import out as console
@@ -170,4 +171,4 @@ def _finish(
         return
     verdict = f"{certificate.verdict}: {certificate.reason}"
     table(str(out), [*model.rows(), ("certificate", verdict), ("load with", model.loads_with())])
-    next_steps(out, ["inspect", out], *([["verify", out, *data]] if data else []))
+    next_steps(out, ["inspect", out], *([["verify", out, *some(data)]] if data else []))
