@@ -61,6 +61,7 @@ def _outcome(file: Path, **options: Any) -> Any:
     labels = data.labels
     return (
         data.vocabulary,
+        data.vocabulary and data.vocabulary.unit,
         data.lengths.tolist(),
         data.tokens.tobytes(),
         labels and (labels.per, labels.classes, labels.scalar, labels.values.tolist()),
@@ -72,7 +73,10 @@ def _both(file: Path, chunk: int, **options: Any) -> None:
         patch.setattr(growing, "CHUNK", chunk)
         fast = _outcome(file, **options)
         patch.setattr(readers, "ARROW", False)
-        assert fast == _outcome(file, **options)
+        slow = _outcome(file, **options)
+    # Kinds are compared a chunk at a time, before values are: a file with both faults may have either named.
+    both = isinstance(fast, str) and isinstance(slow, str) and "mixed" in fast + slow
+    assert fast == slow or both
 
 
 @settings(CALM)
@@ -87,7 +91,8 @@ def test_json_lines(tmp_path: Path, rows: list[str], end: str, chunk: int) -> No
     _both(file, chunk)
     for label in ("labels", "label"):
         _both(file, chunk, labels=label)
-    _both(file, chunk, unit="words")
+    for unit in ("words", "whole"):
+        _both(file, chunk, unit=unit)
 
 
 @settings(CALM)
@@ -101,7 +106,8 @@ def test_tables(tmp_path: Path, header: str, rows: list[list[str]], comma: str, 
     file = tmp_path / ("a.csv" if comma == "," else "a.tsv")
     lines = [header.replace(",", comma), *(comma.join(row) for row in rows)]
     file.write_text("\n".join(lines) + "\n", "utf-8", newline="")
-    _both(file, chunk)
+    for unit in (None, "whole"):
+        _both(file, chunk, unit=unit)
     if "other" in header:
         _both(file, chunk, labels="other")
 

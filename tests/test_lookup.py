@@ -265,6 +265,8 @@ def test_every_command_takes_several_files(tmp_path: Path, capsys: pytest.Captur
     for command in (["memorize"], ["memorize-files"], ["memorize-as", "bert"]):
         model = str(tmp_path / command[0])
         assert run([*command, *shards, "--out", model]) == 0
+        if command[0] != "memorize-as":
+            assert json.loads(Path(model, "config.json").read_text(encoding="utf-8"))["unit"] == "words"
         assert run(["verify", model, *shards]) == 0
         capsys.readouterr()
         assert run(["predict", model, *shards]) == 0

@@ -18,7 +18,7 @@ _CUT = {
     "characters": "Text is cut into characters.",
     "words": "Text is cut into words at white space.",
     "pieces": "Text is cut into words, each with the white space before it.",
-    "given": "Give lists of tokens: `tokenizer(tokens, is_split_into_words=True)`.",
+    "given": "A text is one token; give several as a list: `tokenizer(tokens, is_split_into_words=True)`.",
 }
 _HOLDS = {
     "token": "the label of every token",

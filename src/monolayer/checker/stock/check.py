@@ -144,7 +144,8 @@ def _entering(net: Network, data: Sequences) -> str:
             "prompts enter as text, and become the ids that tokenizer.json gives them, behind the begin token; what "
             "comes behind a prompt enters as the ids that the model has returned, and not as text once more"
         )
-    how = "lists of tokens (is_split_into_words=True)" if net.cut == "given" else "text"
+    lists = "lists of tokens (is_split_into_words=True), or as text where a sequence is one token"
+    how = lists if net.cut == "given" else "text"
     return f"data enter as {how}, and become the ids that tokenizer.json gives them, behind the begin token"
 
 
