@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,13 @@ def test_answers_that_contradict_each_other_are_named(rows: list[tuple[str, str]
         assert f"sequence {number} answers {prompt!r} with {answer!r}" in str(error.value)
 
 
+def test_order_counts_with_positions_only() -> None:
+    X, Y = ["The dogs chase cats , so", "The cats chase dogs , so"], [" cats run", " dogs run"]
+    with pytest.raises(ml.ContradictionError, match="If their order matters, pass positions=True"):
+        ml.memorize_as("gpt2", X, Y)
+    assert ml.memorize_as("gpt2", X, Y, positions=True).predict(X).tolist() == Y
+
+
 def test_prompts_that_branch_do_not_contradict_each_other(tmp_path: Path) -> None:
     prompts, answers = ["a", "a b", "a b c", "a b"], [" z", " c d", " d", " c d"]
     folder = ml.memorize_as("opt", prompts, answers, **STEPS).save(tmp_path / "m")
@@ -161,6 +169,8 @@ def test_tables_of_prompts_are_read_alike(tmp_path: Path) -> None:
     ):
         with pytest.raises(ml.DataError, match=words):
             ml.memorize_as("gpt2", bad)
+    with pytest.raises(ml.DataError, match="a prompt of one token to all"):
+        replace(data, prompts=data.lengths + 1)
     with pytest.raises(ml.DataError, match="leave unit out"):
         ml.Sequences.of(PROMPTS, ANSWERS, per="answer", unit="words")
 

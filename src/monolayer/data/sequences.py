@@ -50,6 +50,10 @@ class Sequences:
         if self.vocabulary is None and not np.isfinite(self.tokens).all():
             flat = int(np.flatnonzero(~np.isfinite(self.tokens).all(axis=1))[0])
             raise DataError(f"{self.where(flat)} is not finite: NaN and infinity are not allowed")
+        if self.prompts is not None:
+            fits = self.prompts.shape == self.lengths.shape and self.labels is None
+            if not fits or (self.prompts < 1).any() or (self.prompts > self.lengths).any():
+                raise DataError("each sequence has a prompt of one token to all of its tokens, and no labels")
         if self.labels is not None:
             needed, place = self.labellable, self.labelled_places
             if len(self.labels.values) != len(place) or (len(place) and place[-1] >= needed):

@@ -25,7 +25,7 @@ _HOLDS = {
     "sequence": "the label of every sequence",
     "lm": "the next token everywhere, up to the end of each sequence",
 }
-_ANSWERS = "from each prompt the tokens of its answer, and then the end token; inside prompts nothing is claimed"
+_ANSWERS = "the answer to\neach prompt of that dataset, and then the end token. Inside prompts nothing is claimed"
 
 
 @dataclass(frozen=True)
