@@ -59,11 +59,11 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @torch.no_grad()
-def answered(folder: Path, network: Any, silent: Any = None) -> list[str]:
+def answered(folder: Path, network: Any, silent: Any = None, rows: NDArray[Any] = X) -> list[str]:
     """What transformers answers at every fact, with one neuron set to 0 on its way out of the activation."""
     facts = plain_stock.read(folder)["facts"]
     number = {name: row for row, name in enumerate(facts.names)}
-    ids = torch.tensor([[2, *(number[str(token)] for token in row)] for row in X.tolist()])
+    ids = torch.tensor([[2, *(number[str(token)] for token in row)] for row in rows.tolist()])
     hook = None
     if silent is not None:
         module = network.get_submodule(silent.tensor.removesuffix(".weight"))
@@ -118,6 +118,23 @@ def test_without_a_neuron_transformers_answers_as_claimed(kind: str, home: Path)
     verdicts = [verdict for neuron in neurons for verdict in found.ablate(neuron).verdicts]
     assert verdicts.count("proved") > (0.4 if "sequences" in kind else 0.98) * len(verdicts)
     assert "cells" not in kind or set(verdicts) == {"proved"}
+
+
+@pytest.mark.parametrize("kind", ["bert steps", "bert cells"])
+def test_what_was_never_seen_is_claimed_as_far_as_margins_go(kind: str, home: Path) -> None:
+    """Points anywhere, on ramps and beside half-spaces too: what is proved is so, and not all is."""
+    folder, network = stock(kind, home)
+    rows = np.random.default_rng(5).permuted(np.tile(np.arange(9), (120, 1)), axis=1)[:, :4]
+    found = ml.locate(folder, rows)
+    places, before = list(found), answered(folder, network, rows=rows)
+    assert {place.verdict for place in places} == {"proved", "measured" if "cells" in kind else "unknown"}
+    assert all(place.verdict != "proved" or str(place.answer) == one for place, one in zip(places, before, strict=True))
+    for neuron in held(places)[::4]:
+        told, after = found.ablate(neuron), answered(folder, network, neuron, rows)
+        assert all(
+            verdict != "proved" or (str(answer), bool(changed)) == (two, one != two)
+            for answer, changed, verdict, one, two in zip(*told, before, after, strict=True)
+        )
 
 
 OWN = ["line", "line paper", "line reals", "line float32", "cascade vectors", "cascade reals"]
