@@ -82,6 +82,8 @@ def _in_data_order(stage: Stage, back: Ints) -> Stage:
 
 
 class _Line:
+    """Every fact on every stage, in the order of the data; `sure`: on one plateau of each in every evaluation."""
+
     def __init__(self, stored: Stored, steps: list[Steps], stages: list[Stage], sure: Bools) -> None:
         self.stored, self.steps, self.stages, self.sure = stored, steps, stages, sure
         self.labels = int(stored.config["labels"])
@@ -103,11 +105,8 @@ class _Line:
             for which in _nearest(steps, stage.plateau):
                 fact = np.flatnonzero((which >= 0) & (which < steps.neurons) & self.sure & _decides(stage))
                 held.append(np.stack([fact, steps.first + which[fact], place[fact]]))
-        fact, neuron, at = (
-            np.concatenate(held, axis=1)[:, np.lexsort(np.concatenate(held, axis=1)[1::-1])]
-            if held
-            else np.zeros((3, 0), dtype=np.int64)
-        )
+        pairs = np.concatenate(held, axis=1)
+        fact, neuron, at = pairs[:, np.lexsort(pairs[1::-1])]
         return Writers(
             answer=answer,
             state=state,
