@@ -174,29 +174,26 @@ def _noise(row: Results) -> str:
 def figures(results: Results) -> list[Figure]:
     rows = _rows(results)
     kinds = {
-        "packed": "red",
-        "line": "blue",
-        "paper's readout": "grey",
-        "robust": "green",
-        "linear cells": "gold",
-        "in the embedding": "violet",
-        "trained": "orange",
-        "trained for noise": "pink",
+        "packed": ("packed", "red"),
+        "line": ("line", "blue"),
+        "robust": ("robust", "green"),
+        "linear cells": ("linear cells", "gold"),
+        "in the embedding": ("embedding", "violet"),
+        "trained": ("trained", "orange"),
+        "trained for noise": ("for noise", "pink"),
     }
-    traces = []
-    for kind, colour in kinds.items():
+    traces, sure = [], [row for row in rows if row.get("proved")]
+    for kind, (word, colour) in kinds.items():
         own = [row for row in rows if row["name"].split(",")[0] == kind]
         # A network that is not right without noise has no place on this axis.
         some = [row for row in own if row["noise"] or row["recall"] == 1.0]
         if some:
-            traces.append(scatter(kind, [row["noise"] or NONE for row in some], list(map(_density, some)), colour))
-        sure = [row for row in own if row.get("proved")]
-        if sure:
-            x, y = column(sure, "proved"), list(map(_density, sure))
-            traces.append(scatter(f"{kind}, proved", x, y, colour, hollow=[True] * len(sure)))
+            traces.append(scatter(word, [row["noise"] or NONE for row in some], list(map(_density, some)), colour))
+    x, y = column(sure, "proved"), list(map(_density, sure))
+    traces.append(scatter("proved", x, y, "grey", hollow=[True] * len(sure)))
     shares = [10.0**power for power in (-16, -12, -8, -6, -4, -3, -2, -1)]
     bound = [bits_under_any_change(*WEIGHTS, share) for share in shares]
-    traces.append(line("bound for every change", shares, bound, "grey", dash="dash", markers=False))
+    traces.append(line("bound", shares, bound, "grey", dash="dash", markers=False))
     return [
         figure(
             "Bits per parameter against tolerated noise",
