@@ -7,7 +7,7 @@
 const UNIT = 2 ** -53;
 const SLACK = 8; // neighbours with different labels must lie this many rounding errors apart (points.py)
 const TEMPERATURES = [1, 2, 0.5, 4]; // one draw each (draw.py)
-const MOST_FACTS = 2000; // so that a page stays quick; Python holds millions
+const MOST_FACTS = 1000; // so that a page stays quick; Python holds millions
 
 // -- numbers as NumPy and Python make them ---------------------------------------------------------------------
 

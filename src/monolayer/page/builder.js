@@ -7,7 +7,7 @@
     "the currency of Saudi Arabia → riyal", "the currency of South Korea → won", "dog bites man → no news", "man bites dog → news"].join("\n");
   const TEXT = "Once upon a midnight dreary, while I pondered, weak and weary,\nOver many a quaint and curious volume of forgotten lore,\n"
     + "While I nodded, nearly napping, suddenly there came a tapping,\nAs of some one gently rapping, rapping at my chamber door.\n";
-  let now = null; // { keys, values, model, script, text, forgotten }
+  let now = null; // facts and their model; `first`: the same before anything was forgotten, and `forgotten` since
 
   // -- from text to facts ----------------------------------------------------------------------------------------
 
@@ -72,7 +72,7 @@
   // -- what is shown ---------------------------------------------------------------------------------------------
 
   const count = (x, one, many = `${one}s`) => `${x.toLocaleString("en")} ${x === 1 ? one : many}`;
-  const spell = (key) => (now.script ? key.join("") : key.join($("unit").value === "words" ? " " : "")) || "⟨begin⟩";
+  const spell = (key) => key.join(!now.script && $("unit").value === "words" ? " " : "");
 
   function show() {
     const { model, keys, values, script } = now;
@@ -81,7 +81,7 @@
       model.margin === null ? " All values are the same, so there is no step."
         : ` Neighbours with different values lie at least ${short(model.margin, 3)} rounding errors apart; ${SLACK} are enough, whatever order a machine adds in.`);
     overview();
-    $("which").replaceChildren(...keys.map((key, row) => make("option", { value: row }, `${visible(spell(key)).slice(0, 60)} → ${visible(values[row]) || "⟨end⟩"}`)));
+    $("which").replaceChildren(...(script ? [] : keys.map((key, row) => make("option", { value: row }, `${spell(key).slice(0, 60)} → ${values[row]}`))));
     $("forget").disabled = keys.length < 2;
     $("python").textContent = python();
     view.load(payloadOf(model, { script: script || null }), script ? recite : () => said($("recited")));
@@ -121,26 +121,26 @@
   }
 
   function python() {
-    const { keys, values, script, text, forgotten } = forgotten_();
-    const data = JSON.stringify, option = $("order").checked || script ? "True" : "False";
+    const { keys, values, script, text, model } = now.first || now; // before anything was forgotten
+    const data = JSON.stringify, ordered = model.positions;
     const list = (rows) => `[\n${rows.map((one) => `    ${data(one)},`).join("\n")}\n]`;
     const lines = ["import monolayer as ml", ""];
     if (script) lines.push(`model = ml.memorize_text(${data(text)}, unit=${data(script.unit)})`, "print(model.generate())");
     else {
-      lines.push(`X = ${list(keys)}`, `Y = ${list(values)}`, `model = ml.memorize(X, Y, per="sequence", positions=${option})`, "print(ml.certify(model, X, Y).verdict)");
-      for (const key of forgotten) {
-        lines.push("", `model, record = ml.forget(model, [${data(key)}], (X, Y))`, `X, Y = zip(*[(x, y) for x, y in zip(X, Y) if x != ${data(key)}])`);
+      const proof = "print(ml.certify(model, X, Y).verdict)";
+      lines.push(`X = ${list(keys)}`, `Y = ${list(values)}`, `model = ml.memorize(X, Y, per="sequence", positions=${ordered ? "True" : "False"})`, proof);
+      for (const key of now.forgotten) {
+        lines.push("", `gone = ${data(key)}`, "model, record = ml.forget(model, [gone], (X, Y))",
+          `X, Y = zip(*[(x, y) for x, y in zip(X, Y) if ${ordered ? "x != gone" : "sorted(x) != sorted(gone)"}])`, proof);
       }
     }
     return `${lines.join("\n")}\n`;
   }
-  /* The facts before anything was forgotten, and the keys that were. */
-  const forgotten_ = () => (now.first ? { ...now.first, forgotten: now.forgotten } : { ...now, forgotten: [] });
 
   // -- what is done ----------------------------------------------------------------------------------------------
 
   function rebuild() {
-    $("order-label").hidden = $("what").value === "text";
+    $("order-label").hidden = $("forgetting").hidden = $("what").value === "text";
     said($("went"));
     $("weights").replaceChildren();
     try {
@@ -169,10 +169,10 @@
     const keys = stay.map((row) => old.keys[row]), values = stay.map((row) => old.values[row]);
     const model = build(keys, values, { positions: old.model.positions }, old.model);
     now = { ...old, keys, values, model, first: old.first || old, forgotten: [...old.forgotten, key] };
-    if (!old.script) $("source").value = keys.map((one, row) => `${one.join($("unit").value === "words" ? " " : "")} → ${values[row]}`).join("\n");
+    $("source").value = keys.map((one, row) => `${one.join($("unit").value === "words" ? " " : "")} → ${values[row]}`).join("\n");
     const { gone, came, kept, tokens } = difference(old.model, model);
-    said($("went"), "Forgot ", make("b", {}, `${visible(spell(key))} → ${visible(value)}`), `. ${count(gone.length, "step")} went, ${came.length.toLocaleString("en")} came, ${kept.toLocaleString("en")} stayed to the bit. `,
-      tokens.length ? `Without a vector now: ${tokens.map((one) => visible(one) || "⟨begin⟩").join(", ")}. ` : "",
+    said($("went"), "Forgot ", make("b", {}, `${spell(key)} → ${value}`), `. ${count(gone.length, "step")} went, ${came.length.toLocaleString("en")} came, ${kept.toLocaleString("en")} stayed to the bit. `,
+      tokens.length ? `Without a vector now: ${tokens.join(", ")}. ` : "",
       "The weights are those of a model that never saw it.");
     const row = (tag, cells) => make("tr", {}, ...cells.map((cell) => make(tag, tag === "th" ? { scope: "col" } : {}, cell)));
     const change = (word, steps) => steps.map(({ text, start }) => row("td", [word, String(start), ...JSON.parse(text).map(String)]));

@@ -4,7 +4,7 @@
 const view = (() => {
   const $ = (id) => document.getElementById(id);
   const state = { sequence: null, place: 0, zoom: 1, seed: 1, changed: () => {} };
-  let given, built, network, result;
+  let given, built, network, result, rows; // rows: which example a sequence is
   let names, characters, barred, dim, token, spelled, word, parse;
   const bold = (text, good) => make("b", { class: good ? "good" : "bad" }, text);
 
@@ -26,15 +26,15 @@ const view = (() => {
     said($("hint"), given.script ? "Type how the text begins, or words from its middle; the model says what comes next" : !names ? `Type tokens of ${dim} ${dim === 1 ? "number" : "numbers"}, with ; between them` : characters ? "Type characters the model knows, or pick an example"
       : `Type tokens, with ${barred ? "| between them" : "spaces between them"}, or pick an example`);
     $("pick").replaceChildren(make("option", { value: "" }, "examples …"),
-      ...given.examples.tokens.map((one, row) => make("option", { value: row }, spelled(one).slice(0, 60))));
+      ...given.examples.tokens.slice(0, 200).map((one, row) => make("option", { value: row }, spelled(one).slice(0, 60))));
   }
 
   // -- a sequence ------------------------------------------------------------------------------------------------
 
   /* The labels of the data for this sequence, null at places without one; null for a sequence that is not among them. */
   function stored(sequence) {
-    const row = given.examples.given ? given.examples.tokens.findIndex((one) => same(one, sequence)) : -1;
-    return row < 0 ? null : given.per === "sequence" ? [given.examples.labels[row]] : given.examples.labels[row];
+    const row = given.examples.given ? rows.get(JSON.stringify(sequence)) : undefined;
+    return row === undefined ? null : given.per === "sequence" ? [given.examples.labels[row]] : given.examples.labels[row];
   }
   /* The labels that this sequence should have: those of the data, else those of the model as it was built. */
   function wanted(sequence) {
@@ -289,6 +289,7 @@ const view = (() => {
     given = payload;
     built = network = new Network(given);
     ({ names, characters, barred, dim, token, spelled, word, parse } = speech(given));
+    rows = new Map(given.examples.tokens.map((one, row) => [JSON.stringify(one), row]).reverse());
     $("examples").replaceChildren();
     result = null;
     state.changed = changed;
