@@ -106,19 +106,20 @@ def likeliest(net: Network, seen: Seen, value: Floats, doubt: Floats, mean: Floa
     pool = None if net.W_P is None else net.pool
     if pool == "tanh":
         returned = np.where(least > 16.0 * mean, bent(net, found, least - mean, most), 0.0)
-        best, gap = _best(np.sign(value), found.words)
-        clear = gap - 2.0 * m * (BENT - returned) > rounding * m * BENT
+        best, gap, top = _best(np.sign(value), found.words)
+        # Only signs that are not those of the best word speak against it: `(m − top)/2` of them, each at most `BENT`.
+        clear = returned * gap - (m - top) * (BENT - returned) > rounding * m * BENT
         return best, np.where(clear, np.where(sure, PROVED, MEASURED), UNKNOWN)
-    best, gap = _best(value if pool is None else np.maximum(value, 0.0), found.words)
+    best, gap, _ = _best(value if pool is None else np.maximum(value, 0.0), found.words)
     moved, rounds = (off, rounding) if pool is None else (off + 2.0 * mean, 4.0 * rounding)
     sure &= (gap - 2.0 * m * moved > rounds * m * (most + mean)) & (gap >= FAINT * scale)
     return best, np.where(sure, PROVED, np.where(gap > rounding * m * most, MEASURED, UNKNOWN))
 
 
-def _best(label: Floats, words: Bools) -> tuple[Ints, Floats]:
-    """The class whose signs agree most with label coordinates, and by how much more than any other."""
+def _best(label: Floats, words: Bools) -> tuple[Ints, Floats, Floats]:
+    """The class whose signs agree most with label coordinates, by how much more than any other, and how much."""
     scores = label @ np.where(words, 1.0, -1.0).T
     best, rows = scores.argmax(axis=1), np.arange(len(scores))
     top = scores[rows, best].copy()
     scores[rows, best] = -np.inf
-    return best, top - scores.max(axis=1)
+    return best, top - scores.max(axis=1), top
