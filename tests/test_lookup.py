@@ -231,7 +231,9 @@ def test_lists_are_tokens_and_leave_the_unit_open() -> None:
         model.predict([["Paul"]])
     with pytest.raises(ml.DataError, match="unit must be one of 'characters', 'words', 'whole', not 'letters'"):
         ml.memorize(["ab"], [1], unit="letters")  # type: ignore[arg-type]
-    assert ml.memorize(["a b", "b"], [1, 2], unit="whole").predict(["a b"]).tolist() == [1]
+    mixed = ml.memorize_as("bert", ["a b", ["a", "New York"]], [1, 2], unit="words")  # no cut gives both again
+    assert mixed.facts.cut == "given"
+    assert mixed.predict([["a", "b"], ["a", "New York"]]).tolist() == [1, 2]
 
 
 def test_the_model_settles_what_two_columns_leave_open(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

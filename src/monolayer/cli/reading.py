@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 Data = Annotated[
     list[str],
-    typer.Argument(help="Data files (formats: docs/data.md), or patterns such as 'shards/*.csv'; -: standard input."),
+    typer.Argument(
+        metavar="DATA...",
+        help="Data files (formats: docs/data.md), or patterns such as 'shards/*.csv'; -: standard input.",
+    ),
 ]
 
 

@@ -48,8 +48,9 @@ def best_cut(special: Mapping[str, str], data: Sequences) -> Cut:
     assert data.vocabulary is not None  # the caller saw to it
     if data.prompts is not None:
         return "pieces"  # even where no token has white space in it: an answer comes back as it was given
-    if data.vocabulary.unit is not None:
-        return CUT_OF[data.vocabulary.unit]
+    said = data.vocabulary.unit
+    if said is not None and misread(CUT_OF[said], special.values(), data) is None:
+        return CUT_OF[said]  # unless there are lists among the strings, whose tokens do not fit
     words = [str(name) for name in data.vocabulary.names]
     pieces = all(re.fullmatch(PIECE, word) for word in words)
     cut = cut_of(words, pieces=pieces)
