@@ -28,9 +28,8 @@ ROOT = Path(__file__).parent.parent.parent
 HEAD = """# Findings
 
 What the paper claims and what it leaves open, measured. Each paragraph is computed from the stored results in
-[`results/`](../results), so it says what the command below it printed; `monolayer report results` makes the whole
-interactive page from the same files, with every figure and table. How the results were made is in
-[`results/README.md`](../results/README.md).
+[`results/`](../results), made by `monolayer experiment NAME --full --out results`, trained models with `--device cuda`
+([how](../results/README.md)); `monolayer report results` makes the interactive page, with every figure and table.
 """
 
 
@@ -55,15 +54,15 @@ def markdown(found: dict[str, Record]) -> str:
                 _wrapped(experiment.answer(record.results)),
                 f"![{picture.title}](figures/{name}.svg)\n",
                 _wrapped(f"**What this does not show.** {experiment.limits(record.results)}"),
-                f"`{record.command}` · {record.machine}, {record.seconds:.0f} s, {_made_by(record)}\n",
+                f"`{name}` · {record.machine}, {record.seconds:.0f} s, {_made_by(record)}\n",
             ]
     return "\n".join(parts)
 
 
 def _made_by(record: Record) -> str:
-    """The version and the source of a record; early ones have neither."""
+    """The digest of the source, or of an early record the version, if that is known."""
     source = record.versions.get("source")
-    return f"version {record.versions['monolayer']}" + (f", source {source}" if source else "")
+    return f"source {source}" if source else f"version {record.versions['monolayer']}"
 
 
 def _wrapped(paragraph: str) -> str:

@@ -17,8 +17,8 @@ from monolayer_experiments.experiment import Results, Table
 from monolayer_experiments.look import Trace, line, table
 
 DEVICES = (
-    "The construction runs in float64; on a GPU models train in bfloat16, those of rank 1 in TF32, so their shortfall "
-    "may be one of precision."
+    "The construction runs in float64, training on a GPU in bfloat16 (rank 1: TF32): a shortfall may be one of "
+    "precision."
 )
 """What every comparison with training must say."""
 SIGMAS = 3.0
