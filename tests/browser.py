@@ -72,6 +72,20 @@ def opened(path: Path, *, width: int = 1000, scheme: Literal["light", "dark"] = 
         context.close()
 
 
+def unnamed(view: Opened) -> list[str]:
+    """Controls, pictures and regions for which a screen reader finds no name."""
+    found: list[str] = view.call(
+        """[...document.querySelectorAll('input, select, textarea, button, svg, section, [role=region]')]
+             .filter((one) => {
+             const label = one.labels && one.labels.length && one.labels[0].textContent.trim();
+             const by = one.getAttribute('aria-labelledby');
+             const text = one.matches('button') && one.textContent.trim();
+             return !(label || text || one.getAttribute('aria-label') || (by && document.getElementById(by)));
+           }).map((one) => one.outerHTML.slice(0, 80))"""
+    )
+    return found
+
+
 def drawn(view: Opened) -> int:
     """How many figures of a report, folded ones too, hold a curve, a bar or a map, after the page says it is done."""
     # A selector, not a function: the page's policy forbids evaluation, also the one that waiting would use.

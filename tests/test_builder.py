@@ -18,7 +18,7 @@ import monolayer as ml
 from monolayer.cli import run
 from monolayer.construct.line.exponential import exponential
 from monolayer.page import write
-from tests.browser import Opened, opened
+from tests.browser import Opened, opened, unnamed
 
 FACTS = "Saudi Arabia → Riyadh\nSouth Korea => Seoul\nKorea South → ?\n𐐀 z = Ünï, 1\n\t\nNew Zealand\tWellington"
 NAMES = "tea,drink\neat,verb\nate,past\naye,yes\n￿𐐀,odd"
@@ -129,6 +129,8 @@ def test_a_text_becomes_the_weights_of_memorize_text_and_is_recited(view: Opened
     assert differing(view, names["model"]) == []
     assert printed == f"{text}\n"
     assert view.page.text_content("#recited") == f"Recited word for word: {text}"
+    view.page.fill("#text", "")
+    assert view.page.locator("#answer .token").all_text_contents() == ["⟨begin⟩"]
     view.page.fill("#text", "own")
     assert view.page.locator("#answer .label").all_text_contents() == ["␣"]
     view.page.fill("#text", "The sea, the sea's")
@@ -221,5 +223,6 @@ def test_on_a_phone_and_a_desk(tmp_path: Path, width: int, scheme: Any, capsys: 
         view.page.click("#forget")
         assert view.call("document.documentElement.scrollWidth") <= width
         assert view.page.locator("#points circle").count() == 9
+        assert unnamed(view) == []
         assert view.messages == []
         assert view.requests == []

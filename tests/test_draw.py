@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import monolayer as ml
-from monolayer.construct.line.alphabet import UNIT, Vectors
+from monolayer.construct.line.alphabet import UNIT, Ids, Vectors
 from monolayer.construct.line.draw import EXP_ULPS, Tokens, candidates
 from monolayer.construct.line.exponential import exponential
 from monolayer.construct.line.values import Value, averages, draw_value
@@ -109,3 +109,18 @@ def test_the_own_exp_is_within_one_ulp_and_ends_where_floats_do() -> None:
             assert abs(arb(value) - arb(score).exp()) < arb(float(np.spacing(value)))
     ends = torch.tensor([0.0, 720.0, 1400.0, -1400.0], dtype=torch.float64)
     assert exponential(ends).tolist() == [1.0, np.inf, np.inf, 0.0]
+
+
+@pytest.mark.parametrize("temperature", [1.0, -4.0, 300.0])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_contexts_with_places_are_within_their_bound(temperature: float, dtype: torch.dtype) -> None:
+    """Their weights are products of two `exp`, and the key is a sum that rounds in the format of the weights."""
+    rows, place = torch.from_numpy(RANDOM.integers(0, 9, 60)), torch.arange(6).repeat(10)
+    tokens = Tokens(rows, torch.full((10,), 6), Ids(9), place, False, temperature, dtype=dtype)
+    draw = next(iter(candidates(tokens, "cells", 1, 0)))
+    found = draw.contexts(tokens).tolist()
+    keys = [arb(key) for key in draw.keys(rows, place).tolist()]
+    with precision(200):
+        for row in range(10):
+            seen = [arb(draw.bos_key), *keys[6 * row : 6 * row + 6]]
+            assert abs(arb(found[row]) - _mean(seen, seen, draw.temperature)) < draw.context_error(tokens)

@@ -17,7 +17,7 @@ COUNT, NUMBERS = 40, 4000
 """Sequences that are kept, and tokens, or numbers in their vectors, of all of them together."""
 
 
-def some(data: Sequences, count: int = COUNT) -> Sequences | None:
+def sample(data: Sequences, count: int = COUNT) -> Sequences | None:
     """Sequences from all over the data, short enough for a page; None where even the shortest of them is not."""
     rows = np.unique(np.linspace(0, len(data) - 1, min(count, len(data))).round().astype(np.int64))
     size = data.lengths[rows] * (1 if data.vocabulary is not None else data.tokens.shape[1])

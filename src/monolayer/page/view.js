@@ -5,7 +5,7 @@ const view = (() => {
   const $ = (id) => document.getElementById(id);
   const state = { sequence: null, place: 0, zoom: 1, seed: 1, changed: () => {} };
   let given, built, network, result, rows; // rows: which example a sequence is
-  let names, characters, barred, dim, token, spelled, word, parse;
+  let names, characters, barred, dim, token, spelled, heading, word, parse;
   const bold = (text, good) => make("b", { class: good ? "good" : "bad" }, text);
 
   // -- the model in words --------------------------------------------------------------------------------------
@@ -26,7 +26,7 @@ const view = (() => {
     said($("hint"), given.script ? "Type how the text begins, or words from its middle; the model says what comes next" : !names ? `Type tokens of ${dim} ${dim === 1 ? "number" : "numbers"}, with ; between them` : characters ? "Type characters the model knows, or pick an example"
       : `Type tokens, with ${barred ? "| between them" : "spaces between them"}, or pick an example`);
     $("pick").replaceChildren(make("option", { value: "" }, "examples …"),
-      ...given.examples.tokens.slice(0, 200).map((one, row) => make("option", { value: row }, spelled(one).slice(0, 60))));
+      ...given.examples.tokens.slice(0, 200).map((one, row) => make("option", { value: row }, heading(one).slice(0, 60))));
   }
 
   // -- a sequence ------------------------------------------------------------------------------------------------
@@ -50,7 +50,7 @@ const view = (() => {
       input.checked = place === state.place;
       input.addEventListener("change", () => { state.place = place; state.zoom = 1; detail(); });
       const label = make("span", { class: "label" }, word(one.label), ...(wrong ? [" ", make("s", {}, word(right[place]))] : []));
-      const head = given.per === "sequence" ? spelled(state.sequence) : token(state.sequence[place]);
+      const head = given.per === "sequence" ? heading(state.sequence) : token(state.sequence[place]);
       return make("label", wrong ? { class: "wrong" } : {}, input, make("span", { class: "token" }, head), label);
     });
     $("answer").replaceChildren(...cards);
@@ -143,7 +143,7 @@ const view = (() => {
     const name = given.per === "sequence" ? "The sequence" : token(state.sequence[state.place]);
     said($("where"), `${name} has z = t + κc = ${short(one.code, 6)} ${network.kappa < 0 ? "−" : "+"} ${short(Math.abs(network.kappa), 6)} · ${short(one.context, 6)} = ${String(one.z).replace("-", "−")}`);
     const count = (x) => x.toLocaleString("en"), all = given.readout.steps;
-    const step = one.step === 0 ? `Before the first of ${count(all)} steps` : `Behind step ${count(one.step)} of ${count(all)}`;
+    const step = one.step === 0 ? `Before the first of ${count(all)} steps` : `After step ${count(one.step)} of ${count(all)}`;
     said($("beside"), !one.known ? "This place of the line is not in the sample of this page."
       : one.ramp ? `On the ramp between ${word(one.left)} and ${word(one.right)}.`
         : `${all ? step : "There are no steps"}, between ${side(one.left)} and ${side(one.right)}; z may move by ${short(one.margin, 3)} before the answer changes. Grey: other examples.`,
@@ -211,7 +211,7 @@ const view = (() => {
     const open = $("examples").children.length === found.length ? [...$("examples").children] : null;
     const items = found.map(({ sequence, answers: all, good }, row) => {
       const words = all.flatMap((one, place) => [place ? " " : "", good[place] ? document.createTextNode(word(one.label)) : make("mark", {}, word(one.label))]);
-      const inside = [document.createTextNode(spelled(sequence)), make("span", { class: "out" }, ...words)];
+      const inside = [document.createTextNode(heading(sequence)), make("span", { class: "out" }, ...words)];
       const item = open ? open[row] : make("li", {}, make("button", { type: "button" }));
       const button = item.firstChild;
       button.replaceChildren(...inside);
@@ -288,7 +288,7 @@ const view = (() => {
   function load(payload, changed = () => {}) {
     given = payload;
     built = network = new Network(given);
-    ({ names, characters, barred, dim, token, spelled, word, parse } = speech(given));
+    ({ names, characters, barred, dim, token, spelled, heading, word, parse } = speech(given));
     rows = new Map(given.examples.tokens.map((one, row) => [JSON.stringify(one), row]).reverse());
     $("examples").replaceChildren();
     result = null;

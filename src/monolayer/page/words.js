@@ -58,6 +58,7 @@ function speech(given) {
   const signed = (text) => text.replace(/[\n\r\t]/g, (one) => SIGNS[one]);
   const unsigned = (text) => Object.entries(SIGNS).reduce((all, [one, sign]) => (one === " " || (rows && rows.has(sign)) ? all : all.replaceAll(sign, one)), text);
   const spelled = (sequence) => (names ? signed(sequence.map((one) => names[one]).join(characters || script ? "" : barred ? "|" : " ")) : sequence.map((one) => one.join(" ")).join("; "));
+  const heading = (sequence) => visible(spelled(sequence)) || sequence.map(token).join(" "); // to be read, not typed
   const word = (label) => (label === null || label === undefined ? "—" : given.classes ? visible(String(label)) || (script ? "⟨end⟩" : "⟨empty⟩")
     : typeof label === "number" ? short(label, 6) : Array.isArray(label) ? `(${label.map((x) => short(x, 4)).join(", ")})` : String(label));
 
@@ -96,5 +97,5 @@ function speech(given) {
     return sequence;
   }
 
-  return { names, characters, barred, dim, token, spelled, word, parse };
+  return { names, characters, barred, dim, token, spelled, heading, word, parse };
 }
