@@ -123,6 +123,7 @@ def test_signature_of_memorize_as_is_pinned() -> None:
         "rank": None,
         "dtype": None,
         "confidence": None,
+        "unknown": None,
         "seed": None,
         "on_conflict": "error",
         "draw": None,

@@ -70,7 +70,7 @@ _SWITCHES = ("positions", "causal", "overwrite", "strict", "fingerprint", "robus
 _OPTIONS = (
     *("on_conflict", "tolerance", "tokens", "labels", "sequence", "format", "unit", "per", "cells", "error"),
     *("lipschitz", "seed", "device", "domain", "norm", "window", "tokenizer", "rank", "dtype", "storage"),
-    *("memory", "workers", "engine", "scheduler", "confidence"),
+    *("memory", "workers", "engine", "scheduler", "confidence", "unknown"),
 )
 
 

@@ -66,6 +66,9 @@ def memorize_as(
     confidence: Annotated[
         float | None, typer.Option(help="Median probability of the right label, at least; by default 0.99.")
     ] = None,
+    unknown: Annotated[
+        str | None, typer.Option(help="Name of a class that answers what DATA does not hold; in cells only.")
+    ] = None,
     on_conflict: OnConflict = ConflictChoice.error,
     seed: Seed = None,
     draw: Annotated[
@@ -85,7 +88,7 @@ def memorize_as(
     from monolayer.stock.build import memorize_as as build
 
     options = given(positions=positions, storage=storage, rank=rank, dtype=dtype, activation=activation, seed=seed)
-    options |= given(confidence=confidence)
+    options |= given(confidence=confidence, unknown=unknown)
     with progress(as_json) as step:
         kind = _check(architecture, out, overwrite)
         sequences = reading.read(data, step, manner_of(kind) if draw is None else draw)

@@ -69,7 +69,9 @@ def job_of(model: StockModel, data: Sequences, on_conflict: OnConflict = "error"
     """What a model of adopted `data` with this draw must answer, and where."""
     facts, storage = model.facts, model.draw.storage
     names, positions = facts.names, facts.positions
-    return work(facts.architecture, data, names, positions=positions, on_conflict=on_conflict, storage=storage)
+    kind, unknown = facts.architecture, model.draw.unknown
+    number = None if unknown is None else facts.classes.index(unknown)
+    return work(kind, data, names, positions=positions, on_conflict=on_conflict, storage=storage, unknown=number)
 
 
 def again(

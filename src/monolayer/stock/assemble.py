@@ -79,9 +79,12 @@ def stock_model(
         cut=cut,
     )
     if known is None:
+        unknown = None if job.unknown is None else job.classes[job.unknown]
         whole = kind.arrays(job.kind, kind.tensors(job.kind, arrays))
         size, median = head_size(facts, whole, data, confidence)
-        draw = Draw(numbers, (data.vocabulary.integers, job.class_names.integers), size, data.prompts is not None)
+        draw = Draw(
+            numbers, (data.vocabulary.integers, job.class_names.integers), size, data.prompts is not None, unknown
+        )
     else:
         draw, median = known.draw, None
     arrays["W_H"] = draw.head * head

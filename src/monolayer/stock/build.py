@@ -25,7 +25,7 @@ from monolayer.stock.confidence import check_confidence
 from monolayer.stock.draw import Storage
 from monolayer.stock.folder import StockModel
 from monolayer.stock.halves import SHARP
-from monolayer.stock.labelled import work
+from monolayer.stock.labelled import with_unknown, work
 from monolayer.stock.names import best_cut, check_texts, token_names
 from monolayer.stock.robust import Dtype, check_options, robust_model
 from monolayer.stock.steps import steps_model
@@ -46,6 +46,7 @@ def memorize_as(
     rank: int | None = None,
     dtype: Dtype | torch.dtype | None = None,
     confidence: float | None = None,
+    unknown: str | int | None = None,
     seed: int | None = None,
     on_conflict: OnConflict = "error",
     draw: StockModel | str | os.PathLike[str] | None = None,
@@ -65,6 +66,9 @@ def memorize_as(
     `confidence`: the head is the least power of two for which the median probability of the right label is at least
     this; by default 0.99, as a trained model shows. It changes no answer.
 
+    `unknown`: a class of this name answers what the data do not hold, in cells only: every fact has a neuron that wakes
+    close to it, and where none wakes that class is answered. The data may have rows with this label.
+
     `storage="cells"`, the default: half-spaces with margins (docs/robust.md), for weights and arithmetic in `dtype`:
     float32 (the default), bfloat16 or float16; `rank` of the values, by default 128, or 256 if a short format
     needs it: every fact is asked in its arithmetic, and what it loses is an error. `storage="steps"`: steps of a line,
@@ -75,7 +79,9 @@ def memorize_as(
     check_conflict(on_conflict)
     if draw is not None:
         options = {"positions": positions, "activation": activation, "width": width, "storage": storage}
-        check_settled({**options, "rank": rank, "dtype": dtype, "confidence": confidence, "seed": seed})
+        check_settled(
+            {**options, "rank": rank, "dtype": dtype, "confidence": confidence, "unknown": unknown, "seed": seed}
+        )
         known = draw if isinstance(draw, StockModel) else StockModel.load(draw)
         if known.architecture != kind.name:
             raise DataError(
@@ -111,7 +117,10 @@ def memorize_as(
     names = token_names(data.vocabulary, kind.special)
     check_texts(best_cut(kind.special, data), kind.special, data)
     data.check_labelled()
-    job = work(kind, data, names, positions=positions, on_conflict=on_conflict, storage=storage)
+    number = None
+    if unknown is not None:
+        data, number = with_unknown(data, unknown)
+    job = work(kind, data, names, positions=positions, on_conflict=on_conflict, storage=storage, unknown=number)
     if cells:
         model = robust_model(job, activation, wanted or "float32", report, rank=rank, seed=seed, confidence=sure)
     else:

@@ -53,6 +53,8 @@ class StockSummary:
     """Tokens of the vocabulary without a labelled place; None where the begin token answers for all."""
     confidence: float | None
     """Median probability of the right label; None with a draw that was used again."""
+    unknown: bool = False
+    """Whether `otherwise` is a class of its own, for all that the data do not hold."""
     rank: int | None = None
     """Value rank of a model of cells; its `gap` is the narrowest half-width of a slab, None after an edit of some."""
 
@@ -100,6 +102,11 @@ def _figures(found: StockSummary, parameters: int, dtype: str) -> str:
             f"A token without a labelled place in them ({found.unlabelled:,} of {found.vocabulary:,}) answers "
             f"`{found.otherwise}`; any\nother token, in a context that they lack, answers with labels that it has "
             "elsewhere."
+        )
+    if found.unknown:
+        elsewhere = (
+            f"What they do not hold is answered `{found.otherwise}`, an unknown token among it, unless it is so close "
+            "to one\nof their sequences that its neuron wakes."
         )
     sure = ""
     if found.confidence is not None:

@@ -54,12 +54,14 @@ class Kept:
 @dataclass(frozen=True, eq=False)
 class Draw:
     """`integers`: whether the names of tokens, and those of labels, are integers in the data. `head`: the size of the
-    numbers in the head, a power of two (`stock/confidence.py`). `prompts`: whether the data are prompts and answers."""
+    numbers in the head, a power of two (`stock/confidence.py`). `prompts`: whether the data are prompts and answers.
+    `unknown`: the class of what the data do not hold, if there is one."""
 
     numbers: Line | Kept
     integers: tuple[bool, bool]
     head: float
     prompts: bool = False
+    unknown: str | None = None
 
     @property
     def storage(self) -> Storage:
@@ -90,6 +92,8 @@ class Draw:
             fits = len(self.numbers.keys) == len(facts.names)
         if not fits:
             raise ValueError(f"{FILE} is for another number of tokens than the tokenizer has")
+        if self.unknown is not None and self.unknown not in facts.classes:
+            raise ValueError(f"{FILE} names a class {self.unknown!r} that config.json lacks")
         if (self.storage == "steps") != (facts.dtype == "float64"):
             raise ValueError(f"{FILE} is for another format than {facts.dtype!r}, which config.json names")
 
@@ -102,7 +106,13 @@ class Draw:
         else:
             tables = {key: part.tolist() for key, part in vars(self.numbers).items() if isinstance(part, np.ndarray)}
             said = {"steps": {**asdict(self.numbers), **tables}}
-        said = {"integers": list(self.integers), "head": self.head, "prompts": self.prompts, **said}
+        said = {
+            "integers": list(self.integers),
+            "head": self.head,
+            "prompts": self.prompts,
+            "unknown": self.unknown,
+            **said,
+        }
         return json.dumps(said, allow_nan=False) + "\n"
 
     @classmethod
@@ -115,7 +125,8 @@ class Draw:
             numbers, head = _cells(said["cells"]) if "cells" in said else _line(said["steps"]), float(said["head"])
             if not 0.0 < head < np.inf:
                 raise ValueError("the size of the head must be a number above 0")
-            return cls(numbers, (tokens, labels), head, bool(said["prompts"]))
+            unknown = None if said["unknown"] is None else str(said["unknown"])
+            return cls(numbers, (tokens, labels), head, bool(said["prompts"]), unknown)
         except OSError as error:
             raise ModelFileError(
                 f"{folder} has no draw to use again: {FILE} cannot be read ({error.strerror}). memorize_as writes it "

@@ -19,6 +19,7 @@ from monolayer.data import Names, Sequences
 from monolayer.data.folder import Kind, new_folder
 from monolayer.data.labels import Per
 from monolayer.errors import DataError, ModelFileError
+from monolayer.huggingface.architecture import UNKNOWN
 from monolayer.huggingface.files import Facts, config, written
 from monolayer.huggingface.reading import read_folder
 from monolayer.huggingface.strict import ForeignError
@@ -130,7 +131,8 @@ class StockModel:
         """Labels of `X` by their names, in the shapes of `Monolayer.predict`; of a language model the next tokens.
 
         Of a folder that holds prompts and answers, the answers to the prompts `X`, as text.
-        By a plain evaluation in float64, without transformers. An unknown token and a sequence that is longer than
+        By a plain evaluation in float64, without transformers. An unknown token, unless the folder has a class for what
+        it does not hold, and a sequence that is longer than
         the folder has places are errors that name them.
         """
         data = self.encode(X, lengths=lengths)
@@ -143,11 +145,12 @@ class StockModel:
         if self.draw.prompts:
             data = Sequences.of(X, lengths=lengths, per="answer").only_prompts()
         else:
-            data = Sequences.of(X, lengths=lengths, vocabulary=self.card.vocabulary, like=self.card.manner)
+            known = self.card.vocabulary if self.draw.unknown is None else None
+            data = Sequences.of(X, lengths=lengths, vocabulary=known, like=self.card.manner)
         refused = self.unanswerable(data)
         if refused:
             raise DataError(f"sequence {min(refused)}: {refused[min(refused)]}")
-        return Sequences.of(data, vocabulary=self.card.vocabulary)
+        return data if self.draw.unknown is not None else Sequences.of(data, vocabulary=self.card.vocabulary)
 
     def labels(self, data: Sequences) -> Ints:
         """Numbers of the classes that are answered, one per token or one per sequence; −1 where `unanswerable`."""
@@ -181,11 +184,12 @@ class StockModel:
         return said
 
     def _ids(self, data: Sequences) -> Ints:
-        """What the tokenizer makes of the tokens; −1 for unknown ones."""
+        """What the tokenizer makes of the tokens; −1 for unknown ones, which a class `unknown` answers."""
         if data.vocabulary is None:
             raise DataError("the tokens are vectors: a stock architecture takes ids or strings")
+        missing = -1 if self.draw.unknown is None else UNKNOWN
         number = {name: row for row, name in enumerate(self.facts.names) if row >= self._special}
-        ids: Ints = np.array([number.get(str(name), -1) for name in data.vocabulary.names])[data.tokens]
+        ids: Ints = np.array([number.get(str(name), missing) for name in data.vocabulary.names])[data.tokens]
         return ids
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False, onnx: bool = False) -> Path:

@@ -54,8 +54,13 @@ class Half:
         return self.coarse + self.slight
 
 
-def settled(facts: Cells, found: HalfSpaces, cells: Ints, size: Floats, dtype: str, codes: Floats) -> Half:
-    """Half-spaces rounded to the format, and their slabs measured again on the facts of their cells."""
+def settled(
+    facts: Cells, found: HalfSpaces, cells: Ints, size: Floats, dtype: str, codes: Floats, narrow: bool = False
+) -> Half:
+    """Half-spaces rounded to the format, and their slabs measured again on the facts of their cells.
+
+    `narrow`: slabs shall be no wider than they were found, though no fact is in the way.
+    """
     p = codes.shape[1]
     wide = np.maximum(found.half_width, NARROWEST)
     wish = np.exp2(np.ceil(-np.log2(wide)))  # a power of two: margins of 1 to 2, and no new rounding
@@ -74,6 +79,8 @@ def settled(facts: Cells, found: HalfSpaces, cells: Ints, size: Floats, dtype: s
         inside = mine & (height >= centre + 0.9 * reach)
         low[begin:end] = np.where(mine, -np.inf, height).max(axis=0, initial=-np.inf)
         high[begin:end] = np.where(inside, height, np.inf).min(axis=0, initial=np.inf)
+        if narrow:
+            low[begin:end] = np.maximum(low[begin:end], centre - reach)
         covered[own] |= inside.any(axis=1)
         usual_u[begin:end] = np.median(size[own])
         place[begin:end] = (weight[begin:end, :p] @ codes.T).max(axis=1)

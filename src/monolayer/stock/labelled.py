@@ -7,7 +7,7 @@ the model are rows of the data's vocabulary behind the special tokens.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -40,6 +40,8 @@ class Work:
     architecture: Architecture
     kind: Kind
     names: tuple[str, ...]
+    unknown: int | None = None
+    """The class of whatever the data do not hold, if there is one."""
 
     @property
     def shift(self) -> int:
@@ -112,8 +114,10 @@ class Work:
         """The label `(V,)` that the embedding of each id holds: its most frequent one; of equally frequent the least.
 
         An id without a labelled place holds the first class that the data have. So nothing here depends on labels
-        that other data had, and a label that was forgotten is answered nowhere.
+        that other data had, and a label that was forgotten is answered nowhere. With a class `unknown` all hold that.
         """
+        if self.unknown is not None:
+            return np.full(len(self.names), self.unknown)
         data, label = self.data, self.labels(target)
         token, count = self.cells().token, len(self.classes)
         pairs, often = np.unique(token * count + label, return_counts=True)
@@ -135,6 +139,7 @@ def work(
     positions: bool,
     on_conflict: OnConflict,
     storage: Storage,
+    unknown: int | None = None,
 ) -> Work:
     """The task, or an error that says why this architecture does not take these data."""
     labels = data.labels
@@ -160,6 +165,11 @@ def work(
             f"the norms of {architecture.name} compute in float32 whatever the weights are, which loses what float64 "
             "weights hold: take storage='cells', the default, or gpt2 or starcoder2"
         )
+    if unknown is not None and storage == "steps":
+        raise DataError(
+            "unknown= needs storage='cells', the default, where a key wakes no neurons but its own; in steps every "
+            "key lies between two others, and is answered as one of them"
+        )
     if positions and not architecture.has_places and storage == "steps":
         raise DataError(
             f"{architecture.name} has no table of positions, and its rotary ones do not reach a constant query: "
@@ -180,4 +190,24 @@ def work(
         place = None if data.prompts is None else data.labelled_places
         number = number if place is None else number[place]
         target = Target(number, table, "token", Names(names), False, place, next_token=True)
-    return Work(Task(context, target, None, on_conflict), architecture, kind, names)
+    return Work(Task(context, target, None, on_conflict), architecture, kind, names, unknown)
+
+
+def with_unknown(data: Sequences, unknown: str | int) -> tuple[Sequences, int]:
+    """The data with one more class, and its number; rows may have it already: keys that shall be answered so."""
+    labels = data.labels
+    if labels is None or labels.classes is None:
+        raise DataError("unknown= names a class, and the data have none: give a label per sequence or per token")
+    names = labels.classes
+    if names.integers:
+        try:
+            unknown = int(unknown)
+        except ValueError:
+            raise DataError(
+                f"the labels are integers, and {unknown!r} is none: give one that they lack, such as unknown=-1"
+            ) from None
+    elif not isinstance(unknown, str) or not unknown:
+        raise DataError(f"unknown must be the name of a class, such as 'unknown', not {unknown!r}")
+    if unknown in names.names:
+        return data, list(names.names).index(unknown)
+    return replace(data, labels=replace(labels, classes=Names((*names.names, unknown)))), len(names)

@@ -41,6 +41,9 @@ MULTIPLE = 32
 USUAL = 2.0
 """Size of the usual label beside the ±1 of the code. The last norm makes what neurons wrote as large as it can be; at
 1 its answers, which no neuron writes, would be a third as sure as the others, at 2 they are half as sure or more."""
+EVEN = 1.0
+"""λ where keys that the data lack are to be told from theirs: then every place weighs enough that another token there
+shows, and order still counts."""
 Rounding = Callable[[Floats], Floats]
 
 
@@ -104,6 +107,13 @@ class Mirror:
         return largest_cosine(self.tokens[:, self.code], cells)
 
 
+def temperature_of(job: Work) -> float:
+    """`λ`; 0 where all logits are 0."""
+    if not job.task.context.positions:
+        return 0.0
+    return TEMPERATURE if job.unknown is None else EVEN
+
+
 def lay_out(
     job: Work,
     usual: Ints,
@@ -119,6 +129,7 @@ def lay_out(
     kind, epsilon = job.architecture, epsilon_of(job.architecture)
     positions, longest = job.task.context.positions, int(job.data.lengths.max()) if kept is None else kept.longest
     rank = rank if kept is None else len(kept.mixture)
+    temperature = temperature_of(job)
     code, label = words(len(usual)), words(len(job.classes))
     table = positions and kind.has_places
     place = words(longest + 1) if table and not job.at_begin else np.zeros((longest + 1, 0))
@@ -161,14 +172,14 @@ def lay_out(
     turn = omega / 4.0
     rotation = np.array([[math.cos(turn), -math.sin(turn)], [math.sin(turn), math.cos(turn)]])
     if table:
-        W_Q[:KEYS, parts[3]] = rounded(TEMPERATURE * math.sqrt(D) / first**2 * rotation)
+        W_Q[:KEYS, parts[3]] = rounded(temperature * math.sqrt(D) / first**2 * rotation)
         W_K[:KEYS, parts[3]] = np.eye(KEYS)
         query, read = first**2 / math.sqrt(D) * key @ W_Q[:KEYS, parts[3]].T, key
     elif positions:
         # Pair j of a head of width D turns by θ^(−2j/D) a place: at j = D/4 that is ω for θ = ω⁻².
         pair = np.array([D // 4, D // 4 + half])
         theta = omega**-2.0
-        b_Q[pair], b_K[pair] = rounded(TEMPERATURE * math.sqrt(D) * rotation[:, 0]), [1.0, 0.0]
+        b_Q[pair], b_K[pair] = rounded(temperature * math.sqrt(D) * rotation[:, 0]), [1.0, 0.0]
         whole = np.stack([np.cos(angle), -np.sin(angle), np.sin(angle), np.cos(angle)], axis=1).reshape(-1, 2, 2)
         query, read = whole @ b_Q[pair] / math.sqrt(D), whole @ b_K[pair]
     return Mirror(

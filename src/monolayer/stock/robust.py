@@ -26,7 +26,6 @@ from monolayer.construct.consistency import equal_points
 from monolayer.construct.robust.build import NARROWEST, STAGE
 from monolayer.construct.robust.cover import cover
 from monolayer.construct.robust.groups import Cells
-from monolayer.construct.robust.stream import TEMPERATURE
 from monolayer.construct.target import Target
 from monolayer.construct.task import Progress
 from monolayer.data.distinct import distinct_rows, row_keys
@@ -35,12 +34,13 @@ from monolayer.huggingface.architecture import BEGIN
 from monolayer.model.device import one_thread
 from monolayer.stock.arithmetic import misread
 from monolayer.stock.assemble import stock_model
+from monolayer.stock.caps import caps
 from monolayer.stock.confidence import CONFIDENCE
 from monolayer.stock.draw import Kept
 from monolayer.stock.folder import Neurons, StockModel
 from monolayer.stock.halves import ONE, Half, neurons, rounded, settled
 from monolayer.stock.labelled import Points, Work
-from monolayer.stock.mirror import Mirror, contexts, lay_out
+from monolayer.stock.mirror import Mirror, contexts, lay_out, temperature_of
 
 Dtype = Literal["float32", "bfloat16", "float16"]
 RANKS = (128, 256)
@@ -108,10 +108,11 @@ def robust_model(
         "labelled": len(job.labels(target)),
         "gap": gap,
         "margin": None,
-        "temperature": TEMPERATURE if job.task.context.positions else 0.0,
+        "temperature": temperature_of(job),
         "conflicts": conflicts,
         "rank": mirror.values.shape[1],
         "otherwise": job.classes[usual[0]],
+        "unknown": job.unknown is not None,
         "seconds": time.perf_counter() - began,
     }
     return stock_model(
@@ -230,17 +231,20 @@ def covered(
     once = np.zeros(len(label), dtype=bool)  # equal facts are one
     once[np.unique(equal_points(job.task.context, target), return_index=True)[1]] = True
     once[len(target.number) :] = True
-    pairs = np.unique(np.stack([points.token, label], axis=1), axis=0)[:, 0]
-    wanted = np.bincount(pairs, minlength=len(usual)) > 1
+    wanted = np.zeros(len(usual), dtype=bool)
+    wanted[points.token[label != usual[points.token]]] = True
     wanted = wanted if only is None else wanted & only
     with one_thread():
         cells, facts, size, number = _facts(job, mirror, points, label, usual, once & wanted[points.token], ONE[dtype])
 
     report(STAGE, 0.2)
     # Its slabs are measured again below, with no fact of another label inside: nothing is overruled here.
-    found = cover(facts, MARGIN, lambda share: report(STAGE, 0.2 + 0.6 * share), overrule=False)
+    if job.unknown is None:
+        found = cover(facts, MARGIN, lambda share: report(STAGE, 0.2 + 0.6 * share), overrule=False)
+    else:
+        found = caps(facts, mirror, ONE[dtype])
     report("gating neurons by their tokens", 0.8)
-    half = settled(facts, found, cells, size, dtype, mirror.place_codes(ONE[dtype]))
+    half = settled(facts, found, cells, size, dtype, mirror.place_codes(ONE[dtype]), job.unknown is not None)
     if not half.width.min(initial=np.inf) >= NARROWEST:
         rank = mirror.values.shape[1]
         raise PrecisionError(_closest(job, facts, number, found.worst, float(half.width.min()), rank))
@@ -300,5 +304,5 @@ def _closest(job: Work, facts: Cells, number: Ints, worst: int | None, width: fl
         f"{one} and {two} have different labels, and what arrives of their contexts is {float(distance.min()):.3g} "
         f"apart; the widest slab between the first and the facts of other labels has half-width {width:.3g}, and "
         f"{NARROWEST:g} is needed. A higher rank than {rank} helps where many facts crowd in, positions=True where "
-        "only the order differs; storage='steps', in float64, tells them apart"
+        "only the order differs or codes of other tokens add up alike; storage='steps', in float64, tells them apart"
     )
