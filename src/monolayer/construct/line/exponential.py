@@ -21,7 +21,7 @@ SERIES = (
     4.13813679705723846039e-08,
 )
 """`P1` to `P5`."""
-AT_ONCE = 1 << 14
+AT_ONCE = 1 << 15
 """Numbers whose intermediate results fit into a processor's cache."""
 
 
