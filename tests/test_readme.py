@@ -62,6 +62,10 @@ def test_what_the_pages_say_of_bench_is_recorded() -> None:
     assert (row["labels"], row["wrong"], row["verdict"]) == (64_000_000, 0, "proved")
     text = (ROOT / "docs" / "construction.md").read_text(encoding="utf-8")
     assert f"value rank {row['rank']}, built in {row['build']:.0f} s, proved in {row['certify']:.0f} s" in text
+    (row,) = stored("out_of_core_within_two_gigabytes")
+    times = (row["sort"], row["sort_by_all"], row["build"])
+    large = (ROOT / "docs" / "large.md").read_text(encoding="utf-8")
+    assert f"| {row['labels'] // 10**6:,} M | {row['workers']} | " + " | ".join(f"{t:.1f} s" for t in times) in large
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
