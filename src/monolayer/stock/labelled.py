@@ -197,7 +197,10 @@ def with_unknown(data: Sequences, unknown: str | int) -> tuple[Sequences, int]:
     """The data with one more class, and its number; rows may have it already: keys that shall be answered so."""
     labels = data.labels
     if labels is None or labels.classes is None:
-        raise DataError("unknown= names a class, and the data have none: give a label per sequence or per token")
+        raise DataError(
+            "unknown= names a class, and the data have none: give a label per sequence or per token; of prompts and "
+            "answers, per='sequence' makes a label of each answer"
+        )
     names = labels.classes
     if names.integers:
         try:
