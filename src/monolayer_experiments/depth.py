@@ -130,6 +130,6 @@ def _searched(results: Results) -> list[Results]:
 def limits(results: Results) -> str:
     clocks = low_to_high(column(results["trained"], "clock"), lambda clock: f"{clock:g}")
     return (
-        f"A model had {clocks} s, one width and one batch size; a longer clock or a better recipe may take training "
-        f"further. Times leave out the search for a rate. {edge(_searched(results))} {DEVICES}"
+        f"A model had {clocks} s, one width and one batch size; a longer clock may take training further. "
+        f"Times leave out the search for a rate. {edge(_searched(results))} {DEVICES}"
     )

@@ -171,6 +171,5 @@ def limits(results: Results) -> str:
     small = results["small"]
     return (
         f"Balls were run on {small['count']} sequences of {small['length']} tokens out of {small['vocabulary']}; that "
-        "δ is exceeded with repeats is measured there, not proved. Exactness with repeats is proved for every "
-        "algebraic temperature, but not how large the gap is."
+        "δ is exceeded with repeats is measured there, not proved."
     )

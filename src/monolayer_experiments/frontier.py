@@ -145,21 +145,22 @@ def answer(results: Results) -> str:
         f"{amount(_density(rows['packed']))} ({amount(_density(many))} with 8,192 classes) at none; the line "
         f"{amount(_density(exact))} at {_noise(exact)}; half-spaces, which `robust=True` builds, "
         f"{low_to_high(map(_density, cells))} at up to {_noise(best)}, and proved for every change up to "
-        f"{amount(best['proved'], 2)}; linear cells {_pairs(linear)}; facts in the embedding {_pairs(facts)}, "
+        f"{amount(best['proved'], 2)}; linear cells {_ends(linear)}; facts in the embedding {_ends(facts)}, "
         f"proved for every change up to {amount(max((row['proved'] or 0.0 for row in facts), default=None), 2)} only; "
-        f"trained Transformers {_pairs(plain)}; trained with noise of {amount(results['trained for'], 2)} at every "
-        f"step {_pairs(hardened)}."
+        f"trained Transformers {_ends(plain)}; trained with noise of {amount(results['trained for'], 2)} at every "
+        f"step {_ends(hardened)}."
     )
 
 
-def _pairs(rows: list[Results]) -> str:
-    """Density at noise, row by row; a row with wrong labels says how many are right."""
+def _ends(rows: list[Results]) -> str:
+    """Density at noise, densest and toughest row; a row with wrong labels says how many are right."""
+    rows = [row for row in rows if row["noise"]] or rows
     words = [
         f"{amount(_density(row), 2)} at {_noise(row)}"
         + ("" if row["recall"] == 1.0 else f" ({row['recall']:.2%} right without noise)")
-        for row in rows
+        for row in [*rows[:1], *rows[1:][-1:]]
     ]
-    return ", ".join(words) or "(refused)"
+    return " and ".join(words) or "(refused)"
 
 
 def _density(row: Results) -> float:
@@ -240,9 +241,8 @@ def limits(results: Results) -> str:
     refused = [row["name"] for row in results["rows"] if "refused" in row]
     words = f" Refused: {', '.join(refused)}." if refused else ""
     return (
-        "One kind of data and one seed of it, tokens with about as many facts each: facts in the embedding have no "
-        "answer yet to tokens with many more facts than others, which half-spaces have, so they are an experiment and "
-        "no option of memorize. Noise and formats are asked of some sequences only. Trained models had a minute each, "
-        "search of the learning rate included. The packed readout has more than a hundred narrow layers. Anchors are "
+        "One kind of data and one seed of it, tokens with about as many facts each; for others facts in the embedding "
+        "have no answer yet. Noise and formats are asked of some sequences only. Trained models had a minute each, "
+        "search of the learning rate included. Anchors are "
         f"others' figures, for other data.{words}"
     )

@@ -20,7 +20,7 @@ from monolayer.theory.targets import TARGETS
 from monolayer_experiments.equivariant import off_ramps
 from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
 from monolayer_experiments.fleet import Fleet, best_of, sail
-from monolayer_experiments.look import amount, bars, column, figure, low_to_high, table, where
+from monolayer_experiments.look import bars, column, figure, low_to_high, table, where
 from monolayer_experiments.runs import timed
 
 QUESTION = "On functions, how far does training get beside the constructions, with more layers and with full rank?"
@@ -154,15 +154,10 @@ def answer(results: Results) -> str:
             parts.append(f"in {what} on {len(found)} of {len(names)} functions")
         return " and ".join(parts)
 
-    means = []
-    for model in (model for model in MODELS if where(trained, model=model)):
-        mean = float(np.exp(np.mean(np.log(_relative(results, model, "rms")))))
-        means.append(f"{model} {amount(mean, 2)}")
     return (
         f"Against the construction of rank 1 with {results['cells']} cells, the best model trained for "
         f"{results['clock']:g} s ({_seeds(results)}) is ahead {ahead('constructed, rank 1', trained)}; against that of "
-        f"rank 2, {ahead('constructed, rank 2', trained)}. Root mean square over the range, geometric mean over the "
-        f"functions: {', '.join(means)}."
+        f"rank 2, {ahead('constructed, rank 2', trained)}."
     )
 
 

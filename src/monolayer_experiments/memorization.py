@@ -171,7 +171,7 @@ def tables(results: Results) -> list[Table]:
 def limits(results: Results) -> str:
     last = results["rows"][-1]
     return (
-        "Labels are random: nothing is said about new sequences. Tokens do not repeat and sequences have one length. "
+        "Labels are random, tokens do not repeat, sequences have one length. "
         f"The margin, {amount(last['margin'])} rounding errors at the largest size, falls like 1/M²; the constructor "
         "refuses below 8."
     )

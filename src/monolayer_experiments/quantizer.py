@@ -171,6 +171,5 @@ def _cells_needed(row: Results) -> int | None:
 def limits(results: Results) -> str:
     return (
         f"Floors are estimates from random samples on a grid of parameters; below {amount(NOTHING)} of the variance "
-        f"they count as 0. One head of rank 1, {results['length']} scalar tokens, mean square error. In the maximum "
-        "norm value rank (n − 1)d needs no quantizer, by proof, for d ≤ 2 (docs/uniform.md)."
+        f"they count as 0. One head of rank 1, {results['length']} scalar tokens, mean square error."
     )

@@ -210,5 +210,5 @@ def limits(results: Results) -> str:
     least, largest = (pick(max(curve["points"]) for curve in results["curves"].values()) for pick in (min, max))
     return (
         f"Sizes beyond {largest:,} contexts ({least:,} at the higher ranks) come from the law, not from a count. "
-        "Errors are the largest that were seen, not bounds. In exact arithmetic rank 1 is enough at every size."
+        "Errors are the largest that were seen, not bounds."
     )

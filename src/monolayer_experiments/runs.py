@@ -16,10 +16,7 @@ from typing import Any, TypeVar
 from monolayer_experiments.experiment import Results, Table
 from monolayer_experiments.look import Trace, line, table
 
-DEVICES = (
-    "The construction runs in float64, training on a GPU in bfloat16 (rank 1: TF32): a shortfall may be one of "
-    "precision."
-)
+DEVICES = "Training on a GPU ran in bfloat16 (rank 1: TF32): a shortfall may be one of precision."
 """What every comparison with training must say."""
 SIGMAS = 3.0
 Made = TypeVar("Made")

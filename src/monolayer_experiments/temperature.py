@@ -153,6 +153,5 @@ def tables(results: Results) -> list[Table]:
 def limits(results: Results) -> str:
     return (
         f"One size of data: {results['sequences']:,} sequences of {results['length']} out of {results['vocabulary']} "
-        "tokens; more sequences narrow the range. Collisions are counted against a bound of the rounding error. What "
-        "the mean separates is a theorem (docs/theorems.md); how wide the range is, is measured."
+        "tokens; more sequences narrow the range. Collisions are counted against a bound of the rounding error."
     )
