@@ -217,6 +217,7 @@ def test_a_place_names_tensors_rows_and_directions(home: Path) -> None:
     weights = dict(network.named_parameters())
     assert np.array_equal(place.writes[0], weights[neuron.tensor].select(neuron.axis, neuron.index).detach().numpy())
     assert place.reads.shape == place.writes.shape
+    assert "array(" not in repr(place)
     token, position = place.rows
     assert token.tensor == "bert.embeddings.word_embeddings.weight"
     assert plain_stock.read(folder)["facts"].names[token.index] == str(X[place.sequence, place.position])

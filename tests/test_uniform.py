@@ -13,6 +13,7 @@ import pytest
 from flint import arb
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import load_file
 
 import monolayer as ml
 from monolayer.checker import confuse as confusing
@@ -22,6 +23,7 @@ from monolayer.checker.stored import read
 from monolayer.errors import DataError, PrecisionError
 from monolayer.theory.balls import precision
 from monolayer.theory.targets import TARGETS
+from tests.test_sup import changed
 
 SORT = TARGETS["sort"].function
 
@@ -184,6 +186,18 @@ def test_a_wrong_sign_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Walk, "sign", lambda walk, t: right(walk, t) if t == 0 else 1)
     with pytest.raises(PrecisionError, match="do not meet"):
         ml.confuse(model, SORT)
+
+
+@pytest.mark.parametrize("name", [
+    "feed_forward.bias_2", "head.weight", "head.bias", "lift.weight", "lift.bias", "positions.weight",
+    "feed_forward.weight_1", "attention.W_O",
+])  # fmt: skip
+def test_weights_that_answer_otherwise_than_is_evaluated_are_refused(name: str, tmp_path: Path) -> None:
+    folder = ml.approximate(bowl, 1, 3, cells=4, positions=True).save(tmp_path / "m")
+    tensor = load_file(folder / "model.safetensors")[name]
+    tensor -= 2.0**60
+    with pytest.raises(DataError, match="not those of an approximator as it was built"):
+        ml.confuse(changed(folder, {name: tensor}), bowl)
 
 
 def test_the_walk_is_a_closed_loop_of_antipodes(tmp_path: Path) -> None:

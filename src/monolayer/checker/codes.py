@@ -111,19 +111,11 @@ def read_attention(stored: Stored) -> list[Attention]:
 
 
 def read_stream(stored: Stored, data: Sequences, rows: Ints | None) -> Stream:
-    """Keys and codes, after checking that every token has `one` = 1 and label slots 0.
+    """Keys and codes, once `check_stream` has looked at all of the stream.
 
     `rows` `(T,)` are vocabulary rows, −1 for a token that the model does not know; None for vectors.
     """
-    _plain(stored, stored["bos"][None], 1.0, "bos")
-    if stored.config["positions"]:
-        _plain(stored, stored["positions.weight"], 0.0, "positions.weight")
-    if rows is not None:
-        table = stored["lift.weight"]
-        _plain(stored, table[np.isfinite(table).all(axis=1)], 1.0, "lift.weight")
-    else:
-        _plain(stored, stored["lift.weight"].T, 0.0, "lift.weight")
-        _plain(stored, stored["lift.bias"][None], 1.0, "lift.bias")
+    check_stream(stored)
     if stored.raw:
         found, bos = read_cells(stored).numbers(data)
         if stored.config["positions"]:
@@ -133,6 +125,19 @@ def read_stream(stored: Stored, data: Sequences, rows: Ints | None) -> Stream:
     if rows is not None and not stored.config["positions"]:
         key = replace(key, reach=_largest(stored["lift.weight"][:, KEY].astype(np.float64)))
     return Stream(key, code)
+
+
+def check_stream(stored: Stored) -> None:
+    """Every token has `one` = 1 and label slots 0."""
+    _plain(stored, stored["bos"][None], 1.0, "bos")
+    if stored.config["positions"]:
+        _plain(stored, stored["positions.weight"], 0.0, "positions.weight")
+    if stored.config["tokens"] == "ids":
+        table = stored["lift.weight"]
+        _plain(stored, table[np.isfinite(table).all(axis=1)], 1.0, "lift.weight")
+    else:
+        _plain(stored, stored["lift.weight"].T, 0.0, "lift.weight")
+        _plain(stored, stored["lift.bias"][None], 1.0, "lift.bias")
 
 
 def _plain(stored: Stored, stream: NDArray[np.floating[Any]], one: float, name: str) -> None:

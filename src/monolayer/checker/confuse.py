@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from monolayer.arrays import Floats, Ints
+from monolayer.checker.rounding import UnhandledError
 from monolayer.checker.seen import Entries, Interval, Seen, ball
 from monolayer.checker.stored import folder_of, read
 from monolayer.errors import DataError, PrecisionError
@@ -92,7 +93,10 @@ def confuse(model: Any, f: Callable[[Any], Any], *, lipschitz: float = 0.0) -> C
         stored = read(folder)
     if not stored.raw or stored.config["readout"] != "runs":
         raise DataError("only an approximator with the readout 'runs' is walked around: build one with ml.approximate")
-    seen = Seen.of(stored)
+    try:
+        seen = Seen.of(stored)
+    except UnhandledError as why:
+        raise DataError(f"the weights are not those of an approximator as it was built: {why}") from None
 
     def wanted(X: Floats) -> Floats:
         return np.asarray(f(X), dtype=np.float64).reshape(len(X), seen.shape[0], -1)[:, 0]

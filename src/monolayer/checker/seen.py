@@ -16,7 +16,10 @@ import numpy as np
 from flint import arb
 
 from monolayer.arrays import Floats
-from monolayer.checker.codes import read_attention
+from monolayer.checker.cells import read_cells
+from monolayer.checker.codes import check_stream, read_attention
+from monolayer.checker.readout import copies, read_staircase
+from monolayer.checker.rounding import UnhandledError
 from monolayer.checker.stored import CODE, KEY, Stored
 from monolayer.theory.balls import Ball, interval
 
@@ -36,6 +39,11 @@ class Seen:
 
     @classmethod
     def of(cls, stored: Stored) -> Seen:
+        """After checking that nothing else is stored than is evaluated here."""
+        for check in (read_attention, check_stream, read_cells, read_staircase):
+            check(stored)
+        if not copies(stored) or stored["feed_forward.bias_2"].any():
+            raise UnhandledError("the head does not copy the label slots, or the readout adds a bias")
         grid = stored.config["grid"]
         low, high = Fraction(float(grid["low"])), Fraction(float(grid["high"]))
         return cls(stored, (int(grid["length"]), int(grid["dim"])), low, high)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -89,8 +89,8 @@ class Place:
     verdict: Verdict
     rows: tuple[Row, ...]
     ablations: tuple[Ablation, ...]
-    reads: Floats
-    writes: Floats
+    reads: Floats = field(repr=False)
+    writes: Floats = field(repr=False)
     writing: int
 
     @property
