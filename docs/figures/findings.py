@@ -53,7 +53,7 @@ def markdown(found: dict[str, Record]) -> str:
                 f"### {experiment.question}\n",
                 _wrapped(experiment.answer(record.results)),
                 f"![{picture.title}](figures/{name}.svg)\n",
-                _wrapped(f"**What this does not show.** {experiment.limits(record.results)}"),
+                _wrapped(f"**Limits.** {experiment.limits(record.results)}"),
                 f"`{name}` · {record.machine}, {record.seconds:.0f} s, {_made_by(record)}\n",
             ]
     return "\n".join(parts)
