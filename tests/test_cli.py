@@ -281,7 +281,7 @@ def test_every_command_reads_data_by_the_same_options() -> None:
 
 
 def test_memorize_has_few_options_and_flags_have_no_type(capsys: pytest.CaptureFixture[str]) -> None:
-    assert len(set(inspect.signature(memorize).parameters) - {"data"}) <= 19
+    assert len(set(inspect.signature(memorize).parameters) - {"data"}) <= 18
     assert run(["memorize", "--help"]) == 0
     assert "<bool>" not in capsys.readouterr().out
 

@@ -44,9 +44,6 @@ Fingerprint = Annotated[
     bool,
     typer.Option("--fingerprint", help="Keep 8 bytes per point, so that predict --strict knows what was seen."),
 ]
-NoExamples = Annotated[
-    bool, typer.Option("--no-examples", help="Keep none of the data in the folder; a page shows up to 40 sequences.")
-]
 Seed = Annotated[int | None, typer.Option(help="Same seed and platform, same bits; by default 0.", min=0)]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a model that is already there.")]
 

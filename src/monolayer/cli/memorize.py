@@ -13,7 +13,6 @@ from monolayer.cli.building import (
     ConflictChoice,
     DtypeChoice,
     Fingerprint,
-    NoExamples,
     OnConflict,
     Out,
     Overwrite,
@@ -47,7 +46,6 @@ def memorize(
     ] = None,
     on_conflict: OnConflict = ConflictChoice.error,
     fingerprint: Fingerprint = False,
-    no_examples: NoExamples = False,
     seed: Seed = None,
     draw: Annotated[
         Path | None, typer.Option(help="A saved model whose keys, codes and names are used again (docs/editing.md).")
@@ -57,6 +55,8 @@ def memorize(
     as_json: Json = False,
 ) -> None:
     """Build a model that returns every label of DATA, check it on every one, and save it.
+
+    Up to 40 sequences stay beside it in examples.jsonl, for its page; delete that file to keep none.
 
     As an unmodified Hugging Face model: memorize-as. Data larger than memory: memorize-files. A text to recite:
     memorize-text.
@@ -73,7 +73,7 @@ def memorize(
         model = build(sequences, draw=draw, progress=step, **options)
         built = Built.checked(model, sequences, time.perf_counter() - began, step)
         step("writing", 1.0)
-        model.save(out, overwrite=overwrite, examples=not no_examples)
+        model.save(out, overwrite=overwrite)
     if as_json:
         print_json({"folder": str(out), **built.json()})
         return

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from monolayer.cli.building import NoExamples, Out, Overwrite, Seed, given, next_steps
+from monolayer.cli.building import Out, Overwrite, Seed, given, next_steps
 from monolayer.cli.console import Json, app, number, print_json, progress, table
 from monolayer.errors import DataError
 
@@ -34,7 +34,6 @@ def memorize_text(
     window: Annotated[
         int | None, typer.Option(help="Tokens that tell what comes next; by default the fewest that do.", min=1)
     ] = None,
-    no_examples: NoExamples = False,
     seed: Seed = None,
     overwrite: Overwrite = False,
     as_json: Json = False,
@@ -57,7 +56,7 @@ def memorize_text(
         found = {**facts(model, words), "seconds": seconds}
         if not found["recited"]:
             raise DataError("the model does not say the text as it stands; nothing is saved. Please report this text")
-        model.save(out, overwrite=overwrite, examples=not no_examples)
+        model.save(out, overwrite=overwrite)
     if as_json:
         print_json({"folder": str(out), **found})
         return
