@@ -52,10 +52,7 @@ def random_binary64(exp: Exp, count: int) -> tuple[float, float]:
 def main() -> None:
     print(f"{'library':10} {'format':10} {'worst error':>12} {'at':>12} {'assumed':>8}")
     for name, exp in LIBRARIES.items():
-        for form, (error, place) in (
-            ("binary32", every_binary32(exp)),
-            ("binary64", random_binary64(exp, 400_000)),
-        ):
+        for form, (error, place) in (("binary32", every_binary32(exp)), ("binary64", random_binary64(exp, 400_000))):
             print(f"{name:10} {form:10} {error:7.3f} ulps {place:12.5g} {EXP_ULPS:8}", flush=True)
             assert error <= EXP_ULPS
 

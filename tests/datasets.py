@@ -59,11 +59,7 @@ def datasets(draw: st.DrawFn) -> Dataset:
 
     def label(key: Hashable) -> Any:
         value = int(random.integers(0, 5))
-        choices = {
-            "integers": value,
-            "strings": "abcde"[value],
-            "reals": [value / 7.0, float(random.normal())],
-        }
+        choices = {"integers": value, "strings": "abcde"[value], "reals": [value / 7.0, float(random.normal())]}
         return known.setdefault(key, choices[labels])
 
     if per == "sequence":

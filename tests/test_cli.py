@@ -20,10 +20,7 @@ from monolayer.cli import app, run
 from monolayer.cli.memorize import memorize
 from monolayer.cli.reading import Reading
 
-ROWS = [
-    {"tokens": ["a", "b"], "labels": ["x", "y"]},
-    {"tokens": ["b", "a", "c"], "labels": ["y", "y", "z"]},
-]
+ROWS = [{"tokens": ["a", "b"], "labels": ["x", "y"]}, {"tokens": ["b", "a", "c"], "labels": ["y", "y", "z"]}]
 
 
 @pytest.fixture
@@ -41,13 +38,7 @@ def test_memorize_then_predict_then_inspect(data: Path, tmp_path: Path, capsys: 
     folder = str(tmp_path / "m")
     assert run(["memorize", str(data), "--out", folder]) == 0
     table = capsys.readouterr().out
-    for name in (
-        "sequences",
-        "vocabulary",
-        "label runs",
-        "5 of 5",
-        "seconds",
-    ):
+    for name in ("sequences", "vocabulary", "label runs", "5 of 5", "seconds"):
         assert name in table
     assert table.splitlines()[-4:] == [f"saved to {folder}; next:", *(
         f"  monolayer {verb} {folder}{f' {data}' * (verb != 'inspect')}" for verb in ("predict", "verify", "inspect")

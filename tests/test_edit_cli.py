@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import monolayer as ml
 from monolayer.cli import run
 
 ROWS: list[dict[str, Any]] = [
@@ -18,7 +16,6 @@ ROWS: list[dict[str, Any]] = [
     {"tokens": ["音", "乐"], "labels": ["yīn", "yuè"]},
     {"tokens": ["快", "乐"], "labels": ["kuài", "lè"]},
 ]
-ROOT = Path(__file__).parent.parent
 
 
 def write(path: Path, rows: list[dict[str, Any]]) -> str:
@@ -161,15 +158,3 @@ def test_a_row_with_a_forgotten_token_does_not_block_the_others(
     assert run(["predict", "new", asked, "--strict"]) == 2  # it was built without --fingerprint
     assert run(["predict", "new", write(tmp_path / "none.jsonl", ROWS[:2])]) == 2  # nothing could be answered
     assert "'银', which the model has forgotten" in " ".join(capsys.readouterr().err.split())
-
-
-def test_the_page_on_editing_runs_and_prints_what_it_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "editing.md").read_text(encoding="utf-8"), flags=re.S)
-    names: dict[str, Any] = {}
-    for block in blocks:
-        exec(compile(block, "docs/editing.md", "exec"), names)
-        assert capsys.readouterr().out.splitlines() == re.findall(r"^print\(.*\)  # (.*)$", block, flags=re.M)
-    assert ml.compare(*names["pair"]).only_one > 0

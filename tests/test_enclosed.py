@@ -184,10 +184,7 @@ def test_attention(seed: int) -> None:
         row = theirs[0, place, : place + 1]
         weight = np.exp(row - row.max())
         weight = weight / summed(random, weight[None])[0]
-        for value in (
-            summed(random, (weight[:, None] * c[0, : place + 1]).T),
-            blocks(random, row, c[0, : place + 1]),
-        ):
+        for value in (summed(random, (weight[:, None] * c[0, : place + 1]).T), blocks(random, row, c[0, : place + 1])):
             assert inside(found.found[:, place], value[None])
             along = found.along((np.array([0]), np.array([place])), matrix)[0]
             apart = np.abs(matrix @ (value - found.found.middle[0, place]))

@@ -362,10 +362,7 @@ def test_an_output_that_is_a_file_or_missing(counted: Ran, tmp_path: Path) -> No
 
 
 def test_an_interrupted_run_keeps_what_is_finished(
-    counted: Ran,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    counted: Ran, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with monkeypatch.context() as patch:
 

@@ -102,11 +102,7 @@ def test_zero_weights_separate_nothing_even_with_a_begin_token():
 
 @pytest.mark.parametrize(
     ("X", "words"),
-    [
-        (np.eye(3), r"X has shape \(3, 3\)"),
-        (2 * np.eye(2), "share no token"),
-        ("ab", "X is not a table of numbers"),
-    ],
+    [(np.eye(3), r"X has shape \(3, 3\)"), (2 * np.eye(2), "share no token"), ("ab", "X is not a table of numbers")],
 )
 def test_sequences_that_cannot_be_compared(X, words):
     with pytest.raises(DataError, match=words):

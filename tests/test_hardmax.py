@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from fractions import Fraction
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,6 +19,7 @@ from monolayer.theory.hardmax import check_witness, refute_hardmax
 from monolayer.theory.injectivity import exact
 from monolayer.theory.universal import line_through, shared_tokens, universal_pair, universality
 from monolayer.theory.weights import NAMES, AttentionWeights, Head
+from tests.scripts import script
 
 # -- slow references -----------------------------------------------------------------------------------
 
@@ -436,10 +435,7 @@ def test_random_weights_have_the_asked_rank():
 
 
 def test_benchmark_finds_no_survivor_and_would_find_one(monkeypatch, capsys):
-    path = Path(__file__).parents[1] / "bench" / "no_hardmax_layer_survives.py"
-    spec = importlib.util.spec_from_file_location("no_hardmax_layer_survives", path)
-    bench = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(bench)
+    bench = script("bench/no_hardmax_layer_survives.py")
     assert bench.main(["--count", "1000", "--floats", "3"]) == 0
     honest = bench.pair
     monkeypatch.setattr(bench, "pair", lambda dim: (honest(dim)[0], honest(dim)[2], honest(dim)[2]))

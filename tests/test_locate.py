@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -274,16 +273,6 @@ def test_the_command_prints_a_table_or_json(
     said = json.loads(capsys.readouterr().out)
     assert said == {"folder": folder, **json.loads(json.dumps(found.to_json()))}
     assert said["facts"][0]["neurons"][0]["without"]["verdict"] == "proved"
-
-
-def test_the_page_prints_what_it_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    page = (Path(__file__).parent.parent / "docs" / "locate.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"```python\n(.*?)```", page, flags=re.S)
-    exec(compile(block, "docs/locate.md", "exec"), {})
-    assert capsys.readouterr().out.splitlines() == re.findall(r"^print\(.*\)  # (.*)$", block, flags=re.M)
 
 
 def test_what_holds_no_facts_is_refused(tmp_path: Path) -> None:

@@ -36,11 +36,7 @@ def close(got: list[Any], wanted: list[Any], error: float) -> bool:
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=datasets(), readout=st.sampled_from(["exact", "paper"]))
 def test_every_label_comes_back_dense_and_fast(data: Dataset, readout: Any) -> None:
-    options: Any = {
-        "per": data.per,
-        "positions": data.positions,
-        "causal": data.causal,
-    }
+    options: Any = {"per": data.per, "positions": data.positions, "causal": data.causal}
     model = ml.memorize(data.X, data.Y, readout=readout, **options)
     assert model.summary is not None
     error = 1e-9 if readout == "paper" else 0.0
@@ -187,9 +183,7 @@ def test_vectors_too_close_to_separate_are_named() -> None:
     assert ml.memorize(X, [[0], [0], [1]]).predict(X).ravel().tolist() == [0, 0, 1]
 
 
-def test_the_paper_readout_refuses_when_its_error_would_change_a_label(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_paper_readout_refuses_when_its_error_would_change_a_label(monkeypatch: pytest.MonkeyPatch) -> None:
     from monolayer.model.staircase import Staircase
 
     X, Y = RANDOM.integers(0, 9, (30, 4)), RANDOM.integers(0, 5, (30, 4))

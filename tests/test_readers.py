@@ -641,15 +641,6 @@ def test_every_example_of_the_page_is_read_as_the_page_says(tmp_path: Path, form
     assert data.labels is not None
 
 
-def test_python_on_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    assert blocks
-    scope: dict[str, Any] = {}
-    for block in blocks:
-        exec(block, scope)
-
-
 # -- phrases ---------------------------------------------------------------------------------------------
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 from pathlib import Path
@@ -12,8 +11,8 @@ import pytest
 
 from monolayer.cli import run
 from monolayer_experiments import NAMES
+from tests.scripts import ROOT, script
 
-ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")])
 
@@ -31,11 +30,7 @@ def test_the_example_runs_and_prints_what_it_says(
 
 def test_the_findings_are_those_of_the_stored_results() -> None:
     """docs/findings.md is made from results/, and nothing in it is written by hand."""
-    spec = importlib.util.spec_from_file_location("findings", ROOT / "docs" / "figures" / "findings.py")
-    assert spec is not None
-    assert spec.loader is not None
-    findings = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(findings)
+    findings = script("docs/figures/findings.py")
     found = findings.records()
     assert set(found) == set(NAMES), "every experiment has its full results"
     assert all(record.setting.full for record in found.values())

@@ -188,14 +188,8 @@ def test_the_commands_use_a_draw_again_and_look_into_folders(
     assert run(["inspect", "old"]) == 0
     assert "positions no" in " ".join(capsys.readouterr().out.split())
     for words, why in (
-        (
-            ["memorize-as", "bert", "all.jsonl", "--draw", "old", "--seed", "1", "--out", "x"],
-            "decides seed",
-        ),
-        (
-            ["memorize-as", "bert", "all.jsonl", "--draw", "old", "--storage", "cells", "--out", "x"],
-            "decides storage",
-        ),
+        (["memorize-as", "bert", "all.jsonl", "--draw", "old", "--seed", "1", "--out", "x"], "decides seed"),
+        (["memorize-as", "bert", "all.jsonl", "--draw", "old", "--storage", "cells", "--out", "x"], "decides storage"),
         # Before anything is built: these data contradict themselves, and are not looked at.
         (["memorize-as", "bert", "odd.jsonl", "--out", "old"], "exists already"),
         (["explain", "old", "all.jsonl"], "monolayer verify old DATA"),

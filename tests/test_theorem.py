@@ -19,13 +19,7 @@ from monolayer.data import Sequences
 from monolayer.errors import DataError
 from monolayer.theory.balls import precision
 from monolayer.theory.boltzmann import boltzmann_ball
-from monolayer.theory.enclosure import (
-    UndecidedError,
-    log_difference,
-    sign_of_difference,
-    smallest_gap,
-    wronskian,
-)
+from monolayer.theory.enclosure import UndecidedError, log_difference, sign_of_difference, smallest_gap, wronskian
 from monolayer.theory.faithful import Head
 from monolayer.theory.frequency import same_frequencies
 from monolayer.theory.injectivity import exact_projection, projection_injective

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import csv
-import importlib.util
 import json
 import sys
 from fractions import Fraction
@@ -21,6 +20,7 @@ import monolayer as ml
 from monolayer.cli import run
 from monolayer.model import chain
 from tests import kinds
+from tests.scripts import script
 
 X = [[1, 2, 3], [2, 2, 4], [4, 1, 1], [3, 4]]
 CLASSES = [["a", "b", "c"], ["b", "b", "a"], ["c", "a", "a"], ["a", "b"]]
@@ -99,17 +99,7 @@ def test_the_command_and_what_it_refuses(
 # -- the soundness set -------------------------------------------------------------------------------------
 
 
-def bench(name: str) -> Any:
-    path = Path(__file__).parents[1] / "bench" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-soundness = bench("soundness_set")
+soundness = script("bench/soundness_set.py")
 
 
 @pytest.fixture(scope="module")

@@ -38,12 +38,5 @@ def find(name: str) -> Experiment:
         raise DataError(f"there is no experiment {name!r}{hint} are: {', '.join(NAMES)}")
     module = import_module(f"monolayer_experiments.{name}")
     return Experiment(
-        name,
-        module.QUESTION,
-        module.PLAN,
-        module.run,
-        module.answer,
-        module.figures,
-        module.tables,
-        module.limits,
+        name, module.QUESTION, module.PLAN, module.run, module.answer, module.figures, module.tables, module.limits
     )

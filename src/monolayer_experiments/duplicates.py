@@ -139,7 +139,7 @@ def figures(results: Results) -> list[Figure]:
             "No point: the constructor refuses, and names two tokens. At the jumps another draw or layout took over.",
             log="xy",
             levels=[(8, "refused below")],
-        ),
+        )
     ]
 
 

@@ -230,9 +230,7 @@ def tables(results: Results) -> list[Table]:
             proved=lambda row: amount(row.get("proved"), 2),
         ),
         table(
-            "Labels right with weights in a format",
-            formats,
-            "; ".join(["network", *(f"{name} %" for name in FORMATS)]),
+            "Labels right with weights in a format", formats, "; ".join(["network", *(f"{name} %" for name in FORMATS)])
         ),
     ]
 

@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from monolayer.cli.console import (
-    Json,
-    app,
-    err,
-    out,
-    print_json,
-    progress,
-)
+from monolayer.cli.console import Json, app, err, out, print_json, progress
 from monolayer.cli.reading import PLAIN, Data, Reading, only_text, reads
 from monolayer.errors import DataError
 from monolayer.table import escape

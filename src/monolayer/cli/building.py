@@ -33,16 +33,12 @@ Causal = Annotated[
     bool,
     typer.Option("--causal", help="Let a token see only what came before; without labels, memorize each next token."),
 ]
-Rank = Annotated[
-    str | None,
-    typer.Option(help="Largest value rank, or auto: the least that holds the data is taken."),
-]
+Rank = Annotated[str | None, typer.Option(help="Largest value rank, or auto: the least that holds the data is taken.")]
 OnConflict = Annotated[
     ConflictChoice, typer.Option(help="What to do where equal token and context have different labels.")
 ]
 Fingerprint = Annotated[
-    bool,
-    typer.Option("--fingerprint", help="Keep 8 bytes per point, so that predict --strict knows what was seen."),
+    bool, typer.Option("--fingerprint", help="Keep 8 bytes per point, so that predict --strict knows what was seen.")
 ]
 Seed = Annotated[int | None, typer.Option(help="Same seed and platform, same bits; by default 0.", min=0)]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a model that is already there.")]

@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from monolayer.cli.console import (
-    Json,
-    app,
-    print_json,
-    progress,
-    table,
-)
+from monolayer.cli.console import Json, app, print_json, progress, table
 from monolayer.cli.files import check_file
 from monolayer.cli.proof import EXIT
 from monolayer.cli.reading import PLAIN, Reading, reads

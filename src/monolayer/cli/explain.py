@@ -7,14 +7,7 @@ from typing import Annotated
 
 import typer
 
-from monolayer.cli.console import (
-    Json,
-    app,
-    err,
-    out,
-    print_json,
-    progress,
-)
+from monolayer.cli.console import Json, app, err, out, print_json, progress
 from monolayer.cli.files import check_file
 from monolayer.cli.reading import PLAIN, Data, Reading, reads
 from monolayer.errors import DataError

@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 
 
 @app.command()
-def inspect(
-    folder: Annotated[Path, typer.Argument(help="A saved model.")],
-    as_json: Json = False,
-) -> None:
+def inspect(folder: Annotated[Path, typer.Argument(help="A saved model.")], as_json: Json = False) -> None:
     """Show what a saved model is: kinds, sizes, ranks, narrowest step, and what its builder measured."""
     from monolayer.huggingface.reading import is_stock
     from monolayer.model.load import load

@@ -7,13 +7,7 @@ from typing import Annotated
 
 import typer
 
-from monolayer.cli.console import (
-    Json,
-    app,
-    out,
-    print_json,
-    progress,
-)
+from monolayer.cli.console import Json, app, out, print_json, progress
 from monolayer.cli.files import check_file
 from monolayer.cli.reading import PLAIN, Reading, reads
 from monolayer.errors import DataError

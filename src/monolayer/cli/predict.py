@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from monolayer.cli.answers import agreement, tolerance
-from monolayer.cli.console import (
-    Json,
-    app,
-    err,
-    json_text,
-    print_json,
-    progress,
-)
+from monolayer.cli.console import Json, app, err, json_text, print_json, progress
 from monolayer.cli.files import check_device, check_file, output
 from monolayer.cli.reading import PLAIN, Data, Reading, reads
 from monolayer.table import plural

@@ -10,15 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from monolayer.cli.approximate import is_function, load_function
-from monolayer.cli.console import (
-    Json,
-    app,
-    as_flags,
-    out,
-    print_json,
-    progress,
-    table,
-)
+from monolayer.cli.console import Json, app, as_flags, out, print_json, progress, table
 from monolayer.cli.reading import PLAIN, Data, Reading, book, manner, reads
 from monolayer.table import plural, visible
 

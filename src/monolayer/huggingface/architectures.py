@@ -141,10 +141,7 @@ _TABLE = (
     Architecture(
         name="opt",
         word="OPT",
-        tables={
-            "tokens": "model.decoder.embed_tokens.weight",
-            "places": "model.decoder.embed_positions.weight",
-        },
+        tables={"tokens": "model.decoder.embed_tokens.weight", "places": "model.decoder.embed_positions.weight"},
         layers=_within(
             "model.decoder.layers.0",
             **{letter: f"self_attn.{letter.lower()}_proj" for letter in "QKV"},

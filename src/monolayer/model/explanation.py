@@ -114,9 +114,7 @@ class Explanation(Stage):
                 found.append({"sequence": row, "tokens": tokens, **self._answer(row)})
             else:
                 answers = (self._answer(at) for at in range(cuts[row], cuts[row + 1]))
-                found.append(
-                    {"sequence": row, "tokens": [{**a, **b} for a, b in zip(tokens, answers, strict=True)]},
-                )
+                found.append({"sequence": row, "tokens": [{**a, **b} for a, b in zip(tokens, answers, strict=True)]})
         return found
 
     def _token(self, at: int) -> dict[str, Any]:

@@ -23,16 +23,7 @@ from monolayer.data.folder import new_folder
 from monolayer.errors import DataError, ModelFileError
 from monolayer.model.card import Card
 from monolayer.model.parts import Parts
-from monolayer.model.schema import (
-    CONFIG,
-    MEMORY,
-    NAMES,
-    VERSION,
-    WEIGHTS,
-    Config,
-    check_config,
-    check_tensors,
-)
+from monolayer.model.schema import CONFIG, MEMORY, NAMES, VERSION, WEIGHTS, Config, check_config, check_tensors
 from monolayer.model.sharded import INDEX, SPLIT, index_json, shard_names, split_block
 from monolayer.model.sidecar import write_memory
 

@@ -118,15 +118,7 @@ def draw_keys(random: np.random.Generator, tokens: int, places: int | None) -> K
     return random.uniform(-0.5, 0.5, tokens), random.uniform(-0.5, 0.5, places)
 
 
-def lay_out(
-    usual: Ints,
-    keys: Keys,
-    classes: int,
-    *,
-    post_norm: bool,
-    width: int | None,
-    epsilon: float,
-) -> Layout:
+def lay_out(usual: Ints, keys: Keys, classes: int, *, post_norm: bool, width: int | None, epsilon: float) -> Layout:
     """Keys, then codes in order; `usual` `(V,)` is the label that each token's embedding already holds."""
     key, place_key = keys
     places = None if place_key is None else len(place_key)

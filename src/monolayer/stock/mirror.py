@@ -114,14 +114,7 @@ def temperature_of(job: Work) -> float:
     return TEMPERATURE if job.unknown is None else EVEN
 
 
-def lay_out(
-    job: Work,
-    usual: Ints,
-    rank: int,
-    seed: int,
-    rounded: Rounding,
-    kept: Kept | None = None,
-) -> Mirror:
+def lay_out(job: Work, usual: Ints, rank: int, seed: int, rounded: Rounding, kept: Kept | None = None) -> Mirror:
     """The stream for these data; `usual` `(V,)` is the label that each token's embedding already holds.
 
     `kept`: of another stream, to be used again; then rank and seed have no say.

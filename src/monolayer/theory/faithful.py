@@ -149,11 +149,7 @@ class Head:
         return list(queries.values())
 
     def _smallest(
-        self,
-        queries: list[tuple[int, list[Multiset], list[int], list[Place]]],
-        beta: Ball,
-        bits: int,
-        max_bits: int,
+        self, queries: list[tuple[int, list[Multiset], list[int], list[Place]]], beta: Ball, bits: int, max_bits: int
     ) -> tuple[Ball, tuple[Place, Place] | None, int]:
         """ln of the smallest separation, where it is attained, and the precision it took."""
         with precision(bits):

@@ -38,14 +38,7 @@ from monolayer.theory.attention import (
     overall,
     vectors,
 )
-from monolayer.theory.universal import (
-    Line,
-    Universality,
-    line_through,
-    shared_tokens,
-    universal_pair,
-    universality,
-)
+from monolayer.theory.universal import Line, Universality, line_through, shared_tokens, universal_pair, universality
 from monolayer.theory.weights import AttentionWeights
 
 

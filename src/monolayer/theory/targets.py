@@ -170,11 +170,7 @@ TARGETS = {
             lambda dim, length, *_: 2.0 * (length - 1) / length * _gravity_constant(dim),
         ),
         TargetFunction(
-            "nearest",
-            nearest,
-            "distance to the nearest other token",
-            lambda dim, *_: 2.0 * math.sqrt(dim),
-            tokens=2,
+            "nearest", nearest, "distance to the nearest other token", lambda dim, *_: 2.0 * math.sqrt(dim), tokens=2
         ),
         TargetFunction("softmax-pooling", softmax_pooling, "one softmax attention head", _pooling_constant),
         TargetFunction(

@@ -73,10 +73,7 @@ class Theorem:
                 (f"{name}: smallest separation", _powers(built.log10_separation)),
                 (f"{name}: exceeds δ", f"{built.verdict} ({built.reason}{beyond})"),
             ]
-        return [
-            *rows,
-            ("Theorem A: vᵀ injective on V", "proved" if exact.injective else f"refuted: rows {exact.pair}"),
-        ]
+        return [*rows, ("Theorem A: vᵀ injective on V", "proved" if exact.injective else f"refuted: rows {exact.pair}")]
 
     def explain(self) -> str:
         """What the table does not say: where tokens stand, which hypotheses fail, and what holds all the same."""
@@ -110,12 +107,7 @@ class Theorem:
 
 
 def theorem(
-    X: Any,
-    *,
-    embedding: ArrayLike | None = None,
-    max_bits: int = MAX_BITS,
-    max_terms: int = MAX_TERMS,
-    seed: int = 0,
+    X: Any, *, embedding: ArrayLike | None = None, max_bits: int = MAX_BITS, max_terms: int = MAX_TERMS, seed: int = 0
 ) -> Theorem:
     """Carry out Theorem 2 on `X`, anything that `Sequences.of` takes, and check Theorem A exactly.
 
@@ -142,9 +134,7 @@ def theorem(
         head = Head(data, vocabulary, rows, direction.v, r_max, epsilon)
         worst = head.carry_out(lambda: theorem2(size, dim, n, r_min, r_max, epsilon), max_bits, max_terms)
         tight = head.carry_out(
-            lambda: contextual_constants(n, head.g(), head.largest(), r_max, epsilon),
-            max_bits,
-            max_terms,
+            lambda: contextual_constants(n, head.g(), head.largest(), r_max, epsilon), max_bits, max_terms
         )
     return Theorem(measured, words, worst, tight, refused, tuple(direction.v.tolist()), good, injectivity)
 

@@ -165,12 +165,7 @@ def scale(x: Enclosed, epsilon: float, rms: bool, along: Floats | None = None) -
 
 
 def norm(
-    x: Enclosed,
-    weight: Floats,
-    bias: Floats,
-    epsilon: float,
-    rms: bool,
-    scaled: tuple[Floats, Floats] | None = None,
+    x: Enclosed, weight: Floats, bias: Floats, epsilon: float, rms: bool, scaled: tuple[Floats, Floats] | None = None
 ) -> Enclosed:
     """Lemma E3: LayerNorm, or RMSNorm, which subtracts no mean; `scaled`: what `scale` says where more is known."""
     factor, common = scaled or scale(x, epsilon, rms)

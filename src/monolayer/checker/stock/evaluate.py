@@ -17,18 +17,7 @@ import numpy as np
 from monolayer.arrays import Bools, Floats, Ints
 from monolayer.checker.noise import Answers
 from monolayer.checker.rounding import UnhandledError
-from monolayer.checker.stock.enclosed import (
-    MORE,
-    UNIT,
-    Average,
-    Enclosed,
-    Linear,
-    add,
-    average,
-    norm,
-    scores,
-    turned,
-)
+from monolayer.checker.stock.enclosed import MORE, UNIT, Average, Enclosed, Linear, add, average, norm, scores, turned
 from monolayer.checker.stock.files import Network
 from monolayer.checker.stock.head import Head
 from monolayer.checker.stock.neurons import AT_ONCE, Heard, Neurons, Sway

@@ -18,16 +18,7 @@ from torch import nn
 
 from monolayer.arrays import Floats, Ints
 from monolayer.construct.line.alphabet import Alphabet, Ids
-from monolayer.construct.line.draw import (
-    Draw,
-    Layout,
-    Tokens,
-    check_stored,
-    check_temperature,
-    drawn,
-    positive,
-    whole,
-)
+from monolayer.construct.line.draw import Draw, Layout, Tokens, check_stored, check_temperature, drawn, positive, whole
 from monolayer.construct.line.values import Value, draw_value
 from monolayer.data import Sequences
 from monolayer.errors import DataError

@@ -239,11 +239,7 @@ def points_of(
     order = np.lexsort((row_keys(host), cell[point]))
     cells, start = np.unique(cell[point][order], return_index=True)
     feature, number = feature[torch.from_numpy(order).to(device)], point[order]
-    return (
-        cells,
-        Cells(feature, task.target.number[number], np.append(start, len(order)), stream.base[cells]),
-        number,
-    )
+    return (cells, Cells(feature, task.target.number[number], np.append(start, len(order)), stream.base[cells]), number)
 
 
 def _one_each(task: Task) -> NDArray[np.bool_]:
