@@ -14,9 +14,9 @@ import monolayer as ml
 from monolayer.construct.again import adopted, draw_of
 from monolayer.construct.line.build import Line
 from monolayer.construct.line.draw import Draw, Tokens
-from monolayer.construct.line.points import numbers
 from monolayer.construct.line.stored import LineDraw
 from monolayer.construct.task import Task
+from monolayer.model.shortcut import spread
 
 CASCADES = [f"cascade {kind}" for kind in ("tokens", "sequences", "next", "vectors", "ragged", "reals")]
 LINES = ["line", "line paper", "line reals", "line float32", "line float32 reals"]
@@ -117,4 +117,10 @@ def placed(model: ml.Monolayer, data: ml.Sequences) -> tuple[NDArray[np.float64]
     )
     tokens = Line.again(stored)._tokens(task)
     draw = stored.drawn(tokens, task.data)
-    return numbers(draw, stored.kappa, tokens, task.target), stored, draw, tokens
+    context = draw.contexts(tokens)
+    if task.target.per == "sequence":
+        z = stored.kappa * context
+    else:
+        z = draw.codes(tokens) + stored.kappa * (context if tokens.causal else spread(context, tokens.lengths))
+    found = z.numpy() if task.target.place is None else z.numpy().take(task.target.place)
+    return found, stored, draw, tokens

@@ -67,7 +67,7 @@ def test_an_edit_keeps_the_size_of_the_head() -> None:
 
 def test_of_many_or_long_sequences_some_facts_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("monolayer.stock.confidence.ASKED", 7)
-    monkeypatch.setattr("monolayer.stock.confidence.AT_ONCE", 1 << 10)
+    monkeypatch.setattr("monolayer.stock.answers.AT_ONCE", 1 << 10)
     labels: list[Any] = [[None, None, int(row[2]), None] for row in Y]
     for data in (ml.Sequences.of(X, labels), ml.Sequences.of(X, Y[:, -1]), ml.Sequences.of(X[:1])):
         model = ml.memorize_as("gpt2", data, storage="steps")

@@ -55,42 +55,26 @@ def forget(
     _run("forget", model, facts, chosen, out, data, record, overwrite, reading, as_json)
 
 
-@app.command()
-@reads
-def edit(
-    model: Model,
-    facts: FactsFile,
-    out: Out,
-    data: Known = None,
-    record: RecordFile = None,
-    overwrite: Overwrite = False,
-    reading: Reading = PLAIN,
-    as_json: Json = False,
-) -> None:
-    """Give facts of a model the labels of FACTS.
+def _changes(verb: str, does: str) -> None:
+    """Add a command that changes a model by labelled facts."""
 
-    Exit code 0: proved; 1 refuted; 2 bad input; 3 undecided.
-    """
-    _run("edit", model, facts, None, out, data, record, overwrite, reading, as_json)
+    @app.command(verb, help=f"{does}\n\nExit code 0: proved; 1 refuted; 2 bad input; 3 undecided.")
+    @reads
+    def change(
+        model: Model,
+        facts: FactsFile,
+        out: Out,
+        data: Known = None,
+        record: RecordFile = None,
+        overwrite: Overwrite = False,
+        reading: Reading = PLAIN,
+        as_json: Json = False,
+    ) -> None:
+        _run(verb, model, facts, None, out, data, record, overwrite, reading, as_json)
 
 
-@app.command()
-@reads
-def insert(
-    model: Model,
-    facts: FactsFile,
-    out: Out,
-    data: Known = None,
-    record: RecordFile = None,
-    overwrite: Overwrite = False,
-    reading: Reading = PLAIN,
-    as_json: Json = False,
-) -> None:
-    """Add the facts of FACTS to a model; tokens and labels may be new.
-
-    Exit code 0: proved; 1 refuted; 2 bad input; 3 undecided.
-    """
-    _run("insert", model, facts, None, out, data, record, overwrite, reading, as_json)
+_changes("edit", "Give facts of a model the labels of FACTS.")
+_changes("insert", "Add the facts of FACTS to a model; tokens and labels may be new.")
 
 
 @app.command()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -43,13 +43,20 @@ def answers(facts: Facts, arrays: Mapping[str, Any], data: Sequences, ids: Ints)
     known[data.sequence[ids < 0]] = False
     said = np.full(len(data) if facts.task == "sequence" else len(data.tokens), -1)
     network = Evaluation(facts, arrays)
-    for length in np.unique(data.lengths[known]).tolist():
-        rows = np.flatnonzero(known & (data.lengths == length))
-        for some in np.array_split(rows, 1 + len(rows) * (length + 1) * max(facts.width, length) // AT_ONCE):
-            flat = data.offsets[some][:, None] + np.arange(length)
-            best = network.logits(np.insert(ids[flat], 0, BEGIN, axis=1), network.asked).argmax(dim=-1).numpy()
-            said[some if facts.task == "sequence" else flat.reshape(-1)] = best.reshape(-1)
+    for some, length in batches(facts, np.flatnonzero(known), data.lengths):
+        flat = data.offsets[some][:, None] + np.arange(length)
+        best = network.logits(np.insert(ids[flat], 0, BEGIN, axis=1), network.asked).argmax(dim=-1).numpy()
+        said[some if facts.task == "sequence" else flat.reshape(-1)] = best.reshape(-1)
     return said
+
+
+def batches(facts: Facts, rows: Ints, lengths: Ints, most: int = 0) -> Iterator[tuple[Ints, int]]:
+    """Those of the `rows` that are of one length, as many as fit into memory, and the length; `most`: if they grow."""
+    for length in np.unique(lengths[rows]).tolist():
+        alike = rows[lengths[rows] == length]
+        longest = max(length + 1, most)
+        for some in np.array_split(alike, 1 + len(alike) * longest * max(facts.width, longest) // AT_ONCE):
+            yield some, length
 
 
 def continued(facts: Facts, arrays: Mapping[str, Any], prompts: list[Ints]) -> list[list[int]]:
@@ -59,16 +66,14 @@ def continued(facts: Facts, arrays: Mapping[str, Any], prompts: list[Ints]) -> l
     """
     said: list[list[int]] = [[] for _ in prompts]
     network, lengths, most = Evaluation(facts, arrays), np.array([len(ids) for ids in prompts]), facts.room - SPARE
-    for length in np.unique(lengths).tolist():
-        rows = np.flatnonzero(lengths == length)
-        for some in np.array_split(rows, 1 + len(rows) * most * max(facts.width, most) // AT_ONCE):
-            ids = np.stack([np.append(BEGIN, prompts[row]) for row in some])
-            while len(some) and ids.shape[1] <= most:
-                best = network.logits(ids, slice(-1, None)).argmax(dim=-1).numpy()
-                on = best[:, 0] != END
-                some, ids = some[on], np.append(ids, best, axis=1)[on]
-                for row, one in zip(some.tolist(), ids[:, -1].tolist(), strict=True):
-                    said[row].append(one)
+    for some, _ in batches(facts, np.arange(len(prompts)), lengths, most):
+        ids = np.stack([np.append(BEGIN, prompts[row]) for row in some])
+        while len(some) and ids.shape[1] <= most:
+            best = network.logits(ids, slice(-1, None)).argmax(dim=-1).numpy()
+            on = best[:, 0] != END
+            some, ids = some[on], np.append(ids, best, axis=1)[on]
+            for row, one in zip(some.tolist(), ids[:, -1].tolist(), strict=True):
+                said[row].append(one)
     return said
 
 

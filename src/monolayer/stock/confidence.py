@@ -20,7 +20,7 @@ from monolayer.data import Sequences
 from monolayer.errors import DataError
 from monolayer.huggingface.architecture import BEGIN
 from monolayer.huggingface.files import Facts
-from monolayer.stock.answers import AT_ONCE, Evaluation
+from monolayer.stock.answers import Evaluation, batches
 
 CONFIDENCE = 0.99
 """Where none is asked for: classifiers that were trained until they knew their data show a loss near 0.01."""
@@ -56,12 +56,10 @@ def _logits(facts: Facts, arrays: Mapping[str, Any], data: Sequences) -> list[to
     whole = facts.task == "sequence"
     row = there if whole else data.sequence[there]
     ids, found = data.tokens + len(facts.architecture.special), []
-    for length in np.unique(data.lengths[row]).tolist():
-        rows = np.unique(row[data.lengths[row] == length])
-        for some in np.array_split(rows, 1 + len(rows) * (length + 1) * max(facts.width, length) // AT_ONCE):
-            here = np.isin(row, some)
-            at, column = np.unique(data.position[there[here]] + 1, return_inverse=True) if not whole else (None, 0)
-            given = np.insert(ids[data.offsets[some][:, None] + np.arange(length)], 0, BEGIN, axis=1)
-            logits = network.logits(given, network.asked if at is None else at)
-            found.append(logits[np.searchsorted(some, row[here]), column])
+    for some, length in batches(facts, np.unique(row), data.lengths):
+        here = np.isin(row, some)
+        at, column = np.unique(data.position[there[here]] + 1, return_inverse=True) if not whole else (None, 0)
+        given = np.insert(ids[data.offsets[some][:, None] + np.arange(length)], 0, BEGIN, axis=1)
+        logits = network.logits(given, network.asked if at is None else at)
+        found.append(logits[np.searchsorted(some, row[here]), column])
     return found

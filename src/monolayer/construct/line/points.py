@@ -111,20 +111,6 @@ def scale(room: float, reach: float, error: float) -> float:
     return power_of_two(0.5 * room / reach) if reach > 2.0 * error else 1.0
 
 
-def numbers(draw: Draw, kappa: float, tokens: Tokens, target: Target) -> Floats:
-    """`z = t + κ c` of every labelled place `(P,)`, for a κ that is given: each depends on its own row alone."""
-    from monolayer.model.shortcut import spread
-
-    context = draw.contexts(tokens)
-    if target.per == "sequence":
-        z: Floats = (kappa * context).numpy()
-        return z if target.place is None else z.take(target.place)
-    if not tokens.causal:
-        context = spread(context, tokens.lengths)
-    z = draw.codes(tokens).add_(context, alpha=kappa).numpy()
-    return z if target.place is None else z.take(target.place)
-
-
 def token_major(code: Floats, context: Floats, place: Ints | None) -> NDArray[Any] | None:
     """The order of `z = t + κ c` `(P,)` without sorting `P` floats; None where codes are too many for that.
 
