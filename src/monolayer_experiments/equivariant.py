@@ -171,5 +171,5 @@ def _margin(value: float | None) -> str:
 def limits(results: Results) -> str:
     return (
         "Errors are the largest on random points; the bound is proved. Points within 2^-18 of a cell from its edge, "
-        "where ramps lie, are left out. The stored points grow like D^(dn)."
+        "where ramps lie, are left out."
     )
