@@ -200,8 +200,8 @@ def read_codes(stored: Stored, data: Sequences, reads: Reads, places: Ints | Non
     if causal and not per_token:
         context = np.full(len(data), averaged.bos)
     else:
-        above = _sums(weight * averaged.flat, weight_0 * averaged.bos, data, causal)
-        context = above / _sums(weight, weight_0, data, causal)
+        above = sums(weight * averaged.flat, weight_0 * averaged.bos, data, causal)
+        context = above / sums(weight, weight_0, data, causal)
     y = head.o * (head.v * context)
     if per_token and not causal:
         y, n = np.repeat(y, data.lengths), np.repeat(n, data.lengths)
@@ -229,7 +229,7 @@ def _error_before(longest: int, reads: Reads, per_token: bool, fmt: Format) -> F
     return further
 
 
-def _sums(terms: Floats, first: float, data: Sequences, causal: bool) -> Floats:
+def sums(terms: Floats, first: float, data: Sequences, causal: bool) -> Floats:
     """Sums over each sequence `(N,)`, or over each of its prefixes `(T,)`, with the begin-of-sequence term."""
     if not causal:
         whole: Floats = np.add.reduceat(terms, data.offsets[:-1]) + first

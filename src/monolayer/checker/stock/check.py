@@ -18,6 +18,7 @@ import numpy as np
 
 from monolayer.arrays import Bools, Floats, Ints
 from monolayer.checker.certificate import NAMED, Certificate, Finding, Verdict
+from monolayer.checker.codes import sums
 from monolayer.checker.labelled import data_digest
 from monolayer.checker.rounding import EXP_ULPS, UnhandledError
 from monolayer.checker.stock.activations import FUNCTIONS
@@ -222,8 +223,8 @@ def _written(net: Network, found: Structure, bound: Bounds, data: Sequences, pla
     key = bound.first * (found.key[places.ids] + at(data.position + 1))
     begin = bound.first * float(found.key[net.begin] + found.place_key[0])
     weight, start = np.exp(found.query * key), float(np.exp(found.query * begin))
-    over = _sums(weight * key, start * begin, data, net.causal)
-    context = over / _sums(weight, start, data, net.causal)
+    over = sums(weight * key, start * begin, data, net.causal)
+    context = over / sums(weight, start, data, net.causal)
     if net.task == "token" and not net.causal:
         context = np.repeat(context, data.lengths)
     if net.task == "sequence" and net.causal:
@@ -231,17 +232,6 @@ def _written(net: Network, found: Structure, bound: Bounds, data: Sequences, pla
     if places.begins:
         context = np.append(context, begin)
     return found.write * context[places.answering]
-
-
-def _sums(terms: Floats, first: float, data: Sequences, causal: bool) -> Floats:
-    if not causal:
-        whole: Floats = np.add.reduceat(terms, data.offsets[:-1]) + first
-        return whole
-    out = np.empty_like(terms)
-    for length in np.unique(data.lengths):  # a running sum over all the data would carry errors between sequences
-        rows = data.offsets[:-1][data.lengths == length, None] + np.arange(length)
-        out[rows] = np.cumsum(terms[rows], axis=1)
-    return out + first
 
 
 def _findings(net: Network, data: Sequences, places: Places, wrong: Any, unsure: Any, got: Any) -> Iterator[Finding]:
