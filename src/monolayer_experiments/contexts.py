@@ -24,11 +24,11 @@ DIRECTIONS = 4
 """Random directions that are measured; the one with the widest gap is kept, as in the construction."""
 
 
-def untrained(vocabulary: int, classes: int, layers: int, rank: int | None, width: int, seed: int) -> Tagger:
-    """The model as it is before training from that seed."""
+def untrained(vocabulary: int, classes: int, rank: int | None, width: int, seed: int) -> Tagger:
+    """The model of one layer as it is before training from that seed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return Tagger(vocabulary, classes, layers, rank, width, 0)
+        return Tagger(vocabulary, classes, 1, rank, width, 0)
 
 
 def constructed(X: Ints, vocabulary: int, k: int, seed: int) -> Floats:

@@ -78,7 +78,7 @@ def _proof(
 
 def _random(plan: Results, X: Ints, Y: Ints, options: Results) -> tuple[Results, Results]:
     began = time.perf_counter()
-    model = untrained(plan["vocabulary"], plan["classes"], 1, 1, plan["width"], options["seed"])
+    model = untrained(plan["vocabulary"], plan["classes"], 1, plan["width"], options["seed"])
     features, made, cell = _constructed(model, X, Y, options["seed"], began)
     return cell, _train_readout(plan, features, Y, options, made)
 

@@ -75,7 +75,7 @@ def _rows(plan: Results, setting: Setting, progress: Progress) -> list[Results]:
     for number, (name, rank) in enumerate(MODELS.items()):
         progress(name, number / steps)
         found = train(X, Y, rank=rank, width=width, **options)
-        fresh = contexts.untrained(vocabulary, classes, 1, rank, width, seed)
+        fresh = contexts.untrained(vocabulary, classes, rank, width, seed)
         model: Tagger = found.model.cpu()  # type: ignore[assignment]
         if rank == 1:
             given["trained"] = contexts.of_first_head(model, X)

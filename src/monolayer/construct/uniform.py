@@ -80,12 +80,12 @@ def _check_bound(model: Uniform, function: Function, bound: float) -> None:
         )
 
 
-def measure_everywhere(model: Uniform, f: Any, points: int = POINTS, seed: int = 1) -> Measured:
+def measure_everywhere(model: Uniform, f: Any) -> Measured:
     """The network against `f` on uniform points, and as many of those that are hard: equal tokens, and knots."""
     box = Box(model.dim, model.length, model.low, model.high, model.positions)
     function = Function(f, box, model.interpolation.values.shape[1], model.interpolation.values.device)
-    random = np.random.default_rng([seed, 31])
-    X, hard = box.uniform(points, random), box.uniform(points, random)
+    random = np.random.default_rng([1, 31])
+    X, hard = box.uniform(POINTS, random), box.uniform(POINTS, random)
     hard[::2, 0] = hard[::2, 1]
     share = (hard[1::4] - model.low) / model.width
     hard[1::4] = (
@@ -98,10 +98,10 @@ def measure_everywhere(model: Uniform, f: Any, points: int = POINTS, seed: int =
     wanted = function(both)
     error = np.abs(answer - wanted)
     return Measured(
-        points=points,
+        points=POINTS,
         sup=float(error.max()),
-        l1=float(error[:points].mean()),
-        l2=float(np.sqrt(np.square(error[:points]).mean())),
+        l1=float(error[:POINTS].mean()),
+        l2=float(np.sqrt(np.square(error[:POINTS]).mean())),
         range=float(np.ptp(wanted)),
         on_ramps=0,
         seconds=seconds,
