@@ -83,74 +83,25 @@ def test_a_base_install_can_be_looked_through() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_signature_of_memorize_is_pinned() -> None:
-    parameters = inspect.signature(ml.memorize).parameters
-    defaults = {name: value.default for name, value in parameters.items() if value.kind is value.KEYWORD_ONLY}
-    assert list(parameters)[:2] == ["X", "Y"]
-    assert defaults == {
-        "lengths": None,
-        "per": None,
-        "unit": None,
-        "positions": False,
-        "causal": False,
-        "readout": "exact",
-        "temperature": None,
-        "robust": False,
-        "rank": None,
-        "neurons": None,
-        "dtype": None,
-        "device": None,
-        "seed": None,
-        "on_conflict": "error",
-        "fingerprint": False,
-        "draw": None,
-        "progress": None,
-    }
+# fmt: off
+PINNED = {
+    "memorize": lambda X, Y=None, *, lengths=None, per=None, unit=None, positions=False, causal=False,
+        readout="exact", temperature=None, robust=False, rank=None, neurons=None, dtype=None, device=None, seed=None,
+        on_conflict="error", fingerprint=False, draw=None, progress=None: ...,
+    "memorize_as": lambda architecture, X, Y=None, *, lengths=None, per=None, unit=None, positions=False,
+        activation=None, width=None, storage=None, rank=None, dtype=None, confidence=None, unknown=None, seed=None,
+        on_conflict="error", draw=None, progress=None: ...,
+    "approximate": lambda f, dim, length, *, cells=None, error=None, norm="mean", rank=None, domain=(0.0, 1.0),
+        out_dim=None, positions=False, lipschitz=None, ramp=2.0**-20, most_knots=2**24, temperature=None, seed=0,
+        device=None, progress=None: ...,
+}
+# fmt: on
 
 
-def test_signature_of_memorize_as_is_pinned() -> None:
-    parameters = inspect.signature(ml.memorize_as).parameters
-    defaults = {name: value.default for name, value in parameters.items() if value.kind is value.KEYWORD_ONLY}
-    assert list(parameters)[:3] == ["architecture", "X", "Y"]
-    assert defaults == {
-        "lengths": None,
-        "per": None,
-        "unit": None,
-        "positions": False,
-        "activation": None,
-        "width": None,
-        "storage": None,
-        "rank": None,
-        "dtype": None,
-        "confidence": None,
-        "unknown": None,
-        "seed": None,
-        "on_conflict": "error",
-        "draw": None,
-        "progress": None,
-    }
-
-
-def test_signature_of_approximate_is_pinned() -> None:
-    parameters = inspect.signature(ml.approximate).parameters
-    defaults = {name: value.default for name, value in parameters.items() if value.kind is value.KEYWORD_ONLY}
-    assert list(parameters)[:3] == ["f", "dim", "length"]
-    assert defaults == {
-        "cells": None,
-        "error": None,
-        "norm": "mean",
-        "rank": None,
-        "domain": (0.0, 1.0),
-        "out_dim": None,
-        "positions": False,
-        "lipschitz": None,
-        "ramp": 2.0**-20,
-        "most_knots": 2**24,
-        "temperature": None,
-        "seed": 0,
-        "device": None,
-        "progress": None,
-    }
+@pytest.mark.parametrize("name", PINNED)
+def test_signatures_are_pinned(name: str) -> None:
+    said, pinned = (inspect.signature(each).parameters.values() for each in (getattr(ml, name), PINNED[name]))
+    assert [(each.name, each.kind, each.default) for each in said] == [(e.name, e.kind, e.default) for e in pinned]
 
 
 def test_errors_are_also_the_built_in_kinds() -> None:
