@@ -13,44 +13,14 @@ import pytest
 
 import monolayer as ml
 
-NAMES = {
-    "Certificate",
-    "approximate",
-    "audit",
-    "certify",
-    "compare",
-    "confuse",
-    "contextual_mapping",
-    "edit",
-    "Facts",
-    "forget",
-    "insert",
-    "Record",
-    "refute_hardmax",
-    "attention",
-    "theorem",
-    "verify",
-    "ContradictionError",
-    "DataError",
-    "ModelFileError",
-    "Monolayer",
-    "MonolayerClassifier",
-    "MonolayerError",
-    "OutOfMemoryError",
-    "PrecisionError",
-    "Sequences",
-    "Uniform",
-    "__version__",
-    "export",
-    "load",
-    "locate",
-    "memorize",
-    "memorize_as",
-    "memorize_files",
-    "memorize_text",
-    "read",
-    "separation",
-}
+NAMES = set(
+    """
+    Certificate ContradictionError DataError Facts ModelFileError Monolayer MonolayerClassifier MonolayerError
+    OutOfMemoryError PrecisionError Record Sequences Uniform __version__ approximate attention audit certify
+    compare confuse contextual_mapping edit export forget insert load locate memorize memorize_as memorize_files
+    memorize_text read refute_hardmax separation theorem verify
+    """.split()
+)
 
 
 def test_names_are_pinned() -> None:
