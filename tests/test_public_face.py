@@ -13,14 +13,13 @@ import pytest
 
 import monolayer as ml
 
-NAMES = set(
-    """
-    Certificate ContradictionError DataError Facts ModelFileError Monolayer MonolayerClassifier MonolayerError
-    OutOfMemoryError PrecisionError Record Sequences Uniform __version__ approximate attention audit certify
-    compare confuse contextual_mapping edit export forget insert load locate memorize memorize_as memorize_files
-    memorize_text read refute_hardmax separation theorem verify
-    """.split()
-)
+PUBLIC = """
+Certificate ContradictionError DataError Facts ModelFileError Monolayer MonolayerClassifier MonolayerError
+OutOfMemoryError PrecisionError Record Sequences Uniform __version__ approximate attention audit certify
+compare confuse contextual_mapping edit export forget insert load locate memorize memorize_as memorize_files
+memorize_text read refute_hardmax separation theorem verify
+"""
+NAMES = set(PUBLIC.split())
 
 
 def test_names_are_pinned() -> None:
