@@ -173,6 +173,12 @@ def test_tables_of_prompts_are_read_alike(tmp_path: Path) -> None:
         replace(data, prompts=data.lengths + 1)
     with pytest.raises(ml.DataError, match="leave unit out"):
         ml.Sequences.of(PROMPTS, ANSWERS, per="answer", unit="words")
+    for table in ((PROMPTS, ANSWERS), (dict(zip(PROMPTS, ANSWERS, strict=True)),)):
+        keys = ml.memorize_as("gpt2", *table, unit="whole")  # is not passed over: keys of one token, with labels
+        assert (keys.task, keys.facts.names[len(keys.facts.architecture.special) :]) == (
+            "sequence",
+            tuple(sorted(PROMPTS)),
+        )
 
 
 def command(*arguments: Any) -> int:

@@ -55,9 +55,14 @@ class Columns:
             raise DataError("prompts and answers are cut into words with the white space before them: leave unit out")
 
     @property
+    def belongs(self) -> Belongs | None:
+        """What a label belongs to, if that is known. With a `unit`, text is no answer unless `per` says so."""
+        return self.per or (None if self.unit is not None and self.like.per == "answer" else self.like.per)
+
+    @property
     def answers(self) -> bool:
         """Whether text beside text is an answer."""
-        return (self.per or self.like.per) == "answer"
+        return self.belongs == "answer"
 
 
 @dataclass(frozen=True)
@@ -122,7 +127,7 @@ class Layout:
     def of_pairs(cls, names: list[str], columns: Columns, *, lists: bool) -> Layout:
         """A key and a value per row, or a key alone; by default text is cut into words, in every format alike."""
         key, value = names[0], (names[1] if len(names) > 1 else None)
-        unit, per = columns.unit or columns.like.unit or "words", columns.per or columns.like.per
+        unit, per = columns.unit or columns.like.unit or "words", columns.belongs
         unsaid = columns.per is None and columns.answers
         return cls(None, key, value, unit, per or "sequence", lists, True, settled=per is not None, open=unsaid)
 
