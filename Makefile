@@ -42,7 +42,7 @@ bench: .venv/ready
 # Packages of others that pages of the docs use: heavy, so the tests of those pages skip without them.
 tools: .venv/ready
 	$(INSTALL) '.[tools]'
-	$(BIN)/python -m pytest tests/test_tools.py tests/test_stock_docs.py
+	$(BIN)/python -m pytest tests/test_tools.py tests/test_docs.py
 
 docs: .venv/ready
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
