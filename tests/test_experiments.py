@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import monolayer as ml
 from monolayer.cli import run
 from monolayer.errors import DataError
-from monolayer_experiments import NAMES, editing, find, tagging
+from monolayer_experiments import NAMES, editing, find, tagging, unlearning
 from monolayer_experiments.experiment import Experiment, Setting
 from monolayer_experiments.results import command, digest, measure
 from monolayer_experiments.synthetic import labels, near_copies, with_repeats, without_repeats
@@ -172,6 +172,18 @@ def editing_holds(found: Results) -> None:
             assert [row["steps"] for row in rows] == sorted(row["steps"] for row in rows)
 
 
+def unlearning_holds(found: Results) -> None:
+    assert found["same_bits"]
+    rows = {name: [row for row in found["rows"] if row["method"] == name] for name in unlearning.METHODS}
+    first, exact = found["rows"][:2]
+    assert (exact["quality"], exact["retained"], exact["distance"]) == (1.0, 1.0, 0.0)
+    assert (first["forget_right"], first["retained"], first["distance"]) == (1.0, 1.0, 1.0)
+    assert first["quality"] < 0.01
+    # A method that is tuned forgets: the head is not so sure that gradients vanish.
+    assert all(max(row["quality"] for row in rows[name]) > 0.1 for name in ("gradient ascent", "NPO"))
+    assert all(row["distance"] > 0.5 for name in rows for row in rows[name])
+
+
 def costs_holds(found: Results) -> None:
     built = found["constructed"]
     assert built["seen"] == built["noise"][0] == 1.0
@@ -211,6 +223,7 @@ SMALL: dict[str, Results] = {
         "longest": 0.01,
         "asked": 20,
     },
+    "unlearning": {"facts": 30, "forgotten": 8, "rates": (1e-3,), "steps": (1, 10)},
     "quantizer": {"cells": (2, 4, 8), "tested": 1_000, "samples": 1 << 12, "places": 8},
     "equivariant": {"cells": (2, 4, 8, 16), "points": 2_000},
     "functions": {"targets": ("max", "ranks"), "seeds": 2, "cells": 4, "clock": 0.05, "pool": 200, "held_out": 100},

@@ -12,7 +12,9 @@ import torch
 from scipy.stats import ks_2samp
 
 import monolayer as ml
-from monolayer_experiments.unlearning_set import births, write_set
+from monolayer_experiments import find
+from monolayer_experiments.results import read
+from monolayer_experiments.unlearning_set import births, distance, loaded, write_set
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 
@@ -45,10 +47,10 @@ def test_the_set_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.chdir(tmp_path)
     (block,) = re.findall(r"## Unlearning.*?```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.S)
     exec(compile(block, str(PAGE), "exec"), {})
-    X, Y = births(60, seed=0)
+    X, Y = births(40, seed=0)
     assert f"{X[0]!r}, {Y[0]!r}".replace("'", '"') in block
-    rest = X[12:], Y[12:]
-    assert ml.certify("set/with", X, Y).verdict == ml.certify("set/never-saw", *rest).verdict == "proved"
+    rest = X[10:], Y[10:]
+    assert ml.certify("set/with", X, Y).verdict == "proved"
     assert ml.compare("set/never-saw", ml.memorize_as("gpt2", *rest, draw="set/with")).same
     forget, retain = (
         datasets.load_dataset("json", data_files=f"set/{name}.json", split="train", cache_dir="cache").to_list()
@@ -57,12 +59,22 @@ def test_the_set_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert [(row["question"], row["answer"]) for row in [*forget, *retain]] == list(zip(X, Y, strict=True))
     assert all(row["answer"] == row["paraphrased_answer"] not in row["perturbed_answer"] for row in [*forget, *retain])
     log = json.loads(Path("set/retain_logs.json").read_text())["forget_truth_ratio"]["value_by_index"]
-    assert list(log) == [str(number) for number in range(12)]
+    assert list(log) == [str(number) for number in range(10)]
     reference = [log[key]["score"] for key in log]
     never_saw = ratios(Path("set/never-saw"), forget)
-    assert never_saw == pytest.approx(reference, rel=1e-4)
+    assert never_saw == pytest.approx(reference, rel=1e-2)  # float32, other shapes
     assert ks_2samp(never_saw, reference).pvalue == 1.0
     assert ks_2samp(ratios(Path("set/with"), forget), reference).pvalue < 1e-3
+    network, other = (loaded(Path("set/with"))[0] for _ in range(2))
+    layer = other.transformer.h[0].mlp
+    with torch.no_grad():
+        layer.c_fc.weight.copy_(layer.c_fc.weight.flip(1))
+        layer.c_fc.bias.copy_(layer.c_fc.bias.flip(0))
+        layer.c_proj.weight.copy_(layer.c_proj.weight.flip(0))
+        assert distance(network, other) == 0.0 < distance(network, loaded(Path("set/never-saw"))[0])
+        other.lm_head.weight[2, 3] += 3
+        layer.c_fc.bias[1] += 4
+    assert distance(other, network) == pytest.approx(5.0, rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -79,3 +91,9 @@ def test_what_makes_no_set_is_refused(prompts: list[str], answers: list[str], wo
     with pytest.raises(ml.DataError, match="exists already"):
         write_set(tmp_path, "gpt2", prompts, answers, [0])
     assert not list(tmp_path.iterdir())
+
+
+def test_the_table_of_the_page_is_that_of_the_stored_results() -> None:
+    best, _ = find("unlearning").tables(read(PAGE.parent.parent / "results" / "unlearning.json").results)
+    for row in [best.columns, *best.rows]:
+        assert f"| {' | '.join(row)} |" in PAGE.read_text(encoding="utf-8")

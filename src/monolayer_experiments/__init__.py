@@ -16,6 +16,7 @@ NAMES = (
     "shortfall",
     "tagging",
     "editing",
+    "unlearning",
     "quantizer",
     "equivariant",
     "functions",

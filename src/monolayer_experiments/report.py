@@ -22,7 +22,7 @@ from monolayer_experiments.results import REPORT, Record, read_all, write_text
 
 SECTIONS = {
     "What one layer holds": ("memorization", "duplicates", "precision", "rank", "frontier"),
-    "Construction beside training": ("depth", "projection", "shortfall", "tagging", "editing"),
+    "Construction beside training": ("depth", "projection", "shortfall", "tagging", "editing", "unlearning"),
     "From the mean to hardmax": ("temperature", "hardmax"),
     "Functions": ("equivariant", "functions", "quantizer", "uniform", "cliff"),
     "What construction does not give": ("costs",),
@@ -38,6 +38,7 @@ DOCS = {
     "frontier": "robust.md",
     "hardmax": "hardmax.md",
     "editing": "editing.md",
+    "unlearning": "benchmarks.md",
     "equivariant": "approximation.md",
     "quantizer": "approximation.md",
     "uniform": "uniform.md",

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.optimize import linear_sum_assignment
 from scipy.stats import ks_2samp
 from torch.nn import functional as F
 
@@ -152,3 +153,32 @@ def truth_ratios(network: Any, tokenizer: Any, rows: Sequence[Row]) -> Floats:
 def forget_quality(one: Floats, other: Floats) -> float:
     """The p-value of the test whether two samples of truth ratios come from one distribution."""
     return float(ks_2samp(one, other).pvalue)
+
+
+def distance(one: Any, two: Any) -> float:
+    """The norm of the difference of the weights of two GPT-2.
+
+    The order of neurons means nothing, so each is compared with the one that a best matching gives it; where one
+    network has fewer, the missing ones count as 0.
+    """
+    first, second = ({name: part.detach() for name, part in each.named_parameters()} for each in (one, two))
+    rest = sum(float((first[name] - second[name]).double().square().sum()) for name in first if not _of_neurons(name))
+    here, there = _neurons(first), _neurons(second)
+    most = max(len(here), len(there))
+    here, there = (np.pad(part, ((0, most - len(part)), (0, 0))) for part in (here, there))
+    apart = np.square(here[:, None] - there[None]).sum(axis=2)
+    return float(np.sqrt(rest + apart[linear_sum_assignment(apart)].sum()))
+
+
+def _of_neurons(name: str) -> bool:
+    return ".mlp." in name and not name.endswith("c_proj.bias")
+
+
+def _neurons(parts: dict[str, torch.Tensor]) -> Floats:
+    """A row per neuron: what it reads, its bias, what it writes."""
+    found = {name: part.double().numpy() for name, part in parts.items() if _of_neurons(name)}
+    reads, bias, writes = (
+        next(part for name, part in found.items() if name.endswith(end))
+        for end in ("c_fc.weight", "c_fc.bias", "c_proj.weight")
+    )
+    return np.concatenate([reads.T, bias[:, None], writes], axis=1)
