@@ -195,10 +195,13 @@ def tables(results: Results) -> list[Table]:
 
 
 def limits(results: Results) -> str:
-    rates = [f"{rate:g}" for rate in distinct(results["rows"], "rate") if rate is not None]
+    rates = [rate for rate in distinct(results["rows"], "rate") if rate is not None]
+    most = max(filter(None, column(results["rows"], "steps")))
+    edge = [row["method"] for row in _best(results) if row["steps"] == most or row["rate"] in (min(rates), max(rates))]
     return (
-        f"Facts of one kind in one layer: what works on this lookup table may differ on a language model. Rates "
-        f"{', '.join(rates)}, AdamW, up to {max(filter(None, column(results['rows'], 'steps')))} steps; each method is "
+        "Facts of one kind in one layer: what works on this lookup table may differ on a language model. Rates "
+        f"{', '.join(f'{rate:g}' for rate in rates)}, AdamW, up to {most} steps"
+        f"{'; the best setting of ' + ', '.join(edge) + ' lies at the edge of these' if edge else ''}. Each method is "
         "shown at the setting that the known solution prefers, which its user would not know. With "
         f"{results['forgotten']} facts the test sees only large differences."
     )
