@@ -43,8 +43,8 @@ PLAN = {
     "facts": (60, 100),
     "forgotten": (10, 20),
     "seeds": (1, 3),
-    "rates": ((1e-5, 1e-4), (1e-5, 3e-5, 1e-4)),
-    "steps": ((5, 20, 40), (5, 10, 20, 40)),
+    "rates": ((1e-5, 1e-4), (1e-6, 3e-6, 1e-5, 3e-5, 1e-4)),
+    "steps": ((5, 20, 40), (10, 20, 40, 80, 160)),
 }
 METHODS = {"gradient ascent": "red", "NPO": "orange", "fine-tuning": "violet"}
 BETA = 0.1
