@@ -176,6 +176,7 @@ def test_duplicate_json_keys_are_refused(tmp_path: Path) -> None:
         ("ask to overwrite it (overwrite=True, --overwrite)", "ask to overwrite it (--overwrite)"),
         ("the key with tokens= (--tokens). When", "the key with --tokens. When"),
         ("proved: tolerance=1.2e-07 (--tolerance)", "proved: --tolerance 1.2e-07"),
+        ("per='sequence' or per='token' (--per)", "--per sequence or --per token"),
         ("missing: give Y, or causal=True to memorize", "missing: add labels, or pass --causal to memorize"),
         ("Use path='dense'", "Use --dense"),
         ("rank= goes with robust=True; the line", "--rank goes with --robust; the line"),

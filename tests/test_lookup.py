@@ -119,6 +119,7 @@ def test_bad_tables_are_named(content: str, words: str, tmp_path: Path) -> None:
     [
         ({"": "x", "a": "b"}, "item 0 of the dict has no key"),
         ({"a": "b", "c": None}, "item 1 of the dict has no value"),
+        ({"a": "b", "c": float("nan")}, "item 1 of the dict has no value"),
         ({}, "the dict is empty"),
         ({"a": 1, 2: 3}, "mixed token kinds: the first token is a string .* item 1 of the dict is an integer"),
         ({"a": 1, "b": "c"}, "mixed label kinds: .* the label of item 1 of the dict is a string"),
@@ -302,3 +303,8 @@ def test_the_commands_of_the_page_do_what_it_says(
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith('{"tokens"')]
     assert [answer.get("label") for answer in found] == ["Japanese", None, "Japanese", None]
     assert [answer["seen"] for answer in found[2:]] == [True, False]
+
+
+def test_a_dict_takes_no_second_labels() -> None:
+    with pytest.raises(ml.DataError, match="a dict holds the label of each key: leave Y out"):
+        ml.memorize({"a": "b"}, ["c"])

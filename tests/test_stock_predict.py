@@ -6,6 +6,7 @@ That these answers are those of transformers is tested in test_stock_transformer
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -89,7 +90,11 @@ def test_the_command_answers_as_for_our_own_models(capitals: Path, tmp_path: Pat
         "token 1 is 'France', which the model has never seen; the model was built from words: "
     )
     assert run(["predict", str(capitals), str(data), "--strict"]) != 0
-    assert "a stock folder keeps none" in capsys.readouterr().err
+    assert "a stock folder keeps none: leave --strict out; memorize-as with --unknown" in capsys.readouterr().err
+    with pytest.raises(
+        ml.DataError, match="'Narnia', which the model has never seen; the model was built from words: "
+    ):
+        ml.forget(capitals, ["Narnia"], CAPITALS)
 
 
 def test_the_command_says_which_row_is_too_long(capitals: Path, tmp_path: Path, capsys: Any) -> None:
@@ -99,3 +104,12 @@ def test_the_command_says_which_row_is_too_long(capitals: Path, tmp_path: Path, 
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert "has places for 514" in found[0]["error"]
     assert found[1] == {"tokens": ["Peru"], "label": "Lima"}
+
+
+def test_a_folder_that_is_not_ours_is_named_before_the_data(capitals: Path, tmp_path: Path, capsys: Any) -> None:
+    shutil.copytree(capitals, folder := tmp_path / "other")
+    (folder / "config.json").write_text('{"model_type": "bert"}', encoding="utf-8")
+    (data := tmp_path / "data.csv").write_text("country,capital\nSaudi Arabia,Riyadh\n", encoding="utf-8")
+    for command in (["verify"], ["locate"], ["forget", "--data", str(data), "--out", str(tmp_path / "less")]):
+        assert run([command[0], str(folder), str(data), *command[1:]]) == (3 if command == ["verify"] else 2)
+        assert "monolayer did not write it" in " ".join("".join(capsys.readouterr()).split()), command

@@ -77,7 +77,7 @@ _OPTIONS = (
 def as_flags(message: str) -> str:
     """Keyword arguments of the library as the flags of the command line: a person there has no keywords to pass."""
     # Some messages name both, the flag in brackets behind the keyword.
-    message = re.sub(r"(=[\w.+-]*) \((?:--[a-z-]+(?:, )?)+(?: on the command line)?\)", r"\1", message)
+    message = re.sub(r"(=[\w.+'-]*) \((?:--[a-z-]+(?:, )?)+(?: on the command line)?\)", r"\1", message)
     message = re.sub(rf"\b({'|'.join(_SWITCHES)})=True\b", lambda found: _flag(found[1]), message)
     message = re.sub(r"\((--[a-z-]+), \1\)", r"(\1)", message)
     options = rf"\b({'|'.join(_OPTIONS)})=(?:'(\w+)'((?: or '\w+')*)|([\w+-][\w.+-]*)?)"

@@ -61,7 +61,10 @@ def predict(
     model = model or load(folder, device=device)
     if strict:
         if isinstance(model, StockModel):
-            raise DataError("--strict needs fingerprints, and a stock folder keeps none: leave --strict out")
+            raise DataError(
+                "--strict needs fingerprints, and a stock folder keeps none: leave --strict out; memorize-as with "
+                "--unknown NAME has a class for what the data do not hold"
+            )
         model.check_strict()
     facts: dict[str, Any] = {"folder": str(folder), "sequences": 0, "refused": 0}
     facts |= {"unseen": 0} if strict else {}

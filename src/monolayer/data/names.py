@@ -22,6 +22,7 @@ _BUILT_FROM = {
     "words": "words: pass words, or a list of them",
     "whole": "whole strings: pass each as it was, or a list of them",
     None: "lists of tokens: pass lists",
+    "pieces": "words with the white space before them: pass text with the same",
 }
 
 
@@ -79,7 +80,10 @@ class Names:
     @property
     def built_from(self) -> str:
         """What a message about an unknown token adds."""
-        return "" if self.integers else f"; the model was built from {_BUILT_FROM[self.unit]}"
+        if self.integers:
+            return ""
+        pieces = self.unit is None and any(str(name)[:1].isspace() for name in self.names)
+        return f"; the model was built from {_BUILT_FROM['pieces' if pieces else self.unit]}"
 
     @cached_property
     def rows(self) -> dict[Name, int]:

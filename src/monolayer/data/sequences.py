@@ -222,6 +222,8 @@ class Sequences:
             if lengths is not None:
                 raise DataError("lengths go with a padded array; these sequences have their own")
             if isinstance(X, Mapping):
+                if Y is not None:
+                    raise DataError("a dict holds the label of each key: leave Y out, or give a list of keys with it")
                 data = cls(*from_mapping(X, columns, vocabulary))
             elif not isinstance(X, Sequences):
                 data = cls(*from_frame(X, columns, vocabulary))

@@ -111,7 +111,7 @@ class Table:
     def _key(self, line: int, key: Any, value: Any) -> Any:
         """A key, text or a list of tokens; anything else is one token. Key and value must be there."""
         lacks = "key" if _missing(key) or key in ("", []) or (isinstance(key, str) and key.isspace()) else ""
-        if self.layout.label is not None and (value is None or value is GAP):
+        if self.layout.label is not None and (_missing(value) or value is GAP):
             lacks = lacks or "value"
         if lacks:
             raise DataError(f"{self.growing.at(line)} has no {lacks}: give one, or take the row out")

@@ -20,7 +20,10 @@ def chosen_rows(subject: Subject, data: Sequences, X: Any, lengths: Any = None) 
     if isinstance(X, Sequences) or not names_rows(X):
         if data.prompts is not None:  # an answer that comes along does not count
             X, lengths = Sequences.of(X, lengths=lengths, per="answer").only_prompts(), None
-        asked = Sequences.of(X, lengths=lengths, vocabulary=data.vocabulary, like=subject.model.card.manner)
+        card, names = subject.model.card, data.vocabulary
+        if names is not None and card.vocabulary is not None:
+            names = names.cut_into(card.vocabulary.unit)
+        asked = Sequences.of(X, lengths=lengths, vocabulary=names, like=card.manner)
         return _equal(subject, data.only_prompts(), asked)
     X = array_like(X)
     if callable(X):

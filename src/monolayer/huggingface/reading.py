@@ -74,6 +74,8 @@ def answers_per(folder: Path) -> Belongs | None:
         models = ARCHITECTURES[config["model_type"]].models
     except (ForeignError, ModelFileError, KeyError, TypeError):
         return None
+    if not BUILT_BY.items() <= config.items():
+        return None
     if config.get("architectures") == [models.get("lm")] and _of_prompts(folder):
         return "answer"
     return "sequence" if config.get("architectures") == [models.get("sequence")] else "token"

@@ -19,6 +19,7 @@ from monolayer.data import Names, Sequences
 from monolayer.errors import DataError
 from monolayer.huggingface.architecture import BEGIN, END, Architecture
 from monolayer.huggingface.architecture import Task as Kind
+from monolayer.huggingface.architectures import ARCHITECTURES
 from monolayer.stock.draw import Storage
 from monolayer.stock.names import check_utf8
 
@@ -152,7 +153,9 @@ def work(
                 f"{architecture.name} is for {takes}, and does not generate: for prompts and answers take gpt2, llama "
                 "or their kin, or per='sequence', which makes a label of each answer"
             )
-        raise DataError(f"{architecture.name} is for {takes}; the data have {able[kind].replace('texts', 'sequences')}")
+        others = ", ".join(one.name for one in ARCHITECTURES.values() if kind in one.models)
+        have = able[kind].replace("texts", "sequences")
+        raise DataError(f"{architecture.name} is for {takes}; the data have {have}: take one of {others}")
     if labels is not None and labels.classes is None:
         raise DataError("the labels are real numbers: a stock architecture answers with classes")
     if labels is not None and labels.classes is not None:
