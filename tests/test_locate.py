@@ -19,7 +19,7 @@ from monolayer.checker.stock.check import look
 from monolayer.checker.stock.files import read_stock
 from monolayer.checker.stock.places import places_of
 from monolayer.checker.stock.readout import coordinates
-from monolayer.cli import run
+from monolayer.cli import console, run
 from tests import kinds, plain_stock
 
 transformers = pytest.importorskip("transformers")
@@ -257,7 +257,7 @@ def test_facts_are_the_labelled_places() -> None:
 def test_the_command_prints_a_table_or_json(
     tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(console.out, "width", 200)  # COLUMNS is read once, when a console is made
     folder = str(stock("bert cells", home)[0])
     data = tmp_path / "facts.jsonl"
     rows = [json.dumps({"tokens": row, "labels": labels}) for row, labels in zip(X.tolist(), Y.tolist(), strict=True)]
