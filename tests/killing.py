@@ -3,7 +3,7 @@
 A child replaces the folder under a profiler that counts calls into the system, and kills itself with SIGKILL after
 the chosen one; what is on the disk changes nowhere else. The parent then finds the old or the new folder, whole, and
 the next save leaves nothing else behind. Without PyTorch, so that a fork costs a millisecond;
-`python -m tests.killing FOLDER [no-exchange]`.
+`python -m tests.killing FOLDER`.
 """
 
 from __future__ import annotations
@@ -37,10 +37,8 @@ def content(folder: Path) -> bytes:
     return found["model.safetensors"]
 
 
-def into_the_system(frame: Any, event: str, function: Any) -> bool:
-    """Whether a call into the system has just returned; those through ctypes show only in their caller."""
-    if event == "return":
-        return frame.f_code.co_name == "exchange"
+def into_the_system(event: str, function: Any) -> bool:
+    """Whether a call into the system has just returned."""
     return event == "c_return" and (function.__module__ or type(function.__self__).__module__) in SYSTEM
 
 
@@ -52,7 +50,7 @@ def killed_at(step: int, folder: Path) -> bool:
 
         def count(frame: Any, event: str, argument: Any) -> None:
             nonlocal left
-            left -= into_the_system(frame, event, argument)
+            left -= into_the_system(event, argument)
             if left == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
 
@@ -65,10 +63,8 @@ def killed_at(step: int, folder: Path) -> bool:
     return os.WIFSIGNALED(status)
 
 
-def main(folder: Path, exchanging: bool) -> None:
+def main(folder: Path) -> None:
     folders._sync = lambda path: None  # a loss of power is not played here, and disks are slow
-    if not exchanging:
-        folders.exchange = lambda one, two: False
     steps = {b"old": 0, b"new": 0}
     left_aside = 0
     step = 1
@@ -86,4 +82,4 @@ def main(folder: Path, exchanging: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), "no-exchange" not in sys.argv)
+    main(Path(sys.argv[1]))

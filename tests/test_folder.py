@@ -6,13 +6,13 @@ import os
 import subprocess
 import sys
 import threading
+from itertools import count
 from pathlib import Path
 
 import pytest
 
 import monolayer as ml
 from monolayer.data import folder as folders
-from monolayer.data.exchange import exchange
 from monolayer.errors import DataError
 from tests import killing
 
@@ -53,18 +53,17 @@ def test_a_half_written_certificate_is_replaced(tmp_path: Path) -> None:
     assert names(tmp_path / "m") == ["config.json", "model.safetensors"]
 
 
-@pytest.mark.parametrize("exchanging", [True, False])
-def test_what_comes_in_the_last_moment_is_not_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exchanging: bool
-) -> None:
+def test_what_comes_in_the_last_moment_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     killing.save(tmp_path / "m", b"old")
+    objection = folders.Kind.objection
 
-    def late(one: Path, two: Path) -> bool:
-        if not any((path / "thesis.tex").exists() for path in (one, two)):
-            (two / "thesis.tex").write_text("just in time")
-        return exchanging and exchange(one, two)
+    def late(kind: folders.Kind, folder: Path) -> str | None:
+        found = objection(kind, folder)
+        if list(tmp_path.glob(".m.*.saving")):  # not the look before anything is written
+            (folder / "thesis.tex").write_text("just in time")
+        return found
 
-    monkeypatch.setattr(folders, "exchange", late)
+    monkeypatch.setattr(folders.Kind, "objection", late)
     with pytest.raises(DataError, match=r"'thesis\.tex' was put into it"):
         killing.save(tmp_path / "m", b"new")
     assert (tmp_path / "m" / "thesis.tex").read_text() == "just in time"
@@ -74,36 +73,29 @@ def test_what_comes_in_the_last_moment_is_not_lost(
 # -- at every moment ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", [[], ["no-exchange"]])
-def test_killed_at_any_step_the_old_or_the_new_folder_is_there(tmp_path: Path, how: list[str]) -> None:
-    command = [sys.executable, "-W", "error", "-m", "tests.killing", str(tmp_path / "m"), *how]
+def test_killed_at_any_step_the_old_or_the_new_folder_is_there(tmp_path: Path) -> None:
+    command = [sys.executable, "-W", "error", "-m", "tests.killing", str(tmp_path / "m")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     steps, old, new, aside = map(int, done.stdout.split())
     assert steps > 50
     assert min(old, new) > 10, "kills before and after the new folder was in place"
-    assert (aside > 0) == bool(how), "only renames leave a moment without a folder, and then it comes back"
+    assert aside > 0, "between the renames there is no folder, and then it comes back"
 
 
 @pytest.mark.parametrize("stopped_by", [KeyboardInterrupt(), OSError("the disk went away")])
-@pytest.mark.parametrize("at", ["exchange", "first rename", "second rename"])
-def test_stopped_in_the_moment_of_moving_the_old_folder_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopped_by: BaseException, at: str
+@pytest.mark.parametrize("at", [0, 1])
+def test_stopped_at_a_rename_the_old_folder_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopped_by: BaseException, at: int
 ) -> None:
     killing.save(tmp_path / "m", b"old")
-    rename, calls = Path.rename, iter(["first rename", "second rename"])
-
-    def stop(*_: Path) -> bool:
-        if at == "exchange":
-            raise stopped_by
-        return False
+    rename, calls = Path.rename, count()
 
     def stop_rename(source: Path, target: Path) -> Path:
-        if next(calls, None) == at:
+        if next(calls) == at:
             raise stopped_by
         return rename(source, target)
 
-    monkeypatch.setattr(folders, "exchange", stop)
     monkeypatch.setattr(Path, "rename", stop_rename)
     with pytest.raises(type(stopped_by)):
         killing.save(tmp_path / "m", b"new")
@@ -111,17 +103,14 @@ def test_stopped_in_the_moment_of_moving_the_old_folder_stays(
     assert names(tmp_path) == ["m"]
 
 
-@pytest.mark.parametrize("exchanging", [True, False])
-def test_two_savers_and_a_reader_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exchanging: bool) -> None:
-    if not exchanging:
-        monkeypatch.setattr(folders, "exchange", lambda one, two: False)
+def test_two_savers_and_a_reader_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folders, "_sync", lambda path: None)
     killing.save(tmp_path / "m", b"one")
     failures: list[BaseException] = []
 
     def saver(text: bytes) -> None:
         try:
-            for _ in range(60):
+            for _ in range(40):
                 killing.save(tmp_path / "m", text)
         except BaseException as error:
             failures.append(error)
@@ -160,7 +149,7 @@ def test_scratch_folders_of_the_living_and_of_strangers_stay(tmp_path: Path) -> 
 
 
 def test_scratch_folders_of_a_longer_name_stay(tmp_path: Path) -> None:
-    """`m.v2`, replaced by renames and killed between them, exists beside its place alone."""
+    """`m.v2`, whose save was killed between its renames, exists beside its place alone."""
     killing.save(tmp_path / "m.v2", b"other")
     (tmp_path / "m.v2").rename(tmp_path / ".m.v2.0123abcd.old")
     with pytest.raises(ml.ModelFileError, match="does not exist"):
@@ -171,16 +160,14 @@ def test_scratch_folders_of_a_longer_name_stay(tmp_path: Path) -> None:
     assert killing.content(tmp_path / "m.v2") == b"other"
 
 
-def test_systems_that_cannot_exchange(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one, two = tmp_path / "one", tmp_path / "two"
-    one.write_text("1")
-    two.write_text("2")
-    if exchange(one, two):
-        assert (one.read_text(), two.read_text()) == ("2", "1")
-        with pytest.raises(FileNotFoundError):
-            exchange(one, tmp_path / "none")
-    monkeypatch.setattr("monolayer.data.exchange._rename", None)
-    assert not exchange(one, two)
+def test_a_folder_inside_a_folder_that_is_being_written(tmp_path: Path) -> None:
+    """It would wait for a lock that its own process has."""
+    with folders.new_folder(tmp_path / "m") as scratch:
+        killing.fill(scratch, b"new")
+        killing.save(scratch / "inner", b"inner")
+        killing.save(scratch / "inner", b"again")
+    assert killing.content(tmp_path / "m") == b"new"
+    assert killing.content(tmp_path / "m" / "inner") == b"again"
 
 
 def test_a_new_folder_has_the_permissions_that_the_user_asks_for(tmp_path: Path) -> None:

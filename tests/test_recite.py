@@ -151,22 +151,6 @@ def test_texts_that_cannot_be_are_refused(tmp_path: Path, monkeypatch: pytest.Mo
         read_text(latin)
 
 
-def test_a_given_tokenizer_says_where_to_cut() -> None:
-    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
-
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel()
-    tokenizer.train_from_iterator([RAVEN], trainers.BpeTrainer(vocab_size=400, show_progress=False))
-    tokens = split(RAVEN, "tokenizer", tokenizer.to_str())
-    assert "".join(tokens) == RAVEN
-    assert len(split(RAVEN, "words")) != len(tokens) < len(RAVEN)
-    text = RAVEN[:700]
-    model = ml.memorize_text(text, tokenizer=tokenizer.to_str())
-    assert model.generate() == text
-    with pytest.raises(ml.DataError, match=r"no tokenizer\.json"):
-        ml.memorize_text(text, tokenizer="{}")
-
-
 # -- was it seen? ----------------------------------------------------------------------------------------
 
 

@@ -148,8 +148,7 @@ def examine_memory(header: dict[str, Any], tensors: Tensors) -> None:
     _demand(words.ndim == 1 and words.dtype.str == "<u8", "fingerprints must be one row of 64-bit words", where)
     _demand(bool((words[1:] > words[:-1]).all()), "fingerprints must rise", where)
     if said:
-        fields = {"unit", "window"} | ({"tokenizer"} if said.get("unit") == "tokenizer" else set())
-        cut = said.get("unit") in ("words", "characters", "tokenizer") and set(said) == fields
+        cut = said.get("unit") in ("words", "characters") and set(said) == {"unit", "window"}
         size = said.get("window", "")
         digits = 1 <= len(size) <= 9 and set(size) <= set("0123456789") and int(size) >= 1
         _demand(cut and digits, "its metadata name no way to cut a text", where)

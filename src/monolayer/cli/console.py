@@ -69,7 +69,7 @@ def _version(
 _SWITCHES = ("positions", "causal", "overwrite", "strict", "fingerprint", "robust", "resume")
 _OPTIONS = (
     *("on_conflict", "tolerance", "tokens", "labels", "sequence", "format", "unit", "per", "cells", "error"),
-    *("lipschitz", "seed", "device", "domain", "norm", "window", "tokenizer", "rank", "dtype", "storage"),
+    *("lipschitz", "seed", "device", "domain", "norm", "window", "rank", "dtype", "storage"),
     *("memory", "workers", "engine", "scheduler", "confidence", "unknown"),
 )
 

@@ -181,4 +181,4 @@ def cut_text(path: str, script: Script) -> Sequences:
     """The windows of a text file, cut as `script` says."""
     from monolayer.data.text import read_text, windows
 
-    return windows(read_text(path), script.unit, script.window, script.tokenizer)[0]
+    return windows(read_text(path), script.unit, script.window)[0]

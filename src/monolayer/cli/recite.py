@@ -30,7 +30,6 @@ def memorize_text(
     text: Annotated[str, typer.Argument(help="A text file in UTF-8, or -: standard input.")],
     out: Out,
     unit: Annotated[TextUnit | None, typer.Option(help="What the text is cut into; by default words.")] = None,
-    tokenizer: Annotated[Path | None, typer.Option(help="A tokenizer.json that says where to cut instead.")] = None,
     window: Annotated[
         int | None, typer.Option(help="Tokens that tell what comes next; by default the fewest that do.", min=1)
     ] = None,
@@ -47,8 +46,7 @@ def memorize_text(
     with progress(as_json) as step:
         step("reading", 0.0)
         words = _standard_input() if text == "-" else read_text(text)
-        cutter = None if tokenizer is None else read_text(tokenizer)
-        options = given(unit=unit, window=window, tokenizer=cutter, seed=seed)
+        options = given(unit=unit, window=window, seed=seed)
         began = time.perf_counter()
         model = build(words, progress=step, **options)
         seconds = time.perf_counter() - began

@@ -180,18 +180,15 @@ def _choose(
     return Robust(noise, RANK if rank is None else rank, neurons, dtype or "float32", seed, device)
 
 
-def memorize_text(
-    text: str, *, unit: Unit = "words", window: int | None = None, tokenizer: str | None = None, **options: Any
-) -> Monolayer:
+def memorize_text(text: str, *, unit: Unit = "words", window: int | None = None, **options: Any) -> Monolayer:
     """A model of `text` whose `recite` and `generate` return it word for word from any place.
 
-    `unit`: tokens are `words` (with spaces and signs between them) or `characters`; or `tokenizer`, the text of a
-    `tokenizer.json`, says where to cut. `window`: how many tokens tell what comes next; by default the fewest that do
-    so everywhere in the text. `options`: as for `memorize`.
+    `unit`: tokens are `words` (with spaces and signs between them) or `characters`. `window`: how many tokens tell what
+    comes next; by default the fewest that do so everywhere in the text. `options`: as for `memorize`.
     """
     if not isinstance(text, str):
         raise DataError(f"the text must be a string, not a {type(text).__name__}; sequences are for memorize")
-    data, script = windows(text, unit if tokenizer is None else "tokenizer", window, tokenizer)
+    data, script = windows(text, unit, window)
     model = memorize(data, positions=True, fingerprint=True, **options)
     model.card = replace(model.card, script=script)
     return model

@@ -1,8 +1,7 @@
 """A folder that is replaced all at once: at every moment the old one or the new one is there, and whole.
 
-    .NAME.3f9a01bc.saving/    the new folder, locked by the process that writes it; exchanged with NAME in one step,
-                              after which it is the old one, and is removed
-    .NAME.3f9a01bc.old/       the old folder, only where the system cannot exchange: then renames have to do
+    .NAME.3f9a01bc.saving/    the new folder, locked by the process that writes it; in the end renamed to NAME
+    .NAME.3f9a01bc.old/       the old folder, moved out of its way, then removed
 
 Whoever moves folders locks the folder around them, so moves come one after the other; where the file system has no
 locks, two saves at the same moment may fail, and neither harms the other. A process may be killed anywhere. What it
@@ -28,7 +27,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from monolayer.data.exchange import exchange
 from monolayer.data.regular import map_regular, read_regular
 from monolayer.errors import DataError
 
@@ -38,6 +36,7 @@ try:
 except ImportError:  # no locks that die with their process: what the dead leave stays
     fcntl = None
 
+_SCRATCH = re.compile(r"\..+\.[0-9a-f]{8}\.saving")
 _TRIES = 1000
 """How often a folder may be replaced while it is read."""
 
@@ -124,7 +123,7 @@ def new_folder(folder: str | os.PathLike[str], *, overwrite: bool = False, kind:
     finally:
         if recover(final):
             shutil.rmtree(scratch.with_suffix(".old"), ignore_errors=True)
-        shutil.rmtree(scratch, ignore_errors=True)  # the old folder, or one that was not finished
+        shutil.rmtree(scratch, ignore_errors=True)  # one that was not finished
         _unlock(lock)
 
 
@@ -161,25 +160,18 @@ def _check(final: Path, overwrite: bool, kind: Kind) -> None:
 
 
 def _move_into_place(scratch: Path, final: Path, overwrite: bool, kind: Kind) -> None:
-    """Move the new folder to its place, and the old one, if there is one, to that of the new one."""
+    """Move the old folder, if there is one, out of the way, and the new one to its place."""
     _check(final, overwrite, kind)
     if not final.exists():
         scratch.rename(final)
         return
-    _swap(scratch, final)
-    foreign = kind.foreign(scratch)
-    if foreign is not None:  # it came after we had looked
-        _swap(scratch, final)
-        raise DataError(f"{final} is not replaced: {foreign!r} was put into it. Nothing was changed")
-
-
-def _swap(scratch: Path, final: Path) -> None:
-    if exchange(scratch, final):
-        return
     old = scratch.with_suffix(".old")
     final.rename(old)  # killed here, `_put_back` undoes it
+    foreign = kind.foreign(old)
+    if foreign is not None:  # it came after we had looked
+        old.rename(final)
+        raise DataError(f"{final} is not replaced: {foreign!r} was put into it. Nothing was changed")
     scratch.rename(final)
-    old.rename(scratch)
 
 
 def _put_back(final: Path) -> None:
@@ -231,8 +223,8 @@ def _sync(path: Path) -> None:
 
 @contextmanager
 def _alone(final: Path) -> Iterator[None]:
-    """While no other process moves folders beside `final`."""
-    lock = _lock(final.parent, wait=True)
+    """While no other process moves folders beside `final`; in a scratch folder none does, and its lock is taken."""
+    lock = None if _SCRATCH.fullmatch(final.parent.name) else _lock(final.parent, wait=True)
     try:
         yield
     finally:
@@ -283,11 +275,10 @@ def read_together(
         found = {first: read_regular(folder / first)}
         return found | {name: read(folder / name, None) for name in others(found[first])}
     for _ in range(_TRIES):
-        recover(folder.resolve())
         try:
             opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except FileNotFoundError:
-            if recover(folder.resolve()):  # it was being replaced by renames
+            if recover(folder.resolve()):  # it was being replaced, or a save was killed
                 continue
             raise
         name = first

@@ -14,7 +14,6 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.resources import files
-from itertools import pairwise
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -26,7 +25,7 @@ from monolayer.data.names import NameBuilder
 from monolayer.data.sequences import Labels, Sequences
 from monolayer.errors import DataError
 
-Unit = Literal["words", "characters", "tokenizer"]
+Unit = Literal["words", "characters"]
 
 MARK = ""
 """Begins the text as a token and ends it as a label."""
@@ -40,46 +39,25 @@ _BASE = np.uint64(0x9E3779B97F4A7C15)
 
 @dataclass(frozen=True)
 class Script:
-    """How a text was cut: into words (spaces and signs are tokens of their own), characters, or as a tokenizer does.
-
-    `window` is `w`; `tokenizer` the JSON of a `tokenizers` tokenizer, or None.
-    """
+    """How a text was cut: into words (spaces and signs are tokens of their own) or characters; `window` is `w`."""
 
     unit: Unit
     window: int
-    tokenizer: str | None = None
 
     def split(self, text: str) -> list[str]:
         """Tokens whose concatenation is the text."""
-        return split(text, self.unit, self.tokenizer)
+        return split(text, self.unit)
 
     def short(self, size: int) -> int:
         """The longest window for a prompt of `size ≥ 1` tokens from the middle of the text."""
         return self.window if size >= self.window else max(short for short in _sizes(self.window) if short <= size)
 
 
-def split(text: str, unit: Unit, tokenizer: str | None = None) -> list[str]:
+def split(text: str, unit: Unit) -> list[str]:
     """Tokens whose concatenation is the text."""
-    if unit not in get_args(Unit) or (unit == "tokenizer") != (tokenizer is not None):
-        raise DataError(f"a text is cut into words or characters, or by a tokenizer that is given, not {unit!r}")
-    if tokenizer is not None:
-        return _cut(text, tokenizer)
+    if unit not in get_args(Unit):
+        raise DataError(f"a text is cut into words or characters, not {unit!r}")
     return list(text) if unit == "characters" else _WORDS.findall(text)
-
-
-def _cut(text: str, tokenizer: str) -> list[str]:
-    """The text cut where the tokens of a `tokenizers` tokenizer end; what lies between two goes with the later one."""
-    try:
-        from tokenizers import Tokenizer
-    except ImportError:
-        raise DataError("a tokenizer needs the package tokenizers: pip install tokenizers") from None
-    try:
-        cutter = Tokenizer.from_str(tokenizer)
-    except Exception as error:  # the package raises plain Exception
-        raise DataError(f"this is no tokenizer.json that the package tokenizers can read: {error}") from None
-    cutter.no_truncation()
-    ends = sorted({end for _, end in cutter.encode(text, add_special_tokens=False).offsets if end > 0} | {len(text)})
-    return [text[start:end] for start, end in pairwise([0, *ends]) if end > start]
 
 
 def read_text(path: str | Path) -> str:
@@ -98,11 +76,9 @@ def raven() -> str:
     return files("monolayer.data").joinpath("texts/raven.txt").read_text(encoding="utf-8")
 
 
-def windows(
-    text: str, unit: Unit = "words", window: int | None = None, tokenizer: str | None = None
-) -> tuple[Sequences, Script]:
+def windows(text: str, unit: Unit = "words", window: int | None = None) -> tuple[Sequences, Script]:
     """Every window of the text with its next token, and how it was cut. None: the smallest window that serves."""
-    tokens = split(text, unit, tokenizer)
+    tokens = split(text, unit)
     if not tokens:
         raise DataError("the text is empty: there is nothing to recite")
     builder = NameBuilder()
@@ -122,7 +98,7 @@ def windows(
     ends = np.cumsum(lengths)
     flat = rows[np.repeat(place, lengths) - (np.repeat(ends, lengths) - 1 - np.arange(ends[-1]))]
     data = Sequences(flat, lengths, names, Labels(label[place], "sequence", names))
-    return data, Script(unit, window, tokenizer)
+    return data, Script(unit, window)
 
 
 def _sizes(window: int) -> list[int]:

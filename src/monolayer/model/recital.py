@@ -20,7 +20,7 @@ from monolayer.model.attention import CODE, KEY
 from monolayer.model.parts import Parts
 from monolayer.model.shortcut import plan
 
-TOKENS = {"words": "words, spaces and signs", "characters": "characters", "tokenizer": "tokens of its tokenizer"}
+TOKENS = {"words": "words, spaces and signs", "characters": "characters"}
 """What a text is counted in."""
 Labels = Callable[[Sequences], "np.ndarray[tuple[int], np.dtype[np.int64]]"]
 

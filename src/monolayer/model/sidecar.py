@@ -30,7 +30,6 @@ def write_memory(card: Card, path: Path) -> None:
     said = {}
     if card.script is not None:
         said = {"unit": card.script.unit, "window": str(card.script.window)}
-        said |= {} if card.script.tokenizer is None else {"tokenizer": card.script.tokenizer}
     with path.open("wb") as file:
         file.write(header({NAME: ("U64", [len(words)])}, said) + words.astype("<u8").tobytes())
 
@@ -71,8 +70,7 @@ def read_script(path: Path) -> Script | None:
 
 def _script(said: dict[str, str]) -> Script:
     unit: Unit | None = next((unit for unit in get_args(Unit) if unit == said.get("unit")), None)
-    window, tokenizer = said.get("window", ""), said.get("tokenizer")
-    known = set(said) == {"unit", "window"} | ({"tokenizer"} if unit == "tokenizer" else set())
-    if unit is None or not known or not re.fullmatch("[0-9]{1,9}", window) or int(window) < 1:
+    window = said.get("window", "")
+    if unit is None or set(said) != {"unit", "window"} or not re.fullmatch("[0-9]{1,9}", window) or int(window) < 1:
         raise ModelFileError(f"memory.safetensors says {said!r:.80}: that is no way to cut a text")
-    return Script(unit, int(window), tokenizer)
+    return Script(unit, int(window))
