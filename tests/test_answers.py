@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monolayer_experiments import cliff, depth, editing, find, functions, memorization, projection, shortfall, tagging
+from monolayer_experiments import depth, editing, find, functions, memorization, shortfall, tagging
 from monolayer_experiments.results import read
 from monolayer_experiments.runs import above, apart, decided
 
@@ -52,23 +52,6 @@ def test_depth() -> None:
     assert depth.answer(results).startswith("No:")
 
 
-def test_projection() -> None:
-    results = stored("projection")
-    for cell in results["cells"]:
-        cell["accuracy"] = 1.0 if cell["readout"] == "constructed" else 0.25
-    assert "What decides here" in projection.answer(results)
-    one = {**results, "cells": [cell for cell in results["cells"] if cell["seed"] == 0]}
-    assert "What decides" not in projection.answer(one)  # one seed gives no verdict
-    random = [cell for cell in results["cells"] if cell["attention"] == "random"]
-    for cell in random[1::2]:
-        cell["accuracy"] = 0.1
-    assert "worst where attention is random" in projection.answer(results)
-    random[0]["accuracy"] = 0.5
-    assert "loses labels where attention is random" in projection.answer(results)
-    assert "What decides here" not in projection.answer(results)
-    assert ["the mean", "trained", "not run"] in [row[:3] for row in projection.tables(results)[0].rows]
-
-
 def test_tagging() -> None:
     results = stored("tagging")
 
@@ -98,22 +81,6 @@ def test_functions() -> None:
     for row in results["rows"]:
         row["tuned"] = False
     assert "untuned" in str(functions.tables(results)[0].rows)
-
-
-def test_cliff() -> None:
-    results = stored("cliff")
-    results["rows"] = [row for row in results["rows"] if row["length"] == 3][:3]
-    for row, found in zip(results["rows"], (0.3, 0.03, 0.02), strict=True):
-        row["found"] = [found, 2 * found]
-    said = cliff.answer(results)
-    assert said.startswith("Yes: for 3 numbers the step to rank n − 1 = 2 divides the largest error by 10. The")
-    assert "in sorting, the best of 3 seeds." in said
-    assert "in sorting, one seed." in cliff.answer({**results, "seeds": 1})
-    results["rows"][1]["found"] = [0.5]
-    assert cliff.answer(results).startswith("Not clearly in this run")
-    assert "multiplies the largest error by 1.7" in cliff.answer(results)
-    results["rows"][0]["found"] = [0.2]
-    assert "did not reach the error that is proved" in cliff.answer(results)
 
 
 def test_shortfall() -> None:
@@ -154,7 +121,7 @@ def test_editing() -> None:
 # -- what a sample can show ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["depth", "projection", "tagging", "shortfall"])
+@pytest.mark.parametrize("name", ["depth", "tagging", "shortfall"])
 def test_the_search_for_a_rate_is_printed(name: str) -> None:
     table = next(table for table in find(name).tables(stored(name)) if "learning rate" in table.title)
     rates = {float(column) for column in table.columns if column.replace(".", "").isdigit()}

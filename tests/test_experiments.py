@@ -142,11 +142,6 @@ def depth_holds(found: Results) -> None:
     assert [row["accuracy"] for row in found["constructed"]] == [1.0, 1.0]
 
 
-def projection_holds(found: Results) -> None:
-    assert [cell["accuracy"] for cell in found["cells"] if cell["readout"] == "constructed"] == [1.0] * 4
-    assert len(found["cells"]) == 8
-
-
 def tagging_holds(found: Results) -> None:
     assert [tagging.find_model(corpus, "construction")["accuracy"] for corpus in found["corpora"]] == [1.0, 1.0]
 
@@ -211,7 +206,6 @@ SMALL: dict[str, Results] = {
     "duplicates": {"sequences": 400},
     "rank": {"ranks": (1, 2, 4, 8), "low": 1 << 12, "high": 1 << 8, "asked": 50},
     "depth": {"sizes": {12: (2, 0.05), 20: (1, 0.05)}, "models": ("1 layer, rank 1", "2 layers")},
-    "projection": {"sequences": 20, "length": 4, "vocabulary": 20, "clock": 0.05},
     "shortfall": {"sequences": 16, "clock": 0.05, "seeds": 2, "length": 4, "vocabulary": 14, "width": 32},
     "tagging": {"phrases": 200, "characters": 100, "words": 40, "clock": 0.05},
     "editing": {
@@ -228,7 +222,6 @@ SMALL: dict[str, Results] = {
     "equivariant": {"cells": (2, 4, 8, 16), "points": 2_000},
     "functions": {"targets": ("max", "ranks"), "seeds": 2, "cells": 4, "clock": 0.05, "pool": 200, "held_out": 100},
     "uniform": {"most_cells": 8, "points": 1_000},
-    "cliff": {"clock": 0.1, "pool": 200, "held_out": 100, "rounds": 3, "climbers": 4, "cells": 2},
     "temperature": {},
     "precision": {"vocabularies": (4, 8, 16, 32)},
     "hardmax": {"layers": 10},

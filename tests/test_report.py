@@ -18,7 +18,7 @@ from monolayer.page import colours
 from monolayer_experiments import NAMES, find, look
 from monolayer_experiments.experiment import Experiment, Setting, Table
 from monolayer_experiments.look import PALETTE
-from monolayer_experiments.report import KEY, SECTIONS, page, plotly_script, words
+from monolayer_experiments.report import KEY, page, plotly_script, words
 from monolayer_experiments.results import Record, read, read_all, write
 from tests.browser import drawn, flaws, opened
 
@@ -98,8 +98,6 @@ def test_a_quick_setting_is_said_first() -> None:
 
 def test_every_experiment_has_a_section() -> None:
     assert set(KEY) <= set(NAMES)
-    assert sorted(name for names in SECTIONS.values() for name in names) == sorted(NAMES)
-    assert SECTIONS["What construction does not give"] == ("costs",)
 
 
 # -- in the browser ------------------------------------------------------------------------------------

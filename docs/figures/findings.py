@@ -19,9 +19,9 @@ from monolayer.cli.approximate import find as find_function
 from monolayer.cli.plot import approximation
 from monolayer.construct.cells.refine import measure
 from monolayer.page.colours import INK, LIGHT, RULE, SVG_STYLE, WIDE
-from monolayer_experiments import find
+from monolayer_experiments import SECTIONS, find
 from monolayer_experiments.experiment import Figure
-from monolayer_experiments.report import KEY, SECTIONS, plotly_script
+from monolayer_experiments.report import KEY, plotly_script
 from monolayer_experiments.results import Record, read
 
 ROOT = Path(__file__).parent.parent.parent

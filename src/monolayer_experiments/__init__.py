@@ -7,28 +7,15 @@ from importlib import import_module
 from monolayer.errors import DataError, nearest
 from monolayer_experiments.experiment import Experiment
 
-NAMES = (
-    "memorization",
-    "duplicates",
-    "rank",
-    "depth",
-    "projection",
-    "shortfall",
-    "tagging",
-    "editing",
-    "unlearning",
-    "quantizer",
-    "equivariant",
-    "functions",
-    "uniform",
-    "cliff",
-    "temperature",
-    "precision",
-    "hardmax",
-    "frontier",
-    "costs",
-)
-"""Every experiment, in the order of the report; each is the module of the same name."""
+SECTIONS = {
+    "What one layer holds": ("memorization", "duplicates", "precision", "rank", "frontier"),
+    "Construction beside training": ("depth", "shortfall", "tagging", "editing", "unlearning"),
+    "From the mean to hardmax": ("temperature", "hardmax"),
+    "Functions": ("equivariant", "functions", "quantizer", "uniform"),
+    "What construction does not give": ("costs",),
+}
+"""The experiments by the sections of the report; each is the module of the same name."""
+NAMES = tuple(name for names in SECTIONS.values() for name in names)
 
 
 def find(name: str) -> Experiment:

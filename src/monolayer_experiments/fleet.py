@@ -1,7 +1,7 @@
 """Many small Transformers trained on functions at once: the same clock, steps and batches for every member.
 
 The `E` members have one shape and a leading index on every weight, so that one step trains them all: what one member
-costs alone in launches, `E` cost together. Members differ in their target, learning rate, seed and value rank; no sum
+costs alone in launches, `E` cost together. Members differ in their target, learning rate and seed; no sum
 runs over the leading index but that of the losses, so each member trains as it would alone.
 
 Everything is float32 (no TF32): the largest error is what is asked about. Adam, gradients clipped per member, warm-up
@@ -17,7 +17,6 @@ import math
 import time
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.func import functional_call, stack_module_state
@@ -36,43 +35,32 @@ BLOCK = 1 << 24
 class Fleet:
     """`E` Transformers of one `shape`, as `Approximator` takes it; after `sail`, with their steps and seconds.
 
-    `value_ranks` `(E,)`: how many of the `r` value directions each may use. `parameters`: numbers that one trains.
+    `parameters`: numbers that one trains.
     """
 
-    def __init__(
-        self, shape: tuple[Any, ...], members: int, seed: int, device: str = "cpu", value_ranks: list[int] | None = None
-    ) -> None:
+    def __init__(self, shape: tuple[Any, ...], members: int, seed: int, device: str = "cpu") -> None:
         with torch.random.fork_rng(devices=[]):  # weights are drawn on the processor
             torch.manual_seed(seed)
             models = [Approximator(*shape) for _ in range(members)]
-        for model, rank in zip(models, value_ranks or (), strict=False):
-            layer: Any
-            for layer in model.layers:
-                layer.attention.open[2, :, rank:] = 0.0
         self.body, self.members, self.device = models[0].to(device), members, torch.device(device)
         self.parameters = sum(weight.numel() for weight in self.body.parameters())
-        self.weights, self.gates = stack_module_state([model.to(device) for model in models])
+        self.weights, _ = stack_module_state([model.to(device) for model in models])
         self.steps, self.seconds = 0, 0.0
         self.mean: Any = 0.0
         self.std: Any = 1.0
 
     def __call__(self, X: Tensor) -> Tensor:
-        """`(P, n, d)`, or of each member its own `(E, P, n, d)`, to `(E, P, n, m)`."""
-
-        def answer(weights: dict[str, Tensor], gates: dict[str, Tensor], X: Tensor) -> Any:
-            return functional_call(self.body, (weights, gates), (X,))
-
+        """`(P, n, d)` to `(E, P, n, m)`."""
         with sdpa_kernel(SDPBackend.MATH):  # the one kernel that a leading index of members does not slow down
-            every: Tensor = torch.vmap(answer, (0, 0, None if X.ndim == 3 else 0))(self.weights, self.gates, X)
+            every: Tensor = torch.vmap(lambda weights: functional_call(self.body, weights, (X,)))(self.weights)
         return every
 
     @torch.no_grad()
-    def predict(self, X: Any) -> Floats:
-        """Answers `(E, P, n, m)` in units of the targets, block by block; `X` `(P, n, d)` or `(E, P, n, d)`."""
-        points = torch.as_tensor(np.asarray(X), dtype=torch.float32, device=self.device)
-        block = max(1, BLOCK // (self.members * points.shape[-2] * 4 * self.body.head.in_features))
-        parts = torch.split(points, block, dim=points.ndim - 3)
-        found = torch.cat([self(part).double().cpu() for part in parts], dim=1).numpy()
+    def predict(self, X: Floats) -> Floats:
+        """Answers `(E, P, n, m)` in units of the targets, block by block."""
+        points = torch.as_tensor(X, dtype=torch.float32, device=self.device)
+        block = max(1, BLOCK // (self.members * points.shape[1] * 4 * self.body.head.in_features))
+        found = torch.cat([self(part).double().cpu() for part in torch.split(points, block)], dim=1).numpy()
         answers: Floats = found * self.std + self.mean
         return answers
 

@@ -194,5 +194,5 @@ def limits(results: Results) -> str:
     return (
         f"{results['length']} tokens of one coordinate, one width ({results['width']}), mean square as the loss, a "
         f"short clock. The largest rate tried, {largest}, was best in {kept.count(largest)} of {len(kept)} runs. "
-        "Errors are those of uniform points off the ramps; `cliff` searches for worse ones."
+        "Errors are those of uniform points off the ramps."
     )

@@ -15,21 +15,12 @@ from importlib.resources import files
 from pathlib import Path
 
 from monolayer.errors import DataError
-from monolayer_experiments import find
+from monolayer_experiments import SECTIONS, find
 from monolayer_experiments.experiment import Experiment, Figure, Table
 from monolayer_experiments.look import amount, raised
 from monolayer_experiments.results import REPORT, Record, read_all, write_text
 
-SECTIONS = {
-    "What one layer holds": ("memorization", "duplicates", "precision", "rank", "frontier"),
-    "Construction beside training": ("depth", "projection", "shortfall", "tagging", "editing", "unlearning"),
-    "From the mean to hardmax": ("temperature", "hardmax"),
-    "Functions": ("equivariant", "functions", "quantizer", "uniform", "cliff"),
-    "What construction does not give": ("costs",),
-}
-
-
-KEY = {"cliff": 1, "depth": 2, "uniform": 1}
+KEY = {"depth": 2, "uniform": 1}
 """Which figure of an experiment stands for it, where it is not the first."""
 PAPER = "https://arxiv.org/abs/2307.14023"
 DOCS = {
@@ -43,7 +34,6 @@ DOCS = {
     "quantizer": "approximation.md",
     "uniform": "uniform.md",
     "functions": "approximation.md",
-    "cliff": "uniform.md",
 }
 """The page of docs/ that explains what an experiment measures."""
 QUICK = (

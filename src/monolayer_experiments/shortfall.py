@@ -25,7 +25,7 @@ import numpy as np
 import monolayer as ml
 from monolayer.arrays import Ints
 from monolayer_experiments import contexts
-from monolayer_experiments.contexts import FORMATS, after_attention, any_readout, construct_readout
+from monolayer_experiments.contexts import FORMATS, after_attention, any_readout, constructed_readout
 from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
 from monolayer_experiments.look import Trace, bars, column, figure, low_to_high, share, table, where
 from monolayer_experiments.runs import apart, described, edge, searches
@@ -96,9 +96,8 @@ def _rows(plan: Results, setting: Setting, progress: Progress) -> list[Results]:
 def _stream(model: Tagger, X: Ints, Y: Ints, seed: int) -> Results:
     """What the last readout sees: the share that any readout could return, and a staircase on it."""
     features = after_attention(model.double(), X)
-    built = construct_readout(features, after_attention(model, X[:, ::-1])[:, ::-1], Y, seed)
-    seen = after_attention(model.float(), X)
-    return {"staircase": built["accuracy"], "any_readout": any_readout(seen, Y)}
+    staircase = constructed_readout(features, after_attention(model, X[:, ::-1])[:, ::-1], Y, seed)
+    return {"staircase": staircase, "any_readout": any_readout(after_attention(model.float(), X), Y)}
 
 
 def _shares(results: Results, model: str, weights: str, form: str | None = None) -> list[float]:

@@ -28,15 +28,13 @@ class Attention(nn.Module):
             # Scores start at size 1: Bz has entries of size 1 for a normalized z, and A_Qᵀ A_K is of size √D.
             self.left = nn.Parameter(torch.randn(3, width, rank) / math.sqrt(rank))
             self.right = nn.Parameter(torch.randn(3, rank, width) / math.sqrt(width))
-            self.open: Tensor
-            self.register_buffer("open", torch.ones(3, 1, rank))  # 0 shuts a direction of queries, keys or values
         self.outward = nn.Linear(width, width)
 
     def matrices(self) -> Tensor:
         """`W_Q`, `W_K`, `W_V`, stacked `(3, D, D)`."""
         if self.rank is None:
             return self.inward.weight.view(3, -1, self.inward.in_features)
-        return (self.left * self.open) @ self.right
+        return self.left @ self.right
 
     def forward(self, Z: Tensor, inside: Tensor | None) -> Tensor:
         count, length, width = Z.shape
