@@ -14,17 +14,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import monolayer as ml
 from monolayer.cli import run
-from monolayer.cluster import encode, memorize, parts, room
+from monolayer.cluster import crowds, encode, memorize, parts, room
 from monolayer.cluster import executor as executors
 from monolayer.cluster import points as cluster_points
-from monolayer.cluster.executor import Here, Processes
+from monolayer.cluster.executor import Processes
 from monolayer.cluster.memorize import memorize_files
 from monolayer.cluster.room import HUT, Room
 from monolayer.construct.line import draw, separate
 from monolayer.data import read
+from monolayer.model.mapped import load_mapped
 from tests.dying import kill_once
 
 
@@ -96,41 +99,71 @@ def example(kind: str) -> tuple[Any, Any, dict[str, Any]]:
     return words, None, {"causal": True, "positions": True}
 
 
-KINDS = ["ids", "sparse ids", "positions", "sequences", "causal", "next tokens"]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("cuts", "block", "points"), [([100, 101, 250], 200, 150), ([], 1 << 20, 1 << 20)])
-def test_bits_of_files_are_bits_of_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, cuts: list[int], block: int, points: int
-) -> None:
+def real(kind: str, size: int) -> tuple[Any, Any, dict[str, Any]]:
+    """Data of a kind with seven real labels, or vectors of `size` numbers, instead of classes; 0: the classes."""
     X, Y, options = example(kind)
-    pattern = write(tmp_path, X, Y, cuts)
+    if size == 0:
+        return X, Y, options
+    values = np.random.default_rng(2).normal(size=(7, size))
+    values[0], values[1, 0] = -0.0, 1e300
+
+    def one(label: Any) -> Any:
+        found = values[sum(str(label).encode()) % 7].tolist()
+        return found if size > 1 else found[0]
+
+    return X, [[one(label) for label in row] if isinstance(row, list) else one(row) for row in Y], options
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "block", "points"),
+    [
+        *[("ids", 0, 200, 150), ("ids", 2, 1 << 20, 1 << 20), ("sparse ids", 0, 200, 150), ("sparse ids", 2, 700, 800)],
+        *[
+            ("positions", 0, 200, 150),
+            ("positions", 1, 700, 800),
+            ("sequences", 0, 200, 150),
+            ("sequences", 3, 700, 90),
+        ],
+        *[("causal", 0, 200, 150), ("causal", 2, 700, 800), ("next tokens", 0, 200, 150)],
+    ],
+)
+def test_bits_of_files_are_bits_of_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, size: int, block: int, points: int
+) -> None:
+    X, Y, options = real(kind, size)
+    pattern = write(tmp_path, X, Y, [100, 101, 250], key="label" if kind == "sequences" else None)
     small_pieces(monkeypatch, block, points)
-    assert ml.certify(both(tmp_path, pattern, **options), read(pattern)).verdict == "proved"
+    out = both(tmp_path, pattern, **options)
+    data, mapped, whole = read(pattern), load_mapped(out), ml.load(out)
+    assert ml.certify(out, data).verdict == "proved"
+    assert data.labels is None or (data.labels.classes is None) == (size > 0)
+    assert mapped is not None
+    assert mapped.labels(mapped.encode(data)).tobytes() == whole.labels(whole.encode(data)).tobytes()
     assert not list(tmp_path.glob(".*"))
 
 
 @pytest.mark.parametrize(
-    ("kind", "slack", "points"),
+    ("kind", "size", "slack", "points"),
     [
-        *[("ids", 1e9, 200), ("ids", 1e11, 100), ("ids", 1e11, 1 << 20), ("positions", 1e10, 300)],
-        *[("sequences", 1e11, 60), ("causal", 1e9, 200), ("next tokens", 1e11, 200)],
+        *[("ids", 0, 1e11, 100), ("ids", 1, 1e11, 700), ("positions", 0, 1e10, 300), ("sequences", 0, 1e11, 60)],
+        *[("sequences", 2, 1e11, 700), ("next tokens", 0, 1e11, 200)],
     ],
 )
 def test_crowds_of_files_are_crowds_of_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, slack: float, points: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, size: int, slack: float, points: int
 ) -> None:
-    X, Y, options = example(kind)
-    pattern = write(tmp_path, X, Y, [100, 250])
+    X, Y, options = real(kind, size)
+    pattern = write(tmp_path, X, Y, [100, 250], key="label" if kind == "sequences" else None)
     small_pieces(monkeypatch, 1000, points)
     crowd(monkeypatch, slack)
-    if kind == "ids":
-        monkeypatch.setattr(cluster_points, "BESIDE", 2)  # the end of a range is looked for several times
+    if kind == "ids":  # the end of a range is looked for several times; it looks as if labels contradicted each other
+        monkeypatch.setattr(cluster_points, "BESIDE", 2)
+        monkeypatch.setattr(parts, "MANY", 20)
     out = both(tmp_path, pattern, **options)
+    rank = json.loads((out / "config.json").read_text())["summary"]["rank"]
+    assert rank > 1
     assert ml.certify(out, read(pattern)).verdict == "proved"
     if kind == "sequences":
-        rank = json.loads((out / "config.json").read_text())["summary"]["rank"]
         with pytest.raises(ml.PrecisionError, match=f"Rank={rank} would hold them"):
             memorize_files(pattern, tmp_path / "one", workers=1, rank=1, **options)
 
@@ -182,6 +215,89 @@ def test_names_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         memorize_files(write(tmp_path, [["a", "b"]], [[0, 1]], []), tmp_path / "files", workers=1)
 
 
+# -- contradictions --------------------------------------------------------------------------------------
+
+
+def contradicting(kind: str, size: int) -> tuple[Any, Any, dict[str, Any]]:
+    """Data of a kind with rows that come back with other labels and, where it is seen, in order."""
+    X, Y, options = real(kind, size)
+    random = np.random.default_rng(1)
+    ordered = options.get("positions") or options.get("causal")
+    for row in random.choice(len(X), 60).tolist():
+        order = np.arange(len(X[row])) if ordered else random.permutation(len(X[row]))
+        X.append([X[row][i] for i in order])
+        if Y is None:  # the next token is another one
+            X[-1][-1] = X[int(random.integers(len(X)))][-1]
+        elif isinstance(Y[row], list) and kind != "sequences":
+            Y.append([Y[int(random.integers(len(Y)))][0] if random.random() < 0.5 else Y[row][i] for i in order])
+        else:
+            Y.append(Y[int(random.integers(len(Y)))])
+    return X, Y, options
+
+
+def refused(tmp_path: Path, pattern: str, cuts: list[int], **options: Any) -> None:
+    """Files and memory show the same two places, and say how many there are."""
+    with pytest.raises(ml.ContradictionError) as memory:
+        ml.memorize(read(pattern), **options)
+    with pytest.raises(ml.ContradictionError) as files:
+        memorize_files(pattern, tmp_path / "files", workers=1, overwrite=True, **options)
+    assert not list(tmp_path.glob(".files*"))
+    words = str(files.value)
+    for i, first in enumerate(cuts):  # numbers in a file as numbers in all
+        for row in range(401):
+            words = words.replace(f"sequence {row} of {tmp_path}/s{i}.jsonl", f"sequence {row + first}")
+    assert words == str(memory.value).replace(", or say which label wins: on_conflict='majority' or 'first'", "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "many"),
+    [
+        *[
+            ("ids", 0, 1 << 12),
+            ("ids", 1, 1 << 12),
+            ("ids", 0, 2),
+            ("positions", 0, 1 << 12),
+            ("sequences", 0, 1 << 12),
+        ],
+        *[("sequences", 2, 1 << 12), ("causal", 0, 1 << 12), ("next tokens", 0, 1 << 12)],
+    ],
+)
+def test_contradictions_are_those_of_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, size: int, many: int
+) -> None:
+    X, Y, options = contradicting(kind, size)
+    pattern = write(tmp_path, X, Y, [100, 250], key="label" if kind == "sequences" else None)
+    small_pieces(monkeypatch, 700, 900)
+    if many == 2:  # however few are looked at
+        for module, name, value in ((parts, "NEAR", 2), (parts, "MANY", 2), (cluster_points, "LOOKED_AT", 10)):
+            monkeypatch.setattr(module, name, value)
+        monkeypatch.setattr(crowds, "TOGETHER", 100)
+    refused(tmp_path, pattern, [0, 100, 250], **options)
+
+
+rows = st.lists(st.tuples(st.lists(st.integers(0, 2), min_size=1, max_size=3), st.integers(0, 2)), min_size=2)
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows, st.sampled_from([1, 3, 100]), st.booleans(), st.booleans())
+def test_few_tokens_with_labels_of_any_kind(
+    tmp_path: Path, data: list[tuple[list[int], int]], size: int, by_token: bool, reals: bool
+) -> None:
+    X, value = [tokens for tokens, _ in data], [-0.0, 5e-324, -1e300] if reals else [0, 1, 2]
+    Y: list[Any] = [
+        [value[label]] * (len(tokens) - 1) + [value[0]] if by_token else value[label] for tokens, label in data
+    ]
+    pattern = write(tmp_path, X, Y, [len(X) // 2])
+    with pytest.MonkeyPatch.context() as patch:
+        small_pieces(patch, size, size)
+        try:
+            ml.memorize(read(pattern))
+        except ml.ContradictionError:
+            refused(tmp_path, pattern, [0, len(X) // 2])
+        else:
+            both(tmp_path, pattern)
+
+
 # -- what may go wrong -----------------------------------------------------------------------------------
 
 
@@ -199,7 +315,7 @@ def expected(tmp_path: Path, pattern: str) -> Path:
 
 def test_workers_do_without_torch() -> None:
     """Every module whose functions are pieces."""
-    modules = "crowds, encode, labels, parts, points, settle"
+    modules = "crowds, encode, parts, points, settle"
     code = f"import sys; from monolayer.cluster import {modules}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
@@ -232,43 +348,43 @@ def test_a_worker_that_always_dies_is_no_endless_loop() -> None:
     assert not pool.alive
 
 
-class Stopped(Here):
+FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "spilled")
+
+
+def stopped(monkeypatch: pytest.MonkeyPatch, kind: str, error: BaseException = FULL) -> None:
     """Work that is stopped at the third piece of one kind."""
 
-    kind, error = "part", OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "spilled")
-
-    def run(self, function: Any, tasks: list[Any]) -> Iterator[None]:
+    def work(function: Any, tasks: list[Any]) -> Iterator[None]:
         for number, task in enumerate(tasks):
-            if function.__name__ == self.kind and number == 2:
-                raise self.error
+            if function.__name__ == kind and number == 2:
+                raise error
             function(*task)
             yield
 
-
-def stopped(monkeypatch: pytest.MonkeyPatch, kind: str, error: BaseException) -> None:
-    monkeypatch.setattr(executors, "Here", type("There", (Stopped,), {"kind": kind, "error": error}))
+    monkeypatch.setattr(executors, "here", work)
 
 
-@pytest.mark.parametrize("kind", ["encode", "extent", "part"])
+@pytest.mark.parametrize("kind", ["encode", "extent", "part", "alike", "held", "staged"])
 def test_a_full_disk_leaves_no_model_and_the_build_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     pattern = ready(tmp_path, monkeypatch)
+    crowd(monkeypatch, 1e11)
     with monkeypatch.context() as patch:
-        stopped(patch, kind, Stopped.error)
+        stopped(patch, kind)
         with pytest.raises(OSError, match=r"disk of .* is full.*resume=True"):
             memorize_files(pattern, tmp_path / "files", workers=1)
     assert not (tmp_path / "files").exists()
     spill = tmp_path / ".files.building"
     finished = {path.stem for path in spill.glob("*.facts")} - {f"table-{i:05}" for i in range(3)}
     done: list[str] = []
-    run = Here.run
+    here = executors.here
 
-    def watched(self: Here, function: Any, tasks: list[Any]) -> Iterator[None]:
+    def watched(function: Any, tasks: list[Any]) -> Iterator[None]:
         done.extend(task[1] for task in tasks)
-        return run(self, function, tasks)
+        return here(function, tasks)
 
-    monkeypatch.setattr(Here, "run", watched)
+    monkeypatch.setattr(executors, "here", watched)
     out = memorize_files(pattern, tmp_path / "files", workers=1, resume=True)
     assert len(finished) >= 2
     assert done
@@ -286,7 +402,7 @@ def test_pieces_keep_the_sizes_that_they_had(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(memorize, "HUT", 0)
     monkeypatch.setattr(room, "resident", lambda: 10_000)
     with monkeypatch.context() as patch:
-        stopped(patch, "part", Stopped.error)
+        stopped(patch, "part")
         with pytest.raises(OSError, match="is full"):
             memorize_files(pattern, tmp_path / "files", workers=1, memory=10_700)
     monkeypatch.setattr(room, "resident", lambda: 10_400)
@@ -368,8 +484,8 @@ def test_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
 def test_resume_refuses_other_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     pattern = ready(tmp_path, monkeypatch)
     with monkeypatch.context() as patch:
-        stopped(patch, "extent", OSError(errno.ENOSPC, "full"))
-        with pytest.raises(OSError, match="full"):
+        stopped(patch, "extent")
+        with pytest.raises(OSError, match="is full"):
             memorize_files(pattern, tmp_path / "files", workers=1)
     first = tmp_path / "shards" / "s0.jsonl"
     if how == "touched":

@@ -11,8 +11,6 @@ import typer
 
 from monolayer.cli.building import (
     Causal,
-    ConflictChoice,
-    OnConflict,
     Out,
     Overwrite,
     Positions,
@@ -49,7 +47,6 @@ def memorize_files(
     positions: Positions = False,
     causal: Causal = False,
     rank: Rank = None,
-    on_conflict: OnConflict = ConflictChoice.error,
     seed: Seed = None,
     overwrite: Overwrite = False,
     reading: Reading = PLAIN,
@@ -61,7 +58,7 @@ def memorize_files(
     if scheduler is not None and engine is not EngineChoice.dask:
         raise DataError("--scheduler goes with --engine dask")
     options = given(memory=memory, workers=workers, engine=engine, scheduler=scheduler, resume=resume)
-    options |= given(positions=positions, causal=causal, rank=rank_of(rank), on_conflict=on_conflict, seed=seed)
+    options |= given(positions=positions, causal=causal, rank=rank_of(rank), seed=seed)
     began = time.perf_counter()
     try:
         with progress(as_json) as step:

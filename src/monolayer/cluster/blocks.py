@@ -1,4 +1,4 @@
-"""Blocks: some sequences of an encoded file, as what the construction works on: `Sequences` and a `Target`.
+"""Blocks: some sequences of an encoded file, as what the construction works on: `Sequences` and their labels.
 
 Every pass but the first goes over blocks of at most some number of tokens, whatever the files are like.
 """
@@ -40,8 +40,6 @@ class Rules:
     temperature: float | None
     order: Ints | None = None
     """The rank of each token among the codes (`construct/line/build.py`)."""
-    mended: bool = False
-    """Whether labels that contradicted others are overruled (`settle.py`)."""
 
     @property
     def label_type(self) -> np.dtype[Any]:
@@ -66,12 +64,9 @@ class Rules:
             return None
         return np.flatnonzero(data.position < np.repeat(data.lengths, data.lengths) - 1)
 
-    def target(self, data: Sequences, label: NDArray[Any]) -> Target:
-        """Labels `(P,)`, numbers of classes, or `(P, m)`, real ones."""
-        place = self.places(data)
-        if label.ndim == 2:
-            return Target(np.arange(len(label)), label, self.per, None, False, place, by_value=True)
-        return Target(label, np.zeros((0, 1)), self.per, None, False, place, self.next_token)
+    def target(self, place: Ints | None) -> Target:
+        """The labelled places, without their labels."""
+        return Target(np.zeros(0, np.int64), np.zeros((0, 1)), self.per, None, False, place)
 
 
 @dataclass(frozen=True)
@@ -117,18 +112,12 @@ class Block:
         """Its labels: `(P,)` numbers of classes, in the numbers of all files, or `(P, m)` reals."""
         place = rules.places(data)
         if place is not None:
-            label: NDArray[Any] = data.tokens[place + 1]
-        else:
-            kind, size = np.dtype(self.types[1]), max(1, rules.reals)
-            begin, end = (self.start, self.stop) if rules.per == "token" else (self.first, self.last)
-            offset = 8 * self.sequences + self.tokens * np.dtype(self.types[0]).itemsize + begin * size * kind.itemsize
-            label = np.fromfile(spill.numbers(self.piece), kind, (end - begin) * size, offset=offset)
-            table = spill.facts(f"table-{self.shard:05}")["label"]
-            label = label.reshape(-1, size) if rules.reals else table.take(label)
-        if rules.mended:
-            now = spill.facts(mended_name(self))
-            label[now["place"]] = now["label"]
-        return label
+            return data.tokens[place + 1]
+        kind, size = np.dtype(self.types[1]), max(1, rules.reals)
+        begin, end = (self.start, self.stop) if rules.per == "token" else (self.first, self.last)
+        offset = 8 * self.sequences + self.tokens * np.dtype(self.types[0]).itemsize + begin * size * kind.itemsize
+        label = np.fromfile(spill.numbers(self.piece), kind, (end - begin) * size, offset=offset)
+        return label.reshape(-1, size) if rules.reals else spill.facts(f"table-{self.shard:05}")["label"].take(label)
 
     def parts(self, spill: Spill, tokens: int) -> Iterator[Block]:
         """The block as smaller ones, of at most so many tokens unless one sequence alone has more."""
@@ -161,24 +150,8 @@ def blocks(spill: Spill, shards: int, tokens: int) -> list[Block]:
     return found
 
 
-def load(spill: Spill, block: Block, rules: Rules) -> tuple[Sequences, Target]:
-    """A block in the row numbers of all files."""
-    data = block.data(spill, rules)
-    return data, rules.target(data, block.labels(spill, rules, data))
-
-
-def label_of(target: Target) -> NDArray[Any]:
-    """The labels of a block: `(P,)` numbers of classes, or `(P, m)` reals."""
-    return target.table if target.by_value else target.number
-
-
-def mended_name(block: Block) -> str:
-    """The piece with the labels of a block that are overruled."""
-    return f"mended-{block.shard:05}-{block.first}"
-
-
-def sample(spill: Spill, pieces: list[Block], rules: Rules) -> tuple[Sequences, Target]:
-    """The sequences of all blocks by which draws are compared in memory too; all labels are 0."""
+def sample(spill: Spill, pieces: list[Block], rules: Rules) -> Sequences:
+    """The sequences of all blocks by which draws are compared in memory too."""
     from monolayer.construct.line.draw import sample_rows
 
     rows = sample_rows(
@@ -191,7 +164,4 @@ def sample(spill: Spill, pieces: list[Block], rules: Rules) -> tuple[Sequences, 
         if begin < end
     ]
     tokens, lengths = (np.concatenate([getattr(part, name) for part in parts]) for name in ("tokens", "lengths"))
-    data = Sequences(tokens, lengths, Names(range(rules.vocabulary)))
-    place = rules.places(data)
-    count = len(data) if rules.per == "sequence" else len(data.tokens) if place is None else len(place)
-    return data, rules.target(data, np.zeros(count, dtype=np.int64))
+    return Sequences(tokens, lengths, Names(range(rules.vocabulary)))

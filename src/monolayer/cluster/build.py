@@ -4,7 +4,7 @@ encode      every file to numbers, once; what they share        encode.py
 extent      from what to what contexts reach under a draw       points.py
 points      z of every block, cut into ranges by splitters      points.py
 part        each range sorted, and its steps written            parts.py
-settle      contradictions refused, or overruled                settle.py
+settle      contradictions refused                              settle.py
 held        points too close for one line, for further stages   crowds.py
 finish      the small tensors, the index, the card              finish.py
 """
@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from monolayer.arrays import Floats
-from monolayer.cluster import crowds, encode, labels, parts, points
+from monolayer.cluster import crowds, encode, parts, points
 from monolayer.cluster.blocks import Block, blocks, sample
-from monolayer.cluster.finish import SETTLED, Found, with_stages
-from monolayer.cluster.settle import settle
+from monolayer.cluster.finish import Found, with_stages
+from monolayer.cluster.settle import refuse_contradictions
 from monolayer.cluster.work import Options, Work
 from monolayer.construct.line.draw import Layout, draws
 from monolayer.construct.line.points import contextual_points, scale
@@ -32,8 +32,8 @@ from monolayer.construct.line.values import MOST
 class Build(Work):
     """The line, stage by stage."""
 
-    def line(self, reading: encode.Reading, options: Options) -> Found:
-        """The line, as `construct/line/build.py` has it."""
+    def line(self, reading: dict[str, Any], options: Options) -> Found:
+        """The line, as `construct/line/build.py` has it; `reading`: options of `monolayer.data.read`."""
         found = encode.survey(self, reading, options)
         names = sum(len(some) for some in (found.vocabulary, found.classes) if some is not None)
         smaller = replace(self, room=self.room.without(names).beside(found.rules.reals))
@@ -41,13 +41,12 @@ class Build(Work):
         found = smaller._separate(found, pieces, options)
         if found.rules.reals:
             found = replace(found, parts=(*found.parts, parts.closing(self.spill, found)))
-            found = replace(found, often=labels.counts(smaller, found.rules, pieces))
         return found
 
     def _separate(self, found: Found, pieces: list[Block], options: Options) -> Found:
         """A draw that keeps points with different labels apart, and its parts; or the best there is, and its stages."""
-        some, target = sample(self.spill, pieces, found.rules)
-        tokens = found.rules.tokens(some)
+        some = sample(self.spill, pieces, found.rules)
+        tokens, target = found.rules.tokens(some), found.rules.target(found.rules.places(some))
         tried, best, fewest = 0, found, math.inf
         layouts: tuple[Layout, ...] = ("cells", "mixed")
         for layout in layouts:
@@ -61,7 +60,10 @@ class Build(Work):
                 attempt = replace(attempt, drawn=replace(draw, known=None), kappa=kappa, fixed_error=error)
                 attempt = self._parts(attempt, pieces, at, strict=tried > 1)
                 if tried == 1 and attempt.close:
-                    found, attempt = self._settled(found, attempt, pieces, at, options)
+                    refuse_contradictions(self, attempt, pieces)
+                    if not all(part["whole"] for part in attempt.parts):  # it looked as if there were some
+                        self._drop(attempt, pieces)
+                        attempt = self._parts(replace(attempt, name=f"{attempt.name}-strict"), pieces, at, strict=True)
                 attempt = replace(attempt, crowds=crowds.Crowds.of(attempt.parts))
                 if attempt.crowds is None:
                     self._drop_points(attempt, pieces)
@@ -105,17 +107,6 @@ class Build(Work):
             ranges[name] = (points.Range(r, ends[r], ends[r + 1], where, *own), strict)
         self.do("building steps", (0.6, 0.98), parts.part, ranges)
         return replace(found, parts=tuple({"name": name, **self.spill.facts(name)} for name in names))
-
-    def _settled(
-        self, found: Found, attempt: Found, pieces: list[Block], at: Floats, options: Options
-    ) -> tuple[Found, Found]:
-        """The same two without contradictions: parts are made once more if there were any, or seemed to be."""
-        settled = settle(self, attempt, pieces, options.on_conflict)
-        if settled.conflicts or not all(part["whole"] for part in attempt.parts):
-            self._drop(attempt, pieces)
-            attempt = self._parts(replace(settled, name=attempt.name + SETTLED), pieces, at, strict=True)
-        found = replace(found, label_count=settled.label_count, conflicts=settled.conflicts, rules=settled.rules)
-        return found, attempt
 
     def _drop_points(self, found: Found, pieces: list[Block]) -> None:
         self.spill.drop(*(found.points(i) for i in range(len(pieces))))

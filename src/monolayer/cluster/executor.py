@@ -10,12 +10,13 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from queue import LifoQueue
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from monolayer.errors import DataError, OutOfMemoryError
 
@@ -32,48 +33,31 @@ PATIENCE = 30.0
 """Seconds to wait for a scheduler to answer."""
 
 
-class Executor(Protocol):
-    """`run(f, tasks)` calls `f(*task)` for every task, in any order, and yields after each that is done."""
-
-    def run(self, function: Callable[..., None], tasks: list[Task]) -> Iterator[None]:
-        """The first error of a piece ends it."""
+Run = Callable[[Callable[..., None], list[Task]], Iterator[None]]
+"""`run(f, tasks)` calls `f(*task)` for every task, in any order, and yields after each; the first error ends it."""
 
 
 @contextmanager
-def executor(engine: Engine, workers: int, scheduler: Any = None) -> Iterator[Executor]:
-    """An executor that is closed when the block ends."""
+def executor(engine: Engine, workers: int, scheduler: Any = None) -> Iterator[Run]:
+    """A `Run`, until the block ends."""
     if engine == "dask":
         with _dask(scheduler) as client:
-            yield Dask(client)
+            yield partial(_by_dask, client)
     elif workers == 1:
-        yield Here()
+        yield here
     else:
         pool = Processes(workers)
         try:
-            yield pool
+            yield pool.run
         finally:
             pool.close()
 
 
-class Here:
+def here(function: Callable[..., None], tasks: list[Task]) -> Iterator[None]:
     """This process, where there is no other to share the work with."""
-
-    def run(self, function: Callable[..., None], tasks: list[Task]) -> Iterator[None]:
-        for task in tasks:
-            function(*task)
-            yield
-
-
-def _finish(pool: ThreadPoolExecutor, futures: Iterable[Future[None]]) -> Iterator[None]:
-    pending = set(futures)
-    try:
-        while pending:
-            done, pending = wait(pending, return_when=FIRST_COMPLETED)
-            for future in done:
-                future.result()
-                yield
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+    for task in tasks:
+        function(*task)
+        yield
 
 
 class Processes:
@@ -90,9 +74,12 @@ class Processes:
     def run(self, function: Callable[..., None], tasks: list[Task]) -> Iterator[None]:
         with ThreadPoolExecutor(self.workers) as pool:
             try:
-                yield from _finish(pool, [pool.submit(self._one, function, task) for task in tasks])
+                for future in as_completed([pool.submit(self._one, function, task) for task in tasks]):
+                    future.result()
+                    yield
             except BaseException:
                 self.close()  # or the pool waits for pieces that nobody wants any more
+                pool.shutdown(wait=False, cancel_futures=True)
                 raise
 
     def _one(self, function: Callable[..., None], task: Task) -> None:
@@ -158,22 +145,17 @@ def _import_path() -> str:
     return os.pathsep.join(entry for entry in sys.path if entry in wanted or entry not in here)
 
 
-class Dask:
+def _by_dask(client: Any, function: Callable[..., None], tasks: list[Task]) -> Iterator[None]:
     """The workers of a Dask cluster. They must see the files and the spill folder under the same paths."""
+    from distributed import as_completed as completed
 
-    def __init__(self, client: Any) -> None:
-        self.client = client
-
-    def run(self, function: Callable[..., None], tasks: list[Task]) -> Iterator[None]:
-        from distributed import as_completed
-
-        futures = [self.client.submit(function, *task, pure=False, retries=TRIES) for task in tasks]
-        try:
-            for future in as_completed(futures):  # type: ignore[no-untyped-call]
-                future.result()
-                yield
-        finally:
-            self.client.cancel(futures)
+    futures = [client.submit(function, *task, pure=False, retries=TRIES) for task in tasks]
+    try:
+        for future in completed(futures):  # type: ignore[no-untyped-call]
+            future.result()
+            yield
+    finally:
+        client.cancel(futures)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from monolayer.construct.line.points import SLACK, Points
 from monolayer.construct.line.separate import spacing
 from monolayer.construct.line.stored import LineDraw
 from monolayer.construct.line.values import Value, averages, draw_value, most_rank
-from monolayer.construct.target import Target, entropy_bits, entropy_of
+from monolayer.construct.target import Target, entropy_bits
 from monolayer.data import Names, Sequences
 from monolayer.errors import PrecisionError
 from monolayer.model.card import Card, Summary
@@ -32,16 +32,12 @@ from monolayer.model.save import save_parts
 from monolayer.model.staircase import Staircase
 from monolayer.theory.bounds import corollary1_counts
 
-SETTLED = "-settled"
-"""What the name of a draw ends with where its points are made once more, without contradictions."""
-
 
 @dataclass(frozen=True, eq=False)
 class Found:
     """Names and counts of all files; then a draw and, range by range, the facts about its parts; then further stages.
 
-    `last`: the label, and the number, that a first stage ends with; `stages`, `values`: those behind it. `conflicts`:
-    labels that were overruled. `often`: of real labels, how often each comes, and how many come so often.
+    `last`: the label, and the number, that a first stage ends with; `stages`, `values`: those behind it.
     """
 
     shards: list[dict[str, Any]]
@@ -52,7 +48,6 @@ class Found:
     token_count: Ints
     label_count: Ints
     scalar: bool = False
-    conflicts: int = 0
     drawn: Draw | None = None
     kappa: float = 1.0
     fixed_error: float = 0.0
@@ -63,7 +58,6 @@ class Found:
     last: tuple[float, ...] = ()
     stages: tuple[Stage, ...] = ()
     values: tuple[Value, ...] = ()
-    often: tuple[Ints, Ints] | None = None
 
     @property
     def draw(self) -> Draw:
@@ -194,12 +188,11 @@ def _with_summary(model: Monolayer, found: Found, draw: Draw, more: dict[str, An
         sequences=found.sequences,
         labelled=found.labelled,
         **facts,
-        conflicts=found.conflicts,
+        conflicts=0,
         vocabulary=int(np.count_nonzero(found.token_count)),
         **model.counts(),
         corollary_1=counted,
-        label_bits=found.labelled
-        * (entropy_bits(found.label_count) if found.often is None else entropy_of(*found.often)),
+        label_bits=None if found.classes is None else found.labelled * entropy_bits(found.label_count),
         readout_error=None,
         corollary_1_dense=multiplied,
     )

@@ -10,14 +10,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from monolayer.cluster import encode
 from monolayer.cluster.build import Build
 from monolayer.cluster.executor import Engine, executor
 from monolayer.cluster.finish import finish
 from monolayer.cluster.room import HOUSE, HUT, Room
 from monolayer.cluster.spill import PausedError, code, identity, is_full, opened
 from monolayer.cluster.work import Options
-from monolayer.construct.consistency import OnConflict, check_conflict
 from monolayer.construct.line.draw import check_seed, check_temperature
 from monolayer.construct.task import Progress
 from monolayer.data.folder import check_output
@@ -43,7 +41,6 @@ def memorize_files(
     temperature: float | None = None,
     rank: int | Literal["auto"] = "auto",
     seed: int = 0,
-    on_conflict: OnConflict = "error",
     format: str | None = None,
     tokens: str | None = None,
     labels: str | None = None,
@@ -59,8 +56,8 @@ def memorize_files(
     while it is built. `engine`: `processes` (as many as `workers`, by default one per processor as far as they fit; one
     is this process), or `dask`: the workers of the cluster whose `scheduler` is at this address, or of this client;
     they must see the files and the folder under the same paths. `resume=True` goes on with a build that was stopped.
-    `positions`, `causal`, `temperature`, `rank`, `seed`, `on_conflict`: as for `memorize`; `format` to `per`: as for
-    `monolayer.data.read`.
+    `positions`, `causal`, `temperature`, `rank`, `seed`: as for `memorize`; `format` to `per`: as for
+    `monolayer.data.read`. Labels that contradict each other are an error that names two of them.
     """
     names = matching(files)
     if "-" in names:
@@ -75,7 +72,6 @@ def memorize_files(
         raise DataError("prompts and answers are for memorize_as: per='token' or 'sequence' here")
     if rank != "auto" and not (type(rank) is int and rank >= 1):
         raise DataError(f"rank must be a whole number from 1, or 'auto', not {rank!r}")
-    check_conflict(on_conflict)
     if engine not in get_args(Engine):
         raise DataError(f"engine must be one of {', '.join(map(repr, get_args(Engine)))}, not {engine!r}")
     if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
@@ -86,17 +82,17 @@ def memorize_files(
     room = Room.fitting(memory, workers, house, max(tokens_at_most(name, format) for name in names))
     workers = room.workers
     reading = {"format": format, "tokens": tokens, "labels": labels, "sequence": sequence, "unit": unit, "per": per}
-    options = Options(positions, causal, temperature, rank, seed, on_conflict)
+    options = Options(positions, causal, temperature, rank, seed)
     asked = {**reading, **asdict(options), "memory": str(memory), "workers": workers, "engine": engine}
     journal = {"code": code(), "sizes": [room.block, room.range, room.spare], "shards": shards, **asked}
     report = progress or (lambda stage, share: None)
     kept = False
     try:
-        with executor(engine, workers, scheduler) as doing, opened(final, journal, resume) as (spill, begun):
+        with executor(engine, workers, scheduler) as run, opened(final, journal, resume) as (spill, begun):
             kept = True
             block, points, spare = begun["sizes"]
-            build = Build(spill, doing, replace(room, block=block, range=points, spare=spare), shards, report)
-            found = build.line(encode.Reading(reading, causal), options)
+            build = Build(spill, run, replace(room, block=block, range=points, spare=spare), shards, report)
+            found = build.line(reading, options)
             for shard in shards:
                 if identity(shard["name"]) != shard:
                     raise DataError(f"{shard['name']} changed while the model was built: start anew")

@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.arrays import Floats, Ints
-from monolayer.cluster.blocks import Block, Rules, label_of, load
+from monolayer.cluster.blocks import Block, Rules
 from monolayer.cluster.spill import Spill
 from monolayer.construct.line.points import SLACK, WORTH_IT, Points, contextual_points, token_major
-from monolayer.construct.target import Target
 from monolayer.data import Sequences
 
 if TYPE_CHECKING:  # workers do without PyTorch
@@ -87,20 +86,18 @@ def points(
     spill: Spill, name: str, block: Block, rules: Rules, draw: Tables | Draw, kappa: float, splitters: Floats
 ) -> None:
     """The points of a block in order, and where the ranges begin."""
-    data, target = load(spill, block, rules)
-    z, order = line(data, target, rules, draw, kappa)
-    label = label_of(target).astype(rules.label_type).take(order, axis=0)
+    data = block.data(spill, rules)
+    z, order = line(data, rules, draw, kappa)
+    label = block.labels(spill, rules, data).astype(rules.label_type).take(order, axis=0)
     inner = np.searchsorted(z, splitters, side="left")
     spill.write(name, [z, label, order.astype(np.int32, copy=False)], bounds=np.concatenate([[0], inner, [len(z)]]))
 
 
-def line(
-    data: Sequences, target: Target, rules: Rules, draw: Tables | Draw, kappa: float
-) -> tuple[Floats, NDArray[Any]]:
+def line(data: Sequences, rules: Rules, draw: Tables | Draw, kappa: float) -> tuple[Floats, NDArray[Any]]:
     """`z` of all labelled places in order, and which places these are."""
     if isinstance(draw, Tables):
         return draw.line(data, rules.per, kappa)
-    found = contextual_points(draw, rules.tokens(data), target)
+    found = contextual_points(draw, rules.tokens(data), rules.target(rules.places(data)))
     return found.z, found.order
 
 

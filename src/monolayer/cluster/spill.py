@@ -17,19 +17,18 @@ import json
 import math
 import os
 import re
-import secrets
 import stat
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.data.aside import new_file
+from monolayer.data.aside import new_bytes, new_file
 from monolayer.errors import DataError, MonolayerError, OutOfMemoryError
 
 fcntl: Any
@@ -82,7 +81,7 @@ class Spill:
         """A finished piece: `blocks` one after the other, and its facts; `hashed`: one is the digest of all blocks."""
         if blocks:
             digest = hashlib.sha256()
-            with self._aside(self.numbers(name)) as file:
+            with new_bytes(self.numbers(name)) as file:
                 for block in blocks:
                     content = np.ascontiguousarray(block).reshape(-1).view(np.uint8)
                     for start in range(0, len(content), CHUNK):
@@ -92,25 +91,13 @@ class Spill:
                             digest.update(chunk)
             if hashed:
                 facts["digest"] = np.array([digest.hexdigest()])
-        with self._aside(self.path / f"{name}.facts") as file:
+        with new_bytes(self.path / f"{name}.facts") as file:
             file.write(_packed({key: np.asarray(value) for key, value in facts.items()}))
 
     def drop(self, *names: str) -> None:
         """The numbers of pieces that nobody needs any more. Their facts stay: they are finished all the same."""
         with ThreadPoolExecutor() as pool:  # to give back large files takes the system a while
             list(pool.map(lambda name: self.numbers(name).unlink(missing_ok=True), names))
-
-    @contextmanager
-    def _aside(self, final: Path) -> Iterator[BinaryIO]:
-        scratch = final.with_name(f".{final.name}.{secrets.token_hex(4)}")
-        try:
-            with scratch.open("xb") as file:
-                yield file
-            scratch.replace(final)
-        except BaseException:
-            with suppress(OSError):
-                scratch.unlink(missing_ok=True)
-            raise
 
 
 def _packed(facts: dict[str, NDArray[Any]]) -> bytes:

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from monolayer.cluster.executor import Executor
+from monolayer.cluster.executor import Run
 from monolayer.cluster.room import Room
 from monolayer.cluster.spill import Spill
-from monolayer.construct.consistency import OnConflict
 
 if TYPE_CHECKING:  # workers do without PyTorch
     from monolayer.construct.task import Progress
@@ -25,7 +24,6 @@ class Options:
     temperature: float | None
     rank: int | Literal["auto"]
     seed: int
-    on_conflict: OnConflict
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +31,7 @@ class Work:
     """`shards`: the files, as `identity` knows them."""
 
     spill: Spill
-    doing: Executor
+    run: Run
     room: Room
     shards: list[dict[str, Any]]
     report: Progress
@@ -44,7 +42,7 @@ class Work:
         begin, end = share
         done, began = len(tasks) - len(left), time.perf_counter()
         self.report(stage, begin)
-        for count, _ in enumerate(self.doing.run(function, left), 1):
+        for count, _ in enumerate(self.run(function, left), 1):
             rate = count / max(time.perf_counter() - began, 1e-9)
             self.report(
                 f"{stage}: {done + count:,} of {len(tasks):,}, {rate:.3g} per second",

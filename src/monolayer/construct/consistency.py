@@ -140,7 +140,7 @@ def contradiction(
 ) -> ContradictionError:
     """The error for two labelled places with equal token and context, of `count` that disagree with an earlier one.
 
-    `named`: what to call each sequence; by default its number.
+    `named`: what to call each sequence, of files, where no label can be overruled; by default its number.
     """
     data = context.data
     flat = [one, two] if target.place is None else [int(target.place[one]), int(target.place[two])]
@@ -170,7 +170,8 @@ def contradiction(
         seen = "both see the same sequence"
     else:
         seen = "both see the same tokens"
-    advice = "Mend the data, or say which label wins: on_conflict='majority' or 'first'."
+    choice = ", or say which label wins: on_conflict='majority' or 'first'" if named is None else ""
+    advice = f"Mend the data{choice}."
     same_place = target.per == "token" and data.position[flat[0]] == data.position[flat[1]]
     helps = not np.array_equal(ordered[0], ordered[1]) or (target.per == "token" and not same_place)
     if not context.positions and helps:

@@ -103,11 +103,7 @@ class Target:
 
 def entropy_bits(count: Ints) -> float:
     """Entropy, in bits, of a distribution given by counts."""
-    return entropy_of(*np.unique(count[count > 0], return_counts=True))
-
-
-def entropy_of(size: Ints, times: Ints) -> float:
-    """The same, where `times` of the counts are `size`, in order: so it does not depend on the order of labels."""
+    size, times = np.unique(count[count > 0], return_counts=True)  # so it does not depend on the order of labels
     share = size / (size * times).sum()
     return float(-(times * (share * np.log2(share))).sum())
 

@@ -71,7 +71,7 @@ class Task:
             vocabulary=int(np.count_nonzero(np.bincount(self.context.rows))),
             corollary_1=counted,
             corollary_1_dense=multiplied,
-            label_bits=labelled * target.entropy_bits(),
+            label_bits=None if target.classes is None else labelled * target.entropy_bits(),
             **model.counts(),
             **facts,
         )

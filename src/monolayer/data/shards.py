@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.data.columns import Coded, Column
+from monolayer.arrays import Ints
 from monolayer.data.labels import Labels
 from monolayer.data.lines import Progress
 from monolayer.data.names import Names, Unit
@@ -100,7 +100,7 @@ def join(parts: list[Sequences], vocabulary: Names | None = None) -> Sequences:
     if vocabulary is not None:
         tokens, names = np.concatenate([part.tokens for part in parts]), parts[0].vocabulary
     else:
-        tokens, names, _ = _column("token", [(part.tokens, part.vocabulary) for part in parts])
+        tokens, names = _joined([(part.tokens, part.vocabulary) for part in parts])
         units = (part.vocabulary.unit for part in parts if part.vocabulary is not None)
         names = None if names is None else names.cut_into(next((unit for unit in units if unit is not None), None))
     first = parts[0].labels
@@ -108,7 +108,7 @@ def join(parts: list[Sequences], vocabulary: Names | None = None) -> Sequences:
         prompts = [part.prompts for part in parts if part.prompts is not None]
         return Sequences(tokens, lengths, names, None, np.concatenate(prompts) if prompts else None)
     found = [part.labels for part in parts if part.labels is not None]
-    values, classes, _ = _column("label", [(labels.values, labels.classes) for labels in found])
+    values, classes = _joined([(labels.values, labels.classes) for labels in found])
     place = None
     if any(labels.place is not None for labels in found):
         starts = np.cumsum([0] + [part.labellable for part in parts[:-1]])
@@ -116,17 +116,34 @@ def join(parts: list[Sequences], vocabulary: Names | None = None) -> Sequences:
     return Sequences(tokens, lengths, names, Labels(values, first.per, classes, first.scalar, place))
 
 
-def _column(what: Any, parts: list[tuple[NDArray[Any], Names | None]]) -> tuple[NDArray[Any], Names | None, bool]:
-    column = Column(what)
-    for values, names in parts:
-        if names is None:
-            column.add(values, str)
-        elif names.integers:
-            column.add(names.decode(values), str)
-        else:
-            used, rows = np.unique(values, return_inverse=True)
-            column.add(Coded([str(names.names[row]) for row in used.tolist()], rows), str)
-    return column.finish()
+def _joined(parts: list[tuple[NDArray[Any], Names | None]]) -> tuple[NDArray[Any], Names | None]:
+    if parts[0][1] is None:
+        return np.concatenate([values for values, _ in parts]), None
+    found = [used(names, rows) for rows, names in parts]
+    names, rows = numbered([each[0] for each in found])
+    return np.concatenate([row.take(places) for row, (_, places, _) in zip(rows, found, strict=True)]), names
+
+
+def used(names: Names | None, rows: Ints) -> tuple[list[str] | Ints, NDArray[Any], Ints]:
+    """The names that occur, the places among them in the smallest type that holds these, and how often each occurs."""
+    assert names is not None  # the parts are of one kind
+    count = np.bincount(rows, minlength=len(names))
+    there = np.flatnonzero(count)
+    place = np.zeros(len(names), dtype=np.min_scalar_type(max(len(there) - 1, 0)))
+    place[there] = np.arange(len(there))
+    if names.integers:
+        return np.asarray(names.decode(there), dtype=np.int64), place.take(rows), count[there]
+    return [str(names.names[row]) for row in there.tolist()], place.take(rows), count[there]
+
+
+def numbered(parts: Sequence[list[str] | Ints]) -> tuple[Names, list[Ints]]:
+    """The names of all parts, as one file with all rows would have named them; for each part the rows of its own."""
+    if isinstance(parts[0], np.ndarray):
+        values = np.unique(np.concatenate(parts))
+        names, rows = Names.of_integers(values)
+        return names, [rows[np.searchsorted(values, part)] for part in parts]
+    names = Names(tuple(sorted({str(name) for part in parts for name in part})))
+    return names, [np.array([names.rows[name] for name in part], dtype=np.int64) for part in parts]
 
 
 def strangers(one: str, its: str, other: str, theirs: str) -> DataError:

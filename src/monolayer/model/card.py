@@ -44,7 +44,7 @@ class Summary:
     corollary_1: int
     """What Corollary 1's formula counts on the same points, with ids on a line (d = 1) and the least head size, 1."""
     label_bits: float | None
-    """Bits that the labels carry: points times the entropy of their labels; None for an approximator."""
+    """Bits that the labels carry: points times the entropy of their classes; None for real labels."""
     conflicts: int
     """Labels overruled by `on_conflict`."""
     readout_error: float | None
