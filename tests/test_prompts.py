@@ -60,8 +60,6 @@ def test_what_is_claimed_are_the_answers_and_their_ends(folder: Path) -> None:
     assert ml.certify(folder, PROMPTS[:1], ANSWERS[:1], only=True).verdict == "refuted"
     whole = ml.Sequences.of([["The", " capital", " of", " France", " is", " Paris"]])
     assert ml.certify(folder, whole).verdict == "refuted"
-    held = ml.locate(folder, PROMPTS, ANSWERS)
-    assert [(fact.sequence, fact.position) for fact in held.facts[:2]] == [(0, 4), (0, 5)]
     assert len({ml.certify(folder, [one], [two]).data_digest for one, two in (("a b", " c"), ("a", " b c"))}) == 2
 
 

@@ -1,16 +1,17 @@
-"""What the parts of a network are called in its file, and which coordinates of the stream they read and write."""
+"""What the parts of a network are called in its file, which coordinates of the stream they read and write, and the
+circuit that they make."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
-from monolayer.arrays import Bools, Floats
+from monolayer.arrays import Bools, Floats, Ints
 from monolayer.checker.labelled import Labelled
-from monolayer.checker.locating.line import read_steps
+from monolayer.checker.locating.line import writes
 from monolayer.checker.stock.files import Network
 from monolayer.checker.stock.places import Places
 from monolayer.checker.stored import CODE, LABEL, Stored
@@ -43,24 +44,18 @@ class Row:
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
-    """The neurons of one feed-forward block: `tensor` and `axis` as in `Neuron`; `reads`, `writes` `(H, D)`."""
+class Anatomy:
+    """The neurons, `tensor` and `axis` as in `Neuron`, with what each reads and writes `(H, D)`; coordinates `(D,)`
+    that tables, attention and head use.
+
+    `rows` of a fact; `scores`: which of query, key and value depend on the stream; `constant`: whether the bias behind
+    the neurons writes anything.
+    """
 
     tensor: str
     axis: int
     reads: Floats
     writes: Floats
-
-
-@dataclass(frozen=True, eq=False)
-class Anatomy:
-    """Blocks of neurons, numbered one after the other; coordinates `(D,)` that tables, attention and head use.
-
-    `rows` of a fact; `scores`: which of query, key and value depend on the stream; `constant`: whether the bias of a
-    block writes anything.
-    """
-
-    blocks: tuple[Block, ...]
     rows: Callable[[int], tuple[Row, ...]]
     embeds: Bools
     attends: Bools
@@ -68,106 +63,100 @@ class Anatomy:
     scores: dict[str, bool]
     constant: bool
 
-    @property
-    def width(self) -> int:
-        return len(self.embeds)
-
     def neuron(self, number: int) -> Neuron:
-        """By its number among those of all blocks."""
-        for block in self.blocks:
-            if number < len(block.writes):
-                return Neuron(block.tensor, number, block.axis)
-            number -= len(block.writes)
-        raise IndexError(number)
+        return Neuron(self.tensor, int(number), self.axis)
 
-    def number(self, neuron: Neuron) -> int:
-        """The other way."""
-        first = 0
-        for block in self.blocks:
-            if block.tensor == neuron.tensor:
-                if not 0 <= neuron.index < len(block.writes):
-                    break
-                return first + neuron.index
-            first += len(block.writes)
-        raise KeyError(neuron)
+    def circuit(self, neurons: Ints) -> dict[str, Any]:
+        """What is left in, so that facts at which just these hidden neurons write are answered as before.
 
-    @cached_property
-    def reads(self) -> Floats:
-        """Of all neurons `(H, D)`."""
-        return np.concatenate([block.reads for block in self.blocks])
-
-    @cached_property
-    def writes(self) -> Floats:
-        return np.concatenate([block.writes for block in self.blocks])
+        JSON as EAP-IG's `Graph.from_json` and MIB's `load_graph_from_json` read it. One layer with one head has four
+        nodes: `input`, `a0.h0`, `m0`, `logits`. What these tools call the neurons of a node are the coordinates of the
+        stream that it writes; hidden neurons stand beside them, as `hidden`, which they pass over.
+        """
+        used = len(neurons) > 0 or self.constant
+        reads, writes = (part[neurons].any(axis=0) for part in (self.reads, self.writes))
+        attends = bool((reads & self.attends).any())
+        edges = {
+            **{f"input->a0.h0<{letter}>": attends and there for letter, there in self.scores.items()},
+            "input->m0": bool((reads & self.embeds).any()),
+            "a0.h0->m0": attends,
+            "input->logits": bool((self.embeds & self.head).any()),
+            "a0.h0->logits": bool((self.attends & self.head).any()),
+            "m0->logits": used,
+        }
+        masks = {"input": self.embeds, "a0.h0": self.attends, "m0": writes | (self.head & self.constant)}
+        there = {"input": True, "a0.h0": attends, "m0": used}
+        nodes: dict[str, Any] = {
+            name: {"in_graph": there[name], "neurons": (mask & there[name]).tolist()} for name, mask in masks.items()
+        }
+        nodes["m0"]["hidden"] = [asdict(self.neuron(number)) for number in neurons.tolist()]
+        return {
+            "cfg": {"n_layers": 1, "n_heads": 1, "parallel_attn_mlp": False, "d_model": len(self.embeds)},
+            "nodes": {**nodes, "logits": {"in_graph": True}},
+            "edges": {name: {"score": float(there), "in_graph": there} for name, there in edges.items()},
+        }
 
 
 def own_anatomy(stored: Stored, points: Labelled) -> Anatomy:
     """Of a model of monolayer."""
-    D = int(stored.config["width"])
-    if stored.config["readout"] == "gates":
-        weight_1, weight_2 = (stored[f"feed_forward.weight_{n}"].astype(np.float64) for n in (1, 2))
-        reads, writes = np.zeros((2, len(weight_1), D))
-        reads[:, : weight_1.shape[1]], writes[:, D - len(weight_2) :] = weight_1, weight_2.T
-        blocks = [Block("feed_forward.weight_2", 1, reads, writes)]
+    D, gated, vectors = int(stored.config["width"]), stored.config["readout"] == "gates", points.rows is None
+    weight_2 = writes(stored).T
+    reads, written = np.zeros((2, len(weight_2), D))
+    written[:, D - weight_2.shape[1] if gated else LABEL :][:, : weight_2.shape[1]] = weight_2
+    if gated:
+        weight_1 = stored["feed_forward.weight_1"]
+        reads[:, : weight_1.shape[1]] = weight_1
     else:
-        blocks = [_stage(stored, number, D) for number in range(stored.stages)]
-    table = [stored[name] for name in ("lift.weight", "positions.weight") if name in stored.tensors]
-    vectors = stored.config["tokens"] == "vectors"
-    if vectors:
-        table[0] = table[0].T
-    embeds = np.any([np.nan_to_num(part).any(axis=0) for part in table], axis=0) | (stored["bos"] != 0)
-    if vectors:
-        embeds |= stored["lift.bias"] != 0
-
-    biases = [block.tensor.replace("weight", "bias") for block in blocks]
-    constant = tuple(Row(bias) for bias in biases if stored[bias].any())
+        slopes = np.concatenate([part[0] for part in stored.steps("feed_forward")])
+        reads[:, CODE] = slopes if stored.config["readout"] == "exact" else 1.0
+    tables = [stored["bos"][None], stored["lift.weight"].T if vectors else stored["lift.weight"]]
+    tables += [stored["lift.bias"][None]] if vectors else []
+    tables += [stored["positions.weight"]] if stored.config["positions"] else []
+    constant = bool(stored["feed_forward.bias_2"].any())
 
     def rows(fact: int) -> tuple[Row, ...]:
         place = int(fact if points.places is None else points.places[fact])
-        if not points.per_token:
-            return (Row("bos"), *constant)
-        token = Row("lift.weight", None if points.rows is None else int(points.rows[place]))
-        position = int(points.data.position[place])
-        return (token, *((Row("positions.weight", position),) if stored.config["positions"] else ()), *constant)
+        found = [Row("bos")]
+        if points.per_token:
+            found = [Row("lift.weight", None if points.rows is None else int(points.rows[place]))]
+            found += [Row("positions.weight", int(points.data.position[place]))] * stored.config["positions"]
+        return (*found, *[Row("feed_forward.bias_2")] * constant)
 
-    letters = {letter: bool(stored[f"attention.W_{letter.upper()}"].any()) for letter in "qkv"}
-    attends = (stored["attention.W_O"] != 0).any(axis=1)
     return Anatomy(
-        tuple(blocks), rows, embeds, attends, (stored["head.weight"] != 0).any(axis=0), letters, bool(constant)
+        tensor="feed_forward.weight_2",
+        axis=1,
+        reads=reads,
+        writes=written,
+        rows=rows,
+        embeds=(np.nan_to_num(np.concatenate(tables)) != 0).any(axis=0),
+        attends=(stored["attention.W_O"] != 0).any(axis=1),
+        head=(stored["head.weight"] != 0).any(axis=0),
+        scores={letter: bool(stored[f"attention.W_{letter.upper()}"].any()) for letter in "qkv"},
+        constant=constant,
     )
-
-
-def _stage(stored: Stored, number: int, width: int) -> Block:
-    """A stage of a line: one coordinate is read, a label and maybe the number of a stretch are written."""
-    steps, labels = read_steps(stored)[number], int(stored.config["labels"])
-    name = f"feed_forward.stages.{number}" if stored.config["readout"] == "cascade" else "feed_forward"
-    reads, writes = np.zeros((2, steps.neurons, width))
-    reads[:, CODE if number == 0 else stored.value(number + 1) + 1] = steps.weight_1 if steps.form != "runs" else 1.0
-    writes[:, LABEL : LABEL + labels] = steps.weight_2[:labels].T
-    if len(steps.weight_2) > labels:
-        writes[:, stored.value(number + 2) + 1] = steps.weight_2[labels]
-    return Block(f"{name}.weight_2", 1, reads, writes)
 
 
 def stock_anatomy(net: Network, places: Places) -> Anatomy:
     """Of a Hugging Face folder."""
     kind, names = net.architecture, net.architecture.names(net.task)
-    block = Block(names["W_2"], int(not kind.transposed), net.W_1, net.W_2)
 
     def rows(fact: int) -> tuple[Row, ...]:
-        token = Row(names["tokens"], int(places.token[fact]))
-        return (
-            (token, Row(names["places"], net.offset + int(places.place[fact]))) if net.places is not None else (token,)
-        )
+        found = [Row(names["tokens"], int(places.token[fact]))]
+        if net.places is not None:
+            found.append(Row(names["places"], net.offset + int(places.place[fact])))
+        return tuple(found)
 
     tables = [net.tokens, *(() if net.places is None else (net.places,))]
     read = net.head if net.W_P is None else net.head @ net.W_P
     return Anatomy(
-        (block,),
-        rows,
-        (np.concatenate(tables) != 0).any(axis=0),
-        (net.attention["W_O"] != 0).any(axis=1),
-        (read != 0).any(axis=0),
-        {letter: bool(net.attention[f"W_{letter.upper()}"].any()) for letter in "qkv"},
-        bool(net.b_2.any()),
+        tensor=names["W_2"],
+        axis=int(not kind.transposed),
+        reads=net.W_1,
+        writes=net.W_2,
+        rows=rows,
+        embeds=(np.concatenate(tables) != 0).any(axis=0),
+        attends=(net.attention["W_O"] != 0).any(axis=1),
+        head=(read != 0).any(axis=0),
+        scores={letter: bool(net.attention[f"W_{letter.upper()}"].any()) for letter in "qkv"},
+        constant=bool(net.b_2.any()),
     )

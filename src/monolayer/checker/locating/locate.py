@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from monolayer.arrays import Bools
 from monolayer.checker.check import asked_data, assumed
 from monolayer.checker.labelled import Labelled, labelled, real
 from monolayer.checker.locating.anatomy import own_anatomy, stock_anatomy
@@ -15,7 +16,6 @@ from monolayer.checker.locating.cells import cells_writers
 from monolayer.checker.locating.line import line_writers
 from monolayer.checker.locating.location import Fact, Location
 from monolayer.checker.locating.robust import robust_writers
-from monolayer.checker.locating.steps import steps_writers
 from monolayer.checker.rounding import UnhandledError
 from monolayer.checker.stock.check import assumed as assumed_of_stock
 from monolayer.checker.stock.files import Network, read_stock
@@ -27,6 +27,7 @@ from monolayer.data.layout import Manner
 from monolayer.data.names import Unit
 from monolayer.data.sequences import Per
 from monolayer.errors import DataError
+from monolayer.huggingface.architecture import UNKNOWN
 from monolayer.huggingface.reading import answers_per, is_stock, token_names
 from monolayer.huggingface.strict import ForeignError
 
@@ -39,9 +40,10 @@ def locate(
 ) -> Location:
     """Where each fact lives: the neurons and rows that hold it, and what is answered without each neuron.
 
-    `model`: a model, or the folder of one, stock folders too. `X`, `Y`, `lengths`, `per`, `unit` as for `certify`;
-    without labels, every place where the model answers is a fact. Answers are read from the stored weights, and proved
-    for every evaluation that a certificate covers, where margins allow it; else measured, or unknown (docs/locate.md).
+    `model`: a model of one line or a robust one, a stock model of cells, or the folder of one. `X`, `Y`, `lengths`,
+    `per`, `unit` as for `certify`; without labels, every place where the model answers is a fact. Answers are read from
+    the stored weights, and proved for every evaluation that a certificate covers, where margins allow it; else
+    measured, or unknown (docs/locate.md).
     """
 
     def data(names: Names | None, answers: Belongs | None) -> Sequences:
@@ -50,17 +52,13 @@ def locate(
     with folder_of(model) as folder, np.errstate(all="ignore"):
         try:
             if is_stock(folder):
-                net = read_stock(folder)
-                return _in_stock(net, data(token_names(folder), answers_per(folder)))
+                net, names = read_stock(folder), token_names(folder)
+                return _in_stock(net, names, data(names, answers_per(folder)))
             stored = read(folder)
             if stored.config["kind"] == "interpolator":
                 raise DataError(
                     "a network for the maximum norm interpolates between knots and holds no facts: give locate a model "
                     "that memorizes, or a stock folder"
-                )
-            if not stored.tensors:
-                raise UnhandledError(
-                    f"they are stored in {stored.config['dtype']}, and float64 and float32 are covered"
                 )
             return _in_own(stored, data(stored.vocabulary, stored.config["per"]))
         except (UnhandledError, ForeignError) as why:
@@ -72,22 +70,18 @@ def locate(
 def _in_own(stored: Stored, data: Sequences) -> Location:
     given = data.labels is not None or bool(stored.config.get("next_token"))
     if not given:
-        count = len(data) if stored.config["per"] == "sequence" else len(data.tokens)
         reals = None if stored.classes is not None else int(stored.config["labels"])
-        data = _with_any_label(data, stored.config["per"], stored.classes, count, reals)
+        data = _with_any_label(data, stored.config["per"], stored.classes, reals)
     points = labelled(stored, data)
-    if points.rows is not None and (points.rows < 0).any():
-        flat = int(np.flatnonzero(points.rows < 0)[0])
-        raise DataError(f"{data.where(flat)} ({_text(data, None, flat)!r}) is a token that the model does not know")
-    robust = stored.config["readout"] == "gates"
-    writers = (robust_writers if robust else line_writers)(stored, points)
-    format_ = stored.config["dtype"]
+    if points.rows is not None:
+        _refuse(data, points.rows < 0, stored.vocabulary)
+    writers = (robust_writers if stored.config["readout"] == "gates" else line_writers)(stored, points)
     return Location(
         [_own_fact(points, fact, given) for fact in range(len(points))],
         writers,
         own_anatomy(stored, points),
         _own_names(stored),
-        f"{stored.format.name}, weights in {format_}",
+        f"{stored.format.name}, weights in {stored.config['dtype']}",
         assumed(stored),
     )
 
@@ -108,34 +102,25 @@ def _own_fact(points: Labelled, fact: int, given: bool) -> Fact:
     return Fact(*points.data.place(answering), _text(points.data, None, answering), label)
 
 
-def _text(data: Sequences, row: int | None, token: int = 0) -> str | None:
-    """A sequence, or one token, as text, after a prompt with what stands before it; None for vectors."""
-    if data.vocabulary is None:
-        return None
-    first, last = (token, token + 1) if row is None else (int(data.offsets[row]), int(data.offsets[row + 1]))
-    if row is None and data.prompts is not None:
-        first = max(int(data.offsets[data.place(token)[0]]), last - BEFORE)
-    names = map(str, data.vocabulary.decode(data.tokens[first:last]).tolist())
-    return ("" if data.prompts is not None else " ").join(names)
-
-
-def _in_stock(net: Network, data: Sequences) -> Location:
-    given = data.labels is not None or net.task == "lm"
-    if not given:
-        count = len(data) if net.task == "sequence" else len(data.tokens)
-        per: Per = "sequence" if net.task == "sequence" else "token"
-        data = _with_any_label(data, per, Names(net.classes), count, None)
+def _in_stock(net: Network, names: Names | None, data: Sequences) -> Location:
+    if net.dtype == "float64":
+        raise DataError(
+            "this folder stores facts in steps, whose labels are sums over many neurons: locate looks into folders of "
+            "cells, which memorize_as builds without storage='steps'"
+        )
+    given, per = data.labels is not None or net.task == "lm", net.task
+    if not given and per != "lm":
+        data = _with_any_label(data, per, Names(net.classes), None)
     places = places_of(net, data)
-    exact = net.dtype == "float64"
-    writers = (steps_writers if exact else cells_writers)(net, data, places)
-    kinds = (data.vocabulary if net.task == "lm" else None, data.labels.classes if data.labels and given else None)
-    typed = {str(name): name for names in kinds if names is not None for name in names.names}
+    _refuse(data, places.ids == UNKNOWN, names)
+    kinds = (data.vocabulary if per == "lm" else None, data.labels.classes if data.labels and given else None)
+    typed = {str(name): name for kind in kinds if kind is not None for name in kind.names}
     return Location(
         [_stock_fact(net, data, places, fact, given) for fact in range(len(places.answering))],
-        writers,
+        cells_writers(net, data, places),
         stock_anatomy(net, places),
         lambda numbers: [typed.get(net.classes[number], net.classes[number]) for number in numbers.tolist()],
-        "binary64 throughout" if exact else f"binary32, weights in {net.dtype}",
+        f"binary32, weights in {net.dtype}",
         assumed_of_stock(net, data),
     )
 
@@ -149,7 +134,27 @@ def _stock_fact(net: Network, data: Sequences, places: Places, fact: int, given:
     return Fact(*data.place(answering), _text(data, None, answering), label)
 
 
-def _with_any_label(data: Sequences, per: Per, classes: Names | None, count: int, reals: int | None) -> Sequences:
+def _text(data: Sequences, row: int | None, token: int = 0) -> str | None:
+    """A sequence, or one token, as text, after a prompt with what stands before it; None for vectors."""
+    if data.vocabulary is None:
+        return None
+    first, last = (token, token + 1) if row is None else (int(data.offsets[row]), int(data.offsets[row + 1]))
+    if row is None and data.prompts is not None:
+        first = max(int(data.offsets[data.place(token)[0]]), last - BEFORE)
+    names = map(str, data.vocabulary.decode(data.tokens[first:last]).tolist())
+    return ("" if data.prompts is not None else " ").join(names)
+
+
+def _refuse(data: Sequences, strange: Bools, names: Names | None) -> None:
+    """An unknown key is no fact, whatever is answered there."""
+    if strange.any() and data.vocabulary is not None and names is not None:
+        flat = int(strange.argmax())
+        name = data.vocabulary.names[int(data.tokens[flat])]
+        raise DataError(f"{data.where(flat)} is {name!r}, which the model has never seen{names.built_from}")
+
+
+def _with_any_label(data: Sequences, per: Per, classes: Names | None, reals: int | None) -> Sequences:
     """Data without labels, each place with one that nobody looks at."""
+    count = len(data) if per == "sequence" else len(data.tokens)
     values = np.zeros(count, dtype=np.int64) if reals is None else np.zeros((count, reals))
     return replace(data, labels=Labels(values, per, classes))

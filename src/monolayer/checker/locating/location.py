@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,18 +12,15 @@ from numpy.typing import NDArray
 
 from monolayer.arrays import Bools, Floats, Ints
 from monolayer.checker.locating.anatomy import Anatomy, Neuron, Row
-from monolayer.checker.locating.circuit import circuit
-from monolayer.checker.locating.writers import MEASURED, UNKNOWN, VERDICTS, Verdict, Writers, differ
+from monolayer.checker.locating.writers import MEASURED, UNKNOWN, VERDICTS, Verdict, Writers
 from monolayer.errors import DataError
-from monolayer.table import WIDTH, plural, visible
+from monolayer.table import WIDTH, escape, plural
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 SHOWN = 20
 """Facts in the table that is the `repr`."""
-
-
 LONG = 40
 """Letters of a text in it."""
 
@@ -78,7 +75,6 @@ class Place:
 
     `neurons` hold it, and `ablations` say of each what goes without it; `reads`, `writes` `(neurons, D)` are their
     directions in the stream. `rows` are the embedding of the token that answers, of its position, and biases.
-    `writing`: how many neurons write here in all; in steps, `neurons` are those of the nearest step.
     """
 
     sequence: int
@@ -91,7 +87,6 @@ class Place:
     ablations: tuple[Ablation, ...]
     reads: Floats = field(repr=False)
     writes: Floats = field(repr=False)
-    writing: int
 
     @property
     def neurons(self) -> tuple[Neuron, ...]:
@@ -100,20 +95,15 @@ class Place:
     def to_json(self) -> dict[str, Any]:
         """The same as JSON; directions are rows of the tensors that are named."""
         found = {name: _plain(getattr(self, name)) for name in ("sequence", "position", "text", "label", "answer")}
-        return {
-            **found,
-            "verdict": self.verdict,
-            "rows": [{**vars(row)} for row in self.rows],
-            "writing": self.writing,
-            "neurons": [
-                {
-                    **vars(each.neuron),
-                    "without": {"answer": _plain(each.answer), "changes": each.changes, "verdict": each.verdict},
-                    "others": {**each.others._asdict(), "verdict": each.others.verdict},
-                }
-                for each in self.ablations
-            ],
-        }
+        neurons = [
+            {
+                **asdict(each.neuron),
+                "without": {"answer": _plain(each.answer), "changes": each.changes, "verdict": each.verdict},
+                "others": {**each.others._asdict(), "verdict": each.others.verdict},
+            }
+            for each in self.ablations
+        ]
+        return {**found, "verdict": self.verdict, "rows": [asdict(row) for row in self.rows], "neurons": neurons}
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +116,7 @@ class Location:
     facts: list[Fact]
     writers: Writers
     anatomy: Anatomy
-    names: Any
+    names: Callable[[Any], list[Any]]
     """Class numbers, or real rows, to what users call them: `(K, …)` to a list."""
     arithmetic: str
     assumptions: tuple[str, ...]
@@ -141,37 +131,41 @@ class Location:
         if not -len(self) <= i < len(self):
             raise IndexError(f"there is no fact {i}: they are numbered from 0 to {len(self) - 1}")
         i %= len(self)
-        first, last = np.searchsorted(self.writers.fact, [i, i + 1])
-        numbers = self.writers.neuron[first:last]
-        answer = self._answers[i]
-        fact = self.facts[i]
-        ablations = tuple(self._ablation(q) for q in range(first, last))
+        numbers = self.writers.neuron[slice(*np.searchsorted(self.writers.fact, [i, i + 1]))]
+        answer, fact = self._answers[i], self.facts[i]
         return Place(
             **fact._replace(label=answer if fact.label is None else fact.label)._asdict(),
             answer=answer,
             verdict=VERDICTS[self.writers.state[i]],
             rows=self.anatomy.rows(i),
-            ablations=ablations,
+            ablations=tuple(self._ablation(int(number), i) for number in numbers),
             reads=self.anatomy.reads[numbers],
             writes=self.anatomy.writes[numbers],
-            writing=int(self.writers.writing[i]),
         )
+
+    def _ablation(self, number: int, i: int) -> Ablation:
+        """Neuron `number` and fact `i`, which it holds."""
+        answer, state, changed = self.writers.ablated(number)
+        others = Others(
+            int(changed.sum() - changed[i]),
+            *(int((state == kind).sum() - (state[i] == kind)) for kind in (MEASURED, UNKNOWN)),
+        )
+        own = bool(changed[i]) if state[i] > UNKNOWN else None
+        (named,) = self._named(answer[i : i + 1], state[i : i + 1])
+        return Ablation(self.anatomy.neuron(number), named, own, VERDICTS[state[i]], others)
 
     def ablate(self, neuron: Neuron) -> Ablated:
         """Every fact without `neuron`."""
-        try:
-            number = self.anatomy.number(neuron)
-        except KeyError:
-            raise DataError(f"this model has no neuron {neuron.index} in {neuron.tensor}") from None
-        answer, state = self.writers.ablated(number)
-        changed = differ(answer, self.writers.answer) & (state > UNKNOWN)
+        if neuron.tensor != self.anatomy.tensor or not 0 <= neuron.index < len(self.anatomy.writes):
+            raise DataError(f"this model has no neuron {neuron.index} in {neuron.tensor}")
+        answer, state, changed = self.writers.ablated(neuron.index)
         return Ablated(self._named(answer, state), changed, [VERDICTS[one] for one in state.tolist()])
 
     def graph(self, i: int | None = None) -> dict[str, Any]:
         """The circuit of fact `i`, or of all facts, as EAP-IG and MIB's circuit track read it (docs/locate.md)."""
         writers, which = self.writers, np.arange(len(self)) if i is None else np.array([range(len(self))[i]])
         there = np.append(0, np.cumsum(np.isin(writers.order, which)))
-        return circuit(self.anatomy, np.flatnonzero(there[writers.stop] > there[writers.start]))
+        return self.anatomy.circuit(np.flatnonzero(there[writers.stop] > there[writers.start]))
 
     def to_json(self) -> dict[str, Any]:
         """Everything, for machines."""
@@ -184,7 +178,6 @@ class Location:
 
     def table(self, first: int = SHOWN) -> Table:
         """A table for the terminal: a line per fact and neuron."""
-        from rich.markup import escape
         from rich.table import Table
 
         title = f"where each of {plural(len(self), 'fact')} lives; proved is about {self.arithmetic}"
@@ -193,9 +186,11 @@ class Location:
             grid.add_column(name, overflow="fold")
         for place in (self[i] for i in range(min(first, len(self)))):
             where = str(place.sequence) if place.position is None else f"{place.sequence}:{place.position}"
-            head = [where, _cut(place.text or ""), _word(place.label), f"{_word(place.answer)} ({place.verdict})"]
+            text = place.text or ""
+            text = text if len(text) <= LONG else f"{text[: LONG - 1]}…"
+            head = [where, text, _word(place.label), f"{_word(place.answer)} ({place.verdict})"]
             for line in _lines(place, len(self) - 1):
-                grid.add_row(*(escape(visible(cell)) for cell in (*head, *line)))
+                grid.add_row(*map(escape, (*head, *line)))
                 head = [""] * 4
         return grid
 
@@ -209,37 +204,13 @@ class Location:
         more = f"\n{SHOWN} of {len(self):,} facts" if len(self) > SHOWN else ""
         return "\n".join(line.rstrip() for line in text.get().rstrip().split("\n")) + more
 
-    # -- from numbers to names ---------------------------------------------------------------------------
-
     def _named(self, answer: NDArray[Any], state: Ints) -> list[Any]:
-        return [
-            None if known == UNKNOWN else name for name, known in zip(self.names(answer), state.tolist(), strict=True)
-        ]
+        pairs = zip(self.names(answer), state.tolist(), strict=True)
+        return [None if known == UNKNOWN else name for name, known in pairs]
 
     @cached_property
     def _answers(self) -> list[Any]:
         return self._named(self.writers.answer, self.writers.state)
-
-    @cached_property
-    def _pairs(self) -> tuple[list[Any], Bools, Ints]:
-        """Answers without the neuron of each pair, whether they are others, and what is known of it."""
-        answer, changes, state = self.writers.pairs(self.writers.neuron, self.writers.at)
-        return self._named(answer, state), changes, state
-
-    @cached_property
-    def _tally(self) -> tuple[Ints, Ints]:
-        """The neurons that hold a fact, in order, and what `Writers.tally` says of each."""
-        neurons = np.unique(self.writers.neuron)
-        return neurons, self.writers.tally(neurons)
-
-    def _ablation(self, q: int) -> Ablation:
-        answers, changes, state = self._pairs
-        neurons, tally = self._tally
-        number, known = int(self.writers.neuron[q]), int(state[q])
-        changed, measured, unknown = tally[np.searchsorted(neurons, number)].tolist()
-        own = bool(changes[q]) if known > UNKNOWN else None
-        others = Others(changed - bool(own), measured - (known == MEASURED), unknown - (known == UNKNOWN))
-        return Ablation(self.anatomy.neuron(number), answers[q], own, VERDICTS[known], others)
 
 
 def _lines(place: Place, others: int) -> list[tuple[str, str, str]]:
@@ -254,10 +225,6 @@ def _lines(place: Place, others: int) -> list[tuple[str, str, str]]:
         )
         for each in place.ablations
     ]
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= LONG else f"{text[: LONG - 1]}…"
 
 
 def _word(value: Any) -> str:
