@@ -10,9 +10,6 @@ import pytest
 
 import monolayer as ml
 from monolayer.cli import run
-from tests.browser import opened
-
-MAPS = ["Target", "Approximation", "Error"]
 
 
 def test_the_table_says_what_was_built_predicted_and_measured(capsys: pytest.CaptureFixture[str]) -> None:
@@ -94,7 +91,6 @@ def test_the_library_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
         (["sort", "--dim", "2", "--cells", "4"], "dimension 1 only"),
         (["sort", "--length", "9", "--cells", "400"], "cells fit"),
         (["sort", "--cells", "4", "--domain", "1", "0"], "low < high"),
-        (["sort", "--cells", "4", "--plot", "picture.png"], ".html"),
     ],
 )
 def test_mistakes_get_a_message_and_exit_code_2(
@@ -104,42 +100,6 @@ def test_mistakes_get_a_message_and_exit_code_2(
     captured = capsys.readouterr()
     assert message in " ".join(captured.err.split())
     assert captured.out == ""
-
-
-# -- pictures ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("arguments", "maps"),
-    [
-        (["max", "--length", "1", "--cells", "8"], 0),
-        (["max", "--length", "2", "--cells", "8"], 3),
-        (["max", "--dim", "2", "--length", "1", "--cells", "4"], 3),
-        (["ranks", "--length", "3", "--cells", "5"], 3),
-    ],
-)
-def test_the_picture_holds_maps_and_curves(tmp_path: Path, arguments: list[str], maps: int) -> None:
-    path = tmp_path / "p.html"
-    assert run(["approximate", *arguments, "--plot", str(path)]) == 0
-    with opened(path) as page:
-        traces = page.call("() => document.querySelector('.plotly-graph-div').data.map(each => [each.type, each.name])")
-        assert [name for kind, name in traces if kind == "heatmap"] == MAPS[:maps]
-        assert sum(kind == "scatter" for kind, _ in traces) == 4
-        assert not page.messages
-        assert not page.requests
-        if arguments == ["max", "--length", "2", "--cells", "8"]:  # the approximation is constant on its 8 cells
-            colours = page.call(
-                "() => [0, 1].map(map => new Set(document.querySelector('.plotly-graph-div')._fullData[map].z[0]).size)"
-            )
-            assert colours[1] == 8 < colours[0]
-
-
-def test_a_picture_does_not_replace_a_file_unasked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "p.html"
-    path.write_text("mine")
-    assert run(["approximate", "max", "--cells", "4", "--plot", str(path)]) == 2
-    assert "exists already" in capsys.readouterr().err
-    assert path.read_text() == "mine"
 
 
 def test_the_command_is_the_function(tmp_path: Path) -> None:

@@ -97,11 +97,12 @@ def test_edit_insert_and_compare(data: str, tmp_path: Path, capsys: pytest.Captu
     [
         (["forget", "old", "--out", "new"], "in one way"),
         (["forget", "old", "--rows", "1", "--out", "new"], "that the model was built from (data=, --data)"),
-        (["forget", "old", "--rows", "x", "--data", "data.jsonl", "--out", "new"], "3,7-9"),
-        (["forget", "old", "--rows", "²", "--data", "data.jsonl", "--out", "new"], "3,7-9"),
-        (["forget", "old", "--rows", "0-99999999999", "--data", "data.jsonl", "--out", "new"], "no such data"),
+        (["forget", "old", "--rows", "x", "--data", "data.jsonl", "--out", "new"], "valid integer"),
         (["forget", "old", "--rows", "9", "--data", "data.jsonl", "--out", "new"], "no row 9"),
-        (["forget", "old", "--rows", "0-3", "--data", "data.jsonl", "--out", "new"], "forget all rows"),
+        (
+            ["forget", "old", *(f"--rows={row}" for row in range(4)), "--data", "data.jsonl", "--out", "new"],
+            "forget all rows",
+        ),
         (["forget", "old", "data.jsonl", "--data", "data.jsonl", "--out", "old"], "exists already"),
         (["edit", "old", "new.jsonl", "--data", "data.jsonl", "--out", "new"], "use insert"),
         (

@@ -16,11 +16,8 @@ from rich.console import Console
 
 import monolayer as ml
 from monolayer.cli import run
-from monolayer.cli.explain import NARROW, WIDE
 from monolayer.errors import DataError
 from monolayer.model.shortcut import codes
-from monolayer.page.picture import picture_page
-from tests.browser import opened
 from tests.datasets import Dataset, datasets
 
 X = ["银行", "行走", "音乐", "快乐"]
@@ -173,19 +170,6 @@ def test_the_picture(tmp_path: Path) -> None:
         found.figure(4)
 
 
-def test_the_picture_follows_the_reader_s_colours_and_fits_a_phone(tmp_path: Path) -> None:
-    pytest.importorskip("plotly")
-    path = tmp_path / "why.html"
-    path.write_text(picture_page(ml.memorize(X, Y).explain(X).figure(), "why", WIDE, NARROW), encoding="utf-8")
-    with opened(path, width=390, scheme="dark") as view:
-        view.page.wait_for_function("document.querySelector('.xtick text')")
-        assert view.call("getComputedStyle(document.querySelector('.xtick text')).fill") == "rgb(228, 231, 235)"
-        assert view.call("getComputedStyle(document.body).backgroundColor") == "rgb(22, 25, 29)"
-        assert view.call("document.documentElement.scrollWidth") <= 390
-        assert "z on its step" in view.call("document.querySelector('.x2title').textContent")
-        assert (view.messages, view.requests) == ([], [])
-
-
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = [json.dumps({"tokens": list(x), "labels": y}, ensure_ascii=False) for x, y in zip(X, Y, strict=True)]
     (tmp_path / "data.jsonl").write_text("\n".join(lines), encoding="utf-8")
@@ -195,12 +179,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert run(["explain", model, data, "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)["sequences"]
     assert shown == ml.load(model).explain(X).json()
-    picture = tmp_path / "why.html"
-    assert run(["explain", model, data, "--first", "2", "--picture", str(picture)]) == 0
+    assert run(["explain", model, data, "--first", "2"]) == 0
     printed = capsys.readouterr()
     assert "beside" in printed.out
     assert "2 of 4 sequences" in printed.err
-    assert picture.stat().st_size > 100_000
-    assert run(["explain", model, data, "--picture", str(picture)]) == 2
-    assert run(["explain", model, data, "--picture", str(tmp_path / "why.png")]) == 2
-    assert "should end in .html" in " ".join(capsys.readouterr().err.split())

@@ -6,7 +6,6 @@ The figures are drawn by Plotly in Chromium; the words come from the experiments
 from __future__ import annotations
 
 import base64
-import json
 import re
 import shutil
 import textwrap
@@ -14,11 +13,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-import monolayer as ml
-from monolayer.cli.approximate import find as find_function
-from monolayer.cli.plot import approximation
-from monolayer.construct.cells.refine import measure
-from monolayer.page.colours import INK, LIGHT, RULE, SVG_STYLE, WIDE
+from approximated import approximated
+from colours import INK, LIGHT, RULE, SVG_STYLE, WIDE
+
 from monolayer_experiments import SECTIONS, find
 from monolayer_experiments.experiment import Figure
 from monolayer_experiments.report import KEY, plotly_script
@@ -103,16 +100,6 @@ def on_any_page(svg: str, name: str) -> str:
     svg = re.sub(r"(<g class=\"scrollbox\"[^>]*?) clip-path=\"[^\"]*\"", r"\1", svg)
     start = svg.index(">", svg.index("<svg")) + 1
     return f'{svg[:start]}{SVG_STYLE}<rect class="page" width="100%" height="100%" rx="6" fill="{LIGHT}"/>{svg[start:]}'
-
-
-def approximated() -> dict[str, Any]:
-    """What `monolayer approximate softmax-pooling --length 2 --cells 32 --domain -1 1 --plot FILE` draws."""
-    f, lipschitz = find_function("softmax-pooling", 1, 2, (-1.0, 1.0))
-    options: dict[str, Any] = {"domain": (-1.0, 1.0), "lipschitz": lipschitz}
-    model = ml.approximate(f, 1, 2, cells=32, **options)
-    drawn = approximation("softmax-pooling", f, model, measure(model, f), options, columns=2)
-    figure: dict[str, Any] = json.loads(drawn.to_json())
-    return figure
 
 
 def main() -> None:

@@ -6,11 +6,11 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 import numpy as np
+from colours import LIGHT, SVG_STYLE
 from outlines import OUTLINES
 
 import monolayer as ml
 from monolayer.model.shortcut import codes
-from monolayer.page.colours import LIGHT, SVG_STYLE
 
 X = ["银行", "行走", "音乐", "快乐", "行长", "长城"]
 Y = [["yín", "háng"], ["xíng", "zǒu"], ["yīn", "yuè"], ["kuài", "lè"], ["háng", "zhǎng"], ["cháng", "chéng"]]

@@ -6,46 +6,23 @@ import errno
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 import typer
 
-from monolayer.cli import (
-    approximate,
-    audit,
-    demo,
-    editing,
-    experiment,
-    explain,
-    inspect,
-    large,
-    locate,
-    memorize,
-    page,
-    predict,
-    proof,
-    recite,
-    stock,
-)
 from monolayer.cli.console import Command, app, complain, show_traceback
 from monolayer.errors import MonolayerError
 
 __all__ = ["app", "main"]
-_MODULES = (
-    *(approximate, audit, demo, editing, experiment, explain, inspect),
-    *(large, locate, memorize, page, predict, proof, recite, stock),
-)
-"""They add their commands to `app` when they are imported."""
-ORDER = (
-    *("memorize", "predict", "verify", "inspect", "explain", "locate", "page"),
-    *("memorize-as", "export", "memorize-files", "memorize-text", "recite"),
-    *("forget", "edit", "insert", "compare", "record"),
-    *("approximate", "theorem", "audit", "refute-hardmax", "demo", "experiment", "report"),
-)
-"""As `--help` shows them."""
+# They add their commands to `app` when they are imported, and `--help` shows them in this order.
+for _module in (
+    *("memorize", "predict", "proof", "looking", "stock", "recite"),
+    *("editing", "approximate", "theory", "demo", "experiment"),
+):
+    import_module(f"monolayer.cli.{_module}")
 for _command in app.registered_commands:
     _command.cls = Command
-app.registered_commands.sort(key=lambda command: ORDER.index(command.name or getattr(command.callback, "__name__", "")))
 
 BAD_INPUT, UNEXPECTED, INTERRUPTED, CLOSED_PIPE = 2, 70, 130, 141
 # Where this class lives differs between versions of typer; every usage error descends from it.

@@ -7,18 +7,17 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from monolayer.cli.building import Positions
 from monolayer.cli.console import Json, app, number, print_json, progress, table
-from monolayer.cli.files import check_device, check_file, output
-from monolayer.cli.uniform import facts_of, rows_of
 from monolayer.errors import DataError
 
 if TYPE_CHECKING:
-    from monolayer.construct.cells.refine import Measured
     from monolayer.model.monolayer import Monolayer
+    from monolayer.model.uniform import Uniform
 
 
 @app.command()
@@ -34,15 +33,15 @@ def approximate(
         float | None, typer.Option(help="Largest error off the ramps: cells are added until it holds.")
     ] = None,
     norm: Annotated[
-        str, typer.Option(help="mean: rank 1, an error off the ramps; sup: rank (n − 1)d, an error everywhere.")
+        Literal["mean", "sup"],
+        typer.Option(help="mean: rank 1, an error off the ramps; sup: rank (n − 1)d, an error everywhere."),
     ] = "mean",
     domain: Annotated[tuple[float, float], typer.Option(help="Range of every coordinate.")] = (0.0, 1.0),
-    positions: Annotated[bool, typer.Option("--positions", help="Let the order of tokens matter.")] = False,
+    positions: Positions = False,
     lipschitz: Annotated[
         float | None, typer.Option(help="Lipschitz constant in the sup norm; functions of the library know theirs.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder to write the model to.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Page to draw (.html): maps, and error against cells.")] = None,
     seed: Annotated[int, typer.Option(help="Same seed and platform, same bits.", min=0)] = 0,
     device: Annotated[str | None, typer.Option(help="Where to answer, for example cuda.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is already there.")] = False,
@@ -57,63 +56,48 @@ def approximate(
     if function == "list":
         _list(as_json)
         return
-    check_device(device)
     if out is not None:
         check_output(out, overwrite=overwrite)  # better known before the work than after it
-    if plot is not None:
-        _check_plot(plot, overwrite, norm)
     f, constant = find(function, dim, length, domain)
     options: dict[str, Any] = {
-        "domain": domain,
-        "positions": positions,
+        **{"domain": domain, "positions": positions, "seed": seed, "device": device},
         "lipschitz": constant if lipschitz is None else lipschitz,
-        "seed": seed,
-        "device": device,
     }
     with progress(as_json) as step:
         began = time.perf_counter()
-        chosen: Any = norm  # what is no norm is left for the library to refuse
-        model: Any = build(f, dim, length, cells=cells, error=error, norm=chosen, progress=step, **options)
+        model: Any = build(f, dim, length, cells=cells, error=error, norm=norm, progress=step, **options)
         seconds = time.perf_counter() - began
         step("measuring the error", 0.9)
         found = measure(model, f) if norm == "mean" else measure_everywhere(model, f)
-        if plot is not None:
-            _draw(plot, overwrite, function, f, model, found, options, step)
         if out is not None:
             model.save(out, overwrite=overwrite)
     measured = {name: getattr(found, name) for name in ("sup", "l1", "l2", "points", "range")}
-    told = {"measured": measured, "seconds": seconds, "seconds_predict": found.seconds}
-    facts, rows = (_facts(model), _rows(model, found)) if norm == "mean" else (facts_of(model), rows_of(model, found))
+    facts = _cells(model) if norm == "mean" else _knots(model)
+    facts |= {"measured": measured, "seconds": seconds, "seconds_predict": found.seconds}
     if as_json:
-        print_json({"function": function, "folder": None if out is None else str(out), **facts, **told})
-        return
-    errors = ", ".join(f"{name} {number(measured[name.lower()])}" for name in ("sup", "L1", "L2"))
-    share = measured["l2"] / found.range if found.range > 0 else 0.0
-    last = [
-        ("measured error", f"{errors}; L2 is {share:.2%} of the range"),
-        ("seconds", f"{seconds:.2f} to build, {found.seconds:.2f} to answer for {2 * found.points:,} points"),
-    ]
-    table(function, [*rows, *last])
+        print_json({"function": function, "folder": None if out is None else str(out), **facts})
+    else:
+        table(function, _rows(facts))
 
 
 def _list(as_json: bool) -> None:
     from monolayer.theory.targets import TARGETS
 
+    known = {name: target.does for name, target in TARGETS.items()}
     if as_json:
-        print_json({name: target.does for name, target in TARGETS.items()})
+        print_json(known)
     else:
-        table("functions to approximate", [(name, target.does) for name, target in TARGETS.items()])
+        table("functions to approximate", known.items())
 
 
 def find(name: str, dim: int, length: int, domain: tuple[float, float]) -> tuple[Callable[[Any], Any], float | None]:
     """A function of the library with its Lipschitz constant, or one of the user's modules."""
     from monolayer.theory.targets import TARGETS
 
-    if name in TARGETS:
-        target = TARGETS[name]
-        target.check(dim, length)
-        return target, target.lipschitz(dim, length, *domain)
-    return load_function(name), None
+    if name not in TARGETS:
+        return load_function(name), None
+    TARGETS[name].check(dim, length)
+    return TARGETS[name], TARGETS[name].lipschitz(dim, length, *domain)
 
 
 def is_function(name: str) -> bool:
@@ -129,8 +113,8 @@ def load_function(name: str) -> Callable[[Any], Any]:
 
     if name in TARGETS:
         return TARGETS[name]
-    module, colon, attribute = name.partition(":")
-    if not colon or not module or not attribute:
+    module, _, attribute = name.partition(":")
+    if not module or not attribute:
         raise DataError(
             f"{name!r} is no function of the library ({', '.join(TARGETS)}); your own are given as module:function"
         )
@@ -146,7 +130,7 @@ def load_function(name: str) -> Callable[[Any], Any]:
     return loaded
 
 
-def _facts(model: Monolayer) -> dict[str, Any]:
+def _cells(model: Monolayer) -> dict[str, Any]:
     """The numbers of a rank-1 approximator, for machines."""
     grid, summary = model.card.grid, model.summary
     assert grid is not None  # an approximator has a grid,
@@ -163,47 +147,49 @@ def _facts(model: Monolayer) -> dict[str, Any]:
     }
 
 
-def _rows(model: Monolayer, found: Measured) -> list[tuple[str, str]]:
+def _knots(model: Uniform) -> dict[str, Any]:
+    """The same of a network whose error holds everywhere."""
+    named = {name: getattr(model, name) for name in ("dim", "length", "low", "high", "positions", "rank")}
+    return {
+        **named,
+        "cells": model.interpolation.cells,
+        "knots": len(model.interpolation.values),
+        "parameters": sum(each.numel() for each in model.parameters()),
+        "bound": model.error,
+    }
+
+
+def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
     """The same for people."""
-    grid, known = model.card.grid, _facts(model)
-    assert grid is not None  # _facts saw to it
-    order = "with positions" if known["positions"] else "permutation equivariant"
-    sure = "guaranteed by the modulus of continuity" if grid.guaranteed else "estimated on samples, not guaranteed"
-    predicted = ", ".join(f"{norm} {number(known['predicted'][norm.lower()])}" for norm in ("sup", "L1", "L2"))
+    order, found = "with positions" if facts["positions"] else "permutation equivariant", facts["measured"]
+    domain = f"[{facts['low']:g}, {facts['high']:g}], d = {facts['dim']}, n = {facts['length']}, {order}"
+    rows = [("domain", domain), ("cells", f"{facts['cells']:,} per coordinate")]
+    if "predicted" in facts:
+        sure = "guaranteed by the modulus of continuity" if facts["guaranteed"] else "estimated, not guaranteed"
+        many, corners = "sequences" if facts["positions"] else "multisets", "corners of cells"
+        rows += [
+            ("knots", f"{facts['knots']:,} on {facts['sequences']:,} {many}"),
+            ("margin", f"{number(facts['margin'])} × the rounding error"),
+            ("share of the domain on ramps", number(facts["ramp_share"])),
+            ("predicted error", f"{_errors(facts['predicted'])} ({sure})"),
+        ]
+    else:
+        bound, corners = facts["bound"], "with equal tokens or on knots"
+        rows += [
+            ("knots", number(facts["knots"])),
+            ("value rank", f"{facts['rank']} = (n − 1)d"),
+            ("bound on the error", "none: give --lipschitz" if bound is None else f"{number(bound)}, everywhere"),
+        ]
+    share = found["l2"] / found["range"] if found["range"] > 0 else 0.0
+    answering = f"{facts['seconds_predict']:.2f} to answer for {2 * found['points']:,} points"
     return [
-        ("domain", f"[{grid.low:g}, {grid.high:g}], d = {grid.dim}, n = {grid.length}, {order}"),
-        ("cells", f"{grid.cells:,} per coordinate, {grid.cells**grid.dim:,} per token"),
-        ("knots", f"{known['knots']:,} on {known['sequences']:,} {'sequences' if model.positions else 'multisets'}"),
-        ("parameters", number(known["parameters"])),
-        ("margin", f"{number(known['margin'])} × the rounding error"),
-        ("share of the domain on ramps", number(grid.ramp_share)),
-        ("predicted error", f"{predicted} ({sure})"),
-        ("measured on", f"{found.points:,} fresh points, and as many corners of cells for sup"),
+        *rows,
+        ("parameters", number(facts["parameters"])),
+        ("measured error", f"{_errors(found)}; L2 is {share:.2%} of the range"),
+        ("measured on", f"{found['points']:,} fresh points, and for sup as many {corners}"),
+        ("seconds", f"{facts['seconds']:.2f} to build, {answering}"),
     ]
 
 
-def _check_plot(path: Path, overwrite: bool, norm: str) -> None:
-    if norm == "sup":
-        raise DataError("--plot draws cells and ramps, and a network of --norm sup has neither")
-    if path.suffix != ".html":
-        raise DataError(f"{path} should end in .html: the picture is a page of its own")
-    check_file(path, overwrite)
-
-
-def _draw(
-    path: Path,
-    overwrite: bool,
-    name: str,
-    f: Any,
-    model: Monolayer,
-    found: Measured,
-    options: dict[str, Any],
-    step: Any,
-) -> None:
-    from monolayer.cli.plot import approximation
-    from monolayer.page.picture import picture_page
-
-    step("refining", 0.95)
-    page = picture_page(approximation(name, f, model, found, options), f"{name}, approximated")
-    with output(path, overwrite) as file:
-        file.write(page)
+def _errors(found: dict[str, float]) -> str:
+    return ", ".join(f"{norm} {number(found[norm.lower()])}" for norm in ("sup", "L1", "L2"))

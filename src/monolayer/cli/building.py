@@ -1,31 +1,24 @@
-"""Options that the commands which build models share, and what they do with a model that is built."""
+"""What the commands that build models share: options, the check of every label, the table, and what to do next."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
-from enum import StrEnum
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from monolayer.cli.console import number
 from monolayer.cli.console import out as console
-from monolayer.table import escape
+from monolayer.table import escape, plural
 
-
-class ConflictChoice(StrEnum):
-    error = "error"
-    majority = "majority"
-    first = "first"
-
-
-class DtypeChoice(StrEnum):
-    float32 = "float32"
-    bfloat16 = "bfloat16"
-    float16 = "float16"
-    float64 = "float64"
-
+if TYPE_CHECKING:
+    from monolayer.cli.reading import Answering
+    from monolayer.data import Sequences
+    from monolayer.model.card import Summary
+    from monolayer.model.monolayer import Monolayer
 
 Out = Annotated[Path, typer.Option(help="Folder to write the model to.")]
 Positions = Annotated[bool, typer.Option("--positions", help="Let the order of tokens matter.")]
@@ -34,8 +27,10 @@ Causal = Annotated[
     typer.Option("--causal", help="Let a token see only what came before; without labels, memorize each next token."),
 ]
 Rank = Annotated[str | None, typer.Option(help="Largest value rank, or auto: the least that holds the data is taken.")]
+Dtype = Literal["float32", "bfloat16", "float16", "float64"]
 OnConflict = Annotated[
-    ConflictChoice, typer.Option(help="What to do where equal token and context have different labels.")
+    Literal["error", "majority", "first"],
+    typer.Option(help="What to do where equal token and context have different labels."),
 ]
 Fingerprint = Annotated[
     bool, typer.Option("--fingerprint", help="Keep 8 bytes per point, so that predict --strict knows what was seen.")
@@ -45,9 +40,8 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a model th
 
 
 def given(**options: Any) -> dict[str, Any]:
-    """Keywords for the library: choices by their names, and what was not given left to the library."""
-    plain = {name: value.value if isinstance(value, StrEnum) else value for name, value in options.items()}
-    return {name: value for name, value in plain.items() if value is not None}
+    """Keywords for the library: what was not given is left to it."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def rank_of(text: str | None) -> Any:
@@ -55,13 +49,89 @@ def rank_of(text: str | None) -> Any:
     return int(text) if text is not None and text.isdecimal() else text
 
 
-def some(data: Sequence[str]) -> list[str]:
-    """Data files as a next step names them; of many, that a shell found, the first."""
-    return [*data] if len(data) <= 3 else [data[0], "..."]
-
-
-def next_steps(folder: Path, *commands: Sequence[object]) -> None:
+def next_steps(folder: Path, data: Sequence[str], *verbs: str) -> None:
     """The last lines of a command that built a model: where it is, and what to do with it."""
+    names = [*data] if len(data) <= 3 else [data[0], "..."]  # of many, that a shell found, the first
     console.print(f"\nsaved to {escape(str(folder))}; next:", soft_wrap=True)
-    for command in commands:
-        console.print(f"  {escape(shlex.join(['monolayer', *map(str, command)]))}", soft_wrap=True)
+    for verb in verbs:
+        words = ["monolayer", verb, str(folder), *(names if verb in ("predict", "verify") else [])]
+        console.print(f"  {escape(shlex.join(words))}", soft_wrap=True)
+
+
+def checked(model: Monolayer, data: Sequences, began: float, step: Callable[[str, float], None]) -> dict[str, Any]:
+    """What `--json` says of a model whose construction `began` then, once every label is asked for."""
+    built = time.perf_counter()
+    step("checking every label", 0.9)
+    right, total = agreement(model, data, model.labels(model.encode(data)))
+    counts = {"right": right, "total": total, "accuracy": right / total}
+    seconds = {"seconds": built - began, "seconds_check": time.perf_counter() - built}
+    return {**(model.card.summary_json() or {"sequences": len(data)}), **counts, **seconds}
+
+
+def checked_rows(model: Monolayer, found: dict[str, Any]) -> list[tuple[str, str]]:
+    """The same for people; `monolayer inspect` has the rest."""
+    right, total, error = found["right"], found["total"], found.get("readout_error")
+    share = "" if right == total else f" ({found['accuracy']:.4%})"
+    exact = " to within the readout error" if error else "" if model.card.classes is not None else ", bit for bit"
+    # A model with a given draw carries no summary, so that two ways of building it give one file.
+    rows = summary_rows(model.summary, str(model.bos.dtype).removeprefix("torch.")) if model.summary else []
+    return [
+        ("sequences", number(found["sequences"])),
+        *rows,
+        ("accuracy", f"{right:,} of {plural(total, 'label')}{exact}{share}"),
+        ("seconds", f"{found['seconds']:.2f} to build, {found['seconds_check']:.2f} to check"),
+    ]
+
+
+def summary_rows(summary: Summary, dtype: str = "float64") -> list[tuple[str, str]]:
+    """What the builder measured: labels, what holds them, and how safely; format and rank where they are unusual."""
+    rows = [
+        ("labels", f"{summary.labelled:,} on {plural(summary.points, 'different point')}"),
+        ("vocabulary", number(summary.vocabulary)),
+    ]
+    if summary.layout == "gates":
+        rows.append(("neurons", f"{number(summary.runs)} half-spaces, values of rank {summary.rank}"))
+        if summary.bears is not None:
+            rows.append(("noise on every weight", f"about {number(summary.bears)} of itself; verify --noise proves it"))
+    else:
+        margin = "no label changes" if summary.margin is None else f"{number(summary.margin)} × the rounding error"
+        rows += [("label runs", number(summary.runs)), ("margin at label changes", margin)]
+        if summary.rank > 1:
+            left = ", then ".join(map(number, summary.contested or []))
+            rows.append(("value rank", f"{summary.rank}; stretches left to the next stage: {left}"))
+    if dtype != "float64" or summary.layout == "gates":
+        rows.append(("weights", dtype))
+    rows.append(("numbers in the file", number(summary.parameters)))
+    if summary.conflicts:
+        rows.append(("labels overruled", number(summary.conflicts)))
+    if summary.readout_error is not None:
+        rows.append(("readout error, measured", number(summary.readout_error)))
+    return rows
+
+
+def agreement(model: Answering, sequences: Sequences, values: Any, among: Any = None) -> tuple[int, int]:
+    """Labels of the data that the answers `values` agree with, of how many: by name, reals to within `tolerance`.
+
+    `among`: which answers count; None: all.
+    """
+    import numpy as np
+
+    from monolayer.construct.target import Target
+
+    target = Target.of(sequences, model.card.causal)
+    among = np.ones(len(values), dtype=bool) if among is None else among
+    if target.place is not None:
+        values, among = values[target.place], among[target.place]
+    if target.classes is None:
+        good = np.abs(values - target.table[target.number]).max(axis=1) <= tolerance(model)
+    elif target.classes == model.card.classes:
+        good = values == target.number
+    else:
+        good = model.card.decode(values) == target.classes.decode(target.number)
+    return int((good & among).sum()), int(among.sum())
+
+
+def tolerance(model: Answering) -> float:
+    """How far a real answer may be from its label to count as right: 0 but for `paper` and approximators."""
+    grid, measured = model.card.grid, getattr(model.summary, "readout_error", None)
+    return (getattr(model, "error", None) or 0.0) + (measured or 0.0) + (0.0 if grid is None else grid.error)

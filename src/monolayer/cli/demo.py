@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from monolayer.cli.building import checked, checked_rows
 from monolayer.cli.console import Json, app, out, print_json, progress, table
-from monolayer.cli.summary import Built
 from monolayer.errors import DataError
 from monolayer.table import escape
 
@@ -40,8 +39,7 @@ def demo(
             data, note = tiny_phrases(), f"{error}\nUsing the {len(tiny_phrases())} built-in phrases instead."
         began = time.perf_counter()
         model = memorize(data, positions=True, progress=step)
-        seconds = time.perf_counter() - began
-        facts = Built.checked(model, data, seconds, step)
+        facts = checked(model, data, began, step)
         step("proving it from the saved weights", 0.95)
         began = time.perf_counter()
         proof = certify(model, data)
@@ -55,8 +53,8 @@ def demo(
     asked = [phrase for phrase in SHOWN if phrase in known]
     answers = dict(zip(asked, (list(row) for row in model.predict(asked)), strict=True))
     if as_json:
-        proved = {"verdict": proof.verdict, "seconds_proof": seconds_proof, "poem": poem.json()}
-        print_json({**facts.json(), "answers": answers, **proved})
+        proved = {"verdict": proof.verdict, "seconds_proof": seconds_proof, "poem": poem}
+        print_json({**facts, "answers": answers, **proved})
         return
     if note:
         out.print(f"[yellow]{escape(note)}[/]\n")
@@ -66,43 +64,26 @@ def demo(
         out.print(f"  {phrase}  {' '.join(reading)}")
     out.print(f"\n{_two_readings(answers)}\n")
     words = f"{proof.verdict} in {seconds_proof:.2f} s: {proof.claim}"
-    table("the model", [*facts.rows(), ("certificate", words)])
-    out.print(f"\n[bold]The same for a text.[/] {escape(poem.words())}\n")
-    out.print(escape(poem.excerpt), style="italic")
+    table("the model", [*checked_rows(model, facts), ("certificate", words)])
+    how = "says it word for word" if poem["recited"] else "does NOT say it"
+    size = f"{poem['lines']} lines, {poem['tokens']:,} words and signs"
+    out.print(
+        f"\n[bold]The same for a text.[/] Poe's Raven, {size}: a second network, built in {poem['seconds']:.1f} s, "
+        f"{how}, {poem['verdict']}. Asked to go on from “{poem['prompt']}”:\n"
+    )
+    out.print(escape(poem["excerpt"]), style="italic")
 
 
-def _verdict(verdict: str, facts: Built, seconds: float) -> str:
+def _verdict(verdict: str, facts: dict[str, Any], seconds: float) -> str:
     """The first line, which a stranger understands."""
-    what = f"that this network gives each of {facts.total:,} characters its reading, by the phrase that it stands in"
+    what = f"that this network gives each of {facts['total']:,} characters its reading, by the phrase that it stands in"
     if verdict != "proved":
         return f"{verdict.capitalize()}: the checker does not show {what}."
-    return f"Proved: {what}. Built in {facts.seconds:.1f} s, proved from its weights in {seconds:.1f} s."
+    return f"Proved: {what}. Built in {facts['seconds']:.1f} s, proved from its weights in {seconds:.1f} s."
 
 
-@dataclass(frozen=True)
-class Poem:
+def _poem(prompt: str = "And the Raven, never") -> dict[str, Any]:
     """A poem that a second network has learnt by heart: how much of it, how fast, and what follows a few words."""
-
-    lines: int
-    tokens: int
-    recited: bool
-    verdict: str
-    seconds: float
-    prompt: str
-    excerpt: str
-
-    def words(self) -> str:
-        how = "says it word for word" if self.recited else "does NOT say it"
-        return (
-            f"Poe's Raven, {self.lines} lines, {self.tokens:,} words and signs: a second network, built in "
-            f"{self.seconds:.1f} s, {how}, {self.verdict}. Asked to go on from “{self.prompt}”:"
-        )
-
-    def json(self) -> dict[str, object]:
-        return asdict(self)
-
-
-def _poem(prompt: str = "And the Raven, never") -> Poem:
     from monolayer.checker import certify
     from monolayer.construct.memorize import memorize_text
     from monolayer.data.text import raven, windows
@@ -111,15 +92,15 @@ def _poem(prompt: str = "And the Raven, never") -> Poem:
     model = memorize_text(text)
     seconds = time.perf_counter() - began
     data, script = windows(text)
-    return Poem(
-        lines=sum(1 for line in text.splitlines() if line),
-        tokens=len(script.split(text)),
-        recited=model.generate() == text,
-        verdict=certify(model, data).verdict,
-        seconds=seconds,
-        prompt=prompt,
-        excerpt=prompt + model.generate(prompt).rstrip(),
-    )
+    return {
+        "lines": sum(1 for line in text.splitlines() if line),
+        "tokens": len(script.split(text)),
+        "recited": model.generate() == text,
+        "verdict": certify(model, data).verdict,
+        "seconds": seconds,
+        "prompt": prompt,
+        "excerpt": prompt + model.generate(prompt).rstrip(),
+    }
 
 
 def _two_readings(answers: dict[str, list[str]]) -> str:

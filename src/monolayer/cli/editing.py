@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -13,10 +13,7 @@ from monolayer.cli.proof import EXIT
 from monolayer.cli.reading import PLAIN, Reading, reads
 from monolayer.errors import DataError
 
-if TYPE_CHECKING:
-    from monolayer.editing.record import Record
-
-Model = Annotated[Path, typer.Argument(help="A saved model.")]
+Model = Annotated[Path, typer.Argument(help="A saved model, or a stock folder.")]
 FactsFile = Annotated[str, typer.Argument(help="A data file with the facts (docs/data.md says which formats), or -.")]
 Out = Annotated[Path, typer.Option(help="Folder to write the new model to.")]
 Known = Annotated[
@@ -25,8 +22,6 @@ Known = Annotated[
 ]
 RecordFile = Annotated[Path | None, typer.Option("--record", help="File to write the record of the edit to.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a model or a record that is already there.")]
-MOST_ROWS = 10**8
-"""Rows that can be named one by one in a list that memory holds."""
 
 
 @app.command()
@@ -38,7 +33,10 @@ def forget(
         str | None, typer.Argument(help="A data file with the sequences to forget, or -; or use --rows or --token.")
     ] = None,
     data: Known = None,
-    rows: Annotated[str | None, typer.Option(help="Rows of --data to forget, from 0 on: 3,7-9.")] = None,
+    rows: Annotated[
+        list[int] | None,
+        typer.Option(help="Number of a row of --data to forget, from 0 on; may be given several times."),
+    ] = None,
     token: Annotated[str | None, typer.Option(help="Forget every row of --data that contains this token.")] = None,
     record: RecordFile = None,
     overwrite: Overwrite = False,
@@ -49,10 +47,9 @@ def forget(
 
     Exit code 0: proved; 1 refuted; 2 bad input; 3 undecided.
     """
-    if sum(choice is not None for choice in (facts, rows, token)) != 1:
+    if sum(choice is not None for choice in (facts, rows or None, token)) != 1:
         raise DataError("say what to forget in one way: a data file of sequences, --rows, or --token")
-    chosen: Any = token if rows is None else _rows(rows)
-    _run("forget", model, facts, chosen, out, data, record, overwrite, reading, as_json)
+    _run("forget", model, facts, rows or token, out, data, record, overwrite, reading, as_json)
 
 
 def _changes(verb: str, does: str) -> None:
@@ -161,10 +158,6 @@ def _run(
         proof = certify(out, new.data, only=new.subject.only)
         if record is not None:
             found.save(record)
-    _show(out, found, proof, as_json)
-
-
-def _show(out: Path, found: Record, proof: Any, as_json: bool) -> None:
     if as_json:
         verdict = {"verdict": proof.verdict, "claim": proof.claim, "reason": proof.reason}
         print_json({"folder": str(out), **found.to_json(), "proof": verdict})
@@ -172,17 +165,3 @@ def _show(out: Path, found: Record, proof: Any, as_json: bool) -> None:
         proved = [("verdict", proof.verdict), ("proof", f"{proof.claim}: {proof.reason}")]
         table(str(out), found.rows() + proved)
     raise typer.Exit(EXIT[proof.verdict])
-
-
-def _rows(text: str) -> list[int]:
-    """`3,7-9` as numbers."""
-    rows: list[int] = []
-    for part in text.split(","):
-        first, dash, last = part.strip().partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()):
-            raise DataError(f"--rows takes numbers and ranges such as 3,7-9, not {text!r}")
-        named = range(int(first), int(last if dash else first) + 1)
-        if len(rows) + len(named) > MOST_ROWS:
-            raise DataError(f"--rows {text} names more than {MOST_ROWS:,} rows: there are no such data")
-        rows += named
-    return rows

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 
 from monolayer.cli.console import Json, app, err, out, print_json, progress
-from monolayer.cli.files import check_device
 from monolayer.errors import DataError
 from monolayer.table import escape
 
@@ -24,6 +23,7 @@ def experiment(
     as_json: Json = False,
 ) -> None:
     """Measure a claim: raw numbers to NAME.json, and a page, report.html, that explains them."""
+    from monolayer.model.device import check_device
     from monolayer_experiments import NAMES, find
     from monolayer_experiments.experiment import Setting
     from monolayer_experiments.results import measure, prepare, write

@@ -1,4 +1,4 @@
-"""Files that commands write, and devices: what cannot work is refused before the work."""
+"""Files that commands write: what cannot be written is refused before the work."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from monolayer.errors import DataError
 
 
 @contextmanager
-def output(path: Path | None, overwrite: bool) -> Iterator[TextIO]:
+def output(path: Path | None) -> Iterator[TextIO]:
     """Standard output, or a file that appears only when it is complete."""
     if path is None:
         yield sys.stdout
         return
-    check_file(path, overwrite)
     path.parent.mkdir(parents=True, exist_ok=True)
     with new_file(path) as file:
         yield file
@@ -34,11 +33,3 @@ def check_file(path: Path, overwrite: bool) -> None:
     above = next(parent for parent in path.absolute().parents if parent.exists())
     if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
         raise DataError(f"{path} cannot be made: {above} is no folder that can be written into")
-
-
-def check_device(device: str | None) -> None:
-    """A device that is not there is a mistake to name, not a traceback."""
-    if device is not None:
-        from monolayer.model.device import check_device as check
-
-        check(device)

@@ -1,56 +1,43 @@
-"""`monolayer memorize`: data in memory to a model of ours."""
+"""`monolayer memorize` and `monolayer memorize-files`: data to a model of ours, in memory or beyond it."""
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from monolayer.cli.building import (
-    Causal,
-    ConflictChoice,
-    DtypeChoice,
-    Fingerprint,
-    OnConflict,
-    Out,
-    Overwrite,
-    Positions,
-    Rank,
-    Seed,
-    given,
-    next_steps,
-    rank_of,
-    some,
-)
-from monolayer.cli.console import Json, app, print_json, progress, table
+from monolayer.cli import building
+from monolayer.cli.building import given
+from monolayer.cli.console import Json, app, complain, print_json, progress, table
 from monolayer.cli.reading import PLAIN, Data, Reading, reads
-from monolayer.cli.summary import Built
+from monolayer.errors import DataError
 
 
 @app.command()
 @reads
 def memorize(
     data: Data,
-    out: Out,
-    positions: Positions = False,
-    causal: Causal = False,
+    out: building.Out,
+    positions: building.Positions = False,
+    causal: building.Causal = False,
     robust: Annotated[
         bool, typer.Option("--robust", help="Survive noise on the weights and short formats (docs/robust.md).")
     ] = False,
-    rank: Rank = None,
+    rank: building.Rank = None,
     dtype: Annotated[
-        DtypeChoice | None,
+        building.Dtype | None,
         typer.Option(help="Format of the weights: float64 or float32; with --robust also bfloat16 and float16."),
     ] = None,
-    on_conflict: OnConflict = ConflictChoice.error,
-    fingerprint: Fingerprint = False,
-    seed: Seed = None,
+    on_conflict: building.OnConflict = "error",
+    fingerprint: building.Fingerprint = False,
+    seed: building.Seed = None,
     draw: Annotated[
         Path | None, typer.Option(help="A saved model whose keys, codes and names are used again (docs/editing.md).")
     ] = None,
-    overwrite: Overwrite = False,
+    overwrite: building.Overwrite = False,
     reading: Reading = PLAIN,
     as_json: Json = False,
 ) -> None:
@@ -65,17 +52,68 @@ def memorize(
     from monolayer.data.folder import check_output
 
     check_output(out, overwrite=overwrite)  # better known before the work than after it
-    options = given(positions=positions, causal=causal, rank=rank_of(rank), dtype=dtype, seed=seed)
+    options = given(positions=positions, causal=causal, rank=building.rank_of(rank), dtype=dtype, seed=seed)
     options |= given(robust=robust, on_conflict=on_conflict, fingerprint=fingerprint)
     with progress(as_json) as step:
         sequences = reading.read(data, step, draw)
         began = time.perf_counter()
         model = build(sequences, draw=draw, progress=step, **options)
-        built = Built.checked(model, sequences, time.perf_counter() - began, step)
+        found = building.checked(model, sequences, began, step)
         step("writing", 1.0)
         model.save(out, overwrite=overwrite)
     if as_json:
-        print_json({"folder": str(out), **built.json()})
+        print_json({"folder": str(out), **found})
         return
-    table(str(out), built.rows())
-    next_steps(out, ["predict", out, *some(data)], ["verify", out, *some(data)], ["inspect", out])
+    table(str(out), building.checked_rows(model, found))
+    building.next_steps(out, data, "predict", "verify", "inspect")
+
+
+@app.command("memorize-files")
+@reads
+def memorize_files(
+    data: Annotated[list[str], typer.Argument(help="Data files, or patterns such as 'shards/*.parquet'.")],
+    out: building.Out,
+    memory: Annotated[str, typer.Option(help="How much all processes of this machine may hold.")] = "2GB",
+    workers: Annotated[int | None, typer.Option(help="How many work at once; one per processor.", min=1)] = None,
+    engine: Annotated[
+        Literal["processes", "dask"], typer.Option(help="Processes of this machine, or a dask cluster.")
+    ] = "processes",
+    scheduler: Annotated[str | None, typer.Option(help="With --engine dask: its address, tcp://…")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a build that was stopped.")] = False,
+    positions: building.Positions = False,
+    causal: building.Causal = False,
+    rank: building.Rank = None,
+    seed: building.Seed = None,
+    overwrite: building.Overwrite = False,
+    reading: Reading = PLAIN,
+    as_json: Json = False,
+) -> None:
+    """Build the model of memorize from files that do not fit into memory, bit for bit (docs/large.md)."""
+    from monolayer.cluster.memorize import memorize_files as build
+    from monolayer.model.card import Summary
+
+    if scheduler is not None and engine != "dask":
+        raise DataError("--scheduler goes with --engine dask")
+    options = given(memory=memory, workers=workers, engine=engine, scheduler=scheduler, resume=resume)
+    options |= given(positions=positions, causal=causal, rank=building.rank_of(rank), seed=seed)
+    began = time.perf_counter()
+    try:
+        with progress(as_json) as step:
+            build(data, out, overwrite=overwrite, progress=step, **options, **reading.keywords)
+    except KeyboardInterrupt as stop:
+        for note in getattr(stop, "__notes__", ()):
+            complain(note)
+        raise
+    seconds = time.perf_counter() - began
+    config = json.loads((out / "config.json").read_text(encoding="utf-8"))
+    if as_json:
+        print_json({"folder": str(out), **config["summary"], "seconds": seconds, "files": len(config["files"])})
+        return
+    summary = Summary.from_json(config["summary"])
+    assert summary is not None  # it was just written
+    first, last = (
+        ("sequences", f"{summary.sequences:,}"),
+        ("seconds", f"{seconds:.2f} to build; nothing is checked yet"),
+    )
+    table(str(out), [first, *building.summary_rows(summary), last])
+    building.next_steps(out, data, "verify", "predict")

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from monolayer.cli.answers import agreement, tolerance
+from monolayer.cli.building import agreement, tolerance
 from monolayer.cli.console import Json, app, err, json_text, print_json, progress
-from monolayer.cli.files import check_device, check_file, output
+from monolayer.cli.files import check_file, output
 from monolayer.cli.reading import PLAIN, Data, Reading, reads
 from monolayer.table import plural
 
 if TYPE_CHECKING:
-    from monolayer.cli.uniform import Answering
+    from monolayer.cli.reading import Answering
     from monolayer.data import Labels, Sequences
 
 
@@ -53,7 +53,6 @@ def predict(
     from monolayer.stock.folder import StockModel
     from monolayer.stock.load import load
 
-    check_device(device)
     if out is not None:
         check_file(out, overwrite)
     # A readout in several files stays there: it may be larger than memory.
@@ -70,7 +69,7 @@ def predict(
     facts |= {"unseen": 0} if strict else {}
     answers: list[dict[str, Any]] = []
     compared: list[tuple[int, int] | str | None] = []
-    with nullcontext() if as_json and out is None else output(out, overwrite) as file:
+    with nullcontext() if as_json and out is None else output(out) as file:
         for shard in files(data):  # one at a time: of many, no more than one need fit into memory
             with progress(as_json) as step:
                 sequences = reading.read(shard, step, model, known=False)

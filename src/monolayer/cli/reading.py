@@ -5,19 +5,23 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from enum import StrEnum
+from dataclasses import asdict, dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args, get_type_hints
 
 import typer
 
 if TYPE_CHECKING:
-    from monolayer.cli.uniform import Answering
     from monolayer.data import Sequences
     from monolayer.data.layout import Manner
     from monolayer.data.text import Script
+    from monolayer.model.mapped import Mapped
+    from monolayer.model.monolayer import Monolayer
+    from monolayer.model.uniform import Uniform
+    from monolayer.stock.folder import StockModel
+
+    Answering: TypeAlias = "Monolayer | Mapped | Uniform | StockModel"  # what `predict` can ask
 
 Data = Annotated[
     list[str],
@@ -26,22 +30,8 @@ Data = Annotated[
         help="Data files (formats: docs/data.md), or patterns such as 'shards/*.csv'; -: standard input.",
     ),
 ]
-
-
-class Belongs(StrEnum):
-    """What a label may belong to."""
-
-    token = "token"
-    sequence = "sequence"
-    answer = "answer"
-
-
-class UnitChoice(StrEnum):
-    """What a string may be."""
-
-    characters = "characters"
-    words = "words"
-    whole = "whole"
+Unit = Literal["characters", "words", "whole"]
+Per = Literal["token", "sequence", "answer"]
 
 
 @dataclass(frozen=True)
@@ -52,22 +42,20 @@ class Reading:
         str | None,
         typer.Option(help="jsonl, conll, conllu, csv, tsv, parquet or npz; by default what the file's name says."),
     ] = None
-    tokens: Annotated[str | None, typer.Option("--tokens", help="Column that holds the tokens.")] = None
-    labels: Annotated[str | None, typer.Option("--labels", help="Column that holds the labels.")] = None
+    tokens: Annotated[str | None, typer.Option(help="Column that holds the tokens.")] = None
+    labels: Annotated[str | None, typer.Option(help="Column that holds the labels.")] = None
     sequence: Annotated[
-        str | None,
-        typer.Option("--sequence", help="Column that tells sequences apart, in a table with a row per token."),
+        str | None, typer.Option(help="Column that tells sequences apart, in a table with a row per token.")
     ] = None
     unit: Annotated[
-        UnitChoice | None,
+        Unit | None,
         typer.Option(
             help="What a string is: its characters (the default in JSONL), its words (in tables), or a token."
         ),
     ] = None
     per: Annotated[
-        Belongs | None,
+        Per | None,
         typer.Option(
-            "--per",
             help="What a label belongs to: token or sequence; answer: there are prompts and answers instead. By "
             "default what the data look like.",
         ),
@@ -76,14 +64,7 @@ class Reading:
     @property
     def keywords(self) -> dict[str, Any]:
         """The same for `monolayer.data.read` and its kin."""
-        return {
-            "format": self.format,
-            "tokens": self.tokens,
-            "labels": self.labels,
-            "sequence": self.sequence,
-            "unit": None if self.unit is None else self.unit.value,
-            "per": None if self.per is None else self.per.value,
-        }
+        return asdict(self)
 
     def read(
         self,
@@ -112,35 +93,30 @@ class Reading:
         return read(data, vocabulary=names, like=card.manner, progress=bar, **self.keywords)
 
 
-WORDS = (("unit", UnitChoice), ("per", Belongs))
 PLAIN = Reading()
 """As the file's name and the data themselves say."""
 
 
 def reads(command: Callable[..., None]) -> Callable[..., None]:
     """The command with these options in place of its parameter `reading`."""
-    names, hints = [each.name for each in fields(Reading)], get_type_hints(Reading, include_extras=True)
-    own = get_type_hints(command, include_extras=True)
+    options, own = (get_type_hints(each, include_extras=True) for each in (Reading, command))
     parameters: list[inspect.Parameter] = []
     for name, parameter in inspect.signature(command).parameters.items():
+        kind = inspect.Parameter.KEYWORD_ONLY
         if name == "reading":
-            kind = inspect.Parameter.KEYWORD_ONLY
-            parameters += [inspect.Parameter(each, kind, default=None, annotation=hints[each]) for each in names]
+            parameters += [inspect.Parameter(each, kind, default=None, annotation=options[each]) for each in options]
         else:
-            parameters.append(parameter.replace(annotation=own[name], kind=inspect.Parameter.KEYWORD_ONLY))
+            parameters.append(parameter.replace(annotation=own[name], kind=kind))
 
     @wraps(command)
     def call(**given: Any) -> None:
-        command(**{name: value for name, value in given.items() if name not in names}, reading=_said(given, names))
+        reading = Reading(**{name: given.pop(name) for name in options})
+        command(**given, reading=reading)
 
     made: Any = call
     made.__signature__ = inspect.Signature(parameters)
     made.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return call
-
-
-def _said(given: dict[str, Any], names: list[str]) -> Reading:
-    return Reading(**{name: given[name] for name in names})
 
 
 def manner(folder: Path) -> Manner:
@@ -154,10 +130,10 @@ def manner(folder: Path) -> Manner:
         return Manner(None if names is None else names.cuts, answers_per(folder))
     try:
         said = json.loads(read_regular(folder / "config.json"))
-        unit, per = (said[key] if said[key] in list(known) else None for key, known in WORDS)
+        unit, per = said["unit"], said["per"]
+        return Manner(unit if unit in get_args(Unit) else None, per if per in get_args(Per) else None)
     except (OSError, ValueError, RecursionError, KeyError, TypeError):
         return Manner()
-    return Manner(unit, per)
 
 
 def only_text(data: str | list[str]) -> str | None:

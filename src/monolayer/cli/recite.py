@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
-from enum import StrEnum
 from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -20,16 +19,13 @@ if TYPE_CHECKING:
     from monolayer.model.monolayer import Monolayer
 
 
-class TextUnit(StrEnum):
-    characters = "characters"
-    words = "words"
-
-
 @app.command("memorize-text")
 def memorize_text(
     text: Annotated[str, typer.Argument(help="A text file in UTF-8, or -: standard input.")],
     out: Out,
-    unit: Annotated[TextUnit | None, typer.Option(help="What the text is cut into; by default words.")] = None,
+    unit: Annotated[
+        Literal["characters", "words"] | None, typer.Option(help="What the text is cut into; by default words.")
+    ] = None,
     window: Annotated[
         int | None, typer.Option(help="Tokens that tell what comes next; by default the fewest that do.", min=1)
     ] = None,
@@ -59,7 +55,7 @@ def memorize_text(
         print_json({"folder": str(out), **found})
         return
     table(str(out), rows(found))
-    next_steps(out, ["recite", out], ["verify", out, text])
+    next_steps(out, [text], "recite", "verify")
 
 
 @app.command()

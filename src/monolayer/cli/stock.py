@@ -4,24 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from monolayer.cli.building import (
-    ConflictChoice,
-    DtypeChoice,
-    OnConflict,
-    Out,
-    Overwrite,
-    Positions,
-    Seed,
-    given,
-    next_steps,
-    some,
-)
+from monolayer.cli.building import Dtype, OnConflict, Out, Overwrite, Positions, Seed, given, next_steps
 from monolayer.cli.console import Json, app, print_json, progress, table
 from monolayer.cli.console import out as console
 from monolayer.cli.reading import PLAIN, Data, Reading, reads
@@ -40,13 +28,8 @@ Onnx = Annotated[
 ]
 CellsRank = Annotated[int | None, typer.Option(help="Rank of the values, in cells.")]
 CellsDtype = Annotated[
-    DtypeChoice | None, typer.Option(help="Format of the weights: float32 (the default), bfloat16 or float16 in cells.")
+    Dtype | None, typer.Option(help="Format of the weights: float32 (the default), bfloat16 or float16 in cells.")
 ]
-
-
-class StorageChoice(StrEnum):
-    cells = "cells"
-    steps = "steps"
 
 
 @app.command("memorize-as")
@@ -57,7 +40,7 @@ def memorize_as(
     out: Out,
     positions: Positions = False,
     storage: Annotated[
-        StorageChoice | None,
+        Literal["cells", "steps"] | None,
         typer.Option(help="cells (the default) bear float32 and shorter; steps are float64 only, and hold more."),
     ] = None,
     rank: CellsRank = None,
@@ -69,7 +52,7 @@ def memorize_as(
     unknown: Annotated[
         str | None, typer.Option(help="Name of a class that answers what DATA does not hold; in cells only.")
     ] = None,
-    on_conflict: OnConflict = ConflictChoice.error,
+    on_conflict: OnConflict = "error",
     seed: Seed = None,
     draw: Annotated[
         Path | None, typer.Option(help="A stock folder whose names, keys and codes are used again.")
@@ -92,7 +75,7 @@ def memorize_as(
     with progress(as_json) as step:
         kind = _check(architecture, out, overwrite)
         sequences = reading.read(data, step, manner_of(kind) if draw is None else draw)
-        model = build(architecture, sequences, on_conflict=on_conflict.value, draw=draw, progress=step, **options)
+        model = build(architecture, sequences, on_conflict=on_conflict, draw=draw, progress=step, **options)
         step("writing", 0.9)
         model.save(out, overwrite=overwrite, onnx=onnx)
         _finish(model, out, data, step, as_json)
@@ -112,7 +95,7 @@ def export(
         str | None, typer.Option(help="readout: the feed-forward block alone, in a file for verifiers of networks.")
     ] = None,
     storage: Annotated[
-        StorageChoice | None,
+        Literal["cells", "steps"] | None,
         typer.Option(help="As for memorize-as; a text that a model recites is stored in steps if this is left out."),
     ] = None,
     rank: CellsRank = None,
@@ -174,4 +157,4 @@ def _finish(
         return
     verdict = f"{certificate.verdict}: {certificate.reason}"
     table(str(out), [*model.rows(), ("certificate", verdict), ("load with", model.loads_with())])
-    next_steps(out, ["inspect", out], *([["verify", out, *some(data)]] if data else []))
+    next_steps(out, data or [], "inspect", *(["verify"] if data else []))

@@ -1,4 +1,4 @@
-"""`monolayer audit`: what each part of a Transformer makes of contexts, on given data."""
+"""`monolayer theorem`, `monolayer refute-hardmax` and `monolayer audit`: the paper's claims, on data and on weights."""
 
 from __future__ import annotations
 
@@ -8,15 +8,71 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from monolayer.cli.console import Json, app, err, out, print_json, progress
+from monolayer.cli.console import Json, app, err, out, print_json, progress, table
+from monolayer.cli.proof import EXIT
 from monolayer.cli.reading import PLAIN, Data, Reading, only_text, reads
 from monolayer.errors import DataError
-from monolayer.table import escape
+from monolayer.table import escape, plural, visible
 
 if TYPE_CHECKING:
     from torch import nn
 
     from monolayer.data import Sequences
+
+
+@app.command()
+@reads
+def theorem(
+    data: Data,
+    max_bits: Annotated[int | None, typer.Option(help="Highest precision to try, in bits.", min=1)] = None,
+    seed: Annotated[int, typer.Option(help="For the direction.", min=0)] = 0,
+    reading: Reading = PLAIN,
+    as_json: Json = False,
+) -> None:
+    """Carry out the paper's theorems on DATA: its constants, its construction in ball arithmetic, and Theorem A.
+
+    Exit code 0: the separation is proved to exceed the paper's δ, 1: refuted, 3: undecided.
+    """
+    from monolayer.theory.faithful import MAX_BITS
+    from monolayer.theory.theorem import theorem as carry_out
+
+    with progress(as_json) as step:
+        sequences = reading.read(data, step)
+        step("enclosing every context", 0.2)
+        found = carry_out(sequences, max_bits=max_bits or MAX_BITS, seed=seed)
+    if as_json:
+        print_json(found.to_json())
+    else:
+        table(data[0] if len(data) == 1 else plural(len(data), "file"), found.rows())
+        out.print()
+        out.print(visible(found.explain()), markup=False)
+    raise typer.Exit(EXIT[found.verdict])
+
+
+@app.command("refute-hardmax")
+def refute_hardmax(
+    weights: Annotated[Path | None, typer.Option(help="A .npz or .safetensors file with W_Q, W_K, W_V, W_O.")] = None,
+    heads: Annotated[int, typer.Option(help="Heads of a random layer.")] = 1,
+    dim: Annotated[int, typer.Option(help="Dimension of the tokens of a random layer.")] = 4,
+    length: Annotated[int, typer.Option(help="Tokens in each of the two sequences, at least 4.")] = 4,
+    r_min: Annotated[float | None, typer.Option(help="Every token shall be longer than this.")] = None,
+    r_max: Annotated[float | None, typer.Option(help="Every token shall be shorter than this.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Different tokens shall be further apart than this.")] = None,
+    seed: Annotated[int, typer.Option(help="For random weights and directions.", min=0)] = 0,
+    as_json: Json = False,
+) -> None:
+    """Show two sequences that a hardmax layer cannot tell apart, checked exactly, and what softmax makes of them."""
+    from monolayer.theory.hardmax import refute_hardmax as refute
+    from monolayer.theory.weights import AttentionWeights
+
+    given = None if weights is None else AttentionWeights.read(weights)
+    found = refute(given, heads=heads, dim=dim, n=length, r_min=r_min, r_max=r_max, epsilon=epsilon, seed=seed)
+    if as_json:
+        print_json(found.to_json())
+        return
+    table("hardmax refuted", found.rows())
+    out.print()
+    out.print(visible(found.explain()), markup=False)
 
 
 @app.command()

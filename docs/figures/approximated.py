@@ -1,30 +1,41 @@
-"""The picture of an approximator: maps of target, answer and error, and the error against the number of cells."""
+"""The picture of docs/approximation.md: maps of target, answer and error, and the error against the number of cells."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from monolayer.errors import DataError
+import numpy as np
+from plotly.subplots import make_subplots
 
-if TYPE_CHECKING:
-    from monolayer.construct.cells.refine import Measured
-    from monolayer.model.monolayer import Monolayer
+import monolayer as ml
+from monolayer.cli.approximate import find
+from monolayer.construct.cells.function import Function
+from monolayer.construct.cells.grid import Box
+from monolayer.construct.cells.refine import Measured, measure
 
 BLUE, ORANGE, GREEN, GREY = "#3b7dd8", "#d9732b", "#2a9d5c", "#7d8590"
 PIXELS = 128
 """Side of a map, about: whole pixels per cell, so that none lies on a ramp."""
 
 
+def approximated() -> dict[str, Any]:
+    """The picture of `monolayer approximate softmax-pooling --length 2 --cells 32 --domain -1 1`."""
+    f, lipschitz = find("softmax-pooling", 1, 2, (-1.0, 1.0))
+    options: dict[str, Any] = {"domain": (-1.0, 1.0), "lipschitz": lipschitz}
+    model = ml.approximate(f, 1, 2, cells=32, **options)
+    figure: dict[str, Any] = json.loads(
+        approximation("softmax-pooling", f, model, measure(model, f), options, columns=2).to_json()
+    )
+    return figure
+
+
 def approximation(
-    name: str, f: Callable[[Any], Any], model: Monolayer, found: Measured, options: dict[str, Any], columns: int = 1
+    name: str, f: Callable[[Any], Any], model: ml.Monolayer, found: Measured, options: dict[str, Any], columns: int = 1
 ) -> Any:
     """A Plotly figure: three maps where there are two coordinates to show, and the curves of the error."""
-    try:
-        from plotly.subplots import make_subplots
-    except ImportError:
-        raise DataError("--plot needs plotly: pip install plotly") from None
     grid = model.card.grid
     assert grid is not None  # an approximator has one
     maps = _maps(f, model) if grid.dim * grid.length > 1 else []
@@ -57,13 +68,8 @@ def approximation(
     return figure.update_layout(legend={"orientation": "h", "y": -90 / height}, margin={"t": 90, "l": 60, "r": 30})
 
 
-def _maps(f: Callable[[Any], Any], model: Monolayer) -> list[dict[str, Any]]:
+def _maps(f: Callable[[Any], Any], model: ml.Monolayer) -> list[dict[str, Any]]:
     """Target, approximation and error over the first two tokens, or coordinates; others stay in the middle cell."""
-    import numpy as np
-
-    from monolayer.construct.cells.function import Function
-    from monolayer.construct.cells.grid import Box
-
     grid = model.card.grid
     assert grid is not None  # checked by the caller
     side = grid.cells * max(1, round(PIXELS / grid.cells))
@@ -85,17 +91,14 @@ def _maps(f: Callable[[Any], Any], model: Monolayer) -> list[dict[str, Any]]:
 
 
 def _curves(
-    f: Callable[[Any], Any], model: Monolayer, found: Measured, options: dict[str, Any]
+    f: Callable[[Any], Any], model: ml.Monolayer, found: Measured, options: dict[str, Any]
 ) -> list[dict[str, Any]]:
     """Measured and predicted errors of coarser grids, down to 2 cells by halving, and of the model itself."""
-    from monolayer.construct.approximate import approximate as build
-    from monolayer.construct.cells.refine import measure
-
     grid = model.card.grid
     assert grid is not None  # checked by the caller
     known = [(grid, found)]
     while (cells := known[0][0].cells // 2) >= 2 and len(known) < 7:
-        coarse = build(f, grid.dim, grid.length, cells=cells, **options)
+        coarse = ml.approximate(f, grid.dim, grid.length, cells=cells, **options)
         assert coarse.card.grid is not None  # it was just built
         known.insert(0, (coarse.card.grid, measure(coarse, f, found.points)))
     x = [each.cells for each, _ in known]

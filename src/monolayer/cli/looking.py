@@ -1,0 +1,248 @@
+"""`monolayer inspect`, `explain`, `locate` and `page`: what a saved model is, and why it answers as it does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from monolayer.cli.console import Json, app, err, number, out, print_json, progress, table
+from monolayer.cli.files import check_file
+from monolayer.cli.reading import PLAIN, Data, Reading, book, reads
+from monolayer.errors import DataError
+from monolayer.table import escape, plural
+
+if TYPE_CHECKING:
+    from monolayer.model.monolayer import Monolayer
+    from monolayer.model.uniform import Uniform
+
+Model = Annotated[Path, typer.Argument(help="A saved model.")]
+Stored = Annotated[Path, typer.Argument(help="A saved model, or a stock folder.")]
+
+
+@app.command()
+def inspect(folder: Stored, as_json: Json = False) -> None:
+    """Show what a saved model is: kinds, sizes, ranks, narrowest step, and what its builder measured."""
+    from monolayer.huggingface.reading import is_stock
+    from monolayer.model.load import load
+    from monolayer.stock.folder import StockModel
+
+    built: dict[str, Any] | None = None
+    if is_stock(folder):
+        stored = {path.name: path.stat().st_size for path in sorted(folder.iterdir()) if path.is_file()}
+        facts = {**StockModel.load(folder).sizes, "bytes": stored, "bytes_in_all": sum(stored.values())}
+    else:
+        model = load(folder)
+        facts, built = describe(model), measured(model)
+    if as_json:
+        print_json({"folder": str(folder), **facts, "built": built})
+        return
+    table(str(folder), [(name.replace("_", " "), _show(value)) for name, value in facts.items()])
+    if built is not None:
+        out.print()
+        table("measured when it was built", _built_rows(built))
+
+
+def describe(model: Monolayer | Uniform) -> dict[str, Any]:
+    """Facts computed from the weights themselves, not from what the builder wrote down."""
+    import torch
+
+    from monolayer.model.uniform import Uniform
+
+    card, attention, heads = model.card, model.attention, ("W_Q", "W_K", "W_V", "W_O")
+    ordered = model.positions if isinstance(model, Uniform) else model.positions is not None
+    labels = "reals" if card.classes is None else plural(len(card.classes), "class")
+    ranks = {name: int(torch.linalg.matrix_rank(getattr(attention, name).detach().double())) for name in heads}
+    return {
+        "kind": "approximator in the maximum norm" if isinstance(model, Uniform) else card.kind,
+        "tokens": "vectors" if card.vocabulary is None else plural(len(card.vocabulary), "id"),
+        "labels": f"{labels} per {card.per}",
+        "order": "causal" if card.causal else "positions" if ordered else "permutation equivariant",
+        "ranks": ranks,
+        **(_knots(model) if isinstance(model, Uniform) else _steps(model)),
+        "parameters": {name: value.numel() for name, value in model.named_parameters()},
+        "parameters_in_all": sum(value.numel() for value in model.parameters()),
+        "dtype": str(next(model.parameters()).dtype).removeprefix("torch."),
+    }
+
+
+def _knots(model: Uniform) -> dict[str, Any]:
+    """What an approximator in the maximum norm interpolates between, and what it is off by at most."""
+    bound = "none: built without a modulus of continuity" if model.error is None else model.error
+    return {"cells": model.interpolation.cells, "knots": len(model.interpolation.values), "bound": bound}
+
+
+def _steps(model: Monolayer) -> dict[str, Any]:
+    """What attention weighs by, and the steps of the readout; of the stages of a cascade, by their numbers."""
+    shortcut = model.attention.shortcuts(model.feed_forward.slots)
+    slopes = [table.slope.double() for table in model.feed_forward.tables() or ()]
+    cells = None if model.quantizer is None else model.quantizer.steps()
+    grid = {} if cells is None else {"cells": " × ".join(f"{len(each.slope) + 1}" for each in cells.coordinates)}
+    return {
+        **grid,
+        "temperature": None if shortcut is None else shortcut[0],
+        "context_scale": None if shortcut is None else _by_stage(shortcut[1]),
+        "readout": model.feed_forward.readout,
+        "steps": _by_stage(tuple(map(len, slopes))) if slopes else None,
+        "narrowest_ramp": min((float((1.0 / slope).min()) for slope in slopes if len(slope)), default=None),
+    }
+
+
+def _by_stage(values: Any) -> Any:
+    if not isinstance(values, tuple):
+        return values
+    return values[0] if len(values) == 1 else {f"stage {number}": value for number, value in enumerate(values, 1)}
+
+
+def measured(model: Monolayer | Uniform) -> dict[str, Any] | None:
+    """What the builder wrote down, and ε of the token vectors that it chose; None where it wrote nothing down."""
+    from torch import nn
+
+    from monolayer.theory.separation import separation
+
+    if model.summary is None:
+        return None
+    epsilon = None
+    if isinstance(model.lift, nn.Embedding):
+        rows = model.lift.weight.detach()
+        rows = rows[~rows[:, 0].isnan()].cpu()
+        epsilon = separation(rows[None].double().numpy()).epsilon if len(rows) > 1 else None
+    bits = model.summary.bits_per_parameter
+    return {**(model.card.summary_json() or {}), "bits_per_parameter": bits, "epsilon": epsilon}
+
+
+def _built_rows(built: dict[str, Any]) -> list[tuple[str, str]]:
+    """The same for people."""
+
+    def beside(ours: str, paper: str) -> str:
+        return f"{number(built[ours])}; Corollary 1 of the paper: {number(built[paper])}"
+
+    rows = [
+        ("sequences", number(built["sequences"])),
+        ("labels", f"{built['labelled']:,} on {plural(built['points'], 'different point')}"),
+        ("ε (closest tokens)", number(built["epsilon"])),
+        ("gap of points", f"{number(built['gap'])} of the range; 1/M² = {number(built['expected_gap'])}"),
+        ("margin at label changes", f"{number(built['margin'])} × the rounding error"),
+        ("numbers in the file", beside("parameters", "corollary_1")),
+        ("numbers in a dense pass", beside("dense_numbers", "corollary_1_dense")),
+        ("label bits per parameter", number(built["bits_per_parameter"])),
+    ]
+    return [row for row in rows if not row[1].startswith("—")]
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {number(count)}" for name, count in value.items())
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return value if isinstance(value, str) else number(value)
+
+
+@app.command()
+@reads
+def explain(
+    folder: Model,
+    data: Data,
+    first: Annotated[int, typer.Option(help="How many sequences, from the first.", min=1)] = 5,
+    reading: Reading = PLAIN,
+    as_json: Json = False,
+) -> None:
+    """Show, token by token, key, attention weight, context, the number z, its step, the neighbours and the margin."""
+    import numpy as np
+
+    from monolayer.huggingface.reading import is_stock
+    from monolayer.model.load import load_monolayer
+
+    if is_stock(folder):
+        raise DataError(
+            f"{folder} has a stock architecture, which explain does not read: `monolayer locate {folder} DATA` shows "
+            f"where it holds facts, `monolayer verify {folder} DATA` proves its answers, `monolayer compare` shows "
+            "where two folders differ, and `monolayer inspect` its sizes"
+        )
+    model = load_monolayer(folder)
+    with progress(as_json) as step:
+        sequences = reading.read(data, step, model)
+    found = model.explain(sequences.select(np.arange(min(first, len(sequences)))))
+    if as_json:
+        print_json({"folder": str(folder), "sequences": found.json()})
+        return
+    out.print(found.table())
+    if first < len(sequences):
+        err.print(f"{first:,} of {len(sequences):,} sequences; --first shows more")
+
+
+@app.command()
+@reads
+def locate(
+    folder: Stored,
+    data: Data,
+    first: Annotated[int, typer.Option(help="How many facts are shown, from the first.", min=1)] = 20,
+    reading: Reading = PLAIN,
+    as_json: Json = False,
+) -> None:
+    """Show which neurons and rows hold each fact of DATA, and which answers change without each of the neurons.
+
+    Without labels in DATA, every place where the model answers is a fact. With --json, all facts, and the graph that
+    circuit benchmarks read (docs/locate.md).
+    """
+    from monolayer.checker.locating.locate import locate as find
+
+    with progress(as_json) as step:
+        facts = book(folder, data)
+        if facts is None:
+            facts = reading.read(data, step, folder)
+        step("locating", 0.5)
+        found = find(folder, facts)
+    if as_json:
+        print_json({"folder": str(folder), **found.to_json()})
+        return
+    out.print(found.table(first))
+    if first < len(found):
+        err.print(f"{first:,} of {plural(len(found), 'fact')}; --first shows more")
+
+
+@app.command()
+@reads
+def page(
+    file: Annotated[Path, typer.Option("--out", help="HTML file to write.")],
+    folder: Annotated[
+        Path | None, typer.Argument(help="A saved model; without one, the page builds it of facts that are typed in.")
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(help="Data to pick examples from; by default those in the folder. Labels are certified first."),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
+    reading: Reading = PLAIN,
+    as_json: Json = False,
+) -> None:
+    """Write one HTML file that runs the model in the browser: type a sequence, see every number on its way.
+
+    Without a model the page builds one: type facts, see the weights, forget a fact, add noise.
+    """
+    from monolayer.checker import verify
+    from monolayer.data.examples import EXAMPLES
+    from monolayer.model.load import load_monolayer
+    from monolayer.page import write
+
+    check_file(file, overwrite)
+    if folder is None and data is not None:
+        raise DataError("--data goes with a model: give its folder, or leave --data out for a page that builds")
+    model, title = (None, "") if folder is None else (load_monolayer(folder), folder.resolve().name)
+    sequences, verdict = None, None
+    if data is None and folder is not None and (kept := folder / EXAMPLES).is_file():
+        data = str(kept)
+    with progress(as_json) as step:
+        if data is not None and model is not None and folder is not None:
+            sequences = reading.read(data, step, model)
+            if sequences.labels is not None or model.card.next_token:
+                step("certifying", 0.5)
+                verdict = verify(folder, sequences).verdict
+        step("writing", 0.9)
+        write(model, file, sequences, title=title, verdict=verdict)
+    if as_json:
+        print_json({"folder": None if folder is None else str(folder), "page": str(file), "verdict": verdict})
+    else:
+        said = "" if verdict is None else f"; the labels of its examples are {verdict}"
+        out.print(f"wrote {escape(str(file))}{said}", soft_wrap=True)
