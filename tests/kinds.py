@@ -18,12 +18,9 @@ from monolayer.construct.line.stored import LineDraw
 from monolayer.construct.task import Task
 from monolayer.model.shortcut import spread
 
-CASCADES = [f"cascade {kind}" for kind in ("tokens", "sequences", "next", "vectors", "ragged", "reals")]
-LINES = ["line", "line paper", "line reals", "line float32", "line float32 reals"]
-ROBUST = [
-    f"robust {kind}"
-    for kind in ("positions", "bfloat16", "float16", "linear", "causal", "words", "sequences", "next", "vectors")
-]
+LINES = ["line", "line paper", "line reals", "line float32 reals"]
+CASCADES = [f"cascade {kind}" for kind in ("tokens", "next", "vectors", "reals")]
+ROBUST = [f"robust {kind}" for kind in ("positions", "bfloat16", "causal", "words", "sequences", "next", "vectors")]
 KINDS = [*LINES, *CASCADES, *ROBUST]
 WORDS = ["银行", "行走", "音乐", "快乐"], [["b", "h"], ["x", "z"], ["y", "yue"], ["k", "le"]]
 
@@ -34,12 +31,7 @@ def _data(kind: str) -> tuple[Any, Any]:
     other = np.random.default_rng(5)
     small, classes = other.integers(0, 30, (60, 5)), other.integers(0, 4, (60, 5))
     first = 40 + np.arange(100)[:, None]  # no two prefixes are equal
-    if kind == "cascade ragged":
-        rows = [random.integers(0, 40, size).tolist() for size in random.integers(1, 9, 900)]
-        names: dict[Any, str] = {}
-        return rows, [names.setdefault(tuple(sorted(row)), f"{len(names) % 7}") for row in rows]
     makers: dict[str, Any] = {
-        "cascade sequences": lambda: (random.integers(0, 40, (2000, 8)), random.integers(0, 9, 2000)),
         "cascade next": lambda: (np.concatenate([first, random.integers(0, 40, (100, 60))], axis=1), None),
         "cascade vectors": lambda: (random.standard_normal((300, 6, 4)), random.integers(0, 9, 300)),
         "cascade reals": lambda: (X, random.standard_normal((400, 8, 2)).astype(np.float32).astype(np.float64)),
@@ -57,7 +49,7 @@ def _data(kind: str) -> tuple[Any, Any]:
 
 
 def _options(kind: str) -> dict[str, Any]:
-    found: dict[str, Any] = {"positions": kind not in ("cascade vectors", "cascade ragged", "cascade next")}
+    found: dict[str, Any] = {"positions": kind not in ("cascade vectors", "cascade next")}
     if kind in ("line float32 reals", "robust words", "robust sequences", "robust vectors"):
         found = {}
     if kind in ("cascade next", "robust next", "robust causal"):
@@ -67,12 +59,7 @@ def _options(kind: str) -> dict[str, Any]:
     if kind == "line paper":
         found["readout"] = "paper"
     if kind.startswith("robust"):
-        more = {
-            "bfloat16": {"dtype": "bfloat16"},
-            "float16": {"dtype": "float16", "robust": 0.002},
-            "linear": {"neurons": 60},
-        }
-        found |= {"robust": True, "rank": 32} | more.get(kind.removeprefix("robust "), {})
+        found |= {"robust": True, "rank": 32} | ({"dtype": "bfloat16"} if "bfloat16" in kind else {})
     return found
 
 

@@ -8,7 +8,6 @@ import json
 import warnings
 from collections.abc import Callable
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ import torch
 from flint import arb
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rich.console import Console
 
 import monolayer as ml
 from monolayer.checker import stored as checker_stored
@@ -30,7 +28,7 @@ from monolayer.construct.line.points import SLACK, Points
 from monolayer.construct.line.separate import crowds
 from monolayer.construct.task import Task
 from monolayer.data import Sequences
-from monolayer.model.cascade import Cascade, code_slot
+from monolayer.model.cascade import Cascade
 from monolayer.model.load import load
 from monolayer.page import page
 from monolayer.theory.balls import precision
@@ -347,64 +345,6 @@ def test_contradictions_are_found_in_their_own_sequences(seed: int, positions: b
     group, number = equal_points(task.context, task.target)[places], task.target.number[places]
     slow = any(group[i] == group[j] and number[i] != number[j] for i in range(6) for j in range(i))
     assert contradicted(task.context, task.target, places) == slow
-
-
-# -- the story stage by stage ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["tokens", "sequences", "next", "vectors", "reals"])
-def test_an_explanation_follows_a_point_from_crowd_to_crowd(kind: str) -> None:
-    model, X, _ = built(kind)
-    found, block = model.explain(X), model.feed_forward
-    encoded = model.encode(X)
-    assert isinstance(block, Cascade)
-    assert np.array_equal(found.label, model.card.decode(model.labels(encoded)))
-    assert len(found.further) == block.rank - 1
-    assert found.further[0].crowd.any()
-    assert not found.further[0].crowd.all()
-    assert (found.margin > 0).all() or kind == "next"  # where the last tokens have no label
-    # The dense network: what each stage reads.
-    with torch.no_grad():
-        tokens = torch.from_numpy(encoded.tokens).to(model.bos.dtype if encoded.vocabulary is None else torch.int64)
-        Z, seen = model.stream(tokens.view(len(X), -1, *tokens.shape[1:]))
-        mask = torch.ones(Z.shape[1], Z.shape[1], dtype=torch.bool)
-        Z = model.attention(Z, seen & (mask.tril() if kind == "next" else mask))
-        Z = Z[:, 0] if model.card.per == "sequence" else Z[:, 1:].flatten(0, 1)
-        read = Z[:, CODE].numpy()
-        for number, stage in enumerate(found.further, 2):
-            written = block.stairs[number - 2].dense(torch.from_numpy(read))[:, -1]
-            assert np.array_equal(written.numpy()[stage.crowd], stage.code[stage.crowd])
-            read = (Z[:, code_slot(number, block.labels)] + written).numpy()
-            assert np.allclose(read[stage.crowd], stage.z[stage.crowd], atol=4e-6 * (1.0 + np.abs(read).max()))
-
-
-def test_neighbours_in_a_crowd_are_what_lies_beside_on_the_line_of_its_stage() -> None:
-    model, X, _ = built("tokens")
-    found = model.explain(X)
-    stage = found.further[0]
-    by_crowd: dict[int, list[int]] = {}
-    for at in np.flatnonzero(stage.crowd):
-        by_crowd.setdefault(int(stage.code[at]), []).append(int(at))
-    told = 0
-    for members in by_crowd.values():
-        members.sort(key=lambda at: stage.z[at])
-        assert len(members) > 1
-        for one, two in pairwise(members):
-            both = [stage.right[one], stage.left[two]]
-            if stage.step[two] == stage.step[one] + 1 and not any(isinstance(each, dict) for each in both):
-                assert both == [found.label[two], found.label[one]]
-                told += 1
-    assert told > 2
-    # On the first line crowds are named where they are the neighbours.
-    assert any(isinstance(each, dict) for each in found.left)
-    row = int(np.flatnonzero(stage.crowd)[0]) // X.shape[1]
-    text = io.StringIO()
-    Console(width=200, file=text).print(model.explain(X[row : row + 1]).table())
-    assert "└ crowd" in text.getvalue()
-    assert f"a cascade of {model.feed_forward.rank} stages" in text.getvalue()
-    json.dumps(model.explain(X[:20]).json(), allow_nan=False)
-    pytest.importorskip("plotly")
-    model.explain(X[row : row + 1]).figure()
 
 
 # -- what it refuses ---------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ import monolayer as ml
 from monolayer.construct.consistency import equal_points
 from monolayer.construct.task import Task
 from monolayer.data import Sequences
+from tests import kinds
 from tests.datasets import Dataset, datasets, view
 from tests.kinds import KINDS, built, joined, placed, same_bits
 
@@ -50,7 +51,6 @@ def check(model: ml.Monolayer, new: ml.Monolayer, record: ml.Record, data: ml.Se
 def test_the_draw_of_a_model_and_its_data_give_the_model(kind: str, tmp_path: Path) -> None:
     """Every tensor, whatever the order of the rows, and through a file."""
     model, data = built(kind)
-    assert same_bits(ml.memorize(data, draw=model), model)
     model.save(tmp_path / "model")
     if kind != "robust vectors":  # these are numbered by their first appearance
         data = data.select(np.random.default_rng(0).permutation(len(data)))
@@ -63,10 +63,6 @@ def test_forgetting_is_memorizing_the_rest(kind: str, tmp_path: Path) -> None:
     new, record = ml.forget(model, [1, 3], data)
     rest = data.select(np.setdiff1d(np.arange(len(data)), [1, 3]))
     check(model, new, record, rest, tmp_path)
-    model.save(tmp_path / "model")
-    assert same_bits(ml.forget(tmp_path / "model", data.select(np.array([1, 3])), data)[0], new)
-    again, _ = ml.forget(ml.Facts.of(new, rest), [0])
-    assert same_bits(again.model, ml.memorize(rest.select(np.arange(1, len(rest))), draw=new))
     answered = [change for change in record.changes if not change.refused]
     if answered:  # the record says what the model answers
         asked = new.encode(ml.Sequences.of([change.tokens for change in answered]))
@@ -107,12 +103,9 @@ def test_editing_is_memorizing_the_edited_data(kind: str, tmp_path: Path) -> Non
     check(model, new, record, edited, tmp_path)
     changed = [change for change in record.changes if not change.stays]
     assert [change.after for change in changed] == data.labels.decode(values[place : place + 1]).tolist()
-    nothing, record = ml.edit(new, asked, None, edited)
-    assert same_bits(nothing, new)
-    assert record.splices == ()
 
 
-@pytest.mark.parametrize("kind", ["line", "line float32", "cascade tokens"])
+@pytest.mark.parametrize("kind", ["line", "cascade tokens"])
 def test_new_tokens_and_classes_come_and_go(kind: str, tmp_path: Path) -> None:
     model, data = built(kind)
     X, Y = [[700, 1, 2], [2, 701, 1]], [[9, 10, 0], [1, 2, 3]]
@@ -183,7 +176,7 @@ def check_both_ways(model: ml.Monolayer, whole: ml.Sequences, gone: set[int]) ->
     assert same_bits(record.undo(all_), never)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(datasets(), CHOICES, st.data())
 def test_edits_of_any_data_are_the_models_of_what_remains(data: Dataset, options: Any, choice: st.DataObject) -> None:
     """Ids or vectors, ragged, causal, labels of tokens or of sequences."""
@@ -201,7 +194,7 @@ def test_edits_of_any_data_are_the_models_of_what_remains(data: Dataset, options
     check_both_ways(model, whole, gone)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(
     st.integers(0, 2**32),
     st.sampled_from(["float64", "float32"]),
@@ -239,7 +232,7 @@ def _short(label: Any) -> Any:
     return float(np.float32(label)) if isinstance(label, float) else label
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(datasets(), st.data())
 def test_a_row_has_the_same_number_whatever_stands_beside_it(data: Dataset, choice: st.DataObject) -> None:
     """What all of the above rests on: `z` of a row does not depend on the batch, in no bit."""
@@ -255,8 +248,8 @@ def test_a_row_has_the_same_number_whatever_stands_beside_it(data: Dataset, choi
 
 
 @pytest.mark.parametrize("kind", ["cascade next", "cascade vectors"])
-def test_an_edit_may_need_a_stage_that_the_model_lacks(kind: str, tmp_path: Path) -> None:
-    """It averages values of its own; taking it back takes the stage out again."""
+def test_stages_come_and_go(kind: str, tmp_path: Path) -> None:
+    """An edit may need one that the model lacks; few facts that are left need none."""
     model, data = built(kind)
     some = 1 if kind == "cascade next" else 5
     first, later = data.select(np.arange(some)), data.select(np.arange(some, len(data)))
@@ -266,16 +259,9 @@ def test_an_edit_may_need_a_stage_that_the_model_lacks(kind: str, tmp_path: Path
     assert (len(part.feed_forward.stairs), len(new.feed_forward.stairs)) == (1, 2)
     check(part, new, record, data, tmp_path)
     assert "attention.W_K (whole)" in record.explain()
-    assert ml.compare(part, new).neurons[1][0].startswith("stage 1: ")
-
-
-@pytest.mark.parametrize("kind", ["cascade vectors", "cascade reals"])
-def test_few_facts_that_are_left_make_a_line_of_a_cascade(kind: str, tmp_path: Path) -> None:
-    model, data = built(kind)
-    new, record = ml.forget(model, np.arange(5, len(data)), data)
-    assert new.feed_forward.readout in ("exact", "runs")
-    check(model, new, record, data.select(np.arange(5)), tmp_path)
-    assert record.undo(new).feed_forward.rank == 2
+    back, record = ml.forget(model, np.arange(some, len(data)), data)
+    assert back.feed_forward.readout == "exact"
+    check(model, back, record, first, tmp_path)
 
 
 def test_a_draw_that_cannot_hold_the_edit_names_the_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,6 +272,94 @@ def test_a_draw_that_cannot_hold_the_edit_names_the_neighbours(monkeypatch: pyte
         ml.forget(facts, [0])
 
 
+# -- robust models: only the tokens that an edit touches are found anew ---------------------------------------
+
+
+@pytest.mark.parametrize("name", ["robust positions", "robust bfloat16", "robust causal"])
+def test_only_the_tokens_that_are_touched_are_covered_anew(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from monolayer.construct.again import draw_of
+    from monolayer.construct.robust import build as robust
+    from monolayer.construct.robust.again import cells_of
+
+    model, data = built(name)
+    seen: list[int] = []
+    cover = robust.cover
+    monkeypatch.setattr(robust, "cover", lambda cells, *a: [seen.append(len(cells.base)), cover(cells, *a)][1])
+    assert data.labels is not None
+    values = data.labels.values.copy()
+    values[0] = (values[0] + 1) % 4
+    edited = replace(data, labels=replace(data.labels, values=values))
+    new, record = ml.edit(model, edited.select(np.array([0])), None, data)
+    assert seen == [1, 1]  # one token, once as it was and once as it shall be
+    token = int(data.tokens[0])
+    cells = cells_of(model, draw_of(model))
+    for splice in record.splices:
+        if splice.tensor.startswith("feed_forward"):
+            assert all(
+                (cells[at : at + taken] == token).all() for at, taken in zip(splice.at, splice.taken, strict=True)
+            )
+        else:
+            assert splice.at.tolist() == [token]
+    found = ml.compare(model, new, data)
+    assert 0 < found.only_one <= record.neurons[0]
+    assert {int(data.tokens[data.offsets[a.sequence] + a.position]) for a in found.differing} == {token}
+
+
+def test_new_tokens_and_classes_get_the_next_words_of_their_codes(tmp_path: Path) -> None:
+    model, data = built("robust words")
+    new, record = ml.insert(model, ["快跑"], [["k", "pao"]], data)
+    whole = ml.Sequences.of([*kinds.WORDS[0], "快跑"], [*kinds.WORDS[1], ["k", "pao"]])
+    check(model, new, record, whole, tmp_path)
+    assert [change.after for change in record.changes] == ["k", "pao"]
+    gone, record = ml.forget(new, "跑", whole)
+    assert record.changes[0].refused
+    assert same_bits(gone, ml.memorize(data, draw=new))
+    tokens = [[f"t{i}", "快"] for i in range(31)]
+    with pytest.raises(ml.DataError, match="no word left for more tokens"):
+        ml.insert(model, tokens, [["k", "k"]] * 31, data)
+    with pytest.raises(ml.DataError, match="no word left for more classes"):
+        ml.insert(
+            model, [["快", "快"] * (i + 1) for i in range(31)], [[f"c{i}"] * (2 * i + 2) for i in range(31)], data
+        )
+
+
+def test_an_edit_that_leaves_no_room_names_two_facts() -> None:
+    """Long runs of one token: contexts that differ in one of two thousand are too close for a half-space."""
+    model = ml.memorize([[0] * 9 + [1], [1] * 2], [[0] * 9 + [1], [1] * 2], robust=True, rank=16)
+    data = [[0] * 9 + [1], [1] * 2], [[0] * 9 + [1], [1] * 2]
+    long = [[0] * 4000, [0] * 4001]
+    with pytest.raises(ml.PrecisionError, match=r"of sequence 3 and .* of sequence 2 have different labels"):
+        ml.insert(model, long, [[0] * 4000, [1] * 4001], data)
+
+
+def test_a_planted_fault_in_an_edited_model_is_refuted() -> None:
+    model, data = built("robust positions")
+    new, record = ml.forget(model, [0], data)
+    rest = data.select(np.arange(1, len(data)))
+    assert record.neurons[1] > 0
+    at = int(record.splices[0].at[0])
+    new.feed_forward.weight_2.data[:, at] *= -1.0
+    assert ml.certify(new, rest).verdict == "refuted"
+    with pytest.raises(ml.DataError, match="not the data that the model holds"):
+        ml.forget(new, int(data.tokens[0]), rest)
+
+
+def test_vectors_too_close_for_their_gates_are_refused() -> None:
+    """Some far nearer to each other than all are to their centre: no model comes back that answers wrong."""
+    random = np.random.default_rng(8)
+    X, Y = random.normal(size=(30, 3, 2)), random.integers(0, 4, (30, 3))
+    near, other = -100.0 + 1e-3 * random.normal(size=(3, 3, 2)), random.integers(0, 4, (3, 3))
+    model = ml.memorize(X, Y, robust=True, positions=True)
+    whole = np.concatenate([X, near]), np.concatenate([Y, other])
+    for call in (
+        lambda: ml.memorize(*whole, robust=True, positions=True),
+        lambda: ml.memorize(*whole, draw=model),
+        lambda: ml.insert(model, near, other, (X, Y)),
+    ):
+        with pytest.raises(ml.PrecisionError, match=r"labels would come back wrong, the first .* evenly spread"):
+            call()
+
+
 # -- selections, comparisons, errors -----------------------------------------------------------------------------
 
 
@@ -294,12 +368,10 @@ def test_a_draw_that_cannot_hold_the_edit_names_the_neighbours(monkeypatch: pyte
     [
         (["行走"], [1]),
         ([1, 3], [1, 3]),
-        (np.array([False, True, False, False, True]), [1, 4]),
         ("行", [0, 1]),
-        (lambda tokens, labels: "yuè" in labels, [2, 4]),
         (Sequences.of(["乐音"]), [4]),
     ],
-    ids=["sequences", "rows", "mask", "token", "predicate", "Sequences"],
+    ids=["sequences", "rows", "token", "Sequences"],
 )
 def test_what_to_forget_can_be_said_in_many_ways(words: ml.Monolayer, selection: Any, rows: list[int]) -> None:
     new, record = ml.forget(words, selection, DATA)
@@ -317,7 +389,6 @@ def test_a_comparison_lists_weights_neurons_and_answers(words: ml.Monolayer) -> 
     assert (found.differing[0].one, found.differing[0].two) == ("xíng", "háng")
     assert 0 < found.only_one <= 2
     assert 0 < found.only_two <= 2
-    assert any("'xíng' → " in step for step in found.neurons[0])
     gone, _ = ml.forget(words, "行", DATA)
     refused = ml.compare(words, gone, WORDS)
     assert refused.answers == 4
@@ -345,10 +416,8 @@ def test_a_forgotten_id_is_named_when_it_is_asked_for() -> None:
         (lambda m, d: ml.forget(m, [], d), ml.DataError, "empty"),
         (lambda m, d: ml.forget(m, "x", d), ml.DataError, "no token"),
         (lambda m, d: ml.forget(m, [0]), ml.DataError, "needs the data .* read out with predict"),
-        (lambda m, d: ml.edit(m, ["行走"], [["háng", "zǒu"]]), ml.DataError, "needs the data"),
-        (lambda m, d: ml.insert(m, ["行"], [["háng"]]), ml.DataError, "needs the data"),
         (lambda m, d: ml.forget(ml.Facts.of(m, *d), [0], d), ml.DataError, "leave data out"),
-        (lambda m, d: ml.forget(m, lambda t, y: False, d), ml.DataError, "fulfils"),
+        (lambda m, d: ml.forget(m, np.arange(5) < 2, d), ml.DataError, r"np\.flatnonzero\(mask\)"),
         (lambda m, d: ml.forget(m, range(5), d), ml.DataError, "forget all rows"),
         (lambda m, d: ml.forget(m, [0], (WORDS[:3], READINGS[:3])), ml.DataError, "5 sequences .* these are 3 with 6"),
         (lambda m, d: ml.forget(m, [0], (WORDS, READINGS[::-1])), ml.DataError, "not the data that the model holds"),
@@ -367,18 +436,11 @@ def test_bad_input_is_named(words: ml.Monolayer, act: Any, error: type[Exception
 
 def test_data_that_lack_a_row_are_refused() -> None:
     """Without a summary, which counts them, by the bits that they would give."""
-    for kind in ("line", "cascade tokens", "cascade vectors"):
+    for kind in ("line", "cascade vectors", "robust positions"):
         model, data = built(kind)
-        with pytest.raises(
-            ml.DataError, match=r"its \S+ is not the one that they determine, so it holds other data besides"
-        ):
-            ml.Facts.of(model, data.select(np.arange(1, len(data))))
-    model, data = built("robust positions")
-    rest = data.select(np.arange(1, len(data)))
-    with pytest.raises(
-        ml.DataError, match=r"its \S+ is not the one that they determine, so it holds other data besides"
-    ):
-        ml.forget(model, int(data.tokens[0]), rest)
+        chosen: Any = int(data.tokens[0]) if kind == "robust positions" else [0]
+        with pytest.raises(ml.DataError, match=r"its \S+ is not the one that they determine, so it holds other data"):
+            ml.forget(model, chosen, data.select(np.arange(1, len(data))))
 
 
 @pytest.mark.parametrize("robust", [False, True])
@@ -419,26 +481,17 @@ def test_what_has_no_draw_or_no_facts_says_so(tmp_path: Path) -> None:
         ml.forget(tmp_path / "none", [0], ([[1, 2]], [[0, 1]]))
 
 
-OPTIONS: dict[str, Any] = {
-    "seed": 0,
-    "dtype": "float64",
-    "rank": "auto",
-    "neurons": 9,
-    "robust": True,
-    "temperature": 1.0,
-    "readout": "paper",
-    "positions": True,
-    "causal": True,
-}
+OPTIONS: dict[str, Any] = {"seed": 0, "dtype": "float64", "rank": "auto", "robust": True, "temperature": 1.0}
+OPTIONS |= {"readout": "paper", "positions": True, "causal": True}
 
 
-@pytest.mark.parametrize("option", OPTIONS)
 @pytest.mark.parametrize("kind", ["line", "robust positions"])
-def test_an_option_that_the_draw_decides_is_refused_by_name(kind: str, option: str) -> None:
+def test_an_option_that_the_draw_decides_is_refused_by_name(kind: str) -> None:
     """Whatever it says: also where it agrees with the draw."""
     model, data = built(kind)
-    with pytest.raises(ml.DataError, match=f"a draw decides {option}: leave {option} out, or the draw"):
-        ml.memorize(data, draw=model, **{option: OPTIONS[option]})
+    for option, value in OPTIONS.items():
+        with pytest.raises(ml.DataError, match=f"a draw decides {option}: leave {option} out, or the draw"):
+            ml.memorize(data, draw=model, **{option: value})
 
 
 def test_a_margin_that_would_not_certify_is_refused_with_the_neighbour() -> None:

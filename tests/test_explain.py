@@ -19,6 +19,7 @@ from monolayer.cli import run
 from monolayer.errors import DataError
 from monolayer.model.shortcut import codes
 from tests.datasets import Dataset, datasets
+from tests.kinds import built
 
 X = ["银行", "行走", "音乐", "快乐"]
 Y = [["yín", "háng"], ["xíng", "zǒu"], ["yīn", "yuè"], ["kuài", "lè"]]
@@ -28,7 +29,7 @@ def build(data: Dataset) -> ml.Monolayer:
     return ml.memorize(data.X, data.Y, positions=data.positions, causal=data.causal)
 
 
-@settings(max_examples=15)
+@settings(max_examples=6)
 @given(datasets())
 def test_the_numbers_are_those_of_the_model(data: Dataset) -> None:
     model = build(data)
@@ -45,7 +46,7 @@ def test_the_numbers_are_those_of_the_model(data: Dataset) -> None:
     assert text.getvalue().count("\n") > len(found.z)
 
 
-@settings(max_examples=10)
+@settings(max_examples=5)
 @given(datasets())
 def test_weights_and_contexts_are_those_of_the_dense_layer(data: Dataset) -> None:
     """Sequence by sequence through the matrices themselves."""
@@ -67,7 +68,7 @@ def test_weights_and_contexts_are_those_of_the_dense_layer(data: Dataset) -> Non
         assert found.context == pytest.approx(queries @ Z[0, :, 1].numpy(), abs=1e-13)
 
 
-@settings(max_examples=10)
+@settings(max_examples=5)
 @given(datasets(), st.floats(-0.999, 0.999))
 def test_within_the_margin_the_label_stays_and_beyond_the_edges_it_goes(data: Dataset, part: float) -> None:
     model = build(data)
@@ -139,9 +140,12 @@ def test_changed_weights_and_hooks_have_no_explanation() -> None:
         model.explain(X)
 
 
-def test_a_robust_model_has_no_steps_to_show() -> None:
+def test_models_without_one_line_say_so() -> None:
     with pytest.raises(DataError, match="robust"):
         ml.memorize(X, Y, robust=True).explain(X)
+    model, data = built("cascade vectors")
+    with pytest.raises(DataError, match="this model has rank 2: a staircase per stage"):
+        model.explain(data)
 
 
 def test_what_is_shown_can_be_told_apart_and_obeys_nothing() -> None:
@@ -155,19 +159,6 @@ def test_what_is_shown_can_be_told_apart_and_obeys_nothing() -> None:
     assert "\u202e" not in shown
     for word in ("␣", "\\x1b[2J", "a\\u202eb", "'⟨end⟩'", "⟨end⟩ │", "│ ⟨end⟩", "—"):
         assert word in shown
-    pytest.importorskip("plotly")
-    assert "&lt;b&gt; 2" in found.figure(1).layout.yaxis.ticktext
-
-
-def test_the_picture(tmp_path: Path) -> None:
-    pytest.importorskip("plotly")
-    found = ml.memorize(X, Y).explain(X)
-    figure = found.figure(2)
-    assert len(figure.data) == 4
-    assert list(figure.layout.yaxis.ticktext) == ["⟨begin⟩", "音 1", "乐 2"]
-    assert "yuè" in figure.data[2].text
-    with pytest.raises(DataError, match="no sequence 4"):
-        found.figure(4)
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -164,8 +164,8 @@ def test_splices_lead_from_any_tensors_to_any_others(seed: int) -> None:
         return found | ({"free": free} if random.random() < 0.8 else {})
 
     old, new = tensors(), tensors()
-    found = difference(old, new, blocks)
-    for splices, one, two in ((found.splices, old, new), ([s.inverse() for s in found.splices], new, old)):
+    found, _ = difference(old, new, blocks)
+    for splices, one, two in ((found, old, new), ([s.inverse() for s in found], new, old)):
         made: dict[str, Any] = dict(one)
         for splice in splices:
             after = splice.apply(made.pop(splice.tensor, None))

@@ -23,8 +23,6 @@ from torch import Tensor
 
 from monolayer.arrays import Ints, Words
 
-REFUSED = object()
-"""Stands for an answer where a token of the sequence is unknown to the model."""
 UNHASHED = ("summary",)
 """What the builder measured: an edited model has no summary, and is the same model with one."""
 
@@ -54,8 +52,7 @@ class Content:
         """Tensors that are not the same bits, and keys of the configuration that differ; the summary aside."""
         tensors = sorted({*self.tensors, *other.tensors})
         found = [name for name in tensors if not same(self.tensors.get(name), other.tensors.get(name))]
-        keys = sorted({*self.config, *other.config} - set(UNHASHED))
-        found += [key for key in keys if self.config.get(key) != other.config.get(key)]
+        found += sorted(config_change(self.config, other.config).keys() - set(UNHASHED))
         return found + ([] if self.names == other.names else ["names"])
 
 
@@ -93,11 +90,6 @@ class Splice:
     before: Array | None
     after: Array | None
 
-    @classmethod
-    def whole(cls, tensor: str, before: Array | None, after: Array | None) -> Splice:
-        none = np.zeros(0, np.int64)
-        return cls(tensor, None, none, none, none, before, after)
-
     def apply(self, old: Array | None) -> Array | None:
         """The new tensor; that `old` is the one of the record is for the caller to check."""
         if self.axis is None or old is None or self.after is None:
@@ -119,18 +111,15 @@ class Splice:
         return replace(self, at=self.at + shift, taken=self.put, put=self.taken, before=self.after, after=self.before)
 
 
-@dataclass(frozen=True, eq=False)
-class Difference:
-    """`splices` make the new tensors of the old; `only`: by block, the neurons that only one side has, by number."""
+def difference(
+    old: Tensors, new: Tensors, blocks: Mapping[str, Block]
+) -> tuple[tuple[Splice, ...], dict[str, tuple[int, int]]]:
+    """What makes the tensors `new` of `old`, and by block how many neurons only the one and only the other has.
 
-    splices: tuple[Splice, ...]
-    only: dict[str, tuple[Ints, Ints]]
-
-
-def difference(old: Tensors, new: Tensors, blocks: Mapping[str, Block]) -> Difference:
-    """What makes the tensors `new` of `old`; `blocks`: which of them hold neurons, of either side."""
+    `blocks`: which tensors hold neurons, of either side.
+    """
     splices: list[Splice] = []
-    only: dict[str, tuple[Ints, Ints]] = {}
+    only: dict[str, tuple[int, int]] = {}
     done: set[str] = set()
     for name, axes in blocks.items():
         if all(part in old and part in new and _alike(old[part], new[part], axis) for part, axis in axes.items()):
@@ -139,10 +128,10 @@ def difference(old: Tensors, new: Tensors, blocks: Mapping[str, Block]) -> Diffe
             done |= axes.keys()
         else:
             sizes = [next((side[p].shape[axis] for p, axis in axes.items() if p in side), 0) for side in (old, new)]
-            only[name] = np.arange(sizes[0]), np.arange(sizes[1])
+            only[name] = sizes[0], sizes[1]
     for name in sorted({*old, *new} - done):
         splices += _rows(name, old.get(name), new.get(name))
-    return Difference(tuple(splices), {name: pair for name, pair in only.items() if len(pair[0]) or len(pair[1])})
+    return tuple(splices), {name: pair for name, pair in sorted(only.items()) if pair != (0, 0)}
 
 
 def same(one: Array | None, two: Array | None) -> bool:
@@ -152,8 +141,8 @@ def same(one: Array | None, two: Array | None) -> bool:
     return one.shape == two.shape and one.dtype == two.dtype and bool(_same_rows(one, two).all())
 
 
-def _neurons(old: Tensors, new: Tensors, axes: Block) -> tuple[list[Splice], tuple[Ints, Ints]]:
-    """Replacements of the neurons that one of the two lacks, and which these are."""
+def _neurons(old: Tensors, new: Tensors, axes: Block) -> tuple[list[Splice], tuple[int, int]]:
+    """Replacements of the neurons that one of the two lacks, and how many these are."""
     sides = [{name: np.moveaxis(each[name], axis, 0) for name, axis in axes.items()} for each in (old, new)]
     counts = [min(len(rows) for rows in side.values()) for side in sides]
     # A staircase of real labels has a label more than steps: that of the run in front of all of them.
@@ -183,7 +172,7 @@ def _neurons(old: Tensors, new: Tensors, axes: Block) -> tuple[list[Splice], tup
             out, come = np.concatenate([a[:first], out]), np.concatenate([b[:first], come])
         if len(places[0]):
             splices.append(Splice(name, axis, places[0], places[1], places[2], out, come))
-    return splices, (np.flatnonzero(~stay[0]), np.flatnonzero(~stay[1]))
+    return splices, (counts[0] - len(one), counts[1] - len(two))
 
 
 def _rows(name: str, old: Array | None, new: Array | None) -> list[Splice]:
@@ -191,7 +180,8 @@ def _rows(name: str, old: Array | None, new: Array | None) -> list[Splice]:
     if same(old, new):
         return []
     if old is None or new is None or not old.ndim or not _alike(old, new, 0):
-        return [Splice.whole(name, old, new)]
+        none = np.zeros(0, np.int64)
+        return [Splice(name, None, none, none, none, old, new)]
     both = min(len(old), len(new))
     changed = np.flatnonzero(~_same_rows(old[:both], new[:both]))
     one = np.ones(len(changed), np.int64)
@@ -201,44 +191,29 @@ def _rows(name: str, old: Array | None, new: Array | None) -> list[Splice]:
 
 
 def _common(one: Words, two: Words) -> tuple[Ints, Ints]:
-    """Places of equal keys that rise on both sides: as far as both agree, and on from where they next do."""
-    pairs = [(0, 0, 0)]
-    i = j = 0
-    while i < len(one) and j < len(two):
-        run = _agreeing(one[i:], two[j:])
-        pairs.append((i, j, run))
-        step = _next(one[i + run :], two[j + run :])
-        if step is None:
-            break
-        i, j = i + run + step[0], j + run + step[1]
-    mine, theirs, size = np.array(pairs).T
-    return _ranges(mine, size), _ranges(theirs, size)
+    """Places of equal keys that rise on both sides."""
+    front = _agreeing(one, two)
+    one, two = one[front:], two[front:]
+    back = _agreeing(one[::-1], two[::-1])
+    middle = len(one) - back, len(two) - back
+    _, i, j = np.intersect1d(one[: middle[0]], two[: middle[1]], return_indices=True)
+    i, j = np.sort(i), j[np.argsort(i)]
+    # Few neurons change their places: those that are ahead of all others are left out, or those that are behind.
+    ways = [j == np.maximum.accumulate(j), j == np.minimum.accumulate(j[::-1])[::-1]] if len(j) else [j > 0]
+    rising = max(ways, key=np.count_nonzero)
+    ends = np.arange(front), np.arange(back)
+    mine, theirs = (
+        np.concatenate([ends[0], front + at[rising], front + size + ends[1]])
+        for at, size in zip((i, j), middle, strict=True)
+    )
+    return mine, theirs
 
 
 def _agreeing(a: Words, b: Words) -> int:
     """How many entries agree from the front on."""
-    length, done, size = min(len(a), len(b)), 0, 64
-    while done < length:
-        part = slice(done, min(length, done + size))
-        differ = np.flatnonzero(a[part] != b[part])
-        if len(differ):
-            return done + int(differ[0])
-        done, size = done + size, 2 * size
-    return length
-
-
-def _next(a: Words, b: Words) -> tuple[int, int] | None:
-    """The nearest places of an entry that both have; None: they have none in common."""
-    size = 16
-    while len(a) and len(b):
-        _, i, j = np.intersect1d(a[:size], b[:size], return_indices=True)
-        if len(i):
-            best = int(np.argmin(i + j))
-            return int(i[best]), int(j[best])
-        if size >= max(len(a), len(b)):
-            break
-        size *= 4
-    return None
+    both = min(len(a), len(b))
+    differ = np.flatnonzero(a[:both] != b[:both])
+    return int(differ[0]) if len(differ) else both
 
 
 def _keys(parts: list[Array], count: int) -> Words:

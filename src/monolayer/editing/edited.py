@@ -1,4 +1,4 @@
-"""The data after an edit: without some rows, with other labels, or with more rows. No model is looked at.
+"""The data after an edit: without some rows, with other labels, or with more rows. No model is asked.
 
 A *fact* is a token in its context (or a sequence, where labels are those of sequences) with its label; of prompts and
 answers, a prompt with its answer.
@@ -16,7 +16,8 @@ from monolayer.arrays import Ints
 from monolayer.construct.consistency import equal_points
 from monolayer.construct.target import Target
 from monolayer.data import Labels, Names, Sequences
-from monolayer.data.distinct import distinct_runs
+from monolayer.data.columns import array_like, plain_array
+from monolayer.data.distinct import distinct_rows, distinct_runs
 from monolayer.editing.subject import Subject
 from monolayer.errors import ContradictionError, DataError
 
@@ -25,17 +26,103 @@ from monolayer.errors import ContradictionError, DataError
 class Edited:
     """`data` afterwards, all the rows that were `asked` for with their labels, and what becomes of these facts.
 
-    `before`, `after` `(Q,)` or `(Q, m)`: label values of the facts, or answers as text; None where they have none.
+    `before`, `after`: the labels of the facts as users write them, or answers as text; None where they have none.
     `touched`: tokens whose facts may change. `shared`: of the facts to be forgotten, how many other rows teach too.
     """
 
     data: Sequences
     asked: Sequences
-    before: NDArray[Any] | None
-    after: NDArray[Any] | None
+    before: list[Any] | None
+    after: list[Any] | None
     touched: Ints | None
-    facts: int
     shared: int = 0
+
+    @property
+    def facts(self) -> int:
+        """How many facts were asked for."""
+        return len(self.before or self.after or [])
+
+
+# -- which rows are meant --------------------------------------------------------------------------------------
+
+
+def chosen_rows(subject: Subject, data: Sequences, X: Any, lengths: Any = None) -> Ints:
+    """Rows `(K,)` of the data in rising order, at least one: by numbers, a token, or the sequences themselves."""
+    X = array_like(X)
+    if isinstance(X, str | int):
+        return _containing(data, X)
+    if plain_array(X) and X.ndim == 1 and X.dtype.kind in "iub":
+        return _numbered(len(data), X)
+    if isinstance(X, list | tuple | range) and len(X) and all(isinstance(array_like(x), int) for x in X):
+        return _numbered(len(data), np.asarray(X))
+    if data.prompts is not None:  # an answer that comes along does not count
+        X, lengths = Sequences.of(X, lengths=lengths, per="answer").only_prompts(), None
+    card, names = subject.model.card, data.vocabulary
+    if names is not None and card.vocabulary is not None:
+        names = names.cut_into(card.vocabulary.unit)
+    asked = Sequences.of(X, lengths=lengths, vocabulary=names, like=card.manner)
+    return _equal(subject, data.only_prompts(), asked)[1]
+
+
+def _numbered(size: int, rows: NDArray[Any]) -> Ints:
+    if rows.dtype == bool or len(rows) == 0:
+        raise DataError("rows are chosen by their numbers, at least one: np.flatnonzero(mask) gives those of a mask")
+    bad = rows[(rows < 0) | (size <= rows)]
+    if len(bad):
+        raise DataError(f"there is no row {bad[0]}: the data have {size:,}, from 0 on")
+    return np.unique(rows)
+
+
+def _containing(data: Sequences, token: str | int) -> Ints:
+    names = data.vocabulary
+    if names is None:
+        raise DataError("tokens of this model are vectors: give sequences or row numbers")
+    if isinstance(token, str) and names.integers and token.lstrip("-").isdecimal():
+        token = int(token)  # from the command line
+    if token not in names:
+        more = "" if data.prompts is None else "; prompts are given as a list"
+        raise DataError(f"{token!r} is no token of this model{more}")
+    rows = np.unique(data.sequence[data.tokens == (token if names.identity else names.rows[token])])
+    if len(rows) == 0:
+        raise DataError(f"no row of the data contains {token!r}")
+    return rows
+
+
+def _equal(subject: Subject, data: Sequences, asked: Sequences, way_out: str = "") -> tuple[Ints, Ints, Ints]:
+    """For each sequence of `asked` a row of the data; then all rows that `asked` has, and which of `asked` each is.
+
+    Where order does not count, in any order.
+    """
+    if (asked.vocabulary is None) != (data.vocabulary is None) or asked.tokens.shape[1:] != data.tokens.shape[1:]:
+        raise DataError("these sequences are not of the same kind of tokens as the data")
+    tokens = subject.seen(np.concatenate([asked.tokens, data.tokens]))
+    tokens = tokens if tokens.ndim == 1 else distinct_rows(tokens)[1]
+    lengths = np.concatenate([asked.lengths, data.lengths])
+    if not subject.ordered:
+        tokens = tokens[np.lexsort((tokens, np.repeat(np.arange(len(lengths)), lengths)))]
+    runs = distinct_runs(tokens, lengths)  # equal iff the sequences are; without order, as multisets
+    first, rows, which = _pairs(runs[: len(asked)], runs[len(asked) :])
+    missing = np.flatnonzero(first < 0)
+    if len(missing):
+        what = f" ({asked.texts(int(missing[0]))[0]!r})" if asked.prompts is not None else ""
+        raise DataError(
+            f"sequence {missing[0]}{what} of what is asked for is not in the data ({len(missing):,} such in "
+            f"all){way_out}"
+        )
+    return first, rows, which
+
+
+def _pairs(mine: Ints, theirs: Ints) -> tuple[Ints, Ints, Ints]:
+    """For each number of `mine` its first place in `theirs`, −1 for none; then all places of `theirs` that `mine` has,
+    and the first place of each in `mine`."""
+    size = int(max(mine.max(initial=0), theirs.max(initial=0))) + 1
+    place, first = np.full((2, size), -1)
+    place[theirs[::-1]], first[mine[::-1]] = (np.arange(len(part))[::-1] for part in (theirs, mine))
+    there = np.flatnonzero(first[theirs] >= 0)
+    return place[mine], there, first[theirs[there]]
+
+
+# -- the data afterwards ---------------------------------------------------------------------------------------
 
 
 def without(subject: Subject, data: Sequences, rows: Ints) -> Edited:
@@ -48,12 +135,11 @@ def without(subject: Subject, data: Sequences, rows: Ints) -> Edited:
     if asked.labels is None and not (asked.lengths > 1).any():
         raise DataError("these rows carry no label: a next-token model learns nothing from a single token")
     target = subject.task(asked).target
-    mine, theirs, _ = _matched(subject, asked, rest)
-    there = np.isin(mine, theirs)
+    there = _matched(subject, asked, rest)[0] >= 0
+    shared = int(there.sum())
     if asked.prompts is not None:
         shared = len(asked) - len(np.unique(rows_of(asked, target)[~there]))
-        return Edited(rest, asked, _answers(asked), None, _tokens(asked), len(asked), shared)
-    return Edited(rest, asked, values_of(target), None, _tokens(asked), len(target.number), int(there.sum()))
+    return Edited(rest, asked, labels_of(asked, target), None, _tokens(asked), shared)
 
 
 def relabelled(subject: Subject, data: Sequences, asked: Sequences) -> Edited:
@@ -62,68 +148,44 @@ def relabelled(subject: Subject, data: Sequences, asked: Sequences) -> Edited:
         return _answered(subject, data, asked)
     if data.labels is None or asked.labels is None:
         raise DataError("the labels of a next-token model are its tokens: forget the sequence, and insert another")
-    mine, theirs, label = _matched(subject, asked, data)
-    missing = np.flatnonzero(~np.isin(mine, theirs))
+    known, changed, fact = _matched(subject, asked, data)
+    missing = np.flatnonzero(known < 0)
     if len(missing):
         where = asked.labelled(int(asked.labelled_places[missing[0]]))
         raise DataError(
             f"{where} of what is to be edited is not in the data ({len(missing):,} such "
             "facts in all): use insert to add it"
         )
-    group, first = np.unique(mine, return_index=True)
-    there = np.isin(theirs, group)
-    changed, values = label[there], data.labels.values.copy()
-    values[changed] = asked.labels.values[first[np.searchsorted(group, theirs[there])]]
-    order = np.argsort(theirs, kind="stable")
-    before = data.labels.values[label[order[np.searchsorted(theirs[order], mine)]]]
+    old, values = data.labels.values, data.labels.values.copy()
+    values[changed] = asked.labels.values[fact]
     labels = replace(data.labels, values=values, classes=asked.labels.classes)
-    differ = (values[changed] != data.labels.values[changed]).reshape(len(changed), -1).any(axis=1)
+    differ = (values[changed] != old[changed]).reshape(len(changed), -1).any(axis=1)
     token = places_of(data, subject.task(data).target)
     touched = None
     if data.vocabulary is not None and token is not None:
         touched = np.unique(data.tokens[token[changed[differ]]])
-    return Edited(replace(data, labels=labels), asked, before, asked.labels.values, touched, len(mine))
+    before, after = (labels.decode(part).tolist() for part in (old[known], asked.labels.values))
+    return Edited(replace(data, labels=labels), asked, before, after, touched)
 
 
 def _answered(subject: Subject, data: Sequences, asked: Sequences) -> Edited:
     """The data with the answers of `asked`, which every row with such a prompt gets."""
     _matched(subject, asked, data)  # answers that contradict each other
-    prompts = [asked.only_prompts(), data.only_prompts()]
-    runs = distinct_runs(*(np.concatenate([getattr(part, name) for part in prompts]) for name in ("tokens", "lengths")))
-    place = {run: row for row, run in enumerate(runs[: len(asked)].tolist())}
-    theirs = [place.get(run) for run in runs[len(asked) :].tolist()]
-    first = {row: number for number, row in reversed(list(enumerate(theirs))) if row is not None}
-    missing = [row for row in sorted(place.values()) if row not in first]
-    if missing:
-        raise DataError(
-            f"the prompt of sequence {missing[0]} of what is to be edited, {asked.texts(missing[0])[0]!r}, is not in "
-            f"the data ({len(missing):,} such in all): use insert to add it"
-        )
-    old, new = data.split(data.tokens), asked.split(asked.tokens)
-    rows = [old[number] if row is None else new[row] for number, row in enumerate(theirs)]
-    lengths = np.array([len(row) for row in rows])
-    edited = Sequences(np.concatenate(rows), lengths, asked.vocabulary, None, data.prompts)
-    gone = [old[number] for number, row in enumerate(theirs) if row is not None]
-    before = [data.texts(first[place[run]])[1] for run in runs[: len(asked)].tolist()]
-    touched = np.unique(np.concatenate([asked.tokens, *gone]))
-    return Edited(edited, asked, np.array(before, dtype=object), _answers(asked), touched, len(asked))
-
-
-def _answers(data: Sequences) -> NDArray[Any]:
-    """The answers as text."""
-    return np.array([data.texts(row)[1] for row in range(len(data))], dtype=object)
+    first, rows, which = _equal(subject, data.only_prompts(), asked.only_prompts(), ": use insert to add it")
+    new = asked.select(which)
+    rest = data.select(np.setdiff1d(np.arange(len(data)), rows))
+    before = [data.texts(row)[1] for row in first.tolist()]
+    touched = np.unique(np.concatenate([asked.tokens, data.select(rows).tokens]))
+    edited = _joined([rest, new], asked.vocabulary, None) if len(rest) else new
+    return Edited(edited, asked, before, labels_of(asked, subject.task(asked).target), touched)
 
 
 def joined(subject: Subject, data: Sequences, asked: Sequences) -> Edited:
     """The data with more rows; facts of theirs that the data have already must have the labels they have."""
     target, own = subject.task(asked).target, subject.task(data).target
-    mine, theirs, label = _matched(subject, asked, data)
-    order = np.argsort(theirs, kind="stable")
-    spot = np.searchsorted(theirs[order], mine)
-    there = np.append(theirs[order], -1)[spot] == mine
-    known = np.append(label[order], 0)[spot]
-    differ = (values_of(own)[known] != values_of(target)).reshape(len(known), -1).any(axis=1)
-    odd = np.flatnonzero(there & differ)
+    known = _matched(subject, asked, data)[0]
+    differ = (_values(own)[known] != _values(target)).reshape(len(known), -1).any(axis=1)
+    odd = np.flatnonzero((known >= 0) & differ)
     if len(odd):
         raise ContradictionError(
             f"{_where(asked, target, int(odd[0]))} of what is to be inserted is in the data already, as "
@@ -137,18 +199,11 @@ def joined(subject: Subject, data: Sequences, asked: Sequences) -> Edited:
         if labels.place is not None or asked.labels.place is not None:
             place = np.append(data.labelled_places, data.labellable + asked.labelled_places)
         labels = Labels(both, labels.per, asked.labels.classes, labels.scalar, place)
-    tokens, lengths = (
-        np.concatenate([getattr(part, name) for part in (data, asked)]) for name in ("tokens", "lengths")
-    )
-    new = Sequences(tokens, lengths, asked.vocabulary, labels, _prompts([data, asked]))
-    if asked.prompts is not None:
-        return Edited(new, asked, None, _answers(asked), _tokens(asked), len(asked))
-    return Edited(new, asked, None, values_of(target), _tokens(asked), len(target.number))
+    new = _joined([data, asked], asked.vocabulary, labels)
+    return Edited(new, asked, None, labels_of(asked, target), _tokens(asked))
 
 
-def _prompts(parts: list[Sequences]) -> Ints | None:
-    found = [part.prompts for part in parts if part.prompts is not None]
-    return np.concatenate(found) if found else None
+# -- facts -------------------------------------------------------------------------------------------------
 
 
 def places_of(data: Sequences, target: Target) -> Ints | None:
@@ -166,16 +221,26 @@ def rows_of(data: Sequences, target: Target) -> Ints:
     return np.arange(len(data)) if target.place is None else target.place
 
 
-def values_of(target: Target) -> NDArray[Any]:
+def labels_of(data: Sequences, target: Target) -> list[Any]:
+    """What facts are answered with, as users write it; of prompts the answers as text."""
+    if data.prompts is not None:
+        return [data.texts(row)[1] for row in range(len(data))]
+    values = _values(target)
+    found: list[Any] = Labels(values, target.per, target.classes, target.scalar).decode(values).tolist()
+    return found
+
+
+def _values(target: Target) -> NDArray[Any]:
     """Label values of facts: class numbers `(Q,)`, or reals `(Q, m)`."""
     return target.number if target.classes is not None else target.table[target.number]
 
 
 def _matched(subject: Subject, asked: Sequences, data: Sequences) -> tuple[Ints, Ints, Ints]:
-    """Numbers of facts, equal for equal token and context: `(Q,)` of `asked`, `(K,)` of the data; and which facts of
-    the data the latter are. Only rows of the data with a token of `asked` are looked at.
+    """For each fact of `asked` `(Q,)` one of the data with the same token and context, −1 for none; then all facts of
+    the data `(K,)` that `asked` has, and which of `asked` each is.
 
-    Labels of `asked` that contradict each other are an error.
+    Only rows of the data with a token of `asked` are looked at. Labels of `asked` that contradict each other are an
+    error.
     """
     rows = np.arange(len(data))
     if data.vocabulary is not None:
@@ -183,20 +248,28 @@ def _matched(subject: Subject, asked: Sequences, data: Sequences) -> tuple[Ints,
         near[data.sequence[np.isin(data.tokens, np.unique(asked.tokens))]] = True
         rows = np.flatnonzero(near)
     parts = [asked, data.select(rows)] if len(rows) else [asked]
-    tokens, lengths = (np.concatenate([getattr(part, name) for part in parts]) for name in ("tokens", "lengths"))
     none = None
     if data.labels is not None:
         starts = np.cumsum([0] + [part.labellable for part in parts[:-1]])
         place = np.concatenate([start + part.labelled_places for start, part in zip(starts, parts, strict=True)])
         none = Labels(np.zeros(len(place), np.int64), data.labels.per, Names(range(1)), place=place)
-    task = subject.task(Sequences(subject.seen(tokens), lengths, asked.vocabulary, none, _prompts(parts)))
+    both = _joined(parts, asked.vocabulary, none)
+    task = subject.task(replace(both, tokens=subject.seen(both.tokens)))
     group = equal_points(task.context, task.target)
     count = int(np.searchsorted(rows_of(task.data, task.target), len(asked)))
+    mine, theirs = group[:count], group[count:]
     if asked.labels is not None or data.labels is None:
-        _check_consistent(asked, subject.task(asked).target, group[:count])
-    chosen = np.zeros(len(data), dtype=bool)
-    chosen[rows] = True
-    return group[:count], group[count:], np.flatnonzero(chosen[rows_of(data, subject.task(data).target)])
+        _check_consistent(asked, subject.task(asked).target, mine)
+    fact = np.append(np.flatnonzero(np.isin(rows_of(data, subject.task(data).target), rows)), -1)
+    known, there, which = _pairs(mine, theirs)
+    return fact[known], fact[there], which
+
+
+def _joined(parts: list[Sequences], names: Names | None, labels: Labels | None) -> Sequences:
+    """The rows of all parts."""
+    tokens, lengths = (np.concatenate([getattr(part, name) for part in parts]) for name in ("tokens", "lengths"))
+    prompts = [part.prompts for part in parts if part.prompts is not None]
+    return Sequences(tokens, lengths, names, labels, np.concatenate(prompts) if prompts else None)
 
 
 def _check_consistent(asked: Sequences, target: Target, group: Ints) -> None:

@@ -15,11 +15,18 @@ import numpy as np
 
 from monolayer.arrays import Ints
 from monolayer.construct.target import Target
-from monolayer.data import Labels, Sequences
-from monolayer.editing.difference import REFUSED
-from monolayer.editing.edited import Edited, joined, places_of, relabelled, rows_of, values_of, without
+from monolayer.data import Sequences
+from monolayer.editing.edited import (
+    Edited,
+    chosen_rows,
+    joined,
+    labels_of,
+    places_of,
+    relabelled,
+    rows_of,
+    without,
+)
 from monolayer.editing.record import SHOWN, Change, Kind, Record
-from monolayer.editing.select import chosen_rows
 from monolayer.editing.subject import Subject, subject_of
 from monolayer.errors import DataError, PrecisionError
 
@@ -105,18 +112,15 @@ class Facts:
             data = data.select(np.unique(data.sequence[np.isin(data.tokens, only)]))
         target = self.subject.task(data).target
         with suppress(DataError):
-            said = self.subject.answers(data)
-            if data.prompts is None:
-                at = _answering(self.subject, data, target)
-                names = _named(target, values_of(target))
-            else:
-                at, names = list(range(len(data))), [data.texts(row)[1] for row in range(len(data))]
-            wrong = [i for i, pair in enumerate(zip(at, names, strict=True)) if said[pair[0]] != pair[1]]
+            said, at, names = (
+                self.subject.answers(data),
+                _answering(self.subject, data, target),
+                labels_of(data, target),
+            )
+            wrong = [place for place, name in zip(at, names, strict=True) if said[place] != name]
             if wrong:
-                first = f"sequence {wrong[0]}" if data.prompts is not None else data.labelled(at[wrong[0]])
-                return (
-                    f"it answers {len(wrong):,} of {len(names):,} labels otherwise, the first of them that of {first}"
-                )
+                first = f"sequence {wrong[0]}" if data.prompts is not None else data.labelled(wrong[0])
+                return f"it answers {len(wrong):,} of {len(at):,} labels otherwise, the first of them that of {first}"
         return (
             f"its {tensor} is not the one that they determine, so it holds other data besides, was changed, or was "
             "built on another machine"
@@ -125,52 +129,32 @@ class Facts:
 
 def _changes(old: Subject, new: Subject, edit: Edited) -> Iterable[Change]:
     """The first facts in words, with what the model answers there now."""
-    asked = edit.asked
+    asked, target = edit.asked, old.task(edit.asked).target
+    row, position = rows_of(asked, target), places_of(asked, target)
     if asked.prompts is not None:
-        yield from _changed_answers(new, edit)
-        return
-    target = old.task(asked).target
-    row, position = rows_of(asked, target)[:SHOWN], places_of(asked, target)
-    count = len(row)
-    if count == 0:
-        return
-    names = asked.tokens if asked.vocabulary is None else asked.vocabulary.decode(asked.tokens)
-    before: list[Any] = [None] * count if edit.before is None else _named(target, edit.before[:count])
-    if edit.after is not None:
-        after = _named(target, edit.after[:count])
-    else:
-        part = asked.select(np.arange(int(row[-1]) + 1))
+        row = np.arange(len(asked))
+    if asked.prompts is not None or old.per == "sequence":
+        position = None
+    shown, after, count = asked.only_prompts(), edit.after, min(SHOWN, edit.facts)
+    if after is None and count:
+        part = asked.select(np.arange(int(row[count - 1]) + 1))
         said = new.answers(part)
-        after = [said[at] for at in _answering(new, part, old.task(part).target)[:count]]
+        after = [said[at] for at in _answering(new, part, old.task(part).target)]
+    names = shown.tokens if shown.vocabulary is None else shown.vocabulary.decode(shown.tokens)
     for i in range(count):
-        here = slice(int(asked.offsets[row[i]]), int(asked.offsets[row[i] + 1]))
-        place = None if position is None or old.per == "sequence" else int(asked.position[position[i]])
-        gone = after[i] is REFUSED
-        yield Change(names[here].tolist(), place, before[i], None if gone else after[i], gone)
-
-
-def _changed_answers(new: Subject, edit: Edited) -> Iterable[Change]:
-    """Prompts, with the text of their answers before and now."""
-    shown = edit.asked.select(np.arange(min(SHOWN, len(edit.asked))))
-    prompts = shown.only_prompts()
-    assert prompts.vocabulary is not None  # they are text
-    tokens = prompts.split(prompts.vocabulary.decode(prompts.tokens))
-    before = [None] * len(shown) if edit.before is None else edit.before.tolist()
-    after = new.answers(shown) if edit.after is None else edit.after.tolist()
-    for words, one, two in zip(tokens, before, after, strict=False):
-        yield Change(words.tolist(), None, one, None if two is REFUSED else two, two is REFUSED)
+        assert after is not None  # it was asked for
+        here = slice(int(shown.offsets[row[i]]), int(shown.offsets[row[i] + 1]))
+        place = None if position is None else int(asked.position[position[i]])
+        before = None if edit.before is None else edit.before[i]
+        yield Change(names[here].tolist(), place, before, after[i], after[i] is None)
 
 
 def _answering(subject: Subject, data: Sequences, target: Target) -> list[int]:
     """Where in `answers` the facts stand."""
     places = places_of(data, target)
+    if data.prompts is not None:
+        return list(range(len(data)))
     found: list[int] = (rows_of(data, target) if places is None or subject.per == "sequence" else places).tolist()
-    return found
-
-
-def _named(target: Target, values: Any) -> list[Any]:
-    """Label values as users write them."""
-    found: list[Any] = Labels(values, target.per, target.classes, target.scalar).decode(values).tolist()
     return found
 
 
@@ -184,8 +168,8 @@ def forget(model: Any, X: Any, data: Any = None, *, lengths: Any = None) -> tupl
     """`model` without some of its facts, and a record of what changed.
 
     `model`: a model, the folder of one, or `Facts`: then its data are known, and `Facts` come back. `X`: sequences, row
-    numbers, a mask of rows, a token (every row that contains it), or a predicate of tokens and labels. `data`: all that
-    the model was built from, with later edits made in them: `Sequences`, or a pair `(X, Y)`.
+    numbers, or a token (every row that contains it). `data`: all that the model was built from, with later edits made
+    in them: `Sequences`, or a pair `(X, Y)`.
 
     The result is bit for bit what memorizing the rest with the same draw gives. A fact that other rows teach too stays,
     and is counted in the record.

@@ -21,7 +21,7 @@ Kind = Literal["forget", "edit", "insert"]
 FORMAT, VERSION = "monolayer-edit", 1
 SHOWN = 100
 """Facts that a record names; the rest it counts."""
-_BACK = {"before": "after", "after": "before"}
+_BACK = {"before": "after", "after": "before", "kept": "kept"}
 LONG = 16
 """Tokens of a fact that are shown."""
 NUMBERS = ("float64", "float32", "float16", "int64", "int16", "uint64")
@@ -66,28 +66,15 @@ class Change:
         return repr("".join(some) if glued else some)
 
 
-@dataclass(frozen=True)
-class Renamed:
-    """A list of names: the first `kept` stay, those of `before` behind them become those of `after`."""
-
-    kept: int
-    before: list[Any]
-    after: list[Any]
-
-    @classmethod
-    def of(cls, old: list[Any], new: list[Any]) -> Renamed:
-        kept = len(old) if new[: len(old)] == old else 0
-        return cls(kept, old[kept:], new[kept:])
-
-
 @dataclass(frozen=True, eq=False)
 class Record:
     """An edit: what it claims, the facts it was asked for, and the difference of the two models.
 
     `source`, `result`: digests of the model that it was made from and of the one that came out. `changes`: the first
     facts, `facts`: how many there were; `shared`: of those to be forgotten, how many stay because other rows teach them
-    too. `neurons`: by block of the readout, how many were taken out and how many put in. `config`: keys of the
-    configuration that change, before and after.
+    too. `blocks`: by block of the readout, how many neurons were taken out and how many put in. `config`: keys of the
+    configuration that change, `before` and `after`. `names`: of each list how many are `kept`; those of `before` behind
+    them become those of `after`.
     """
 
     kind: Kind
@@ -99,7 +86,7 @@ class Record:
     result: str
     splices: tuple[Splice, ...]
     blocks: dict[str, tuple[int, int]]
-    names: dict[str, Renamed]
+    names: dict[str, dict[str, Any]]
     config: dict[str, dict[str, Any]]
 
     @classmethod
@@ -107,9 +94,13 @@ class Record:
         cls, old: Content, new: Content, kind: Kind, claim: str, facts: int, shared: int, changes: tuple[Change, ...]
     ) -> Record:
         """The record that leads from `old` to `new`."""
-        found = difference(old.tensors, new.tensors, {**old.blocks, **new.blocks})
-        lists = sorted({*old.names, *new.names})
-        names = {key: (old.names.get(key, []), new.names.get(key, [])) for key in lists}
+        splices, blocks = difference(old.tensors, new.tensors, {**old.blocks, **new.blocks})
+        names = {}
+        for key in sorted({*old.names, *new.names}):
+            before, after = old.names.get(key, []), new.names.get(key, [])
+            if before != after:
+                kept = len(before) if after[: len(before)] == before else 0
+                names[key] = {"kept": kept, "before": before[kept:], "after": after[kept:]}
         return cls(
             kind=kind,
             claim=claim,
@@ -118,9 +109,9 @@ class Record:
             changes=changes,
             source=old.digest,
             result=new.digest,
-            splices=found.splices,
-            blocks={name: (len(out), len(put)) for name, (out, put) in sorted(found.only.items())},
-            names={key: Renamed.of(*pair) for key, pair in names.items() if pair[0] != pair[1]},
+            splices=splices,
+            blocks=blocks,
+            names=names,
             config=config_change(old.config, new.config),
         )
 
@@ -135,8 +126,8 @@ class Record:
             source=self.result,
             result=self.source,
             splices=tuple(splice.inverse() for splice in self.splices),
-            names={key: replace(entry, before=entry.after, after=entry.before) for key, entry in self.names.items()},
-            config={key: {_BACK[side]: value for side, value in entry.items()} for key, entry in self.config.items()},
+            names=_turned(self.names),
+            config=_turned(self.config),
         )
         return back._carried(subject_of(model), "led to").model
 
@@ -159,12 +150,12 @@ class Record:
                 tensors |= {} if new is None else {splice.tensor: new}
             names = dict(old.names)
             for key, entry in self.names.items():
-                names[key] = [*names.get(key, [])[: entry.kept], *entry.after]
+                names[key] = [*names.get(key, [])[: entry["kept"]], *entry["after"]]
             config = dict(old.config) | {key: entry["after"] for key, entry in self.config.items() if "after" in entry}
             config = {key: config[key] for key in config if "after" in self.config.get(key, {"after": None})}
             made = Content(tensors, config, {key: names[key] for key in names if names[key]}, old.blocks)
             fits = made.digest == self.result
-        except (IndexError, KeyError, TypeError, ValueError, OverflowError, MemoryError, AttributeError) as error:
+        except (LookupError, TypeError, ValueError, OverflowError, MemoryError, AttributeError) as error:
             raise DataError(f"the record was changed: its parts do not fit together ({error})") from None
         if not fits:
             raise DataError("the record was changed: it does not lead to the model that it names")
@@ -234,7 +225,7 @@ class Record:
                 {"tensor": part.tensor, "axis": part.axis} | {name: _to_json(getattr(part, name)) for name in arrays}
                 for part in self.splices
             ],
-            "names": {key: asdict(entry) for key, entry in self.names.items()},
+            "names": self.names,
             "config": self.config,
         }
         content["digest"] = _digest(content)
@@ -257,46 +248,38 @@ class Record:
             if known.pop("digest", None) != _digest(known):
                 raise ModelFileError(f"{path} was changed after it was written: its digest is not that of its content")
             return cls._read(known)
-        except (OSError, KeyError, TypeError, ValueError, OverflowError, RecursionError, AttributeError) as error:
+        except (OSError, LookupError, TypeError, ValueError, OverflowError, RecursionError, AttributeError) as error:
             if isinstance(error, ModelFileError):
                 raise
             raise ModelFileError(f"{path} is no record of an edit: {error}") from None
 
     @classmethod
     def _read(cls, known: dict[str, Any]) -> Record:
-        _demand(known["kind"] in get_args(Kind), "kind")
-        for key in ("claim", "source", "result"):
-            _demand(isinstance(known[key], str), key)
-        for key in ("facts", "shared"):
-            _demand(type(known[key]) is int and known[key] >= 0, key)
-        changed = known["config"].values()
-        _demand(all(type(entry) is dict and set(entry) <= {*_BACK} for entry in changed), "config")
-        changes = tuple(Change(**change) for change in known["changes"])
-        for change in changes:
-            place = change.position
-            _demand(isinstance(change.tokens, list), "changes: tokens")
-            _demand(place is None or (type(place) is int and 0 <= place < len(change.tokens)), "changes: position")
+        names, config = known["names"], known["config"]
+        _turned(names), _turned(config)  # an error if they are no such objects
         splices = []
         for entry in known["splices"]:
+            places = [_from_json(entry[name]) for name in ("at", "taken", "put")]
             _demand(isinstance(entry["tensor"], str) and entry["axis"] in (None, 0, 1), "splices: tensor, axis")
-            at, taken, put, before, after = (
-                _from_json(entry[name]) for name in ("at", "taken", "put", "before", "after")
-            )
-            _demand(all(part.dtype == np.int64 and part.ndim == 1 for part in (at, taken, put)), "splices: places")
-            splices.append(Splice(entry["tensor"], entry["axis"], at, taken, put, before, after))
-        return cls(
-            kind=known["kind"],
-            claim=known["claim"],
-            facts=known["facts"],
-            shared=known["shared"],
-            changes=changes,
-            source=known["source"],
-            result=known["result"],
+            _demand(all(part.dtype == np.int64 and part.ndim == 1 for part in places), "splices: places")
+            rows = [_from_json(entry[name]) for name in ("before", "after")]
+            splices.append(Splice(entry["tensor"], entry["axis"], *places, *rows))
+        found = cls(
+            **{name: known[name] for name in ("kind", "claim", "facts", "shared", "source", "result")},
+            changes=tuple(Change(**change) for change in known["changes"]),
             splices=tuple(splices),
             blocks={str(name): (int(out), int(put)) for name, (out, put) in known["blocks"].items()},
-            names={key: Renamed(**entry) for key, entry in known["names"].items()},
-            config=known["config"],
+            names=names,
+            config=config,
         )
+        _demand(type(found.source) is type(found.result) is str and found.kind in get_args(Kind), "kind or digests")
+        found.rows()  # what cannot be shown is none either
+        return found
+
+
+def _turned(changes: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Before and after exchanged."""
+    return {key: {_BACK[side]: value for side, value in entry.items()} for key, entry in changes.items()}
 
 
 def _demand(holds: bool, field: str) -> None:

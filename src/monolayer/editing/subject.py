@@ -17,10 +17,11 @@ from monolayer.construct.again import Draw, adopted, draw_of, rebuilt
 from monolayer.construct.task import Task
 from monolayer.data import Sequences
 from monolayer.data.sequences import Per
-from monolayer.editing.difference import REFUSED, Array, Content, array_of
+from monolayer.editing.difference import Array, Content, array_of
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.reading import is_stock
 from monolayer.model.card import Fingerprint
+from monolayer.model.inputs import unanswerable
 from monolayer.model.load import load, load_monolayer, model_from
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.save import described
@@ -108,10 +109,10 @@ class Stock:
 
     def answers(self, data: Sequences) -> list[Any]:
         if self.model.draw.prompts:
-            return [REFUSED if text is None else text for text in self.model.answers(data)]
+            return list(self.model.answers(data))
         classes = self.model.card.classes
         assert classes is not None  # stock models answer with classes
-        return [REFUSED if number < 0 else classes.names[number] for number in self.model.labels(data).tolist()]
+        return [None if number < 0 else classes.names[number] for number in self.model.labels(data).tolist()]
 
 
 FEW = 1000
@@ -212,19 +213,13 @@ class Own:
     def answers(self, data: Sequences) -> list[Any]:
         """What the model answers at every token, or for every sequence, by name; of a prompt the text of its answer.
 
-        `REFUSED` in sequences with a token that it does not know. A `DataError` where it cannot be asked here.
+        None in sequences with a token that it does not know. A `DataError` where it cannot be asked here.
         """
         card = self.model.card
-        known = np.ones(len(data), dtype=bool)
-        tokens = data.tokens
-        if card.vocabulary is not None and data.vocabulary is not None:
-            tokens = card.vocabulary.find(data.vocabulary)[tokens]
-            table = self.model.lift.weight.detach()[:, 0].isnan().cpu().numpy()
-            known[data.sequence[(tokens < 0) | table[np.maximum(tokens, 0)]]] = False
-        found: list[Any] = [REFUSED] * (len(data) if card.per == "sequence" else len(tokens))
-        rows = np.flatnonzero(known)
+        found: list[Any] = [None] * (len(data) if card.per == "sequence" else len(data.tokens))
+        rows = np.setdiff1d(np.arange(len(data)), list(unanswerable(self.model, data)))
         if len(rows):
-            part = replace(data, tokens=tokens, vocabulary=card.vocabulary, labels=None).select(rows)
+            part = replace(data, labels=None).select(rows)
             # For few tokens of a robust model, finding out which neurons matter at which token would take longer.
             few = self.model.feed_forward.readout == "gates" and len(part.tokens) < FEW and self.model.bos.dtype in FULL
             values = card.decode(self.model.labels(self.model.encode(part), path="dense" if few else "auto")).tolist()

@@ -1,127 +1,215 @@
-"""From a model and data to an `Explanation`: the shortcut's own numbers, and the staircases around every `z`.
+"""Why a model answers as it does, in numbers: what every token contributes, and where on its step every answer lies.
 
-Of a cascade the story goes on where the first line ends: a point in a crowd, a stretch that the first stage could not
-cut further, has the number of that crowd and the mean of another value, and lies on a step of the next stage.
+Notation: `T` tokens, `P` answering places (tokens, or sequences); key `s`, code `t`, context `c = Σ p_l s_l` with the
+attention weights `p`, `z = t + κ c`; run `r` lies between the ramps `r − 1` and `r` of the staircase.
+
+    left label ──┐                    ┌── right label
+                 └──────────●─────────┘
+              below         z       above        margin = min(z − below, above − z)
 """
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from monolayer.arrays import Floats
+from monolayer.arrays import Bools, Floats, Ints
 from monolayer.data import Sequences
 from monolayer.errors import DataError
 from monolayer.model.attention import contexts
-from monolayer.model.explanation import Explanation, Stage
+from monolayer.model.card import Card
 from monolayer.model.parts import Parts, staircase_of
-from monolayer.model.shortcut import Asked, OnLine, Traced, everywhere, lines, plan, spread, traced, values
-from monolayer.model.staircase import Steps
+from monolayer.model.shortcut import Asked, everywhere, lines, plan, spread, traced, values
+from monolayer.table import visible
 
-Later = list[tuple[float, Steps]]
-"""The stages behind one: `κ` and the steps of each."""
+if TYPE_CHECKING:
+    from rich.table import Table
+
+BEGIN, END, EMPTY = "⟨begin⟩", "⟨end⟩", "⟨empty⟩"
+"""The begin token, the end of the line where a step has no neighbour, and a name without letters."""
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """The numbers behind answers. Arrays are flat over tokens `(T,)` or answering places `(P,)`.
+
+    `weight` `(T,)` is the share of a token's key in the context of its sequence (of a causal model: in the context at
+    the token itself), `begin` `(P,)` that of the begin token. `step` counts runs from 0; `left` and `right` are the
+    labels of the neighbouring runs, None at the ends of the line; `on_ramp` marks places between two runs.
+    """
+
+    data: Sequences
+    card: Card
+    temperature: float
+    kappa: float
+    key: Floats
+    weight: Floats
+    begin: Floats
+    code: Floats
+    context: Floats
+    z: Floats
+    step: Ints
+    below: Floats
+    above: Floats
+    on_ramp: Bools
+    left: list[Any]
+    right: list[Any]
+    label: list[Any]
+
+    @cached_property
+    def margin(self) -> Floats:
+        """How far `z` may move before the answer changes `(P,)`; 0 on a ramp."""
+        return np.where(self.on_ramp, 0.0, np.minimum(self.z - self.below, self.above - self.z))
+
+    def __repr__(self) -> str:
+        """The table, as the command shows it."""
+        from rich.console import Console
+
+        with (console := Console(width=200)).capture() as shown:
+            console.print(self.table())
+        return "\n".join(line.rstrip() for line in shown.get().splitlines())
+
+    def json(self) -> list[dict[str, Any]]:
+        """One object per sequence, with its tokens; what JSON cannot hold, an end of the line, is None."""
+        names = self.data.tokens if self.data.vocabulary is None else self.data.vocabulary.decode(self.data.tokens)
+        cuts, found = self.data.offsets.tolist(), []
+        for row in range(len(self.data)):
+            tokens: list[dict[str, Any]] = []
+            for at in range(cuts[row], cuts[row + 1]):
+                token = names[at].tolist() if hasattr(names[at], "tolist") else names[at]
+                tokens.append({"token": token, "key": float(self.key[at]), "weight": float(self.weight[at])})
+                if self.card.per == "token":
+                    tokens[-1] |= self._answer(at)
+            found.append({"sequence": row, "tokens": tokens})
+            if self.card.per == "sequence":
+                found[-1] |= self._answer(row)
+        return found
+
+    def _answer(self, at: int) -> dict[str, Any]:
+        return {
+            **{name: float(getattr(self, name)[at]) for name in ("begin", "code", "context", "z")},
+            "step": int(self.step[at]),
+            "on_ramp": bool(self.on_ramp[at]),
+            "neighbours": [self.left[at], self.right[at]],
+            "edges": [_finite(self.below[at]), _finite(self.above[at])],
+            "label": self.label[at],
+            "margin": _finite(self.margin[at]),
+        }
+
+    def table(self) -> Table:
+        """A table for the terminal: a line per token, and one per sequence where a sequence has one answer."""
+        from rich.table import Table
+
+        title = f"λ = {self.temperature:.6g}, κ = {self.kappa:.6g}"
+        grid = Table(title=title, title_justify="left", box=None, padding=(0, 1), pad_edge=False)
+        for name in ("row", "token", "key", "weight", "context", "z", "step", "label", "beside", "margin"):
+            side: Any = "left" if name in ("token", "label", "beside") else "right"
+            grid.add_column(name, justify=side, overflow="fold", no_wrap=side == "right")
+        for one in self.json():
+            first = [{"shown": BEGIN, "weight": one["begin"], **one}] if "begin" in one else []
+            for line in [*first, *one["tokens"]]:
+                grid.add_row(*_cells(one["sequence"], line))
+        return grid
+
+
+def _cells(sequence: int, line: dict[str, Any]) -> list[str]:
+    """A line of the table; a token without an answer of its own has only key and weight."""
+    from rich.markup import escape
+
+    def number(name: str, form: str = ".6g") -> str:
+        return format(line[name], form) if line.get(name) is not None else ""
+
+    around = " │ ".join(map(_word, line["neighbours"])) if "neighbours" in line else ""
+    step = "ramp" if line.get("on_ramp") else number("step", "d")
+    margin = number("margin", ".3g") or ("∞" if "margin" in line else "")
+    words = [line.get("shown") or _word(line["token"]), _word(line["label"]) if "label" in line else "", around]
+    token, label, around = map(escape, words)
+    key, weight, context = number("key", ".4f"), number("weight", ".4f"), number("context", ".4f")
+    return [str(sequence), token, key, weight, context, number("z", ".7g"), step, label, around, margin]
+
+
+def _word(value: Any) -> str:
+    """A token or a label in few characters; None is the neighbour that an outermost step does not have."""
+    if value is None:
+        return END
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return "(" + ", ".join(map(_word, value)) + ")" if isinstance(value, list) else _letters(str(value))
+
+
+def _letters(text: str) -> str:
+    """A name that can be seen: a space is ␣, other blanks and what a terminal would obey are their codes."""
+    if text in (BEGIN, END):
+        return repr(text)  # a name, and not the thing itself
+    signs = ("␣" if sign == " " else ascii(sign)[1:-1] if sign.isspace() else sign for sign in visible(text))
+    return "".join(signs) or EMPTY
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+# -- from a model and data to an explanation -------------------------------------------------------------------
 
 
 @torch.no_grad()
 def explain(model: Parts, data: Sequences) -> Explanation:
-    """The numbers behind the answers to encoded `data`; weights that were changed have no such explanation."""
-    if not model.feed_forward.stairs:
-        staircase_of(model)  # the error that says that there is none
+    """The numbers behind the answers to encoded `data`: the shortcut's own, and the staircase around every `z`."""
+    staircase_of(model)  # an error where there is not one
     way, tables = plan(model), model.feed_forward.tables()
     if way is None or not way.stages or tables is None:
         raise DataError(
             "an explanation needs weights as they were built, and nothing hooked into the forward pass: this model was "
             "changed"
         )
-    asked = Asked.of(model, data)
+    asked, steps = Asked.of(model, data), tables[0]
     met = traced(model, asked, way)
-    weight, begin = _shares(model, asked, met)
-    stages: list[dict[str, Any]] = []
-    total = torch.zeros(len(met.code), model.feed_forward.labels, dtype=met.code.dtype, device=met.code.device)
-    crowd = torch.ones(len(met.code), dtype=torch.bool, device=met.code.device)
-    behind = [(stage.kappa, steps) for stage, steps in zip(way.stages, tables, strict=True)]
-    for number, line in enumerate(lines(model, asked, way, met)):
-        if number:
-            crowd = crowd & _crowded(tables[number], line.code.contiguous(), line.stage.kappa)
-        mean = everywhere(model, asked, line.mean)
-        stage = _stage(model, line, mean, tables[number], behind[number + 1 :], total)
-        stages.append(stage | {"crowd": crowd.cpu().numpy()})
-        total = total + line.level[:, : model.feed_forward.labels]
-    first, *further = stages
-    return Explanation(
-        **first,
-        data=data,
-        card=model.card,
-        temperature=way.temperature,
-        key=_array(met.key),
-        weight=_array(weight),
-        begin=_array(begin),
-        label=_names(model, total),
-        further=tuple(Stage(**stage) for stage in further),
-    )
-
-
-def _stage(model: Parts, line: OnLine, mean: Tensor, steps: Steps, later: Later, total: Tensor) -> dict[str, Any]:
-    """Step, edges and neighbours on one line; `total` `(P, m)` is what the stages before have written."""
-    z, edge = line.z, torch.full((1,), torch.inf, dtype=line.z.dtype, device=line.z.device)
+    line = next(lines(model, asked, way, met))
+    z, edge = line.z, torch.full_like(line.z[:1], torch.inf)
     below, above = torch.cat([-edge, steps.end]), torch.cat([steps.start, edge])
     run = torch.searchsorted(steps.end, z, right=True)
     ramp = z > above[run]
-    # On a ramp both edges are those of the ramp: the answer lies between the labels of two runs.
-    low = torch.where(ramp, above[run], below[run])
-    high = torch.where(ramp, below[(run + 1).clamp(max=len(below) - 1)], above[run])
-    left, right = (_beside(model, steps, place, later, total) for place in (torch.where(ramp, run, run - 1), run + 1))
-    arrays = {"code": line.code, "context": mean, "z": z, "below": low, "above": high}
-    found: dict[str, Any] = {name: _array(each) for name, each in arrays.items()}
-    found |= {"kappa": line.stage.kappa, "step": run.cpu().numpy(), "on_ramp": ramp.cpu().numpy()}
-    return found | {"left": left, "right": right}
-
-
-def _beside(model: Parts, steps: Steps, run: Tensor, later: Later, total: Tensor) -> list[object]:
-    """What runs `run` `(P,)` lead to: a label, or the number of a crowd; None beyond the ends of the line."""
-    inside = (run >= 0) & (run < len(steps.level))
-    level = steps.level[run.clamp(0, len(steps.level) - 1)]
-    crowd: list[int | None] = [None] * len(run)
-    for kappa, behind in later:
-        total, number = total + level[:, :-1], level[:, -1].contiguous()
-        crowded = _crowded(behind, number, kappa).tolist()
-        crowd = [
-            int(at) if here and known is None else known
-            for known, here, at in zip(crowd, crowded, number.tolist(), strict=True)
-        ]
-        level = behind(number)
-    names = [
-        name if at is None else {"crowd": at} for name, at in zip(_names(model, total + level), crowd, strict=True)
-    ]
-    return [name if there else None for name, there in zip(names, inside.tolist(), strict=True)]
-
-
-def _crowded(steps: Steps, number: Tensor, kappa: float) -> Tensor:
-    """Whether the stretches `number` `(P,)` have steps of the next stage inside: means lie in [−1, 1]."""
-    reach = abs(kappa)
-    begun = torch.searchsorted(steps.start, number + reach)
-    ended = torch.searchsorted(steps.end, number - reach, right=True)
-    return begun > ended
-
-
-def _shares(model: Parts, asked: Asked, met: Traced) -> tuple[Tensor, Tensor]:
-    """Attention weights: of every token `(T,)`, and of the begin token at every answering place `(P,)`."""
-    # The quotient of sums that makes contexts, with 1 below: what the weights add up to, the begin token's included.
-    nothing, begin = torch.zeros_like(met.weight), (1.0, met.begin)
-    total = contexts(nothing, met.weight, asked.lengths, begin, model.card.causal)
+    # What the weights add up to, the begin token's included: the quotient of sums that makes contexts, with 1 below.
+    total = contexts(torch.zeros_like(met.weight), met.weight, asked.lengths, (1.0, met.begin), model.card.causal)
     each = total if model.card.causal else spread(total, asked.lengths)
-    return met.weight / each, met.begin / (total if model.card.per == "sequence" else each)
 
+    def labels(level: Tensor) -> list[Any]:
+        found: list[Any] = model.card.decode(values(model.card, level).cpu().numpy()).tolist()
+        return found
 
-def _names(model: Parts, level: Tensor) -> list[object]:
-    """What users call the label coordinates `(P, m)`: names of classes, numbers, or lists of numbers."""
-    found: list[object] = model.card.decode(values(model.card, level).cpu().numpy()).tolist()
-    return found
+    def beside(run: Tensor) -> list[Any]:
+        """The labels of runs `(P,)`; None beyond the ends of the line."""
+        inside = (run >= 0) & (run < len(steps.level))
+        names = labels(steps.level[run.clamp(0, len(steps.level) - 1)])
+        return [name if there else None for name, there in zip(names, inside.tolist(), strict=True)]
+
+    return Explanation(
+        data,
+        model.card,
+        way.temperature,
+        way.kappa,
+        key=_array(met.key),
+        weight=_array(met.weight / each),
+        begin=_array(met.begin / (total if model.card.per == "sequence" else each)),
+        code=_array(line.code),
+        context=_array(everywhere(model, asked, line.mean)),
+        z=_array(z),
+        step=run.cpu().numpy(),
+        # On a ramp both edges are those of the ramp: the answer lies between the labels of two runs.
+        below=_array(torch.where(ramp, above[run], below[run])),
+        above=_array(torch.where(ramp, below[(run + 1).clamp(max=len(below) - 1)], above[run])),
+        on_ramp=ramp.cpu().numpy(),
+        left=beside(torch.where(ramp, run, run - 1)),
+        right=beside(run + 1),
+        label=labels(line.level),
+    )
 
 
 def _array(values: Tensor) -> Floats:
-    found: Floats = np.asarray(values.detach().double().cpu().numpy(), dtype=np.float64)
+    found: Floats = values.detach().double().cpu().numpy()
     return found

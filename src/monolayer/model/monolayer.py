@@ -24,8 +24,7 @@ from monolayer.errors import DataError
 from monolayer.model.attention import RankOneAttention
 from monolayer.model.card import Card, Summary
 from monolayer.model.device import recording
-from monolayer.model.explain import explain
-from monolayer.model.explanation import Explanation
+from monolayer.model.explain import Explanation, explain
 from monolayer.model.inputs import blank_rows, check_input, check_lengths, no_vector
 from monolayer.model.quantizer import Quantizer
 from monolayer.model.recital import recite
@@ -183,7 +182,7 @@ class Monolayer(nn.Module):
     def explain(self, X: Any, *, lengths: Any = None) -> Explanation:
         """Why it answers so: key, attention weight, context, `z`, step, neighbours and margin of every token of `X`.
 
-        `.json()` for machines, `.table()` for a terminal, `.figure(i)` as a Plotly figure of sequence `i`.
+        `.json()` for machines, `.table()` for a terminal. For models with one line: not for cascades or robust models.
         """
         return explain(self, self.encode(X, lengths=lengths))
 

@@ -23,8 +23,7 @@ the size of `max |v|`.
 *Cost.* Every key gives its `NODES` polynomials to the nodes of its own piece, the nodes of keys meet those of queries,
 some hundreds of either, in one matrix of exponentials, and every query takes its `NODES` polynomials times the
 coefficients of its piece: products of matrices on either side, and no exponential of a token at all.
-Prefixes: sums at the nodes of queries for every run of `_RUN` keys, added up (there every key meets every piece, by
-powers of `e^{width (s_l − s*)}`), and scores of a query with the keys of its own run.
+A causal layer has another sum for every query: running sums where all queries are equal, else all scores.
 """
 
 from __future__ import annotations
@@ -57,8 +56,9 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, mask: Te
     """`softmax(q kᵀ) v` for queries `q` `(…, n)` and keys `k` `(…, l)`, one number per token, in O(n + l).
 
     `v`: values `(…, l)` or `(…, l, m)`; the answer is `(…, n)` or `(…, n, m)`. `causal`: query `i` sees keys up to `i`,
-    so `n = l`. `mask` `(…, l)`: keys that may be seen; a query that sees none gets NaN. Scores are not scaled.
-    Computed in float64 and returned in the type of `v`; gradients with respect to all three.
+    so `n = l`, and that takes O(n²) unless all queries are equal. `mask` `(…, l)`: keys that may be seen; a query that
+    sees none gets NaN. Scores are not scaled. Computed in float64 and returned in the type of `v`; gradients with
+    respect to all three.
     """
     shape, vectors = _check(q, k, v, causal, mask)
     exact = [part.to(torch.float64).expand(*shape, *part.shape[-1:]).reshape(-1, part.shape[-1]) for part in (q, k)]
@@ -116,14 +116,10 @@ def _sequence(q: Tensor, k: Tensor, v: Tensor, causal: bool, mask: Tensor | None
         if reach <= _REACH:
             total = _running(terms * torch.exp(q[0] * (k - (high if least >= 0 else low)))[:, None])
             return total[:, 1:] / total[:, :1]
-    nodes = NODES * (reach / WIDTH + 2.0)
-    exponentials = nodes * len(q) if causal else 8.0 * nodes**2
-    if len(q) <= SHORT or not exponentials < len(q) * len(k) or reach > _REACH:
+    exponentials = 8.0 * (NODES * (reach / WIDTH + 2.0)) ** 2
+    if causal or len(q) <= SHORT or not exponentials < len(q) * len(k) or reach > _REACH:
         return _direct(q, k, terms, causal)
-    if causal:
-        both = _own_runs(q, k - middle, terms) + _before(q, k - middle, terms, 2.0 * WIDTH / spread)
-    else:
-        both = _answers(q, k - middle, terms, WIDTH / largest, 2.0 * WIDTH / spread)
+    both = _answers(q, k - middle, terms, WIDTH / largest, 2.0 * WIDTH / spread)
     return both[:, 1:] / both[:, :1]
 
 
@@ -148,7 +144,7 @@ class _Pieces:
         first, last = torch.stack(piece.aminmax()).tolist()
         start = torch.arange(last - first + 1.0, dtype=x.dtype, device=x.device) + first
         self.nodes = (start[:, None] + _points().to(x)).flatten() * width
-        self.count, self.block = len(start), max(1, _at_once(x) // len(start))
+        self.count, self.block = len(start), max(1, (_BLOCK if x.device.type == "cpu" else 64 * _BLOCK) // len(start))
         self.number, self.within = (piece - first).long(), 2.0 * (x / width - piece) - 1.0
 
     def gathered(self, terms: Tensor) -> Tensor:
@@ -176,64 +172,6 @@ class _Pieces:
 
     def _blocks(self, more: Tensor) -> Iterator[tuple[Tensor, ...]]:
         return zip(*(part.split(self.block) for part in (self.number, self.within, more)), strict=True)
-
-
-def _at_once(x: Tensor) -> int:
-    return _BLOCK if x.device.type == "cpu" else 64 * _BLOCK
-
-
-def _before(q: Tensor, delta: Tensor, terms: Tensor, width: float) -> Tensor:
-    """`Σ terms_l e^{λ_k δ_l}` over the keys of all runs before the query's own: `(n, 1 + m)`."""
-    piece = (q.detach() / width).floor()
-    first, last = torch.stack(piece.aminmax()).tolist()
-    sums = _sums(first, last, width, delta, terms)
-    # (n, p): from values at the nodes to answers.
-    weights = (_coefficients().to(q).T @ _chebyshev(2.0 * (q / width - piece) - 1.0)).T.contiguous()
-    row = (piece - first).long() + torch.arange(len(q), device=q.device) // _RUN * sums.shape[2]
-    parts = []
-    for some in range(0, len(q), _SCORES // NODES):
-        here = slice(some, some + _SCORES // NODES)
-        columns = [(column.flatten(0, 1)[row[here]] * weights[here]).sum(1) for column in sums.unbind(1)]
-        parts.append(torch.stack(columns, dim=1))
-    return torch.cat(parts)
-
-
-def _sums(first: float, last: float, width: float, delta: Tensor, terms: Tensor) -> Tensor:
-    """`Σ_l terms_l e^{λ δ_l}` at the nodes λ of pieces `first` to `last`, over keys before each run.
-
-    `(runs, 1 + m, J, p)`, for runs of `_RUN` keys.
-    """
-    pieces = int(last - first) + 1
-    pad = -len(delta) % _RUN
-    runs = torch.nn.functional.pad(delta, (0, pad)).view(-1, _RUN)
-    values = torch.nn.functional.pad(terms, (0, 0, 0, pad)).view(-1, _RUN, terms.shape[1]).transpose(1, 2)
-    share = _points().to(delta) * width
-    parts = []
-    step = _at_once(delta) // (4 * _RUN)
-    for some in range(0, len(runs), step):
-        here = runs[some : some + step]
-        rows = [values[some : some + step] * torch.exp(first * width * here)[:, None]]
-        factor = torch.exp(width * here)[:, None]
-        for _ in range(pieces - 1):
-            rows.append(rows[-1] * factor)
-        parts.append(torch.stack(rows, dim=2).flatten(1, 2) @ torch.exp(here[:, :, None] * share))
-    sums = torch.cat(parts).view(len(runs), -1, pieces, NODES)
-    return torch.cat([torch.zeros_like(sums[:1]), sums[:-1].cumsum(0)])
-
-
-def _own_runs(q: Tensor, delta: Tensor, terms: Tensor) -> Tensor:
-    """`Σ terms_l e^{λ_k δ_l}` over the keys of the query's own run up to the query: `(n, 1 + m)`."""
-    pad = -len(delta) % _RUN
-    q, delta = (torch.nn.functional.pad(part, (0, pad)).view(-1, _RUN) for part in (q, delta))
-    terms = torch.nn.functional.pad(terms, (0, 0, 0, pad)).view(-1, _RUN, terms.shape[1])
-    past = torch.ones(_RUN, _RUN, dtype=torch.bool, device=q.device).tril()
-    parts = []
-    step = _SCORES // _RUN**2
-    for start in range(0, len(q), step):
-        here = slice(start, start + step)
-        weight = torch.exp((q[here, :, None] * delta[here, None, :]).masked_fill(~past, -torch.inf))
-        parts.append((weight @ terms[here]).flatten(0, 1))
-    return torch.cat(parts)[: q.numel() - pad]
 
 
 def _running(terms: Tensor) -> Tensor:
