@@ -10,7 +10,7 @@ import pytest
 import monolayer as ml
 from monolayer.huggingface.architecture import BEGIN
 from monolayer.stock.answers import Evaluation
-from monolayer.stock.confidence import SIZES, _logits
+from monolayer.stock.assemble import SIZES, _logits
 from monolayer.stock.folder import StockModel
 
 X = np.stack([np.random.default_rng(row).permutation(12)[:4] for row in range(40)])
@@ -66,7 +66,7 @@ def test_an_edit_keeps_the_size_of_the_head() -> None:
 
 
 def test_of_many_or_long_sequences_some_facts_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("monolayer.stock.confidence.ASKED", 7)
+    monkeypatch.setattr("monolayer.stock.assemble.ASKED", 7)
     monkeypatch.setattr("monolayer.stock.answers.AT_ONCE", 1 << 10)
     labels: list[Any] = [[None, None, int(row[2]), None] for row in Y]
     for data in (ml.Sequences.of(X, labels), ml.Sequences.of(X, Y[:, -1]), ml.Sequences.of(X[:1])):

@@ -58,7 +58,7 @@ PINNED = {
         readout="exact", temperature=None, robust=False, rank=None, neurons=None, dtype=None, device=None, seed=None,
         on_conflict="error", fingerprint=False, draw=None, progress=None: ...,
     "memorize_as": lambda architecture, X, Y=None, *, lengths=None, per=None, unit=None, positions=False,
-        activation=None, width=None, storage=None, rank=None, dtype=None, confidence=None, unknown=None, seed=None,
+        activation=None, storage=None, rank=None, dtype=None, confidence=None, unknown=None, seed=None,
         on_conflict="error", draw=None, progress=None: ...,
     "approximate": lambda f, dim, length, *, cells=None, error=None, norm="mean", rank=None, domain=(0.0, 1.0),
         out_dim=None, positions=False, lipschitz=None, ramp=2.0**-20, most_knots=2**24, temperature=None, seed=0,

@@ -12,7 +12,7 @@ import pytest
 import monolayer as ml
 from monolayer.cli import run
 from monolayer.huggingface.architecture import DECODER
-from monolayer.stock.names import best_cut
+from monolayer.stock.labelled import best_cut
 
 X = [["a", "b", "c"], ["b", "a"], ["c", "c", "b", "a"]]
 Y = [["u", "v", "u"], ["u", "w"], ["w", "w", "u", "v"]]

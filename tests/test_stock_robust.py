@@ -18,9 +18,8 @@ from monolayer.huggingface.architecture import BEGIN
 from monolayer.huggingface.architectures import ARCHITECTURES
 from monolayer.stock.answers import Evaluation
 from monolayer.stock.halves import rounded
-from monolayer.stock.labelled import work
+from monolayer.stock.labelled import token_names, work
 from monolayer.stock.mirror import lay_out
-from monolayer.stock.names import token_names
 
 RANDOM = np.random.default_rng(7)
 IDS = RANDOM.integers(0, 12, (40, 6))

@@ -35,7 +35,6 @@ def jobs() -> list[dict[str, Any]]:
         for count, task in enumerate(kind.models):
             short = kind.rms or (number + count) % 2 == 1
             exact = {"storage": "steps", "positions": kind.has_places and count == 0}
-            exact["activation"] = "own" if count else "relu6"
             job: dict[str, Any] = {"task": task, "build": (name, SHORT if short else exact)}
             job["attention"] = ["sdpa"] if short else list(kind.attention)
             if task == "lm":

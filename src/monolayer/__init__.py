@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from monolayer.model.uniform import Uniform as Uniform
     from monolayer.stock.build import memorize_as as memorize_as
     from monolayer.stock.export import export as export
-    from monolayer.stock.load import load as load
+    from monolayer.stock.folder import load as load
     from monolayer.theory.contextual import contextual_mapping as contextual_mapping
     from monolayer.theory.hardmax import refute_hardmax as refute_hardmax
     from monolayer.theory.separation import separation as separation
@@ -65,7 +65,7 @@ _HOME = {
     "Certificate": "monolayer.checker.certificate",
     "confuse": "monolayer.checker.confuse",
     "attention": "monolayer.model.rank_one",
-    "load": "monolayer.stock.load",
+    "load": "monolayer.stock.folder",
     "Monolayer": "monolayer.model.monolayer",
     "MonolayerClassifier": "monolayer.estimator",
     "Uniform": "monolayer.model.uniform",

@@ -50,8 +50,7 @@ def predict(
     from monolayer.huggingface.reading import is_stock
     from monolayer.model.mapped import Mapped, load_mapped
     from monolayer.model.monolayer import Monolayer
-    from monolayer.stock.folder import StockModel
-    from monolayer.stock.load import load
+    from monolayer.stock.folder import StockModel, load
 
     if out is not None:
         check_file(out, overwrite)

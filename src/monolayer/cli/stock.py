@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 NAMES = "bert, roberta, distilbert, gpt2, opt, gpt_neox, starcoder2 or llama (docs/stock.md)."
 Activation = Annotated[
-    str | None, typer.Option(help="relu6 (the default but for llama), relu, gelu, or own for the architecture's.")
+    str | None, typer.Option(help="relu6 (the default but for llama), or own for the architecture's, in cells.")
 ]
 Onnx = Annotated[
     bool, typer.Option("--onnx", help="Add onnx/model.onnx, for onnxruntime and transformers.js; no proof covers it.")

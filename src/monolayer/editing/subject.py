@@ -26,7 +26,7 @@ from monolayer.model.load import load, load_monolayer, model_from
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.save import described
 from monolayer.model.uniform import Uniform
-from monolayer.stock.again import adopt, again, job_of
+from monolayer.stock.build import adopt, again, job_of
 from monolayer.stock.folder import StockModel
 
 WIDTHS = frozenset({"intermediate_size", "n_inner", "ffn_dim", "hidden_dim"})

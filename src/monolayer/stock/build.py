@@ -6,11 +6,14 @@ import os
 from collections.abc import Mapping
 from typing import Any, get_args
 
+import numpy as np
 import torch
 
+from monolayer.arrays import Ints
 from monolayer.construct.consistency import OnConflict, check_conflict
 from monolayer.construct.line.draw import check_seed
 from monolayer.construct.task import Progress
+from monolayer.data import Labels, Names, Sequences
 from monolayer.data.dtypes import dtype_name
 from monolayer.data.labels import Belongs
 from monolayer.data.layout import Manner
@@ -19,15 +22,11 @@ from monolayer.data.readers import sequences_of
 from monolayer.errors import DataError
 from monolayer.huggingface.architecture import Architecture
 from monolayer.huggingface.architectures import choose
-from monolayer.stock.again import again
-from monolayer.stock.cells import ACTIVATIONS
-from monolayer.stock.confidence import check_confidence
+from monolayer.stock.assemble import check_confidence
 from monolayer.stock.draw import Storage
 from monolayer.stock.folder import StockModel
-from monolayer.stock.halves import SHARP
-from monolayer.stock.labelled import with_unknown, work
-from monolayer.stock.names import best_cut, check_texts, token_names
-from monolayer.stock.robust import Dtype, check_options, robust_model
+from monolayer.stock.labelled import Work, best_cut, check_texts, token_names, with_unknown, work
+from monolayer.stock.robust import Dtype, Touched, check_options, robust_model
 from monolayer.stock.steps import steps_model
 
 
@@ -41,7 +40,6 @@ def memorize_as(
     unit: Unit | None = None,
     positions: bool = False,
     activation: str | None = None,
-    width: int | None = None,
     storage: Storage | None = None,
     rank: int | None = None,
     dtype: Dtype | torch.dtype | None = None,
@@ -59,9 +57,9 @@ def memorize_as(
     `per`, `unit`, `positions`, `on_conflict`: as for `memorize`; tokens are ids or strings, labels classes. In
     architectures that generate, a list of strings with a list of strings, or a table of both, is prompts and answers:
     `generate` goes on from a prompt with its answer, and stops. There `per="sequence"` makes each answer a label.
-    `activation`: relu6, relu, gelu, gelu_new, gelu_pytorch_tanh, or `own` for the architecture's; relu6 by default, for
-    llama its own. `width`: a power of 4, by default the least that fits. `draw`: a stock model, or its folder, whose
-    names, keys and codes are used again, with everything it was built with; the same data then give the same bits.
+    `activation`: relu6, the default, or `own` for the architecture's, in cells only; llama's default is its own.
+    `draw`: a stock model, or its folder, whose names, keys and codes are used again, with everything it was built with;
+    the same data then give the same bits.
 
     `confidence`: the head is the least power of two for which the median probability of the right label is at least
     this; by default 0.99, as a trained model shows. It changes no answer.
@@ -70,18 +68,16 @@ def memorize_as(
     close to it, and where none wakes that class is answered. The data may have rows with this label.
 
     `storage="cells"`, the default: half-spaces with margins (docs/robust.md), for weights and arithmetic in `dtype`:
-    float32 (the default), bfloat16 or float16; `rank` of the values, by default 128, or 256 if a short format
-    needs it: every fact is asked in its arithmetic, and what it loses is an error. `storage="steps"`: steps of a line,
-    of rank 1, for weights and arithmetic in float64 only; it holds more, and longer, sequences. llama takes cells only.
+    float32 (the default), bfloat16 or float16; `rank` of the values, by default 128. Every fact is asked in the
+    arithmetic of a short format, and what it loses is an error. `storage="steps"`: steps of a line, of rank 1, for
+    weights and arithmetic in float64 only; it holds more, and longer, sequences. llama takes cells only.
     """
     report = progress or (lambda stage, share: None)
     kind = choose(architecture)
     check_conflict(on_conflict)
     if draw is not None:
-        options = {"positions": positions, "activation": activation, "width": width, "storage": storage}
-        check_settled(
-            {**options, "rank": rank, "dtype": dtype, "confidence": confidence, "unknown": unknown, "seed": seed}
-        )
+        options = {"positions": positions, "activation": activation, "storage": storage, "rank": rank, "dtype": dtype}
+        check_settled({**options, "confidence": confidence, "unknown": unknown, "seed": seed})
         known = draw if isinstance(draw, StockModel) else StockModel.load(draw)
         if known.architecture != kind.name:
             raise DataError(
@@ -96,17 +92,15 @@ def memorize_as(
     if storage not in get_args(Storage):
         raise DataError(f"storage must be 'cells' or 'steps', not {storage!r}")
     cells, wanted = storage == "cells", dtype_name(dtype)
-    if activation is None:
-        activation = kind.activation if cells else "relu6"
-    elif activation == "own":
-        activation = kind.own_activation
-    able = tuple(SHARP if cells else ACTIVATIONS)
-    if activation not in able:
-        raise DataError(f"activation must be one of {', '.join(able)}, own; not {activation!r}")
+    if activation not in (None, "relu6", "own"):
+        raise DataError(f"activation must be relu6 or own, not {activation!r}")
     if cells:
-        check_options(rank, wanted, width)
-    elif rank is not None or wanted not in (None, "float64"):
-        raise DataError("storage='steps' is rank 1 in float64: leave rank and dtype out, or take storage='cells'")
+        check_options(rank, wanted)
+    elif rank is not None or wanted not in (None, "float64") or activation == "own":
+        raise DataError(
+            "storage='steps' is rank 1 in float64, of relu6: leave rank, dtype and activation out, or take "
+            "storage='cells'"
+        )
     sure, seed = check_confidence(confidence), 0 if seed is None else seed
     check_seed(seed)
 
@@ -122,9 +116,10 @@ def memorize_as(
         data, number = with_unknown(data, unknown)
     job = work(kind, data, names, positions=positions, on_conflict=on_conflict, storage=storage, unknown=number)
     if cells:
-        model = robust_model(job, activation, wanted or "float32", report, rank=rank, seed=seed, confidence=sure)
+        chosen = kind.own_activation if activation == "own" else activation or kind.activation
+        model = robust_model(job, chosen, wanted or "float32", report, rank=rank, seed=seed, confidence=sure)
     else:
-        model = steps_model(job, activation, report, seed=seed, width=width, confidence=sure)
+        model = steps_model(job, report, seed=seed, confidence=sure)
     report("done", 1.0)
     return model
 
@@ -139,3 +134,86 @@ def check_settled(options: Mapping[str, Any]) -> None:
     given = [name for name, value in options.items() if value is not None and value is not False]
     if given:
         raise DataError(f"draw= decides {' and '.join(given)}: leave {'it' if len(given) == 1 else 'them'} out")
+
+
+def adopt(model: StockModel, data: Sequences) -> Sequences:
+    """`data` in the numbers of the model's tokens and classes; what its draw has no room for is an error."""
+    facts, draw, labels = model.facts, model.draw, data.labels
+    special = facts.architecture.special
+    if data.vocabulary is None:
+        raise DataError("the tokens are vectors: a stock architecture takes ids or strings")
+    if draw.prompts != (data.prompts is not None):
+        raise DataError(
+            "this folder holds prompts and answers: give both"
+            if draw.prompts
+            else "the data are prompts and answers, which this folder does not hold: memorize them anew, without it"
+        )
+    if data.prompts is not None:
+        data.check_labelled()
+    vocabulary = draw.names(facts.names[len(special) :])
+    tokens = _numbered(vocabulary, data.vocabulary, data.tokens, "token")
+    if (labels is None) != (facts.task == "lm"):
+        raise DataError("give labels" if labels is None else "this model memorizes each next token: give no labels")
+    if labels is not None:
+        if labels.classes is None or labels.per != facts.task:
+            raise DataError(f"the labels must be classes, one per {facts.task}, as those of the model")
+        classes = draw.names(facts.classes, labels=True)
+        values = _numbered(classes, labels.classes, labels.values, "label")
+        labels = Labels(values, labels.per, classes, place=labels.place)
+    found = Sequences(tokens, data.lengths, vocabulary, labels, data.prompts)
+    room, long = min(facts.room - 1, draw.longest or facts.room), int(data.lengths.argmax())
+    if int(data.lengths[long]) > room:
+        raise DataError(
+            f"sequence {long} has {int(data.lengths[long]):,} tokens, and this draw has places for {room:,}: memorize "
+            "the data anew, without the draw"
+        )
+    check_texts(facts.cut, special, found)
+    return found
+
+
+def _numbered(ours: Names, theirs: Names, rows: Ints, what: str) -> Ints:
+    if ours == theirs:
+        return rows
+    table = {str(name): row for row, name in enumerate(ours.names)}
+    number = np.array([table.get(str(name), -1) for name in theirs.names], dtype=np.int64)[rows]
+    if (number < 0).any():
+        name = theirs.names[int(rows[int((number < 0).argmax())])]
+        raise DataError(
+            f"the {what} {name!r} is new to this draw, whose embedding and head have a row for each name: memorize "
+            "the data anew, without the draw"
+        )
+    return number
+
+
+def job_of(model: StockModel, data: Sequences, on_conflict: OnConflict = "error") -> Work:
+    """What a model of adopted `data` with this draw must answer, and where."""
+    facts, storage = model.facts, model.draw.storage
+    names, positions = facts.names, facts.positions
+    kind, unknown = facts.architecture, model.draw.unknown
+    number = None if unknown is None else facts.classes.index(unknown)
+    return work(kind, data, names, positions=positions, on_conflict=on_conflict, storage=storage, unknown=number)
+
+
+def again(
+    model: StockModel,
+    data: Sequences,
+    *,
+    only: Ints | None = None,
+    on_conflict: OnConflict = "error",
+    report: Progress = lambda stage, share: None,
+) -> StockModel:
+    """The model of `data` with the draw of `model`: bit for bit the same, whatever data that one held before.
+
+    `only`: tokens, by their row in the vocabulary, whose facts alone have changed since `model` was built, where that
+    is known: a model of cells then finds their neurons anew, and keeps all others, which are the same bits.
+    """
+    data = adopt(model, data)
+    job = job_of(model, data, on_conflict)
+    if model.draw.storage == "steps":
+        return steps_model(job, report, known=model)
+    touched = None
+    if only is not None:
+        if on_conflict != "error":
+            raise DataError("only= is for data that do not contradict themselves")
+        touched = Touched.by(only, job, lambda rows: job_of(model, data.select(rows)), model.neurons)
+    return robust_model(job, model.facts.activation, model.facts.dtype, report, known=model, touched=touched)

@@ -29,16 +29,14 @@ Storage = Literal["cells", "steps"]
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """The draw of steps in float64: random keys, and how far contexts may reach before other cells hear them."""
+    """The draw of steps in float64: random keys of tokens `(V,)` and of places `(L,)`, None without positions, and how
+    far contexts may reach before other cells hear them."""
 
-    width: int
     temperature: float
     reach: float
     silence: float
     keys: Floats
-    """Of the tokens `(V,)`."""
     place_keys: Floats | None
-    """Of the places `(L,)`; None without positions."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,21 +97,12 @@ class Draw:
 
     def to_json(self) -> str:
         """The file. Of a draw of cells the signs of the mixture are stored, and their size."""
+        said = {**asdict(self), **asdict(self.numbers), "storage": self.storage}
+        del said["numbers"]
         if isinstance(self.numbers, Kept):
-            signs = ["".join("-+"[int(one > 0)] for one in row) for row in self.numbers.mixture]
-            size = float(np.abs(self.numbers.mixture).max())
-            said: dict[str, Any] = {"cells": {**asdict(self.numbers), "mixture": signs, "size": size}}
-        else:
-            tables = {key: part.tolist() for key, part in vars(self.numbers).items() if isinstance(part, np.ndarray)}
-            said = {"steps": {**asdict(self.numbers), **tables}}
-        said = {
-            "integers": list(self.integers),
-            "head": self.head,
-            "prompts": self.prompts,
-            "unknown": self.unknown,
-            **said,
-        }
-        return json.dumps(said, allow_nan=False) + "\n"
+            said["size"] = float(np.abs(self.numbers.mixture).max())
+            said["mixture"] = ["".join("-+"[int(one > 0)] for one in row) for row in self.numbers.mixture]
+        return json.dumps(said, allow_nan=False, default=np.ndarray.tolist) + "\n"
 
     @classmethod
     def read(cls, folder: Path) -> Draw:
@@ -121,12 +110,10 @@ class Draw:
         path = folder / FILE
         try:
             said = json.loads(read_regular(path))
+            numbers = {"cells": _cells, "steps": _line}[said["storage"]](said)
             tokens, labels = map(bool, said["integers"])
-            numbers, head = _cells(said["cells"]) if "cells" in said else _line(said["steps"]), float(said["head"])
-            if not 0.0 < head < np.inf:
-                raise ValueError("the size of the head must be a number above 0")
             unknown = None if said["unknown"] is None else str(said["unknown"])
-            return cls(numbers, (tokens, labels), head, bool(said["prompts"]), unknown)
+            return cls(numbers, (tokens, labels), _positive(said, "head"), bool(said["prompts"]), unknown)
         except OSError as error:
             raise ModelFileError(
                 f"{folder} has no draw to use again: {FILE} cannot be read ({error.strerror}). memorize_as writes it "
@@ -136,19 +123,23 @@ class Draw:
             raise ModelFileError(f"{path} is not a draw that memorize_as wrote: {error}") from None
 
 
-def _line(said: Mapping[str, Any]) -> Line:
-    temperature, reach, silence = (float(said[name]) for name in ("temperature", "reach", "silence"))
+def _positive(said: Mapping[str, Any], name: str) -> float:
+    value = float(said[name])
+    if not 0.0 < value < np.inf:
+        raise ValueError(f"{name} must be a number above 0")
+    return value
+
+
+def _line(said: Mapping[str, Any]) -> Line | Kept:
     keys = [None if said[name] is None else np.array(said[name], dtype=np.float64) for name in ("keys", "place_keys")]
-    if not all(0.0 < number < np.inf for number in (temperature, reach, silence)):
-        raise ValueError("temperature, reach and silence must be numbers above 0")
     if keys[0] is None or not all(key is None or (key.ndim == 1 and (np.abs(key) <= 1.0).all()) for key in keys):
         raise ValueError("keys must be numbers from −1 to 1")
-    return Line(int(said["width"]), temperature, reach, silence, keys[0], keys[1])
+    temperature, reach, silence = (_positive(said, name) for name in ("temperature", "reach", "silence"))
+    return Line(temperature, reach, silence, keys[0], keys[1])
 
 
-def _cells(said: Mapping[str, Any]) -> Kept:
+def _cells(said: Mapping[str, Any]) -> Line | Kept:
     signs = np.array([[{"+": 1.0, "-": -1.0}[sign] for sign in row] for row in said["mixture"]])
-    size, gain = float(said["size"]), float(said["gain"])
-    if signs.ndim != 2 or not (0.0 < size < np.inf and 0.0 < gain < np.inf):
-        raise ValueError("the mixture must be rows of signs, size and gain numbers above 0")
-    return Kept(int(said["longest"]), size * signs, gain)
+    if signs.ndim != 2:
+        raise ValueError("the mixture must be rows of signs")
+    return Kept(int(said["longest"]), _positive(said, "size") * signs, _positive(said, "gain"))

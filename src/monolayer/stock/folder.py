@@ -21,10 +21,13 @@ from monolayer.data.labels import Per
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.architecture import UNKNOWN
 from monolayer.huggingface.files import Facts, config, written
-from monolayer.huggingface.reading import read_folder
+from monolayer.huggingface.reading import is_stock, read_folder
 from monolayer.huggingface.strict import ForeignError
 from monolayer.huggingface.texts import UNIT_OF
 from monolayer.model.card import Card
+from monolayer.model.load import load as load_own
+from monolayer.model.monolayer import Monolayer
+from monolayer.model.uniform import Uniform
 from monolayer.stock.answers import answers, continued
 from monolayer.stock.card import StockSummary, loading, margin_of, model_card, storage_of
 from monolayer.stock.draw import FILE, Draw
@@ -270,3 +273,17 @@ class StockModel:
     def json(self) -> dict[str, Any]:
         """The same numbers for machines."""
         return {**self.sizes, **({} if self.summary is None else asdict(self.summary))}
+
+
+def load(
+    folder: str | os.PathLike[str], *, device: torch.device | str | None = None
+) -> Monolayer | Uniform | StockModel:
+    """The model in `folder`; a truncated, foreign, changed or newer one is a `ModelFileError` that says so.
+
+    A folder that `memorize_as` or `export` wrote gives a `StockModel`, which takes no `device`.
+    """
+    if not is_stock(folder):
+        return load_own(folder, device=device)
+    if device is not None:
+        raise DataError(f"{folder} is a stock folder, which monolayer asks on the CPU: for a device use transformers")
+    return StockModel.load(folder)

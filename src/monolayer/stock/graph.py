@@ -47,7 +47,12 @@ def onnx_model(facts: Facts, arrays: Mapping[str, Any]) -> bytes:
     """The file; `arrays` by their letters (`huggingface/architecture.py`)."""
     onnx = import_onnx()
     real: Any = np.float64 if facts.dtype == "float64" else np.float32
-    check(facts, real(0).itemsize * sum(array.size for array in arrays.values()))
+    size = real(0).itemsize * sum(array.size for array in arrays.values())
+    if size > LARGEST:
+        raise DataError(
+            f"the weights take {size:,} bytes, and an ONNX file ends at {LARGEST:,}: leave the ONNX file out, or "
+            "memorize less data per folder"
+        )
     node = _Nodes(onnx, real)
     cached = _network(node, facts, arrays)
 
@@ -61,20 +66,6 @@ def onnx_model(facts: Facts, arrays: Mapping[str, Any]) -> bytes:
     outputs = [value("logits", np.float32, B, *places, len(facts.classes))]
     outputs += [value(f"present.0.{name}", real, B, 1, "total_sequence_length", D) for name in cached]
     return onnx_file(node.nodes, facts.architecture.models[facts.task], inputs, outputs, node.constants)
-
-
-def check(facts: Facts, size: int = 0) -> None:
-    """Refuse what no ONNX file can hold, or onnxruntime cannot run; `size` of the weights in bytes."""
-    if facts.dtype == "float64" and facts.activation == "gelu":
-        raise DataError(
-            "onnxruntime has no gelu in float64 (its Erf is float32): take another activation, such as relu6, or "
-            "storage='cells'"
-        )
-    if size > LARGEST:
-        raise DataError(
-            f"the weights take {size:,} bytes, and an ONNX file ends at {LARGEST:,}: leave the ONNX file out, or "
-            "memorize less data per folder"
-        )
 
 
 def _network(node: _Nodes, facts: Facts, arrays: Mapping[str, Any]) -> tuple[str, ...]:

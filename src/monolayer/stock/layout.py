@@ -19,7 +19,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from monolayer.arrays import Floats, Ints
-from monolayer.errors import DataError
 from monolayer.stock.norms import completed
 
 LABEL = 1.5
@@ -50,17 +49,21 @@ def balanced(count: int) -> Floats:
     return words
 
 
+Keys = tuple[Floats, Floats | None]
+"""Keys of tokens `(V,)`, and of places `(L,)`, None without positions."""
+
+
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Columns, and the embedding of tokens `(V, D)` and of places `(L, D)`, None without positions."""
+    """Columns, and the embedding of tokens `(V, D)` and of places `(L, D)`, one row of 0 without positions."""
 
-    width: int
+    keys: Keys
     tokens: Floats
-    places: Floats | None
-    keys: tuple[int, ...]
+    places: Floats
+    key_columns: tuple[int, ...]
     """First columns of the keys: of tokens, and of places."""
-    code: slice
-    place_code: slice | None
+    code: Ints
+    """Columns of the code of a cell: of its token, and of its place."""
     one: int
     slot: int
     label: slice
@@ -71,44 +74,8 @@ class Layout:
     epsilon: float
 
     @property
-    def signs(self) -> int:
-        """Signs of a cell's code: those of its token, and of its place."""
-        place = slice(0, 0) if self.place_code is None else self.place_code
-        return int(self.code.stop - self.code.start + place.stop - place.start)
-
-    def key(self) -> Floats:
-        """Keys of the tokens `(V,)`."""
-        return self.tokens[:, self.keys[0]]
-
-    def place_key(self) -> Floats:
-        """Keys of the places `(L,)`; one 0 without positions."""
-        return np.zeros(1) if self.places is None else self.places[:, self.keys[1]]
-
-
-def columns(tokens: int, places: int | None, classes: int) -> list[int]:
-    """How many columns each part takes: keys, codes, one, slot, label."""
-    word, label = word_length(tokens), word_length(classes)
-    return [4, 0, word, 0, 2, 2, label] if places is None else [4, 4, word, word_length(places), 2, 2, label]
-
-
-def width_for(needed: int, wish: int | None, what: str) -> int:
-    """The least power of 4 that holds the columns, or the width that was asked for, if it does."""
-    least = 16
-    while least < needed:
-        least *= 4
-    if wish is None:
-        return least
-    if wish < needed:
-        raise DataError(
-            f"{what} need {needed} columns, and width={wish} has fewer: width={least} is the least that fits"
-        )
-    if wish & (wish - 1) or wish.bit_length() % 2 == 0:
-        raise DataError(f"width must be a power of 4 (16, 64, 256, …), so that 1/√width is exact; it is {wish}")
-    return wish
-
-
-Keys = tuple[Floats, Floats | None]
-"""Keys of tokens `(V,)`, and of places `(L,)`, None without positions."""
+    def width(self) -> int:
+        return int(self.tokens.shape[1])
 
 
 def draw_keys(random: np.random.Generator, tokens: int, places: int | None) -> Keys:
@@ -118,40 +85,33 @@ def draw_keys(random: np.random.Generator, tokens: int, places: int | None) -> K
     return random.uniform(-0.5, 0.5, tokens), random.uniform(-0.5, 0.5, places)
 
 
-def lay_out(usual: Ints, keys: Keys, classes: int, *, post_norm: bool, width: int | None, epsilon: float) -> Layout:
+def lay_out(usual: Ints, keys: Keys, classes: int, *, post_norm: bool, epsilon: float) -> Layout:
     """Keys, then codes in order; `usual` `(V,)` is the label that each token's embedding already holds."""
-    key, place_key = keys
-    places = None if place_key is None else len(place_key)
-    sizes = columns(len(usual), places, classes)
-    what = f"{len(usual):,} tokens{f', {places:,} places' if places else ''} and {classes:,} classes"
-    D = width_for(sum(sizes), width, what)
+    code, words = balanced(len(usual)), balanced(classes)
+    place_code = np.zeros((1, 0)) if keys[1] is None else balanced(len(keys[1]))
+    place_keys = 0 if keys[1] is None else 4
+    sizes = [4, place_keys, code.shape[1], place_code.shape[1], 2, 2, words.shape[1]]
     ends = np.cumsum(sizes)
-    starts = (ends - sizes).tolist()
+    starts, D = (ends - sizes).tolist(), 16
+    while sum(sizes) > D:
+        D *= 4
 
-    words = balanced(classes)
-    tokens = np.zeros((len(usual), D))
-    tokens[:, :4] = completed(key)
-    tokens[:, starts[2] : ends[2]] = balanced(len(usual))
+    tokens, places = np.zeros((len(usual), D)), np.zeros((len(place_code), D))
+    tokens[:, :4], tokens[:, starts[2] : ends[2]] = completed(keys[0]), code
     tokens[:, starts[4]], tokens[:, starts[4] + 1] = 1.0, -1.0
-    norm = 4.0 + sizes[2] + 2.0
-    table = None
-    if place_key is not None:
-        table = np.zeros((len(place_key), D))
-        table[:, 4:8] = completed(place_key)
-        table[:, starts[3] : ends[3]] = balanced(len(place_key))
-        norm += 4.0 + sizes[3]
-    size = LABEL
+    if keys[1] is not None:
+        places[:, 4:8], places[:, starts[3] : ends[3]] = completed(keys[1]), place_code
+    norm, size = 4.0 + sizes[2] + 2.0 + place_keys + sizes[3], LABEL
     if post_norm:
         # b / √((norm + m b²)/D + ε) = LABEL: a label coordinate leaves the first norm with this size.
         size = LABEL * float(np.sqrt((norm / D + epsilon) / (1.0 - LABEL**2 * sizes[6] / D)))
     tokens[:, starts[6] : ends[6]] = size * words[usual]
     return Layout(
-        width=D,
+        keys=keys,
         tokens=tokens,
-        places=table,
-        keys=(0,) if places is None else (0, 4),
-        code=slice(starts[2], int(ends[2])),
-        place_code=None if places is None else slice(starts[3], int(ends[3])),
+        places=places,
+        key_columns=(0, 4) if place_keys else (0,),
+        code=np.arange(starts[2], ends[3]),
         one=starts[4],
         slot=starts[5],
         label=slice(starts[6], int(ends[6])),

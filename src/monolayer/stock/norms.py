@@ -30,14 +30,10 @@ def epsilon_of(kind: Architecture) -> float:
     return EPSILON if kind.epsilon is None else kind.epsilon
 
 
-def pair(v: Floats) -> Floats:
-    """`(v, −v)`: mean 0."""
-    return np.stack([v, -v], axis=1)
-
-
 def completed(v: Floats) -> Floats:
     """`(v, −v, r, −r)` with `v² + r² = 2`: mean 0 and squared norm 4, whatever `v` in `[−1, 1]` is."""
-    return np.concatenate([pair(v), pair(np.sqrt(2.0 - v * v))], axis=1)
+    r = np.sqrt(2.0 - v * v)
+    return np.stack([v, -v, r, -r], axis=1)
 
 
 def factor(norm: Any, width: int, epsilon: float) -> Any:

@@ -33,9 +33,8 @@ from monolayer.errors import ContradictionError, DataError, PrecisionError
 from monolayer.huggingface.architecture import BEGIN
 from monolayer.model.device import one_thread
 from monolayer.stock.arithmetic import misread
-from monolayer.stock.assemble import stock_model
+from monolayer.stock.assemble import CONFIDENCE, stock_model
 from monolayer.stock.caps import caps
-from monolayer.stock.confidence import CONFIDENCE
 from monolayer.stock.draw import Kept
 from monolayer.stock.folder import Neurons, StockModel
 from monolayer.stock.halves import ONE, Half, neurons, rounded, settled
@@ -43,9 +42,9 @@ from monolayer.stock.labelled import Points, Work
 from monolayer.stock.mirror import Mirror, contexts, lay_out, temperature_of
 
 Dtype = Literal["float32", "bfloat16", "float16"]
-RANKS = (128, 256)
-"""Value ranks where none is asked for: the first whose facts come back in the arithmetic of the format. Twice the rank
-makes what arrives of two contexts √2 times as far apart, and what rounding adds to a half-space stays the same."""
+RANK = 128
+"""Value rank where none is asked for. Twice the rank makes what arrives of two contexts √2 times as far apart, and what
+rounding adds to a half-space stays the same."""
 POOLER = 1.0
 """Slope of a pooler. A tanh gives back the signs of the label word, and is not flat there in float32, so that gradients
 pass. The relu of DistilBERT keeps the plus signs, in which two words differ as well."""
@@ -53,7 +52,7 @@ MARGIN = 0.3
 """Half-width that slabs shall have, in the units of what arrives: coordinates of mean square 1."""
 
 
-def check_options(rank: int | None, dtype: str | None, width: int | None) -> None:
+def check_options(rank: int | None, dtype: str | None) -> None:
     """Options that a model of cells cannot have are errors that say which it can."""
     if rank is not None and not (type(rank) is int and 2 <= rank <= 4096):
         raise DataError(f"rank must be a whole number from 2 to 4096, not {rank!r}")
@@ -62,8 +61,6 @@ def check_options(rank: int | None, dtype: str | None, width: int | None) -> Non
         raise DataError(
             f"dtype of storage='cells' must be one of {names}, not {dtype!r}; storage='steps' is in float64"
         )
-    if width is not None:
-        raise DataError("width goes with storage='steps': in cells rank, tokens and classes settle it")
 
 
 def robust_model(
@@ -90,20 +87,13 @@ def robust_model(
     if known is not None:
         assert isinstance(known.draw.numbers, Kept)  # the caller asked
         kept = known.draw.numbers
-    ranks = RANKS if rank is None and known is None else (rank or RANKS[0],)
     gap = None
-    for rank in ranks:
-        mirror = lay_out(job, usual, rank, seed, lambda array: rounded(array, dtype), kept)
-        try:
-            if touched is None:
-                half, block = covered(job, target, mirror, usual, dtype, activation, report)
-                gap = float(half.width.min()) if len(half.width) else None
-            else:
-                block = _recovered(job, mirror, usual, dtype, activation, touched)
-            break
-        except _MisreadError:
-            if rank == ranks[-1]:
-                raise
+    mirror = lay_out(job, usual, rank or RANK, seed, lambda array: rounded(array, dtype), kept)
+    if touched is None:
+        half, block = covered(job, target, mirror, usual, dtype, activation, report)
+        gap = float(half.width.min()) if len(half.width) else None
+    else:
+        block = _recovered(job, mirror, usual, dtype, activation, touched)
     figures = {
         "labelled": len(job.labels(target)),
         "gap": gap,
@@ -187,10 +177,6 @@ class Touched:
         return Neurons(W_1, b_1, W_2, len(order))
 
 
-class _MisreadError(PrecisionError):
-    """Facts that do not come back in the arithmetic of the format."""
-
-
 def _recovered(job: Work, mirror: Mirror, usual: Ints, dtype: str, activation: str, touched: Touched) -> Neurons:
     """The neurons of the touched tokens found anew, among those of all others as they were."""
     if touched.part is None:
@@ -252,7 +238,7 @@ def covered(
         report(f"asking every fact in {dtype}", 0.9)
         lost = misread(job, mirror, half, points, label, usual, dtype)
         if len(lost):
-            raise _MisreadError(_lost(job, lost, len(label), dtype, mirror.values.shape[1]))
+            raise PrecisionError(_lost(job, lost, len(label), dtype, mirror.values.shape[1]))
     return half, neurons(mirror, half, dtype, activation)
 
 

@@ -1,10 +1,21 @@
-"""Steps in float64 inside a stock architecture: keys are drawn until contexts are far enough apart, neurons follow."""
+"""Steps in float64 inside a stock architecture: keys are drawn until contexts are far enough apart, neurons follow.
+
+A neuron of a cell, a token at a place, reads `ψ = φ + G (⟨p, x⟩ − m·one)`, `p` the word of the cell. There
+`⟨p, x⟩ = m·one`, so it sees the context `φ` alone; elsewhere the words differ in two places or more and
+`ψ ≤ φ − 4 G |one|`, below every threshold:
+
+    own cell      label ──╮ step       other cells   ────────────────  0, exactly
+                          ╰────── φ
+
+So labels of a token are sorted by context among themselves only: one step where they change, and one in front of the
+first where it is not the label that the token's embedding holds. A step is one neuron: relu6 rests at 0, done at 6.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,13 +27,11 @@ from monolayer.data import Sequences
 from monolayer.errors import PrecisionError
 from monolayer.huggingface.architecture import BEGIN
 from monolayer.model.attention import contexts
-from monolayer.stock.assemble import stock_model
-from monolayer.stock.cells import Changes, cells, neurons, silence_for
-from monolayer.stock.confidence import CONFIDENCE
+from monolayer.stock.assemble import CONFIDENCE, stock_model
 from monolayer.stock.draw import Line
-from monolayer.stock.folder import StockModel
+from monolayer.stock.folder import Neurons, StockModel
 from monolayer.stock.labelled import Points, Work
-from monolayer.stock.layout import Keys, Layout, draw_keys, lay_out
+from monolayer.stock.layout import LABEL, Keys, Layout, draw_keys, lay_out
 from monolayer.stock.norms import arriving, epsilon_of, factor, rounding
 
 TEMPERATURES = (1.0, 2.0, 0.5, 4.0)
@@ -32,37 +41,33 @@ POOLER = 2.0
 """Slope of a pooler: a tanh returns ±0.99 for the ±1.5 of a label word, where it is not flat yet."""
 SLACK = 8.0
 """Neighbours with different labels lie this many errors apart: three are left on either side of the ramp."""
+DONE = 6.0
+"""What relu6 returns at most."""
 
 
 def steps_model(
-    job: Work,
-    activation: str,
-    report: Progress,
-    *,
-    seed: int = 0,
-    confidence: float = CONFIDENCE,
-    width: int | None = None,
-    known: StockModel | None = None,
+    job: Work, report: Progress, *, seed: int = 0, confidence: float = CONFIDENCE, known: StockModel | None = None
 ) -> StockModel:
     """The model, in order: keys under which contexts are apart, neurons, the words of the architecture.
 
-    `known`: a model whose draw is used again; then seed, width and confidence have no say.
+    `known`: a model whose draw is used again; then seed and confidence have no say.
     """
     began = time.perf_counter()
+    line = None if known is None else known.draw.numbers
+    assert line is None or isinstance(line, Line)  # the caller asked
     report("separating contexts", 0.2)
-    found = _separate(job, seed, width) if known is None else _separate_again(job, known.draw.numbers)
+    found = _separate(job, seed, line)
     report("building the neurons", 0.6)
-    layout, points = found.layout, found.points
+    layout = found.layout
     figures = {
-        "labelled": len(points.token),
+        "labelled": len(found.points.token),
         "gap": found.gap,
         "margin": None if found.gap is None else found.gap / found.worst,
         "temperature": found.temperature,
         "conflicts": found.conflicts,
         "otherwise": job.classes[found.usual[0]],
     }
-    place_keys = None if layout.places is None else layout.place_key()
-    block = neurons(layout, points, found.changes, found.usual, found.reach, found.silence, activation)
+    block = _neurons(found)
     return stock_model(
         job,
         tables=(layout.tokens, layout.places),
@@ -72,19 +77,42 @@ def steps_model(
         rotary=None,
         pooler=POOLER,
         block=block,
-        activation=activation,
+        activation="relu6",
         dtype="float64",
         epsilon=layout.epsilon,
         confidence=confidence,
         figures={**figures, "seconds": time.perf_counter() - began},
-        numbers=Line(layout.width, found.temperature, found.reach, found.silence, layout.key(), place_keys),
+        numbers=Line(found.temperature, found.reach, found.silence, *layout.keys),
         known=known,
     )
 
 
 @dataclass(frozen=True, eq=False)
+class Changes:
+    """Points in order of cell and `φ`, and where neighbours of one cell have different labels, with their gaps."""
+
+    order: Ints
+    feature: Floats
+    label: Ints
+    first: Ints
+    """First point of every cell."""
+    change: Ints
+    """Points whose label is not that of the next point, in the same cell."""
+    gap: Floats
+
+    @classmethod
+    def of(cls, cell: Ints, feature: Floats, label: Ints) -> Changes:
+        order = np.lexsort((feature, cell))
+        cell, feature, label = cell[order], feature[order], label[order]
+        same = cell[1:] == cell[:-1]
+        change = np.flatnonzero(same & (label[1:] != label[:-1]))
+        first = np.flatnonzero(np.append(True, ~same))
+        return cls(order, feature, label, first, change, feature[change + 1] - feature[change])
+
+
+@dataclass(frozen=True, eq=False)
 class Found:
-    """A draw of keys under which neighbours with different labels are far enough apart; what follows from it."""
+    """Keys, and what follows from them: how far neighbours with different labels are apart, and rounding errors."""
 
     layout: Layout
     points: Points
@@ -99,14 +127,13 @@ class Found:
     common: float
 
 
-def _separate(job: Work, seed: int, width: int | None) -> Found:
+def _separate(job: Work, seed: int, line: Line | None) -> Found:
     """The first draw that leaves a proof room; else the widest, if common rounding errors leave it room."""
     target, conflicts = job.task.settle(job.task.target)
-    usual, best = job.usual_labels(target), None
-    places = int(job.data.lengths.max()) + 1 if job.task.context.positions else None
-    for number, temperature in enumerate(TEMPERATURES):
-        keys = draw_keys(np.random.default_rng([seed, number]), len(usual), places)
-        found = _measured(job, target, _laid_out(job, usual, keys, width), usual, temperature, conflicts)
+    usual, best, kind = job.usual_labels(target), None, job.architecture
+    for keys, temperature in _draws(job, seed) if line is None else [((line.keys, line.place_keys), line.temperature)]:
+        layout = lay_out(usual, keys, len(job.classes), post_norm=kind.post_norm, epsilon=epsilon_of(kind))
+        found = _measured(job, target, layout, usual, temperature, conflicts, line)
         if found.gap is None or found.gap >= SLACK * found.worst:
             return found
         if best is None or best.gap is None or found.gap > best.gap:
@@ -115,38 +142,22 @@ def _separate(job: Work, seed: int, width: int | None) -> Found:
     assert best.gap is not None
     if best.gap >= SLACK * best.common:
         return best
-    close = int(np.argmin(best.changes.gap))
-    place = best.changes.change[close]
+    place = best.changes.change[int(np.argmin(best.changes.gap))]
     one, two = (job.where(int(best.changes.order[i])) for i in (place, place + 1))
+    draws = f"each of {len(TEMPERATURES)} draws" if line is None else "this draw"
+    way_out = "Split the data over several models, or try another seed"
     raise PrecisionError(
         f"{int((best.changes.gap < SLACK * best.common).sum()):,} neighbours with different labels fell closer "
-        f"together than {SLACK:g} rounding errors in each of {len(TEMPERATURES)} draws, for example {one} and {two}. "
-        "They are different points, not a contradiction: rank 1 in float64 holds about ten million contexts of one "
-        "token, fewer where sequences are long. Split the data over several models, or try another seed"
+        f"together than {SLACK:g} rounding errors in {draws}, for example {one} and {two}. They are different points, "
+        "not a contradiction: rank 1 in float64 holds about ten million contexts of one token, fewer where sequences "
+        f"are long. {way_out if line is None else 'Memorize the data anew, without the draw'}"
     )
 
 
-def _separate_again(job: Work, line: Any) -> Found:
-    """What the keys of a draw make of these data; labels that rounding would not keep apart are an error."""
-    assert isinstance(line, Line)  # the caller asked
-    target, conflicts = job.task.settle(job.task.target)
-    usual = job.usual_labels(target)
-    layout = _laid_out(job, usual, (line.keys, line.place_keys), line.width)
-    found = _measured(job, target, layout, usual, line.temperature, conflicts, (line.reach, line.silence))
-    if found.gap is not None and found.gap < SLACK * found.common:
-        place = found.changes.change[int(np.argmin(found.changes.gap))]
-        one, two = (job.where(int(found.changes.order[i])) for i in (place, place + 1))
-        raise PrecisionError(
-            f"{one} and {two} have different labels, and with this draw they lie {found.gap / found.common:.2g} "
-            f"rounding errors apart; {SLACK:g} are needed. Give both one label, or memorize the data anew, without "
-            "the draw"
-        )
-    return found
-
-
-def _laid_out(job: Work, usual: Ints, keys: Keys, width: int | None) -> Layout:
-    kind = job.architecture
-    return lay_out(usual, keys, len(job.classes), post_norm=kind.post_norm, width=width, epsilon=epsilon_of(kind))
+def _draws(job: Work, seed: int) -> Iterator[tuple[Keys, float]]:
+    places = int(job.data.lengths.max()) + 1 if job.task.context.positions else None
+    for number, temperature in enumerate(TEMPERATURES):
+        yield draw_keys(np.random.default_rng([seed, number]), len(job.names), places), temperature
 
 
 def _measured(
@@ -156,15 +167,16 @@ def _measured(
     usual: Ints,
     temperature: float,
     conflicts: int,
-    kept: tuple[float, float] | None = None,
+    kept: Line | None,
 ) -> Found:
-    """What arrives at the neurons under a layout; `kept`: reach and silence that are given, not chosen."""
-    data, positions, label = job.data, job.task.context.positions, job.labels(target)
+    """What arrives at the neurons under a layout; `kept`: with a reach and a silence that are given, not chosen."""
+    data, label = job.data, job.labels(target)
     first = float(factor(layout.norm, layout.width, layout.epsilon))
-    table, place_key = layout.key(), layout.place_key()
-    key = table[data.tokens + job.shift]
-    key = first * (key + place_key[data.position + 1] if positions else key)
-    begin = first * float(table[BEGIN] + place_key[0])
+    table, place_key = layout.keys
+    key, begin = table[data.tokens + job.shift], float(table[BEGIN])
+    if place_key is not None:
+        key, begin = key + place_key[data.position + 1], float(table[BEGIN] + place_key[0])
+    key, begin = first * key, first * begin
     context = _contexts(key, begin, temperature, data, job.architecture.causal)
     points = job.points(context, begin)
 
@@ -174,23 +186,24 @@ def _measured(
     feature = arriving(g, norm, layout.width, layout.epsilon)
     least = float(factor(norm + 2.0 * np.max(g * g), layout.width, layout.epsilon))
     reach = float(feature.max() - feature.min()) or 1.0
-    silence = silence_for(reach, one * least)
+    # `G`, a power of two with `4 G |one| ≥ 2 reach`: other cells fall below what is read here by more than `reach`.
+    silence = float(np.exp2(np.ceil(np.log2(reach / (2.0 * one * least)))))
     if kept is not None:
         # Other cells fall by 4 G |one| below what arrives there; the lowest step stands less than half of the reach
         # that was kept below what arrives here.
-        if float(feature.max() - feature.min()) + kept[0] / 2.0 > 4.0 * kept[1] * one * least:
+        if float(feature.max() - feature.min()) + kept.reach / 2.0 > 4.0 * kept.silence * one * least:
             ends = [job.where(int(place)) for place in (feature.argmin(), feature.argmax())]
             raise PrecisionError(
                 f"from {ends[0]} to {ends[1]} contexts reach further than this draw allows for: memorize "
                 "the data anew, without the draw"
             )
-        reach, silence = kept
-    changes = Changes.of(cells(points, layout), feature, label)
+        reach, silence = kept.reach, kept.silence
+    changes = Changes.of(points.token * len(layout.places) + _place(points, layout), feature, label)
     largest = float(max(np.abs(layout.tokens).max(), np.sqrt(2.0))) * max(first, 1.0)
     worst, common = rounding(
         layout.width,
         largest,
-        2.0 * silence * layout.signs * one + float(np.abs(g).max(initial=0.0)),
+        2.0 * silence * len(layout.code) * one + float(np.abs(g).max(initial=0.0)),
         WRITE * float(np.abs(np.append(key, begin)).max()),
         temperature * float(np.abs(np.append(key, begin)).max()),
         int(data.lengths.max()) + 1,
@@ -219,7 +232,36 @@ def _attention(job: Work, found: Found) -> dict[str, Floats]:
     slot = 0 if still is None else still(D)[0]
     query, key, out = np.zeros(D), np.zeros((D, D)), np.zeros((D, D))
     query[slot] = found.temperature * np.sqrt(D)
-    for column in layout.keys:
+    for column in layout.key_columns:
         key[slot, column], key[slot, column + 1] = 0.5, -0.5
     out[layout.slot, slot], out[layout.slot + 1, slot] = WRITE, -WRITE
     return {"b_Q": query, "W_K": key, "W_V": key, "W_O": out}
+
+
+def _place(points: Points, layout: Layout) -> Ints:
+    """The row of each point's place."""
+    return points.place if len(layout.places) > 1 else np.zeros_like(points.place)
+
+
+def _neurons(found: Found) -> Neurons:
+    """A step for every change, and one in front of a cell whose first label is not its token's usual one."""
+    layout, points, changes, usual = found.layout, found.points, found.changes, found.usual
+    who, label, feature = changes.order, changes.label, changes.feature
+    enters = changes.first[label[changes.first] != usual[points.token[who[changes.first]]]]
+    middle = np.append(feature[changes.change] + changes.gap / 2.0, feature[enters] - found.reach / 4.0)
+    gap = np.append(changes.gap, np.full(len(enters), found.reach / 4.0))
+    before = np.append(label[changes.change], usual[points.token[who[enters]]])
+    after = np.append(label[changes.change + 1], label[enters])
+    who = who[np.append(changes.change, enters)]
+    # A power of two, so that products with it are exact; the ramp takes at most a quarter of its gap.
+    slope = np.exp2(np.ceil(np.log2(4.0 * DONE / gap)))
+    cell = layout.tokens[points.token[who]] + layout.places[_place(points, layout)[who]]
+    # Every direction sums to 0, so whatever LayerNorm's mean is wrong by cancels.
+    reads, writes = np.zeros((2, len(slope), layout.width))
+    reads[:, layout.slot], reads[:, layout.slot + 1] = 0.5, -0.5
+    reads[:, layout.code] = found.silence * cell[:, layout.code]
+    one = 0.5 * found.silence * len(layout.code)
+    reads[:, layout.one], reads[:, layout.one + 1] = -one, one
+    writes[:, layout.label] = LABEL * (layout.words[after] - layout.words[before]) / DONE
+    bias = np.rint(DONE / 2.0 - slope * middle) + 0.0  # never −0
+    return Neurons(reads * slope[:, None], bias, writes, len(slope))

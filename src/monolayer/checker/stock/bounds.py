@@ -45,8 +45,6 @@ class Bounds:
     """On the relative error of a word that does not fit: at most `2^-20`."""
     label: float
     """On the error of a label coordinate that arrives with the stream."""
-    dot: float
-    """On what the order of summation in a neuron changes, before its slope."""
     largest: float
     """On every coordinate that the last norm sees, label columns aside."""
 
@@ -112,4 +110,4 @@ def bounds(net: Network, found: Structure, longest: int, thresholds: float) -> B
     feature: Floats = PADDING * (F * (second * most + 1.01 * context) + dot) + UNDERFLOW
     label = PADDING * F * (2.0 * moved + 2.0 * mean_2 + (second + gamma(8.0)) * here) if net.post_norm else 0.0
     largest = PADDING * (here + moved) * (F if net.post_norm else 1.0)
-    return Bounds(float(first), norm, one, context, feature, 2.0**-20, float(label), dot, float(largest))
+    return Bounds(float(first), norm, one, context, feature, 2.0**-20, float(label), float(largest))

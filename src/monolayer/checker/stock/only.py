@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from monolayer.arrays import Floats, Ints
-from monolayer.checker.rounding import UnhandledError
+from monolayer.arrays import Ints
 from monolayer.checker.stock.files import Network
 from monolayer.checker.stock.places import Places
-from monolayer.checker.stock.readout import Arrivals
+from monolayer.checker.stock.readout import DONE, Arrivals
 from monolayer.checker.stock.structure import Structure
 from monolayer.data import Sequences
 
@@ -23,9 +22,6 @@ CLAIM = (
     "every neuron is one that these data put there"
 )
 REASON = "; each embedding holds the label, and each cell the steps, that the data determine"
-SHAPES = {"relu6": (0.0, 6.0, (0.0,)), "relu": (0.0, 1.0, (0.0, -1.0)), "gelu": (-16.0, 48.0, (0.0, -32.0))}
-SHAPES |= {"gelu_new": SHAPES["gelu"], "gelu_pytorch_tanh": SHAPES["gelu"]}
-"""What a step of the construction is: where it rests and is done, and the biases of its neurons beside the first."""
 
 
 def leftover(net: Network, found: Structure, data: Sequences, places: Places, points: Arrivals) -> str | None:
@@ -56,8 +52,11 @@ def usual_labels(net: Network, data: Sequences, places: Places) -> Ints:
 
 
 def _steps(net: Network, found: Structure, places: Places, points: Arrivals, usual: Ints) -> str | None:
-    low, high, parts = SHAPES[net.activation]
-    slope, bias, cell, write = _stored(net, found, places, low, parts)
+    live = len(found.slope)
+    cell = np.where((found.token_of < 0) | (found.place_of < 0), -1, found.token_of * places.most + found.place_of)
+    stored = np.lexsort((-net.b_1[:live] / found.slope, cell))
+    slope, bias, cell = found.slope[stored], net.b_1[stored], cell[stored]
+    write = net.W_2[stored][:, found.label]
 
     # What the data demand, in order of cell and feature: `before` and `after` each step, between points left and right.
     order = np.lexsort((points.feature, points.cell))
@@ -85,7 +84,7 @@ def _steps(net: Network, found: Structure, places: Places, points: Arrivals, usu
     middle = middle / 2.0
     if enters.any():
         # In front of a cell the distance is one number for the whole folder, and the gap of such a step.
-        stands = ((low + high) / 2.0 - bias[enters]) / slope[enters]
+        stands = (DONE / 2.0 - bias[enters]) / slope[enters]
         least, most = (z[right[enters]] - stands + way * (0.51 / slope + doubt)[enters] for way in (-1.0, 1.0))
         distance = (float(least.max()) + float(most.min())) / 2.0
         if not 0.0 < least.max() <= most.min():
@@ -93,8 +92,8 @@ def _steps(net: Network, found: Structure, places: Places, points: Arrivals, usu
         middle[enters], gap[enters] = z[right[enters]] - distance, distance
         doubt[enters] += most.min() - least.max()
     rounding = 2.0**-48 * (np.abs(slope * middle) + 1.0)
-    off = np.abs(bias - ((low + high) / 2.0 - slope * middle)) > 0.5 + slope * doubt + rounding
-    width = (high - low) / slope
+    off = np.abs(bias - (DONE / 2.0 - slope * middle)) > 0.5 + slope * doubt + rounding
+    width = DONE / slope
     off |= ~((width <= (gap + doubt) / 4.0) & (2.0 * width >= (gap - doubt) / 4.0 * (1.0 - 2.0**-40)))
     if off.any():
         at = int(cell[np.flatnonzero(off)[0]])
@@ -103,23 +102,3 @@ def _steps(net: Network, found: Structure, places: Places, points: Arrivals, usu
             f"there, so something else put it there (such steps: {int(off.sum()):,})"
         )
     return None
-
-
-def _stored(
-    net: Network, found: Structure, places: Places, low: float, parts: tuple[float, ...]
-) -> tuple[Floats, Floats, Ints, Floats]:
-    """Steps as they are stored, in order of cell and threshold: slope, bias, cell, and what they write `(S, m)`."""
-    live, each = len(found.slope), len(parts)
-    slope, bias, write = found.slope, net.b_1[:live], net.W_2[:live][:, found.label]
-    cell = np.where((found.token_of < 0) | (found.place_of < 0), -1, found.token_of * places.most + found.place_of)
-    order = np.lexsort((-bias / slope, cell))
-    if live % each:
-        raise UnhandledError("a step has too few neurons, or too many")
-    rows = order.reshape(-1, each)
-    first = rows[:, 0]
-    for number, offset in enumerate(parts):
-        other, sign = rows[:, number], -1.0 if number else 1.0
-        same = (slope[other] == slope[first]) & (bias[other] == bias[first] + offset) & (cell[other] == cell[first])
-        if not (same.all() and np.array_equal(write[other], sign * write[first])):
-            raise UnhandledError("the neurons of a step do not belong together as the construction has them")
-    return slope[first], bias[first], cell[first], write[first]

@@ -1,8 +1,6 @@
 """From what arrives at a cell to label coordinates, and from those to a class. Lemmas S5 to S7 of docs/proofs-stock.md.
 
-A neuron of slope `w` and bias `b` is at rest while `w φ + b ≤ low`, and settled once `w φ + b ≥ high`: relu6 is then
-exactly 6, relu and gelu return `w φ + b` itself, and the two neurons of a step cancel but for the difference of their
-biases.
+A neuron of slope `w` and bias `b` is at rest while `w φ + b ≤ 0`, and settled once `w φ + b ≥ 6`: relu6 is then 6.
 """
 
 from __future__ import annotations
@@ -17,9 +15,8 @@ from monolayer.checker.stock.bounds import MEAN, UNIT, Bounds
 from monolayer.checker.stock.files import Network
 from monolayer.checker.stock.structure import Structure
 
-RESTS = {"relu6": (0.0, 6.0), "relu": (0.0, 0.0), "gelu": (-12.0, 12.0)}
-RESTS |= {"gelu_new": RESTS["gelu"], "gelu_pytorch_tanh": RESTS["gelu"]}
-"""Where a neuron is at rest, and where it is settled: erf is ±1 from 8 on, and 12/√2 > 8; tanh from 20 on."""
+DONE = 6.0
+"""Where relu6 is settled, and what it returns then."""
 BENT = 1.001
 """What a tanh returns at most that is wrong by 2^-20."""
 HUGE, FAINT = 2.0**400, 2.0**-36
@@ -31,8 +28,7 @@ AT_ONCE = 1 << 18
 class Steps:
     """Neurons in order of cell and threshold; `H` of them, `m` label columns.
 
-    `level` `(H + 1, m)`: what the first `i` are worth. For activations that are not flat once settled, `slope` is how
-    that sum depends on `φ`, and `growing`, `fixed` are the sums of absolute values of its two parts.
+    `level` `(H + 1, m)`: what the first `i` are worth.
     """
 
     order: Ints
@@ -41,9 +37,6 @@ class Steps:
     low: Floats
     high: Floats
     level: Floats
-    slope: Floats | None
-    growing: Floats | None
-    fixed: Floats | None
     reach: float
     """Bounds `|b_j / w_j|` and the thresholds."""
 
@@ -79,51 +72,33 @@ def _rank(cells: Ints, thresholds: Floats, cell: Ints, value: Floats, *, strict:
 
 def read_steps(net: Network, found: Structure, places: int) -> Steps:
     """Neurons sorted, and what they are worth: sums that do not round, in whatever order they are taken."""
-    if net.activation not in RESTS:
-        raise UnhandledError(f"the activation {net.activation!r} is not one of {', '.join(RESTS)}")
-    rests, settles = RESTS[net.activation]
+    if net.activation != "relu6":
+        raise UnhandledError(f"the activation {net.activation!r} is not relu6, of which steps are made")
     w, live = found.slope, len(found.slope)
     b, values = net.b_1[:live], net.W_2[:live][:, found.label]
     reach = PADDING * float((np.abs(b / w) + 16.0 / w).max(initial=0.0))
     cell = np.where((found.token_of < 0) | (found.place_of < 0), -2, found.token_of * places + found.place_of)
-    order = np.lexsort(((rests - b) / w, cell))
-    cell, w, b, values = cell[order], w[order, None], b[order, None], values[order]
-    low, high = ((rests - b) / w)[:, 0], ((settles - b) / w)[:, 0]
+    order = np.lexsort((-b / w, cell))
+    cell, w, b, values = cell[order], w[order], b[order], values[order]
+    low, high = -b / w, (DONE - b) / w
     if not ((high[1:] >= high[:-1]) | (cell[1:] != cell[:-1])).all():
         raise UnhandledError("neurons of a cell do not settle in the order in which they wake")
-    if net.activation == "relu6":
-        level = _exact_sums(6.0 * values, values, any_order=True)
-        return Steps(order, cell, low, high, level, None, None, None, reach)
-    sums = [
-        np.cumsum(np.append(np.zeros((1, part.shape[1])), np.abs(part), axis=0), axis=0)
-        for part in (values * w, values * b)
-    ]
-    return Steps(
-        order,
-        cell,
-        low,
-        high,
-        _exact_sums(values * b, values, any_order=False),
-        _exact_sums(values * w, values, any_order=False),
-        sums[0],
-        sums[1],
-        reach,
-    )
+    return Steps(order, cell, low, high, _exact_sums(values), reach)
 
 
-def _exact_sums(worth: Floats, values: Floats, *, any_order: bool) -> Floats:
-    """Running sums `(H + 1, m)` that no rounding touches; with `any_order`, nor any other sum of these numbers.
+def _exact_sums(values: Floats) -> Floats:
+    """What the first neurons are worth `(H + 1, m)`: sums that no rounding touches, nor any other sum of these numbers.
 
     Lemma S5: whole multiples of a power of two whose sums stay below 2^50 of them.
     """
-    size = np.abs(values)
+    size, worth = np.abs(values), DONE * values
     least = float(np.where(size > 0, size, np.inf).min(initial=np.inf))
     grid = float(np.exp2(np.floor(np.log2(least)) - 8.0)) if np.isfinite(least) else 1.0
-    running: Floats = np.cumsum(np.append(np.zeros((1, worth.shape[1])), worth, axis=0), axis=0)
-    largest = np.abs(worth).sum(axis=0) if any_order else np.maximum(np.abs(worth).max(initial=0.0), np.abs(running))
     whole = all((np.rint(part / grid) * grid == part).all() for part in (values, worth))
+    largest = np.abs(worth).sum(axis=0)
     if not (whole and (size <= 2.0**40 * grid).all() and np.max(largest, initial=0.0) < 2.0**50 * grid):
         raise UnhandledError("what neurons add up to label coordinates may round")
+    running: Floats = np.cumsum(np.append(np.zeros((1, worth.shape[1])), worth, axis=0), axis=0)
     return running
 
 
@@ -176,18 +151,7 @@ def coordinates(
     start = np.searchsorted(steps.cell, seen.cell, side="left")
     base = usual * (bound.first * seen.factor[:, None]) if net.post_norm else usual
     jump = steps.level[passed] - steps.level[start]
-    doubt = np.full_like(base, bound.label)
-    if steps.slope is not None and steps.growing is not None and steps.fixed is not None:
-        feature = seen.feature[:, None]
-        slope = steps.slope[passed] - steps.slope[start]  # 0 where the neurons of every step cancel
-        jump = jump + slope * feature
-        growing = steps.growing[passed] - steps.growing[start] + 2.0**-40 * steps.growing[-1]
-        fixed = steps.fixed[passed] - steps.fixed[start] + 2.0**-40 * steps.fixed[-1]
-        count = BINARY64.gamma(passed - start + 8.0)[:, None]
-        away = np.abs(feature) + seen.radius[:, None]
-        doubt = doubt + PADDING * (growing * bound.dot + 2.0 * count * (growing * away + fixed))
-        doubt = doubt + PADDING * np.abs(slope) * seen.radius[:, None]
-    doubt = PADDING * (doubt + 8.0 * UNIT * (np.abs(base) + np.abs(jump)))
+    doubt = PADDING * (np.full_like(base, bound.label) + 8.0 * UNIT * (np.abs(base) + np.abs(jump)))
     mean = PADDING * (np.abs(jump.sum(axis=1)) / net.width + doubt.max(axis=1))
     return base + jump, doubt, mean
 
