@@ -19,7 +19,6 @@ from datasets import Dataset
 from monolayer.cli import run
 from monolayer.cli.console import as_flags
 from monolayer.data import read
-from monolayer.theory.weights import AttentionWeights
 
 FRAMES = [pd.DataFrame, pl.DataFrame, pa.table, Dataset.from_dict]
 NAMES = ["pandas", "polars", "arrow", "hugging face"]
@@ -287,39 +286,11 @@ def test_a_model_in_bfloat16_answers_and_explains(readout: Any) -> None:
         assert model.explain(X).label == ["x", "y", "z"]
 
 
-@pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("dims", [{}, {"kdim": 8, "vdim": 8}])
-def test_hardmax_of_a_pytorch_attention_is_refuted(bias: bool, dims: dict[str, int]) -> None:
-    torch.manual_seed(0)
-    module = nn.MultiheadAttention(8, 2, bias=bias, batch_first=True, dtype=torch.float64, **dims)
-    weights = AttentionWeights.of(module)
-    assert (len(weights), weights.dim) == (2, 8)
-    Z = torch.randn(1, 5, 8, dtype=torch.float64)
-    wanted = module(Z, Z, Z)[0][0].detach().numpy()
-    z = Z[0].numpy()
-    total = np.zeros_like(z)
-    for head in weights.heads:
-        scores = (z @ head.W_Q.T) @ (z @ head.W_K.T).T / 2.0  # √s = 2
-        share = np.exp(scores - scores.max(axis=1, keepdims=True))
-        total += share / share.sum(axis=1, keepdims=True) @ (z @ head.W_V.T) @ head.W_O.T
-    assert np.allclose(total, wanted)
-    assert ml.refute_hardmax(module).softmax
-
-
-def test_attention_with_biases_is_not_passed_off_as_one_without() -> None:
-    module = nn.MultiheadAttention(4, 1)
-    nn.init.ones_(module.in_proj_bias)
-    with pytest.raises(ml.DataError, match="in_proj_bias of the attention is not zero"):
-        ml.refute_hardmax(module)
-    module = nn.MultiheadAttention(4, 1)
-    nn.init.ones_(module.out_proj.bias)
-    with pytest.raises(ml.DataError, match=r"out_proj.bias of the attention is not zero"):
-        ml.refute_hardmax(module)
-    with pytest.raises(ml.DataError, match="add_zero_attn"):
-        ml.refute_hardmax(nn.MultiheadAttention(4, 1, add_zero_attn=True))
-    assert ml.refute_hardmax(ml.memorize(["ab"], [[0, 1]]).attention).softmax
-    with pytest.raises(ml.DataError, match="weights are a Linear"):
-        ml.refute_hardmax(nn.Linear(1, 1))
+def test_hardmax_of_tensors_is_refuted_and_a_module_is_asked_for_its_matrices() -> None:
+    attention = ml.memorize(["ab"], [[0, 1]]).attention
+    assert ml.refute_hardmax({name: getattr(attention, name) for name in ("W_Q", "W_K", "W_V", "W_O")}).softmax
+    with pytest.raises(ml.DataError, match="weights are a MultiheadAttention; give a file, a dict of arrays W_Q"):
+        ml.refute_hardmax(nn.MultiheadAttention(4, 1))
 
 
 def test_verify_asks_for_a_folder_and_names_certify() -> None:

@@ -16,10 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monolayer.data import Sequences
-from monolayer.errors import DataError
 from monolayer.theory.balls import precision
 from monolayer.theory.boltzmann import boltzmann_ball
-from monolayer.theory.enclosure import UndecidedError, log_difference, sign_of_difference, smallest_gap, wronskian
+from monolayer.theory.enclosure import UndecidedError, log_difference, smallest_gap, wronskian
 from monolayer.theory.faithful import Head
 from monolayer.theory.frequency import same_frequencies
 from monolayer.theory.injectivity import exact_projection, projection_injective
@@ -51,13 +50,11 @@ def test_injectivity_is_that_of_the_fractions(vocabulary, v):
     assert [Fraction(x) * Fraction(2) ** exponent for x in integers] == values
 
 
-def test_close_values_are_resolved_in_integers_and_far_ones_are_not():
+def test_close_values_are_resolved_in_integers():
     """In float64 both projections are 1e16, exactly they differ by 1; 1e16 + 1 − 1e16 is 1, in floats 0."""
-    found = projection_injective([[1e16, 0.0], [1e16, 1.0]], [1.0, 1.0])
-    assert (found.injective, found.resolved) == (True, 2)
+    assert projection_injective([[1e16, 0.0], [1e16, 1.0]], [1.0, 1.0]).injective
     vocabulary = [[1e16, 1.0, -1e16], [1.0, 0.0, 0.0], [7.0, 0.0, 0.0]]
     assert projection_injective(vocabulary, [1.0, 1.0, 1.0]).pair == (0, 1)
-    assert projection_injective(np.random.default_rng(0).normal(size=(2000, 3)), np.ones(3)).resolved < 20
 
 
 # -- Theorem A, and differences enclosed -----------------------------------------------------------------
@@ -74,13 +71,13 @@ def test_the_wronskian_vanishes_iff_the_multisets_are_proportional(s, t):
     assert (found == {}) == same_frequencies(s, t)
 
 
+@settings(max_examples=40)
 @given(multisets, multisets, st.sampled_from([-30.0, -1.0, 2.0**-20, 0.5, 40.0]))
 def test_theorem_a_and_the_enclosure_against_plain_balls(s, t, lam):
     with precision(4000):
         plain = boltzmann_ball(lam, s) - boltzmann_ball(lam, t)
     with precision(256):
         sign, log = log_difference(Counter(s), Counter(t), arb(lam))
-        assert sign == sign_of_difference(Counter(s), Counter(t), arb(lam))
     if same_frequencies(s, t):
         assert sign == 0
         assert plain.contains(0)
@@ -113,13 +110,12 @@ def test_a_precision_that_is_too_low_is_noticed():
 
     with precision(64), pytest.raises(UndecidedError):
         log_difference(a, t, lam())
-    with precision(64), pytest.raises(UndecidedError):
-        sign_of_difference(a, t, lam())
     with pytest.raises(UndecidedError):
         smallest_gap([a, t], [0, 1], lam, bits=64, max_bits=127)
     assert smallest_gap([a, t], [0, 1], lam, bits=64, max_bits=2000).bits > 64
 
 
+@settings(max_examples=30)
 @given(st.lists(multisets, min_size=2, max_size=8), st.sampled_from([-3.0, 0.25, 7.0]))
 def test_smallest_gap_against_all_pairs(contexts, lam):
     unique: list[list[int]] = []
@@ -190,7 +186,7 @@ def test_the_enclosure_against_all_pairs_evaluated_as_they_stand(seed):
     assert built.log10_separation[0] > built.bounds.log10_delta
 
 
-@settings(max_examples=15)
+@settings(max_examples=6)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 3), st.integers(2, 4))
 def test_theorem_2_is_proved_on_random_data(seed, d, n):
     found = theorem(random_data(seed, d=d, n=n))
@@ -230,13 +226,10 @@ def test_too_few_bits_are_undecided_not_wrong():
     assert f"{found.worst.bounds.bits:,}" in found.worst.reason
 
 
-def test_data_that_are_too_large_are_proved_in_part_and_say_so():
-    X = random_data(2, count=40)
-    found = theorem(X, max_terms=1000)
-    assert found.verdict == "undecided"
-    assert found.worst.sequences < 40
-    assert f"on the first {found.worst.sequences} of 40 sequences" in found.worst.reason
-    assert "over max_terms = 1,000" in found.worst.reason
+def test_data_that_are_too_large_are_undecided_and_say_so():
+    found = theorem(random_data(2, count=40), max_terms=1000)
+    assert (found.verdict, found.worst.log10_separation) == ("undecided", None)
+    assert "over max_terms = 1,000; give fewer" in found.worst.reason
 
 
 def test_repeats_and_lengths_break_theorem_2_but_not_theorem_a():
@@ -269,29 +262,11 @@ def test_one_token_needs_nothing():
     assert "nothing has to be separated" in found.explain()
 
 
-def test_ids_stand_on_a_line_or_where_the_embedding_puts_them():
+def test_ids_stand_on_a_line():
     found = theorem([[3, 9], [9, 4]])
     data = found.separation
     assert (data.vocabulary, data.dimension, data.r_min, data.r_max, data.epsilon) == (3, 1, 3.0, 5.0, 1.0)
-    assert "at 3 + i" in found.explain()
-    table = np.zeros((10, 2))
-    table[[3, 4, 9]] = [[1.0, 0.0], [0.0, 2.0], [3.0, 4.0]]
-    found = theorem([[3, 9], [9, 4]], embedding=table)
-    assert (found.separation.r_min, found.separation.r_max) == (1.0, 5.0)
-    assert "given embedding, in dimension 2" in found.explain()
-
-
-@pytest.mark.parametrize(
-    ("X", "embedding", "words"),
-    [
-        ([[0, 1]], np.zeros((1, 2)), "at least 2 rows"),
-        ([[0, 1]], np.ones((2, 2)), "two ids in one place"),
-        ([[[1.0], [2.0]]], np.ones(2), "vectors already"),
-    ],
-)
-def test_embeddings_that_do_not_fit(X, embedding, words):
-    with pytest.raises(DataError, match=words):
-        theorem(X, embedding=embedding)
+    assert "at |V| + i" in found.explain()
 
 
 def test_report_and_json():

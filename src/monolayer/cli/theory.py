@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -55,9 +56,9 @@ def refute_hardmax(
     heads: Annotated[int, typer.Option(help="Heads of a random layer.")] = 1,
     dim: Annotated[int, typer.Option(help="Dimension of the tokens of a random layer.")] = 4,
     length: Annotated[int, typer.Option(help="Tokens in each of the two sequences, at least 4.")] = 4,
-    r_min: Annotated[float | None, typer.Option(help="Every token shall be longer than this.")] = None,
-    r_max: Annotated[float | None, typer.Option(help="Every token shall be shorter than this.")] = None,
-    epsilon: Annotated[float | None, typer.Option(help="Different tokens shall be further apart than this.")] = None,
+    r_min: Annotated[float, typer.Option(help="Every token shall be longer than this.")] = 0.0,
+    r_max: Annotated[float, typer.Option(help="Every token shall be shorter than this.")] = math.inf,
+    epsilon: Annotated[float, typer.Option(help="Different tokens shall be further apart than this.")] = 0.0,
     seed: Annotated[int, typer.Option(help="For random weights and directions.", min=0)] = 0,
     as_json: Json = False,
 ) -> None:

@@ -26,6 +26,7 @@ from flint import arb, arb_mat, ctx, fmpz, fmpz_mat
 
 from monolayer.arrays import Floats
 from monolayer.errors import DataError
+from monolayer.theory.balls import interval
 from monolayer.theory.injectivity import exact
 from monolayer.theory.weights import AttentionWeights, Head
 
@@ -141,40 +142,36 @@ class HeadDifference:
 class Comparison:
     """What softmax makes of two sequences at one shared token: a verdict, its reason, the distance.
 
-    `distance` is a decimal ball or an interval with the Euclidean distance of the two outputs; `lower` and
-    `upper` are floats around it. A distance below every float has `lower` 0.0 and may still be proved > 0.
+    `lower` and `upper` are floats around the Euclidean distance of the two outputs. A distance below every float has
+    `lower` 0.0 and may still be proved > 0.
     """
 
     verdict: SoftmaxVerdict
     reason: str
-    distance: str
-    lower: float
-    upper: float
-    bits: int
+    lower: float = 0.0
+    upper: float = 0.0
 
 
-def decide_softmax(heads: Sequence[HeadDifference], proof: tuple[SoftmaxVerdict, str] | None = None) -> Comparison:
-    """Equal, separated or undecided, for one query; `proof` is a verdict already proved, with its reason."""
+def decide_softmax(heads: Sequence[HeadDifference]) -> Comparison:
+    """Equal, separated or undecided, for one query."""
     differing = [head for head in heads if not head.zero]
-    if proof is None and not differing:
-        proof = ("equal", "in each head, each exponential of the difference has coefficient 0")
-    if proof is None and len(differing) == 1:
-        proof = ("separated", "one head differs, and by Lindemann and Weierstrass its difference is not 0")
-    if proof is not None and proof[0] == "equal":
-        return Comparison("equal", proof[1], "0", 0.0, 0.0, 0)
-    known: tuple[SoftmaxVerdict, str]
+    if not differing:
+        return Comparison("equal", "in each head, each exponential of the difference has coefficient 0")
     for bits in PRECISIONS:
         with ctx.workprec(bits):
             distance = _norm([head.enclose() for head in differing])
-            if distance > 0:
-                known = ("separated", "the ball of the distance excludes 0")
-            else:
-                known = proof or ("undecided", f"several heads differ, and at {bits} bits the ball holds 0")
-            comparison = _enclosed(*known, distance, bits)
             # Twenty bits are the six decimals that a reader sees.
             if distance > 0 and distance.rel_accuracy_bits() >= 20:
                 break
-    return comparison
+    verdict: SoftmaxVerdict = "separated"
+    if distance > 0:
+        reason = "the ball of the distance excludes 0"
+    elif len(differing) == 1:
+        reason = "one head differs, and by Lindemann and Weierstrass its difference is not 0"
+    else:
+        verdict, reason = "undecided", f"several heads differ, and at {PRECISIONS[-1]:,} bits the ball holds 0"
+    lower, upper = interval(distance)
+    return Comparison(verdict, reason, max(0.0, lower), upper)
 
 
 def overall(comparisons: Sequence[Comparison]) -> SoftmaxVerdict:
@@ -189,13 +186,3 @@ def _norm(differences: list[arb_mat]) -> arb:
     total = sum(differences[1:], differences[0])
     # The sum of squares is not negative; a ball that says so keeps the square root defined.
     return sum((entry * entry for entry in total.entries()), arb(0)).nonnegative_part().sqrt()
-
-
-def _enclosed(verdict: SoftmaxVerdict, reason: str, distance: arb, bits: int) -> Comparison:
-    # Conversion to float is off by less than one step; one step outward makes it a bound again.
-    lower = max(0.0, float(np.nextafter(float(distance.lower()), -np.inf)))
-    upper = float(np.nextafter(float(distance.upper()), np.inf))
-    shown = distance.str(6)
-    if len(shown) > 48:  # an exponent of hundreds of digits: an interval of floats says as much
-        shown = "(0, 1e-300)" if verdict == "separated" and upper < 1e-300 else f"[{lower!r}, {upper!r}]"
-    return Comparison(verdict, reason, shown, lower, upper, bits)

@@ -47,16 +47,14 @@ def closest_pair(points: NDArray[Any], classes: Ints | None = None) -> Closest |
     """
     points = np.asarray(points, dtype=np.float64)
     count, dim = points.shape
-    if classes is not None:
-        _, classes = np.unique(classes, return_inverse=True)
-        classes = classes.astype(np.int64)
-    if count < 2 or (classes is not None and int(classes.max()) == 0):
+    own: Ints = np.arange(count) if classes is None else np.unique(classes, return_inverse=True)[1].astype(np.int64)
+    if int(own.max()) == 0:
         return None
     if dim == 1:
-        return _on_a_line(points[:, 0], classes)
+        return _on_a_line(points[:, 0], own)
     _, exponent = math.frexp(float(np.abs(points).max(initial=0.0)))
     scaled = np.ldexp(points, _TOP - exponent)
-    squared, first, second = (_by_tree if dim <= TREE_DIMENSION else _by_products)(scaled, classes)
+    squared, first, second = (_by_tree if dim <= TREE_DIMENSION else _by_products)(scaled, own)
     distance = math.dist(points[first], points[second])
     if distance > 0 and squared < 2.0**-900:
         raise PrecisionError(
@@ -66,18 +64,17 @@ def closest_pair(points: NDArray[Any], classes: Ints | None = None) -> Closest |
     return Closest(distance, min(first, second), max(first, second))
 
 
-def _on_a_line(x: Floats, classes: Ints | None) -> Closest:
+def _on_a_line(x: Floats, own: Ints) -> Closest:
     order = np.argsort(x, kind="stable")
     with np.errstate(over="ignore"):
         gaps = np.diff(x[order])
-    at = np.arange(len(gaps)) if classes is None else np.flatnonzero(np.diff(classes[order]))
+    at = np.flatnonzero(np.diff(own[order]))
     best = int(at[gaps[at].argmin()])
     first, second = sorted((int(order[best]), int(order[best + 1])))
     return Closest(float(gaps[best]), first, second)
 
 
-def _by_tree(x: Floats, classes: Ints | None) -> tuple[float, int, int]:
-    own = np.arange(len(x)) if classes is None else classes
+def _by_tree(x: Floats, own: Ints) -> tuple[float, int, int]:
     distance, index = _nearest(x, x, 2, np.inf)
     foreign = own[index] != own[:, None]
     reach = np.where(foreign, distance, np.inf).min(axis=1)
@@ -104,12 +101,11 @@ def _nearest(x: Floats, queries: Floats, k: int, limit: float) -> tuple[Floats, 
     return np.asarray(distance), np.asarray(index, dtype=np.int64)
 
 
-def _by_products(x: Floats, classes: Ints | None) -> tuple[float, int, int]:
+def _by_products(x: Floats, own: Ints) -> tuple[float, int, int]:
     """Blocks in the order of the coordinate that varies most, which ends a row of blocks early."""
     lead = int(np.ptp(x, axis=0).argmax())
     order = np.argsort(x[:, lead], kind="stable")
-    x = x[order]
-    own = order if classes is None else classes[order]
+    x, own = x[order], own[order]
     centred = x - x.mean(axis=0)
     squares = (centred * centred).sum(axis=1)
     # (−2x, ‖x‖², 1)·(y, 1, ‖y‖²) is ‖x − y‖², one product of matrices a block. With u = 2^-53 and R² = max
@@ -127,8 +123,7 @@ def _by_products(x: Floats, classes: Ints | None) -> tuple[float, int, int]:
                 break
             here, there = slice(i, i + _BLOCK), slice(j, j + _BLOCK)
             product = left[here] @ right[there].T
-            if classes is not None or i == j:
-                product[own[here, None] == own[there]] = np.inf
+            product[own[here, None] == own[there]] = np.inf
             low = float(product.min())
             if low == np.inf:
                 continue

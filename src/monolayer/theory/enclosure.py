@@ -17,9 +17,8 @@ temperature.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cmp_to_key, partial
-from heapq import nlargest, nsmallest
+from dataclasses import dataclass, replace
+from functools import cmp_to_key
 from itertools import pairwise
 
 from flint import arb
@@ -59,20 +58,6 @@ def wronskian(a: Multiset, t: Multiset) -> dict[int, int]:
     return {sigma: c for sigma, c in coefficients.items() if c}
 
 
-def sign_of_difference(a: Multiset, t: Multiset, z: Ball) -> int:
-    """Sign of `B(z; a) − B(z; t)`; 0 iff proportional. One exponential is enough where one term rules."""
-    terms = wronskian(a, t)
-    if not terms:
-        return 0
-    if len(terms) > 1:
-        lead, runner_up = (nlargest if z > 0 else nsmallest)(2, terms)
-        rest = sum(map(abs, terms.values())) - abs(terms[lead])
-        if not rest * (z * (runner_up - lead)).exp() < abs(terms[lead]):
-            return log_difference(a, t, z)[0]
-        return 1 if terms[lead] > 0 else -1
-    return 1 if next(iter(terms.values())) > 0 else -1
-
-
 def log_difference(a: Multiset, t: Multiset, z: Ball) -> tuple[int, Ball]:
     """Sign and log of `|B(z; a) − B(z; t)|`, at the precision in force; sign 0 for proportional multisets."""
     terms = wronskian(a, t)
@@ -104,33 +89,30 @@ def smallest_gap(
     if len(set(groups)) < 2:
         return None
     while True:
-        with precision(bits):
-            try:
-                lam = z()
-                if not (lam > 0 or lam < 0):
-                    raise UndecidedError
-                order = sorted(range(len(contexts)), key=cmp_to_key(partial(_sign, contexts, lam)))
-                gaps = [
-                    (log_difference(contexts[i], contexts[j], lam)[1], i, j)
-                    for i, j in pairwise(order)
-                    if groups[i] != groups[j]
-                ]
-                return _least(gaps, bits)
-            except UndecidedError:
-                if 2 * bits > max_bits:
-                    raise
+        try:
+            with precision(bits):
+                return _gap_at(contexts, groups, z(), bits)
+        except UndecidedError:
+            if 2 * bits > max_bits:
+                raise
         bits *= 2
 
 
-def _sign(contexts: Sequence[Multiset], z: Ball, i: int, j: int) -> int:
-    return sign_of_difference(contexts[i], contexts[j], z)
+def _gap_at(contexts: Sequence[Multiset], groups: Sequence[int], z: Ball, bits: int) -> Gap:
+    if not (z > 0 or z < 0):
+        raise UndecidedError
 
+    def sign(i: int, j: int) -> int:
+        return log_difference(contexts[i], contexts[j], z)[0]
 
-def _least(gaps: list[tuple[Ball, int, int]], bits: int) -> Gap:
-    """The smallest gap; where the balls of two candidates overlap, the ball covers both."""
-    least, first, second = gaps[0]
-    for log, i, j in gaps[1:]:
-        if log.mid() < least.mid():
-            first, second = i, j
-        least = least.min(log)
-    return Gap(least, first, second, bits)
+    order = sorted(range(len(contexts)), key=cmp_to_key(sign))
+    first, *rest = (
+        Gap(log_difference(contexts[i], contexts[j], z)[1], i, j, bits)
+        for i, j in pairwise(order)
+        if groups[i] != groups[j]
+    )
+    for gap in rest:
+        # Where the balls of two candidates overlap, the ball covers both.
+        place = gap if gap.log.mid() < first.log.mid() else first
+        first = replace(place, log=first.log.min(gap.log))
+    return first

@@ -41,15 +41,14 @@ MAX_TERMS = 4_000_000  # products x + y, at about a microsecond each
 class Construction:
     """One head of Theorem 2, carried out: its constants, and the smallest separation that it leaves.
 
-    `log10_separation` encloses log10 of the smallest separation over the first `sequences` sequences;
-    `closest` are two places that attain it, within the width of the enclosure, where it is that of one token
-    in two contexts. `bits` is the working precision that decided.
+    `log10_separation` encloses log10 of the smallest separation; `closest` are two places that attain it, within the
+    width of the enclosure, where it is that of one token in two contexts. `bits` is the working precision that
+    decided.
     """
 
     bounds: Bounds
     verdict: Verdict
     reason: str
-    sequences: int
     log10_separation: tuple[float, float] | None = None
     closest: tuple[Place, Place] | None = None
     bits: int | None = None
@@ -91,9 +90,11 @@ class Head:
             # The exponents λs have about this many bits before the point; 96 more are the working precision.
             score = float((beta * self.largest() ** 2).log()) / math.log(2)
         bits = 96 + max(0, math.ceil(score))
-        count, cost = self._affordable(max_terms)
-        part = "" if count == len(self.data) else f" on the first {count:,} of {len(self.data):,} sequences"
-        queries = self._queries(count)
+        cost = self._terms()
+        if cost > max_terms:
+            reason = f"all sequences take about {cost:,} terms, over max_terms = {max_terms:,}; give fewer"
+            return Construction(bounds, "undecided", reason)
+        queries = self._queries()
         while bits <= max_bits:
             try:
                 log, closest, used = self._smallest(queries, beta, bits, max_bits)
@@ -104,43 +105,32 @@ class Head:
                 enclosure = interval(log / arb(10).log())
                 above, below = bool(log > log_delta), bool(log < log_delta)
             if above or below:
-                verdict: Verdict = "refuted" if below else "undecided" if part else "proved"
-                reason = f"the enclosure lies {'above' if above else 'below'} δ{part}"
-                if part:
-                    reason += f"; all take about {cost:,} terms, over max_terms = {max_terms:,}"
-                return Construction(bounds, verdict, reason, count, enclosure, closest, used)
+                reason = f"the enclosure lies {'above' if above else 'below'} δ"
+                return Construction(bounds, "refuted" if below else "proved", reason, enclosure, closest, used)
             bits *= 2
         reason = (
             f"no decision within max_bits = {max_bits:,}; the exponents alone need {bits:,} bits, and values "
             f"subtracted as they stand would need about {bounds.bits or 0:,}"
         )
-        return Construction(bounds, "undecided", reason, count)
+        return Construction(bounds, "undecided", reason)
 
-    def _affordable(self, max_terms: int) -> tuple[int, int]:
-        """How many sequences fit into `max_terms`, at n² a comparison, and what all of them would take."""
-        count, total = len(self.data), 0
-        while True:
-            uses = np.bincount(self.rows[: self.data.offsets[count]])
-            cost = int((uses * np.log2(uses + 1)).sum() * int(self.data.lengths[:count].max()) ** 2)
-            total = total or cost
-            if cost <= max_terms or count == 1:
-                return count, total
-            count //= 2
+    def _terms(self) -> int:
+        """How many products the enclosure forms, about: n² a comparison."""
+        uses = np.bincount(self.rows)
+        return int((uses * np.log2(uses + 1)).sum() * int(self.data.lengths.max()) ** 2)
 
-    def _queries(self, count: int) -> list[tuple[int, list[Multiset], list[int], list[Place]]]:
+    def _queries(self) -> list[tuple[int, list[Multiset], list[int], list[Place]]]:
         """For each token: its value, its contexts, the sets that these belong to, and its places."""
-        stop = int(self.data.offsets[count])
-        sequence, rows = self.data.sequence[:stop], self.rows[:stop]
+        sequence, rows, count = self.data.sequence, self.rows, len(self.data)
         sets = set_classes(sequence, rows, count)
         _, first = np.unique(frequency_classes(sequence, rows, count), return_index=True)
-        kept = np.isin(sequence, first)
-        tokens, counts, lengths = token_counts(sequence[kept], rows[kept], count)
+        tokens, counts, lengths = token_counts(sequence, rows, count)
         queries: dict[int, tuple[int, list[Multiset], list[int], list[Place]]] = {}
         ends = np.cumsum(lengths)
         for i in np.sort(first).tolist():
             here = slice(int(ends[i] - lengths[i]), int(ends[i]))
             content = {self.values[x]: m for x, m in zip(tokens[here].tolist(), counts[here].tolist(), strict=True)}
-            of_sequence = self.rows[self.data.offsets[i] : self.data.offsets[i + 1]].tolist()
+            of_sequence = rows[self.data.offsets[i] : self.data.offsets[i + 1]].tolist()
             for x in tokens[here].tolist():
                 query = queries.setdefault(x, (self.values[x], [], [], []))
                 query[1].append(content)

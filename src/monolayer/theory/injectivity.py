@@ -24,14 +24,10 @@ _TINY = 2.0**-1074
 
 @dataclass(frozen=True)
 class Injectivity:
-    """Whether `vᵀ` is injective on the vocabulary; if not, `pair` are two rows with one value.
-
-    `resolved` counts the values that needed integers.
-    """
+    """Whether `vᵀ` is injective on the vocabulary; if not, `pair` are two rows with one value."""
 
     injective: bool
     pair: tuple[int, int] | None
-    resolved: int
 
 
 def projection_injective(vocabulary: ArrayLike, v: ArrayLike) -> Injectivity:
@@ -56,8 +52,8 @@ def projection_injective(vocabulary: ArrayLike, v: ArrayLike) -> Injectivity:
     for row, value in zip(close.tolist(), values, strict=True):
         other = seen.setdefault(value, row)
         if other != row:
-            return Injectivity(False, (other, row), len(close))
-    return Injectivity(True, None, len(close))
+            return Injectivity(False, (other, row))
+    return Injectivity(True, None)
 
 
 def exact_projection(vectors: ArrayLike, v: ArrayLike) -> tuple[list[int], int]:

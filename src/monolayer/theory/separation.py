@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from monolayer.arrays import Floats, Ints
 from monolayer.data import Sequences
 from monolayer.data.distinct import distinct_rows
+from monolayer.table import plural
 from monolayer.theory.closest import closest_pair
 
 Place = tuple[int, int]
@@ -51,9 +52,7 @@ class Separation:
 
     def strict(self) -> tuple[float, float, float]:
         """r_min, r_max and ε moved by 2^-40 of themselves, more than their rounding errors: now `<` holds for `≤`."""
-        assert self.r_min is not None  # vectors, not ids
-        assert self.r_max is not None
-        assert self.epsilon is not None
+        assert self.r_min is not None and self.r_max is not None and self.epsilon is not None  # noqa: PT018  not ids
         return self.r_min * (1 - _ROOM), self.r_max * (1 + _ROOM), self.epsilon * (1 - _ROOM)
 
     @property
@@ -63,7 +62,7 @@ class Separation:
         if self.repeating:
             words.append(
                 f"{_rows(self.repeating)} {'repeats' if len(self.repeating) == 1 else 'repeat'} a token "
-                f"({_count(self.repeated_tokens, 'repetition')} in all)"
+                f"({plural(self.repeated_tokens, 'repetition')} in all)"
             )
         if self.zeros:
             sequence, position = self.zeros[0]
@@ -76,7 +75,7 @@ class Separation:
     def explain(self) -> str:
         """What was measured, whether Theorem 2 speaks about these data, and what remains if it does not."""
         lines = [
-            f"{_count(self.sequences, 'sequence')}, {_count(self.tokens, 'token')}, "
+            f"{plural(self.sequences, 'sequence')}, {plural(self.tokens, 'token')}, "
             f"{self.vocabulary} of them different"
             + ("." if self.dimension is None else f", in dimension {self.dimension}.")
         ]
@@ -170,10 +169,6 @@ def _repeats(data: Sequences, rows: Ints) -> tuple[tuple[int, ...], int]:
     sequence, token = data.sequence[order], rows[order]
     again = (sequence[1:] == sequence[:-1]) & (token[1:] == token[:-1])
     return tuple(np.unique(sequence[1:][again]).tolist()), int(again.sum())
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
 def _rows(rows: tuple[int, ...]) -> str:

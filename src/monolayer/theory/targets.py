@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -22,14 +23,18 @@ SHARPNESS = 4.0
 """β of softmax pooling."""
 
 
+Values = Callable[[Floats], Floats]
+Lipschitz = Callable[[int, int, float, float], float | None]
+
+
 @dataclass(frozen=True)
 class TargetFunction:
     """A function, what it does in words, and `lipschitz(dim, length, low, high)`: its constant, or None."""
 
     name: str
-    function: Callable[[Floats], Floats]
+    function: Values
     does: str
-    lipschitz: Callable[[int, int, float, float], float | None]
+    lipschitz: Lipschitz
     equivariant: bool = True
     dims: tuple[int, int | None] = (1, None)
     """Least and largest number of coordinates of a token."""
@@ -48,6 +53,21 @@ class TargetFunction:
             raise DataError(f"{self.name} needs at least {self.tokens} tokens, not {length}")
 
 
+TARGETS: dict[str, TargetFunction] = {}
+"""The library, by name."""
+
+
+def _target(name: str, does: str, lipschitz: Lipschitz, *more: Any, **sizes: Any) -> Callable[[Values], Values]:
+    """Enter a function into the library."""
+
+    def enter(function: Values) -> Values:
+        TARGETS[name] = TargetFunction(name, function, does, lipschitz, *more, **sizes)
+        return function
+
+    return enter
+
+
+@_target("sort", "every token gets the sorted sequence", lambda *_: 1.0, dims=(1, 1))
 def sort(X: Floats) -> Floats:
     """Every token gets the whole sorted sequence: `m = n`.
 
@@ -58,6 +78,7 @@ def sort(X: Floats) -> Floats:
     return np.broadcast_to(ordered[:, None, :], (*X.shape[:2], X.shape[1]))
 
 
+@_target("ranks", "how many tokens are smaller (discontinuous)", lambda *_: None, dims=(1, 1))
 def ranks(X: Floats) -> Floats:
     """How many tokens are smaller, and half of those that are equal. Not continuous: it jumps where tokens meet."""
     x = X[..., 0]
@@ -66,14 +87,21 @@ def ranks(X: Floats) -> Floats:
     return np.asarray(smaller + equal / 2.0)
 
 
+@_target("max", "every token gets the largest value", lambda *_: 1.0)
 def largest(X: Floats) -> Floats:
     """Every token gets the largest value, coordinate by coordinate. L = 1, as an order statistic."""
     return np.broadcast_to(X.max(axis=1, keepdims=True), X.shape)
 
 
+@_target("median", "every token gets the median", lambda *_: 1.0)
 def median(X: Floats) -> Floats:
     """Every token gets the median, coordinate by coordinate. L = 1: an order statistic, or the mean of two."""
     return np.broadcast_to(np.median(X, axis=1, keepdims=True), X.shape)
+
+
+def _constant(dim: int) -> float:
+    """The Lipschitz constant of `gravity`, proved there."""
+    return (1.0 if dim <= 3 else math.sqrt(dim)) / SOFTENING**2
 
 
 def gravity(r: Floats) -> Floats:
@@ -94,6 +122,7 @@ def gravity(r: Floats) -> Floats:
     return np.asarray(r / (np.square(r).sum(axis=-1, keepdims=True) + SOFTENING**2))
 
 
+@_target("force", "softened gravity between all pairs of tokens", lambda d, n, *_: 2.0 * (n - 1) * _constant(d))
 def force(X: Floats) -> Floats:
     """The softened gravity that all other tokens exert on a token.
 
@@ -103,6 +132,7 @@ def force(X: Floats) -> Floats:
     return np.asarray(gravity(X[:, None, :, :] - X[:, :, None, :]).sum(axis=2))
 
 
+@_target("mean-field", "softened gravity towards the mean", lambda d, n, *_: 2.0 * (n - 1) / n * _constant(d))
 def mean_field(X: Floats) -> Floats:
     """The softened gravity of all mass put at the mean of the tokens.
 
@@ -111,6 +141,7 @@ def mean_field(X: Floats) -> Floats:
     return gravity(X.mean(axis=1, keepdims=True) - X)
 
 
+@_target("nearest", "distance to the nearest other token", lambda d, *_: 2.0 * math.sqrt(d), tokens=2)
 def nearest(X: Floats) -> Floats:
     """The Euclidean distance to the nearest other token.
 
@@ -123,6 +154,11 @@ def nearest(X: Floats) -> Floats:
     return np.asarray(apart.min(axis=2))
 
 
+def _pooling_constant(dim: int, length: int, low: float, high: float) -> float:
+    return 1.0 + SHARPNESS * dim * max(abs(low), abs(high)) * (high - low)
+
+
+@_target("softmax-pooling", "one softmax attention head", _pooling_constant)
 def softmax_pooling(X: Floats) -> Floats:
     """One head of softmax self-attention with identity weights: `Σ_l p_l x_l`, `p = softmax_l(β x_k · x_l)`.
 
@@ -136,51 +172,7 @@ def softmax_pooling(X: Floats) -> Floats:
     return np.asarray((weights @ X) / weights.sum(axis=2, keepdims=True))
 
 
+@_target("sort-in-place", "the k-th smallest value at place k; needs positions", lambda *_: 1.0, False, (1, 1))
 def sort_in_place(X: Floats) -> Floats:
     """The `k`-th smallest value at place `k`: what people call sorting. Needs positions. L = 1, as for `sort`."""
     return np.sort(X[..., 0], axis=1)
-
-
-def _gravity_constant(dim: int) -> float:
-    return (1.0 if dim <= 3 else math.sqrt(dim)) / SOFTENING**2
-
-
-def _pooling_constant(dim: int, length: int, low: float, high: float) -> float:
-    return 1.0 + SHARPNESS * dim * max(abs(low), abs(high)) * (high - low)
-
-
-_LINE = (1, 1)
-TARGETS = {
-    target.name: target
-    for target in (
-        TargetFunction("sort", sort, "every token gets the sorted sequence", lambda *_: 1.0, dims=_LINE),
-        TargetFunction("ranks", ranks, "how many tokens are smaller (discontinuous)", lambda *_: None, dims=_LINE),
-        TargetFunction("max", largest, "every token gets the largest value", lambda *_: 1.0),
-        TargetFunction("median", median, "every token gets the median", lambda *_: 1.0),
-        TargetFunction(
-            "force",
-            force,
-            "softened gravity between all pairs of tokens",
-            lambda dim, length, *_: 2.0 * (length - 1) * _gravity_constant(dim),
-        ),
-        TargetFunction(
-            "mean-field",
-            mean_field,
-            "softened gravity towards the mean",
-            lambda dim, length, *_: 2.0 * (length - 1) / length * _gravity_constant(dim),
-        ),
-        TargetFunction(
-            "nearest", nearest, "distance to the nearest other token", lambda dim, *_: 2.0 * math.sqrt(dim), tokens=2
-        ),
-        TargetFunction("softmax-pooling", softmax_pooling, "one softmax attention head", _pooling_constant),
-        TargetFunction(
-            "sort-in-place",
-            sort_in_place,
-            "the k-th smallest value at place k; needs positions",
-            lambda *_: 1.0,
-            equivariant=False,
-            dims=_LINE,
-        ),
-    )
-}
-"""The library, by name."""

@@ -11,11 +11,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import ArrayLike
-
 from monolayer.data import Sequences
-from monolayer.errors import DataError
 from monolayer.table import as_table
 from monolayer.theory.bounds import contextual_constants, good_direction, good_direction_bound, theorem2
 from monolayer.theory.faithful import MAX_BITS, MAX_TERMS, Construction, Head, Verdict
@@ -106,19 +102,17 @@ class Theorem:
         return result
 
 
-def theorem(
-    X: Any, *, embedding: ArrayLike | None = None, max_bits: int = MAX_BITS, max_terms: int = MAX_TERMS, seed: int = 0
-) -> Theorem:
+def theorem(X: Any, *, max_bits: int = MAX_BITS, max_terms: int = MAX_TERMS, seed: int = 0) -> Theorem:
     """Carry out Theorem 2 on `X`, anything that `Sequences.of` takes, and check Theorem A exactly.
 
-    Ids are placed by `embedding` `(V, d)` or `(V,)`, by row number; without one the i-th id that occurs,
-    from 0, stands at `|V| + i` on the line. The enclosure sorts contexts by proved comparisons. It forms
-    about `max_terms` products at most, a microsecond each, and covers the first sequences only where all
-    would take more; the verdict then says so, and is 'undecided' unless refuted. Precision doubles up to
-    `max_bits`.
+    The i-th id that occurs, from 0, stands at `|V| + i` on the line; for ids elsewhere give their vectors. The
+    enclosure sorts contexts by proved comparisons. Data for which it would form more than about `max_terms` products,
+    a microsecond each, stay 'undecided'. Precision doubles up to `max_bits`.
     """
-    data = Sequences.of(X)
-    data, words = _place_ids(data, embedding)
+    data, words = Sequences.of(X), ""
+    if data.vocabulary is not None:
+        data = on_a_line(data)
+        words = "Ids were placed on a line: the i-th of the |V| that occur, from 0, at |V| + i."
     measured = separation(data)
     vocabulary, rows = token_rows(data)
     direction = good_direction(vocabulary, seed=seed)
@@ -137,29 +131,6 @@ def theorem(
             lambda: contextual_constants(n, head.g(), head.largest(), r_max, epsilon), max_bits, max_terms
         )
     return Theorem(measured, words, worst, tight, refused, tuple(direction.v.tolist()), good, injectivity)
-
-
-def _place_ids(data: Sequences, embedding: ArrayLike | None) -> tuple[Sequences, str]:
-    """Vector data, and how ids became vectors."""
-    if data.vocabulary is None:
-        if embedding is not None:
-            raise DataError("the tokens are vectors already: an embedding is for ids")
-        return data, ""
-    ids, _ = token_rows(data)
-    if embedding is None:
-        words = f"Ids were placed on a line: the i-th of the {len(ids)} that occur, from 0, at {len(ids)} + i."
-        return on_a_line(data), words
-    table = np.asarray(embedding, dtype=np.float64)
-    table = table[:, None] if table.ndim == 1 else table
-    if table.ndim != 2 or len(table) <= int(ids.max()):
-        raise DataError(
-            f"the embedding has shape {np.shape(embedding)}; it needs a row for each id, so at least "
-            f"{int(ids.max()) + 1} rows"
-        )
-    placed = Sequences(table[data.tokens], data.lengths, None)
-    if len(token_rows(placed)[0]) < len(ids):
-        raise DataError("the embedding puts two ids in one place: they would be the same token")
-    return placed, f"Ids were placed by the given embedding, in dimension {table.shape[1]}."
 
 
 def _refusal(measured: Separation, injectivity: Injectivity) -> str:

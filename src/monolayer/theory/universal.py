@@ -15,14 +15,6 @@ tokens are the fewest there: minimum, maximum and sum determine three. `A ∪ B`
 differ in one element differ in sum), and `n + 2` evenly spaced ones suffice: both keep the ends, `A` drops the third
 from either end, `B` the second.
 
-**Room.** With a given geometry, `r_min < ‖x‖ < r_max`, and `‖x − y‖ > ε` for different tokens, such a pair
-on a line exists iff
-
-    d ≥ 2, n odd     (n+1)² ε² < 4 (r_max² − r_min²)
-    d ≥ 2, n even    n(n+2) ε² < 4 (r_max² − r_min²)  and  (n+1) ε < 2 r_max
-    d = 1, n odd     (n+1) ε < 2 (r_max − r_min)
-    d = 1, n even    n ε < 2 (r_max − r_min)  and  (n+1) ε < 2 r_max
-
 The proofs are in docs/hardmax.md. All arithmetic here is rational, and every token is a float exactly.
 """
 
@@ -37,8 +29,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from monolayer.arrays import Floats
-from monolayer.errors import DataError, PrecisionError
+from monolayer.arrays import Floats, Ints
+from monolayer.errors import DataError
 from monolayer.theory.attention import Vector, vectors
 
 SMALLEST = 4
@@ -124,12 +116,6 @@ class Line:
     first: Vector
     second: Vector
 
-    @property
-    def symmetric(self) -> bool:
-        """Whether both sets are mirror images of themselves about one centre."""
-        centre = min(self.first) + max(self.first)
-        return all({centre - value for value in side} == set(side) for side in (self.first, self.second))
-
 
 def line_through(X: Floats, Y: Floats) -> Line | None:
     """The line that carries all tokens of two sequences `(n, d)`; None if there is none or but one token.
@@ -168,17 +154,15 @@ def universal_pair(
     n: int = 4,
     dim: int = 4,
     *,
-    r_min: float | None = None,
-    r_max: float | None = None,
-    epsilon: float | None = None,
+    r_min: float = 0.0,
+    r_max: float = math.inf,
+    epsilon: float = 0.0,
     seed: int = 0,
 ) -> tuple[Floats, Floats]:
-    """Two sequences `(n, d)` that no hardmax layer tells apart, in the given geometry.
+    """Two sequences `(n, d)` that no hardmax layer tells apart, with `r_min < ‖x‖ < r_max` and `‖x − y‖ > ε`.
 
-    Without `r_max` they are `{1, …, n+2} · v` less two tokens each, for a vector `v` of small whole numbers
-    times a power of two, large enough for `r_min` and `epsilon`. With it they lie on a chord of the shell.
+    They are `scale · {1, …, n+2} · v` less two tokens each, for a vector `v` of small whole numbers.
     """
-    low, gap = _given("r_min", r_min), _given("epsilon", epsilon)
     if n < SMALLEST:
         raise DataError(
             f"n = {n}: a pair that defeats every hardmax layer has at least {SMALLEST} tokens per sequence, "
@@ -186,118 +170,34 @@ def universal_pair(
         )
     if dim < 1:
         raise DataError(f"dim = {dim}: a token has at least one coordinate")
+    for name, value in {"r_min": r_min, "r_max": r_max, "epsilon": epsilon}.items():
+        if not value >= 0.0:
+            raise DataError(f"{name} = {value}: it must be a number, at least 0")
     generator = np.random.default_rng(seed)
     # No coordinate is 0, so that no column of the weights goes unread.
-    v = [int(number) for number in generator.integers(1, 4, dim) * generator.choice([-1, 1], dim)]
-    if r_max is None:
-        scale = _power_above(max(low, gap)) if max(low, gap) > 0 else Fraction(1)
-        return _sequences([Fraction(0)] * dim, v, [scale * k for k in range(1, n + 3)])
-    high = _given("r_max", r_max)
-    if low >= high:
-        raise DataError(f"r_min = {r_min} and r_max = {r_max}: r_min < r_max is needed")
-    limit, inequality = _room(n, dim, low, high)
-    if gap * gap >= limit:
+    v = generator.integers(1, 4, dim) * generator.choice([-1, 1], dim)
+    whole, low = np.outer(np.arange(1, n + 3), v), max(r_min, epsilon)
+    with np.errstate(over="ignore", invalid="ignore"):
+        scale = _scale(low, r_max / (n + 2), math.sqrt(v @ v))
+        tokens = scale * whole
+        exact = np.array_equal(tokens / scale, whole)
+    # Neighbours are as far apart as the shortest token is long, which is an (n + 2)-th of the longest.
+    if not (exact and _squares(low, scale, v) < 0 < _squares(r_max, (n + 2) * scale, v)):
         raise DataError(
-            f"no universal pair on a line fits: n + 2 = {n + 2} tokens more than ε = {float(gap):.6g} apart "
-            f"with {float(low):.6g} < ‖x‖ < {float(high):.6g} in dimension {dim} need {inequality}, that is "
-            f"ε < {float(_root(limit)):.6g}; lower n or ε, or widen the shell"
+            f"no such pair in float64: its tokens are 1 to {n + 2} times a vector, so max(r_min, ε) < r_max/{n + 2} is "
+            f"needed, but r_min = {r_min:.6g}, ε = {epsilon:.6g} and r_max = {r_max:.6g}; widen these, or lower n"
         )
-    if dim == 1:
-        origin, v, numbers = [Fraction(0)], [1], _both_rays(n, low, high, gap, limit)
-    else:
-        i, j = (int(axis) for axis in generator.choice(dim, 2, replace=False))
-        across = [0] * dim
-        across[i], across[j] = v[j], -v[i]
-        height, numbers = _chord(n, low, high, gap, limit, _square(v), _square(across))
-        origin = [height * number for number in across]
-    return _sequences(origin, v, numbers)
+    return np.delete(tokens, [2, n - 1], axis=0), np.delete(tokens, [1, n], axis=0)
 
 
-def _given(name: str, value: float | None) -> Fraction:
-    if value is None:
-        return Fraction(0)
-    if not math.isfinite(value) or value < 0:
-        raise DataError(f"{name} = {value}: it must be a finite number, at least 0")
-    return Fraction(value)
+def _scale(low: float, high: float, length: float) -> float:
+    """`low < scale · length < high`, of at most 24 bits: products with small whole numbers are then exact."""
+    if high == math.inf:
+        return float(np.ldexp(1.0, math.frexp(low)[1])) if low > 0 else 1.0
+    mantissa, exponent = math.frexp((low / 2 + high / 2) / length)
+    return math.ldexp(round(math.ldexp(mantissa, 24)), exponent - 24)
 
 
-def _square(vector: list[int]) -> int:
-    return sum(number * number for number in vector)
-
-
-def _power_above(bound: Fraction) -> Fraction:
-    """A power of two larger than `bound`; the vector `v` is at least that long."""
-    exponent = bound.numerator.bit_length() - bound.denominator.bit_length() + 1
-    return Fraction(2) ** exponent
-
-
-def _room(n: int, dim: int, low: Fraction, high: Fraction) -> tuple[Fraction, str]:
-    """The square of the spacing that `n + 2` tokens cannot reach in the shell; the inequality in words."""
-    shell, whole = high * high - low * low, (2 * high / (n + 1)) ** 2
-    if dim == 1 and n % 2:
-        return (2 * (high - low) / (n + 1)) ** 2, "(n+1) ε < 2 (r_max − r_min)"
-    if dim == 1:
-        return min((2 * (high - low) / n) ** 2, whole), "n ε < 2 (r_max − r_min) and (n+1) ε < 2 r_max"
-    if n % 2:
-        return 4 * shell / (n + 1) ** 2, "(n+1)² ε² < 4 (r_max² − r_min²)"
-    return min(4 * shell / (n * (n + 2)), whole), "n(n+2) ε² < 4 (r_max² − r_min²) and (n+1) ε < 2 r_max"
-
-
-def _chord(
-    n: int, low: Fraction, high: Fraction, gap: Fraction, limit: Fraction, along: int, across: int
-) -> tuple[Fraction, list[Fraction]]:
-    """Height of the chord and `n + 2` evenly spaced numbers on it, symmetric about its middle.
-
-    The tokens are `height · u + number · v` with `u ⊥ v`, `‖u‖² = across`, `‖v‖² = along`.
-    """
-    step = _between(_root(gap * gap / along), _root(limit / along))
-    numbers = [step * (2 * k - n - 1) / 2 for k in range(n + 2)]
-    inner = low * low - min(number * number for number in numbers) * along
-    outer = high * high - numbers[-1] ** 2 * along
-    if inner < 0:
-        return Fraction(0), numbers
-    return _between(_root(inner / across), _root(max(outer, Fraction(0)) / across)), numbers
-
-
-def _both_rays(n: int, low: Fraction, high: Fraction, gap: Fraction, limit: Fraction) -> list[Fraction]:
-    """`n + 2` numbers in `(−r_max, −r_min) ∪ (r_min, r_max)`: mirror images, and one more if `n` is odd."""
-    step = _between(gap, _root(limit))
-    count = (n + 3) // 2
-    start = _between(low if n % 2 else max(low, step / 2), high - (count - 1) * step)
-    right = [start + k * step for k in range(count)]
-    return sorted([-number for number in right[n % 2 :]] + right)
-
-
-def _root(square: Fraction) -> Fraction:
-    """Square root, rounded down at about 96 bits."""
-    shift = max(0, 96 - (square.numerator.bit_length() - square.denominator.bit_length()) // 2)
-    return Fraction(math.isqrt((square.numerator << 2 * shift) // square.denominator), 1 << shift)
-
-
-def _between(low: Fraction, high: Fraction) -> Fraction:
-    """The roundest dyadic number in the middle half of `(low, high)`: few bits keep later products exact."""
-    width = (high - low) / 2
-    if width <= 0:
-        raise _too_tight()
-    step = _power_above(width) / 4
-    return math.ceil((low + width / 2) / step) * step
-
-
-def _too_tight() -> PrecisionError:
-    return PrecisionError(
-        "the given geometry leaves room in real numbers, but too little for tokens in float64: widen the "
-        "shell, or lower ε or n a little"
-    )
-
-
-def _sequences(origin: list[Fraction], v: list[int], numbers: list[Fraction]) -> tuple[Floats, Floats]:
-    """`origin + number · v`, less the third from either end in one sequence, the second in the other."""
-    tokens = [[o + number * entry for o, entry in zip(origin, v, strict=True)] for number in numbers]
-    try:
-        rounded = np.array([[float(entry) for entry in token] for token in tokens])
-    except OverflowError:
-        raise DataError("the given r_min or ε is beyond the largest float: no token is so long") from None
-    if [[Fraction(entry) for entry in token] for token in rounded.tolist()] != tokens:
-        raise _too_tight()
-    last = len(numbers) - 1
-    return np.delete(rounded, [2, last - 2], axis=0), np.delete(rounded, [1, last - 1], axis=0)
+def _squares(bound: float, factor: float, v: Ints) -> Fraction | float:
+    """`bound² − ‖factor · v‖²`, exactly."""
+    return bound if bound == math.inf else Fraction(bound) ** 2 - Fraction(factor) ** 2 * int(v @ v)

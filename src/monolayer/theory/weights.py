@@ -5,9 +5,8 @@ Notation: `H` heads, `d` the dimension of a token, `s` the size of queries and k
 
     SA(Z) = Z + Σ_h W_O (W_V Z) σ[(W_K Z)ᵀ (W_Q Z)]          σ = softmax or hardmax down each column.
 
-A file (`.npz` or `.safetensors`) holds the four arrays `W_Q`, `W_K`, `W_V`, `W_O`, either with the heads
-along the first axis, `(H, s, d)` and so on (a matrix is one head), or one matrix a name: `W_Q_0`, `W_Q_1`,
-... Heads of different sizes need the second way.
+A file (`.npz` or `.safetensors`) holds the four arrays `W_Q`, `W_K`, `W_V`, `W_O` with the heads along the first axis,
+`(H, s, d)` and so on; a matrix is one head.
 """
 
 from __future__ import annotations
@@ -75,14 +74,14 @@ class AttentionWeights:
         size = max(1, dim // max(heads, 1)) if head_size is None else head_size
         if heads < 1 or dim < 1 or size < 1:
             raise DataError(f"heads = {heads}, dim = {dim}, head size = {size}: each must be at least 1")
-        if rank is not None and not 0 <= rank <= min(size, dim):
-            raise DataError(f"rank = {rank} must lie between 0 and min(head size, dim) = {min(size, dim)}")
+        if rank is not None and not 1 <= rank <= min(size, dim):
+            raise DataError(f"rank = {rank} must lie between 1 and min(head size, dim) = {min(size, dim)}")
         generator = np.random.default_rng(seed)
 
         def draw(rows: int, columns: int) -> Floats:
             if rank is None:
                 return generator.normal(0.0, dim**-0.5, (rows, columns))
-            left = generator.normal(0.0, (dim * max(rank, 1)) ** -0.5, (rows, rank))
+            left = generator.normal(0.0, (dim * rank) ** -0.5, (rows, rank))
             product: Floats = left @ generator.standard_normal((rank, columns))
             return product
 
@@ -91,11 +90,9 @@ class AttentionWeights:
 
     @classmethod
     def of(cls, source: Any) -> AttentionWeights:
-        """Weights from what people have: a file's path, named arrays, a sequence of heads, or a module.
+        """Weights from a file's path, named arrays or tensors as in a file, or a sequence of heads.
 
-        Named arrays are as in a file; a head is four matrices in the order W_Q, W_K, W_V, W_O. A module is a
-        `torch.nn.MultiheadAttention` without biases, or has the four matrices as attributes. The scale 1/√s of
-        PyTorch's scores is left out: hardmax does not see it.
+        A head is four matrices in the order W_Q, W_K, W_V, W_O.
         """
         if isinstance(source, AttentionWeights):
             return source
@@ -103,15 +100,11 @@ class AttentionWeights:
             return cls.read(source)
         if isinstance(source, Mapping):
             return cls(_from_names(source))
-        if hasattr(source, "out_proj") and hasattr(source, "num_heads"):
-            return cls(_from_multihead(source))
-        if all(hasattr(source, name) for name in NAMES):
-            return cls((Head(*(getattr(source, name) for name in NAMES)),))
         if isinstance(source, Sequence | np.ndarray) and len(source):
             return cls(tuple(source))
         raise DataError(
-            f"weights are a {type(source).__name__}; give a file, a dict of arrays {', '.join(NAMES)}, a "
-            "non-empty list of heads, or a torch.nn.MultiheadAttention"
+            f"weights are a {type(source).__name__}; give a file, a dict of arrays {', '.join(NAMES)}, or a non-empty "
+            "list of heads"
         )
 
     @classmethod
@@ -145,40 +138,26 @@ def _safetensors(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def _from_names(arrays: Mapping[str, Any]) -> tuple[Head, ...]:
-    """Heads of stacked arrays `W_Q (H, s, d)`, ..., or of `W_Q_0`, `W_Q_1`, ..."""
-    if any(name in arrays for name in NAMES):
-        missing, unknown = [n for n in NAMES if n not in arrays], [n for n in arrays if n not in NAMES]
-        _refuse(missing, unknown)
-        stacks = {name: _numbers(arrays[name], name) for name in NAMES}
-        for name, stack in stacks.items():
-            if stack.ndim not in (2, 3):
-                raise DataError(f"{name} has shape {stack.shape}: it must be a matrix, or one per head (H, ., .)")
-        stacks = {name: stack if stack.ndim == 3 else stack[None] for name, stack in stacks.items()}
-        counts = {name: len(stack) for name, stack in stacks.items()}
-        if len(set(counts.values())) != 1:
-            raise DataError(f"the arrays disagree on the number of heads (their first axis): {counts}")
-        return tuple(Head(*(stacks[name][h] for name in NAMES)) for h in range(counts["W_Q"]))
-    numbers = sorted(
-        {int(end) for start, _, end in (str(n).rpartition("_") for n in arrays) if start in NAMES and end.isdecimal()}
-    )
-    # No list of all the names that a lone W_Q_1000000000 would ask for: what is missing shows long before.
-    last = min(max(numbers, default=0), len(arrays))
-    wanted = [f"{name}_{h}" for h in range(last + 1) for name in NAMES]
-    _refuse([n for n in wanted if n not in arrays], [n for n in arrays if n not in wanted])
-    return tuple(Head(*(arrays[f"{name}_{h}"] for name in NAMES)) for h in range(len(wanted) // 4))
-
-
-def _refuse(missing: list[str], unknown: list[str]) -> None:
+    """Heads of stacked arrays `W_Q (H, s, d)`, ...; a matrix is one head."""
+    missing, unknown = [n for n in NAMES if n not in arrays], [str(n) for n in arrays if n not in NAMES]
     if missing:
         raise DataError(
-            f"{', '.join(missing[:4])} missing: name the arrays {', '.join(NAMES)} (heads along the first "
-            "axis), or W_Q_0, W_K_0, W_V_0, W_O_0, W_Q_1, ..."
+            f"{', '.join(missing)} missing: name the arrays {', '.join(NAMES)} (heads along the first axis)"
         )
     if unknown:
         raise DataError(
-            f"unknown arrays {', '.join(map(str, unknown[:4]))}: leave them out. Biases too: they change no "
-            "refutation, because they shift all scores of a query alike and all values alike"
+            f"unknown arrays {', '.join(unknown[:4])}: leave them out. Biases too: they change no refutation, because "
+            "they shift all scores of a query alike and all values alike"
         )
+    stacks = {name: _numbers(arrays[name], name) for name in NAMES}
+    for name, stack in stacks.items():
+        if stack.ndim not in (2, 3):
+            raise DataError(f"{name} has shape {stack.shape}: it must be a matrix, or one per head (H, ., .)")
+    parts = [stack if stack.ndim == 3 else stack[None] for stack in stacks.values()]
+    counts = {name: len(part) for name, part in zip(NAMES, parts, strict=True)}
+    if len(set(counts.values())) != 1:
+        raise DataError(f"the arrays disagree on the number of heads (their first axis): {counts}")
+    return tuple(Head(*matrices) for matrices in zip(*parts, strict=True))
 
 
 def _numbers(array: Any, where: str) -> NDArray[Any]:
@@ -221,23 +200,3 @@ def _check_shapes(head: Head, number: int, dim: int) -> None:
                 f"{name} of head {number} has shape {found}, but {shape} is needed: W_Q and W_K are (s, d), "
                 f"W_V is (s', d), W_O is (d, s'); d = {dim} from W_Q of head 0, s = {size}, s' = {value_size}"
             )
-
-
-def _from_multihead(module: Any) -> tuple[Head, ...]:
-    """The heads of a `torch.nn.MultiheadAttention`, by its attributes: nothing here imports PyTorch."""
-    biases = {name: getattr(module, name, None) for name in ("in_proj_bias", "bias_k", "bias_v")}
-    for name, bias in (biases | {"out_proj.bias": module.out_proj.bias}).items():
-        if bias is not None and _numbers(bias, name).any():
-            raise DataError(
-                f"{name} of the attention is not zero, and the layer here has none: build it with bias=False"
-            )
-    if getattr(module, "add_zero_attn", False):
-        raise DataError("the attention has add_zero_attn, which the layer here lacks")
-    if getattr(module, "in_proj_weight", None) is not None:
-        inward = np.split(_numbers(module.in_proj_weight, "in_proj_weight"), 3)
-    else:
-        inward = [_numbers(getattr(module, f"{letter}_proj_weight"), f"{letter}_proj_weight") for letter in "qkv"]
-    count = int(module.num_heads)
-    parts = [np.split(matrix, count) for matrix in inward]
-    parts.append(np.split(_numbers(module.out_proj.weight, "out_proj.weight"), count, axis=1))
-    return tuple(Head(*matrices) for matrices in zip(*parts, strict=True))
