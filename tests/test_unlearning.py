@@ -12,8 +12,6 @@ import torch
 from scipy.stats import ks_2samp
 
 import monolayer as ml
-from monolayer_experiments import find
-from monolayer_experiments.results import read
 from monolayer_experiments.unlearning_set import births, distance, loaded, write_set
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
@@ -91,9 +89,3 @@ def test_what_makes_no_set_is_refused(prompts: list[str], answers: list[str], wo
     with pytest.raises(ml.DataError, match="exists already"):
         write_set(tmp_path, "gpt2", prompts, answers, [0])
     assert not list(tmp_path.iterdir())
-
-
-def test_the_table_of_the_page_is_that_of_the_stored_results() -> None:
-    best, _ = find("unlearning").tables(read(PAGE.parent.parent / "results" / "unlearning.json").results)
-    for row in [best.columns, *best.rows]:
-        assert f"| {' | '.join(row)} |" in PAGE.read_text(encoding="utf-8")
