@@ -178,9 +178,9 @@ def test_a_folder_outside_the_lemmas_is_undecided(case: tuple[str, str, Any], tm
 def test_label_columns_are_not_those_that_attention_writes_to(tmp_path: Path) -> None:
     ml.memorize_as("bert", IDS, LABELS % 2, storage="steps").save(tmp_path / "whole")
     net = read_stock(tmp_path / "whole")
-    out = int(np.flatnonzero(net.attention["W_O"].any(axis=1))[0])
-    label = np.flatnonzero(net.head.any(axis=0))
-    for table in (net.head, net.W_2):
+    out = int(np.flatnonzero(net["W_O"].any(axis=1))[0])
+    label = np.flatnonzero(net["W_H"].any(axis=0))
+    for table in (net["W_H"], net["W_2"]):
         table[:, [out, out + 1]] = table[:, label]
         table[:, label] = 0.0
     with pytest.raises(UnhandledError, match="columns that places or attention write to"):
@@ -284,7 +284,7 @@ def test_what_arrives_stays_within_its_bound(built: tuple[Path, Any]) -> None:
     places = places_of(net, data)
     found = read_structure(net, places.most)
     bound = bounds(net, found, int(places.terms.max()), read_steps(net, found, places.most).reach)
-    model, reads = plain_stock.read(folder), net.W_1 / found.slope[:, None]
+    model, reads = plain_stock.read(folder), net["W_1"] / found.slope[:, None]
     ids = with_begin(net)
     arrived = plain_stock.evaluation(model).arriving(ids, slice(None))[1].numpy()
     worst = 0.0
@@ -302,7 +302,7 @@ def test_what_arrives_stays_within_its_bound(built: tuple[Path, Any]) -> None:
             ]
             weights = [(arb(found.query) * key).exp() for key in keys]
             g = arb(found.write) * sum(w * k for w, k in zip(weights, keys, strict=True)) / sum(weights)
-            stream = norm * first * first if net.post_norm else norm
+            stream = norm * first * first if net.architecture.post_norm else norm
             true = g / ((stream + 2 * g * g) / width + arb(net.epsilon)).sqrt()
             for neuron in mine[:3]:
                 got = float(reads[neuron] @ arrived[row, column + 1])

@@ -273,6 +273,16 @@ def test_what_cannot_be_bounded_is_never_sure() -> None:
     assert not (after.radius < 1e300).any()
 
 
+class Net(SimpleNamespace):
+    """As much of a network as a lemma looks at."""
+
+    def __init__(self, rms: bool, arrays: dict[str, Any], **facts: Any) -> None:
+        super().__init__(architecture=SimpleNamespace(rms=rms), arrays=arrays, **facts)
+
+    __getitem__: Any = lambda self, letter: self.arrays[letter]
+    __contains__: Any = lambda self, letter: letter in self.arrays
+
+
 SOURCES = ("scores", "values as wholes", "values", "stream", "stream as a whole", "mean")
 
 
@@ -308,10 +318,8 @@ def closer(random: np.random.Generator, source: str, rms: bool) -> Any:
     unseen = write if rms else np.append(write, np.ones((D, 1)), axis=1)
     blind = centre - unseen @ np.linalg.lstsq(unseen, centre, rcond=None)[0]
     W_1 = np.stack([*random.normal(size=(3, D)), blind])
-    net: Any = SimpleNamespace(
-        **{"norms": (weight, np.zeros(D)) * 3, "rms": rms, "epsilon": epsilon, "width": D, "tokens": np.ones((1, D))},
-        **{"W_1": W_1, "b_1": np.full(4, 64.0), "W_2": np.eye(4), "gate": None, "activation": "relu"},
-    )
+    arrays = {"W_1": W_1, "b_1": np.full(4, 64.0), "W_2": np.eye(4), "tokens": np.ones((1, D))}
+    net = Net(rms, {**arrays, "scale_2": weight, "shift_2": np.zeros(D)}, epsilon=epsilon, width=D, activation="relu")
     sway = Sway(net, seen, write, stream)
     normed = enclosed.norm(stream, weight, np.zeros(D), epsilon, rms)
     neurons, which = Neurons(net), np.arange(4)
@@ -338,9 +346,7 @@ def test_classes_that_are_ruled_out_by_a_coarse_bound_change_no_verdict(seed: in
     """Against every pair of classes at the worst corner of the box, in plain arithmetic."""
     random, C, D, P = np.random.default_rng(seed), 12, 10, 30
     head = random.choice([-1.0, 1.0], (C, D)) if random.random() < 0.5 else random.normal(size=(C, D))
-    net: Any = SimpleNamespace(
-        head=head, head_bias=None, pool="tanh", W_P=None, pool_bias=None, norms=(np.ones(D), np.zeros(D)) * 3, rms=True
-    )
+    net = Net(True, {"W_H": head, "b_H": np.zeros(C), "scale_3": np.ones(D), "shift_3": np.zeros(D)})
     wanted = random.integers(-1, C, P)
     x = Enclosed.of(3.0 * head[random.integers(0, C, P)] + random.normal(size=(P, D)), random.uniform(0, 3, (P, D)))
     right, wrong, got = Head(net).compare(x, wanted)

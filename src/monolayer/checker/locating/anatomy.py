@@ -142,21 +142,21 @@ def stock_anatomy(net: Network, places: Places) -> Anatomy:
 
     def rows(fact: int) -> tuple[Row, ...]:
         found = [Row(names["tokens"], int(places.token[fact]))]
-        if net.places is not None:
-            found.append(Row(names["places"], net.offset + int(places.place[fact])))
+        if "places" in net:
+            found.append(Row(names["places"], net.architecture.offset + int(places.place[fact])))
         return tuple(found)
 
-    tables = [net.tokens, *(() if net.places is None else (net.places,))]
-    read = net.head if net.W_P is None else net.head @ net.W_P
+    tables = [net["tokens"], *(() if "places" not in net else (net["places"],))]
+    read = net["W_H"] if "W_P" not in net else net["W_H"] @ net["W_P"]
     return Anatomy(
         tensor=names["W_2"],
         axis=int(not kind.transposed),
-        reads=net.W_1,
-        writes=net.W_2,
+        reads=net["W_1"],
+        writes=net["W_2"],
         rows=rows,
         embeds=(np.concatenate(tables) != 0).any(axis=0),
-        attends=(net.attention["W_O"] != 0).any(axis=1),
+        attends=(net["W_O"] != 0).any(axis=1),
         head=(read != 0).any(axis=0),
-        scores={letter: bool(net.attention[f"W_{letter.upper()}"].any()) for letter in "qkv"},
-        constant=bool(net.b_2.any()),
+        scores={letter: bool(net[f"W_{letter.upper()}"].any()) for letter in "qkv"},
+        constant=bool(net["b_2"].any()),
     )

@@ -35,13 +35,13 @@ def cells_writers(net: Network, data: Sequences, places: Places) -> Writers:
             there = np.flatnonzero(fact[some.point] >= 0)
             for cut in np.array_split(there, 1 + len(there) * net.width // AT_ONCE):
                 point, neuron = some.point[cut], some.neuron[cut]
-                written, rest = some.value[cut][:, None] * net.W_2[neuron], out[point]
+                written, rest = some.value[cut][:, None] * net["W_2"][neuron], out[point]
                 off = rest.radius + 2.0**-40 * (np.abs(written) + np.abs(rest.middle))
                 judged = _judged(program, add(base[point], Enclosed.of(rest.middle - written, off)))
                 found.append((fact[point], neuron, some.above[cut].astype(np.int64), *judged))
     columns = [np.concatenate(column) for column in zip(*found, strict=True)] if found else [np.zeros(0, np.int64)] * 5
     fact, neuron, above, *without = columns
-    return listed((answer, state), fact, neuron, above > 0, (without[0], without[1]), len(net.W_1))
+    return listed((answer, state), fact, neuron, above > 0, (without[0], without[1]), len(net["W_1"]))
 
 
 def _judged(program: Program, stream: Enclosed) -> tuple[Ints, Ints]:

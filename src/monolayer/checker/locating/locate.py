@@ -27,7 +27,7 @@ from monolayer.data.layout import Manner
 from monolayer.data.names import Unit
 from monolayer.data.sequences import Per
 from monolayer.errors import DataError
-from monolayer.huggingface.architecture import UNKNOWN
+from monolayer.huggingface.architecture import BEGIN, UNKNOWN
 from monolayer.huggingface.reading import answers_per, is_stock, token_names
 from monolayer.huggingface.strict import ForeignError
 
@@ -130,7 +130,7 @@ def _stock_fact(net: Network, data: Sequences, places: Places, fact: int, given:
     if net.task == "sequence":
         return Fact(answering, None, _text(data, answering), label)
     if answering == len(data.tokens):  # the begin token
-        return Fact(0, -1, net.names[net.begin], label)
+        return Fact(0, -1, net.names[BEGIN], label)
     return Fact(*data.place(answering), _text(data, None, answering), label)
 
 

@@ -91,10 +91,10 @@ def bounds(net: Network, found: Structure, longest: int, thresholds: float) -> B
     most = PADDING * abs(found.write) * keys + float(context.max())
 
     # The second norm (Lemma S4). `moved`: how far a coordinate that it sees is from the true one.
-    scale = first if net.post_norm else 1.0
+    scale = first if net.architecture.post_norm else 1.0
     here = PADDING * max(scale * X, most)
     moved = float(context.max())
-    if net.post_norm:
+    if net.architecture.post_norm:
         moved += PADDING * (scale * ((one_factor + 2.0 * gamma(8.0)) * X + 2.0 * mean) + 2.0 * UNIT * most)
     norm = K * scale * scale
     least = low * scale * scale * (1.0 - 2.0 * SMALL) / D + eps
@@ -108,6 +108,8 @@ def bounds(net: Network, found: Structure, longest: int, thresholds: float) -> B
     rounding = 2.0 * gamma(D + 24.0) * terms
     dot = float(PADDING * (1.01 * F * rounding + gamma(D + 8.0) * (thresholds + F * most)))
     feature: Floats = PADDING * (F * (second * most + 1.01 * context) + dot) + UNDERFLOW
-    label = PADDING * F * (2.0 * moved + 2.0 * mean_2 + (second + gamma(8.0)) * here) if net.post_norm else 0.0
-    largest = PADDING * (here + moved) * (F if net.post_norm else 1.0)
+    label = (
+        PADDING * F * (2.0 * moved + 2.0 * mean_2 + (second + gamma(8.0)) * here) if net.architecture.post_norm else 0.0
+    )
+    largest = PADDING * (here + moved) * (F if net.architecture.post_norm else 1.0)
     return Bounds(float(first), norm, one, context, feature, 2.0**-20, float(label), float(largest))

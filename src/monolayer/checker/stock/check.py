@@ -9,17 +9,18 @@ label           →  class                the word that its signs spell         
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from monolayer.arrays import Bools, Floats, Ints
+from monolayer.arrays import Floats
 from monolayer.checker.certificate import NAMED, Certificate, Finding, Verdict
 from monolayer.checker.codes import sums
 from monolayer.checker.labelled import data_digest
+from monolayer.checker.noise import Answers
 from monolayer.checker.rounding import EXP_ULPS, UnhandledError
 from monolayer.checker.stock.activations import FUNCTIONS
 from monolayer.checker.stock.bounds import BLOCK, MEAN, VARIANCE, Bounds, bounds
@@ -31,10 +32,11 @@ from monolayer.checker.stock.only import CLAIM as CLAIM_ONLY
 from monolayer.checker.stock.only import REASON as HELD_ONLY
 from monolayer.checker.stock.only import leftover
 from monolayer.checker.stock.places import Places, places_of
-from monolayer.checker.stock.readout import Arrivals, Steps, answers, read_steps
+from monolayer.checker.stock.readout import Arrivals, answers, read_steps
 from monolayer.checker.stock.structure import Structure, read_structure
 from monolayer.data import Sequences
 from monolayer.errors import DataError
+from monolayer.huggingface.architecture import BEGIN
 from monolayer.huggingface.strict import ForeignError
 
 CLAIM = "every evaluation returns the label at each of the {:,} labelled points: the logit of its class is the largest"
@@ -79,12 +81,12 @@ def judge_stock(folder: Path, data: Sequences, *, only: bool = False) -> Certifi
             places = places_of(net, data)
             count = len(places.wanted)
             question = replace(question, points=count, unsure=count, claim=CLAIM.format(count))
-            if net.dtype != "float64":
-                if only:
-                    raise DataError(ONLY_STEPS)
-                claim = f"{question.claim}, weights in {net.dtype} and arithmetic in float32"
-                return _check_robust(net, data, places, replace(question, claim=claim))
-            return _check(net, data, places, question, only)
+            if net.dtype == "float64":
+                return _check_steps(net, data, places, question, only)
+            if only:
+                raise DataError(ONLY_STEPS)
+            question = replace(question, claim=f"{question.claim}, weights in {net.dtype} and arithmetic in float32")
+            return _decided(net, data, places, question, judge_robust(net, data, places), ROBUST)
     except (UnhandledError, ForeignError) as why:
         return replace(question, reason=f"the proof does not cover this folder: {why}")
 
@@ -150,54 +152,26 @@ def _entering(net: Network, data: Sequences) -> str:
     return f"data enter as {how}, and become the ids that tokenizer.json gives them, behind the begin token"
 
 
-@dataclass(frozen=True, eq=False)
-class Seen:
-    """A folder of steps and its labelled points `(M,)`: what arrives at the neurons, how many of them are settled,
-    whether all others rest, and the room that is left."""
-
-    found: Structure
-    steps: Steps
-    bound: Bounds
-    points: Arrivals
-    passed: Ints
-    sure: Bools
-    room: Floats
-
-
-def look(net: Network, data: Sequences, places: Places) -> Seen:
-    """Every labelled point of a folder of steps."""
+def _check_steps(net: Network, data: Sequences, places: Places, question: Certificate, only: bool) -> Certificate:
     found = read_structure(net, places.most)
     steps = read_steps(net, found, places.most)
     bound = bounds(net, found, int(places.terms.max()), steps.reach)
     g = _written(net, found, bound, data, places)
-    factor = bound.factor(g, net)
+    factor, cell = bound.factor(g, net), places.cells(found)
     feature, radius = g * factor, 2.0 * bound.feature[places.terms]
     silent = (factor * (g - 4.0 * found.gate * bound.one * (1.0 - bound.other)) + radius).max(initial=-np.inf)
     if not silent <= steps.lowest:
         raise UnhandledError("a neuron may wake for another cell than its own: the gate is too weak")
-    cell = places.cells(found)
     points = Arrivals(places.token, cell, factor, feature, radius)
-    return Seen(found, steps, bound, points, *steps.passed(cell, feature, radius))
-
-
-def _check(net: Network, data: Sequences, places: Places, question: Certificate, only: bool) -> Certificate:
-    seen = look(net, data, places)
-    found, points, sure = seen.found, seen.points, seen.sure
-    answer = answers(net, found, seen.bound, seen.steps, points, seen.passed)
-    right = sure & (answer == places.wanted) & (answer >= 0)
-    wrong = (sure & (answer != places.wanted) & (answer >= 0)) | (places.wanted < 0)
-    unsure = ~right & ~wrong
-    margin = seen.room / points.radius
+    passed, sure, room = steps.passed(cell, feature, radius)
+    got = np.where(sure, answers(net, found, bound, steps, points, passed), -1)
+    margin = room / radius
     tightest = int(np.argmin(margin))
-    stepped = bool(np.isfinite(margin[tightest]))
-    decided = question.decided(
-        int(wrong.sum()),
-        int(unsure.sum()),
-        _findings(net, data, places, wrong, unsure, np.where(sure, answer, -1)),
-        REASONS,
-        margin=float(margin[tightest]) if stepped else None,
-        margin_at=places.where(data, tightest) if stepped else None,
-    )
+    near: dict[str, Any] = {}
+    if np.isfinite(margin[tightest]):
+        near = {"margin": float(margin[tightest]), "margin_at": places.where(data, tightest)}
+    said = Answers((got == places.wanted) & (got >= 0), (got != places.wanted) & (got >= 0), got)
+    decided = _decided(net, data, places, question, said, REASONS, **near)
     if not only:
         return decided
     decided = replace(decided, claim=decided.claim + CLAIM_ONLY)
@@ -208,30 +182,34 @@ def _check(net: Network, data: Sequences, places: Places, question: Certificate,
     return replace(decided, reason=decided.reason + HELD_ONLY) if decided else decided
 
 
-def _check_robust(net: Network, data: Sequences, places: Places, question: Certificate) -> Certificate:
-    """The given sequences in enclosed numbers; the claim is for the weights as stored."""
-    seen = judge_robust(net, data, places)
-    wrong = seen.wrong | (places.wanted < 0)
-    unsure = ~seen.right & ~wrong
-    findings = _findings(net, data, places, wrong, unsure, seen.got)
-    return question.decided(int(wrong.sum()), int(unsure.sum()), findings, ROBUST)
+def _decided(
+    net: Network,
+    data: Sequences,
+    places: Places,
+    question: Certificate,
+    said: Answers,
+    reasons: dict[Verdict, str],
+    **margin: Any,
+) -> Certificate:
+    """The verdict; what the folder has no class for is wrong."""
+    wrong = said.wrong | (places.wanted < 0)
+    unsure = ~said.right & ~wrong
+    findings = _findings(net, data, places, wrong, unsure, said.got)
+    return question.decided(int(wrong.sum()), int(unsure.sum()), findings, reasons, **margin)
 
 
 def _written(net: Network, found: Structure, bound: Bounds, data: Sequences, places: Places) -> Floats:
     """`g = ω B(λ; f s)` at every labelled point `(M,)`, by our own evaluation: sums over sequences or prefixes."""
-    at = (lambda place: found.place_key[place]) if len(found.place_key) > 1 else (lambda place: found.place_key[0])
-    key = bound.first * (found.key[places.ids] + at(data.position + 1))
-    begin = bound.first * float(found.key[net.begin] + found.place_key[0])
+    there = data.position + 1 if len(found.place_key) > 1 else np.zeros_like(data.position)
+    key = bound.first * (found.key[places.ids] + found.place_key[there])
+    begin = bound.first * float(found.key[BEGIN] + found.place_key[0])
     weight, start = np.exp(found.query * key), float(np.exp(found.query * begin))
-    over = sums(weight * key, start * begin, data, net.causal)
-    context = over / sums(weight, start, data, net.causal)
+    context = sums(weight * key, start * begin, data, net.causal) / sums(weight, start, data, net.causal)
     if net.task == "token" and not net.causal:
         context = np.repeat(context, data.lengths)
     if net.task == "sequence" and net.causal:
         context = context[data.offsets[1:] - 1]
-    if places.begins:
-        context = np.append(context, begin)
-    return found.write * context[places.answering]
+    return found.write * np.append(context, begin)[places.answering]
 
 
 def _findings(net: Network, data: Sequences, places: Places, wrong: Any, unsure: Any, got: Any) -> Iterator[Finding]:
@@ -246,7 +224,7 @@ def _findings(net: Network, data: Sequences, places: Places, wrong: Any, unsure:
             if net.task != "sequence":
                 begins = answering == len(data.tokens)
                 sequence, position = (0, -1) if begins else data.place(answering)
-                token = net.names[net.begin] if begins else data.vocabulary.names[int(data.tokens[answering])]
+                token = net.names[BEGIN] if begins else data.vocabulary.names[int(data.tokens[answering])]
             why = whys[kind] if places.wanted[point] >= 0 else "the model has no such class"
             said = net.classes[got[point]] if got[point] >= 0 else None
             yield Finding(kind, sequence, position, token, places.expected(point), said, why)

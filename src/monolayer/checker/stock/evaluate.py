@@ -23,6 +23,7 @@ from monolayer.checker.stock.head import Head
 from monolayer.checker.stock.neurons import AT_ONCE, Heard, Neurons, Sway
 from monolayer.checker.stock.places import Places
 from monolayer.data import Sequences
+from monolayer.huggingface.architecture import BEGIN
 
 MOST_SCORES = 1 << 24
 """Scores held at a time."""
@@ -75,14 +76,14 @@ def batches(net: Network, data: Sequences, places: Places) -> Iterator[Asked]:
         for begin in range(0, len(rows), step):
             some = rows[begin : begin + step]
             flat = data.offsets[some][:, None] + np.arange(length)
-            ids = np.append(np.full((len(some), 1), net.begin), places.ids[flat], axis=1)
+            ids = np.append(np.full((len(some), 1), BEGIN), places.ids[flat], axis=1)
             if net.task == "sequence":
                 yield Asked(ids, np.array([length if net.causal else 0]), some[:, None])
                 continue
             for at in np.array_split(np.arange(1, length + 1), 1 + len(some) * int(length) ** 2 // MOST_SCORES):
                 yield Asked(ids, at, flat[:, at - 1])
     if places.begins:
-        yield Asked(np.array([[net.begin]]), np.array([0]), np.array([[len(data.tokens)]]))
+        yield Asked(np.array([[BEGIN]]), np.array([0]), np.array([[len(data.tokens)]]))
 
 
 class Program:
@@ -91,13 +92,12 @@ class Program:
     def __init__(self, net: Network) -> None:
         _check(net)
         self.net = net
-        parts = net.attention
         self.heads, self.turn = _heads(net)
-        self.query, self.key = (Linear(parts[f"W_{x}"][self.heads], parts[f"b_{x}"][self.heads]) for x in "QK")
-        kept = np.flatnonzero(parts["W_V"].any(axis=1) | (parts["b_V"] != 0))
-        self.value = Linear(parts["W_V"][kept], parts["b_V"][kept])
-        self.write = parts["W_O"][:, kept]
-        self.out = Linear(self.write, parts["b_O"])
+        self.query, self.key = (Linear(net[f"W_{x}"][self.heads], net[f"b_{x}"][self.heads]) for x in "QK")
+        kept = np.flatnonzero(net["W_V"].any(axis=1) | (net["b_V"] != 0))
+        self.value = Linear(net["W_V"][kept], net["b_V"][kept])
+        self.write = net["W_O"][:, kept]
+        self.out = Linear(self.write, net["b_O"])
         self.neurons, self.head = Neurons(net), Head(net)
 
     def stream(self, ids: Ints, at: Ints, closely: bool) -> Enclosed:
@@ -109,29 +109,31 @@ class Program:
         net = self.net
         # In front of attention a vector is that of its token and place, which occur often: each is evaluated once.
         place = np.broadcast_to(np.arange(ids.shape[1]), ids.shape)
-        number = ids if net.places is None else ids * ids.shape[1] + place
+        number = ids if "places" not in net else ids * ids.shape[1] + place
         _, first, back = np.unique(number, return_index=True, return_inverse=True)
         back = back.reshape(ids.shape)
         stream = self._embedded(ids.reshape(-1)[first], place.reshape(-1)[first])
-        normed = self._norm(stream, 0)
-        seen = self._average(normed, back, at)
-        stream = _rows(add((normed if net.post_norm else stream)[back[:, at]], self.out(seen.found)))
         normed = self._norm(stream, 1)
+        seen = self._average(normed, back, at)
+        stream = _rows(add((normed if net.architecture.post_norm else stream)[back[:, at]], self.out(seen.found)))
+        normed = self._norm(stream, 2)
         sway = Sway(net, seen, self.write, stream) if closely else None
-        return normed if net.post_norm else stream, self.neurons(normed, ids[:, at].reshape(-1), sway, heard)
+        return normed if net.architecture.post_norm else stream, self.neurons(
+            normed, ids[:, at].reshape(-1), sway, heard
+        )
 
     def _embedded(self, ids: Ints, places: Ints) -> Enclosed:
         net = self.net
-        x = net.tokens[ids]
-        if net.places is None:
+        x = net["tokens"][ids]
+        if "places" not in net:
             return Enclosed.of(x, np.zeros_like(x))
-        there = net.places[net.offset + places]
+        there = net["places"][net.architecture.offset + places]
         both = x + there
         return Enclosed.of(both, np.where((x != 0) & (there != 0), MORE * UNIT * np.abs(both), 0.0))
 
     def _norm(self, x: Enclosed, number: int) -> Enclosed:
         net = self.net
-        return norm(x, net.norms[2 * number], net.norms[2 * number + 1], net.epsilon, net.rms)
+        return norm(x, net[f"scale_{number}"], net[f"shift_{number}"], net.epsilon, net.architecture.rms)
 
     def _average(self, x: Enclosed, back: Ints, at: Ints) -> Average:
         """The values that queries at `at` see, averaged; `back` `(B, n)` says which row of `x` stands where."""
@@ -150,7 +152,7 @@ def _rows(x: Enclosed) -> Enclosed:
 
 def _heads(net: Network) -> tuple[Ints, tuple[Ints, Floats, Floats, float] | None]:
     """Coordinates of the head that scores depend on; how rotary positions turn them."""
-    sides = [net.attention[f"W_{x}"].any(axis=1) | (net.attention[f"b_{x}"] != 0) for x in "QK"]
+    sides = [net[f"W_{x}"].any(axis=1) | (net[f"b_{x}"] != 0) for x in "QK"]
     if net.rotary is None:
         return np.flatnonzero(sides[0] & sides[1]), None
     theta, turned_ones = net.rotary
@@ -168,17 +170,14 @@ def _heads(net: Network) -> tuple[Ints, tuple[Ints, Floats, Floats, float] | Non
 
 def _check(net: Network) -> None:
     """Sizes within which nothing overflows, padding included; no token types."""
-    if any(part.any() for part in net.zeros):
+    if "types" in net and net["types"].any():
         raise UnhandledError("the table of token types is not 0")
     if net.width > 2**14 or not LEAST_EPSILON <= net.epsilon <= 1.0:
         raise UnhandledError("the width is too large, or the norms' epsilon out of bounds")
-    stored = [net.tokens, *net.norms, *net.attention.values(), net.W_1, net.b_1, net.W_2, net.b_2, net.head]
-    stored += [part for part in (net.places, net.W_P, net.pool_bias, net.head_bias) if part is not None]
-    stored += [] if net.gate is None else list(net.gate)
-    if max(float(np.abs(part).max(initial=0.0)) for part in stored) > LARGEST:
+    if max(float(np.abs(part).max(initial=0.0)) for part in net.arrays.values()) > LARGEST:
         raise UnhandledError(f"stored numbers are larger than {LARGEST:g}")
     # Padding is masked, but must be finite: the product of any query and key there.
-    length = net.width**0.5 * np.abs(net.norms[0]).max() + np.linalg.norm(net.norms[1])
-    sizes = [np.linalg.norm(net.attention[f"W_{x}"]) * length + np.linalg.norm(net.attention[f"b_{x}"]) for x in "QK"]
+    length = net.width**0.5 * np.abs(net["scale_1"]).max() + np.linalg.norm(net["shift_1"])
+    sizes = [np.linalg.norm(net[f"W_{x}"]) * length + np.linalg.norm(net[f"b_{x}"]) for x in "QK"]
     if not sizes[0] * sizes[1] <= 2.0**100:
         raise UnhandledError("scores of padding may not be finite")

@@ -17,13 +17,13 @@ class Head:
 
     def __init__(self, net: Network) -> None:
         self.net = net
-        self.bias = np.zeros(len(net.head)) if net.head_bias is None else net.head_bias
+        self.bias = net["b_H"]
         # The last norm multiplies all logits of a point by one positive number, if nothing behind it minds.
-        biases = [self.bias, net.norms[5], *(() if net.pool_bias is None else (net.pool_bias,))]
-        self.plain = (net.W_P is None or net.pool == "relu") and not any(bias.any() for bias in biases)
-        scale = net.norms[4] if self.plain else 1.0
-        self.pool = None if net.W_P is None else Linear(net.W_P * scale, net.pool_bias)
-        weight = net.head if self.pool else net.head * scale
+        biases = [net[letter] for letter in ("b_H", "shift_3", "b_P") if letter in net]
+        self.plain = ("W_P" not in net or net.architecture.pool == "relu") and not any(bias.any() for bias in biases)
+        scale = net["scale_3"] if self.plain else 1.0
+        self.pool = None if "W_P" not in net else Linear(net["W_P"] * scale, net["b_P"])
+        weight = net["W_H"] if self.pool else net["W_H"] * scale
         self.columns = np.flatnonzero(weight.any(axis=0))
         self.weight = np.ascontiguousarray(weight[:, self.columns])
         self.rounds = MORE * gamma(len(self.columns) + 24.0)
@@ -43,9 +43,13 @@ class Head:
     def _seen(self, x: Enclosed) -> Enclosed:
         """What the classes see."""
         net = self.net
-        x = centred(x, net.rms) if self.plain else norm(x, net.norms[4], net.norms[5], net.epsilon, net.rms)
+        x = (
+            centred(x, net.architecture.rms)
+            if self.plain
+            else norm(x, net["scale_3"], net["shift_3"], net.epsilon, net.architecture.rms)
+        )
         if self.pool is not None:
-            x = (tanh if net.pool == "tanh" else relu)(self.pool(x))
+            x = (tanh if net.architecture.pool == "tanh" else relu)(self.pool(x))
         return x if self.plain else x.spread()
 
     def _compare(self, x: Enclosed, wanted: Ints) -> tuple[Bools, Bools, Ints]:

@@ -35,7 +35,7 @@ class Sway:
     """What attention may be off by, looked at along what neurons read, and the `rest` that arrives at them."""
 
     def __init__(self, net: Network, average: Average, write: Floats, stream: Enclosed) -> None:
-        self.average, self.write, self.weight, self.centre = average, write, net.norms[2], not net.rms
+        self.average, self.write, self.weight, self.centre = average, write, net["scale_2"], not net.architecture.rms
         moved = average.found.radius.reshape(-1, write.shape[1]) @ np.abs(write).T
         middle, others = stream.middle, stream.radius - moved
         if self.centre:
@@ -43,8 +43,8 @@ class Sway:
         else:
             others = others + stream.shift
         along = self._off(np.arange(len(middle)), (middle @ write)[:, None]) / net.width
-        scaled = scale(stream, net.epsilon, net.rms, along + mean_product(np.abs(middle), others))
-        normed = norm(stream, net.norms[2], net.norms[3], net.epsilon, net.rms, scaled)
+        scaled = scale(stream, net.epsilon, net.architecture.rms, along + mean_product(np.abs(middle), others))
+        normed = norm(stream, net["scale_2"], net["shift_2"], net.epsilon, net.architecture.rms, scaled)
         self.factor = scaled[0]
         # Radii were padded on the way, so what is taken away from them here is less than what was put there. Where the
         # common error is too large, it is among them already, and nothing is taken away.
@@ -101,21 +101,23 @@ class Neurons:
 
     def __init__(self, net: Network) -> None:
         self.net, self.active = net, activation(net.activation)
-        self.columns, self.written = (np.flatnonzero(part.any(axis=0)) for part in (net.W_1, net.W_2))
-        self.first, self.second = net.W_1[:, self.columns], net.W_2[:, self.written]
-        self.rounds = MORE * gamma(float(np.count_nonzero(net.W_1, axis=1).max(initial=0)) + 4.0)
-        tokens = net.tokens[:, self.columns]
+        self.columns, self.written = (np.flatnonzero(part.any(axis=0)) for part in (net["W_1"], net["W_2"]))
+        self.first, self.second = net["W_1"][:, self.columns], net["W_2"][:, self.written]
+        self.rounds = MORE * gamma(float(np.count_nonzero(net["W_1"], axis=1).max(initial=0)) + 4.0)
+        tokens = net["tokens"][:, self.columns]
         self.of_token = tokens.any(axis=0)
         self.tokens, self.reads = tokens[:, self.of_token], self.first[:, self.of_token]
         lengths = [np.linalg.norm(self.first[:, part], axis=1) for part in (self.of_token, ~self.of_token)]
         # Rows for `_awake`: what multiplies lengths on both sides, what multiplies errors, and what is added.
-        self.limits = np.stack([*lengths, MORE * np.hypot(*lengths), net.b_1 + self.rounds * np.abs(net.b_1) + TINY])
+        self.limits = np.stack(
+            [*lengths, MORE * np.hypot(*lengths), net["b_1"] + self.rounds * np.abs(net["b_1"]) + TINY]
+        )
         # What resting neurons add where they are not exactly 0, and what a gate multiplies that by.
-        size = np.ones(len(net.W_1))
-        if net.gate is not None:
-            length = PADDING * (net.width**0.5 * np.abs(net.norms[2]).max() + np.linalg.norm(net.norms[3]))
-            size = MORE * (np.linalg.norm(net.gate[0], axis=1) * length + np.abs(net.gate[1]))
-        self.sleep = 2.0 * self.active.sleeping * (size @ np.abs(net.W_2))
+        size = np.ones(len(net["W_1"]))
+        if "W_3" in net:
+            length = PADDING * (net.width**0.5 * np.abs(net["scale_2"]).max() + np.linalg.norm(net["shift_2"]))
+            size = MORE * (np.linalg.norm(net["W_3"], axis=1) * length + np.abs(net["b_3"]))
+        self.sleep = 2.0 * self.active.sleeping * (size @ np.abs(net["W_2"]))
 
     def __call__(self, x: Enclosed, token: Ints, sway: Sway | None, heard: Heard | None = None) -> Enclosed:
         """What the neurons write `(P, D)` where `x` `(P, D)` arrives; `token` `(P,)`.
@@ -144,7 +146,7 @@ class Neurons:
                         heard(Returned(point, neuron, values.value.middle[pair], values.above[pair]))
         wide = np.zeros((2, *x.middle.shape))
         wide[0][np.ix_(order, self.written)], wide[1][np.ix_(order, self.written)] = middle, radius
-        found, b = Enclosed.of(wide[0], wide[1] + self.sleep), self.net.b_2
+        found, b = Enclosed.of(wide[0], wide[1] + self.sleep), self.net["b_2"]
         return found if not b.any() else Enclosed.of(wide[0] + b, found.radius + MORE * UNIT * (found.size + np.abs(b)))
 
     def _awake(self, x: Enclosed, tokens: Ints, starts: Ints) -> Bools:
@@ -169,16 +171,16 @@ class Neurons:
 
     def _values(self, x: Enclosed, rest: Enclosed, which: Ints, sway: Sway | None, points: Ints) -> Values:
         """What some neurons return."""
-        net, first, bias = self.net, self.first[which], self.net.b_1[which]
+        net, first, bias = self.net, self.first[which], self.net["b_1"][which]
         size = x.only(self.columns).size
         radius = (rest.radius + self.rounds * size) @ np.abs(first).T + rest.shift * np.abs(first.sum(axis=1))
-        radius += 0.0 if sway is None else sway.along(points, net.W_1[which])
+        radius += 0.0 if sway is None else sway.along(points, net["W_1"][which])
         middle = rest.middle @ first.T
         radius = PADDING * (radius + rest.common * (np.abs(middle) + radius)) + self.rounds * np.abs(bias) + TINY
         low, high = self.active(middle + bias - radius, middle + bias + radius)
         value = Enclosed.between(low, high)
-        if net.gate is not None:
-            by = Linear(net.gate[0][which], net.gate[1][which])(x).spread()
+        if "W_3" in net:
+            by = Linear(net["W_3"][which], net["b_3"][which])(x).spread()
             size = value.size * by.size
             value = Enclosed.of(value.middle * by.middle, size - np.abs(value.middle * by.middle) + 2.0 * UNIT * size)
         nonzero, wakes = ((low < -least) | (high > least) for least in (0.0, self.active.sleeping))
@@ -189,6 +191,6 @@ class Neurons:
         value, second = values.value, self.second[which]
         # Exact zeros add nothing, so that only others round.
         nonzero = values.nonzero.sum(axis=1, keepdims=True)
-        nonzero = nonzero if self.active.sleeping == 0.0 else np.full_like(nonzero, len(self.net.W_1))
+        nonzero = nonzero if self.active.sleeping == 0.0 else np.full_like(nonzero, len(self.net["W_1"]))
         rounds = MORE * gamma(nonzero + 8.0)
         return value.middle @ second, PADDING * ((value.radius + rounds * value.size) @ np.abs(second))

@@ -16,6 +16,7 @@ from monolayer.checker.stock.places import Places
 from monolayer.checker.stock.readout import DONE, Arrivals
 from monolayer.checker.stock.structure import Structure
 from monolayer.data import Sequences
+from monolayer.huggingface.architecture import BEGIN
 
 CLAIM = (
     "; and the folder holds nothing else: besides its draw (names, keys, codes), every label in the embedding and "
@@ -27,7 +28,7 @@ REASON = "; each embedding holds the label, and each cell the steps, that the da
 def leftover(net: Network, found: Structure, data: Sequences, places: Places, points: Arrivals) -> str | None:
     """What the folder holds besides the data, in words, or None. Every point is known to get its label."""
     usual = usual_labels(net, data, places)
-    held = net.tokens[:, found.label]
+    held = net["tokens"][:, found.label]
     size = float(np.abs(held).max())
     odd = np.flatnonzero((held != np.where(found.words[usual], size, -size)).any(axis=1))
     if len(odd):
@@ -43,20 +44,20 @@ def usual_labels(net: Network, data: Sequences, places: Places) -> Ints:
     the first class that the data have."""
     count = len(net.classes)
     pairs, often = np.unique(places.token * count + places.wanted, return_counts=True)
-    usual = np.full(len(net.tokens), places.wanted.min())
+    usual = np.full(len(net["tokens"]), places.wanted.min())
     order = np.lexsort((-pairs, often))  # the last assignment wins
     usual[pairs[order] // count] = pairs[order] % count
     if net.task == "lm" and data.prompts is None and not places.begins:
-        usual[net.begin] = np.bincount(places.ids[data.offsets[:-1]]).argmax()
+        usual[BEGIN] = np.bincount(places.ids[data.offsets[:-1]]).argmax()
     return usual
 
 
 def _steps(net: Network, found: Structure, places: Places, points: Arrivals, usual: Ints) -> str | None:
     live = len(found.slope)
     cell = np.where((found.token_of < 0) | (found.place_of < 0), -1, found.token_of * places.most + found.place_of)
-    stored = np.lexsort((-net.b_1[:live] / found.slope, cell))
-    slope, bias, cell = found.slope[stored], net.b_1[stored], cell[stored]
-    write = net.W_2[stored][:, found.label]
+    stored = np.lexsort((-net["b_1"][:live] / found.slope, cell))
+    slope, bias, cell = found.slope[stored], net["b_1"][stored], cell[stored]
+    write = net["W_2"][stored][:, found.label]
 
     # What the data demand, in order of cell and feature: `before` and `after` each step, between points left and right.
     order = np.lexsort((points.feature, points.cell))

@@ -14,7 +14,7 @@ from monolayer.checker.stock.files import Network
 from monolayer.checker.stock.structure import Structure
 from monolayer.data import Names, Sequences
 from monolayer.errors import DataError
-from monolayer.huggingface.architecture import UNKNOWN
+from monolayer.huggingface.architecture import BEGIN, END, UNKNOWN
 from monolayer.huggingface.texts import misread
 
 _SEPARATORS = re.compile("[\x1c-\x1f]")
@@ -87,11 +87,11 @@ def places_of(net: Network, data: Sequences) -> Places:
                 "the model predicts next tokens, and the data have labels: give the sequences alone, or prompts and "
                 "answers as text"
             )
-        names = (*data.vocabulary.names, net.names[net.end])
+        names = (*data.vocabulary.names, net.names[END])
         given = np.append(data.tokens[1:], 0)
         given[data.offsets[1:] - 1] = len(names) - 1
         wanted = _translation(data.vocabulary, net.classes, -1)[np.minimum(given, len(data.vocabulary) - 1)]
-        wanted[data.offsets[1:] - 1] = net.end
+        wanted[data.offsets[1:] - 1] = END
         first = data.tokens[data.offsets[:-1]]
         begins = data.prompts is None and bool((first == first[0]).all())
     else:
@@ -107,7 +107,7 @@ def places_of(net: Network, data: Sequences) -> Places:
         last = data.offsets[1:] - 1
         token, place, terms = ids[last], data.lengths, data.lengths + 1
     elif net.task == "sequence":
-        token, place = np.full(len(data), net.begin), np.zeros(len(data), np.int64)
+        token, place = np.full(len(data), BEGIN), np.zeros(len(data), np.int64)
         terms = data.lengths + 1
     else:
         token, place = ids, data.position + 1
@@ -115,7 +115,7 @@ def places_of(net: Network, data: Sequences) -> Places:
     token, place, terms = token[answering], place[answering], terms[answering]
     if begins:
         answering = np.append(answering, len(ids))
-        token, place, terms = np.append(token, net.begin), np.append(place, 0), np.append(terms, 1)
+        token, place, terms = np.append(token, BEGIN), np.append(place, 0), np.append(terms, 1)
         wanted, given = np.append(wanted, ids[0]), np.append(given, data.tokens[0])
     return Places(ids, token, place, terms, wanted, names, given, begins, longest + 1, answering)
 

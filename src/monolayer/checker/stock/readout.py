@@ -75,7 +75,7 @@ def read_steps(net: Network, found: Structure, places: int) -> Steps:
     if net.activation != "relu6":
         raise UnhandledError(f"the activation {net.activation!r} is not relu6, of which steps are made")
     w, live = found.slope, len(found.slope)
-    b, values = net.b_1[:live], net.W_2[:live][:, found.label]
+    b, values = net["b_1"][:live], net["W_2"][:live][:, found.label]
     reach = PADDING * float((np.abs(b / w) + 16.0 / w).max(initial=0.0))
     cell = np.where((found.token_of < 0) | (found.place_of < 0), -2, found.token_of * places + found.place_of)
     order = np.lexsort((-b / w, cell))
@@ -147,9 +147,9 @@ def coordinates(
 
     `passed` counts from the first neuron; those of other cells are at rest.
     """
-    usual = net.tokens[seen.token[:, None], found.label]
+    usual = net["tokens"][seen.token[:, None], found.label]
     start = np.searchsorted(steps.cell, seen.cell, side="left")
-    base = usual * (bound.first * seen.factor[:, None]) if net.post_norm else usual
+    base = usual * (bound.first * seen.factor[:, None]) if net.architecture.post_norm else usual
     jump = steps.level[passed] - steps.level[start]
     doubt = PADDING * (np.full_like(base, bound.label) + 8.0 * UNIT * (np.abs(base) + np.abs(jump)))
     mean = PADDING * (np.abs(jump.sum(axis=1)) / net.width + doubt.max(axis=1))
@@ -167,9 +167,9 @@ def _settled(net: Network, found: Structure, bound: Bounds, least: Floats, most:
     rounding = PADDING * (2.0 * BINARY64.gamma(D + 24.0) + 2.0**-21)
     decided: Bools = (m * least**2 > 64.0 * D**2 * UNIT * largest**2) & (least > 16.0 * mean)
     decided &= (largest <= HUGE) & (least >= FAINT * np.sqrt(largest**2 + net.epsilon))
-    if net.W_P is None:
+    if "W_P" not in net:
         decided &= 4.0 * least > rounding * m * (most + mean)
-    elif net.pool == "relu":
+    elif net.architecture.pool == "relu":
         decided &= least > 4.0 * rounding * m * (most + mean)
     else:
         decided &= 4.0 * bent(net, found, least - mean, most) > rounding * m * BENT
@@ -178,10 +178,10 @@ def _settled(net: Network, found: Structure, bound: Bounds, least: Floats, most:
 
 def bent(net: Network, found: Structure, least: Floats, most: Floats) -> Floats:
     """Lemma S7: what a tanh pooler returns at least, in size, of label coordinates from `least` to `most`."""
-    if net.W_P is None or not net.post_norm:
+    if "W_P" not in net or not net.architecture.post_norm:
         raise UnhandledError("a tanh pooler is covered where norms stand behind")
     # The norm before returns a mean square of 1; 0.9 is for the roundings of both norms and of the product.
     square = BENT + len(found.label) * most**2 / net.width
-    slope = float(net.W_P[found.label[0], found.label[0]])
+    slope = float(net["W_P"][found.label[0], found.label[0]])
     returned: Floats = np.tanh(0.9 * slope * least / np.sqrt(square + net.epsilon)) - 2.0**-20
     return returned

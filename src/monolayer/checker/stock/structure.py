@@ -10,13 +10,12 @@ Anything else is `UnhandledError`, which leaves the claim undecided.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from monolayer.arrays import Floats, Ints
+from monolayer.arrays import Bools, Floats, Ints
 from monolayer.checker.rounding import UnhandledError
 from monolayer.checker.stock.files import Network
 
@@ -36,71 +35,70 @@ class Structure:
     norm: tuple[float, float]
     """Least and largest squared norm of a stream vector."""
     largest: float
-    size: float
-    """`A`: size of `one` and of code coordinates in the tables."""
-    gate: float
-    signs: int
-    """`M`: signs in the word of a cell."""
-    slope: Floats
-    """`w_j` `(H,)`: what neuron `j` multiplies its feature by."""
-    token_of: Ints
-    """Id whose word neuron `j` reads; −1: of none."""
-    place_of: Ints
-    """Place whose word neuron `j` reads, −1 of none; 0 where places have no words."""
-    cells_have_places: bool
     label: Ints
-    words: NDArray[np.bool_]
+    words: Bools
     """Signs of the classes `(C, m)`."""
+    size: float = 1.0
+    """`A`: size of `one` and of code coordinates in the tables."""
+    gate: float = 0.0
+    signs: int = 0
+    """`M`: signs in the word of a cell."""
+    slope: Floats = field(default_factory=lambda: np.zeros(0))
+    """`w_j` `(H,)`: what neuron `j` multiplies its feature by."""
+    token_of: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """Id whose word neuron `j` reads; −1: of none."""
+    place_of: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """Place whose word neuron `j` reads, −1 of none; 0 where places have no words."""
+    cells_have_places: bool = False
 
 
 def read_structure(net: Network, used: int) -> Structure:
     """All conditions but those on thresholds; `used` places of the position table occur in the data."""
     _plain(net)
-    D = net.width
     query, write, out, pairs = _attention(net)
-    places = np.zeros((1, D)) if net.places is None else net.places[net.offset : net.offset + used]
-    both = (places != 0).any(axis=0) & (net.tokens != 0).any(axis=0)
+    first = net.architecture.offset
+    places = net["places"][first : first + used] if "places" in net else np.zeros((1, net.width))
+    both = (places != 0).any(axis=0) & (net["tokens"] != 0).any(axis=0)
     if both.any():
         raise UnhandledError(
             "a column is used by tokens and by places: norms and sums are exact only where they are not"
         )
-    for name, table in (("tokens", net.tokens), ("places", places)):
+    for name, table in (("tokens", net["tokens"]), ("places", places)):
         ordered = np.sort(table, axis=1)
         if not np.array_equal(ordered, -ordered[:, ::-1]):
             raise UnhandledError(f"a row of the table of {name} has not as much above 0 as below: its mean is not 0")
         if not (table[:, pairs] == -table[:, pairs + 1]).all() or table[:, out : out + 2].any():
             raise UnhandledError(f"the table of {name} does not hold keys in pairs, or holds numbers in the slot")
-    if net.places is not None and not np.abs(net.places).max() <= 2.0**20:
+    if "places" in net and not np.abs(net["places"]).max() <= 2.0**20:
         raise UnhandledError("the table of places has a row so large that padding on it may not be finite")
-    norms = [(table * table).sum(axis=1) for table in (net.tokens, places)]
+    norms = [(table * table).sum(axis=1) for table in (net["tokens"], places)]
     label, words = _head(net)
     if places[:, label].any() or np.isin(label, (out, out + 1)).any():
         raise UnhandledError("the head reads columns that places or attention write to")
-    reads = _reads(net, places, out, label)
     return Structure(
         query=query,
         write=write,
-        key=net.tokens[:, pairs].sum(axis=1),
+        key=net["tokens"][:, pairs].sum(axis=1),
         place_key=places[:, pairs].sum(axis=1),
         norm=(float(norms[0].min() + norms[1].min()), float(norms[0].max() + norms[1].max())),
-        largest=float(max(np.abs(net.tokens).max(), np.abs(places).max())),
+        largest=float(max(np.abs(net["tokens"]).max(), np.abs(places).max())),
         label=label,
         words=words,
-        **reads,
+        **_reads(net, places, out, label),
     )
 
 
 def _plain(net: Network) -> None:
     """Norms that add nothing of their own, biases that are 0, a width whose root is a power of two."""
     D = net.width
-    if net.rms:
+    if net.architecture.rms:
         raise UnhandledError(f"the norms of {net.kind} compute in float32 whatever the weights are")
     if D & (D - 1) or D.bit_length() % 2 == 0 or D < 16:
         raise UnhandledError(f"the width {D} is no power of 4: 1/√{D} is not exact")
-    if not all((part == kind).all() for part, kind in zip(net.norms, (1.0, 0.0) * 3, strict=True)):
+    shifts = [f"shift_{number}" for number in (1, 2, 3)]
+    if any((net[f"scale_{number}"] != 1.0).any() for number in (1, 2, 3)) or any(net[name].any() for name in shifts):
         raise UnhandledError("a norm has a weight other than 1 or a bias other than 0")
-    empty = [net.b_2, *net.zeros, *(net.attention[f"b_{letter}"] for letter in "KVO")]
-    empty += [part for part in (net.head_bias, net.pool_bias) if part is not None]
+    empty = [net[letter] for letter in ("types", "b_K", "b_V", "b_O", "b_2", "b_P", "b_H") if letter in net]
     if any(part.any() for part in empty):
         raise UnhandledError("a bias, or a table of token types, is not 0")
     if not (0.0 < net.epsilon <= 1.0):
@@ -109,8 +107,8 @@ def _plain(net: Network) -> None:
 
 def _attention(net: Network) -> tuple[float, float, int, Ints]:
     """λ, ω, the slot's first column, and the first columns of the key pairs."""
-    W_Q, W_K, W_V, W_O = (net.attention[f"W_{letter}"] for letter in "QKVO")
-    b_Q = net.attention["b_Q"]
+    W_Q, W_K, W_V, W_O = (net[f"W_{letter}"] for letter in "QKVO")
+    b_Q = net["b_Q"]
     found = np.flatnonzero(b_Q)
     if W_Q.any() or len(found) != 1:
         raise UnhandledError("the query must be a constant: W_Q = 0 and one nonzero number in its bias")
@@ -136,21 +134,21 @@ def _attention(net: Network) -> tuple[float, float, int, Ints]:
     return float(b_Q[slot]) / net.width**0.5, write, out, pairs
 
 
-def _head(net: Network) -> tuple[Ints, NDArray[np.bool_]]:
+def _head(net: Network) -> tuple[Ints, Bools]:
     """The label columns, and the sign of every class in them."""
-    label = np.flatnonzero(net.head.any(axis=0))
-    part = net.head[:, label]
+    label = np.flatnonzero(net["W_H"].any(axis=0))
+    part = net["W_H"][:, label]
     if len(label) == 0 or not (np.abs(part) == abs(part[0, 0])).all() or part.sum(axis=1).any():
         raise UnhandledError("the head must hold words of one number with as many + as −")
     words = part > 0
     if len(np.unique(np.packbits(words, axis=1), axis=0)) < len(words):
         raise UnhandledError("two classes have the same word in the head")
-    if net.W_P is not None:
-        diagonal = np.zeros_like(net.W_P)
-        diagonal[label, label] = net.W_P[label[0], label[0]]
-        if not np.array_equal(net.W_P, diagonal) or not net.W_P[label[0], label[0]] > 0.0:
+    if "W_P" in net:
+        diagonal = np.zeros_like(net["W_P"])
+        diagonal[label, label] = net["W_P"][label[0], label[0]]
+        if not np.array_equal(net["W_P"], diagonal) or not net["W_P"][label[0], label[0]] > 0.0:
             raise UnhandledError("the pooler must be one positive number times the label columns")
-    for size in (abs(part[0, 0]), *(() if net.W_P is None else (net.W_P[label[0], label[0]],))):
+    for size in (abs(part[0, 0]), *(() if "W_P" not in net else (net["W_P"][label[0], label[0]],))):
         if not 1.0 / LARGE <= size <= LARGE:
             raise UnhandledError(f"the head or the pooler holds {size:.3g}: logits may leave the range of float32")
     return label, words
@@ -158,21 +156,12 @@ def _head(net: Network) -> tuple[Ints, NDArray[np.bool_]]:
 
 def _reads(net: Network, places: Floats, out: int, label: Ints) -> dict[str, Any]:
     """What the neurons read: `w_j (½ slot difference + G (word − M one))`, and whose word it is."""
-    W_1 = net.W_1
-    if np.delete(net.W_2, label, axis=1).any():
+    W_1 = net["W_1"]
+    if np.delete(net["W_2"], label, axis=1).any():
         raise UnhandledError("neurons write to columns that are not label columns")
-    live = np.flatnonzero(W_1.any(axis=1) | (net.b_1 != 0) | net.W_2.any(axis=1))
-    nothing = np.zeros(0, dtype=np.int64)
+    live = np.flatnonzero(W_1.any(axis=1) | (net["b_1"] != 0) | net["W_2"].any(axis=1))
     if len(live) == 0:
-        return {
-            "size": 1.0,
-            "gate": 0.0,
-            "signs": 0,
-            "slope": np.zeros(0),
-            "token_of": nothing,
-            "place_of": nothing,
-            "cells_have_places": False,
-        }
+        return {}
     if len(live) < len(W_1):
         raise UnhandledError("some neurons read nothing and others do")
     slope = 2.0 * W_1[:, out]
@@ -187,7 +176,7 @@ def _reads(net: Network, places: Floats, out: int, label: Ints) -> dict[str, Any
     if len(code) == 0:
         raise UnhandledError("neurons must read the words of tokens")
     gate, signs = float(first[code[0]]), len(code)
-    size = float(net.tokens[0, one[0]])
+    size = float(net["tokens"][0, one[0]])
     # Powers of two times small whole numbers: every product below is exact, so equality means equality.
     word = W_1[:, code] > 0
     full = np.zeros_like(W_1)
@@ -198,10 +187,10 @@ def _reads(net: Network, places: Floats, out: int, label: Ints) -> dict[str, Any
         raise UnhandledError("a neuron reads something else than slot, words and the constant pair")
     if (word.sum(axis=1) * 2 != signs).any():
         raise UnhandledError("a neuron reads a word with unequal numbers of + and −")
-    if not (net.tokens[:, one] == [size, -size]).all() or not size > 0.0:
+    if not (net["tokens"][:, one] == [size, -size]).all() or not size > 0.0:
         raise UnhandledError("the constant pair is not constant over the tokens")
     of_places = (places[:, code] != 0).any(axis=0)
-    token_of = _owners(net.tokens, code[~of_places], size, word[:, ~of_places], "tokens")
+    token_of = _owners(net["tokens"], code[~of_places], size, word[:, ~of_places], "tokens")
     place_of = np.zeros(len(W_1), dtype=np.int64)
     if of_places.any():
         place_of = _owners(places, code[of_places], size, word[:, of_places], "places")
@@ -216,7 +205,7 @@ def _reads(net: Network, places: Floats, out: int, label: Ints) -> dict[str, Any
     }
 
 
-def _owners(table: Floats, columns: Ints, size: float, word: NDArray[np.bool_], name: str) -> Ints:
+def _owners(table: Floats, columns: Ints, size: float, word: Bools, name: str) -> Ints:
     """Row of the table that has each word, −1 for none; rows must have different words of ±A, equally many of each."""
     part = table[:, columns]
     rows = part > 0
