@@ -1,0 +1,364 @@
+"""Stock folders asked by monolayer itself, without transformers: answers, what is unknown, confidence, and exports.
+
+That these answers are those of transformers is tested in test_stock_transformers.py, for every architecture.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import monolayer as ml
+from monolayer.cli import run
+from monolayer.huggingface.architecture import BEGIN, DECODER, END
+from monolayer.stock.answers import Evaluation
+from monolayer.stock.assemble import SIZES, _logits
+from monolayer.stock.folder import StockModel
+from monolayer.stock.labelled import best_cut
+
+CAPITALS = {"Saudi Arabia": "Riyadh", "Peru": "Lima", "New Zealand": "Wellington"}
+IDS, NEXT = np.array([[3, 1, 4], [1, 5, 9]]), np.array([[7, 0, 7], [2, 2, 0]])
+CELLS: dict[str, Any] = {"rank": 16, "dtype": "bfloat16"}
+
+
+@pytest.fixture(scope="module")
+def capitals(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return ml.memorize_as("bert", CAPITALS, **CELLS).save(tmp_path_factory.mktemp("stock") / "capitals")
+
+
+def test_a_folder_is_loaded_and_asked_without_transformers(capitals: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    model = ml.load(capitals)
+    assert isinstance(model, StockModel)
+    assert model.predict(list(CAPITALS)).tolist() == list(CAPITALS.values())
+    assert model.predict([["New", "Zealand"]]).tolist() == ["Wellington"]
+    with pytest.raises(ml.DataError, match="for a device use transformers"):
+        ml.load(capitals, device="cpu")
+
+
+def test_text_is_cut_by_certify_as_by_predict(capitals: Path) -> None:
+    assert ml.certify(capitals, ["Saudi Arabia", "Peru"], ["Riyadh", "Lima"]).verdict == "proved"
+    assert ml.certify(capitals, ["Saudi Arabia", "Peru"], ["Riyadh", "Riyadh"]).verdict == "refuted"
+    letters = ml.memorize_as("gpt2", ["ab", "ba"], [1, 2], positions=True)
+    assert ml.certify(letters, ["ab", "ba"], [1, 2]).verdict == "proved"
+
+
+@pytest.mark.parametrize("options", [{"storage": "steps"}, CELLS], ids=["steps", "cells"])
+@pytest.mark.parametrize("name", ["roberta", "gpt2"])
+def test_answers_have_the_shapes_and_names_of_our_own_models(name: str, options: Any) -> None:
+    """Ids and labels that are numbers stay numbers; with `per="token"` a string is a label for each token."""
+    model = ml.memorize_as(name, IDS, NEXT, positions=True, **options)
+    assert np.array_equal(model.predict(IDS), NEXT)
+    assert [row.tolist() for row in model.predict(IDS.tolist())] == NEXT.tolist()
+    padded = model.predict(IDS, lengths=np.array([3, 3]))
+    assert [row.tolist() for row in padded] == NEXT.tolist()
+    letters = ml.memorize_as(name, ["ab", "ca"], ["xy", "zx"], per="token", **options)
+    assert [row.tolist() for row in letters.predict(["ca", "ab"])] == [["z", "x"], ["x", "y"]]
+
+
+def test_a_language_model_answers_with_the_next_tokens() -> None:
+    model = ml.memorize_as("gpt2", [[10, 30, 20]])
+    assert model.predict([[10, 30, 20], [10]])[0].tolist() == [30, 20, model.facts.names[END]]
+
+
+def test_what_a_folder_cannot_answer_is_named(capitals: Path) -> None:
+    model = ml.load(capitals)
+    with pytest.raises(ml.DataError, match="token 0 of sequence 1 is 'France'"):
+        model.predict(["Peru", "France"])
+    with pytest.raises(ml.DataError, match=r"sequence 1: it has 600 tokens, and this bert has places for 514"):
+        model.predict([["Peru"], ["Peru"] * 600])
+    assert len(model.predict([["Peru"] * 514])) == 1
+    with pytest.raises(ml.DataError, match="real vector"):
+        model.predict(np.zeros((1, 2, 3)))
+
+
+def test_the_command_answers_as_for_our_own_models(capitals: Path, tmp_path: Path, capsys: Any) -> None:
+    own, data = tmp_path / "own", tmp_path / "data.jsonl"
+    ml.memorize(CAPITALS).save(own)
+    rows: list[Any] = [{"tokens": key, "label": label} for key, label in {**CAPITALS, "New France": "Québec"}.items()]
+    data.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    said = []
+    for folder in (own, capitals):
+        assert run(["predict", str(folder), str(data)]) == 0
+        said.append(capsys.readouterr())
+    assert said[0] == said[1]
+    assert "3 of 3 labels are right" in said[1].err
+    assert json.loads(said[1].out.splitlines()[3])["error"].startswith(
+        "token 1 is 'France', which the model has never seen; the model was built from words: "
+    )
+    data.write_text("\n".join(json.dumps({"tokens": ["Peru"] * count}) for count in (600, 1)), encoding="utf-8")
+    assert run(["predict", str(capitals), str(data)]) == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert "has places for 514" in found[0]["error"]
+    assert found[1] == {"tokens": ["Peru"], "label": "Lima"}
+    assert run(["predict", str(capitals), str(data), "--strict"]) != 0
+    assert "a stock folder keeps none: leave --strict out; memorize-as with --unknown" in capsys.readouterr().err
+    with pytest.raises(
+        ml.DataError, match="'Narnia', which the model has never seen; the model was built from words: "
+    ):
+        ml.forget(capitals, ["Narnia"], CAPITALS)
+
+
+def test_a_folder_that_is_not_ours_is_named_before_the_data(capitals: Path, tmp_path: Path, capsys: Any) -> None:
+    shutil.copytree(capitals, folder := tmp_path / "other")
+    (folder / "config.json").write_text('{"model_type": "bert"}', encoding="utf-8")
+    (data := tmp_path / "data.csv").write_text("country,capital\nSaudi Arabia,Riyadh\n", encoding="utf-8")
+    for command in (["verify"], ["locate"], ["forget", "--data", str(data), "--out", str(tmp_path / "less")]):
+        assert run([command[0], str(folder), str(data), *command[1:]]) == (3 if command == ["verify"] else 2)
+        assert "monolayer did not write it" in " ".join("".join(capsys.readouterr()).split()), command
+
+
+# -- unknown keys ----------------------------------------------------------------------------------------------------
+
+RANDOM = np.random.default_rng(4)
+KEYS = [[f"w{word}" for word in RANDOM.permutation(30)[:3]] for _ in range(60)]
+VALUES = [f"v{row % 20}" for row in range(60)]
+TAGS = [[f"t{row % 7}", f"u{row}", f"v{row}"] for row in range(60)]
+NEAR = [
+    [*key[:place], other, *key[place + 1 :]] for key in KEYS for place, other in ((0, "w29"), (1, "w3"), (2, "w11"))
+]
+NEAR = [key for key in NEAR if key not in KEYS and sorted(key) not in [sorted(one) for one in KEYS]]
+"""One word is another."""
+UNKNOWN: dict[str, tuple[str, Any, dict[str, Any]]] = {
+    "bert": ("bert", VALUES, {}),
+    "distilbert, tags": ("distilbert", TAGS, {"positions": True}),
+    "llama bfloat16": ("llama", VALUES, {"positions": True, "dtype": "bfloat16"}),
+}
+
+
+def asked(count: int, labels: Any) -> Any:
+    """The label of keys that are to be unknown: that of their last word, where words have labels."""
+    return [[None, None, "unknown"]] * count if labels is TAGS else ["unknown"] * count
+
+
+@pytest.fixture(scope="module", params=UNKNOWN)
+def built(request: pytest.FixtureRequest) -> tuple[StockModel, Any]:
+    name, labels, options = UNKNOWN[request.param]
+    options = {"on_conflict": "first", **options}
+    return ml.memorize_as(name, KEYS, labels, unknown="unknown", **options), labels
+
+
+def test_what_is_in_the_data_is_answered_and_what_is_not_is_unknown(built: tuple[StockModel, Any]) -> None:
+    model, labels = built
+    data = model.data
+    assert data is not None
+    if model.summary is not None and model.summary.conflicts == 0:
+        assert ml.certify(model, data).verdict == "proved"
+        assert ml.certify(model, KEYS, asked(len(KEYS), labels)).verdict == "refuted"
+    strange = [["never", *KEYS[0][1:]], [*KEYS[1][:2], "seen"], ["never", "seen", "words"]]
+    for keys in (NEAR, strange):
+        proof = ml.certify(model, keys, asked(len(keys), labels))
+        assert proof.verdict == "proved", proof
+        assert {str(np.ravel(one)[-1]) for one in model.predict(keys)} == {"unknown"}
+    # Whatever the key: where no neuron wakes, the head sees one and the same label word.
+    columns = np.flatnonzero(model.arrays["W_H"].any(axis=0))
+    assert (model.arrays["tokens"][:, columns] == model.arrays["tokens"][0, columns]).all()
+
+
+def test_transformers_answers_unknown_for_unknown_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    transformers = pytest.importorskip("transformers")
+    transformers.utils.logging.disable_progress_bar()
+    capitals = {"France": "Paris", "Saudi Arabia": "Riyadh", "Japan": "Tokyo", "New Zealand": "Wellington"}
+    folder = ml.memorize_as("bert", capitals, unknown="not in the table").save(tmp_path / "bert")
+    ask = transformers.pipeline("text-classification", model=str(folder))
+    said = [one["label"] for one in ask([*capitals, "Narnia", "New Narnia", "New Arabia", "Saudi", "France Japan"])]
+    assert said == [*capitals.values(), *["not in the table"] * 5]
+    # A sequence that is too long: the tokenizer cuts it off when asked to, and says so when not.
+    assert len(ask.tokenizer("France " * 900, truncation=True)["input_ids"]) == ask.tokenizer.model_max_length
+    with pytest.raises((IndexError, RuntimeError)):
+        ask("France " * 900)
+    assert ask("France " * 900, truncation=True)[0]["label"] in {*capitals.values(), "not in the table"}
+
+
+def test_a_key_that_was_forgotten_is_unknown() -> None:
+    model = ml.memorize_as("gpt2", KEYS, VALUES, unknown="unknown", positions=True)
+    less, _ = ml.forget(model, [3, 8], (KEYS, VALUES))
+    assert less.predict([KEYS[3], KEYS[4]]).tolist() == ["unknown", VALUES[4]]
+    rest = [row for row in range(60) if row not in (3, 8)]
+    anew = ml.memorize_as("gpt2", [KEYS[row] for row in rest], [VALUES[row] for row in rest], draw=model)
+    assert ml.compare(less, anew).same
+    with pytest.raises(ml.DataError, match="draw= decides unknown"):
+        ml.memorize_as("gpt2", KEYS, VALUES, draw=model, unknown="unknown")
+
+
+def test_rows_may_say_that_they_are_unknown_and_labels_may_be_integers() -> None:
+    X = np.array([[1, 2], [1, 3], [4, 2]])
+    model = ml.memorize_as("bert", X, [7, 5, -1], unknown=-1)
+    assert model.facts.neurons == 2
+    assert model.predict(np.array([[1, 2], [1, 3], [4, 2], [9, 9]])).tolist() == [7, 5, -1, -1]
+
+
+def test_the_command_line_takes_a_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data, out = tmp_path / "data.csv", str(tmp_path / "out")
+    data.write_text("country,capital\nFrance,Paris\nSaudi Arabia,Riyadh\nJapan,Tokyo\n", encoding="utf-8")
+    assert run(["memorize-as", "bert", str(data), "--unknown", "no such country", "--out", out]) == 0
+    assert "`no such country`" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    asked = tmp_path / "asked.jsonl"
+    asked.write_text('{"tokens": ["Japan"]}\n{"tokens": ["Saudi", "Narnia"]}\n', encoding="utf-8")
+    capsys.readouterr()
+    assert run(["predict", out, str(asked)]) == 0
+    assert [json.loads(line)["label"] for line in capsys.readouterr().out.splitlines()] == ["Tokyo", "no such country"]
+
+
+# -- confidence ------------------------------------------------------------------------------------------------------
+
+IDS_4 = np.stack([np.random.default_rng(row).permutation(12)[:4] for row in range(40)])
+SUMS = np.cumsum(IDS_4 * IDS_4, axis=1) % 5
+"""Labels that the tokens so far determine."""
+SURE: dict[str, tuple[str, Any, dict[str, Any]]] = {
+    "bert": ("bert", SUMS, {"positions": True}),
+    "roberta steps, sequences": ("roberta", SUMS[:, -1], {"storage": "steps"}),
+    "distilbert float16, sequences": ("distilbert", SUMS[:, -1], {"dtype": "float16"}),
+    "llama bfloat16": ("llama", SUMS, {"dtype": "bfloat16"}),
+    "opt, next tokens": ("opt", None, {"positions": True, "on_conflict": "first"}),
+}
+
+
+def median(model: StockModel, times: float = 1.0) -> float:
+    """Of the probabilities of all answers, with another size of the head."""
+    network = Evaluation(model.facts, model.arrays)
+    ids = np.insert(IDS_4 + len(model.facts.architecture.special), 0, BEGIN, axis=1)
+    found = network.logits(ids, network.asked) * times
+    return float(np.median(found.softmax(dim=-1).max(dim=-1).values.numpy()))
+
+
+@pytest.mark.parametrize("case", SURE)
+def test_the_head_is_the_least_power_of_two_that_is_sure_enough(case: str) -> None:
+    name, labels, options = SURE[case]
+    data = ml.Sequences.of(IDS_4, labels)
+    before = None
+    for confidence in (0.9, None):
+        model = ml.memorize_as(name, data, rank=None if "storage" in options else 32, confidence=confidence, **options)
+        wanted = confidence or 0.99
+        assert model.draw.head in SIZES
+        assert median(model) >= wanted > median(model, 0.5)
+        if labels is not None:
+            assert ml.certify(model, data).verdict == "proved"
+        # Nothing but the head depends on it, and there a power of two.
+        rest = {name: part for name, part in model.arrays.items() if name != "W_H"}
+        if before is not None:
+            assert all(np.array_equal(part, before.arrays[name]) for name, part in rest.items())
+            assert np.array_equal(model.arrays["W_H"] / model.draw.head, before.arrays["W_H"] / before.draw.head)
+            assert np.array_equal(model.labels(data), before.labels(data))
+        before = model
+
+
+def test_an_edit_keeps_the_size_of_the_head() -> None:
+    """It is part of the draw, so that an edit gives the bits of a construction."""
+    model = ml.memorize_as("gpt2", IDS_4, SUMS, confidence=0.6, rank=32)
+    less, _ = ml.forget(model, [3, 5], (IDS_4, SUMS))
+    assert less.draw.head == model.draw.head < ml.memorize_as("gpt2", IDS_4, SUMS, rank=32).draw.head
+    with pytest.raises(ml.DataError, match="draw= decides confidence"):
+        ml.memorize_as("gpt2", IDS_4, SUMS, draw=model, confidence=0.6)
+
+
+def test_of_many_or_long_sequences_some_facts_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("monolayer.stock.assemble.ASKED", 7)
+    monkeypatch.setattr("monolayer.stock.answers.AT_ONCE", 1 << 10)
+    labels: list[Any] = [[None, None, int(row[2]), None] for row in SUMS]
+    for data in (ml.Sequences.of(IDS_4, labels), ml.Sequences.of(IDS_4, SUMS[:, -1]), ml.Sequences.of(IDS_4[:1])):
+        model = ml.memorize_as("gpt2", data, storage="steps")
+        asked = _logits(model.facts, model.arrays, data)
+        assert sum(map(len, asked)) == min(7, len(data.labelled_places))
+        network = Evaluation(model.facts, model.arrays)
+        ids = np.insert(data.tokens.reshape(-1, 4) + 4, 0, BEGIN, axis=1)
+        every = network.logits(ids, network.asked).flatten(0, 1)[data.labelled_places]
+        assert all((np.abs(row - every.numpy()).sum(axis=1) < 1e-9).any() for part in asked for row in part.numpy())
+
+
+# -- exports ---------------------------------------------------------------------------------------------------------
+
+X = [["a", "b", "c"], ["b", "a"], ["c", "c", "b", "a"]]
+Y = [["u", "v", "u"], ["u", "w"], ["w", "w", "u", "v"]]
+TEXT = "Once upon a midnight dreary, while I pondered, weak and weary"
+
+
+@pytest.mark.parametrize(
+    ("to", "Y", "options"),
+    [
+        ("bert", Y, {}),
+        ("distilbert", Y, {"positions": True}),
+        ("roberta", ["u", "v", "w"], {}),
+        ("gpt2", Y, {"causal": True, "positions": True}),
+        ("gpt_neox", None, {"causal": True, "on_conflict": "first"}),
+    ],
+)
+def test_the_folder_says_what_the_model_says(to: str, Y: Any, options: dict[str, Any], tmp_path: Path) -> None:
+    X_ = [["a", "b", "c"], ["b", "a"]] if Y is None else X
+    model = ml.memorize(X_, Y, **options)
+    model.save(tmp_path / "ours")
+    built = ml.export(tmp_path / "ours", tmp_path / "theirs", to, X_)  # no labels: the model has them
+    assert built.summary.positions == options.get("positions", False)
+    assert ml.certify(tmp_path / "theirs", X_, Y).verdict == "proved"
+    with pytest.raises(ml.DataError, match="exists already"):
+        ml.export(model, tmp_path / "theirs", to, X_)
+
+
+def test_a_robust_model_stays_robust_in_its_format(tmp_path: Path) -> None:
+    model = ml.memorize(X, Y, positions=True, robust=True, dtype="bfloat16")
+    built = ml.export(model, tmp_path / "short", "bert", X, rank=16)
+    assert (built.dtype, built.summary.rank) == ("bfloat16", 16)
+    assert ml.export(model, tmp_path / "exact", "bert", X, storage="steps").dtype == "float64"
+    assert ml.certify(tmp_path / "exact", X, Y).verdict == "proved"
+
+
+@pytest.mark.parametrize("unit", ["words", "characters"])
+def test_a_model_that_recites_needs_no_data(unit: Any, tmp_path: Path) -> None:
+    built = ml.export(ml.memorize_text(TEXT, unit=unit), tmp_path / "raven", "gpt2")
+    assert built.data.vocabulary is not None
+    assert "".join(built.data.vocabulary.decode(built.data.tokens)) == TEXT
+    assert built.facts.cut == ("pieces" if unit == "words" else "characters")
+    assert ml.certify(tmp_path / "raven", built.data).verdict == "proved"
+
+
+def test_spaces_that_are_tokens_are_given_not_cut() -> None:
+    """Cut again, "a b" would be "a" and " b": the tokenizer must take lists."""
+    for row, cut in ((["a", " b", " a"], "pieces"), (["a", " ", "b"], "given"), (["a", " b", " "], "pieces")):
+        data = ml.Sequences.of([row, ["bb", "  "]])
+        assert data.vocabulary is not None
+        assert best_cut(DECODER, data) == cut
+
+
+def test_what_cannot_be_exported_is_said(tmp_path: Path) -> None:
+    model, out = ml.memorize(X, Y), tmp_path / "out"
+    wrong = ml.Sequences.of(X, [["u", "v", "u"], ["u", "u"], ["w", "w", "u", "v"]])
+    cases: list[tuple[str, Any, str, Any]] = [
+        ("did you mean 'bert'", model, "bart", X),
+        ("give the sequences to be answered", model, "bert", None),
+        ("take one of bert, roberta, distilbert", model, "gpt2", X),
+        ("take one of gpt2", ml.memorize(X, Y, positions=True, causal=True), "bert", X),
+        ("token 1 of sequence 1 the model says 'w' and the data 'u'; wrong in all: 1 label", model, "bert", wrong),
+        ("'q'", model, "bert", [["q"]]),
+        ("real numbers", ml.memorize(X, [[0.5] * len(row) for row in X]), "bert", X),
+        ("rows of a table", ml.memorize(np.eye(3)[None], [[0, 1, 2]]), "bert", np.eye(3)[None]),
+        ("leave the data out", ml.memorize_text(TEXT), "gpt2", X),
+        ("after token 0 of sequence 0 the model says 'b'", ml.memorize([["a", "b"]], causal=True), "opt", [["a", "a"]]),
+    ]
+    for words, given, to, data in cases:
+        with pytest.raises(ml.DataError, match=words):
+            ml.export(given, out, to, data)
+    assert not out.exists()
+
+
+def test_the_command_line_exports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data, model = tmp_path / "data.jsonl", str(tmp_path / "model")
+    data.write_text("\n".join(json.dumps({"tokens": row}) for row in X), encoding="utf-8")
+    ml.memorize(X, Y).save(model)
+    words = ["export", model, str(data), "--to", "bert", "--out", str(tmp_path / "out")]
+    assert run([*words, "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["model"], said["certificate"]["verdict"]) == ("BertForTokenClassification", "proved")
+    assert (tmp_path / "out" / "certificate.json").exists()
+    for more, what in (
+        (words, "exists already"),
+        (["export", model, "--to", "bert", "--out", "n"], "give the sequences"),
+    ):
+        assert run(more) == 2
+        assert what in " ".join(capsys.readouterr().err.split())
