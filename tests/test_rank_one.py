@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import monolayer as ml
-from monolayer.model import attention as layer
 from monolayer.model import rank_one
 from monolayer.theory.boltzmann import boltz
 
@@ -127,43 +125,3 @@ def test_what_does_not_fit_is_said(change: Any, words: str) -> None:
     q, k, v, options = change(*_draw(9, 1.0, 5))
     with pytest.raises(ml.DataError, match=words):
         ml.attention(q, k, v, **options)
-
-
-# -- the dense network ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("causal", [False, True])
-def test_a_long_sequence_goes_through_the_dense_network_without_all_scores(causal: bool, monkeypatch: Any) -> None:
-    random = np.random.default_rng(1)
-    X = [random.permutation(900)[:700].tolist(), random.permutation(900)[:300].tolist()]
-    Y = [[int(token) % 3 for token in row] for row in X]
-    model = ml.memorize(X, Y, causal=causal)
-    wanted = model.predict(X, path="dense")
-    monkeypatch.setattr(layer, "SCORES_AT_ONCE", 100)
-    monkeypatch.setattr(rank_one, "_answers", lambda *_: pytest.fail("one query a sequence was interpolated"))
-    monkeypatch.setattr(layer.RankOneAttention, "_written", lambda *_: pytest.fail("all scores were computed"))
-    found = model.predict(X, path="dense")
-    assert [row.tolist() for row in found] == [row.tolist() for row in wanted] == Y
-
-
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("low_rank", [True, False])
-def test_long_and_short_ways_of_the_layer_agree_with_gradients(causal: bool, low_rank: bool, monkeypatch: Any) -> None:
-    random = torch.Generator().manual_seed(2)
-    W = [torch.randn(4, 4, generator=random, dtype=torch.float64) / 2 for _ in range(4)]
-    if low_rank:
-        W[0] = torch.outer(torch.tensor([1.0, 0, 0, 0]), torch.tensor([0.5, 2, -1, 1])).double()
-        W[1] = torch.outer(torch.tensor([1.0, 0, 0, 0]), torch.tensor([1.0, 0.25, 0, 2])).double()
-    attention = layer.RankOneAttention(*W)
-    Z = torch.randn(1, 600, 4, generator=random, dtype=torch.float64, requires_grad=True)
-    seen = (torch.arange(600) < 580)[None, None]
-
-    def both() -> list[Tensor]:
-        out = attention(Z, seen, causal)
-        pull = torch.sin(torch.arange(out[:, :580].numel(), dtype=torch.float64)).view_as(out[:, :580])
-        return [out[:, :580], *torch.autograd.grad((out[:, :580] * pull).sum(), [Z, *attention.parameters()])]
-
-    wanted = both()
-    monkeypatch.setattr(layer, "SCORES_AT_ONCE", 100 * 600)
-    for one, two in zip(both(), wanted, strict=True):
-        assert (one - two).abs().max() <= 1e-10 * max(1.0, float(two.detach().abs().max()))

@@ -48,7 +48,7 @@ def predict(
     from monolayer.data.shards import files
     from monolayer.errors import DataError
     from monolayer.huggingface.reading import is_stock
-    from monolayer.model.mapped import Mapped, load_mapped
+    from monolayer.model.mapped import load_mapped
     from monolayer.model.monolayer import Monolayer
     from monolayer.stock.folder import StockModel, load
 
@@ -84,7 +84,7 @@ def predict(
                         values = model.answers(encoded) if model.draw.prompts else model.labels(encoded)
                     else:
                         values = model.labels(encoded, path="dense" if dense else "auto")
-                    seen = model.known(encoded) if strict and isinstance(model, Monolayer | Mapped) else None
+                    seen = model.known(encoded) if strict and isinstance(model, Monolayer) else None
                     rows = _rows(model, encoded, values, seen)
                     compared.append(_compared(model, asked, values, seen))
             facts["sequences"] += len(sequences)
@@ -120,7 +120,6 @@ def predict(
 def _refused(model: Answering, sequences: Sequences) -> dict[int, str]:
     """Sequences that the model cannot answer for, by number, each with the reason."""
     from monolayer.model.inputs import unanswerable
-    from monolayer.model.mapped import Mapped
     from monolayer.model.uniform import Uniform
     from monolayer.stock.folder import StockModel
 
@@ -128,7 +127,7 @@ def _refused(model: Answering, sequences: Sequences) -> dict[int, str]:
         return {}
     if isinstance(model, StockModel):
         return model.unanswerable(sequences)
-    return unanswerable(model.frame if isinstance(model, Mapped) else model, sequences)
+    return unanswerable(model, sequences)
 
 
 def _rows(model: Answering, encoded: Sequences, values: Any, seen: Any) -> Iterator[tuple[Any, Any]]:

@@ -16,12 +16,11 @@ if TYPE_CHECKING:
     from monolayer.data import Sequences
     from monolayer.data.layout import Manner
     from monolayer.data.text import Script
-    from monolayer.model.mapped import Mapped
     from monolayer.model.monolayer import Monolayer
     from monolayer.model.uniform import Uniform
     from monolayer.stock.folder import StockModel
 
-    Answering: TypeAlias = "Monolayer | Mapped | Uniform | StockModel"  # what `predict` can ask
+    Answering: TypeAlias = "Monolayer | Uniform | StockModel"  # what `predict` can ask
 
 Data = Annotated[
     list[str],

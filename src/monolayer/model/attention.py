@@ -12,10 +12,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from monolayer.model.device import recording
-from monolayer.model.rank_one import attention
 
 ONE, KEY, CODE, LABEL = 0, 1, 2, 3
 """Coordinates of the stream: the constant 1, the key `s`, the code `t` (later `z`), the first label slot."""
@@ -53,28 +51,17 @@ class RankOneAttention(nn.Module):
     def forward(self, Z: Tensor, seen: Tensor, causal: bool = False) -> Tensor:
         """`Z` `(N, n, D)`; `seen` `(N or 1, 1, n)`: which keys there are; `causal`: a query sees none behind itself.
 
-        By sequences and queries in blocks, so that memory grows with `N n`, not with `N n²`; gradients recompute them.
-        Where the scores of one sequence would be too many and have rank one, in linear time (`rank_one.py`), unless
-        gradients of `W_Q` and `W_K` are asked for.
+        By sequences and queries in blocks, so that memory grows with `N n`, not with `N n²`.
         """
         n = Z.shape[1]
         if recording() or len(Z) * n * n <= SCORES_AT_ONCE:
             return Z + self._written(Z, Z, seen, 0, causal)
-        moved = torch.is_grad_enabled() and (self.W_Q.requires_grad or self.W_K.requires_grad)  # off rank one
-        factors = None if moved or n * n <= SCORES_AT_ONCE else _rank_one(self.W_Q.T @ self.W_K)
-        if factors is not None:
-            each = zip(Z, seen.expand(len(Z), -1, -1), strict=True)
-            return Z + torch.stack([self._linear(z, keys[0], causal, factors) for z, keys in each])
         queries = max(1, min(n, SCORES_AT_ONCE // n))
         rows = max(1, SCORES_AT_ONCE // (n * queries))
         parts = []
         for z, keys in zip(torch.split(Z, rows), torch.split(seen.expand(len(Z), -1, -1), rows), strict=True):
-            for start in range(0, n, queries):
-                given = z[:, start : start + queries], z, keys, start, causal
-                if torch.is_grad_enabled():
-                    parts.append(checkpoint(self._written, *given, use_reentrant=False))
-                else:
-                    parts.append(self._written(*given))
+            starts = range(0, n, queries)
+            parts += [self._written(z[:, start : start + queries], z, keys, start, causal) for start in starts]
         # A block is some whole sequences, or some queries of one: in either case they follow each other.
         return Z + torch.cat([part.flatten(0, 1) for part in parts]).view(Z.shape)
 
@@ -86,13 +73,6 @@ class RankOneAttention(nn.Module):
             seen = seen & (place <= place[start : start + queries.shape[1], None])
         weights = scores.masked_fill(~seen, -torch.inf).softmax(dim=-1)
         return (weights @ (Z @ self.W_V.T)) @ self.W_O.T
-
-    def _linear(self, Z: Tensor, seen: Tensor, causal: bool, factors: tuple[Tensor, Tensor]) -> Tensor:
-        """What attention adds to one sequence `(n, D)`, without its scores, which are `z_kᵀ a bᵀ z_l`."""
-        # What comes out at padding means nothing, so it asks like the first token: a constant query stays one.
-        query = Z @ factors[0]
-        query = torch.where(seen, query, query[0])
-        return attention(query, Z @ factors[1], Z @ self.W_V.T, causal=causal, mask=seen) @ self.W_O.T
 
     @torch.no_grad()
     def shortcuts(self, slots: Slots) -> tuple[float, tuple[float, ...]] | None:
@@ -114,14 +94,6 @@ class RankOneAttention(nn.Module):
 
     def extra_repr(self) -> str:
         return f"width={self.W_Q.shape[1]}, heads=1, value rank {int(torch.linalg.matrix_rank(self.W_V))}"
-
-
-def _rank_one(M: Tensor) -> tuple[Tensor, Tensor] | None:
-    """`a`, `b` `(D,)` with `M = a bᵀ`, exactly, for `M` `(D, D)`; None if floats say otherwise."""
-    row, column = divmod(int(M.abs().argmax()), M.shape[1])
-    a = M[:, column]
-    b = M[row] / M[row, column] if M[row, column] != 0 else torch.zeros_like(M[row])
-    return (a, b) if torch.equal(torch.outer(a, b), M) else None
 
 
 def contexts(weight: Tensor, moment: Tensor, lengths: Tensor, bos: tuple[float, float], causal: bool) -> Tensor:

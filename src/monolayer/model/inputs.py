@@ -7,11 +7,13 @@ are left out, and every layer computes in one piece (`recording`).
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from monolayer.arrays import Bools, Ints
 from monolayer.data import Sequences
 from monolayer.errors import DataError
 from monolayer.model.attention import ONE
@@ -21,43 +23,45 @@ from monolayer.model.parts import Parts
 from monolayer.table import plural
 
 
-def check_input(model: Parts, X: Tensor, lengths: Tensor | None) -> None:
+def check_input(model: Parts, X: Any, lengths: Any) -> None:
     """Refuse what is not ids `(N, n)` that the model knows, or finite vectors `(N, n, d)` of its own type."""
     if recording():
         return
     if not isinstance(X, Tensor) or not (lengths is None or isinstance(lengths, Tensor)):
         raise DataError("forward takes tensors, X and lengths; predict takes lists and arrays too")
-    ids = model.card.vocabulary is not None
+    ids, dim = model.card.vocabulary is not None, getattr(model.lift, "in_features", "d")
     if X.ndim != (2 if ids else 3):
-        shape = "ids (N, n)" if ids else f"vectors (N, n, {getattr(model.lift, 'in_features', 'd')})"
+        shape = "ids (N, n)" if ids else f"vectors (N, n, {dim})"
         raise DataError(f"forward takes {shape}, not a tensor of shape {tuple(X.shape)}; predict takes lists too")
-    if X.device != model.bos.device:
-        raise DataError(f"X is on {X.device} and the model on {model.bos.device}: move one of them with .to(device)")
-    inside = _check_sizes(model, X, lengths)
+    inside = torch.ones(1, X.shape[1], dtype=torch.bool, device=X.device)
+    if lengths is not None:
+        if lengths.shape != X.shape[:1]:
+            raise DataError(f"X has {plural(len(X), 'sequence')}, but lengths has shape {tuple(lengths.shape)}")
+        low, high = (int(each) for each in lengths.aminmax()) if len(lengths) else (0, 0)
+        if lengths.is_floating_point() or low < 0 or high > X.shape[1]:
+            raise DataError(
+                f"lengths go from {low} to {high} as {lengths.dtype}, and must be whole numbers from 0 to "
+                f"{X.shape[1]}, the tokens that X has per sequence"
+            )
+        check_lengths(model, lengths.cpu().numpy())
+        inside = torch.arange(X.shape[1], device=X.device) < lengths.to(X.device)[:, None]
+    check_lengths(model, np.array([X.shape[1]]))
     if ids:
         _check_ids(model, X, inside)
-    else:
-        _check_vectors(model, X, inside)
-
-
-def _check_sizes(model: Parts, X: Tensor, lengths: Tensor | None) -> Tensor | None:
-    """Lengths that fit; which places are tokens `(N, n)`, None: all."""
-    if lengths is not None and lengths.shape != X.shape[:1]:
+        return
+    if X.shape[2] != (X.shape[2] if dim == "d" else dim):
+        raise DataError(f"X has vectors of {plural(X.shape[2], 'number')}, and the model takes {dim}")
+    if X.dtype != model.bos.dtype:
+        name, ours = (str(kind).removeprefix("torch.") for kind in (X.dtype, model.bos.dtype))
         raise DataError(
-            f"X has {plural(len(X), 'sequence')}, but lengths has shape {tuple(lengths.shape)}: give one each"
+            f"X is {name} and the model {ours}: pass X.to(torch.{ours}). (A copy of the model in {name} has rounded "
+            "weights, and may answer otherwise: certify it)"
         )
-    sizes = np.full(1, X.shape[1]) if lengths is None else lengths.cpu().numpy()
-    if sizes.dtype.kind not in "iu" or (sizes < 0).any():
-        raise DataError(f"lengths must be whole numbers from 0 on, not {sizes.dtype} with {sizes.min(initial=0)}")
-    if (sizes > X.shape[1]).any():
-        raise DataError(f"lengths go up to {sizes.max()}, but X has {X.shape[1]} tokens per sequence")
-    check_lengths(model, np.append(sizes, X.shape[1]))
-    if lengths is None:
-        return None
-    return torch.arange(X.shape[1], device=X.device) < lengths.to(X.device)[:, None]
+    for row, place in _first(inside & ~X.isfinite().all(2)):
+        raise DataError(f"token {place} of sequence {row} is not finite: NaN and infinity are not allowed")
 
 
-def check_lengths(model: Parts, lengths: NDArray[np.int64]) -> None:
+def check_lengths(model: Parts, lengths: Ints) -> None:
     """Refuse sequences of a length that the model has no answer for."""
     grid, longest = model.card.grid, int(lengths.max())
     if grid is not None and (lengths != grid.length).any():
@@ -73,25 +77,28 @@ def check_lengths(model: Parts, lengths: NDArray[np.int64]) -> None:
         )
 
 
-def _check_ids(model: Parts, X: Tensor, inside: Tensor | None) -> None:
+def _check_ids(model: Parts, X: Tensor, inside: Tensor) -> None:
     if X.dtype not in (torch.int64, torch.int32):
         raise DataError(
             f"X is {X.dtype}, and ids are int64 or int32: pass X.long(), or encode(...) for the ids of names"
         )
     assert model.card.vocabulary is not None  # the caller saw to it
     rows = len(model.card.vocabulary)
-    bad = (X < 0) | (rows <= X)
-    bad = bad if inside is None else bad & inside
-    if bool(bad.any()):
-        padding = "; padding is told from tokens by lengths, and may then be any number" if inside is None else ""
-        raise DataError(f"{_first(X, bad)}: ids go from 0 to {rows - 1}{padding}")
+    for row, place in _first(inside & ((X < 0) | (rows <= X))):
+        raise DataError(
+            f"token {place} of sequence {row} is {int(X[row, place])}: ids go from 0 to {rows - 1}; padding is told "
+            "from tokens by lengths, and may then be any number"
+        )
     blank = blank_rows(model)
     if blank is not None:
-        unseen = torch.from_numpy(blank).to(X.device)[X.clamp(0, rows - 1)]
-        unseen = unseen if inside is None else unseen & inside
-        if bool(unseen.any()):
-            row, place = torch.nonzero(unseen)[0].tolist()
+        for row, place in _first(inside & torch.from_numpy(blank).to(X.device)[X.clamp(0, rows - 1)]):
             raise DataError(no_vector(model, f"token {place} of sequence {row}", int(X[row, place])))
+
+
+def _first(bad: Tensor) -> list[list[int]]:
+    """Row and place of the first of `bad` `(N, n)`; none, most often."""
+    found: list[list[int]] = torch.nonzero(bad)[:1].tolist()
+    return found
 
 
 def no_vector(model: Parts, where: str, row: int) -> str:
@@ -127,36 +134,13 @@ def unanswerable(model: Parts, data: Sequences) -> dict[int, str]:
     return said
 
 
-def blank_rows(model: Parts) -> NDArray[np.bool_] | None:
+def blank_rows(model: Parts) -> Bools | None:
     """Ids `(V,)` that the model has no finite vector for; None if there are none."""
-    return remembered(model, "blank", lambda: _blank_rows(model))
 
+    def find() -> Bools | None:
+        if not isinstance(model.lift, nn.Embedding):
+            return None
+        blank: Bools = (~model.lift.weight.detach().isfinite().all(dim=1)).cpu().numpy()
+        return blank if blank.any() else None
 
-def _blank_rows(model: Parts) -> NDArray[np.bool_] | None:
-    if not isinstance(model.lift, nn.Embedding):
-        return None
-    blank: NDArray[np.bool_] = (~model.lift.weight.detach().isfinite().all(dim=1)).cpu().numpy()
-    return blank if blank.any() else None
-
-
-def _check_vectors(model: Parts, X: Tensor, inside: Tensor | None) -> None:
-    dim = getattr(model.lift, "in_features", X.shape[2])
-    if X.shape[2] != dim:
-        raise DataError(f"X has vectors of {plural(X.shape[2], 'number')}, and the model takes {dim}")
-    if X.dtype != model.bos.dtype:
-        name, ours = (str(kind).removeprefix("torch.") for kind in (X.dtype, model.bos.dtype))
-        raise DataError(
-            f"X is {name} and the model {ours}: pass X.to(torch.{ours}). (A copy of the model in {name} has rounded "
-            "weights, and may answer otherwise: certify it)"
-        )
-    bad = ~X.isfinite().all(2)
-    bad = bad if inside is None else bad & inside
-    if bool(bad.any()):
-        row, place = torch.nonzero(bad)[0].tolist()
-        raise DataError(f"token {place} of sequence {row} is not finite: NaN and infinity are not allowed")
-
-
-def _first(X: Tensor, found: Tensor) -> str:
-    """The first place that was found, and what is there."""
-    row, place = torch.nonzero(found)[0].tolist()
-    return f"token {place} of sequence {row} is {int(X[row, place])}"
+    return remembered(model, "blank", find)

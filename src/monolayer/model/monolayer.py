@@ -23,12 +23,10 @@ from monolayer.data import Sequences
 from monolayer.errors import DataError
 from monolayer.model.attention import RankOneAttention
 from monolayer.model.card import Card, Summary
-from monolayer.model.device import recording
 from monolayer.model.explain import Explanation, explain
 from monolayer.model.inputs import blank_rows, check_input, check_lengths, no_vector
 from monolayer.model.quantizer import Quantizer
 from monolayer.model.recital import recite
-from monolayer.model.room import STREAMS, afford
 from monolayer.model.save import save
 from monolayer.model.shortcut import fast_labels, labels_there, values
 from monolayer.model.staircase import Readout
@@ -76,8 +74,6 @@ class Monolayer(nn.Module):
         there may be any number, and what comes out there means nothing.
         """
         check_input(self, X, lengths)
-        if not recording():
-            afford(self, len(X), X.shape[1])
         Z, seen = self.stream(X, lengths)
         Z = self.feed_forward(self._answering(self.attention(Z, seen, self.card.causal)))
         logits: Tensor = self.head(Z)
@@ -256,7 +252,7 @@ class Monolayer(nn.Module):
         """Labels by the network itself, sequences of like length together, a bounded number of logits at a time."""
         per_sequence = self.card.per == "sequence"
         order = np.argsort(data.lengths, kind="stable")
-        logits = max(1, (1 << 24) // max(self._outputs, STREAMS * self.bos.numel()))
+        logits = max(1, (1 << 24) // max(self._outputs, 5 * self.bos.numel()))  # or as many numbers of five streams
         where, found, lacking = [], [], []
         while len(order):
             width = int(data.lengths[order[0]])

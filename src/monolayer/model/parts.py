@@ -44,6 +44,6 @@ def staircase_of(model: Parts) -> Staircase:
     if len(stairs) > 1:
         raise DataError(
             f"this works on the one staircase of a line of rank 1, and this model has rank {len(stairs)}: a staircase "
-            "per stage. locate shows where it holds facts; rank=1 (--rank 1) builds a line, if the data allow it"
+            "per stage. Memorize with rank=1 (--rank 1) if the data allow it"
         )
     return stairs[0]

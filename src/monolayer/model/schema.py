@@ -16,6 +16,8 @@ from monolayer.errors import ModelFileError
 from monolayer.model.sharded import INDEX, shard_names
 
 Config = dict[str, Any]
+Check = tuple[Callable[[Any], bool], str]
+"""Whether a value will do, and what it must be."""
 Shape = tuple[str | int, ...]
 """Sizes: numbers, or letters that must mean the same number in every tensor."""
 
@@ -24,17 +26,18 @@ CONFIG, WEIGHTS, NAMES, MEMORY = "config.json", "model.safetensors", "names.json
 _NAMES_OR_NULL = 'null, {"range": number} or {"names": its own name}'
 
 
-def _one_of(*values: str) -> tuple[Callable[[Any], bool], str]:
+def _one_of(*values: str) -> Check:
     return (lambda value: type(value) is str and value in values), " or ".join(map(json.dumps, values))
 
 
-def _whole(least: int) -> tuple[Callable[[Any], bool], str]:
-    return (lambda value: type(value) is int and least <= value < 2**48), f"a whole number from {least}"
+def _whole(least: int, end: int = 2**48) -> Check:
+    return (lambda value: type(value) is int and least <= value < end), f"a whole number from {least}, below {end:,}"
 
 
 _BOOLEAN = (lambda value: type(value) is bool), "true or false"
 _NUMBER = (lambda value: type(value) in (int, float) and abs(value) <= 2.0**1023), "a number of ordinary size"
 _END = (lambda value: type(value) in (int, float) and abs(value) <= 2.0**1000), "a number up to 2^1000"
+_OBJECT = (lambda value: type(value) is dict), "an object"
 _OBJECT_OR_NULL = (lambda value: value is None or type(value) is dict), "an object or null"
 
 
@@ -48,7 +51,7 @@ def _digests(value: Any) -> bool:
     return type(value) is dict and all(type(digest) is str for digest in value.values())
 
 
-FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+FIELDS: dict[str, Check] = {
     "format": _one_of("monolayer"),
     "version": ((lambda value: value == VERSION), str(VERSION)),
     "kind": _one_of("memorizer", "approximator"),
@@ -73,30 +76,35 @@ FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "files": (_digests, "an object of digests"),
     "digest": ((lambda value: type(value) is str), "a digest"),
 }
-CASCADE: dict[str, tuple[Callable[[Any], bool], str]] = {
+CASCADE: dict[str, Check] = {
     "steps": (
         (lambda value: type(value) is list and len(value) > 1 and all(_whole(0)[0](steps) for steps in value)),
         "a list of two or more whole numbers",
     )
 }
-GATES: dict[str, tuple[Callable[[Any], bool], str]] = {"token": _whole(1), "place": _whole(0), "rank": _whole(1)}
-INTERPOLATOR: dict[str, tuple[Callable[[Any], bool], str]] = {
+GATES: dict[str, Check] = {"token": _whole(1), "place": _whole(0), "rank": _whole(1)}
+INTERPOLATOR: dict[str, Check] = {
     **{key: FIELDS[key] for key in ("format", "version", "scalar", "files", "digest")},
     "kind": _one_of("interpolator"),
-    "dim": ((lambda value: type(value) is int and 1 <= value <= 24), "a whole number from 1 to 24"),
-    "length": ((lambda value: type(value) is int and 2 <= value <= 48), "a whole number from 2 to 48"),
-    "cells": ((lambda value: type(value) is int and 1 <= value < 2**24), "a whole number from 1, below 2^24"),
+    "dim": _whole(1, 25),
+    "length": _whole(2, 49),
+    "cells": _whole(1, 2**24),
     "low": _END,
     "high": _END,
     "positions": _BOOLEAN,
     "error": ((lambda value: value is None or _END[0](value)), "null or a number up to 2^1000"),
 }
 """All fields of a network for the maximum norm."""
-GRID: dict[str, tuple[Callable[[Any], bool], str]] = {
+GRID: dict[str, Check] = {
     **dict.fromkeys(("dim", "length", "cells"), _whole(1)),
     **dict.fromkeys(("low", "high", "ramp", "error", "spread"), _NUMBER),
     "guaranteed": _BOOLEAN,
 }
+INTERPOLATOR_RULES: tuple[tuple[str, Callable[[Config], bool]], ...] = (
+    ("such dim, length and cells are built", lambda c: _built(c["dim"], c["length"], c["cells"], c["positions"])),
+    ("low is below high", lambda c: float(c["low"]) < float(c["high"])),
+    ("files are the weights", lambda c: set(c["files"]) == {WEIGHTS}),
+)
 RULES: tuple[tuple[str, Callable[[Config], bool]], ...] = (
     ("ids have a vocabulary, vectors have none", lambda c: (c["tokens"] == "ids") == (c["vocabulary"] is not None)),
     (
@@ -135,6 +143,11 @@ RULES: tuple[tuple[str, Callable[[Config], bool]], ...] = (
         lambda c: set(c["files"]) - ({MEMORY} if c["tokens"] == "ids" else set()) == _files(c),
     ),
 )
+
+
+def _built(dim: int, length: int, cells: int, positions: bool) -> bool:
+    """Whether there is a network for the maximum norm of these sizes."""
+    return (cells + 1) ** (dim * length) < 1 << 48 if positions else (dim, length) in ((1, 2), (1, 3), (2, 2))
 
 
 def _gated(config: Config) -> bool:
@@ -183,14 +196,12 @@ READOUTS: dict[str, Callable[[int], dict[str, Shape]]] = {
 
 def shapes(config: Config) -> dict[str, Shape]:
     """All tensors that a config asks for, and no others."""
-    if config["kind"] == "interpolator":
-        places = config["length"] if config["positions"] else 1
-        bends = ("square", "total", "root") if config["length"] == 3 and not config["positions"] else ()
-        known: dict[str, Shape] = {f"attention.W_{letter}": ("D", "D") for letter in "QKVO"}
-        known |= {f"{bend}.{name}": (bend,) for bend in bends for name in ("knots", "values")}
-        knots = (config["cells"] + 1) ** (config["dim"] * config["length"])
-        return known | {"interpolation.values": (places * knots, "m")}
     found: dict[str, Shape] = {f"attention.W_{letter}": ("D", "D") for letter in "QKVO"}
+    if config["kind"] == "interpolator":
+        bends = ("square", "total", "root") if config["length"] == 3 and not config["positions"] else ()
+        found |= {f"{bend}.{name}": (bend,) for bend in bends for name in ("knots", "values")}
+        knots = (config["cells"] + 1) ** (config["dim"] * config["length"])
+        return found | {"interpolation.values": (knots * (config["length"] if config["positions"] else 1), "m")}
     if _gated(config):
         found = {"attention.W_Q": (2, "D"), "attention.W_K": (2, "D"), "attention.W_V": ("k", "D")}
         found["attention.W_O"] = ("D", "k")
@@ -218,33 +229,31 @@ def check_tensors(config: Config, names: dict[str, list[Any]], tensors: dict[str
     wanted = shapes(config)
     if set(wanted) != set(tensors):
         raise ModelFileError(f"{WEIGHTS}: missing or unknown tensors {sorted(set(wanted) ^ set(tensors))}")
-    if config["kind"] == "interpolator":
-        _check_shapes(wanted, tensors, {"D": (2 * config["length"] - 2) * config["dim"]}, "float64")
-        return
-    size = {"D": config["width"], "m": config["labels"], "m + 1": config["labels"] + 1, "C": config["labels"]}
-    if _gated(config):
-        size |= {"k": config["gates"]["rank"], "reads": sum(config["gates"].values())}
-    for letter, key in (("V", "vocabulary"), ("C", "classes")):
-        entry = config[key]
-        if entry is not None:
-            size[letter] = entry["range"] if "range" in entry else len(names[key])
-    grid = config["grid"]
-    if grid is not None:
-        size |= {"d": grid["dim"], "H": grid["dim"] * (grid["cells"] - 1), "L": grid["length"]}
-    _check_shapes(wanted, tensors, size, config["dtype"])
-
-
-def _check_shapes(
-    wanted: dict[str, Shape], tensors: dict[str, tuple[tuple[int, ...], str]], size: dict[str, int], dtype: str
-) -> None:
+    size, dtype = _sizes(config, names), config.get("dtype", "float64")
     for name, shape in wanted.items():
         found, own = tensors[name]
         fits = len(found) == len(shape) and own == dtype
-        for wished, number in zip(shape, found, strict=False):
-            fits = fits and number == (size.setdefault(wished, number) if isinstance(wished, str) else wished)
+        for part, number in zip(shape, found, strict=False):
+            fits = fits and number == (size.setdefault(part, number) if isinstance(part, str) else part)
         if not fits or (name in ("lift.weight", "positions.weight") and 0 in found):
-            meant = tuple(size.get(wished, wished) if isinstance(wished, str) else wished for wished in shape)
+            meant = tuple(size.get(part, part) if isinstance(part, str) else part for part in shape)
             raise ModelFileError(f"{WEIGHTS}: {name} is {own} {found}; the config asks for {dtype} {meant}")
+
+
+def _sizes(config: Config, names: dict[str, list[Any]]) -> dict[str, int]:
+    """The letters of shapes that a config gives numbers to."""
+    if config["kind"] == "interpolator":
+        return {"D": (2 * config["length"] - 2) * config["dim"]}
+    labels, grid = config["labels"], config["grid"]
+    size = {"D": config["width"], "m": labels, "m + 1": labels + 1, "C": labels}
+    if _gated(config):
+        size |= {"k": config["gates"]["rank"], "reads": sum(config["gates"].values())}
+    for letter, key in (("V", "vocabulary"), ("C", "classes")):
+        if config[key] is not None:
+            size[letter] = config[key].get("range") or len(names[key])
+    if grid is not None:
+        size |= {"d": grid["dim"], "H": grid["dim"] * (grid["cells"] - 1), "L": grid["length"]}
+    return size
 
 
 # -- reading ------------------------------------------------------------------------------------------------
@@ -272,33 +281,21 @@ def check_config(config: Config, digest: str) -> None:
         )
     if config.get("digest") != digest:
         raise ModelFileError(f"{CONFIG} was changed after it was written: its digest does not match")
+    fields, rules = FIELDS, RULES
     if config.get("kind") == "interpolator":
-        _check_fields(CONFIG, config, INTERPOLATOR)
-        dim, length, knots = (
-            config["dim"],
-            config["length"],
-            (config["cells"] + 1) ** (config["dim"] * config["length"]),
-        )
-        built = knots < 1 << 48 if config["positions"] else (dim, length) in ((1, 2), (1, 3), (2, 2))
-        if not built or not float(config["low"]) < float(config["high"]):
-            raise ModelFileError(f"{CONFIG}: such dim, length and cells are not built, or low is not below high")
-        if set(config["files"]) != {WEIGHTS}:
-            raise ModelFileError(f"{CONFIG}: files must name {WEIGHTS} and nothing else")
-        return
-    own: dict[Any, dict[str, Any]] = {"gates": GATES, "cascade": CASCADE}
-    kind = config.get("readout") if type(config.get("readout")) is str else None
-    more: dict[str, Any] = {str(kind): _OBJECT_OR_NULL} if kind in own else {}
-    _check_fields(CONFIG, config, FIELDS | more)
-    if kind in own:
-        _check_fields(f"{kind} in {CONFIG}", config[str(kind)] or {}, own[kind])
-    if config["grid"] is not None:
-        _check_fields(f"grid in {CONFIG}", config["grid"], GRID)
-    for rule, holds in RULES:
+        fields, rules = INTERPOLATOR, INTERPOLATOR_RULES
+    inner = {"gates": GATES, "cascade": CASCADE}
+    kind = str(config.get("readout"))
+    _check_fields(CONFIG, config, fields | ({kind: _OBJECT} if kind in inner else {}))
+    for key, known in (inner | {"grid": GRID}).items():
+        if config.get(key) is not None:
+            _check_fields(f"{key} in {CONFIG}", config[key], known)
+    for rule, holds in rules:
         if not holds(config):
             raise ModelFileError(f"{CONFIG} contradicts itself: {rule}")
 
 
-def _check_fields(where: str, value: dict[str, Any], fields: dict[str, tuple[Callable[[Any], bool], str]]) -> None:
+def _check_fields(where: str, value: dict[str, Any], fields: dict[str, Check]) -> None:
     if set(value) != set(fields):
         raise ModelFileError(f"{where} lacks or should not have the fields {sorted(set(value) ^ set(fields))}")
     for key, (fits, meaning) in fields.items():

@@ -28,7 +28,6 @@ from typing import Any, Literal, Self
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from monolayer.data import Sequences
 from monolayer.model.attention import CODE, KEY, LABEL, Slots
@@ -230,12 +229,8 @@ class Staircase(Readout):
             last = min(first + neurons, total)
             # An indicator looks at its step and the one before.
             here = slice(max(first - 1, 0) if self.readout == "runs" else first, last)
-            parts = z, self.weight_1[here], self.bias_1[here], self.weight_2[:, first:last], first == 0, last == total
-            if torch.is_grad_enabled():
-                # Recomputed in the backward pass, so that gradients too need one block at a time.
-                out = out + checkpoint(self._block, *parts, use_reentrant=False)
-            else:
-                out = out + self._block(*parts)
+            weights = self.weight_1[here], self.bias_1[here], self.weight_2[:, first:last]
+            out = out + self._block(z, *weights, first == 0, last == total)
         return out
 
     def _block(self, z: Tensor, weight_1: Tensor, bias_1: Tensor, weight_2: Tensor, first: bool, last: bool) -> Tensor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,6 @@ from numpy.typing import NDArray
 
 from monolayer.arrays import Floats, Ints
 from monolayer.errors import DataError, OutOfMemoryError
-from monolayer.model.room import available_bytes
 
 
 @dataclass(frozen=True)
@@ -204,6 +204,16 @@ def afford(box: Box, cells: int, outputs: int, most_knots: int) -> None:
         while fits > 0 and memory(box, fits, outputs) > free:
             fits -= 1
         raise OutOfMemoryError(f"{what}; {_gibibytes(free)} are free: at most {fits:,} cells fit. {smaller(box)}")
+
+
+def available_bytes() -> int | None:
+    """Memory that can still be had on this machine, or None where the system does not say."""
+    meminfo = Path("/proc/meminfo")
+    if meminfo.exists():
+        for line in meminfo.read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return None
 
 
 def memory(box: Box, cells: int, outputs: int) -> int:
