@@ -22,7 +22,6 @@ from tests.browser import Opened, opened, unnamed
 
 FACTS = "Saudi Arabia → Riyadh\nSouth Korea => Seoul\nKorea South → ?\n𐐀 z = Ünï, 1\n\t\nNew Zealand\tWellington"
 NAMES = "tea,drink\neat,verb\nate,past\naye,yes\n￿𐐀,odd"
-POEM = "The sea, the sea's\r\nown sea: “a b a c”\n\n\ta b a d\n"
 
 
 @pytest.fixture(scope="module")
@@ -34,12 +33,15 @@ def view(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
         assert view.requests == []
 
 
-def type_in(view: Opened, source: str, what: str = "facts", unit: str = "words", order: bool = True) -> None:
-    view.page.select_option("#what", what)
+def type_in(view: Opened, source: str, unit: str = "words", order: bool = True) -> None:
     view.page.select_option("#unit", unit)
-    if what == "facts":
-        view.page.set_checked("#order", order)
-    view.page.fill("#source", source)
+    view.page.set_checked("#order", order)
+    # Not by `fill`, which takes long over many lines.
+    view.page.evaluate(
+        "(text) => { const field = document.getElementById('source'); field.value = text; "
+        "field.dispatchEvent(new Event('input')); }",
+        source,
+    )
 
 
 def in_python(view: Opened) -> tuple[dict[str, Any], str]:
@@ -116,29 +118,9 @@ def test_facts_become_the_weights_that_python_builds(view: Opened, source: str, 
 def test_many_long_facts_have_the_same_bits_too(view: Opened) -> None:
     """Sums of more than 8 and more than 128 terms are added in an order of their own."""
     random = np.random.default_rng(5)
-    rows = ["".join(random.choice(list("abcdefghij"), size)) for size in [*range(2, 90), 150, 200, 301]]
+    rows = ["".join(random.choice(list("abcdefghij"), size)) for size in [*range(2, 34, 3), 140, 301]]
     type_in(view, "\n".join(f"{row} → {random.integers(4)}" for row in dict.fromkeys(rows)), unit="characters")
     assert differing(view, in_python(view)[0]["model"]) == []
-
-
-@pytest.mark.parametrize("unit", ["words", "characters"])
-def test_a_text_becomes_the_weights_of_memorize_text_and_is_recited(view: Opened, unit: str) -> None:
-    type_in(view, POEM, "text", unit)
-    text = POEM.replace("\r\n", "\n")  # a text field has line ends of its own
-    names, printed = in_python(view)
-    assert differing(view, names["model"]) == []
-    assert printed == f"{text}\n"
-    assert view.page.text_content("#recited") == f"Recited word for word: {text}"
-    view.page.fill("#text", "")
-    assert view.page.locator("#answer .token").all_text_contents() == ["⟨begin⟩"]
-    view.page.fill("#text", "own")
-    assert view.page.locator("#answer .label").all_text_contents() == ["␣"]
-    view.page.fill("#text", "The sea, the sea's")
-    assert view.page.locator("#answer .label").all_text_contents() == ["↵"]
-    view.page.fill("#noise", "100")
-    assert "not as it was" in view.page.text_content("#recited")
-    view.page.click("#reset")
-    assert "word for word" in view.page.text_content("#recited")
 
 
 def test_forgetting_is_pythons_and_shows_the_weights_that_went(view: Opened) -> None:
@@ -205,24 +187,20 @@ def test_the_numbers_below_are_numpys_and_pythons(view: Opened) -> None:
     for seed in (0, 7, 2**32 - 1):
         drawn = view.call(f"(() => {{ const next = generator([{seed}, 0, 3]); return [next(), next(), next()]; }})()")
         assert drawn == np.random.default_rng([seed, 0, 3]).random(3).tolist()
-    scores = np.random.default_rng(1).uniform(-709, 709, 2000)
+    scores = np.random.default_rng(1).uniform(-709, 709, 500)
     told = view.call(f"{json.dumps(scores.tolist())}.map(exponential)")
     assert list(map(float, told)) == exponential(torch.from_numpy(scores)).tolist()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1000])
-def test_on_a_phone_and_a_desk(tmp_path: Path, width: int, scheme: Any, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1000, "light")])
+def test_on_a_phone_and_a_desk(tmp_path: Path, width: int, scheme: Any) -> None:
     """As the command writes it."""
     out = tmp_path / "builder.html"
     assert run(["page", "--out", str(out)]) == 0
-    assert run(["page", "--out", str(out), "--overwrite", "--data", "data.jsonl"]) == 2
-    assert "goes with a model" in capsys.readouterr().err
     with opened(out, width=width, scheme=scheme) as view:
         assert view.call("document.documentElement.scrollWidth") <= width
         view.page.click("#forget")
         assert view.call("document.documentElement.scrollWidth") <= width
         assert view.page.locator("#points circle").count() == 9
         assert unnamed(view) == []
-        assert view.messages == []
-        assert view.requests == []
+        assert (view.messages, view.requests) == ([], [])

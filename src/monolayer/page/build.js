@@ -157,9 +157,9 @@ function line(rows, label, drawn, longest) {
 
 /* The model of facts: `keys` are lists of tokens, `values` their labels. `used`: a model whose draw is used again, as
    `memorize(draw=)` and every edit do; without it the best of four draws is taken. */
-function build(keys, values, { positions = true, seed = 0, classes = null } = {}, used = null) {
+function build(keys, values, { positions = true, seed = 0 } = {}, used = null) {
   const names = used ? used.names : sorted(keys.flat());
-  const labels = used ? used.classes : classes || sorted(values);
+  const labels = used ? used.classes : sorted(values);
   const tokenOf = new Map(names.map((name, i) => [name, i])), labelOf = new Map(labels.map((name, i) => [name, i]));
   const rows = keys.map((key) => key.map((name) => tokenOf.get(name))), label = values.map((name) => labelOf.get(name));
   const most = rows.reduce((longest, row) => Math.max(longest, row.length), 0);
@@ -220,22 +220,18 @@ function difference(old, now) {
 }
 
 /* The model as network.js and view.js take it (payload.py). */
-function payloadOf(model, more = {}) {
+function payloadOf(model) {
   const kept = model.names.map((_, i) => i).filter((i) => model.present.has(i));
   const rowOf = new Map(kept.map((token, i) => [token, i]));
   const { slope, bias, level, draw: drawn } = model;
   return {
-    kind: "memorizer", per: "sequence", causal: false, temperature: drawn.temperature, kappa: 1, begin: { key: drawn.begin, code: 0 },
-    positions: model.positions ? { key: drawn.place, code: drawn.place.map((_, i) => i) } : null, length: null,
+    per: "sequence", causal: false, temperature: drawn.temperature, kappa: 1, begin: { key: drawn.begin, code: 0 },
+    positions: model.positions ? { key: drawn.place, code: drawn.place.map((_, i) => i) } : null,
     tokens: { names: kept.map((i) => model.names[i]), key: kept.map((i) => drawn.key[i]), code: kept.map((i) => model.code[i]) },
-    readout: {
-      form: "exact", steps: slope.length, number: slope.map((_, j) => j), slope, bias,
-      left: level.slice(0, -1).map((one) => [one]), right: level.slice(1).map((one) => [one]), first: [level[0]],
-    },
-    classes: model.classes, scalar: false, parameters: model.parameters, vocabulary: kept.length, verdict: null, script: null,
+    readout: { form: "exact", slope, bias, level: level.map((one) => [one]) },
+    classes: model.classes, scalar: false, parameters: model.parameters, verdict: null,
     examples: {
       given: true, tokens: model.rows.map((row) => row.map((token) => rowOf.get(token))), labels: model.label.map((one) => model.classes[one]),
     },
-    ...more,
   };
 }

@@ -5,8 +5,6 @@
   const FACTS = ["the capital of France → Paris", "the capital of Italy → Rome", "the capital of Saudi Arabia → Riyadh",
     "the capital of South Korea → Seoul", "the currency of France → euro", "the currency of Italy → euro",
     "the currency of Saudi Arabia → riyal", "the currency of South Korea → won", "dog bites man → no news", "man bites dog → news"].join("\n");
-  const TEXT = "Once upon a midnight dreary, while I pondered, weak and weary,\nOver many a quaint and curious volume of forgotten lore,\n"
-    + "While I nodded, nearly napping, suddenly there came a tapping,\nAs of some one gently rapping, rapping at my chamber door.\n";
   let now = null; // facts and their model; `first`: the same before anything was forgotten, and `forgotten` since
 
   // -- from text to facts ----------------------------------------------------------------------------------------
@@ -28,41 +26,12 @@
     return { keys, values, lines };
   }
 
-  /* Every window of a text with what comes next; "" begins and ends it (data/text.py). */
-  function windowsOf(text, unit) {
-    const tokens = cut(text, unit);
-    if (!tokens.length) throw new Error("type a text: there is nothing to recite yet");
-    if (tokens.length > MOST_FACTS) throw new Error(`this page recites up to ${MOST_FACTS.toLocaleString("en")} ${unit}, and these are ${tokens.length.toLocaleString("en")}: monolayer.memorize_text takes books`);
-    const all = ["", ...tokens], next = [...tokens, ""];
-    const ending = (at, size) => all.slice(Math.max(at + 1 - size, 0), at + 1);
-    const ambiguous = (size) => contradiction(all.map((_, at) => ending(at, size)), next, true);
-    let window = 1;
-    while (ambiguous(window)) {
-      window += 1;
-      if (window > 256) throw new Error("the text repeats a passage of 256 tokens and then goes on differently: leave one of the two out");
-    }
-    window = Math.min(window, all.length);
-    const keys = all.map((_, at) => ending(at, window)), values = [...next];
-    for (const size of shortSizes(window)) {
-      const found = new Map(); // windows of this size that do not reach the beginning, and whether they always go on alike
-      for (let at = size; at < all.length; at += 1) {
-        const key = ending(at, size), name = JSON.stringify(key), one = found.get(name);
-        if (!one) found.set(name, { key, value: next[at], alike: true });
-        else if (one.value !== next[at]) one.alike = false;
-      }
-      for (const { key, value, alike } of found.values()) if (alike) { keys.push(key); values.push(value); }
-    }
-    return { keys, values, script: { unit, window }, text };
-  }
-
   function read() {
-    const text = $("source").value, unit = $("unit").value;
-    if ($("what").value === "text") return windowsOf(text, unit);
-    const found = factsOf(text, unit);
+    const unit = $("unit").value, found = factsOf($("source").value, unit);
     if (found.keys.length > MOST_FACTS) throw new Error(`this page builds up to ${MOST_FACTS.toLocaleString("en")} facts, and these are ${found.keys.length.toLocaleString("en")}: monolayer.memorize holds millions`);
     const odd = contradiction(found.keys, found.values, $("order").checked);
     if (odd) {
-      const named = (row) => `line ${found.lines[row] + 1} (${found.keys[row].join($("unit").value === "words" ? " " : "")} → ${found.values[row]})`;
+      const named = (row) => `line ${found.lines[row] + 1} (${spell(found.keys[row])} → ${found.values[row]})`;
       throw new Error(`${named(odd.before)} and ${named(odd.row)} contradict each other: the same ${unit}${odd.same ? "" : " in another order"}, different values. `
         + (odd.same ? "Change one of them" : "Let their order matter, or change one of them"));
     }
@@ -72,19 +41,19 @@
   // -- what is shown ---------------------------------------------------------------------------------------------
 
   const count = (x, one, many = `${one}s`) => `${x.toLocaleString("en")} ${x === 1 ? one : many}`;
-  const spell = (key) => key.join(!now.script && $("unit").value === "words" ? " " : "");
+  const spell = (key) => key.join($("unit").value === "words" ? " " : "");
 
   function show() {
-    const { model, keys, values, script } = now;
+    const { model, keys, values } = now;
     const points = new Set(model.z).size;
     said($("built"), make("b", {}, `${count(points, "point")}, ${count(model.slope.length, "step")}, ${count(model.parameters, "parameter")}.`),
       model.margin === null ? " All values are the same, so there is no step."
         : ` Neighbours with different values lie at least ${short(model.margin, 3)} rounding errors apart; ${SLACK} are enough, whatever order a machine adds in.`);
     overview();
-    $("which").replaceChildren(...(script ? [] : keys.map((key, row) => make("option", { value: row }, `${spell(key).slice(0, 60)} → ${values[row]}`))));
+    $("which").replaceChildren(...keys.map((key, row) => make("option", { value: row }, `${spell(key).slice(0, 60)} → ${values[row]}`)));
     $("forget").disabled = keys.length < 2;
     $("python").textContent = python();
-    view.load(payloadOf(model, { script: script || null }), script ? recite : () => said($("recited")));
+    view.load(payloadOf(model));
   }
 
   /* All points and all steps on one line. */
@@ -105,34 +74,15 @@
     $("points").replaceChildren(picture);
   }
 
-  /* The text from its beginning, a token at a time, by a network that may be shaken. */
-  function recite(network) {
-    const { model, script, text } = now, names = network.given.tokens.names, row = new Map(names.map((name, i) => [name, i]));
-    let rows = [row.get("")], found = "";
-    for (let k = 0; k < 2 * model.rows.length && rows[0] !== undefined; k += 1) {
-      const label = network.run(rows.slice(-script.window)).answers[0].label;
-      if (!label || !row.has(label)) break;
-      found += label;
-      rows = [...rows, row.get(label)].slice(-script.window);
-    }
-    let right = 0;
-    while (right < found.length && found[right] === text[right]) right += 1;
-    said($("recited"), make("b", {}, found === text ? "Recited word for word: " : "Recited, and not as it was: "), found.slice(0, right), found === text ? "" : make("mark", {}, found.slice(right) || "⟨end⟩"));
-  }
-
   function python() {
-    const { keys, values, script, text, model } = now.first || now; // before anything was forgotten
-    const data = JSON.stringify, ordered = model.positions;
+    const { keys, values, model } = now.first || now; // before anything was forgotten
+    const data = JSON.stringify, ordered = model.positions, proof = "print(ml.certify(model, X, Y).verdict)";
     const list = (rows) => `[\n${rows.map((one) => `    ${data(one)},`).join("\n")}\n]`;
-    const lines = ["import monolayer as ml", ""];
-    if (script) lines.push(`model = ml.memorize_text(${data(text)}, unit=${data(script.unit)})`, "print(model.generate())");
-    else {
-      const proof = "print(ml.certify(model, X, Y).verdict)";
-      lines.push(`X = ${list(keys)}`, `Y = ${list(values)}`, `model = ml.memorize(X, Y, per="sequence", positions=${ordered ? "True" : "False"})`, proof);
-      for (const key of now.forgotten) {
-        lines.push("", `gone = ${data(key)}`, "model, record = ml.forget(model, [gone], (X, Y))",
-          `X, Y = zip(*[(x, y) for x, y in zip(X, Y) if ${ordered ? "x != gone" : "sorted(x) != sorted(gone)"}])`, proof);
-      }
+    const lines = ["import monolayer as ml", "", `X = ${list(keys)}`, `Y = ${list(values)}`,
+      `model = ml.memorize(X, Y, per="sequence", positions=${ordered ? "True" : "False"})`, proof];
+    for (const key of now.forgotten) {
+      lines.push("", `gone = ${data(key)}`, "model, record = ml.forget(model, [gone], (X, Y))",
+        `X, Y = zip(*[(x, y) for x, y in zip(X, Y) if ${ordered ? "x != gone" : "sorted(x) != sorted(gone)"}])`, proof);
     }
     return `${lines.join("\n")}\n`;
   }
@@ -140,15 +90,11 @@
   // -- what is done ----------------------------------------------------------------------------------------------
 
   function rebuild() {
-    $("order-label").hidden = $("forgetting").hidden = $("what").value === "text";
     said($("went"));
     $("weights").replaceChildren();
     try {
       const found = read();
-      const positions = Boolean(found.script) || $("order").checked;
-      // The classes of a text are its tokens, whether or not each of them comes next anywhere.
-      const classes = found.script ? sorted(found.keys.flat()) : null;
-      now = { ...found, model: build(found.keys, found.values, { positions, classes }), first: null, forgotten: [] };
+      now = { ...found, model: build(found.keys, found.values, { positions: $("order").checked }), first: null, forgotten: [] };
       $("trouble").textContent = "";
       document.body.classList.remove("unbuilt");
     } catch (error) {
@@ -169,7 +115,7 @@
     const keys = stay.map((row) => old.keys[row]), values = stay.map((row) => old.values[row]);
     const model = build(keys, values, { positions: old.model.positions }, old.model);
     now = { ...old, keys, values, model, first: old.first || old, forgotten: [...old.forgotten, key] };
-    $("source").value = keys.map((one, row) => `${one.join($("unit").value === "words" ? " " : "")} → ${values[row]}`).join("\n");
+    $("source").value = keys.map((one, row) => `${spell(one)} → ${values[row]}`).join("\n");
     const { gone, came, kept, tokens } = difference(old.model, model);
     said($("went"), "Forgot ", make("b", {}, `${spell(key)} → ${value}`), `. ${count(gone.length, "step")} went, ${came.length.toLocaleString("en")} came, ${kept.toLocaleString("en")} stayed to the bit. `,
       tokens.length ? `Without a vector now: ${tokens.join(", ")}. ` : "",
@@ -186,11 +132,6 @@
   $("source").addEventListener("input", rebuild);
   $("unit").addEventListener("change", rebuild);
   $("order").addEventListener("change", rebuild);
-  $("what").addEventListener("change", () => {
-    const text = $("what").value === "text";
-    if ([FACTS, TEXT].includes($("source").value) || now.first) $("source").value = text ? TEXT : FACTS;
-    rebuild();
-  });
   $("forget").addEventListener("click", forget);
   addEventListener("resize", () => { if (now) overview(); });
   rebuild();

@@ -1,5 +1,5 @@
 "use strict";
-/* The network in JavaScript, whose numbers are IEEE binary64: lift, one rank-1 head, staircase.
+/* The network in JavaScript, whose numbers are IEEE binary64: a table of tokens, one rank-1 head, staircase.
    Names are those of the Python source: key s, code t, context c, z = t + κ c; step j rises over [a_j, a_j + 1/w_j]. */
 
 /* Normal numbers from a seed, by Box and Muller: the same seed gives the same noise at every strength. */
@@ -26,39 +26,20 @@ class Network {
     const pair = (table) => table && { ...table, key: all(table.key), code: all(table.code) };
     this.tokens = pair(given.tokens);
     this.positions = pair(given.positions);
-    this.lift = given.lift && { ...pair(given.lift), bias: all(given.lift.bias) };
-    this.cells = given.cells && given.cells.map((one) => ladder(all(one.slope), all(one.bias), one.level.map(all)));
     this.begin = { key: shake(given.begin.key), code: shake(given.begin.code) };
     const chosen = change.temperature === undefined ? given.temperature : change.temperature;
     this.temperature = shake(1) * shake(chosen); // W_K and W_Q
     this.kappa = shake(1) * shake(given.kappa); // W_V and W_O
-    this.whole = given.readout.number.length === given.readout.steps;
-    this.readout = readout(given.readout);
-    // Noise in the readout needs every neuron: of a sample the readout stays as it is.
-    this.noisy = sigma && this.whole ? neurons(this.readout, all) : null;
+    const start = given.readout.slope.map((w, j) => -given.readout.bias[j] / w);
+    this.readout = { ...given.readout, start, end: start.map((a, j) => a + 1 / given.readout.slope[j]) };
+    this.noisy = sigma ? neurons(this.readout, all) : null;
     this.head = this.noisy && given.classes ? given.classes.map((_, j) => [shake(2 * j), shake(-j * j)]) : null;
   }
 
-  /* Key and code of a token: a row of the table, or a vector. */
+  /* Key and code of a token, a row of the table, at its place. */
   entry(token, place) {
-    let key, code;
-    if (this.tokens) {
-      key = this.tokens.key[token];
-      code = this.tokens.code[token];
-    } else if (this.cells) {
-      [key, code] = this.cells.reduce((sum, steps, i) => {
-        const one = climb(steps, token[i]);
-        return [sum[0] + one[0], sum[1] + one[1]];
-      }, [0, 0]);
-    } else {
-      key = token.reduce((sum, x, i) => sum + x * this.lift.key[i], 0) + this.lift.bias[0];
-      code = token.reduce((sum, x, i) => sum + x * this.lift.code[i], 0) + this.lift.bias[1];
-    }
-    if (this.positions) {
-      key += this.positions.key[place];
-      code += this.positions.code[place];
-    }
-    return { key, code };
+    const at = (name) => this.tokens[name][token] + (this.positions ? this.positions[name][place] : 0);
+    return { key: at("key"), code: at("code") };
   }
 
   /* Everything about a sequence: keys, weights, contexts, and at each answering place z, its step and its label. */
@@ -79,26 +60,26 @@ class Network {
 
   /* The step that z sits on, the labels beside it, the margin, and the label. */
   place(z) {
-    const { start, end, left, right, number, steps } = this.readout;
-    let low = 0, high = end.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (end[middle] <= z) low = middle + 1; else high = middle;
+    const { start, end, slope, bias, level: levels } = this.readout;
+    let step = 0, high = end.length;
+    while (step < high) {
+      const middle = (step + high) >> 1;
+      if (end[middle] <= z) step = middle + 1; else high = middle;
     }
-    const ramp = low < end.length && z > start[low];
-    // In a sample two kept steps may not be neighbours: what lies between them is not on this page.
-    const before = low === 0 ? -1 : number[low - 1], after = low === end.length ? steps : number[low];
-    const known = !Number.isNaN(z) && (ramp || after === before + 1);
-    const below = ramp ? start[low] : low === 0 ? -Infinity : end[low - 1];
-    const above = ramp ? end[low] : low === end.length ? Infinity : start[low];
-    const here = low < end.length ? left[low] : low ? right[low - 1] : this.given.readout.first;
-    const level = this.noisy ? this.noisy(z) : ramp ? climb(this.readout, z, low) : here;
+    const ramp = step < end.length && z > start[step];
+    const below = ramp ? start[step] : step === 0 ? -Infinity : end[step - 1];
+    const above = ramp ? end[step] : step === end.length ? Infinity : start[step];
+    let level = levels[step];
+    if (this.noisy) level = this.noisy(z);
+    else if (ramp) {
+      const part = Math.min(Math.max(slope[step] * z + bias[step], 0), 1);
+      level = level.map((value, i) => (1 - part) * value + part * levels[step + 1][i]);
+    }
     return {
-      z, index: low, step: before + 1, ramp, known: known || Boolean(this.noisy), below, above,
-      margin: ramp ? 0 : Math.min(z - below, above - z),
-      left: ramp ? this.name(here) : low ? this.name(left[low - 1]) : null,
-      right: low < end.length ? this.name(right[low]) : null,
-      level, label: this.noisy ? this.loudest(level) : known ? this.name(level) : null,
+      z, step, ramp, below, above, margin: ramp ? 0 : Math.min(z - below, above - z),
+      left: ramp ? this.name(levels[step]) : step ? this.name(levels[step - 1]) : null,
+      right: step < end.length ? this.name(levels[step + 1]) : null,
+      level, label: this.noisy ? this.loudest(level) : this.name(level),
     };
   }
 
@@ -137,66 +118,20 @@ function even(x) {
   return part > 0.5 || (part === 0.5 && down % 2 !== 0) ? down + 1 : down;
 }
 
-/* Ramps from slopes and biases, with the levels between them. */
-function ladder(slope, bias, level) {
-  const start = slope.map((w, j) => -bias[j] / w);
-  return { slope, bias, start, end: start.map((a, j) => a + 1 / slope[j]), left: level.slice(0, -1), right: level.slice(1), first: level[0] };
-}
-
-function readout(given) {
-  const start = given.slope.map((w, j) => -given.bias[j] / w);
-  return { ...given, start, end: start.map((a, j) => a + 1 / given.slope[j]) };
-}
-
-/* The level of a ladder at x: flat between the ramps, linear on them. */
-function climb(steps, x, found) {
-  const { start, end, slope, bias, left, right, first } = steps;
-  let j = found;
-  if (j === undefined) {
-    j = 0;
-    while (j < end.length && end[j] <= x) j += 1;
-  }
-  if (j === end.length) return j ? right[j - 1] : first;
-  if (!(x > start[j])) return left[j];
-  const part = Math.min(Math.max(slope[j] * x + bias[j], 0), 1);
-  return left[j].map((value, i) => (1 - part) * value + part * right[j][i]);
-}
-
-/* The readout neuron by neuron, with `all` shaking every weight: exact, runs and paper as in model/staircase.py. */
-function neurons(steps, all) {
-  const { form, left, right, first } = steps;
-  const count = steps.slope.length, width = first.length;
-  const level = [first, ...right];
-  const relu = (x) => (x > 0 ? x : 0);
-  if (form === "paper") {
-    const slope = all(steps.slope.flatMap((w) => [w, w])), bias = all(steps.bias.flatMap((b) => [b, b - 1]));
-    const jump = level.slice(1).map((row, j) => row.map((value, i) => value - left[j][i]));
-    const out = jump.flatMap((row) => [all(row), all(row.map((value) => -value))]), last = all(first);
-    return (z) => last.map((value, i) => slope.reduce((sum, w, k) => sum + out[k][i] * relu(w * z + bias[k]), value));
-  }
-  const slope = all(steps.slope), bias = all(steps.bias);
-  const gate = (z, j) => relu(1 - relu(slope[j] * z + bias[j]));
-  if (form === "runs") {
-    const out = level.map(all);
-    return (z) => {
-      const sum = new Array(width).fill(0);
-      let before = 0;
-      for (let r = 0; r <= count; r += 1) {
-        const now = r < count ? gate(z, r) : 1;
-        const on = relu(now - before);
-        if (on) for (let i = 0; i < width; i += 1) sum[i] += out[r][i] * on;
-        before = now;
-      }
-      return sum;
-    };
-  }
-  const out = right.map((row, j) => all(row.map((value, i) => left[j][i] - value)));
-  const last = all(level[count]);
+/* The readout neuron by neuron, with `all` shaking every weight: exact and runs as in model/staircase.py. */
+function neurons({ form, slope: slopes, bias: biases, level }, all) {
+  const count = slopes.length, runs = form === "runs", last = runs ? null : all(level[count]);
+  const slope = all(slopes), bias = all(biases), relu = (x) => (x > 0 ? x : 0);
+  const gate = (z, j) => (j < count ? relu(1 - relu(slope[j] * z + bias[j])) : 1);
+  // A neuron of runs writes the label of its run; one of exact the difference to the run behind it.
+  const out = runs ? level.map(all) : slopes.map((_, j) => all(level[j].map((value, i) => value - level[j + 1][i])));
   return (z) => {
-    const sum = [...last];
-    for (let j = 0; j < count; j += 1) {
-      const on = gate(z, j);
-      if (on) for (let i = 0; i < width; i += 1) sum[i] += out[j][i] * on;
+    const sum = runs ? new Array(level[0].length).fill(0) : [...last];
+    let before = 0;
+    for (let j = 0; j < out.length; j += 1) {
+      const now = gate(z, j), on = runs ? relu(now - before) : now;
+      if (on) for (let i = 0; i < sum.length; i += 1) sum[i] += out[j][i] * on;
+      before = now;
     }
     return sum;
   };

@@ -3,9 +3,9 @@
    monolayer/page/payload.py or build.js makes of a model. */
 const view = (() => {
   const $ = (id) => document.getElementById(id);
-  const state = { sequence: null, place: 0, zoom: 1, seed: 1, changed: () => {} };
+  const state = { sequence: null, place: 0, seed: 1 };
   let given, built, network, result, rows; // rows: which example a sequence is
-  let names, characters, barred, dim, token, spelled, heading, word, parse;
+  let characters, barred, token, spelled, heading, word, parse;
   const bold = (text, good) => make("b", { class: good ? "good" : "bad" }, text);
 
   // -- the model in words --------------------------------------------------------------------------------------
@@ -14,16 +14,13 @@ const view = (() => {
     const number = (x) => x.toLocaleString("en");
     const what = given.classes ? `${number(given.classes.length)} classes` : "real labels";
     const order = given.causal ? ", sees only what came before" : given.positions ? ", order matters" : "";
-    const parts = [given.vocabulary ? `${number(given.vocabulary)} tokens` : `vectors of ${dim}`, `${what}, one per ${given.per}${order}`,
-      `${number(given.readout.steps)} steps`, `${number(given.parameters)} parameters`, `softmax temperature λ = ${short(given.temperature)}`,
+    const parts = [`${number(given.tokens.names.length)} tokens`, `${what}, one per ${given.per}${order}`,
+      `${number(given.readout.slope.length)} steps`, `${number(given.parameters)} parameters`, `softmax temperature λ = ${short(given.temperature)}`,
       `weight of the context κ = ${short(given.kappa)}`];
     const all = [parts.join(" · ")];
     if (given.verdict) all.push(" · ", make("span", { id: "verdict", class: given.verdict === "proved" ? "proved" : "" }, `certificate: ${given.verdict}`));
-    if (!built.whole || (given.vocabulary && names.length < given.vocabulary)) {
-      all.push(` · a sample: ${names ? `${number(names.length)} tokens, ` : ""}${number(given.readout.number.length)} steps`);
-    }
     said($("facts"), ...all);
-    said($("hint"), given.script ? "Type how the text begins, or words from its middle; the model says what comes next" : !names ? `Type tokens of ${dim} ${dim === 1 ? "number" : "numbers"}, with ; between them` : characters ? "Type characters the model knows, or pick an example"
+    said($("hint"), characters ? "Type characters the model knows, or pick an example"
       : `Type tokens, with ${barred ? "| between them" : "spaces between them"}, or pick an example`);
     $("pick").replaceChildren(make("option", { value: "" }, "examples …"),
       ...given.examples.tokens.slice(0, 200).map((one, row) => make("option", { value: row }, heading(one).slice(0, 60))));
@@ -48,21 +45,18 @@ const view = (() => {
       const wrong = !same(one.label, right[place]);
       const input = make("input", { type: "radio", name: "place", value: place });
       input.checked = place === state.place;
-      input.addEventListener("change", () => { state.place = place; state.zoom = 1; detail(); });
+      input.addEventListener("change", () => { state.place = place; detail(); });
       const label = make("span", { class: "label" }, word(one.label), ...(wrong ? [" ", make("s", {}, word(right[place]))] : []));
       const head = given.per === "sequence" ? heading(state.sequence) : token(state.sequence[place]);
       return make("label", wrong ? { class: "wrong" } : {}, input, make("span", { class: "token" }, head), label);
     });
     $("answer").replaceChildren(...cards);
-    const lost = result.answers.filter((one) => one.label === null).length;
-    const list = result.answers.map((one) => word(one.label)).join(", ");
-    said($("said"), lost ? "Some answers lie outside the sample of this page." : `The model answers: ${list}.`);
+    said($("said"), `The model answers: ${result.answers.map((one) => word(one.label)).join(", ")}.`);
   }
 
   function detail() {
     attention();
     line();
-    numbers();
   }
 
   function attention() {
@@ -79,17 +73,16 @@ const view = (() => {
 
   // -- the line --------------------------------------------------------------------------------------------------
 
+  /* What of the line is shown: two runs on either side, but never so far that the own step is lost. */
   function extent(one) {
     const { start, end } = network.readout;
-    const low = Math.max(one.index - 3, 0), high = Math.min(one.index + 2, start.length - 1);
+    const low = Math.max(one.step - 3, 0), high = Math.min(one.step + 2, start.length - 1);
     const inner = [Number.isFinite(one.below) ? one.below : one.z - 1, Number.isFinite(one.above) ? one.above : one.z + 1];
     const own = Math.max(inner[1] - inner[0], 1e-300);
-    // Two runs on either side, but never so far that the own step is lost.
-    const left = start.length && low < one.index ? start[low] : inner[0], right = start.length && high >= one.index ? end[high] : inner[1];
+    const left = low < one.step ? start[low] : inner[0], right = high >= one.step ? end[high] : inner[1];
     const from = Math.max(left - 0.1 * (right - left), inner[0] - 4 * own), to = Math.min(right + 0.1 * (right - left), inner[1] + 4 * own);
-    const middle = state.zoom === 1 ? (from + to) / 2 : one.z;
-    const half = Math.max((to - from) / 2 * state.zoom, Math.abs(one.z) * 1e-15, 1e-15);
-    return [middle - half, middle + half];
+    const half = Math.max((to - from) / 2, Math.abs(one.z) * 1e-15, 1e-15);
+    return [(from + to) / 2 - half, (from + to) / 2 + half];
   }
 
   function line() {
@@ -98,29 +91,25 @@ const view = (() => {
     const view = make("svg:svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": `z = ${one.z} on the staircase of labels` });
     const [from, to] = extent(one);
     const across = (x) => ((Math.min(Math.max(x, from), to) - from) / (to - from)) * width;
-    const { start, end, left, right, first, number, steps } = network.readout;
+    const { start, end, level } = network.readout;
     let low = 0;
     while (low < end.length && end[low] < from) low += 1;
-    let high = low;
-    while (high < start.length && start[high] <= to && high - low < 400) high += 1;
     // Runs in the window: from the end of one ramp to the start of the next.
     const runs = [];
-    for (let j = low; j <= high; j += 1) {
-      const level = j < start.length ? left[j] : j ? right[j - 1] : first;
-      const before = j ? number[j - 1] : -1, after = j < number.length ? number[j] : steps;
-      runs.push({ from: j > low || j ? Math.max(j ? end[j - 1] : from, from) : from, to: j < start.length ? Math.min(start[j], to) : to, level, known: after === before + 1 });
+    for (let j = low; j <= start.length && runs.length < 400 && (j === low || start[j - 1] <= to); j += 1) {
+      runs.push({ from: j ? Math.max(end[j - 1], from) : from, to: j < start.length ? Math.min(start[j], to) : to, level: level[j] });
     }
-    const heights = runs.map((run) => run.level[0]).concat(one.level ? [one.level[0]] : []);
+    const heights = runs.map((run) => run.level[0]).concat(one.level[0]);
     const least = Math.min(...heights), most = Math.max(...heights);
     const up = (value) => (most > least ? base - 16 - ((value - least) / (most - least)) * (base - 62) : base - 60);
     view.append(make("svg:path", { class: "axis", d: `M0 ${base}H${width}` }));
     let path = "";
     for (const run of runs) {
-      path += `${run.known && path ? "L" : "M"}${across(run.from).toFixed(2)} ${up(run.level[0]).toFixed(2)}H${across(run.to).toFixed(2)}`;
+      path += `${path ? "L" : "M"}${across(run.from).toFixed(2)} ${up(run.level[0]).toFixed(2)}H${across(run.to).toFixed(2)}`;
     }
     view.append(make("svg:path", { class: "stair", d: path }));
     let edge = -Infinity;
-    for (const run of runs.filter((each) => each.known)) {
+    for (const run of runs) {
       const middle = (across(run.from) + across(run.to)) / 2, text = word(network.name(run.level)), room = text.length * 7.5;
       const at = Math.min(Math.max(middle, room / 2 + 2), width - room / 2 - 2);
       if (at - room / 2 < edge || across(run.to) - across(run.from) < 3) continue;
@@ -132,21 +121,20 @@ const view = (() => {
       if (other.z < from || other.z > to || other.z === one.z) continue;
       view.append(make("svg:circle", { class: "other", cx: across(other.z).toFixed(2), cy: base, r: 3.5 }));
     }
-    const high_ = one.level ? up(one.level[0]) : base - 60, x = across(one.z).toFixed(2);
-    if (!one.ramp && one.known) {
+    const high = up(one.level[0]), x = across(one.z).toFixed(2);
+    if (!one.ramp) {
       view.append(make("svg:path", { class: "own", d: `M${across(one.below).toFixed(2)} ${base}H${across(one.above).toFixed(2)}` }));
     }
-    view.append(make("svg:path", { class: "drop", d: `M${x} ${base}V${high_.toFixed(2)}` }), make("svg:circle", { class: "z", cx: x, cy: high_.toFixed(2), r: 6 }),
+    view.append(make("svg:path", { class: "drop", d: `M${x} ${base}V${high.toFixed(2)}` }), make("svg:circle", { class: "z", cx: x, cy: high.toFixed(2), r: 6 }),
       make("svg:circle", { class: "z", cx: x, cy: base, r: 4.5 }));
     view.append(make("svg:text", { class: "small", x: 2, y: base + 18 }, plain(from)), make("svg:text", { class: "small", x: width - 2, y: base + 18, "text-anchor": "end" }, plain(to)));
     box.replaceChildren(view);
     const name = given.per === "sequence" ? "The sequence" : token(state.sequence[state.place]);
     said($("where"), `${name} has z = t + κc = ${short(one.code, 6)} ${network.kappa < 0 ? "−" : "+"} ${short(Math.abs(network.kappa), 6)} · ${short(one.context, 6)} = ${String(one.z).replace("-", "−")}`);
-    const count = (x) => x.toLocaleString("en"), all = given.readout.steps;
+    const count = (x) => x.toLocaleString("en"), all = start.length;
     const step = one.step === 0 ? `Before the first of ${count(all)} steps` : `After step ${count(one.step)} of ${count(all)}`;
-    said($("beside"), !one.known ? "This place of the line is not in the sample of this page."
-      : one.ramp ? `On the ramp between ${word(one.left)} and ${word(one.right)}.`
-        : `${all ? step : "There are no steps"}, between ${side(one.left)} and ${side(one.right)}; z may move by ${short(one.margin, 3)} before the answer changes. Grey: other examples.`,
+    said($("beside"), one.ramp ? `On the ramp between ${word(one.left)} and ${word(one.right)}.`
+      : `${all ? step : "There are no steps"}, between ${side(one.left)} and ${side(one.right)}; z may move by ${short(one.margin, 3)} before the answer changes. Grey: other examples.`,
     network.noisy ? " Under noise the staircase is drawn as it was built, and the dot where the noisy one puts it." : "");
   }
   const plain = (x) => short(x, 8);
@@ -156,23 +144,7 @@ const view = (() => {
     return given.examples.tokens.slice(0, shown()).flatMap((one) => network.run(one).answers);
   }
   // Noise in the readout takes every neuron at every place: as many examples as that allows.
-  const shown = () => (network.noisy ? Math.max(4, Math.min(60, Math.floor(4e6 / (given.readout.steps + 1) / 8))) : 60);
-
-  function numbers() {
-    const head = ["token", "key s", "weight p", "code t", "context c", "z", "steps passed", "label", "left", "right", "margin"];
-    const at = (place) => (given.per === "sequence" ? null : result.answers[place]);
-    const body = state.sequence.map((each, place) => {
-      const one = at(place), weight = (one || result.answers[0]).weights[place + 1];
-      const rest = one ? [String(one.code), String(one.context), String(one.z), one.ramp ? "ramp" : one.step, word(one.label), word(one.left), word(one.right), short(one.margin, 4)] : new Array(8).fill("");
-      return [token(each), String(result.keys[place]), String(weight), ...rest];
-    });
-    if (given.per === "sequence") {
-      const one = result.answers[0];
-      body.unshift(["begin", String(result.begin), String(one.weights[0]), String(one.code), String(one.context), String(one.z), one.ramp ? "ramp" : one.step, word(one.label), word(one.left), word(one.right), short(one.margin, 4)]);
-    }
-    const row = (tag, cells) => make("tr", {}, ...cells.map((cell) => make(tag, tag === "th" ? { scope: "col" } : {}, cell)));
-    $("numbers").replaceChildren(make("thead", {}, row("th", head)), make("tbody", {}, ...body.map((cells) => row("td", cells))));
-  }
+  const shown = () => (network.noisy ? Math.max(4, Math.min(60, Math.floor(4e6 / (given.readout.slope.length + 1) / 8))) : 60);
 
   // -- all examples under a change ---------------------------------------------------------------------------------
 
@@ -192,7 +164,6 @@ const view = (() => {
     $("noise").setAttribute("aria-valuetext", loud);
     examples();
     if (result) show();
-    state.changed(network, moved);
   }
 
   function examples() {
@@ -207,7 +178,7 @@ const view = (() => {
       return { sequence, answers: answers_, good };
     });
     const whose = given.examples.given ? "of the data" : "of the model as built";
-    said($("score"), "Labels ", whose, ": ", bold(`${right} of ${total}`, right === total), ` come back${!network.whole && Number($("noise").value) ? " (noise in lift and attention; the readout is a sample)" : ""}.`);
+    said($("score"), "Labels ", whose, ": ", bold(`${right} of ${total}`, right === total), " come back.");
     const open = $("examples").children.length === found.length ? [...$("examples").children] : null;
     const items = found.map(({ sequence, answers: all, good }, row) => {
       const words = all.flatMap((one, place) => [place ? " " : "", good[place] ? document.createTextNode(word(one.label)) : make("mark", {}, word(one.label))]);
@@ -259,7 +230,6 @@ const view = (() => {
   function choose(sequence, typed = false) {
     state.sequence = sequence;
     state.place = given.causal ? sequence.length - 1 : 0;
-    state.zoom = 1;
     $("problem").textContent = "";
     document.body.classList.remove("stale");
     if (!typed) $("text").value = spelled(sequence);
@@ -280,19 +250,15 @@ const view = (() => {
   $("noise").addEventListener("input", change);
   $("draw").addEventListener("click", () => { state.seed += 1; if ($("noise").value === "0") $("noise").value = 50; change(); });
   $("reset").addEventListener("click", () => { $("temperature").value = 50; $("noise").value = 0; change(); });
-  $("closer").addEventListener("click", () => { state.zoom /= 3; line(); });
-  $("wider").addEventListener("click", () => { state.zoom *= 3; line(); });
   addEventListener("resize", () => { if (result) { line(); examples(); } });
 
-  /* Show a model; `changed(network, moved)` is called whenever its weights are, by a slider or by another model. */
-  function load(payload, changed = () => {}) {
+  function load(payload) {
     given = payload;
     built = network = new Network(given);
-    ({ names, characters, barred, dim, token, spelled, heading, word, parse } = speech(given));
+    ({ characters, barred, token, spelled, heading, word, parse } = speech(given));
     rows = new Map(given.examples.tokens.map((one, row) => [JSON.stringify(one), row]).reverse());
     $("examples").replaceChildren();
     result = null;
-    state.changed = changed;
     facts();
     choose(given.examples.tokens[0]);
     change();
