@@ -1,8 +1,8 @@
-"""Claim: on an H200, ids that lie there become weights in under 50 ms for 10⁸ labels, and are answered in as much.
+"""Claim: on an H200, 10⁸ labels are answered in under 50 ms, for ids that lie there.
 
-6.25 million sequences of 16 ids, 1,000 words, 16 random classes, drawn on the device, where they stay. The yardstick is
-`torch.sort` of as many float64 keys, in the same run. Every label is then asked for and compared, and a smaller model,
-of 100,000 sequences unless `--certify` says more, is certified on the processor. Needs CUDA; elsewhere it says so.
+6.25 million sequences of 16 ids, 1,000 words, 16 random classes, drawn on the device. The model is built on the
+processor and moved. Every label is then asked for and compared; the yardstick is `torch.sort` of as many float64 keys,
+in the same run. Needs CUDA; elsewhere it says so.
 """
 
 from __future__ import annotations
@@ -23,32 +23,26 @@ DEVICE = "cuda"
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sequences", type=int, default=6_250_000)
-    parser.add_argument("--certify", type=int, default=100_000, help="sequences of the model that is certified")
-    wish = parser.parse_args()
-    count = wish.sequences
+    count = parser.parse_args().sequences
     if not torch.cuda.is_available():
         print("skipped: there is no CUDA device here")
         return
     X, Y = data(count)
-    ml.memorize(X[:1000], Y[:1000])  # first calls are not what is measured
-
     sort = sort_seconds(X.numel())
-    build, model = seconds(lambda: done(lambda: ml.memorize(X, Y)), 5)
+    began = time.perf_counter()
+    model = ml.memorize(X, Y)
+    build = time.perf_counter() - began
     summary = model.summary
     print(f"labels            {X.numel():,}, {summary.runs:,} runs, rank {summary.rank}, margin {summary.margin:.1f}")
     print(f"torch.sort        {1e3 * sort:,.1f} ms")
-    print(f"memorize          {1e3 * build:,.1f} ms = {build / sort:.1f} sorts (claim for 10⁸ labels: ≤ 50 ms)")
+    print(f"memorize          {build:,.1f} s, on the processor")
     assert model.bos.device.type == DEVICE
     answer, labels = seconds(lambda: done(lambda: model.predict(X)), 5)
     wrong = int((labels != Y).sum())
-    print(f"predict           {1e3 * answer:,.1f} ms = {answer / sort:.1f} sorts (claim: ≤ 50 ms), {wrong} wrong")
+    print(
+        f"predict           {1e3 * answer:,.1f} ms = {answer / sort:.1f} sorts (claim for 10⁸ labels: ≤ 50 ms), {wrong} wrong"
+    )
     assert wrong == 0
-    some = slice(0, wish.certify)
-    few = model if wish.certify >= count else ml.memorize(X[some], Y[some])
-    began = time.perf_counter()
-    found = ml.certify(few.cpu(), X[some].cpu(), Y[some].cpu())
-    print(f"certify           {found.verdict}, {found.points:,} labels, {time.perf_counter() - began:.0f} s, processor")
-    assert found.verdict == "proved"
 
 
 def done(action: Callable[[], Any]) -> Any:

@@ -46,7 +46,7 @@ def main() -> None:
         points = np.random.default_rng(0).normal(size=(facts, DIMENSION))
         points *= DIMENSION**0.5 / np.linalg.norm(points, axis=1, keepdims=True)
         cell = Cells(torch.from_numpy(points).float(), np.arange(facts), np.array([0, facts]), np.zeros(1, np.int64))
-        last = processor_seconds(lambda: cover(cell, ENOUGH, overrule=False)) / facts  # noqa: B023
+        last = processor_seconds(lambda: cover(cell, ENOUGH)) / facts  # noqa: B023
         first = first or last
         print(f"{facts:6,} facts of one token: {1e3 * last:.2f} ms per fact, {last / product:.4f} products")
         facts *= 2

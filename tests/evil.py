@@ -137,7 +137,6 @@ def _half_spaces(saved: Any, Z: np.ndarray, how: Evil) -> np.ndarray:
     token, place, context = np.split(
         Z[:, : sum(widths.values())], np.cumsum([widths["token"], widths["place"]]), axis=1
     )
-    token = how.unit(token) if saved.config["tokens"] == "vectors" else token
     one = np.ones((len(Z), 1), Z.dtype)
     read = np.concatenate([token, place, how.unit(context), one], axis=1)
     first = np.concatenate([t["feed_forward.weight_1"], t["feed_forward.bias_1"][:, None]], axis=1)

@@ -20,7 +20,7 @@ from monolayer.model.shortcut import spread
 
 LINES = ["line", "line paper", "line reals", "line float32 reals"]
 CASCADES = [f"cascade {kind}" for kind in ("tokens", "next", "vectors", "reals")]
-ROBUST = [f"robust {kind}" for kind in ("positions", "bfloat16", "causal", "words", "sequences", "next", "vectors")]
+ROBUST = [f"robust {kind}" for kind in ("positions", "bfloat16", "causal", "words", "sequences", "next")]
 KINDS = [*LINES, *CASCADES, *ROBUST]
 WORDS = ["银行", "行走", "音乐", "快乐"], [["b", "h"], ["x", "z"], ["y", "yue"], ["k", "le"]]
 
@@ -42,7 +42,6 @@ def _data(kind: str) -> tuple[Any, Any]:
         "robust words": lambda: WORDS,
         "robust sequences": lambda: (small, classes[:, 0]),
         "robust next": lambda: (np.concatenate([np.arange(8)[:, None], other.integers(8, 20, (8, 7))], axis=1), None),
-        "robust vectors": lambda: (other.standard_normal((20, 5, 3)), classes[:20]),
     }
     found: tuple[Any, Any] = (X[:12, :4], Y[:12, :4]) if kind.startswith("line") else (small, classes)
     return makers[kind]() if kind in makers else found
@@ -50,7 +49,7 @@ def _data(kind: str) -> tuple[Any, Any]:
 
 def _options(kind: str) -> dict[str, Any]:
     found: dict[str, Any] = {"positions": kind not in ("cascade vectors", "cascade next")}
-    if kind in ("line float32 reals", "robust words", "robust sequences", "robust vectors"):
+    if kind in ("line float32 reals", "robust words", "robust sequences"):
         found = {}
     if kind in ("cascade next", "robust next", "robust causal"):
         found["causal"] = True

@@ -52,8 +52,7 @@ def test_the_draw_of_a_model_and_its_data_give_the_model(kind: str, tmp_path: Pa
     """Every tensor, whatever the order of the rows, and through a file."""
     model, data = built(kind)
     model.save(tmp_path / "model")
-    if kind != "robust vectors":  # these are numbered by their first appearance
-        data = data.select(np.random.default_rng(0).permutation(len(data)))
+    data = data.select(np.random.default_rng(0).permutation(len(data)))
     assert same_bits(ml.memorize(data, draw=ml.load(tmp_path / "model")), model)
 
 
@@ -182,7 +181,8 @@ def test_edits_of_any_data_are_the_models_of_what_remains(data: Dataset, options
     """Ids or vectors, ragged, causal, labels of tokens or of sequences."""
     short = options.get("dtype") == "float32"
     whole = sequences(replace(data, Y=[_short(y) for y in data.Y]) if short else data)
-    assume("robust" not in options or (whole.labels is not None and whole.labels.classes is not None))
+    classes = whole.labels is not None and whole.labels.classes is not None
+    assume("robust" not in options or (classes and whole.vocabulary is not None))
     gone = choice.draw(st.sets(st.integers(0, len(whole) - 1), min_size=1))
     assume(len(gone) < len(whole))
     try:
@@ -344,22 +344,6 @@ def test_a_planted_fault_in_an_edited_model_is_refuted() -> None:
         ml.forget(new, int(data.tokens[0]), rest)
 
 
-def test_vectors_too_close_for_their_gates_are_refused() -> None:
-    """Some far nearer to each other than all are to their centre: no model comes back that answers wrong."""
-    random = np.random.default_rng(8)
-    X, Y = random.normal(size=(30, 3, 2)), random.integers(0, 4, (30, 3))
-    near, other = -100.0 + 1e-3 * random.normal(size=(3, 3, 2)), random.integers(0, 4, (3, 3))
-    model = ml.memorize(X, Y, robust=True, positions=True)
-    whole = np.concatenate([X, near]), np.concatenate([Y, other])
-    for call in (
-        lambda: ml.memorize(*whole, robust=True, positions=True),
-        lambda: ml.memorize(*whole, draw=model),
-        lambda: ml.insert(model, near, other, (X, Y)),
-    ):
-        with pytest.raises(ml.PrecisionError, match=r"labels would come back wrong, the first .* evenly spread"):
-            call()
-
-
 # -- selections, comparisons, errors -----------------------------------------------------------------------------
 
 
@@ -443,8 +427,7 @@ def test_data_that_lack_a_row_are_refused() -> None:
             ml.forget(model, chosen, data.select(np.arange(1, len(data))))
 
 
-@pytest.mark.parametrize("robust", [False, True])
-@pytest.mark.parametrize("vectors", [False, True])
+@pytest.mark.parametrize(("robust", "vectors"), [(False, False), (False, True), (True, False)])
 def test_a_stored_draw_that_says_anything_is_refused_in_words(robust: bool, vectors: bool) -> None:
     """A file whose digests fit may still say anything: never a traceback, nor more memory than there is."""
     X = [[[0.1, 0.2], [0.7, 0.4]], [[0.5, 0.9], [0.3, 0.8]]] if vectors else [[1, 2], [3, 1]]

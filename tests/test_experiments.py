@@ -230,7 +230,6 @@ SMALL: dict[str, Results] = {
         "length": 4,
         "asked": 8,
         "ranks": (16,),
-        "digits": (4,),
         "embedded": ((16, 32),),
         "widths": (32,),
         "clock": 0.05,

@@ -41,7 +41,6 @@ KINDS: dict[str, tuple[str | None, str, dict[str, Any]]] = {  # architecture, la
     "cascade sequences": (None, "sequence", SHORT),
     "robust": (None, "token", ROBUST),
     "robust sequences": (None, "sequence", ROBUST),
-    "robust vectors": (None, "vectors", {"robust": True, "rank": 32}),
     "bert": ("bert", "token", STEPS),
     "bert sequences": ("bert", "sequence", STEPS),
     "gpt2 sequences": ("gpt2", "sequence", STEPS),

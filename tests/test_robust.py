@@ -23,8 +23,7 @@ from monolayer.construct.robust.codes import largest_cosine, words
 from monolayer.construct.robust.cover import cover
 from monolayer.construct.robust.groups import Cells
 from monolayer.construct.robust.halfspaces import widest
-from monolayer.construct.robust.hull import Crowd, Problem, widest_slabs
-from monolayer.construct.robust.linear import solve
+from monolayer.construct.robust.hull import widest_slabs
 from monolayer.model.gates import live_classes
 from tests.datasets import Dataset, datasets
 from tests.stored_models import Saved
@@ -44,15 +43,12 @@ def built() -> tuple[ml.Monolayer, Any, Any]:
 # -- lemmas of the construction ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("count", [1, 2, 31, 32, 126, 127, 700, 2046, 2047])
+@pytest.mark.parametrize("count", [1, 2, 31, 32, 127, 2047])
 def test_words_are_different_and_far_apart(count: int) -> None:
     found = words(count)
     assert set(np.unique(found)) <= {-1.0, 1.0}
     assert len(np.unique(found, axis=0)) == count
-    assert largest_cosine(found).max(initial=-1.0) <= 0.25
-
-
-def test_too_many_words_are_refused() -> None:
+    assert largest_cosine(found, np.arange(count)).max(initial=-1.0) <= 0.25
     with pytest.raises(ml.DataError, match="more than the codes"):
         words(2**40)
 
@@ -88,7 +84,6 @@ def test_what_covers_a_cell_depends_on_its_own_facts_alone(seed: int, count: int
     feature = torch.from_numpy(random.choice([-1.0, 1.0], (start[-1], 14))).float() + 0.2
     every = Cells(feature, label, start, np.zeros(count, np.int64))
     found = cover(every, 0.3)
-    weight, offset = solve(every, np.arange(3.0)[:, None]) or (None, None)
     for cell in range(count):
         own = slice(int(start[cell]), int(start[cell + 1]))
         part = Cells(feature[own].clone(), label[own], np.array([0, size[cell]]), np.zeros(1, np.int64))
@@ -96,35 +91,6 @@ def test_what_covers_a_cell_depends_on_its_own_facts_alone(seed: int, count: int
         assert torch.equal(alone.normal, found.normal[torch.from_numpy(mine)])
         assert np.array_equal(alone.centre, found.centre[mine])
         assert np.array_equal(alone.half_width, found.half_width[mine])
-        if weight is not None and offset is not None:
-            one = solve(part, np.arange(3.0)[:, None])
-            assert one is not None
-            assert torch.equal(one[0][0], weight[cell])
-            assert torch.equal(one[1][0], offset[cell])
-
-
-@settings(max_examples=10, deadline=None)
-@given(st.integers(0, 2**32), st.integers(0, 3))
-def test_the_slab_of_one_fact_is_the_widest_and_what_it_lets_in_was_in_the_way(seed: int, most_in: int) -> None:
-    """In the plane, over a fine grid of directions; the others lie in a half-plane, so there is a slab."""
-    random = np.random.default_rng(seed)
-    away = random.normal(size=(150, 2)) + np.array([2.5, 0.0])
-    away = away[away[:, 0] > 0.1]
-    crowd = Crowd(np.append(np.zeros((1, 2)), -away, axis=0), np.append(1, np.zeros(len(away), np.int64)))
-    angle = np.linspace(0, 2 * np.pi, 4_000)
-    heights = away @ np.stack([np.cos(angle), np.sin(angle)])
-    best = float(heights.min(axis=0).max()) / 2
-    (plain,) = widest_slabs(crowd, [Problem(0, 1.0)])
-    assert len(plain.inside) == 0
-    assert 0.99 * best - 1e-3 <= plain.half_width <= best + 1e-3
-    kept = tuple((1 + np.flatnonzero(away[:, 0] > np.median(away[:, 0]))).tolist())
-    (wide,) = widest_slabs(crowd, [Problem(0, 0.6, most_in, kept)])
-    assert wide.half_width >= plain.half_width - 1e-3
-    assert len(wide.inside) <= most_in
-    assert not np.isin(wide.inside, kept).any()
-    out = np.delete(away, wide.inside - 1, axis=0) @ wide.normal
-    assert np.isclose(out.min(), 2 * wide.half_width)
-    assert (away[wide.inside - 1] @ wide.normal < out.min()).all()
 
 
 def test_the_search_for_a_slab_sees_few_of_a_crowd_and_misses_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,11 +101,11 @@ def test_the_search_for_a_slab_sees_few_of_a_crowd_and_misses_none(monkeypatch: 
     random = np.random.default_rng(3)
     points = random.normal(size=(3_000, 12))
     points *= 12**0.5 / np.linalg.norm(points, axis=1, keepdims=True)
-    crowd, asked = Crowd(points, np.arange(3_000)), [Problem(fact, 2.0) for fact in range(0, 3_000, 100)]
-    for problem, slab in zip(asked, widest_slabs(crowd, asked), strict=True):
-        away = np.delete(points[problem.fact] - points, problem.fact, axis=0)
-        assert (away @ slab.normal).min() == pytest.approx(2.0 * slab.half_width)
-        assert slab.half_width >= 0.999 * _exact(away)
+    asked = list(range(0, 3_000, 200))
+    for fact, (normal, half_width) in zip(asked, widest_slabs(points, np.arange(3_000), asked, 2.0), strict=True):
+        away = np.delete(points[fact] - points, fact, axis=0)
+        assert (away @ normal).min() == pytest.approx(2.0 * half_width)
+        assert half_width >= 0.999 * _exact(away)
     assert max(sizes) <= hull.NEAREST
 
 
@@ -147,24 +113,6 @@ def _exact(away: Any) -> float:
     """Half the length of the shortest vector in the hull, from one problem with all differences."""
     weight, _ = nnls(np.vstack([away.T, np.ones(len(away))]), np.append(np.zeros(away.shape[1]), 1.0))
     return float(np.linalg.norm(weight @ away / weight.sum())) / 2.0
-
-
-def test_facts_that_are_let_in_are_overruled() -> None:
-    """Two facts beside another leave it a narrow slab: one is let in, and every fact still gets its class."""
-    points = np.random.default_rng(0).normal(size=(40, 3))
-    points[:, 0] = -3.0 - np.abs(points[:, 0])
-    points[:3] = [[0.0, 0.0, 0.0], [-0.05, 0.9, 0.0], [-0.05, -0.9, 0.0]]
-    label = np.zeros(40, dtype=np.int64)
-    label[0] = 1
-    feature = torch.from_numpy(points).float()
-    found = cover(Cells(feature, label, np.array([0, 40]), np.array([0])), 0.3)
-    assert found.loud.max() > 1.0  # else nothing was overruled, and this test says nothing
-    assert found.half_width.min() > 0.25
-    height = (points @ found.normal.double().numpy().T - found.centre) / found.half_width * found.loud
-    votes = np.stack([np.maximum(height[:, found.label == name], 0.0).sum(axis=1) for name in (0, 1)], axis=1)
-    assert votes[0, 1] >= 1.0
-    assert votes[0, 0] == 0.0
-    assert (votes[1:, 1] <= votes[1:, 0] / 2.0).all()
 
 
 def test_what_is_found_does_not_depend_on_the_number_of_threads() -> None:
@@ -198,16 +146,14 @@ def test_a_neuron_is_silent_at_other_tokens_whatever_the_context(built: Any) -> 
         assert all(own[j] >= (gates.weight_1[j, : layout.token] * token).sum(1).max() - 1e-3 for j in torch.nonzero(on))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(datasets())
 def test_every_kind_of_data_comes_back_dense_and_fast(data: Dataset) -> None:
     def build() -> ml.Monolayer:
         return ml.memorize(data.X, data.Y, positions=data.positions, causal=data.causal, robust=True, rank=32)
 
-    if any(isinstance(label, list) for label in data.flat()):
-        with pytest.raises(ml.DataError, match="real numbers, which noise would blur"):
-            build()
-        return
+    if any(isinstance(label, list) for label in data.flat()) or isinstance(data.X[0][0], list):
+        return  # reals and vectors are refused
     try:
         model = build()
     except ml.PrecisionError:  # contexts of long runs of few tokens may be too close: said, not answered wrongly
@@ -237,76 +183,43 @@ def test_the_shortcut_stays_right_when_weights_are_changed(built: Any) -> None:
 # -- wishes and refusals -----------------------------------------------------------------------------------
 
 
-def test_the_wished_noise_is_then_proved() -> None:
-    X, Y = random_facts(30)
-    for noise in (0.002, 0.004):
-        model = ml.memorize(X, Y, positions=True, robust=noise, rank="auto")
-        assert ml.certify(model, X, Y, noise=noise).verdict == "proved"
-    assert ml.memorize(X, Y, positions=True, robust=True, rank="auto").summary.rank <= model.summary.rank
-
-
-def test_noise_that_no_rank_bears_names_two_facts() -> None:
-    X, Y = random_facts(20)
-    with pytest.raises(
-        ml.PrecisionError, match=r"token \d+ of sequence \d+ and token \d+ of sequence .* apart at length"
-    ):
-        ml.memorize(X, Y, positions=True, robust=0.2, rank=16)
-
-
-def test_few_neurons_mean_linear_cells_and_too_few_are_refused_with_the_number_it_takes() -> None:
-    X, Y = random_facts(20)
-    needed = ml.memorize(X, Y, positions=True, robust=True).summary.runs
-    assert ml.memorize(X, Y, positions=True, robust=True, neurons=needed).summary.runs == needed
-    cells = len(np.unique(X))
-    model = ml.memorize(X, Y, positions=True, robust=True, neurons=cells)
-    assert model.summary.runs <= cells < needed
-    assert (model.predict(X) == Y).all()
-    assert (model.predict(X, path="dense") == Y).all()
-    assert ml.certify(model, X, Y).verdict == "proved"
-    with pytest.raises(ml.DataError, match=r"1 neurons are too few: it takes [\d,]+ at rank 64"):
-        ml.memorize(X, Y, positions=True, robust=True, neurons=1)
-
-
 @pytest.mark.parametrize(
-    ("wishes", "words"),
+    ("X", "Y", "options", "words"),
     [
-        ({"robust": 0.5}, "between 0 and 0.25"),
-        ({"robust": -0.1}, "between 0 and 0.25"),
-        ({"robust": "yes"}, "robust must be True"),
-        ({"robust": True, "rank": 1}, "rank must be a whole number from 2"),
-        ({"robust": True, "rank": "all"}, "or 'auto'"),
-        ({"robust": True, "neurons": 0}, "neurons must be a whole number from 1"),
-        ({"robust": True, "dtype": "int8"}, "integers need a scale per row"),
-        ({"robust": True, "seed": -1}, "seed"),
-        ({"robust": True, "readout": "paper"}, "belong to the line"),
-        ({"neurons": 64}, "neurons= goes with robust=True"),
-        ({"dtype": "bfloat16"}, "dtype of a line must be one of 'float64', 'float32'"),
+        ([[1, 2]], [[0, 1]], {"robust": 0.5}, "robust must be True or False, not 0.5"),
+        ([[1, 2]], [[0, 1]], {"rank": 1}, "rank of a robust model must be a whole number from 2"),
+        ([[1, 2]], [[0, 1]], {"rank": "auto"}, "not 'auto'"),
+        ([[1, 2]], [[0, 1]], {"dtype": "int8"}, "integers need a scale per row"),
+        ([[1, 2]], [[0, 1]], {"seed": -1}, "seed"),
+        ([[1, 2]], [[0, 1]], {"readout": "paper"}, "belong to the line"),
+        ([[[0.5], [1.5]]], [[0, 1]], {}, "takes ids or strings as tokens, and these are vectors"),
+        ([[1, 2]], [[0.5, 1.5]], {}, "real numbers, which noise would blur"),
     ],
 )
-def test_wishes_that_make_no_sense_are_named(wishes: dict[str, Any], words: str) -> None:
+def test_what_makes_no_sense_is_named(X: Any, Y: Any, options: dict[str, Any], words: str) -> None:
     with pytest.raises(ml.DataError, match=words):
-        ml.memorize([[1, 2]], [[0, 1]], **wishes)
+        ml.memorize(X, Y, **{"robust": True, **options})
 
 
-@pytest.mark.parametrize(
-    ("claim", "words"),
-    [
-        ({"noise": -1.0}, "noise must be"),
-        ({"noise": 0.5}, "noise must be"),
-        ({"dtype": "int3"}, "dtype must be one of"),
-    ],
-)
-def test_claims_that_make_no_sense_are_named(built: Any, claim: dict[str, Any], words: str) -> None:
+def test_facts_that_no_half_space_tells_apart_are_named() -> None:
+    """After many equal tokens one more hardly changes the mean."""
+    X = [["a"] * 400]
+    with pytest.raises(ml.PrecisionError, match=r"token \d+ of sequence 0 and token \d+ of sequence 0 .* at length 8;"):
+        ml.memorize(X, [[i % 2 for i in range(400)]], robust=True, causal=True)
+
+
+def test_claims_that_make_no_sense_are_named(built: Any) -> None:
     model, X, Y = built
-    with pytest.raises(ml.DataError, match=words):
-        ml.certify(model, X, Y, **claim)
-
-
-def test_noise_is_a_claim_about_robust_models_only() -> None:
-    model = ml.memorize([[1, 2]], [[0, 1]])
-    for claim in ({"noise": 0.01}, {"dtype": "int8"}):
-        with pytest.raises(ml.DataError, match="claims about robust models"):
-            ml.certify(model, [[1, 2]], [[0, 1]], **claim)
+    line = ml.memorize(X, Y, positions=True)
+    for network, claim, said in (
+        (model, {"noise": -1.0}, "noise must be"),
+        (model, {"noise": 0.5}, "noise must be"),
+        (model, {"dtype": "int3"}, "dtype must be one of"),
+        (line, {"noise": 0.01}, "claims about robust models"),
+        (line, {"dtype": "int8"}, "claims about robust models"),
+    ):
+        with pytest.raises(ml.DataError, match=said):
+            ml.certify(network, X, Y, **claim)
 
 
 def test_the_same_seed_gives_the_same_bits_and_formats_are_kept(tmp_path: Path) -> None:

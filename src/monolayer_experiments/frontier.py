@@ -6,9 +6,9 @@ of the readout alone; the largest σ at which multiplying every weight by
 `1 + σ · normal` leaves 99 of 100 labels right; for robust models also the noise that is proved, weight by weight in the
 worst case; and the share of labels that come back with weights in each format (integers: one scale per row).
 
-Beside them: linear cells of three sizes; facts in the embedding (`embedded.py`); labels of 53 random bits, read as one
-real number each; the packed readout (`packed.py`) on the same data, and on sequences with labels of 8,192 classes, ten
-times as long; and Transformers of three widths, trained as usual and with noise on their weights at every step.
+Beside them: facts in the embedding (`embedded.py`); labels of 53 random bits, read as one real number each; the packed
+readout (`packed.py`) on the same data, and on sequences with labels of 8,192 classes, ten times as long; and
+Transformers of three widths, trained as usual and with noise on their weights at every step.
 """
 
 from __future__ import annotations
@@ -41,14 +41,13 @@ PLAN = {
     "vocabulary": (60, 1_000),
     "asked": (40, 64),
     "ranks": ((8, 16, 32, 64, 128), (8, 16, 32, 64, 128)),
-    "digits": ((4, 2, 1), (4, 2, 1)),
     "embedded": (((16, 32), (16, 64)), ((24, 128), (24, 160), (32, 224), (32, 320), (64, 512))),
     "widths": ((32, 64, 128), (32, 64, 128)),
     "noise": (0.05, 0.05),
     "clock": (1.0, 60.0),
 }
-"""Quick and full. `asked`: sequences that noisy copies are asked about; `digits`: neurons per token of linear cells;
-`embedded`: value ranks and neurons; `noise`: what half of the trainings see; `clock`: seconds of each training."""
+"""Quick and full. `asked`: sequences that noisy copies are asked about; `embedded`: value ranks and neurons; `noise`:
+what half of the trainings see; `clock`: seconds of each training."""
 MANY_BITS = 13
 """Of a label of many classes: 8,192 of them, four to a packed number of 52 bits."""
 READOUTS = ("feed_forward", "head", "unpack", "place")
@@ -67,10 +66,6 @@ def run(plan: Results, setting: Setting, progress: Progress) -> Results:
     rows: list[Results] = []
     models: dict[str, Results] = {"paper's readout": {"readout": "paper"}, "line": {}}
     models |= {f"robust, rank {k}": {"robust": True, "rank": k} for k in plan["ranks"]}
-    models |= {
-        f"linear cells, {each} per token": {"robust": True, "rank": 64, "neurons": each * words}
-        for each in plan["digits"]
-    }
     for done, (name, options) in enumerate(models.items()):
         progress(name, 0.4 * done / len(models))
         try:
@@ -133,8 +128,8 @@ def _rows(results: Results) -> list[Results]:
 
 def answer(results: Results) -> str:
     rows = {row["name"]: row for row in _rows(results)}
-    kinds = ("robust", "linear cells", "in the embedding", "trained", "trained for noise")
-    cells, linear, facts, plain, hardened = (
+    kinds = ("robust", "in the embedding", "trained", "trained for noise")
+    cells, facts, plain, hardened = (
         [row for name, row in rows.items() if name.split(",")[0] == kind] for kind in kinds
     )
     best = max(cells, key=lambda row: row["noise"] or 0.0)
@@ -145,7 +140,7 @@ def answer(results: Results) -> str:
         f"{amount(_density(rows['packed']))} ({amount(_density(many))} with 8,192 classes) at none; the line "
         f"{amount(_density(exact))} at {_noise(exact)}; half-spaces, which `robust=True` builds, "
         f"{low_to_high(map(_density, cells))} at up to {_noise(best)}, and proved for every change up to "
-        f"{amount(best['proved'], 2)}; linear cells {_ends(linear)}; facts in the embedding {_ends(facts)}, "
+        f"{amount(best['proved'], 2)}; facts in the embedding {_ends(facts)}, "
         f"proved for every change up to {amount(max((row['proved'] or 0.0 for row in facts), default=None), 2)} only; "
         f"trained Transformers {_ends(plain)}; trained with noise of {amount(results['trained for'], 2)} at every "
         f"step {_ends(hardened)}."
@@ -178,7 +173,6 @@ def figures(results: Results) -> list[Figure]:
         "packed": ("packed", "red"),
         "line": ("line", "blue"),
         "robust": ("robust", "green"),
-        "linear cells": ("linear cells", "gold"),
         "in the embedding": ("embedding", "violet"),
         "trained": ("trained", "orange"),
         "trained for noise": ("for noise", "pink"),

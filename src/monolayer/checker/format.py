@@ -108,7 +108,7 @@ def _examine_gates(config: dict[str, Any]) -> None:
     _demand(whole and all(_is_count(parts[key], 0) for key in parts), "gates has not the widths token, place and rank")
     _demand(parts["token"] > 0 and parts["rank"] > 0, "gates: token and rank must be positive")
     _demand(config["target"] == "classes" and not config["scalar"], "gates answer with classes")
-    _demand(config["kind"] == "memorizer", "gates belong to a memorizer")
+    _demand(config["kind"] == "memorizer" and config["tokens"] == "ids", "gates belong to a memorizer of ids")
     fits = config["width"] == sum(parts.values()) + 2 + config["labels"]
     _demand(fits, "width is not token + place + rank + 2 + labels")
 

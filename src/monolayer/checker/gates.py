@@ -3,8 +3,8 @@
 Everything is computed in binary64 from the stored numbers; how far weights and roundings may move it is `noise.py`.
 What is asked of the weights, and why it suffices: docs/proofs.md, Robust models.
 
-Letters: `t p k m` widths of token, place, context and label part; `H` neurons; a *row* is a vocabulary row, or a token
-of the data where tokens are vectors; a *pair* is a labelled point and a neuron that may wake there.
+Letters: `t p k m` widths of token, place, context and label part; `H` neurons; a *row* is a vocabulary row; a *pair* is
+a labelled point and a neuron that may wake there.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 
 from monolayer.arrays import Bools, Floats, Ints
 from monolayer.checker.labelled import Labelled
-from monolayer.checker.rounding import BINARY64, UnhandledError
+from monolayer.checker.rounding import UnhandledError
 from monolayer.checker.stored import Stored
 
 EPSILON = 2.0**-20
@@ -41,8 +41,6 @@ class Gated:
 
     token: Floats
     """What rows hold in the token part `(rows, t)`."""
-    rough: Floats
-    """`2 √t |sizes| / |row|` where rows are brought to mean square 1, else 0 `(rows,)`: see Lemma R2."""
     whole: Bools
     """Whether all coordinates of a row are numbers `(rows,)`: else a dense product makes NaN of every logit."""
     own: Floats
@@ -70,11 +68,9 @@ class Gated:
     head: Floats
     head_bias: Floats
     positions: bool
-    lift_terms: int
-    """Terms of the sum that lifts a vector; 0 for ids."""
 
 
-def read_gates(stored: Stored, points: Labelled) -> Gated:
+def read_gates(stored: Stored, per_token: bool) -> Gated:
     """The parts, once every zero that the proof needs has been seen."""
     for name, tensor in stored.tensors.items():
         size = np.abs(tensor[np.isfinite(tensor)].astype(np.float64))
@@ -88,16 +84,8 @@ def read_gates(stored: Stored, points: Labelled) -> Gated:
     token, place, context = slice(0, t), slice(t, t + p), slice(t + p, t + p + k)
     key, label = slice(t + p + k, t + p + k + 2), slice(t + p + k + 2, None)
     w = {name: tensor.astype(np.float64) for name, tensor in stored.tensors.items()}
-    bos, per_token = w["bos"], points.per_token
-    if points.rows is not None:
-        rows = w["lift.weight"]
-        seen = rows[np.isfinite(rows).all(axis=1)]
-        size = np.abs(rows)
-    else:
-        x = points.data.tokens.astype(np.float64 if stored.format is BINARY64 else np.float32).astype(np.float64)
-        rows = x @ w["lift.weight"].T + w["lift.bias"]
-        size = np.abs(x) @ np.abs(w["lift.weight"]).T + np.abs(w["lift.bias"])
-        seen = np.concatenate([w["lift.weight"].T, w["lift.bias"][None]])
+    bos, rows = w["bos"], w["lift.weight"]
+    seen, size = rows[np.isfinite(rows).all(axis=1)], np.abs(rows)
     places = w.get("positions.weight", np.zeros((0, len(bos))))
     if p and not len(places):
         raise UnhandledError("the stream has a place part, and the model no positions")
@@ -119,12 +107,9 @@ def read_gates(stored: Stored, points: Labelled) -> Gated:
         raise UnhandledError(f"the stream holds numbers above {STREAM:.3g}, whose squares might overflow")
     keys = np.concatenate([bos[None, key], places[:, key]]) if len(places) else np.zeros((1, 2))
     read = {letter: w[f"attention.W_{letter}"][:, key] for letter in "QK"}
-    bias_2, even = w["feed_forward.bias_2"], stored.config["tokens"] == "vectors"
-    length = np.sqrt((rows[:, token] ** 2).sum(axis=1) + t * EPSILON)
-    unit = rows[:, token] / length[:, None] * np.sqrt(t)
+    bias_2 = w["feed_forward.bias_2"]
     return Gated(
-        token=unit if even else rows[:, token],
-        rough=2.0 * np.sqrt(t) * np.linalg.norm(size[:, token], axis=1) / length if even else np.zeros(len(rows)),
+        token=rows[:, token],
         whole=np.asarray(finite),
         own=rows[:, context],
         own_size=size[:, context],
@@ -145,7 +130,6 @@ def read_gates(stored: Stored, points: Labelled) -> Gated:
         head=w["head.weight"][:, label],
         head_bias=w["head.bias"],
         positions=bool(len(places)),
-        lift_terms=w["lift.weight"].shape[1] + 1 if even else 0,
     )
 
 
@@ -205,7 +189,6 @@ def live(gated: Gated, answering: Bools) -> tuple[Ints, Ints, Reach]:
     top, most = np.full(len(reach), -np.inf), np.zeros(len(reach))
     neurons, counts = [np.zeros(0, dtype=np.int64)], np.zeros(len(gated.token), dtype=np.int64)
     step = max(1, _AT_ONCE // max(1, len(reach)))
-    rough = gated.rough[:, None] * np.linalg.norm(gated.weight_token, axis=1)
     absolute = np.abs(gated.weight_token).T
     for begin in range(0, len(gated.token), step):
         token = gated.token[begin : begin + step]
@@ -214,7 +197,7 @@ def live(gated: Gated, answering: Bools) -> tuple[Ints, Ints, Reach]:
         awake, asleep = asks & (value > AWAKE), asks & (value <= AWAKE)  # a row of NaN is neither
         neurons.append(np.nonzero(awake)[1])
         counts[begin : begin + step] = awake.sum(axis=1)
-        sizes = np.abs(token) @ absolute + rough[begin : begin + step]
+        sizes = np.abs(token) @ absolute
         top = np.maximum(top, np.where(asleep, value, -np.inf).max(axis=0, initial=-np.inf))
         most = np.maximum(most, np.where(asleep, sizes, 0.0).max(axis=0, initial=0.0))
     start = np.concatenate([[0], np.cumsum(counts)])
@@ -223,8 +206,8 @@ def live(gated: Gated, answering: Bools) -> tuple[Ints, Ints, Reach]:
 
 def pairs(gated: Gated, points: Labelled, start: Ints, neurons: Ints, causal: bool, good: Ints) -> Iterator[Pairs]:
     """All pairs of the labelled points `good`, sequences of one length at a time."""
-    data = points.data
-    rows = np.arange(len(data.tokens)) if points.rows is None else points.rows
+    data, rows = points.data, points.rows
+    assert rows is not None  # the format has gates for ids alone
     number = np.full(len(data.tokens) if points.per_token else len(data), -1)
     places = np.arange(len(number)) if points.places is None else points.places
     number[places[good]] = good
@@ -293,7 +276,6 @@ def _block(
         token = gated.token[row[i, j]]
         token_terms = (token * gated.weight_token[neuron]).sum(axis=1) + gated.bias[neuron]
         token_size = (np.abs(token) * np.abs(gated.weight_token[neuron])).sum(axis=1) + np.abs(gated.bias[neuron])
-        token_size += gated.rough[row[i, j]] * np.linalg.norm(gated.weight_token[neuron], axis=1)
         place = gated.place[j] if len(gated.place) else np.zeros((1, 0))
         place_terms = place * gated.weight_place[neuron]
         if gated.positions:

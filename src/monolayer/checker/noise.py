@@ -49,14 +49,13 @@ class Shares:
         unit = fmt.unit + BINARY64.unit
         logit = scores * share(4, 16) + 8.0 * unit * (1.0 + scores) + 4.0 * EXP_ULPS * unit
         sway = PADDING * math.exp(logit) * math.expm1(logit)
-        # Lift: coordinates of a vector and a bias; mixture: n + 1 terms, softmax's sum and quotient, W_V, W_O.
-        lift = gated.lift_terms + 2
+        # Mixture: n + 1 terms, softmax's sum and quotient, W_V, W_O.
         return cls(
-            token=share(2, width + lift + 8),
-            value=share(3, lift + 2 * (longest + 1) + 16 + 2 * EXP_ULPS) * math.exp(2.0 * logit),
+            token=share(2, width + 10),
+            value=share(3, 2 * (longest + 1) + 18 + 2 * EXP_ULPS) * math.exp(2.0 * logit),
             read=share(1, width + k + 16 + 2 * EXP_ULPS),
             sway=sway,
-            out=share(2, gated.weight_2.shape[1] + len(gated.weight_2) + lift + 8),
+            out=share(2, gated.weight_2.shape[1] + len(gated.weight_2) + 10),
         )
 
 

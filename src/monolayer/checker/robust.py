@@ -105,7 +105,7 @@ def check_gates(stored: Stored, points: Labelled, noise: float | None, claim: Ce
 
 def question_of(stored: Stored, points: Labelled) -> Question:
     """The neurons that may wake at each labelled point."""
-    gated = read_gates(stored, points)
+    gated = read_gates(stored, points.per_token)
     data, causal = points.data, bool(stored.config["causal"])
     answering = np.arange(len(data.tokens) if points.per_token else len(data))
     answering = answering if points.places is None else points.places
@@ -144,8 +144,6 @@ def _break(question: Question, points: Labelled, suspects: Ints, noise: float) -
         neurons, value = found.neuron[first:last], found.value[first:last]
         # Each neuron's terms of token and place, whose weights and whose stream both may move; the rest moves once.
         token = gated.token[row]
-        if gated.lift_terms:
-            token = np.zeros_like(token)
         for target in range(len(neurons)):
             direction = -1.0 if value[target] > 0 else 1.0
             weight = gated.weight_token[neurons[target]]
@@ -162,10 +160,8 @@ def _break(question: Question, points: Labelled, suspects: Ints, noise: float) -
             got = int(logits.argmax())
             if got != own and logits[got] - logits[own] > 1e-6 * (1.0 + abs(logits[got])):
                 which = f"row {row} of lift.weight" if points.per_token else "bos"
-                rows = "" if gated.lift_terms else f" and of {which}"
-                size = f"by {noise:g} of themselves"
-                why = f"it flips when the weights of row {neurons[target]} of feed_forward.weight_1{rows} move {size}"
-                return point, got, why
+                rows = f"row {neurons[target]} of feed_forward.weight_1 and of {which}"
+                return point, got, f"it flips when the weights of {rows} move by {noise:g} of themselves"
     return None
 
 

@@ -91,8 +91,6 @@ def summary_rows(summary: Summary, dtype: str = "float64") -> list[tuple[str, st
     ]
     if summary.layout == "gates":
         rows.append(("neurons", f"{number(summary.runs)} half-spaces, values of rank {summary.rank}"))
-        if summary.bears is not None:
-            rows.append(("noise on every weight", f"about {number(summary.bears)} of itself; verify --noise proves it"))
     else:
         margin = "no label changes" if summary.margin is None else f"{number(summary.margin)} × the rounding error"
         rows += [("label runs", number(summary.runs)), ("margin at label changes", margin)]

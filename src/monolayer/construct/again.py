@@ -16,7 +16,8 @@ from torch import nn
 from monolayer.arrays import Ints
 from monolayer.construct.line.build import Line
 from monolayer.construct.line.stored import LineDraw
-from monolayer.construct.robust.again import renewed, robust_again
+from monolayer.construct.robust.again import renewed
+from monolayer.construct.robust.build import Robust
 from monolayer.construct.robust.stored import RobustDraw
 from monolayer.construct.task import Progress, Task
 from monolayer.data import Names, Sequences
@@ -41,7 +42,7 @@ def _line(draw: Any, task: Task, report: Progress, model: Monolayer, only: Ints 
 
 
 def _robust(draw: Any, task: Task, report: Progress, model: Monolayer, only: Ints | None) -> Monolayer:
-    return robust_again(draw, task, report) if only is None else renewed(model, draw, task, only, report)
+    return Robust.again(draw).build(task, report) if only is None else renewed(model, draw, task, only, report)
 
 
 CONSTRUCTIONS: dict[str, tuple[Callable[[Any], Draw], Callable[..., Monolayer]]] = {

@@ -13,7 +13,6 @@ import torch
 
 from monolayer.construct.again import adopted, rebuilt
 from monolayer.construct.consistency import OnConflict, check_conflict
-from monolayer.construct.line import tensors
 from monolayer.construct.line.build import Line
 from monolayer.construct.line.steps import Choice
 from monolayer.construct.robust.build import RANK, Robust
@@ -45,9 +44,8 @@ def memorize(
     causal: bool = False,
     readout: Choice = "exact",
     temperature: float | None = None,
-    robust: bool | float = False,
+    robust: bool = False,
     rank: int | Literal["auto"] | None = None,
-    neurons: int | None = None,
     dtype: Dtype | torch.dtype | None = None,
     device: torch.device | str | None = None,
     seed: int | None = None,
@@ -74,51 +72,35 @@ def memorize(
 
     `draw`: a model, or the folder of one, whose names, keys, codes, positions, temperature, format and rank are used
     again: only what follows from the labels is then built from the data (docs/editing.md). The draw decides `seed`,
-    `dtype`, `rank`, `neurons`, `robust`, `temperature`, `readout`, `positions` and `causal`: leave them out. Such a
+    `dtype`, `rank`, `robust`, `temperature`, `readout`, `positions` and `causal`: leave them out. Such a
     model has no summary.
 
-    `robust=True` builds another network, which survives noise and short formats (docs/robust.md); a number is the share
-    of itself by which every weight may change. Its `rank` is a number (64) or `auto`, the least that does; its `dtype`
-    `float32`, `bfloat16`, `float16` or `float64`. For it alone `neurons`: how many there may be. `device`: also where
-    to build.
+    `robust=True` builds another network, of ids and classes, which survives noise and short formats (docs/robust.md).
+    Its `rank` is a number (64); its `dtype` `float32`, `bfloat16`, `float16` or `float64`.
 
-    `device`: where the model goes. Ids and classes that are tensors on an accelerator become a line there, without
-    coming back to the processor; its bits may differ from those of a model built here, its labels do not.
+    `device`: where the model goes; None: to where `X` is, if that is a tensor. It is built on the processor.
     """
     report = progress or (lambda stage, share: None)
     check_conflict(on_conflict)
-    for name, value in (("positions", positions), ("causal", causal), ("fingerprint", fingerprint)):
+    for name, value in (("positions", positions), ("causal", causal), ("robust", robust), ("fingerprint", fingerprint)):
         if not isinstance(value, bool):
             raise DataError(f"{name} must be True or False, not {value!r}")
+    if device is None and isinstance(X, torch.Tensor):
+        device = X.device
     check_device(device)
-    dtype = dtype_name(dtype)
 
     if isinstance(draw, str | os.PathLike):
         draw = load_monolayer(draw)
-    if draw is not None:
-        _check_draw(
-            seed=seed is not None,
-            dtype=dtype is not None,
-            rank=rank is not None,
-            neurons=neurons is not None,
-            robust=robust is not False,
-            temperature=temperature is not None,
-            readout=readout != "exact",
-            positions=positions,
-            causal=causal,
-        )
-    seed = 0 if seed is None else seed
-    construction: Construction = _choose(readout, temperature, robust, rank, neurons, dtype, seed, device)
-    given = lengths is None and per is None and draw is None and not (positions or causal or fingerprint)
-    if given and construction == Line(seed=seed, temperature=temperature):
-        built = _on_device(X, Y, device, seed, temperature)
-        if built is not None:
-            report("done", 1.0)
-            return built
+    decided = {"seed": seed, "dtype": dtype, "rank": rank, "temperature": temperature, "robust": robust or None}
+    decided |= {"readout": None if readout == "exact" else readout}
+    decided |= {"positions": positions or None, "causal": causal or None}
+    for name, value in decided.items():
+        if draw is not None and value is not None:
+            raise DataError(f"a draw decides {name}: leave {name} out, or the draw")
+    construction = _construction(readout, temperature, robust, rank, dtype_name(dtype), 0 if seed is None else seed)
 
     report("reading the data", 0.0)
-    like = None if draw is None else draw.card.manner
-    data = sequences_of(X, Y, lengths=lengths, per=per, unit=unit, like=like)
+    data = sequences_of(X, Y, lengths=lengths, per=per, unit=unit, like=None if draw is None else draw.card.manner)
     if draw is not None:
         data, positions, causal = adopted(draw, data), draw.positions is not None, draw.card.causal
     data.check_labelled()
@@ -132,22 +114,15 @@ def memorize(
     return model if device is None else model.to(device)
 
 
-def _check_draw(**given: bool) -> None:
-    """Refuse an option that is given beside a draw, which decides it."""
-    for name, there in given.items():
-        if there:
-            raise DataError(f"a draw decides {name}: leave {name} out, or the draw")
-
-
-def _on_device(
-    X: Any, Y: Any, device: torch.device | str | None, seed: int, temperature: float | None
-) -> Monolayer | None:
-    """The line of ids and classes that lie on an accelerator, built there; None: build it the ordinary way."""
-    if not (isinstance(X, torch.Tensor) and isinstance(Y, torch.Tensor)) or X.device.type == "cpu":
-        return None
-    if device is not None and torch.device(device).type != X.device.type:
-        return None
-    return tensors.build(X, Y, seed, temperature)
+def _construction(
+    readout: Choice, temperature: float | None, robust: bool, rank: Any, dtype: Any, seed: int
+) -> Construction:
+    """What the options ask for, each checked by the construction that takes it."""
+    if not robust:
+        return Line(readout, seed, temperature, "auto" if rank is None else rank, dtype or "float64")
+    if readout != "exact" or temperature is not None:
+        raise DataError("readout and temperature belong to the line; a robust model has its own: leave them out")
+    return Robust(RANK if rank is None else rank, dtype or "float32", seed)
 
 
 def _fingerprint(task: Task) -> Fingerprint:
@@ -155,29 +130,6 @@ def _fingerprint(task: Task) -> Fingerprint:
     if data.vocabulary is None:
         raise DataError(NO_FINGERPRINT)
     return Fingerprint.of(data, task.target.per, positions=context.positions, causal=context.causal)
-
-
-def _choose(
-    readout: Choice,
-    temperature: float | None,
-    robust: bool | float,
-    rank: int | Literal["auto"] | None,
-    neurons: int | None,
-    dtype: Any,
-    seed: int,
-    device: torch.device | str | None,
-) -> Construction:
-    """The construction that the wishes ask for."""
-    if robust is False:
-        if neurons is not None:
-            raise DataError("neurons= goes with robust=True; the line has as many steps as there are label changes")
-        return Line(readout, seed, temperature, "auto" if rank is None else rank, dtype or "float64")
-    if readout != "exact" or temperature is not None:
-        raise DataError("readout and temperature belong to the line; a robust model has its own: leave them out")
-    if not isinstance(robust, bool | int | float):
-        raise DataError(f"robust must be True, or a share of each weight between 0 and 0.25, not {robust!r}")
-    noise = None if robust is True else float(robust)
-    return Robust(noise, RANK if rank is None else rank, neurons, dtype or "float32", seed, device)
 
 
 def memorize_text(text: str, *, unit: Unit = "words", window: int | None = None, **options: Any) -> Monolayer:

@@ -59,8 +59,6 @@ class Summary:
     """Stretches of the line that each stage of a cascade left to the next; None at rank 1 and for robust models."""
     half_width: float | None = None
     """Half-width of the narrowest slab between facts, contexts having length √rank; None on the line."""
-    bears: float | None = None
-    """An estimate of the noise on every weight that changes no answer; `certify` finds what is proved."""
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Summary | None:

@@ -53,19 +53,16 @@ class RankAttention(RankOneAttention):
 class Gates(Readout):
     """`label += weight_2 relu(weight_1 z + bias_1) + bias_2`, `z` the first `R` coordinates with the context at `√k`.
 
-    `weight_1` `(H, R)`, `bias_1` `(H,)`, `weight_2` `(m, H)`, `bias_2` `(m,)`. `even`: the token part is brought to
-    mean square 1 too, for tokens that are vectors.
+    `weight_1` `(H, R)`, `bias_1` `(H,)`, `weight_2` `(m, H)`, `bias_2` `(m,)`.
     """
 
     readout = "gates"
 
-    def __init__(
-        self, weight_1: Tensor, bias_1: Tensor, weight_2: Tensor, bias_2: Tensor, layout: Layout, even: bool
-    ) -> None:
+    def __init__(self, weight_1: Tensor, bias_1: Tensor, weight_2: Tensor, bias_2: Tensor, layout: Layout) -> None:
         super().__init__()
         self.weight_1, self.bias_1 = nn.Parameter(weight_1), nn.Parameter(bias_1)
         self.weight_2, self.bias_2 = nn.Parameter(weight_2), nn.Parameter(bias_2)
-        self.layout, self.even = layout, even
+        self.layout = layout
 
     def forward(self, Z: Tensor) -> Tensor:
         """`Z` `(…, D)` with the code of a class added to the label coordinates."""
@@ -83,7 +80,7 @@ class Gates(Readout):
         """What the neurons read `(…, R)`."""
         widths = [self.layout.token, self.layout.place, self.layout.rank]
         token, place, context = torch.split(Z[..., : self.layout.reads], widths, dim=-1)
-        return torch.cat([unit(token) if self.even else token, place, unit(context)], dim=-1)
+        return torch.cat([token, place, unit(context)], dim=-1)
 
     # -- the protocol of readouts (`staircase.Readout`) ------------------------------------------------------
 
@@ -109,8 +106,7 @@ class Gates(Readout):
     @classmethod
     def stored(cls, config: dict[str, Any], block: Block) -> Gates:
         """The readout of a file."""
-        layout = Layout(**config["gates"], label=config["labels"])
-        return cls(*block("feed_forward"), layout, config["tokens"] == "vectors")
+        return cls(*block("feed_forward"), Layout(**config["gates"], label=config["labels"]))
 
     def extra_repr(self) -> str:
         return f"readout=gates, neurons={len(self.weight_1)}, {self.layout}"
@@ -134,18 +130,12 @@ def live_classes(model: Parts, gates: Gates, data: Sequences) -> Tensor | None:
         return None
     device = model.bos.device
     dtype = torch.promote_types(model.bos.dtype, torch.float32)
-    lift, bos = model.lift, model.bos.to(dtype)
-    if isinstance(lift, nn.Embedding):
-        rows, table = torch.from_numpy(data.tokens).to(device), lift.weight.to(dtype)
-    else:
-        x = torch.from_numpy(data.tokens).to(device, dtype)
-        rows, table = torch.arange(len(x), device=device), x @ lift.weight.to(dtype).T + lift.bias.to(dtype)
+    bos, rows, table = model.bos.to(dtype), torch.from_numpy(data.tokens).to(device), model.lift.weight.to(dtype)
     through = model.attention.W_O[layout.context].to(dtype) @ model.attention.W_V[:, layout.context].to(dtype)
     places = read_places(model.positions, model.bos, model.attention, layout, model.card.causal, per)
     answering = bos[None] if per == "sequence" else table
     cell = torch.zeros(len(data), dtype=torch.long, device=device) if per == "sequence" else rows
-    token = answering[:, : layout.token]
-    alive = _Alive(gates, unit(token) if gates.even else token, _codes(model, layout, dtype))
+    alive = _Alive(gates, answering[:, : layout.token], _codes(model, layout, dtype))
     answer = _head(model, layout, answering[:, -layout.label :] + gates.bias_2.to(dtype))[cell]
     position = torch.from_numpy(data.position).to(device)
     lengths = torch.from_numpy(data.lengths).to(device)
@@ -232,11 +222,10 @@ def _head(model: Parts, layout: Layout, label: Tensor) -> Tensor:
 
 def _as_laid_out(model: Parts, layout: Layout) -> bool:
     """Whether every part of the network reads and writes only what the layout says."""
-    attention, lift = model.attention, model.lift
+    attention = model.attention
     if layout.place and model.positions is None:
         return False
-    seen = lift.weight if isinstance(lift, nn.Embedding) else torch.cat([lift.weight.T, lift.bias[None]])
-    seen = seen[~seen.isnan().any(1)]
+    seen = model.lift.weight[~model.lift.weight.isnan().any(1)]
     place = slice(layout.token, layout.token + layout.place)
     streams: list[tuple[Tensor, tuple[slice, ...]]] = [(seen, (place, layout.key))]
     if model.positions is not None:

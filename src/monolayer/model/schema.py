@@ -116,7 +116,7 @@ RULES: tuple[tuple[str, Callable[[Config], bool]], ...] = (
         "classes have one label slot, but for gates, which answer with classes",
         lambda c: c["target"] == "classes" if _gated(c) else c["target"] == "reals" or c["labels"] == 1,
     ),
-    ("gates belong to a memorizer", lambda c: not _gated(c) or c["kind"] == "memorizer"),
+    ("gates belong to a memorizer of ids", lambda c: not _gated(c) or (c["kind"], c["tokens"]) == ("memorizer", "ids")),
     ("a cascade belongs to a memorizer", lambda c: not _stages(c) or c["kind"] == "memorizer"),
     ("steps are those of all stages", lambda c: not _stages(c) or c["steps"] == sum(_stages(c))),
     ("scalar means reals with one label slot", lambda c: not c["scalar"] or (c["target"], c["labels"]) == ("reals", 1)),

@@ -52,6 +52,5 @@ def caps(facts: Cells, mirror: Mirror, one: float) -> HalfSpaces:
         normal=normal[torch.from_numpy(chosen)],
         centre=(top - half_width)[chosen],
         half_width=half_width[chosen],
-        loud=np.ones(len(chosen)),
         worst=int(chosen[half_width[chosen].argmin()]) if len(chosen) else None,
     )

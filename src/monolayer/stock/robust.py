@@ -224,9 +224,8 @@ def covered(
         cells, facts, size, number = _facts(job, mirror, points, label, usual, once & wanted[points.token], ONE[dtype])
 
     report(STAGE, 0.2)
-    # Its slabs are measured again below, with no fact of another label inside: nothing is overruled here.
     if job.unknown is None:
-        found = cover(facts, MARGIN, lambda share: report(STAGE, 0.2 + 0.6 * share), overrule=False)
+        found = cover(facts, MARGIN, lambda share: report(STAGE, 0.2 + 0.6 * share))
     else:
         found = caps(facts, mirror, ONE[dtype])
     report("gating neurons by their tokens", 0.8)

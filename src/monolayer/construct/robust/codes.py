@@ -102,9 +102,8 @@ def _extended_bch(m: int, designed: int) -> NDArray[np.int64]:
     return generator
 
 
-def largest_cosine(vectors: NDArray[np.float64], of: Ints | None = None) -> NDArray[np.float64]:
-    """For each row of `vectors` `(V, e)` of equal norm (or each row in `of`), its largest cosine with another."""
-    rows = np.arange(len(vectors)) if of is None else of
+def largest_cosine(vectors: NDArray[np.float64], rows: Ints) -> NDArray[np.float64]:
+    """For some rows of `vectors` `(V, e)` of equal norm, the largest cosine of each with another."""
     size = float((vectors[0] ** 2).sum()) if len(vectors) else 1.0
     best = np.full(len(rows), -1.0)
     for begin in range(0, len(rows), 512):

@@ -5,10 +5,6 @@ A *cell* is a token; its *base* is its most frequent label, which the embedding 
 the wished width stay if they are at least half, and the others are tried again; else the group is split along its
 leading direction, at the widest gap. A group of one fact is the end: it gets the widest slab there is, or one that is
 wide enough (`hull.py`).
-
-Or a wider one, with a few facts *let in* that have other labels. Those are covered once more, by half-spaces that hold
-no fact with another label than theirs, and whose neurons are louder than what they overrule: a neuron at `h` or less is
-overruled by one at `4 (1 + h)` or more. So at every fact, what speaks for other labels is outvoted one by one.
 """
 
 from __future__ import annotations
@@ -25,95 +21,38 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from monolayer.arrays import Ints
-from monolayer.construct.robust.groups import Cells, Found, Group, HalfSpaces, at_once, one_thread_each
+from monolayer.construct.robust.groups import Cells, Found, Group, HalfSpaces
 from monolayer.construct.robust.halfspaces import padded, widest
-from monolayer.construct.robust.hull import MOST_IN, alone
+from monolayer.construct.robust.hull import alone
+from monolayer.model.device import one_thread
 
 COLUMNS = 64
 """Problems of one cell in a batch."""
-DEPTH = 3
-"""How often what overrules may let in others itself."""
-WORTH = 1.25
-"""How much wider a slab must become for letting facts in."""
-LOUDEST = 2.0**10
-"""Loudness from which a narrow slab is taken instead: weights shall fit into float16."""
+AT_ONCE = 1 << 20
+"""Numbers in a batch: 4 MiB, which stays in the cache through the iterations."""
 
 
-def cover(
-    cells: Cells, enough: float, progress: Callable[[float], None] | None = None, overrule: bool = True
-) -> HalfSpaces:
-    """Half-spaces that hold every exceptional fact, with slabs of half-width `enough` where that can be.
-
-    Without `overrule` no half-space holds a fact with another label, and all are equally loud.
-    """
+def cover(cells: Cells, enough: float, progress: Callable[[float], None] = lambda share: None) -> HalfSpaces:
+    """Half-spaces that hold every exceptional fact, with slabs of half-width `enough` where that can be."""
     groups = list(_first_groups(cells))
-    total = sum(len(group.facts) for group in groups)
-
-    def left(facts: float) -> None:
-        """Single facts take most of the time: what is done is counted in facts."""
-        if progress is not None and total:
-            progress(1.0 - facts / total)
-
-    with one_thread_each(cells.feature) as pool:
-        found, single = _settled(cells, groups, enough, pool, left)
-        bundles = _singles(
-            cells, single, enough, pool, 0 if overrule else DEPTH, lambda share: left((1.0 - share) * len(single))
-        )
-    return _pack(cells, found + [each for bundle in bundles for each in bundle])
-
-
-def _settled(
-    cells: Cells,
-    open_groups: list[Group],
-    enough: float,
-    pool: ThreadPoolExecutor,
-    left: Callable[[float], None] = lambda facts: None,
-) -> tuple[list[Found], list[Group]]:
-    """Half-spaces of groups that could be had at the wished width, and the single facts that are left."""
+    total = max(1, sum(len(group.facts) for group in groups))
     found: list[Found] = []
     single: list[Group] = []
-    while True:
-        single += [group for group in open_groups if len(group.facts) == 1]
-        open_groups = [group for group in open_groups if len(group.facts) > 1]
-        if not open_groups:
-            break
-        later: list[Group] = []
-        for slabs in pool.map(partial(_solve, cells, enough), _batches(cells, open_groups)):
-            for slab in slabs:
-                _settle(cells, slab, enough, found, later)
-        open_groups = later
-        left(float(len(single) + sum(len(group.facts) for group in open_groups)))
-    return found, single
-
-
-def _singles(
-    cells: Cells,
-    single: list[Group],
-    enough: float,
-    pool: ThreadPoolExecutor,
-    depth: int = 0,
-    progress: Callable[[float], None] = lambda share: None,
-) -> list[list[Found]]:
-    """For each single fact its half-space, the widest; or a wider one, and those that overrule what it lets in."""
-    ends = [[found] for found, _ in alone(cells, single, enough, 0, progress)]
-    narrow = [number for number, end in enumerate(ends) if end[0].half_width < enough]
-    if depth == DEPTH or not narrow:
-        return ends
-    wide: dict[int, list[Found]] = {}
-    inside: list[Group] = []
-    wider_ones = alone(cells, [single[number] for number in narrow], enough, MOST_IN)
-    for number, (found, groups) in zip(narrow, wider_ones, strict=True):
-        wide[number] = [found]
-        inside += [replace(group, overrules=number) for group in groups]
-    settled, left = _settled(cells, inside, enough, pool)
-    bundles = [[found] for found in settled] + _singles(cells, left, enough, pool, depth + 1)
-    for bundle in bundles:
-        wide[bundle[0].group.overrules] += bundle
-    for number, bundle in wide.items():
-        wider = min(found.half_width for found in bundle) > WORTH * ends[number][0].half_width
-        if wider and max(found.group.loud for found in bundle) <= LOUDEST:
-            ends[number] = bundle
-    return ends
+    threads = torch.get_num_threads()
+    # Batches are small, and threads that share one wait for one another at every product. A batch alone on one thread
+    # also gives the same bits whatever the number of threads is.
+    with one_thread(), ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        while groups:
+            single += [group for group in groups if len(group.facts) == 1]
+            several = [group for group in groups if len(group.facts) > 1]
+            groups = []
+            for slabs in pool.map(partial(_solve, cells, enough), _batches(cells, several)):
+                for slab in slabs:
+                    _settle(cells, slab, enough, found, groups)
+            progress(1.0 - (len(single) + sum(len(group.facts) for group in groups)) / total)
+        left = len(single) / total  # single facts take most of the time
+        found += alone(cells, single, enough, lambda share: progress(1.0 - (1.0 - share) * left))
+    return _pack(cells, found)
 
 
 def _first_groups(cells: Cells) -> Iterator[Group]:
@@ -138,9 +77,9 @@ def _batches(cells: Cells, groups: list[Group]) -> Iterator[list[list[Group]]]:
     for cell, every in by_cell.items():
         for i in range(0, len(every), COLUMNS):
             piece = every[i : i + COLUMNS]
-            alike.setdefault((padded(cells.size(cell)), padded(len(piece))), []).append(piece)
+            alike.setdefault((padded(len(cells.label[cells.own(cell)])), padded(len(piece))), []).append(piece)
     for (rows, columns), pieces in sorted(alike.items()):
-        step = max(1, at_once(cells.feature) // (rows * max(cells.feature.shape[1], 2 * columns)))
+        step = max(1, AT_ONCE // (rows * max(cells.feature.shape[1], 2 * columns)))
         for i in range(0, len(pieces), step):
             yield pieces[i : i + step]
 
@@ -156,15 +95,13 @@ class _Slab:
 
 
 def _solve(cells: Cells, enough: float, part: list[list[Group]]) -> list[_Slab]:
-    device = cells.feature.device
-    sizes = [cells.size(groups[0].cell) for groups in part]
-    rows, columns = padded(sizes[0]), padded(len(part[0]))  # the same for all of them
+    place = [cells.own(groups[0].cell) for groups in part]
+    rows, columns = padded(place[0].stop - place[0].start), padded(len(part[0]))  # the same for all of them
     index = np.full((len(part), rows), -1)
     label, wanted = np.full((len(part), rows), -1), np.full((len(part), columns), -2)
-    for i, groups in enumerate(part):
-        own = slice(int(cells.start[groups[0].cell]), int(cells.start[groups[0].cell + 1]))
-        index[i, : sizes[i]] = np.arange(own.start, own.stop)
-        label[i, : sizes[i]] = cells.label[own]
+    for i, (groups, own) in enumerate(zip(part, place, strict=True)):
+        index[i, : own.stop - own.start] = np.arange(own.start, own.stop)
+        label[i, : own.stop - own.start] = cells.label[own]
         wanted[i, : len(groups)] = [group.label for group in groups]
     sign = -((label[:, :, None] != wanted[:, None, :]) & (label >= 0)[:, :, None] & (wanted >= 0)[:, None, :]).astype(
         np.float32
@@ -172,10 +109,9 @@ def _solve(cells: Cells, enough: float, part: list[list[Group]]) -> list[_Slab]:
     for i, groups in enumerate(part):
         for column, group in enumerate(groups):
             sign[i, group.facts, column] = 1.0
-    real = torch.from_numpy(index >= 0).to(device)
-    Z = cells.feature[torch.from_numpy(index.clip(0)).to(device)] * real[:, :, None]
+    Z = cells.feature[torch.from_numpy(index.clip(0))] * torch.from_numpy(index >= 0)[:, :, None]
     found = widest(Z, torch.from_numpy(sign).to(Z), enough)
-    normal, low, height = found.normal.cpu(), found.low.cpu(), found.height.cpu().numpy()
+    normal, low, height = found.normal, found.low, found.height.numpy()
     return [
         _Slab(group, normal[i, :, column].clone(), float(low[i, column]), height[i, group.facts, column])
         for i, groups in enumerate(part)
@@ -203,7 +139,7 @@ def _halves(cells: Cells, cell: int, facts: Ints) -> list[Ints]:
     for _ in range(8):
         direction = spread.T @ (spread @ direction)
         direction = direction / direction.norm().clamp_min(1e-30)
-    place = (spread @ direction).cpu().numpy()
+    place = (spread @ direction).numpy()
     order = np.argsort(place, kind="stable")
     first, last = max(1, len(order) // 4), max(2, len(order) - len(order) // 4)
     cut = first + int(np.argmax(np.diff(place[order])[first - 1 : last - 1]))
@@ -211,7 +147,7 @@ def _halves(cells: Cells, cell: int, facts: Ints) -> list[Ints]:
 
 
 def _pack(cells: Cells, found: list[Found]) -> HalfSpaces:
-    found.sort(key=lambda each: (each.group.cell, each.group.label, int(each.group.facts[0]), each.group.loud))
+    found.sort(key=lambda each: (each.group.cell, each.group.label, int(each.group.facts[0])))
     low, high = np.array([each.low for each in found]), np.array([each.high for each in found])
     worst = None
     if found:
@@ -224,6 +160,5 @@ def _pack(cells: Cells, found: list[Found]) -> HalfSpaces:
         normal=torch.stack([each.normal for each in found]) if found else torch.zeros(0, width),
         centre=(high + low) / 2.0,
         half_width=(high - low) / 2.0,
-        loud=np.array([each.group.loud for each in found]),
         worst=worst,
     )

@@ -72,11 +72,11 @@ def widest(Z: Tensor, T: Tensor, enough: float) -> Slabs:
     weight = T.abs() / (T > 0).sum(1, keepdim=True).clamp_min(1) * (T > 0) + (T < 0) / (T < 0).sum(
         1, keepdim=True
     ).clamp_min(1)
-    gram = Z.transpose(1, 2) @ Z / Z.shape[1] + 0.05 * torch.eye(Z.shape[2], device=Z.device, dtype=Z.dtype)
+    gram = Z.transpose(1, 2) @ Z / Z.shape[1] + 0.05 * torch.eye(Z.shape[2])
     result = best = found = _look(Z, T, torch.linalg.solve(gram, Z.transpose(1, 2) @ (weight * T)))
     unsettled = (best.half_width < enough) & T.any(1)
-    chosen = torch.zeros(T.shape[:2], dtype=torch.bool, device=T.device)
-    cell = torch.arange(len(Z), device=Z.device)  # those that are still worked on
+    chosen = torch.zeros(T.shape[:2], dtype=torch.bool)
+    cell = torch.arange(len(Z))  # those that are still worked on
     for turn in range(ROUNDS):
         going = unsettled.any(1)
         if not bool(going.all()):
@@ -116,7 +116,7 @@ def padded(size: int) -> int:
 def _packed(wanted: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     """Cells `(B',)` with alike many wanted columns `(B, G)`, and columns `(B', G')` that hold all of these."""
     most = wanted.sum(1).tolist()
-    size = torch.tensor([min(padded(max(1, count)), wanted.shape[1]) for count in most], device=wanted.device)
+    size = torch.tensor([min(padded(max(1, count)), wanted.shape[1]) for count in most])
     order = wanted.to(torch.int8).sort(dim=1, descending=True, stable=True).indices
     for width in sorted(set(size.tolist())):
         some = torch.nonzero(size == width)[:, 0]
@@ -160,7 +160,7 @@ def _iterate(Z: Tensor, T: Tensor, start: Tensor, enough: float) -> tuple[Tensor
     one = torch.full_like(Z[..., :1], INTERCEPT) * T.any(2, keepdim=True)
     Za = torch.cat([Z, one], dim=2)
     Zt = Za.transpose(1, 2)
-    factor = torch.linalg.inv(Zt @ Za + torch.eye(Za.shape[2], device=Z.device, dtype=Z.dtype) / PENALTY) @ Zt
+    factor = torch.linalg.inv(Zt @ Za + torch.eye(Za.shape[2]) / PENALTY) @ Zt
     # State q: the constraint's slack is relu(q), its multiplier relu(−q). What `Z w` shall be is T (1 + |q|), and rows
     # without a sign shall stay where they are.
     unsigned = (T == 0) & T.any(1, keepdim=True) & T.any(2, keepdim=True)
@@ -169,7 +169,7 @@ def _iterate(Z: Tensor, T: Tensor, start: Tensor, enough: float) -> tuple[Tensor
     q = T * height
     q = q / q.abs().mean(1, keepdim=True).clamp_min(1e-6) - 1.0
     # A cell is left alone as soon as all of its columns are wide enough or hopeless, whatever the others do.
-    cell, done = torch.arange(len(Z), device=Z.device), 0
+    cell, done = torch.arange(len(Z)), 0
     found, lost = start.clone(), torch.zeros_like(T[:, 0], dtype=torch.bool)
     for look in LOOKS:
         for _ in range(look - done):

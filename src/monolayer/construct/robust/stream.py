@@ -17,13 +17,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from monolayer.arrays import Ints
-from monolayer.construct.robust.codes import code_for, largest_cosine, words
-from monolayer.construct.robust.linear import LIFT
+from monolayer.arrays import Floats, Ints
+from monolayer.construct.robust.codes import words
 from monolayer.construct.robust.stored import ONES, RobustDraw
 from monolayer.construct.task import Task
 from monolayer.model.gates import RankAttention
-from monolayer.model.layers import embedding, linear
+from monolayer.model.layers import embedding
 from monolayer.model.places import Layout, mixtures, read_places, unit
 
 GAIN = 8.0
@@ -40,74 +39,45 @@ class Stream:
 
     draw: RobustDraw
     layout: Layout
-    lift: nn.Embedding | nn.Linear
+    lift: nn.Embedding
     positions: nn.Embedding | None
     bos: Tensor
     attention: RankAttention
-    classes: NDArray[np.float64]
+    classes: Floats
     """Codes of the classes `(C, m)`: rows of the head."""
-    bias: NDArray[np.float64]
-    """Of the head `(C,)`; 0 but for linear cells."""
-    token: NDArray[np.float64]
-    """The token part of every token `(V, t)`, or of the begin token alone where it answers, at mean square 1."""
+    code: Floats
+    """Codes of the tokens `(V, t)`; `(V, 0)` where the begin token answers: there is nothing to tell it from."""
     base: Ints
     """Class that every cell has without neurons `(V,)`, or `(1,)` where the begin token answers."""
-    start: NDArray[np.float64]
-    """Class code that the readout itself adds `(m,)`: the base of vectors; else 0, and embeddings carry it."""
-
-    @property
-    def even(self) -> bool:
-        return isinstance(self.lift, nn.Linear)
-
-    def cosine(self, cells: Ints) -> NDArray[np.float64]:
-        """A bound on the cosine of the token part of each of these cells with that of any other token.
-
-        Words of a code have that of their code, whichever of them are in use: gates do not depend on other tokens.
-        """
-        if self.even:
-            return largest_cosine(self.token, cells)
-        return np.full(len(cells), code_for(self.draw.tokens).cosine)
 
 
 def draw_stream(task: Task, draw: RobustDraw) -> Stream:
     """The stream for a task, its numbers rounded to the format of the draw and kept in float64."""
     data, target, per_sequence = task.data, task.target, task.target.per == "sequence"
     dtype = getattr(torch, draw.dtype)
-    assert target.classes is not None  # reals were refused before
-    label, bias = draw.class_words(target.classes)
+    assert data.vocabulary is not None  # vectors were refused before
+    assert target.classes is not None  # and so were reals
+    label = draw.class_words(target.classes)
     place, key = _places(task, draw.longest)
-    # Where only the begin token answers, there is nothing to tell it from.
-    code = np.zeros((len(data.vocabulary or ()), 0))
-    if data.vocabulary is not None and not per_sequence:
-        code = draw.token_words(data.vocabulary)
-    code_width = code.shape[1] if task.vectors is None else task.vectors.shape[1]
-    layout = Layout(code_width + ONES, place.shape[1], draw.rank, label.shape[1])
-    base = base_of(task, len(code)) if task.vectors is None or per_sequence else np.full(len(task.vectors), draw.usual)
-    usual = usual_labels(task, base, label, draw.base)
+    code = np.zeros((len(data.vocabulary), 0)) if per_sequence else draw.token_words(data.vocabulary)
+    signs_end, base = code.shape[1], base_of(task, len(code))
+    layout = Layout(signs_end + ONES, place.shape[1], draw.rank, label.shape[1])
 
     bos = np.zeros(layout.width)
-    bos[code_width : layout.token] = 1.0
-    bos[layout.context] = signs(draw, 0, 1, draw.rank)[0]
+    bos[signs_end : layout.token] = 1.0
+    bos[layout.context] = signs(draw, 0, 1)[0]
     if task.context.positions:
         bos[layout.key] = key[0]
-    lift: nn.Embedding | nn.Linear
-    start = np.zeros(layout.label)
-    if task.vectors is None:
-        table = np.zeros((len(code), layout.width))
-        table[:, :code_width] = code
-        table[:, code_width : layout.token] = 1.0
-        table[:, layout.context] = signs(draw, 1, len(code), draw.rank)
-        if not per_sequence:
-            table[:, -layout.label :] = usual
-        token = table[:, : layout.token]
-        unseen = np.bincount(task.context.rows, minlength=len(code)) == 0
-        lift = embedding(_rounded(np.where(unseen[:, None], np.nan, table), dtype))
-    else:
-        lift = linear(*(_rounded(part, dtype) for part in _vector_lift(draw, layout, code_width)))
-        token = token_parts(lift, layout, task.vectors)
-        start = start if per_sequence else label[draw.usual]
+    table = np.zeros((len(code), layout.width))
+    table[:, :signs_end] = code
+    table[:, signs_end : layout.token] = 1.0
+    table[:, layout.context] = signs(draw, 1, len(code))
     if per_sequence:
-        token, bos[-layout.label :] = bos[None, : layout.token], usual[0]
+        bos[-layout.label :] = label[base[0]]
+    else:
+        table[:, -layout.label :] = label[base]
+    unseen = np.bincount(task.context.rows, minlength=len(code)) == 0
+    lift = embedding(_rounded(np.where(unseen[:, None], np.nan, table), dtype))
     positions = None
     if task.context.positions:
         rows = np.zeros((len(key) - 1, layout.width))
@@ -117,26 +87,10 @@ def draw_stream(task: Task, draw: RobustDraw) -> Stream:
     strength = TEMPERATURE if task.context.positions else 0.0
     turn = math.pi / 2.0 / period(len(key) - 1)
     attention = RankAttention.over_places(layout, strength, turn, GAIN).to(dtype).to(torch.float64)
-    return Stream(draw, layout, lift, positions, _rounded(bos, dtype), attention, label, bias, token, base, start)
+    return Stream(draw, layout, lift, positions, _rounded(bos, dtype), attention, label, code, base)
 
 
-def usual_labels(task: Task, base: Ints, label: NDArray[np.float64], digit_base: int | None) -> NDArray[np.float64]:
-    """What the embedding of each cell holds in the label part `(cells, m)`; `label` `(C, m)`: codes of the classes."""
-    usual = label[base]
-    if digit_base is not None:
-        # A cell of one class has its digits; the others start below all digits, and neurons add up from there.
-        usual = np.where(several(task, len(base))[:, None], -LIFT - (digit_base - 1) / 2.0, usual / 2.0)
-    return np.asarray(usual)
-
-
-def token_parts(lift: nn.Linear, layout: Layout, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The token part of vectors `(V, t)` at mean square 1, by the weights as they are stored."""
-    weight, bias = (part.detach().double().numpy()[: layout.token] for part in (lift.weight, lift.bias))
-    token = vectors @ weight.T + bias
-    return np.asarray(token / np.sqrt((token**2).mean(axis=1, keepdims=True)))
-
-
-def contexts(task: Task, stream: Stream, wanted: NDArray[np.bool_], device: torch.device) -> tuple[Ints, Tensor]:
+def contexts(task: Task, stream: Stream, wanted: NDArray[np.bool_]) -> tuple[Ints, Tensor]:
     """Wanted points, as numbers of labels, and the features of each `(P', p + k)` that neurons read: place, context."""
     data, layout, attention = task.data, stream.layout, stream.attention
     number = np.full(len(data.tokens) if task.target.per == "token" else len(data), -1)
@@ -144,42 +98,27 @@ def contexts(task: Task, stream: Stream, wanted: NDArray[np.bool_], device: torc
     number = np.where((number >= 0) & wanted[number.clip(0)], number, -1)
     places = read_places(stream.positions, stream.bos, attention, layout, task.context.causal, task.target.per)
     read, write = attention.W_V.detach()[:, layout.context], attention.W_O.detach()[layout.context]
-    if isinstance(stream.lift, nn.Embedding):
-        rows, own = torch.from_numpy(task.context.rows), stream.lift.weight.detach()[:, layout.context]
-    else:
-        x = torch.from_numpy(task.vectors)
-        own = (x @ stream.lift.weight.T + stream.lift.bias).detach()[:, layout.context]
-        rows = torch.from_numpy(task.context.rows)
-    bos = stream.bos[layout.context]
-    value, begin = (write @ read @ own.T).T, write @ read @ bos
-    value, own, rows = (part.to(device) for part in (value.float(), own.float(), rows))
-    feature = torch.empty(int((number >= 0).sum()), layout.place + layout.rank, device=device)
+    rows, own, bos = torch.from_numpy(task.context.rows), stream.lift.weight.detach(), stream.bos[layout.context]
+    own = own[:, layout.context]
+    value, begin = (write @ read @ own.T).T.float(), (write @ read @ bos).float()
+    own, bos = own.float(), bos.float()
+    feature = torch.empty(int((number >= 0).sum()), layout.place + layout.rank)
     label = np.empty(len(feature), dtype=np.int64)
-    lengths = torch.from_numpy(data.lengths).to(device)
-    code = (
-        None
-        if stream.positions is None
-        else stream.positions.weight.detach()[:, layout.token : layout.token + layout.place]
-    )
-    position = data.position
     done = 0
-    for at, mixed in mixtures(places.to(device), value, begin.float().to(device), lengths, rows):
-        chosen = number[at.cpu().numpy()] >= 0
-        if not chosen.any():
-            continue
-        at, mixed = at[torch.from_numpy(chosen).to(device)], mixed[torch.from_numpy(chosen).to(device)]
-        flat = at.cpu().numpy()
-        end = done + len(flat)
-        mine = bos.float().to(device) if task.target.per == "sequence" else own[rows[at]]
-        feature[done:end, layout.place :] = unit(mine + mixed)
-        if code is not None and layout.place:
-            feature[done:end, : layout.place] = code[torch.from_numpy(position[flat])].float().to(device)
-        label[done:end] = number[flat]
-        done = end
+    for at, mixed in mixtures(places, value, begin, torch.from_numpy(data.lengths), rows):
+        chosen = torch.from_numpy(number[at.numpy()] >= 0)
+        at, mixed = at[chosen], mixed[chosen]
+        part = slice(done, done + len(at))
+        feature[part, layout.place :] = unit((bos if task.target.per == "sequence" else own[rows[at]]) + mixed)
+        if stream.positions is not None and layout.place:
+            code = stream.positions.weight.detach()[:, layout.token : layout.token + layout.place]
+            feature[part, : layout.place] = code[torch.from_numpy(data.position[at.numpy()])].float()
+        label[part] = number[at.numpy()]
+        done = part.stop
     return label, feature
 
 
-def _places(task: Task, longest: int | None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _places(task: Task, longest: int | None) -> tuple[Floats, Floats]:
     """Codes `(L, p)` and keys `(L + 1, 2)` of the places, the begin token first; empty without positions."""
     if longest is None:
         return np.zeros((0, 0)), np.zeros((1, 2))
@@ -220,21 +159,10 @@ def base_of(task: Task, count: int) -> Ints:
     return base
 
 
-def _vector_lift(draw: RobustDraw, layout: Layout, code: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Weight `(D, d)` and bias `(D,)`: the vector, centred and as long as the ones on average; its random mixtures."""
-    assert draw.centre is not None  # the draw is one of vectors
-    weight = np.zeros((layout.width, len(draw.centre)))
-    weight[:code] = np.eye(code) / draw.size
-    weight[layout.context] = signs(draw, 1, layout.rank, len(draw.centre)) / draw.size
-    bias = -weight @ draw.centre
-    bias[code : layout.token] = 1.0
-    return weight, bias
-
-
-def signs(draw: RobustDraw, part: int, rows: int, columns: int) -> NDArray[np.float64]:
-    """Random signs, those of a row whatever rows come after it; `part`: 0 for the begin token, 1 for tokens."""
+def signs(draw: RobustDraw, part: int, rows: int) -> Floats:
+    """Random signs `(rows, k)`, those of a row whatever rows come after it; `part`: 0: the begin token, 1: tokens."""
     random = np.random.default_rng([draw.seed, 17, part])
-    return np.asarray(1.0 - 2.0 * random.integers(0, 2, (rows, columns)), dtype=np.float64)
+    return np.asarray(1.0 - 2.0 * random.integers(0, 2, (rows, draw.rank)), dtype=np.float64)
 
 
 def in_format(tensor: Tensor, dtype: torch.dtype) -> Tensor:
@@ -243,5 +171,5 @@ def in_format(tensor: Tensor, dtype: torch.dtype) -> Tensor:
     return short.masked_fill(short.isnan(), torch.nan)
 
 
-def _rounded(array: NDArray[np.float64], dtype: torch.dtype) -> Tensor:
+def _rounded(array: Floats, dtype: torch.dtype) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(array)).to(dtype).to(torch.float64)
