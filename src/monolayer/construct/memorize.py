@@ -91,11 +91,11 @@ def memorize(
 
     if isinstance(draw, str | os.PathLike):
         draw = load_monolayer(draw)
-    decided = {"seed": seed, "dtype": dtype, "rank": rank, "temperature": temperature, "robust": robust or None}
-    decided |= {"readout": None if readout == "exact" else readout}
-    decided |= {"positions": positions or None, "causal": causal or None}
-    for name, value in decided.items():
-        if draw is not None and value is not None:
+    options: dict[str, Any] = {"seed": seed, "dtype": dtype, "rank": rank, "temperature": temperature}
+    options |= {"positions": positions or None, "causal": causal or None, "robust": robust or None}
+    options["readout"] = None if readout == "exact" else readout
+    for name, option in options.items():
+        if draw is not None and option is not None:
             raise DataError(f"a draw decides {name}: leave {name} out, or the draw")
     construction = _construction(readout, temperature, robust, rank, dtype_name(dtype), 0 if seed is None else seed)
 
