@@ -1,12 +1,15 @@
-"""Certificates of stock folders: bounds against evaluations that try to break them, and planted faults.
+"""Certificates of folders of steps: bounds against evaluations that try to break them, and planted faults.
 
 No folder that errs is proved, none that is right is refuted. The plain evaluation of `stock/answers.py` is asked, which
-tests/test_stock_transformers.py holds against transformers.
+tests/test_stock_transformers.py holds against transformers. Every fault in texts changes what a user gets.
 """
 
 from __future__ import annotations
 
 import copy
+import json
+from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -90,60 +93,44 @@ def test_planted_faults_are_never_proved_wrongly(built: tuple[Path, Any], tmp_pa
     assert verdicts["undecided"] > 10
 
 
-def _faults() -> list[tuple[str, Any, str]]:
-    """Changes that a check must see, and the verdict that follows."""
-
-    def tensor(part: str, change: Any) -> Any:
-        def apply(model: dict[str, Any]) -> None:
-            name = next(name for name in model["tensors"] if name.endswith(part))
-            change(model["tensors"][name])
-
-        return apply
-
-    def set_first(value: float) -> Any:
-        return lambda array: array.reshape(-1).__setitem__(0, value)
-
-    def swap(array: Any) -> None:
-        array[[0, 1]] = array[[1, 0]]
-
-    return [
-        ("two classes swapped in the head", tensor("classifier.weight", swap), "refuted"),
-        ("neurons silenced", tensor("layer.0.output.dense.weight", lambda array: array.__imul__(0.0)), "refuted"),
-        ("all thresholds moved", tensor("intermediate.dense.bias", lambda array: array.__iadd__(1e12)), "undecided"),
-        ("a norm with a weight", tensor("embeddings.LayerNorm.weight", set_first(1.0 + 2.0**-52)), "undecided"),
-        ("a norm with a bias", tensor("output.LayerNorm.bias", set_first(1e-300)), "undecided"),
-        ("a token type", tensor("token_type_embeddings.weight", set_first(1e-3)), "undecided"),
-        ("a query that reads", tensor("self.query.weight", set_first(1e-9)), "undecided"),
-        ("a key with a bias", tensor("self.key.bias", set_first(1e-9)), "undecided"),
-        ("values unlike keys", tensor("self.value.weight", set_first(0.25)), "undecided"),
-        ("a head with a bias", tensor("classifier.bias", set_first(1.0)), "undecided"),
-    ]
+Model = dict[str, Any]
 
 
-@pytest.mark.parametrize("fault", _faults(), ids=lambda fault: fault[0])
-def test_each_check_has_a_fault_that_it_sees(fault: tuple[str, Any, str], tmp_path: Path) -> None:
-    _, change, verdict = fault
-    ml.memorize_as("bert", IDS, LABELS, storage="steps").save(tmp_path / "whole")
-    model = plain_stock.read(tmp_path / "whole")
-    change(model)
-    plain_stock.write(model, tmp_path / "broken")
-    proof = ml.certify(tmp_path / "broken", IDS, LABELS)
-    assert proof.verdict == verdict
-    assert proof.verdict != "undecided" or proof.reason
+def tensor(part: str, change: Callable[[Any], Any]) -> Callable[[Model], None]:
+    """Change the tensor whose name ends so: in place, or by what is returned."""
+
+    def apply(model: Model) -> None:
+        name = next(name for name in model["tensors"] if name.endswith(part))
+        changed = change(model["tensors"][name])
+        model["tensors"][name] = model["tensors"][name] if changed is None else changed
+
+    return apply
 
 
-def _lopsided(model: dict[str, Any]) -> None:
+def config(**values: Any) -> Callable[[Model], None]:
+    return lambda model: model["config"].update(values)
+
+
+def first(value: float) -> Callable[[Any], Any]:
+    return lambda array: array.reshape(-1).__setitem__(0, value)
+
+
+def swap(array: Any) -> None:
+    array[[4, 5]] = array[[5, 4]]
+
+
+def swap_classes(array: Any) -> None:
+    array[[0, 1]] = array[[1, 0]]
+
+
+def _lopsided(model: Model) -> None:
     """Label coordinates keep their signs, but the last norm subtracts a mean, and the pooler sees other signs."""
     written = model["tensors"]["bert.encoder.layer.0.output.dense.weight"]
     written[np.flatnonzero(written.any(axis=1))[0]] *= 64.0
     model["tensors"]["bert.pooler.dense.weight"] *= 1024.0
 
 
-def _times(part: str, factor: float) -> Any:
-    return lambda model: model["tensors"][part].__imul__(factor)
-
-
-def _far_place(model: dict[str, Any]) -> None:
+def _far_place(model: Model) -> None:
     """A row that no sequence of the data reaches, and padding may."""
     name = "bert.embeddings.position_embeddings.weight"
     more = np.tile([[1e308, -1e307]], (1, model["tensors"][name].shape[1] // 2))
@@ -151,28 +138,84 @@ def _far_place(model: dict[str, Any]) -> None:
     model["config"]["max_position_embeddings"] += 1
 
 
-OUTSIDE: list[tuple[str, str, Any]] = [
-    ("what neurons write has a mean", "sequence", _lopsided),
-    ("a pooler that may return no more than its error", "sequence", _times("bert.pooler.dense.weight", 2.0**-22)),
-    ("logits beyond float32", "token", _times("classifier.weight", 1e39)),
-    ("logits below float32", "token", _times("classifier.weight", 1e-50)),
-    ("squares beyond float64", "two", _times("bert.encoder.layer.0.output.dense.weight", 2.0**510)),
-    ("a place of padding that is not finite", "token", _far_place),
+TEXTS = ["abracadabra", "cab, a car"]
+WHOLE: dict[str, tuple[str, Any, Any, dict[str, Any]]] = {
+    "bert": ("bert", IDS, LABELS, {}),
+    "two": ("bert", IDS, LABELS % 2, {}),
+    "sequences": ("bert", IDS, np.arange(len(IDS)) % 6, {}),
+    "gpt2": ("gpt2", TEXTS, None, {"positions": True}),
+    "opt": ("opt", TEXTS, None, {"positions": True}),
+    "starcoder2": ("starcoder2", TEXTS, None, {}),
+    "gpt_neox": ("gpt_neox", TEXTS, None, {}),
+    "letters": ("gpt2", TEXTS, [list(text[::-1]) for text in TEXTS], {"positions": True}),
+}
+FAULTS: list[tuple[str, str, Callable[[Model], None], str]] = [
+    ("bert", "two classes swapped in the head", tensor("classifier.weight", swap_classes), "refuted"),
+    ("bert", "neurons silenced", tensor("layer.0.output.dense.weight", lambda array: 0.0 * array), "refuted"),
+    ("bert", "thresholds moved", tensor("intermediate.dense.bias", lambda array: array + 1e12), "undecided"),
+    ("bert", "a norm with a weight", tensor("embeddings.LayerNorm.weight", first(1.0 + 2.0**-52)), "undecided"),
+    ("bert", "a norm with a bias", tensor("output.LayerNorm.bias", first(1e-300)), "undecided"),
+    ("bert", "a token type", tensor("token_type_embeddings.weight", first(1e-3)), "undecided"),
+    ("bert", "a query that reads", tensor("self.query.weight", first(1e-9)), "undecided"),
+    ("bert", "a key with a bias", tensor("self.key.bias", first(1e-9)), "undecided"),
+    ("bert", "values unlike keys", tensor("self.value.weight", first(0.25)), "undecided"),
+    ("bert", "a head with a bias", tensor("classifier.bias", first(1.0)), "undecided"),
+    # Folders that answer wrongly, at least in float32, with padding or behind their own tokenizer: the conditions of
+    # Lemma S7 and of the tokenizer are not idle.
+    ("sequences", "what neurons write has a mean", _lopsided, "undecided"),
+    (
+        "sequences",
+        "a pooler below its error",
+        tensor("pooler.dense.weight", lambda array: 2.0**-22 * array),
+        "undecided",
+    ),
+    ("bert", "logits beyond float32", tensor("classifier.weight", lambda array: 1e39 * array), "undecided"),
+    ("bert", "logits below float32", tensor("classifier.weight", lambda array: 1e-50 * array), "undecided"),
+    ("two", "squares beyond float64", tensor("0.output.dense.weight", lambda array: 2.0**510 * array), "undecided"),
+    ("bert", "a place of padding that is not finite", _far_place, "undecided"),
+    ("gpt2", "two words swapped in the head", tensor("lm_head.weight", swap), "refuted"),
+    ("gpt2", "two words swapped in the embedding", tensor("wte.weight", swap), "refuted"),
+    ("gpt2", "an embedding that is the head", config(tie_word_embeddings=True), "undecided"),
+    ("gpt2", "places one further", tensor("wpe.weight", lambda array: np.roll(array, 1, axis=0)), "undecided"),
+    ("opt", "two words swapped in the head", tensor("lm_head.weight", swap), "refuted"),
+    ("opt", "places one further", tensor("positions.weight", lambda array: np.roll(array, 1, axis=0)), "undecided"),
+    ("opt", "norms behind their blocks", config(do_layer_norm_before=False), "undecided"),
+    ("opt", "no last norm", config(_remove_final_layer_norm=True), "undecided"),
+    ("opt", "no biases", config(enable_bias=False), "undecided"),
+    ("opt", "an activation of another kind", config(activation_function="silu"), "undecided"),
+    ("starcoder2", "angles that turn the key", config(rope_parameters={"rope_theta": 1e4}), "undecided"),
+    ("starcoder2", "a window", config(sliding_window=4), "undecided"),
+    ("gpt_neox", "attention beside the neurons", config(use_parallel_residual=True), "undecided"),
+    ("gpt_neox", "two words swapped in the head", tensor("lm_head.weight", swap), "refuted"),
+    (
+        "letters",
+        "padding that is not finite",
+        tensor("wte.weight", lambda array: array * _row_of_padding(array)),
+        "undecided",
+    ),
 ]
-"""Folders that answer wrongly, at least in float32, with padding or behind their own tokenizer."""
 
 
-@pytest.mark.parametrize("case", OUTSIDE, ids=lambda case: case[0])
-def test_a_folder_outside_the_lemmas_is_undecided(case: tuple[str, str, Any], tmp_path: Path) -> None:
-    """All were proved once, the last one refuted: the conditions of Lemma S7 and of the tokenizer are not idle."""
-    _, what, change = case
-    labels = {"token": LABELS, "two": LABELS % 2, "sequence": np.arange(len(IDS)) % 6}[what]
-    ml.memorize_as("bert", IDS, labels, storage="steps").save(tmp_path / "whole")
-    assert ml.certify(tmp_path / "whole", IDS, labels).verdict == "proved"
-    model = plain_stock.read(tmp_path / "whole")
-    change(model)
-    plain_stock.write(model, tmp_path / "broken")
-    assert ml.certify(tmp_path / "broken", IDS, labels).verdict == "undecided"
+def _row_of_padding(array: Any) -> Any:
+    return np.where(np.arange(len(array))[:, None] == 0, 1e300, 1.0)
+
+
+@pytest.mark.parametrize("which", WHOLE)
+def test_each_check_has_a_fault_that_it_sees(which: str, tmp_path: Path) -> None:
+    name, rows, labels, options = WHOLE[which]
+    folder = ml.memorize_as(name, rows, labels, storage="steps", **options).save(tmp_path / "whole")
+    proof = ml.certify(folder, rows, labels)
+    assert proof.verdict == "proved"
+    if which == "letters":
+        assert any("position_ids counted from the begin token" in line for line in proof.assumptions)
+        assert f"(installed here: {version('transformers')})" in proof.assumptions[0]
+    for faulty, what, change, verdict in FAULTS:
+        if faulty == which:
+            model = plain_stock.read(folder)
+            change(model)
+            proof = ml.certify(plain_stock.write(model, tmp_path / "broken"), rows, labels)
+            assert proof.verdict == verdict, what
+            assert proof.reason
 
 
 def test_label_columns_are_not_those_that_attention_writes_to(tmp_path: Path) -> None:
@@ -205,11 +248,52 @@ def test_weights_in_float32_are_undecided_and_damage_is_an_error(tmp_path: Path)
     assert "mamba" in ml.certify(tmp_path / "strange", IDS, LABELS).reason
 
 
+# -- texts --------------------------------------------------------------------------------------------------------
+
+
+def test_data_that_the_tokenizer_would_cut_otherwise_are_undecided(tmp_path: Path) -> None:
+    """The folder holds these lists of tokens; its tokenizer does not make them of their text."""
+    rows = [["a", " cat"], ["the", " dog"]]
+    folder = ml.memorize_as("gpt2", rows, storage="steps").save(tmp_path / "m")
+    assert ml.certify(folder, rows).verdict == "proved"
+    assert "cut into other tokens" in ml.certify(folder, [["a", "the"], ["the", " dog"]]).reason
+    words = ml.memorize_as("bert", [["[", "PAD", "]"]], [[0, 1, 2]], storage="steps").save(tmp_path / "w")
+    assert ml.certify(words, [["[", "PAD", "]"]], [[0, 1, 2]]).verdict == "proved"  # spaces stand between them
+    chars = ml.memorize_as("bert", ["PAD", "[]"], [[0] * 3, [1] * 2], storage="steps").save(tmp_path / "c")
+    assert "spells '[PAD]'" in ml.certify(chars, ["[PAD]"], [[1, 0, 0, 0, 1]]).reason
+
+
+def test_special_tokens_inside_given_tokens_are_found(tmp_path: Path) -> None:
+    """Lists of tokens are not glued together, but each of them is searched: `a[PAD]b` becomes three ids."""
+    rows, labels = [["New York", "a[PA]b", "c d"], ["c d", "New York"]], [[0, 1, 2], [1, 0]]
+    folder = ml.memorize_as("bert", rows, labels, storage="steps").save(tmp_path / "m")
+    assert ml.certify(folder, rows, labels).verdict == "proved"
+    named = tmp_path / "m" / "tokenizer.json"
+    named.write_text(named.read_text(encoding="utf-8").replace("a[PA]b", "a[PAD]b"), encoding="utf-8")
+    rows[0][1] = "a[PAD]b"
+    proof = ml.certify(folder, rows, labels)
+    assert proof.verdict == "undecided"
+    assert "holds '[PAD]'" in proof.reason
+    with pytest.raises(ml.errors.DataError, match=r"'a\[PAD\]b' holds '\[PAD\]'"):
+        ml.memorize_as("bert", rows, labels)
+
+
+@pytest.mark.parametrize("label", ["[PAD]", "</s>"])
+def test_a_label_may_have_the_name_of_a_special_token(label: str, tmp_path: Path) -> None:
+    """Classes are names in `id2label`, and tokens are names in the tokenizer: they do not meet."""
+    for name in ("bert", "gpt2"):
+        labels = [[label, *text[1:]] for text in TEXTS]
+        folder = ml.memorize_as(name, TEXTS, labels, positions=True, storage="steps").save(tmp_path / name)
+        assert ml.certify(folder, TEXTS, labels).verdict == "proved"
+        names = json.loads((folder / "config.json").read_text(encoding="utf-8"))["id2label"]
+        assert label in names.values()
+
+
 # -- the bounds against evaluations -------------------------------------------------------------------------
 
 
 @given(st.integers(0, 10**6), st.sampled_from([16, 64, 256]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_moments_of_a_norm_are_as_good_as_assumed(seed: int, width: int) -> None:
     """Two-pass, textbook and Welford's sums, in random order, on vectors of mean 0 like ours (Lemma S1)."""
     random = np.random.default_rng(seed)
@@ -249,7 +333,7 @@ def _online(scores: Any, values: Any, random: np.random.Generator) -> float:
     return float(over * (1.0 / under))
 
 
-@pytest.mark.parametrize("length", [5, 60, 700])
+@pytest.mark.parametrize("length", [5, 200])
 def test_fused_softmax_stays_within_its_bound(built: tuple[Path, Any], length: int) -> None:
     """Lemma S3 against Arb: rescaled sums in random blocks and orders, keys as a rounded norm hands them over."""
     folder, labels = built
@@ -258,7 +342,7 @@ def test_fused_softmax_stays_within_its_bound(built: tuple[Path, Any], length: i
     found = read_structure(net, places_of(net, data).most)
     bound = bounds(net, found, length, read_steps(net, found, places_of(net, data).most).reach)
     random, worst = np.random.default_rng(length), 0.0
-    for _ in range(20):
+    for _ in range(8):
         rows = random.integers(0, len(found.key), length)
         places = found.place_key[random.integers(0, len(found.place_key), length)]
         exact = found.key[rows] + places
@@ -288,7 +372,7 @@ def test_what_arrives_stays_within_its_bound(built: tuple[Path, Any]) -> None:
     ids = with_begin(net)
     arrived = plain_stock.evaluation(model).arriving(ids, slice(None))[1].numpy()
     worst = 0.0
-    for row, column in zip(*np.unravel_index(RANDOM.permutation(IDS.size)[:40], IDS.shape), strict=True):
+    for row, column in zip(*np.unravel_index(RANDOM.permutation(IDS.size)[:16], IDS.shape), strict=True):
         token, place = int(ids[row, column + 1]), int(column + 1) if found.cells_have_places else 0
         mine = np.flatnonzero((found.token_of == token) & (found.place_of == place))
         seen = ids[row, : column + 2] if net.causal else ids[row]

@@ -18,7 +18,7 @@ WORDS = [f"w{number}" for number in range(60)]
 USUAL = 1.0 / np.arange(3.0, 63.0)
 SENTENCES = [
     [f"s{row}", *(WORDS[i] for i in RANDOM.choice(60, size=RANDOM.integers(7, 20), p=USUAL / USUAL.sum()))]
-    for row in range(30)
+    for row in range(10)
 ]
 """Of 8 to 20 words; each begins with one of its own, so that every prefix has one continuation."""
 TAGS = [["NVAD"[RANDOM.integers(4)] for _ in sentence] for sentence in SENTENCES]
@@ -26,7 +26,6 @@ TOPICS = ["xyz"[RANDOM.integers(3)] for _ in SENTENCES]
 LABELS: dict[str, Any] = {"token": TAGS, "sequence": TOPICS, "lm": None}
 CASES = [
     "bert token relu6 float32 positions",
-    "bert token own bfloat16 positions",
     "bert sequence own float32 positions",
     "roberta token relu6 float16 positions",
     "roberta sequence relu6 bfloat16 plain",
@@ -78,8 +77,7 @@ def test_sentences_are_proved_and_a_wrong_label_is_found(case: str, tmp_path: Pa
     assert proof.findings[0].sequence == 7
 
 
-@pytest.mark.parametrize("name", ["bert", "distilbert"])
-@pytest.mark.parametrize("kind", ["sentences", "keys"])
+@pytest.mark.parametrize(("name", "kind"), [("bert", "sentences"), ("distilbert", "keys")])
 def test_narrow_half_spaces_in_front_of_a_pooler_are_proved(name: str, kind: str, tmp_path: Path) -> None:
     """Few labels of long sentences, and many of short keys that are alike: the last norm's factor is hardly known."""
     random = np.random.default_rng(0)
@@ -115,29 +113,26 @@ def test_changed_weights_are_judged_as_transformers_answer(case: str, tmp_path: 
     pytest.importorskip("transformers")
     from tests.changed_weights import attack
 
-    verdicts = attack(*case.split(), count=16, seed=3)
-    assert sum(verdicts.values()) == 16
+    verdicts = attack(*case.split(), count=6, seed=3)
+    assert sum(verdicts.values()) == 6
     assert verdicts["proved"] > 0
 
 
-@pytest.mark.parametrize(
-    ("tensor", "value", "words"),
-    [
+def test_each_condition_has_a_fault_that_it_sees(tmp_path: Path) -> None:
+    folder, task = build("bert token relu6 float32 positions", tmp_path)
+    whole = load_file(folder / "model.safetensors")
+    for tensor, value, words in (
         ("token_type_embeddings.weight", 0.5, "token types"),
         ("word_embeddings.weight", 2.0**21, "stored numbers are larger"),
         ("self.key.weight", 2.0**19, "the bounds cover"),
-    ],
-)
-def test_each_condition_has_a_fault_that_it_sees(tensor: str, value: float, words: str, tmp_path: Path) -> None:
-    folder, task = build("bert token relu6 float32 positions", tmp_path)
-    tensors = load_file(folder / "model.safetensors")
-    name = next(name for name in tensors if name.endswith(tensor))
-    tensors[name][0, 0] += value
-    if "key" in tensor:
-        tensors[name.replace("key", "query")][0, 0] += value
-    save_file(tensors, folder / "model.safetensors")
-    proof = ml.certify(folder, SENTENCES, LABELS[task])
-    assert (proof.verdict, words in proof.reason) == ("undecided", True), proof.reason
+    ):
+        tensors = {name: part.clone() for name, part in whole.items()}
+        name = next(name for name in tensors if name.endswith(tensor))
+        for faulty in {name, name.replace("key", "query")}:
+            tensors[faulty][0, 0] += value
+        save_file(tensors, folder / "model.safetensors")
+        proof = ml.certify(folder, SENTENCES, LABELS[task])
+        assert (proof.verdict, words in proof.reason) == ("undecided", True), proof.reason
 
 
 @pytest.mark.parametrize("storage", ["cells", "steps"])

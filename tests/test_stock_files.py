@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import monolayer as ml
@@ -24,6 +23,7 @@ from tests import stock_attack
 
 X, Y = [["a", "b"], ["b", "c", "a"]], ["u", "v"]
 CONFIG, TOKENIZER, SETTINGS = "config.json", "tokenizer.json", "tokenizer_config.json"
+STEPS: dict[str, Any] = {"storage": "steps"}
 
 
 @pytest.fixture(scope="module")
@@ -95,17 +95,23 @@ CHANGES: list[tuple[str, Callable[[Any], None], str]] = [
 ]
 
 
+def refused(folder: Path, files: dict[str, bytes], words: str) -> None:
+    """Whether a folder with these files is undecided for this reason; they are put back."""
+    whole = {name: (folder / name).read_bytes() if (folder / name).exists() else None for name in files}
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    proof = ml.certify(folder, X, Y)
+    for name, before in whole.items():
+        (folder / name).unlink() if before is None else (folder / name).write_bytes(before)
+    assert (proof.verdict, words in proof.reason) == ("undecided", True), (words, proof.reason)
+
+
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change[0])
-def test_another_value_is_undecided_and_its_key_named(folder: Path, change: Any, tmp_path: Path) -> None:
+def test_another_value_is_undecided_and_its_key_named(folder: Path, change: Any) -> None:
     _, apply, words = change
-    shutil.copytree(folder, tmp_path / "broken")
     files = {name: json.loads((folder / name).read_text(encoding="utf-8")) for name in (CONFIG, TOKENIZER, SETTINGS)}
     apply(files)
-    for name, value in files.items():
-        (tmp_path / "broken" / name).write_text(json.dumps(value), encoding="utf-8")
-    proof = ml.certify(tmp_path / "broken", X, Y)
-    assert proof.verdict == "undecided"
-    assert words in proof.reason
+    refused(folder, {name: json.dumps(value).encode() for name, value in files.items()}, words)
 
 
 TEXTS: list[tuple[str, str, Callable[[bytes], bytes], str]] = [
@@ -121,31 +127,21 @@ TEXTS: list[tuple[str, str, Callable[[bytes], bytes], str]] = [
 
 
 @pytest.mark.parametrize("change", TEXTS, ids=lambda change: f"{change[0]} in {change[1]}")
-def test_text_that_parsers_read_in_different_ways_is_undecided(folder: Path, change: Any, tmp_path: Path) -> None:
+def test_text_that_parsers_read_in_different_ways_is_undecided(folder: Path, change: Any) -> None:
     _, name, apply, words = change
-    shutil.copytree(folder, tmp_path / "broken")
     text = (folder / name).read_bytes()
     assert apply(text) != text
-    (tmp_path / "broken" / name).write_bytes(apply(text))
-    proof = ml.certify(tmp_path / "broken", X, Y)
-    assert proof.verdict == "undecided"
-    assert words in proof.reason
+    refused(folder, {name: apply(text)}, words)
 
 
-BESIDE = [
-    *("special_tokens_map.json", "added_tokens.json", "generation_config.json", "adapter_config.json", "vocab.txt"),
-    *("chat_template.jinja", "pytorch_model.bin", "model.safetensors.index.json", "modeling_mine.py"),
-]
-
-
-@pytest.mark.parametrize("name", BESIDE)
-def test_a_file_that_transformers_may_read_is_undecided(folder: Path, name: str, tmp_path: Path) -> None:
-    shutil.copytree(folder, tmp_path / "broken")
-    (tmp_path / "broken" / ".gitattributes").write_text("*.safetensors filter=lfs", encoding="utf-8")
-    assert ml.certify(tmp_path / "broken", X, Y).verdict == "proved"
-    (tmp_path / "broken" / name).write_text("{}", encoding="utf-8")
-    proof = ml.certify(tmp_path / "broken", X, Y)
-    assert (proof.verdict, name in proof.reason) == ("undecided", True)
+def test_a_file_that_transformers_may_read_is_undecided(folder: Path) -> None:
+    (folder / ".gitattributes").write_text("*.safetensors filter=lfs", encoding="utf-8")
+    assert ml.certify(folder, X, Y).verdict == "proved"
+    for name in (
+        *("special_tokens_map.json", "added_tokens.json", "generation_config.json", "adapter_config.json", "vocab.txt"),
+        *("chat_template.jinja", "pytorch_model.bin", "model.safetensors.index.json", "modeling_mine.py"),
+    ):
+        refused(folder, {name: b"{}"}, name)
 
 
 @pytest.mark.parametrize("name", [CONFIG, TOKENIZER, SETTINGS, "model.safetensors"])
@@ -169,29 +165,27 @@ def test_a_folder_that_is_not_ours_is_said_to_be_none(tmp_path: Path, capsys: py
         assert not [line for line in said.splitlines() if line.strip() in ("weights", "assumed", "points  0")]
 
 
-@pytest.mark.parametrize("robust", [False, True])
 @pytest.mark.parametrize("name", list(ARCHITECTURES))
-def test_every_folder_is_read_as_it_was_written(name: str, robust: bool, tmp_path: Path) -> None:
-    """Every architecture, task, cut and option: the facts that are read are those that were written."""
-    kind, number = ARCHITECTURES[name], 0
+def test_every_folder_is_read_as_it_was_written(name: str, tmp_path: Path) -> None:
+    """Every architecture, task and storage, with and without positions, in one cut or another: the same facts."""
+    kind, number = ARCHITECTURES[name], len(name)
     cuts = (["ab", "bca"], [["one", "two"], ["two", "three"]], [["one", " two"], ["two\n"]], [["a b", "c"], ["c "]])
-    for task in kind.models if robust or not kind.rms else ():
-        for rows in cuts:
-            data = np.array([len(row) for row in rows]).tolist()
-            labels = {"token": [["u", "v", "u"][:count] for count in data], "sequence": ["u", "v"], "lm": None}[task]
-            for positions in (False, True) if robust or kind.has_places else (False,):
-                options: dict[str, Any] = {"rank": 8} if robust else {"storage": "steps"}
-                built = ml.memorize_as(name, rows, labels, positions=positions, on_conflict="first", **options)
-                folder = built.save(tmp_path / str(number))
-                net = read_stock(folder)  # compares, and raises what differs
-                assert {*written(net), "draw.json"} == {path.name for path in folder.glob("*.json")}
-                number += 1
+    for task in kind.models:
+        for options in ({"rank": 8}, {"rank": 8, "positions": True}, STEPS, {**STEPS, "positions": kind.has_places}):
+            if kind.rms and options.get("storage"):
+                continue
+            number, rows = number + 1, cuts[number % 4]
+            labels = {"token": [["u", "v", "u"][: len(row)] for row in rows], "sequence": ["u", "v"], "lm": None}[task]
+            built = ml.memorize_as(name, rows, labels, on_conflict="first", **options)
+            folder = built.save(tmp_path / str(number))
+            net = read_stock(folder)  # compares, and raises what differs
+            assert {*written(net), "draw.json"} == {path.name for path in folder.glob("*.json")}
 
 
 def test_what_is_proved_after_a_change_is_loaded_and_right(tmp_path: Path) -> None:
     """A short run of `bench/no_false_proof_of_a_stock_folder.py`: a change or two in each kind of folder."""
     pytest.importorskip("transformers")
-    some = [case for number, case in enumerate(stock_attack.cases()) if number % 8 == 0]
+    some = [case for number, case in enumerate(stock_attack.cases()) if number % 12 == 0]
     found: Counter[str] = Counter()
     for number, case in enumerate(some):
         folder = case.build(tmp_path / str(number))
@@ -200,5 +194,5 @@ def test_what_is_proved_after_a_change_is_loaded_and_right(tmp_path: Path) -> No
             verdict, wrong = stock_attack.attack(case, whole, folder, seed)
             assert not wrong, (case, seed)
             found[verdict] += 1
-    assert found["undecided"] > 10
+    assert found["undecided"] > 5
     assert found["proved"] > 0
