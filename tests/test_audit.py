@@ -39,8 +39,6 @@ def test_tokens_alone_confuse_and_attention_does_not(model: ml.Monolayer) -> Non
     assert attention.bits == pytest.approx(math.log2(attention.r / attention.delta))
     assert attention.qk_rank == pytest.approx((1.0,))
     assert attention.ov_rank == pytest.approx((1.0,))
-    assert attention.entropy is not None
-    assert 0.5 < attention.entropy[0] < 1.0
     assert attention.confused["bfloat16"] >= attention.confused["float32"]
 
 
@@ -51,26 +49,16 @@ def test_confusion_is_counted_by_points_of_different_classes() -> None:
     assert confused(outputs.to(torch.bfloat16), classes) == 3
 
 
-@pytest.mark.parametrize("sharp", [0.0, 1.0, 1e4])
-def test_the_scale_runs_from_the_mean_to_hardmax(sharp: float) -> None:
+def test_ranks_of_known_matrices() -> None:
     layer = nn.MultiheadAttention(4, 1, bias=False, batch_first=True, dtype=torch.float64)
     eye = torch.eye(4, dtype=torch.float64)
-    layer.in_proj_weight.data = torch.cat([sharp * eye, eye, eye])
-    layer.out_proj.weight.data = eye
+    layer.in_proj_weight.data, layer.out_proj.weight.data = torch.cat([0.0 * eye, eye, eye]), eye
     found = ml.audit(
         nn.ModuleDict({"layer": layer}),
         RANDOM.standard_normal((30, 6, 4)),
         call=lambda network, Z: network["layer"](Z, Z, Z),  # type: ignore[index]
     )["layer"]
-    assert found.entropy is not None
-    assert found.ov_rank == pytest.approx((4.0,))
-    assert found.qk_rank == pytest.approx((4.0 if sharp else 0.0,))
-    if sharp == 0.0:
-        assert found.entropy == pytest.approx((1.0,))
-    elif sharp == 1.0:
-        assert 0.5 < found.entropy[0] < 1.0
-    else:
-        assert found.entropy[0] < 0.01
+    assert (found.qk_rank, found.ov_rank) == (pytest.approx((0.0,)), pytest.approx((4.0,)))
 
 
 def test_hugging_face_heads_give_the_attention_that_the_model_computes() -> None:
@@ -96,7 +84,10 @@ def test_hugging_face_heads_give_the_attention_that_the_model_computes() -> None
         handle.remove()
         heads = heads_of(part, name, dict(network.named_modules()))
         assert heads is not None
-        assert torch.allclose(heads.weights(inputs[0].double()).float(), said, atol=1e-6)
+        Z = inputs[0].double()[:, None]
+        scores = Z @ heads[0] @ Z.mT / 8**0.5  # biases of a new model are 0
+        later = torch.ones(5, 5, dtype=torch.bool).triu(1) & (network is gpt2)
+        assert torch.allclose(scores.masked_fill(later, -torch.inf).softmax(-1).float(), said, atol=1e-6)
         assert ml.audit(network, X)[name].ov_rank is not None
     known = [part for part in ml.audit(distil, X).parts if part.qk_rank is not None]
     assert len(known) == 1
@@ -166,8 +157,7 @@ def test_code_in_a_folder_is_never_run(
     assert not ran.exists()
 
 
-@pytest.mark.parametrize("change", ["weights", "architectures", "config"])
-def test_a_damaged_stock_folder_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str], change: str) -> None:
+def test_a_damaged_stock_folder_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from transformers import BertConfig, BertModel
 
     data, folder = tmp_path / "data.jsonl", tmp_path / "bert"
@@ -175,11 +165,8 @@ def test_a_damaged_stock_folder_is_bad_input(tmp_path: Path, capsys: pytest.Capt
     sizes = {"vocab_size": 20, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
     BertModel(BertConfig(**sizes, intermediate_size=8)).save_pretrained(folder)
     config = json.loads((folder / "config.json").read_text())
-    if change == "weights":
-        (folder / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:100])
-    elif change == "architectures":
-        (folder / "config.json").write_text(json.dumps(config | {"architectures": 7, "model_type": "none"}))
-    else:
-        (folder / "config.json").write_text(json.dumps(config | {"hidden_size": "wide"}))
-    assert run(["audit", str(folder), str(data)]) == 2
-    assert "cannot be loaded by transformers" in capsys.readouterr().err
+    (folder / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:100])
+    for changed in ({}, {"architectures": 7, "model_type": "none"}, {"hidden_size": "wide"}):
+        (folder / "config.json").write_text(json.dumps(config | changed))
+        assert run(["audit", str(folder), str(data)]) == 2
+        assert "cannot be loaded by transformers" in capsys.readouterr().err

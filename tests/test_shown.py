@@ -41,7 +41,7 @@ def test_a_result_shows_the_table_of_its_command(tmp_path: Path) -> None:
 
 def test_an_audit_shows_its_columns() -> None:
     shown = repr(ml.audit(ml.memorize(np.array([[0, 1], [1, 2]]), np.array([[0, 1], [1, 0]])), [[0, 1], [1, 2]]))
-    assert shown.splitlines()[1].split() == ["part", "width", "r", "δ", "bits", "confused", "QK", "OV", "soft"]
+    assert shown.splitlines()[1].split() == ["part", "width", "r", "δ", "bits", "confused", "QK", "OV"]
     assert "attention" in shown
 
 

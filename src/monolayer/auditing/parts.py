@@ -7,8 +7,7 @@ A part is a submodule whose output is one vector per token. It is an (r, δ)-con
 that format can give both their labels.
 
 Attention modules whose matrices are known (`heads.py`) also show the effective rank of `W_Qᵀ W_K` and of `W_O W_V`, the
-exponential of the entropy of their singular values, and where their weights lie between the mean and hardmax: entropy
-over its largest value, 1 for the mean of all tokens that the query sees, 0 for one token.
+exponential of the entropy of their singular values.
 
 The definition compares whole sequences. A causal model sees prefixes: it confuses the first tokens of sequences that
 begin alike, as it must.
@@ -24,9 +23,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from monolayer.arrays import Ints
 from monolayer.auditing.heads import Heads, heads_of
 from monolayer.data import Sequences
 from monolayer.data.distinct import distinct_rows
@@ -36,11 +35,8 @@ from monolayer.table import columns
 from monolayer.theory.contextual import context_classes, contextual_mapping
 
 FORMATS = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
-COLUMNS = ("part", "width", "r", "δ", "bits", "confused", "QK", "OV", "soft")
-LEGEND = (
-    "confused: points in float32, float16, bfloat16; QK, OV: effective ranks;\n"
-    "soft: 1 the mean of all tokens, 0 hardmax"
-)
+COLUMNS = ("part", "width", "r", "δ", "bits", "confused", "QK", "OV")
+LEGEND = "confused: points in float32, float16, bfloat16; QK, OV: effective ranks"
 MOST_POINTS = 1 << 14
 """Points up to which a closest pair is searched: above 8 dimensions that takes all pairs."""
 
@@ -49,7 +45,7 @@ MOST_POINTS = 1 << 14
 class Part:
     """One submodule. `bits`: what δ needs, infinite where δ is 0; `confused`: points by format.
 
-    `qk_rank`, `ov_rank`, `entropy`: one number per head; None where the heads are not known.
+    `qk_rank`, `ov_rank`: one number per head; None where the heads are not known.
     """
 
     name: str
@@ -61,7 +57,6 @@ class Part:
     confused: dict[str, int]
     qk_rank: tuple[float, ...] | None = None
     ov_rank: tuple[float, ...] | None = None
-    entropy: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -84,7 +79,6 @@ class Audit:
                 " ".join(f"{count}" for count in part.confused.values()),
                 _numbers(part.qk_rank),
                 _numbers(part.ov_rank),
-                _numbers(part.entropy),
             ]
             for part in self.parts
         ]
@@ -112,7 +106,8 @@ def audit(
     `call` runs the model on a tensor; by default `model(X)`. Nothing is changed: the model is put back into the
     mode that it was in.
     """
-    data = Sequences.of(_encoded(model, X))
+    # Our own models take names.
+    data = Sequences.of(model.encode(X) if isinstance(model, Monolayer) and not isinstance(X, Tensor) else X)
     if not isinstance(model, Monolayer) and data.vocabulary is not None and not data.vocabulary.integers:
         raise DataError(
             f"the data hold strings, such as {data.vocabulary.names[0]!r}, and this model takes ids: give what its "
@@ -131,27 +126,26 @@ def audit(
     inputs = inputs.to(next(model.parameters()).device)
     if inputs.is_floating_point():
         inputs = inputs.to(next(model.parameters()).dtype)
-    seen: dict[str, tuple[Tensor | None, Tensor]] = {}
-    with _listening(chosen, shape, seen), _still(model), torch.no_grad():
+    seen: dict[str, Tensor] = {}
+    training = model.training
+    with _listening(chosen, shape, seen), torch.no_grad():
+        model.eval()  # without dropout
         try:
-            (call or (lambda network, tensor: network(tensor)))(model, inputs)
+            model(inputs) if call is None else call(model, inputs)
         except Exception as error:
             raise DataError(
                 f"the model does not take a tensor of shape {tuple(inputs.shape)}: {type(error).__name__}: {error}"
             ) from error
+        finally:
+            model.train(training)
     if not seen:
         raise DataError(f"no part answered with one vector per token, (N, n, width) = ({shape[0]}, {shape[1]}, …)")
     classes = context_classes(data)
     found = tuple(
-        _measure(name, modules[name], data, classes, before, after, heads_of(modules[name], name, modules))
-        for name, (before, after) in seen.items()
+        _measure(name, modules[name], data, classes, output, heads_of(modules[name], name, modules))
+        for name, output in seen.items()
     )
     return Audit(len(data.tokens), int(classes.max()) + 1, found)
-
-
-def _encoded(model: nn.Module, X: Any) -> Any:
-    """What a model of ours takes by names, in its row numbers."""
-    return model.encode(X) if isinstance(model, Monolayer) and not isinstance(X, Tensor) else X
 
 
 def _choose(modules: dict[str, nn.Module], parts: list[str] | None) -> dict[str, nn.Module]:
@@ -165,29 +159,20 @@ def _choose(modules: dict[str, nn.Module], parts: list[str] | None) -> dict[str,
 
 
 @contextmanager
-def _listening(
-    modules: dict[str, nn.Module], shape: tuple[int, int], seen: dict[str, tuple[Tensor | None, Tensor]]
-) -> Iterator[None]:
-    """While it lasts, outputs `(N, n, width)`, and inputs of that kind, are kept by the name of their module."""
-
-    def fitting(value: Any) -> Tensor | None:
-        value = value[0] if isinstance(value, tuple) and value else value
-        if not isinstance(value, Tensor) or not value.is_floating_point() or value.ndim != 3 or len(value) != shape[0]:
-            return None
-        # A begin token in front has no counterpart in the data.
-        return value[:, value.shape[1] - shape[1] :] if value.shape[1] in (shape[1], shape[1] + 1) else None
+def _listening(modules: dict[str, nn.Module], shape: tuple[int, int], seen: dict[str, Tensor]) -> Iterator[None]:
+    """While it lasts, outputs `(N, n, width)` are kept by the name of their module."""
 
     def listen(name: str) -> Callable[..., None]:
-        def hear(module: nn.Module, given: Any, named: Any, answer: Any) -> None:
-            output = fitting(answer)
-            if output is not None:
-                states = given[0] if given else named.get("hidden_states", named.get("query"))
-                whole = states if isinstance(states, Tensor) and states.ndim == 3 else None
-                seen[name] = (whole, output.detach())
+        def hear(module: nn.Module, given: Any, answer: Any) -> None:
+            value = answer[0] if isinstance(answer, tuple) and answer else answer
+            fits = isinstance(value, Tensor) and value.is_floating_point() and value.ndim == 3
+            # A begin token in front has no counterpart in the data.
+            if fits and len(value) == shape[0] and value.shape[1] in (shape[1], shape[1] + 1):
+                seen[name] = value[:, value.shape[1] - shape[1] :].detach()
 
         return hear
 
-    handles = [module.register_forward_hook(listen(name), with_kwargs=True) for name, module in modules.items()]
+    handles = [module.register_forward_hook(listen(name)) for name, module in modules.items()]
     try:
         yield
     finally:
@@ -195,31 +180,11 @@ def _listening(
             handle.remove()
 
 
-@contextmanager
-def _still(model: nn.Module) -> Iterator[None]:
-    """Without dropout, for as long as it lasts."""
-    training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(training)
-
-
-def _measure(
-    name: str,
-    module: nn.Module,
-    data: Sequences,
-    classes: NDArray[np.int64],
-    before: Tensor | None,
-    after: Tensor,
-    heads: Heads | None,
-) -> Part:
-    outputs = after.double().cpu().numpy()
-    mapping = contextual_mapping(lambda _: outputs, data)
-    flat = after.flatten(0, 1).double().cpu()
+def _measure(name: str, module: nn.Module, data: Sequences, classes: Ints, output: Tensor, heads: Heads | None) -> Part:
+    outputs = output.double().cpu()
+    mapping = contextual_mapping(lambda _: outputs.numpy(), data)
     bits = math.inf if mapping.delta == 0 else max(0.0, math.log2(mapping.r / mapping.delta)) if mapping.r > 0 else 0.0
-    ranks = (None, None) if heads is None else (_effective(heads.W_Q.mT @ heads.W_K), heads.W_OV)
+    qk, ov = (None, None) if heads is None else heads
     return Part(
         name=name,
         kind=type(module).__name__,
@@ -227,14 +192,13 @@ def _measure(
         r=mapping.r,
         delta=mapping.delta,
         bits=bits,
-        confused={key: confused(flat.to(dtype), classes) for key, dtype in FORMATS.items()},
-        qk_rank=ranks[0],
-        ov_rank=None if ranks[1] is None else _effective(ranks[1]),
-        entropy=None if heads is None or heads.places or before is None else _entropy(heads, before),
+        confused={key: confused(outputs.flatten(0, 1).to(dtype), classes) for key, dtype in FORMATS.items()},
+        qk_rank=None if qk is None else _effective(qk),
+        ov_rank=None if ov is None else _effective(ov),
     )
 
 
-def confused(outputs: Tensor, classes: NDArray[np.int64]) -> int:
+def confused(outputs: Tensor, classes: Ints) -> int:
     """Points `(T, p)` whose output equals that of a point of another class, in the format that they are in."""
     _, rows = distinct_rows(outputs.double().numpy())
     pairs = np.unique(rows * (int(classes.max()) + 1) + classes) // (int(classes.max()) + 1)
@@ -248,20 +212,6 @@ def _effective(matrices: Tensor) -> tuple[float, ...]:
     share = values / values.sum(-1, keepdim=True).clamp(min=torch.finfo(values.dtype).tiny)
     ranks = torch.special.entr(share).sum(-1).exp()
     return tuple(float(rank) if float(total) > 0 else 0.0 for rank, total in zip(ranks, values.sum(-1), strict=True))
-
-
-def _entropy(heads: Heads, Z: Tensor) -> tuple[float, ...]:
-    """Mean entropy of the attention weights over its largest value, `ln` of the tokens that the query sees; by head."""
-    n = Z.shape[1]
-    sees = torch.arange(1, n + 1, device=Z.device) if heads.causal else torch.full((n,), n, device=Z.device)
-    free = sees > 1  # who sees one token has no choice
-    if not bool(free.any()):
-        return tuple(1.0 for _ in heads.W_Q)
-    total = torch.zeros(len(heads.W_Q), dtype=torch.float64, device=Z.device)
-    for block in torch.split(Z.double(), max(1, (1 << 22) // (len(heads.W_Q) * n * n))):
-        entropy = torch.special.entr(heads.weights(block)).sum(-1)
-        total += (entropy[:, :, free] / sees[free].log()).mean(-1).sum(0)
-    return tuple((total / len(Z)).tolist())
 
 
 def _numbers(values: tuple[float, ...] | None) -> str:
