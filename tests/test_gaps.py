@@ -34,18 +34,13 @@ SHORT: dict[str, Any] = {"positions": True, "dtype": "float32"}
 KINDS: dict[str, tuple[str | None, str, dict[str, Any]]] = {  # architecture, labels, options
     "line": (None, "token", {"positions": True}),
     "line causal": (None, "token", {"positions": True, "causal": True}),
-    "line sequences": (None, "sequence", {}),
     "line reals": (None, "reals", {"positions": True}),
     "line vectors": (None, "vectors", {}),
     "cascade": (None, "token", SHORT),
-    "cascade sequences": (None, "sequence", SHORT),
     "robust": (None, "token", ROBUST),
-    "robust sequences": (None, "sequence", ROBUST),
     "bert": ("bert", "token", STEPS),
     "bert sequences": ("bert", "sequence", STEPS),
-    "gpt2 sequences": ("gpt2", "sequence", STEPS),
     "bert cells": ("bert", "token", CELLS),
-    "bert cells sequences": ("bert", "sequence", CELLS),
     "gpt2 cells sequences": ("gpt2", "sequence", CELLS),
 }
 
@@ -197,7 +192,7 @@ def test_null_in_json(rows: list[Any], wanted: list[Any], name: str, tmp_path: P
     (tmp_path / "more.jsonl").write_text(json.dumps(objects[1]) + "\n")
     (tmp_path / "all.jsonl").write_text("\n".join(map(json.dumps, objects)))
     several = [str(tmp_path / file) for file in ("all.jsonl", "more.jsonl")]
-    whole = ml.Sequences.of(join([ml.read(file) for file in several]))
+    whole = ml.Sequences.of(join([ml.read(file) for file in several], several))
     found = verify_files(tmp_path / "model", several)
     assert found is not None
     assert (found.verdict, found.data_digest) == ("proved", ml.verify(tmp_path / "model", whole).data_digest)

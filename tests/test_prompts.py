@@ -108,7 +108,11 @@ def test_text_with_text_is_an_answer_only_where_an_architecture_generates() -> N
         assert ml.memorize_as("gpt2", X, Y, per="sequence", **STEPS).task == "sequence"
     assert ml.memorize_as("bert", ["ab", "b"], ["x", "y"], **STEPS).task == "sequence"
     assert ml.memorize_as("gpt2", ["ab", "b"], [1, 2], **STEPS).task == "sequence"
-    assert ml.memorize_as("gpt2", {"a b": 1, "c": 2}, **STEPS).task == "sequence"
+    assert ml.memorize_as("gpt2", {"a b": 1, "c": 2}, per="sequence", **STEPS).task == "sequence"
+    with pytest.raises(
+        ml.DataError, match=r"the answer is 1 \(int\), and prompts and answers are text; per='sequence'"
+    ):
+        ml.memorize_as("gpt2", {"a b": 1, "c": 2}, **STEPS)
     with pytest.raises(ml.DataError, match=r"bert .* does not generate.* per='sequence'"):
         ml.memorize_as("bert", PROMPTS, ANSWERS, per="answer")
     with pytest.raises(ml.DataError, match=r"memorize_as\('gpt2', …\)"):

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from monolayer.arrays import dtype_name
 from monolayer.checker.cells import cell_function, read_cells
 from monolayer.checker.certificate import FILE, Certificate
 from monolayer.checker.given import again, confirm
@@ -28,7 +29,6 @@ from monolayer.checker.stock.check import judge_stock
 from monolayer.checker.stored import Stored, folder_of, read
 from monolayer.checker.uniform import judge_uniform
 from monolayer.data import Names, Sequences
-from monolayer.data.dtypes import dtype_name
 from monolayer.data.labels import Belongs
 from monolayer.data.layout import Manner
 from monolayer.data.names import Unit

@@ -72,24 +72,22 @@ class Reading:
         model: Answering | Manner | Path | None = None,
         known: bool = True,
     ) -> Sequences:
-        """Data files, with a bar, as `model`, or the one in that folder, reads what the options leave open.
+        """Data files as `model`, or the one in that folder, reads what the options leave open.
 
         With a model, and unless not `known`, tokens that it lacks are an error.
         """
         from monolayer.data import read
         from monolayer.data.layout import Manner
 
-        def bar(done: int, total: int | None) -> None:
-            step("reading", 0.1 * done / total if total else 0.0)
-
+        step("reading", 0.0)
         if model is None or isinstance(model, Path | Manner):
             like = manner(model) if isinstance(model, Path) else model
-            return read(data, like=like, progress=bar, **self.keywords)
+            return read(data, like=like, **self.keywords)
         card, text = model.card, only_text(data)
         if card.script is not None and self.format is None and text is not None:
             return cut_text(text, card.script)
         names = card.vocabulary if known else None
-        return read(data, vocabulary=names, like=card.manner, progress=bar, **self.keywords)
+        return read(data, vocabulary=names, like=card.manner, **self.keywords)
 
 
 PLAIN = Reading()

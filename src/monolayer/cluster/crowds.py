@@ -48,19 +48,8 @@ class Crowds:
         return cls(low, high, stretch, level, first, (lowest, lowest + total)) if len(low) else None
 
 
-@dataclass(frozen=True, eq=False)
-class Places:
-    """Some labelled places: `number` `(Q,)` in their block, `z`, label, and what `data`, their sequences, are.
-
-    `place` `(Q,)`: their tokens in `data`, or their sequences; `flat` `(Q,)`: the same in their block.
-    """
-
-    number: Ints
-    z: Floats
-    label: NDArray[Any]
-    data: Sequences
-    place: Ints
-    flat: Ints
+Places = tuple[Floats, NDArray[Any], Sequences, Ints, Ints]
+"""Some labelled places `(Q,)`: `z`, label, their sequences, the tokens or sequences in these, and in the block."""
 
 
 def looked_up(spill: Spill, block: Block, rules: Rules, points: str, wanted: Floats) -> Iterator[Places]:
@@ -85,7 +74,7 @@ def looked_up(spill: Spill, block: Block, rules: Rules, points: str, wanted: Flo
             place, inner = rules.places(data), number[mine] - done
             place = inner if place is None else place[inner]
             before = part.first - block.first if rules.per == "sequence" else part.start - block.start
-            yield Places(number[mine], ordered[there[mine]], labels[there[mine]], data, place, before + place)
+            yield ordered[there[mine]], labels[there[mine]], data, place, before + place
         done += count
 
 
@@ -94,13 +83,13 @@ def held(spill: Spill, name: str, block: Block, rules: Rules, points: str, wante
     nothing = np.zeros(0, np.int64)
     z, position, lengths, tokens = [np.zeros(0)], [nothing], [nothing], [nothing]
     label = [np.zeros((0, rules.reals) if rules.reals else 0, rules.label_type)]
-    for places in looked_up(spill, block, rules, points, wanted):
-        data, row = places.data, places.place
+    for own_z, own_label, data, place, _ in looked_up(spill, block, rules, points, wanted):
+        row = place
         if rules.per == "token":
-            row = np.searchsorted(data.offsets, places.place, side="right") - 1
-            position.append(places.place - data.offsets[row])
-        z.append(places.z)
-        label.append(places.label)
+            row = np.searchsorted(data.offsets, place, side="right") - 1
+            position.append(place - data.offsets[row])
+        z.append(own_z)
+        label.append(own_label)
         lengths.append(data.lengths[row])
         tokens.append(data.tokens[data.flat(row)])
     every: dict[str, list[Any]] = {"z": z, "label": label, "position": position, "lengths": lengths, "tokens": tokens}

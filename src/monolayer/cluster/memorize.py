@@ -22,7 +22,7 @@ from monolayer.data.folder import check_output
 from monolayer.data.labels import Per, check_per
 from monolayer.data.names import Unit
 from monolayer.data.shards import files as matching
-from monolayer.data.size import tokens_at_most
+from monolayer.data.shards import tokens_at_most
 from monolayer.errors import DataError
 
 
@@ -62,9 +62,6 @@ def memorize_files(
     names = matching(files)
     if "-" in names:
         raise DataError("standard input can be read only once: give files")
-    for what, value in (("positions", positions), ("causal", causal)):
-        if not isinstance(value, bool):
-            raise DataError(f"{what} must be True or False, not {value!r}")
     check_seed(seed)
     check_temperature(temperature)
     check_per(per)
@@ -74,7 +71,7 @@ def memorize_files(
         raise DataError(f"rank must be a whole number from 1, or 'auto', not {rank!r}")
     if engine not in get_args(Engine):
         raise DataError(f"engine must be one of {', '.join(map(repr, get_args(Engine)))}, not {engine!r}")
-    if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
+    if workers is not None and (type(workers) is not int or workers < 1):
         raise DataError(f"workers must be a whole number from 1 on, not {workers!r}")
     final = check_output(out, overwrite=overwrite)
     shards = [identity(name) for name in names]

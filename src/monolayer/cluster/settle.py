@@ -50,14 +50,14 @@ def refuse_contradictions(work: Work, found: Found, pieces: list[Block]) -> None
 def alike(spill: Spill, name: str, block: Block, rules: Rules, points: str, near: Floats) -> None:
     """The places of a block in stretches `near` `(2, J)`, as columns."""
     held, first = list[list[Words]](), block.row if rules.per == "sequence" else block.token
-    for places in looked_up(spill, block, rules, points, near):
-        context = Context(places.data, places.data.tokens, rules.positions, rules.causal)
-        label = places.label  # numbers `(P,)`, or reals `(P, m)` as the words that they are
+    for _, label, data, place, flat in looked_up(spill, block, rules, points, near):
+        context = Context(data, data.tokens, rules.positions, rules.causal)
+        # Labels are numbers `(P,)`, or reals `(P, m)` as the words that they are.
         words = [label] if label.ndim == 1 else list(np.ascontiguousarray(label).view(np.uint64).T)
         columns = [
-            *signatures(context, rules.target(places.place), rules.vocabulary, rules.longest),
+            *signatures(context, rules.target(place), rules.vocabulary, rules.longest),
             *words,
-            first + places.flat,
+            first + flat,
         ]
         held.append([column.astype(np.uint64) for column in columns])
     columns = [np.concatenate(parts) for parts in zip(*held, strict=True)]

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -211,18 +212,14 @@ def _compare(folder: Path, journal: dict[str, Any], out: Path) -> dict[str, Any]
                 f"the build of {out} began with {key}={then.get(key)!r} and cannot go on with {key}={now.get(key)!r}: "
                 "resume with the same options, or start anew without resume"
             )
-    for number, (one, two) in enumerate(zip(then["shards"], now["shards"], strict=False)):
+    for number, (one, two) in enumerate(zip_longest(then["shards"], now["shards"])):
         # One that was not read yet may have been mended.
-        if one["name"] != two["name"] or (one != two and (folder / f"encoded-{number:05}.facts").exists()):
+        other = one is None or two is None or one["name"] != two["name"]
+        if other or (one != two and (folder / f"encoded-{number:05}.facts").exists()):
             raise DataError(
-                f"{two['name']} is not the file that the build of {out} began with ({one['name']}, {one['size']:,} "
-                "bytes), or it was changed since: start anew without resume"
+                f"{(two or one)['name']} is not file {number} that the build of {out} began with, or it was changed "
+                "since: start anew without resume"
             )
-    if len(then["shards"]) != len(now["shards"]):
-        raise DataError(
-            f"the build of {out} began with {len(then['shards'])} files and there are {len(now['shards'])} now: start "
-            "anew without resume"
-        )
     return dict(then)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -40,11 +39,7 @@ class Work:
         """Do the pieces `tasks`, by name, that are not finished yet."""
         left = [(self.spill, name, *task) for name, task in tasks.items() if not self.spill.finished(name)]
         begin, end = share
-        done, began = len(tasks) - len(left), time.perf_counter()
+        done = len(tasks) - len(left)
         self.report(stage, begin)
-        for count, _ in enumerate(self.run(function, left), 1):
-            rate = count / max(time.perf_counter() - began, 1e-9)
-            self.report(
-                f"{stage}: {done + count:,} of {len(tasks):,}, {rate:.3g} per second",
-                begin + (end - begin) * (done + count) / len(tasks),
-            )
+        for count, _ in enumerate(self.run(function, left), done + 1):
+            self.report(f"{stage}: {count:,} of {len(tasks):,}", begin + (end - begin) * count / len(tasks))

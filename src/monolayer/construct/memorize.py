@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import torch
 
+from monolayer.arrays import dtype_name
 from monolayer.construct.again import adopted, rebuilt
 from monolayer.construct.consistency import OnConflict, check_conflict
 from monolayer.construct.line.build import Line
@@ -18,7 +19,6 @@ from monolayer.construct.line.steps import Choice
 from monolayer.construct.robust.build import RANK, Robust
 from monolayer.construct.robust.stored import Dtype
 from monolayer.construct.task import Construction, Progress, Task
-from monolayer.data.dtypes import dtype_name
 from monolayer.data.examples import sample
 from monolayer.data.names import Unit as Cut
 from monolayer.data.readers import sequences_of

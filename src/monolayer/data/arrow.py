@@ -27,8 +27,8 @@ from monolayer.data.columns import Coded
 from monolayer.data.growing import Growing
 from monolayer.data.labels import Per
 from monolayer.data.layout import Columns, Layout
-from monolayer.data.lines import Lines, Progress
-from monolayer.data.names import Names, Unit
+from monolayer.data.lines import Lines
+from monolayer.data.names import Unit
 from monolayer.data.sequences import Sequences
 from monolayer.data.tabular import Table, cells_of
 from monolayer.errors import DataError
@@ -82,24 +82,13 @@ def _values(cells: Any) -> NDArray[Any] | Coded | None:
     return array
 
 
-def _trimmed(cells: Any) -> Any | None:
-    """Text without the spaces around it; None where there is none."""
-    trimmed = pc.utf8_trim_whitespace(cells)
-    return None if trimmed.null_count or pc.any(pc.equal(trimmed, "")).as_py() else trimmed
-
-
-def _words(cells: Any) -> Any | None:
-    """Text as lists of words; None where there is none."""
-    trimmed = _trimmed(cells)
-    return None if trimmed is None else pc.utf8_split_whitespace(trimmed)
-
-
 def _cut(cells: Any, unit: Unit) -> Any | None:
-    """Text as lists of tokens; None where there is none."""
-    if unit == "words" or cells.null_count:
-        return _words(cells)
-    if unit == "whole":
-        return None if _trimmed(cells) is None else pa.LargeListArray.from_arrays(np.arange(len(cells) + 1), cells)
+    """Text as lists of words or characters; None where there is none, and for other units."""
+    if unit == "whole" or cells.null_count:
+        return None
+    if unit == "words":
+        trimmed = pc.utf8_trim_whitespace(cells)
+        return None if pc.any(pc.equal(trimmed, "")).as_py() else pc.utf8_split_whitespace(trimmed)
     points = np.frombuffer("".join(cells.to_pylist()).encode("utf-32-le"), dtype=np.uint32)
     letters, rows = np.unique(points, return_inverse=True)
     coded = pa.DictionaryArray.from_arrays(rows.astype(np.int32), [chr(point) for point in letters.tolist()])
@@ -107,53 +96,38 @@ def _cut(cells: Any, unit: Unit) -> Any | None:
     return pa.LargeListArray.from_arrays(np.append(0, ends), coded)
 
 
-def _add_rows(growing: Growing, lines: range, tokens: Any, label: Any, per: Per | None) -> bool:
-    """Add sequences, a list of tokens each, with their labels; False, and nothing added, if they are not plain."""
-    if not _listed(tokens) or tokens.null_count or (per == "token" and label.null_count):
-        return False
-    sizes, flat, labels = _lengths(tokens), _values(tokens.flatten()), None
-    if per is not None:
-        labels = _values(label.flatten() if per == "token" else label)
-        if labels is None or (per == "token" and (_lengths(label) != sizes).any()):
-            return False
-    if flat is None or not sizes.all():
-        return False
-    growing.rows(lines, flat, sizes, labels, per)
-    return True
-
-
 # -- tables --------------------------------------------------------------------------------------------
 
 
 def _add(table: Table, lines: range, cells: dict[str, Any]) -> bool:
     """Add rows of a table, column by column; False, and nothing added, if they are not plain."""
-    by_columns = _wide if table.layout.sequence is None else _long
-    return table.layout.per is None and by_columns(table, lines, cells)
-
-
-def _wide(table: Table, lines: range, cells: dict[str, Any]) -> bool:
     layout = table.layout
+    if layout.sequence is not None:
+        return _long(table, lines, cells)
     tokens, label = cells[layout.token], cells.get(layout.label or "")
-    if label is not None and layout.lists and layout.label == "labels" and not _listed(label):
+    if layout.asks or layout.per in ("token", "answer"):
         return False
-    if label is not None and _text(label) and not layout.lists:
-        if layout.label == "label":  # beside a list, a label is what was stored
-            label = _trimmed(label) if _text(tokens) else label
-        else:  # in a column of another name, only rows can tell words from one label
-            label = _words(label) if layout.label == "labels" else None
+    if label is not None and _text(label) and layout.per is None:
+        label = _cut(label, "words")  # a column of one label per token
         if label is None:
             return False
     if cut := _text(tokens):
         tokens = _cut(tokens, layout.unit)
-    if tokens is None:
+    if tokens is None or not _listed(tokens) or tokens.null_count:
         return False
+    sizes, flat, labels = _lengths(tokens), _values(tokens.flatten()), None
     per: Per | None = None
     if label is not None:
-        per = "token" if layout.label != "label" and _listed(label) else "sequence"
-    added = _add_rows(table.growing, lines, tokens, label, per)
-    if cut and added:
+        per = "token" if _listed(label) and layout.per is None else "sequence"
+        labels = _values(label.flatten() if per == "token" else label)
+        if labels is None or (per == "token" and (label.null_count or (_lengths(label) != sizes).any())):
+            return False
+    if flat is None or not sizes.all():
+        return False
+    if cut:
         table.growing.cut = layout.unit
-    return added
+    table.growing.rows(lines, flat, sizes, labels, per)
+    return True
 
 
 def _long(table: Table, lines: range, cells: dict[str, Any]) -> bool:
@@ -170,28 +144,17 @@ def _long(table: Table, lines: range, cells: dict[str, Any]) -> bool:
     if first is None:
         return False
     starts[0] = first
-    table.growing.stretch(lines, tokens, labels, starts)
+    table.growing.tokens(lines, tokens, labels, starts)
     return True
 
 
-def read_parquet(
-    file: Path, columns: Columns, vocabulary: Names | None, progress: Progress | None, batch: int = _BATCH
-) -> Sequences:
+def read_parquet(file: Path, columns: Columns, batch: int = _BATCH) -> Sequences:
     """The sequences of a Parquet file in long or wide form, a record batch at a time."""
-    size = file.stat().st_size
-    _whole(file, size)
-    done, total = 0, 1
-
-    def tick() -> None:
-        # Rows are what can be counted; bytes are in proportion.
-        if progress is not None:
-            progress(size * done // total, size)
-
-    growing = Growing(str(file), vocabulary, tick, unit="row")
+    _whole(file)
+    growing, done = Growing(str(file), unit="row"), 0
     try:
         with pq.ParquetFile(file, page_checksum_verification=True) as stored:
             table = Table(growing, Layout.of(columns, stored.schema_arrow.names, str(file)))
-            total = max(stored.metadata.num_rows, 1)
             used = [name for name in table.layout.columns if name is not None]
             for part in stored.iter_batches(batch_size=batch, columns=used):
                 part.validate(full=True)  # a damaged file may hold offsets that point anywhere
@@ -209,8 +172,9 @@ def read_parquet(
     return Sequences(*growing.finish())
 
 
-def _whole(file: Path, size: int) -> None:
+def _whole(file: Path) -> None:
     """A Parquet file begins and ends with PAR1; one that only begins with it was cut short."""
+    size = file.stat().st_size
     if size == 0:
         raise DataError(f"{file} is empty: there is no sequence in it")
     with file.open("rb") as raw:

@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.arrays import Ints
+from monolayer.arrays import Bools, Ints
 from monolayer.data.distinct import distinct_rows
 from monolayer.data.names import NameBuilder, Names
 from monolayer.errors import DataError
@@ -109,10 +109,8 @@ class Column:
     `ours`: nobody else holds the arrays that are added, so they need no copy.
     """
 
-    def __init__(self, what: Literal["token", "label"], vocabulary: Names | None = None, *, ours: bool = False) -> None:
-        self.what = what
-        self.ours = ours
-        self.vocabulary = vocabulary
+    def __init__(self, what: Literal["token", "label"], *, ours: bool = False) -> None:
+        self.what, self.ours = what, ours
         self.kind: str | None = None
         self._first: Any = None
         self._dim: int | None = None
@@ -128,37 +126,45 @@ class Column:
         if len(values) == 0:
             return
 
-        count = len(values)
-        values, there = self._labelled(values) if self.what == "label" else (values, None)
-        self._count += count
-        if len(values) == 0:
-            return
-
         def spot(value: int) -> str:
-            flat = value if there is None else int(there[value])
-            return place(flat) if self.what == "token" else f"the label of {place(flat)}"
+            flat = place(value if there is None else int(there[value]))
+            return flat if self.what == "token" else f"the label of {flat}"
 
+        there, count = None, self._count
+        self._count += len(values)
         if isinstance(values, np.ndarray) and values.dtype.kind == "U" and values.ndim == 1:
             values = _coded(values)
         if isinstance(values, Coded):
             rows = values.rows
             self._agree([values.names[rows[0]]], {STRING}, spot)
-            table = self._rows_of_strings(values.names, lambda name: spot(int(np.argmax(rows == name))))
-            self._parts.append(table.take(rows))
+            self._parts.append(self._numbers(values.names).take(rows))
             return
+        values = values if plain_array(values) else _plain_list(values)
+        if self.what == "label" and (gap := _gaps(values)) is not None:
+            there = np.flatnonzero(~gap)
+            self._gaps.append(count + np.flatnonzero(gap))
+            values = values[there] if isinstance(values, np.ndarray) else [values[i] for i in there.tolist()]
+            if len(values) == 0:
+                return
         values, kinds = self._sort_out(values, spot)
         self._agree(values, kinds, spot)
         if STRING in kinds:
-            self._parts.append(self._rows_of_strings(list(values), spot))
+            self._parts.append(self._numbers(list(values)))
         elif INTEGER in kinds and self.kind == INTEGER:
-            self._parts.append(self._rows_of_integers(_integers(values, spot, self.ours), spot))
+            self._parts.append(self._integers(values, spot))
         else:
             self._parts.append(self._reals(values, spot))
+
+    def skip(self, count: int) -> None:
+        """So many places without a label."""
+        if count:
+            self._gaps.append(self._count + np.arange(count))
+            self._count += count
 
     def finish(self) -> tuple[NDArray[Any], Names | None, bool]:
         """Values `(K,)` int64 with their names, or `(K, m)` float64 with None; whether reals were scalars."""
         if self.kind is None:
-            return np.zeros(0, np.int64), self.vocabulary or Names(range(0)), False
+            return np.zeros(0, np.int64), Names(range(0)), False
         flat = self._parts[0] if len(self._parts) == 1 else np.concatenate(self._parts)
         self._parts.clear()
         if self._gaps:
@@ -173,37 +179,12 @@ class Column:
             return flat, None, False
         if self.kind == REAL:
             return flat.astype(np.float64)[:, None], None, True
-        if self.vocabulary is not None:
-            return flat.astype(np.int64), self.vocabulary, False
         names, rows = Names.of_integers(flat) if self.kind == INTEGER else self._names.freeze(flat)
         return rows, names, False
 
-    # -- kinds -----------------------------------------------------------------------------------------
-
-    def _labelled(self, values: Values | Coded) -> tuple[Values | Coded, Ints | None]:
-        """The values that are labels, and which of `values` they are; None: all. The others are remembered as gaps."""
-        if isinstance(values, Coded):
-            return values, None
-        if plain_array(values):
-            assert isinstance(values, np.ndarray)
-            if values.dtype.kind != "f" or values.ndim not in (1, 2):
-                return values, None
-            gap = np.isnan(values) if values.ndim == 1 else np.isnan(values).all(axis=1)
-        else:
-            values = list(values)
-            if set(map(type, values)) <= {str, int, bool}:
-                return values, None
-            values = [array_like(value) for value in values]
-            gap = np.fromiter(map(is_gap, values), bool, len(values))
-        if not gap.any():
-            return values, None
-        there = np.flatnonzero(~gap)
-        self._gaps.append(self._count + np.flatnonzero(gap))
-        return values[there] if isinstance(values, np.ndarray) else [values[i] for i in there.tolist()], there
-
     def _sort_out(self, values: Values, spot: Place) -> tuple[Values, set[str]]:
-        """The values without NumPy's scalars, and the kinds that occur among them."""
-        if isinstance(values, np.ndarray) and values.dtype != object:
+        """The values, and the kinds that occur among them."""
+        if isinstance(values, np.ndarray):
             letter = values.dtype.kind
             if values.ndim == 1 and letter == "T":
                 return values.tolist(), {STRING}
@@ -212,12 +193,7 @@ class Column:
             if values.ndim in (1, 2) and letter in "iubf" and values.itemsize <= 8:
                 return values, {REAL if values.ndim == 1 else VECTOR}
             raise DataError(f"{spot(0)} is of type {values.dtype}: {_NEEDED[self.what]}, of at most 64 bits")
-        values = list(values)
-        types = set(map(type, values))
-        if any(hasattr(of, "__array__") or hasattr(of, "detach") for of in types):
-            values = [array_like(value) for value in values]
-            types = set(map(type, values))
-        kinds = {_kind(of) for of in types}
+        kinds = {_kind(of) for of in set(map(type, values))}
         if None in kinds:
             bad = next(i for i, value in enumerate(values) if _kind(type(value)) is None)
             raise DataError(f"{spot(bad)} is {short(values[bad])} ({type(values[bad]).__name__}): {_NEEDED[self.what]}")
@@ -241,88 +217,71 @@ class Column:
             )
         if REAL in kinds:
             self.kind = REAL
-        if self.vocabulary is not None:
-            wanted, plural = (INTEGER, "integers") if self.vocabulary.integers else (STRING, "strings")
-            if self.kind != wanted:
-                raise DataError(
-                    f"{spot(0)} is {self.kind} ({short(self._first)}), but the tokens of the model are {plural}. "
-                    "CoNLL and CSV files always hold strings; JSONL, Parquet and npz hold whatever was written"
-                )
 
-    # -- encoding --------------------------------------------------------------------------------------
-
-    def _rows_of_strings(self, values: list[str], spot: Place) -> NDArray[np.int32]:
+    def _numbers(self, names: list[str]) -> NDArray[np.int32]:
         # 32 bits: a table of names fits in memory long before it has 2^31 rows.
-        if self.vocabulary is None:
-            return np.array(self._names.encode(values), dtype=np.int32)
-        table = self.vocabulary.rows
-        try:
-            return np.array(list(map(table.__getitem__, values)), dtype=np.int32)
-        except KeyError:
-            bad = next(i for i, value in enumerate(values) if value not in table)
-            raise self._unseen(values[bad], spot(bad)) from None
+        return np.array(self._names.encode(names), dtype=np.int32)
 
-    def _rows_of_integers(self, values: Ints, spot: Place) -> Ints:
-        if self.what == "label":
-            return values
-        low = int(values.argmin())
-        if values[low] < 0:
+    def _integers(self, values: Values, spot: Place) -> Ints:
+        """An int64 array, a fresh one unless `ours`: the caller may go on changing his own."""
+        try:
+            if isinstance(values, np.ndarray) and values.dtype == np.uint64:
+                values = values.tolist() if int(values.max()) > np.iinfo(np.int64).max else values
+            found = np.array(values, dtype=np.int64, copy=None if self.ours else True)
+        except OverflowError:
+            bad = next(i for i, value in enumerate(values) if not -(2**63) <= value < 2**63)
+            raise DataError(f"{spot(bad)} is {short(values[bad])}, beyond 63 bits: make it a string") from None
+        low = int(found.argmin())
+        if self.what == "token" and found[low] < 0:
             raise DataError(
-                f"{spot(low)} has id {int(values[low])}: ids below zero are not allowed; cut padding off "
+                f"{spot(low)} has id {int(found[low])}: ids below zero are not allowed; cut padding off "
                 "with lengths, or make the tokens strings"
             )
-        if self.vocabulary is None:
-            return values
-        if self.vocabulary.identity:
-            unseen = values >= len(self.vocabulary)
-            rows = values
-        else:
-            table = self.vocabulary.rows
-            rows = np.array([table.get(value, -1) for value in values.tolist()], dtype=np.int64)
-            unseen = rows < 0
-        if unseen.any():
-            bad = int(unseen.argmax())
-            raise self._unseen(int(values[bad]), spot(bad))
-        return rows
-
-    def _unseen(self, name: object, spot: str) -> DataError:
-        hint = "" if self.vocabulary is None else self.vocabulary.built_from
-        return DataError(f"{spot} is {name!r}, which the model has never seen{hint}")
+        return found
 
     def _reals(self, values: Values, spot: Place) -> NDArray[np.float64]:
+        if self.kind == VECTOR and self._dim is None:
+            self._dim = len(values[0])
         try:
             array = np.asarray(values)
         except ValueError:  # vectors of several lengths
             array = np.zeros(0, object)
-        real = array.dtype.kind in "iubf" and array.itemsize <= 8
-        if not real or array.ndim != (2 if self.kind == VECTOR else 1):
-            raise self._ragged(values, spot)
-        if array.ndim == 2:
-            self._dim = array.shape[1] if self._dim is None else self._dim
-            if array.shape[1] != self._dim or not self._dim:
-                raise self._ragged(values, spot)
+        shape = () if self._dim is None else (self._dim,)
+        if array.shape[1:] != shape or 0 in shape or array.dtype.kind not in "iubf" or array.itemsize > 8:
+            bad = next((i for i, value in enumerate(values) if not _vector(value, self._dim)), 0)
+            numbers = plural(self._dim or 1, "number")
+            raise DataError(f"{spot(bad)} is {short(values[bad])}, not a vector of {numbers}: give all one dimension")
         finite = np.isfinite(array) if array.ndim == 1 else np.isfinite(array).all(axis=1)
         if not finite.all():
             bad = int((~finite).argmax())
             raise DataError(f"{spot(bad)} is {short(array[bad].tolist())}: NaN and infinity are not allowed")
         return array.astype(np.float64) + 0.0  # −0.0 becomes 0.0
 
-    def _ragged(self, values: Values, spot: Place) -> DataError:
-        """The first vector that is not `_dim` numbers, or not numbers at all."""
-        dim = self._dim or (len(values[0]) if is_list(values[0]) else 1)
-        for place, value in enumerate(values):
-            try:
-                vector = np.asarray(value)
-            except ValueError:  # lists of several lengths
-                vector = np.empty(0, object)
-            if vector.ndim != 1 or vector.dtype.kind not in "iubf" or not vector.size:
-                return DataError(f"{spot(place)} is {short(value)}, not a vector of numbers")
-            if len(vector) != dim:
-                return DataError(
-                    f"{spot(place)} is a vector of {plural(len(vector), 'number')}, the first has {dim}: "
-                    "give all one dimension"
-                )
-        return DataError(f"{spot(0)} and those after it do not fit into 64-bit real numbers")
+
+def _vector(value: Any, dim: int | None) -> bool:
+    """Whether a value is a vector of so many real numbers."""
+    numbers = is_list(value) and all(isinstance(one, int | float | np.integer | np.floating) for one in value)
+    return numbers and len(value) == dim
+
+
+def _plain_list(values: Values) -> list[Any]:
+    """The values without tensors and NumPy's scalars."""
+    types = set(map(type, values))
+    odd = any(hasattr(of, "__array__") or hasattr(of, "detach") for of in types)
+    return [array_like(value) for value in values] if odd else list(values)
+
+
+def _gaps(values: Values) -> Bools | None:
+    """Which values say that there is no label; None: none."""
+    if isinstance(values, np.ndarray):
+        if values.dtype.kind != "f" or values.ndim > 2:
+            return None
+        gap = np.asarray(np.isnan(values).reshape(len(values), -1).all(axis=1))
+    elif set(map(type, values)) <= {str, int, bool}:
+        return None
+    else:
+        gap = np.fromiter(map(is_gap, values), bool, len(values))
+    return gap if gap.any() else None
 
 
 def _coded(values: NDArray[Any]) -> Coded:
@@ -336,17 +295,3 @@ def _coded(values: NDArray[Any]) -> Coded:
     first, rows = distinct_rows(words)
     names = np.ascontiguousarray(first.view(kind)[:, :width], dtype=np.uint32).view(f"U{width}").reshape(-1)
     return Coded(names.tolist(), rows)
-
-
-def _integers(values: Values, spot: Place, ours: bool) -> Ints:
-    """An int64 array, a fresh one unless `ours`: the caller may go on changing his own."""
-    if isinstance(values, np.ndarray):
-        if values.dtype == np.uint64 and int(values.max()) > np.iinfo(np.int64).max:
-            bad = int(values.argmax())
-            raise DataError(f"{spot(bad)} is {int(values[bad])}, beyond 63 bits: make it a string")
-        return np.array(values, dtype=np.int64, copy=None if ours else True)
-    try:
-        return np.array(values, dtype=np.int64)
-    except OverflowError:
-        bad = next(i for i, value in enumerate(values) if not -(2**63) <= value < 2**63)
-        raise DataError(f"{spot(bad)} is {short(values[bad])}, beyond 63 bits: make it a string") from None

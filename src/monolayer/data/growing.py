@@ -6,7 +6,6 @@ At any moment there are at most about `CHUNK` tokens as Python objects; the rest
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -28,29 +27,31 @@ Parts = tuple[NDArray[Any], Ints, Names | None, Labels | None, Ints | None]
 
 
 class Growing:
-    """Feed it sequences (`row`, `rows`), or tokens (`token` and `end`, `stretch`), then `finish`.
+    """Feed it sequences (`row`, `rows`) or tokens (`token`, `tokens`), then `finish`.
 
     `line` numbers are what error messages name.
     """
 
-    def __init__(self, name: str, vocabulary: Names | None, tick: Callable[[], None], unit: str = "line") -> None:
+    def __init__(self, name: str, unit: str = "line") -> None:
         self.name, self.unit = name, unit
-        self.per: Per | None = None
         self.cut: Unit | None = None
         """What strings were cut into; None: there were none."""
         self.before_end: Callable[[], None] = lambda: None
-        self._tick = tick
-        self._token_column, self._label_column = Column("token", vocabulary), Column("label")
-        self._sizes = array("q")
-        self._open = 0  # tokens of the sequence that has not ended yet
-        self._first: int | None = None
-        self._gaps: list[int] = []  # sequences without a label
-        self._prompts = array("q")  # tokens of the prompt of each sequence, where they have one
-        self._whole = False  # whether lines are whole sequences, not tokens
-        # The chunk at hand, as Python objects.
+        self._per: Per | None = None
+        self._token_column, self._label_column = Column("token"), Column("label")
+        self._starts: list[Ints] = []  # the tokens that begin a sequence
+        self._count = self._sequences = 0
+        self._first: int | None = None  # the line of the first sequence that is no gap
+        self._prompts: list[int] = []  # tokens of the prompt of each sequence, where they have one
+        self._empty()
+
+    def _empty(self) -> None:
+        """The chunk at hand, as Python objects: `_sizes` of whole sequences, or which tokens begin one."""
         self._tokens: list[Any] = []
         self._labels: list[Any] = []
         self._lines: list[int] = []
+        self._sizes: list[int] = []
+        self._begins: list[bool] = []
         self._weight = 0
 
     def at(self, line: int) -> str:
@@ -62,7 +63,8 @@ class Growing:
         if len(tokens) == 0:
             raise DataError(f"{self.at(line)} is an empty sequence: every sequence needs a token")
         if labels is GAP:
-            self._gaps.append(len(self._sizes))
+            per = self._per
+            labels = [None] * len(tokens) if per == "token" else None
         else:
             self._agree(line, per)
         if per == "token":
@@ -77,7 +79,6 @@ class Growing:
         self._tokens.extend(tokens)
         self._lines.append(line)
         self._sizes.append(len(tokens))
-        self._whole = True
         vector = tokens[0] if isinstance(tokens[0], list) else labels[0] if per == "token" else labels
         self._weight += len(tokens) * (len(vector) if isinstance(vector, list) else 1)
         if self._weight >= CHUNK:
@@ -88,22 +89,15 @@ class Growing:
         self._prompts.append(len(prompt))
         self.row(line, prompt + answer, None, None)
 
-    def token(self, line: int, token: Any, label: Any) -> None:
-        """The next token of the sequence under way."""
+    def token(self, line: int, token: Any, label: Any, begins: bool) -> None:
+        """The next token, the first of a sequence if it `begins` one."""
         self._tokens.append(token)
         self._lines.append(line)
+        self._begins.append(begins)
         if label is not None:
             self._labels.append(None if label is GAP else label)
-            self.per = "token"
-        self._open += 1
         if len(self._tokens) >= CHUNK:
             self._flush()
-
-    def end(self) -> None:
-        """The sequence under way, if any, ends here."""
-        if self._open:
-            self._sizes.append(self._open)
-            self._open = 0
 
     def rows(
         self, lines: Sequence[int], tokens: Values | Coded, sizes: Ints, labels: Values | Coded | None, per: Per | None
@@ -111,64 +105,48 @@ class Growing:
         """Whole sequences at once: tokens, sequence after sequence, their lengths, and as many labels as `per` asks."""
         self._flush()
         self._agree(lines[0], per)
-        self._add(lines, tokens, sizes, labels)
-        self._sizes.frombytes(sizes.astype(np.int64).tobytes())
+        self._add(lines, tokens, sizes, labels, np.cumsum(sizes) - sizes)
 
-    def stretch(
-        self, lines: Sequence[int], tokens: Values | Coded, labels: Values | Coded | None, starts: Bools
+    def tokens(
+        self, lines: Sequence[int], tokens: Values | Coded, labels: Values | Coded | None, begins: Bools
     ) -> None:
-        """Tokens at once; `starts` marks those that begin a sequence."""
+        """Tokens at once, each on its line; `begins` marks those that begin a sequence."""
         self._flush()
-        self.per = self.per if labels is None else "token"
-        self._add(lines, tokens, None, labels)
-        cuts = np.flatnonzero(starts)
-        if len(cuts):
-            self._open += int(cuts[0])
-            self.end()
-            self._sizes.frombytes(np.diff(cuts).astype(np.int64).tobytes())
-        self._open += len(tokens) - (int(cuts[-1]) if len(cuts) else 0)
+        self._per = self._per if labels is None else "token"
+        self._add(lines, tokens, None, labels, np.flatnonzero(begins))
 
     def finish(self) -> Parts:
         """All that was read: what `Sequences` is made of."""
         self.before_end()
-        self.end()
         self._flush()
-        if not self._sizes:
+        if not self._count:
             raise DataError(f"{self.name} is empty: there is no sequence in it")
         tokens, names, _ = self._token_column.finish()
-        if names is not None and self._token_column.vocabulary is None:
-            names = names.cut_into(self.cut)
         labels = None
-        if self.per is not None:
+        if self._per is not None:
             values, classes, scalar = self._label_column.finish()
             if self._label_column.kind is not None:
-                labels = Labels(values, self.per, classes, scalar, self._places(self._label_column.place))
+                labels = Labels(values, self._per, classes, scalar, self._label_column.place)
+        sizes = np.diff(np.concatenate([*self._starts, [self._count]]))
         prompts = np.array(self._prompts, dtype=np.int64) if self._prompts else None
-        return tokens, np.array(self._sizes, dtype=np.int64), names, labels, prompts
-
-    def _places(self, found: Ints | None) -> Ints | None:
-        """Which tokens or sequences have a label, `found` being those of the sequences that are not gaps."""
-        if not self._gaps:
-            return found
-        there = np.ones(len(self._sizes), dtype=bool)
-        there[self._gaps] = False
-        places = np.flatnonzero(there if self.per == "sequence" else np.repeat(there, self._sizes))
-        return places if found is None else places[found]
+        return tokens, sizes, None if names is None else names.cut_into(self.cut), labels, prompts
 
     def _agree(self, line: int, per: Per | None) -> None:
-        """A sequence has labels where and as the first one has."""
+        """A sequence has labels where and as the first one has that is no gap."""
         if self._first is None:
-            self._first, self.per = line, per
-        if per == self.per:
+            self._flush()
+            self._first, self._per = line, per
+            self._label_column.skip(self._count if per == "token" else self._sequences)
+        if per == self._per:
             return
-        if per is None or self.per is None:
+        if per is None or self._per is None:
             bare, full = (line, self._first) if per is None else (self._first, line)
             raise DataError(
                 f"{self.at(bare)} has no label, but {self.unit} {full} has: label every sequence, or none. In JSON and "
                 "Parquet, null says that there is none on purpose"
             )
         raise DataError(
-            f"mixed label kinds: {self.unit} {self._first} has one label per {self.per}, {self.at(line)} "
+            f"mixed label kinds: {self.unit} {self._first} has one label per {self._per}, {self.at(line)} "
             f"one per {per}; label every token or every sequence"
         )
 
@@ -178,12 +156,9 @@ class Growing:
         tokens: Values | Coded,
         sizes: Ints | None,
         labels: Values | Coded | None,
-        gaps: Sequence[int] = (),
+        starts: Ints,
     ) -> None:
-        """Encode tokens and labels; `lines` has one number per sequence where there are `sizes`, else one per token.
-
-        `gaps`: which of these sequences have no labels.
-        """
+        """Encode tokens and labels; `lines` has one number per sequence where there are `sizes`, else one per token."""
 
         def line(row: int) -> str:
             return self.at(lines[row])
@@ -193,17 +168,17 @@ class Growing:
 
         self._token_column.add(tokens, token)
         if labels is not None:
-            if gaps and sizes is not None:  # labels are those of the other sequences
-                kept = np.delete(np.arange(len(lines)), gaps)
-                lines, sizes = [lines[row] for row in kept.tolist()], sizes[kept]
-            self._label_column.add(labels, token if self.per == "token" else line)
-        self._tick()
+            self._label_column.add(labels, token if self._per == "token" else line)
+        self._starts.append(self._count + starts)
+        self._count += len(tokens)
+        self._sequences += len(starts)
 
     def _flush(self) -> None:
         """Encode the chunk at hand."""
-        if self._lines:
-            sizes = np.array(self._sizes[-len(self._lines) :]) if self._whole else None
-            first = len(self._sizes) - len(self._lines)
-            gaps = [row - first for row in self._gaps if row >= first] if self._whole else []
-            self._add(self._lines, self._tokens, sizes, self._labels, gaps)
-            self._tokens, self._labels, self._lines, self._weight = [], [], [], 0
+        lines, tokens, labels, sizes, begins = self._lines, self._tokens, self._labels, self._sizes, self._begins
+        self._empty()
+        if begins:
+            self.tokens(lines, tokens, labels or None, np.array(begins))
+        elif sizes:
+            array = np.array(sizes)
+            self._add(lines, tokens, array, labels or None, np.cumsum(array) - array)

@@ -13,43 +13,32 @@ import sys
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import Any
 
 from monolayer.errors import DataError
 
 LONGEST = 1 << 27
 """Bytes of one line: parsed it takes about ten times as much memory, and a small gzip may hold a huge one."""
-Progress = Callable[[int, int | None], None]  # bytes done, bytes in all where they are known
 
 
 class Lines:
     """An iterator over lines with their line feeds; `number` is that of the line given last, from 1."""
 
-    def __init__(self, path: Path | None, progress: Progress | None = None) -> None:
+    def __init__(self, path: Path | None) -> None:
         """`path` None is standard input; a name that ends in `.gz` is unpacked."""
         self.name = "standard input" if path is None else str(path)
         self.number = 0
-        self._progress = progress
-        self._seen = 0
-        self._total: int | None = None
-        self._raw: IO[bytes] | None = None
         self._held: Iterator[bytes] = iter(())
-        self._packed = path is not None and path.suffix.lower() == ".gz"
-        if path is None:
-            self._file: IO[bytes] = sys.stdin.buffer
-            return
-        self._total = path.stat().st_size if path.is_file() else None  # a pipe has no size
-        self._file = self._raw = path.open("rb")
-        if self._packed:
-            self._file = gzip.GzipFile(fileobj=self._raw)  # type: ignore[assignment]
+        self._file: Any = sys.stdin.buffer
+        if path is not None:
+            self._file = gzip.GzipFile(path) if path.suffix.lower() == ".gz" else path.open("rb")
 
     def __enter__(self) -> Lines:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._raw is not None:
+        if self._file is not sys.stdin.buffer:
             self._file.close()
-            self._raw.close()
 
     def __iter__(self) -> Lines:
         return self
@@ -59,7 +48,6 @@ class Lines:
         if not line:
             raise StopIteration
         self.number += 1
-        self._seen += len(line)
         try:
             text = line.decode("utf-8")
         except UnicodeDecodeError as error:
@@ -78,7 +66,6 @@ class Lines:
         if block and not block.endswith(b"\n"):
             block += self._line(self.number + block.count(b"\n") + 1)
         count = block.count(b"\n") + (bool(block) and not block.endswith(b"\n"))
-        self._seen += len(block)
         block = block if self.number else block.removeprefix(codecs.BOM_UTF8)
         self.number += count
         return block, count
@@ -95,7 +82,6 @@ class Lines:
     def put_back(self, block: bytes, count: int) -> None:
         """The last block, to be read once more, line by line."""
         self.number -= count
-        self._seen -= len(block)
         self._held = iter(io.BytesIO(block))
 
     def _read(self, some: Callable[[], bytes]) -> bytes:
@@ -107,12 +93,6 @@ class Lines:
             raise DataError(f"{self.name} is no gzip file, or a damaged one ({error}); write it again") from None
         except OSError as error:
             raise DataError(f"{self.name} cannot be read: {error.strerror or error}") from None
-
-    def tick(self) -> None:
-        """Tell how far reading has come, in bytes of the file as it lies on the disk."""
-        if self._progress is not None:
-            done = self._raw.tell() if self._packed and self._raw is not None else self._seen
-            self._progress(done, self._total)
 
     def last(self) -> bool:
         """Whether nothing but blank lines follows. For error messages: it reads on."""

@@ -13,8 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.data.layout import Columns
-from monolayer.data.lines import Progress
-from monolayer.data.names import Names
 from monolayer.data.sequences import Sequences
 from monolayer.errors import DataError
 
@@ -22,9 +20,8 @@ _PACKED_AT_MOST = 1032
 """How many bytes deflate can make of one."""
 
 
-def read_npz(file: Path, columns: Columns, vocabulary: Names | None, progress: Progress | None) -> Sequences:
+def read_npz(file: Path, columns: Columns) -> Sequences:
     """Arrays `X`, and maybe `Y` and `lengths`, as `Sequences.of` takes them. Never unpickles."""
-    size = file.stat().st_size
     wanted = (columns.tokens or "X", columns.labels or "Y", "lengths")
     names, found = load_arrays(file, wanted)
     for name, must in zip(wanted, (True, columns.labels is not None, False), strict=True):
@@ -36,12 +33,9 @@ def read_npz(file: Path, columns: Columns, vocabulary: Names | None, progress: P
     X, Y, lengths = (found.get(name) for name in wanted)
     options: dict[str, Any] = {"per": columns.per, "unit": columns.unit, "like": columns.like}
     try:
-        data = Sequences.of(X, Y, lengths=lengths, vocabulary=vocabulary, ours=True, **options)
+        return Sequences.of(X, Y, lengths=lengths, ours=True, **options)
     except DataError as error:
         raise DataError(f"{file}: {error}") from None
-    if progress is not None:
-        progress(size, size)
-    return data
 
 
 def load_arrays(file: Path, wanted: Collection[str] | None = None) -> tuple[list[str], dict[str, NDArray[Any]]]:

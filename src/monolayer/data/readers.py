@@ -11,9 +11,11 @@ import gzip
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from reprlib import repr as short
 from typing import Any
@@ -22,7 +24,7 @@ from monolayer.data import lines as limits
 from monolayer.data.growing import Growing
 from monolayer.data.labels import Belongs
 from monolayer.data.layout import USUAL, Columns, Layout, Manner, no_column
-from monolayer.data.lines import Lines, Progress
+from monolayer.data.lines import Lines
 from monolayer.data.names import Names, Unit
 from monolayer.data.npz import read_npz
 from monolayer.data.prompts import ANSWERS, PROMPTS
@@ -42,6 +44,7 @@ SUFFIXES = {
 }
 ARROW = find_spec("pyarrow") is not None
 """Whether pyarrow is there: then plain text is read by its parsers."""
+_EXAMPLE = '{"tokens": ["a", "b"], "labels": ["x", "y"]}'
 _FORMAT_OF = {suffix: format for format, suffixes in SUFFIXES.items() for suffix in suffixes}
 
 
@@ -56,7 +59,6 @@ def read(
     per: Belongs | None = None,
     vocabulary: Names | None = None,
     like: Manner | None = None,
-    progress: Progress | None = None,
 ) -> Sequences:
     """The sequences of a file, with their labels where it has any; `-` is standard input (JSON Lines).
 
@@ -69,40 +71,45 @@ def read(
     it; `answer` says that there are no labels, but prompts and answers. With `vocabulary`, tokens get its row numbers,
     and one that it lacks is an error. `like`: how the model that is asked reads (`model.card.manner`), which settles
     what the data leave open.
-    `progress(bytes_done, bytes_total_or_None)` is called now and then.
     """
-    names = files(path)
-    if len(names) > 1:
-        options = {"format": format, "tokens": tokens, "labels": labels, "sequence": sequence, "unit": unit, "per": per}
-        return read_shards(names, read, vocabulary, progress, {**options, "like": like})
-    standard_input = names[0] == "-"
-    file = Path(names[0])
+    names, columns = files(path), Columns(tokens, labels, sequence, unit, per, like or Manner())
+    read_one = partial(_read, format, columns)
+    data = read_one(names[0]) if len(names) == 1 else read_shards(names, read_one)
+    try:
+        return data.recoded(vocabulary)
+    except DataError as error:
+        raise DataError(f"{', '.join(names)}: {error}") from None
+
+
+def _read(format: str | None, columns: Columns, name: str) -> Sequences:
+    """The sequences of one file."""
+    standard_input, file = name == "-", Path(name)
     format = _format(file, standard_input, format)
-    columns = Columns(tokens, labels, sequence, unit, per, like or Manner())
-    if per == "sequence" and format in ("conll", "conllu"):
+    if columns.per == "sequence" and format in ("conll", "conllu"):
         raise DataError(f"{file} is read as {format}, which has one label per token: they cannot be one per sequence")
-    if per == "answer" and format in ("conll", "conllu", "npz"):
+    if columns.per == "answer" and format in ("conll", "conllu", "npz"):
         raise DataError(f"{file} is read as {format}, and prompts and answers are columns of text: use JSONL or CSV")
-    if sequence is not None and format in ("conll", "conllu", "npz"):
+    if columns.sequence is not None and format in ("conll", "conllu", "npz"):
         raise DataError(f"`sequence` chooses a column of a table; {file} is read as {format}")
     if format in ("npz", "parquet"):
         if standard_input or file.suffix.lower() == ".gz":
             raise DataError(f"{format} is read from a plain file, not from standard input and not from gzip")
         if format == "npz":
-            return read_npz(file, columns, vocabulary, progress)
+            return read_npz(file, columns)
         try:
             from monolayer.data.arrow import read_parquet
         except ImportError:
             raise DataError(f"{file}: Parquet needs pyarrow: pip install pyarrow") from None
-        return read_parquet(file, columns, vocabulary, progress)
+        return read_parquet(file, columns)
     whole = None if standard_input or Path(file.name.removesuffix(".gz")).suffix != ".json" else _document(file)
     if whole is not None:
-        return _from_document(whole, str(file), columns, vocabulary)
-    with Lines(None if standard_input else file, progress) as lines:
-        growing = Growing(lines.name, vocabulary, lines.tick)
+        return _from_document(whole, str(file), columns)
+    with Lines(None if standard_input else file) as lines:
+        growing = Growing(lines.name)
         arrow: Any = import_module("monolayer.data.arrow") if ARROW else None
         if format == "jsonl":
-            _jsonl(lines, growing, columns, arrow and arrow.read_json_blocks)
+            rows = ((lines.number, _object(line, lines, growing)) for line in lines if not line.isspace())
+            _objects(rows, growing, columns, arrow and partial(arrow.read_json_blocks, lines))
         elif format in ("conll", "conllu"):
             _conll(lines, growing, columns, universal=format == "conllu")
         else:
@@ -154,62 +161,45 @@ def _format(file: Path, standard_input: bool, format: str | None) -> str:
 # -- JSON Lines ----------------------------------------------------------------------------------------
 
 
-def _jsonl(lines: Lines, growing: Growing, columns: Columns, blocks: Callable[..., None] | None) -> None:
-    """One object per line: the row of a table, whose columns are the keys of the first object.
+def _objects(
+    rows: Iterable[tuple[int, Any]], growing: Growing, columns: Columns, blocks: Callable[[Table], None] | None = None
+) -> None:
+    """Numbered objects: the rows of a table, whose columns are the keys of the first one.
 
     `blocks` reads what it can of the rows after the first.
     """
-    table = None
-    for line in lines:
-        if line.isspace():
-            continue
-        row, at = _object(line, lines, growing), growing.at(lines.number)
+    table, first = None, 0
+    for number, row in rows:
+        at = growing.at(number)
+        if not isinstance(row, dict):
+            raise DataError(f"{at} is {short(row)}, not an object: write {_EXAMPLE}")
         there = [key for key, value in row.items() if value is not None]
         if table is None:
-            first, table = lines.number, Table(growing, Layout.of(columns, _keys(row), at, lists=True))
+            first, table = number, Table(growing, Layout.of(columns, list(row), at, lists=True))
         layout = table.layout
         if layout.token not in there:
             raise no_column(layout.token, there, at)
         other = {"label", "labels", *(ANSWERS if layout.per == "answer" else ())} & set(there) - {layout.label}
         if other and columns.labels is None:
             raise DataError(
-                f"{at} has {min(other)!r}, but line {first} has {repr(layout.label) if layout.label else 'no label'}: "
-                "label every sequence alike, or none"
+                f"{at} has {min(other)!r}, but {growing.unit} {first} has "
+                f"{repr(layout.label) if layout.label else 'no label'}: label every sequence alike, or none"
             )
-        table.row(lines.number, *cells_of(row, layout))
-        if blocks is not None and lines.number == first:
-            blocks(lines, table)
+        table.row(number, *cells_of(row, layout))
+        if blocks is not None and number == first:
+            blocks(table)
 
 
-def _keys(row: dict[str, Any]) -> list[str]:
-    """Keys with a value, and those of labels, and of a value beside a key, that are null."""
-    if len(row) == 2 and not USUAL & set(row):
-        return list(row)
-    there = [key for key, value in row.items() if value is not None]
-    for names in ({"label", "labels"}, {*ANSWERS}):
-        there += [] if names & set(there) else [key for key in row if key in names]
-    return there
-
-
-def _object(line: str, lines: Lines, growing: Growing) -> dict[str, Any]:
+def _object(line: str, lines: Lines, growing: Growing) -> Any:
     try:
-        row = json.loads(line, object_pairs_hook=_once)
+        return json.loads(line, object_pairs_hook=_once)
     except DataError as error:
         raise DataError(f"{growing.at(lines.number)} {error}") from None
     except (ValueError, RecursionError) as error:
         at = growing.at(lines.number)
         if line.startswith("{") and not line.rstrip().endswith("}") and lines.last():
             raise lines.cut("its last JSON object is not closed") from None
-        raise DataError(
-            f"{at} is not JSON ({error}): every line must be one whole object such as "
-            '{"tokens": ["a", "b"], "labels": ["x", "y"]}'
-        ) from None
-    if not isinstance(row, dict):
-        raise DataError(
-            f"{growing.at(lines.number)} is {short(row)}, not an object: write "
-            '{"tokens": ["a", "b"], "labels": ["x", "y"]}, one object per line'
-        )
-    return row
+        raise DataError(f"{at} is not JSON ({error}): every line must be one whole object such as {_EXAMPLE}") from None
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -243,28 +233,16 @@ def _document(file: Path) -> list[Any] | dict[str, Any] | None:
     return found if isinstance(found, list | dict) else None
 
 
-def _from_document(
-    found: list[Any] | dict[str, Any], name: str, columns: Columns, vocabulary: Names | None
-) -> Sequences:
+def _from_document(found: list[Any] | dict[str, Any], name: str, columns: Columns) -> Sequences:
     """An object of keys and values, an array of pairs, or an array of objects: the rows of a table."""
-    growing = Growing(name, vocabulary, lambda: None, unit="item")
+    growing = Growing(name, unit="item")
     rows = list(found.items()) if isinstance(found, dict) else found
-    if not rows:
-        raise DataError(f"{name} is empty: there is no sequence in it")
     if all(isinstance(row, list | tuple) and len(row) == 2 for row in rows):
-        table = Table(growing, Layout.of_pairs(["key", "value"], columns, lists=True))
+        table = Table(growing, Layout.of_pairs(["key", "value"], columns))
         for number, (key, value) in enumerate(rows):
             table.row(number, None, key, value)
-        return Sequences(*growing.finish())
-    objects: Table | None = None
-    for number, row in enumerate(rows):
-        if not isinstance(row, dict):
-            raise DataError(f"{growing.at(number)} is {short(row)}: an array holds objects, or pairs of key and value")
-        there = [key for key, value in row.items() if value is not None]
-        objects = objects or Table(growing, Layout.of(columns, _keys(row), growing.at(number), lists=True))
-        if objects.layout.token not in there:
-            raise no_column(objects.layout.token, there, growing.at(number))
-        objects.row(number, *cells_of(row, objects.layout))
+    else:
+        _objects(enumerate(rows), growing, columns)
     return Sequences(*growing.finish())
 
 
@@ -277,12 +255,19 @@ def _conll(lines: Lines, growing: Growing, columns: Columns, *, universal: bool)
     `universal` is CoNLL-U: FORM and UPOS are columns 2 and 4, and lines of multiword tokens (`1-2`) and of
     empty nodes (`1.1`) are passed over, as they repeat or add to the words themselves.
     """
-    tabs, numbered = _separator(lines, universal)
+    # A line that starts with # is a comment or a token, as tabs or spaces separate columns: it waits for the answer.
+    held, tabs = list[tuple[int, str]](), universal
+    for line in lines:
+        held.append((lines.number, line))
+        tabs = universal or "\t" in line
+        if tabs or not (line.isspace() or line.startswith(("#", "-DOCSTART-"))):
+            break
     width = first = at_token = 0
     at_label: int | None = None
-    for number, line in numbered:
+    begins = True
+    for number, line in chain(held, ((lines.number, line) for line in lines)):
         if not line.strip(" \t\r\n") or line.startswith("-DOCSTART-"):
-            growing.end()
+            begins = True
             continue
         if tabs and line.startswith("#") and "\t" not in line:
             continue
@@ -306,28 +291,8 @@ def _conll(lines: Lines, growing: Growing, columns: Columns, *, universal: bool)
         token, label = fields[at_token], None if at_label is None else fields[at_label]
         if not token or label == "":
             raise DataError(f"{growing.at(number)} has an empty {'label' if token else 'token'}")
-        growing.token(number, token, label)
-
-
-def _separator(lines: Lines, universal: bool) -> tuple[bool, Iterator[tuple[int, str]]]:
-    """Whether tabs separate the columns, as the first line with columns says; and all lines, numbered.
-
-    A line that starts with `#` is a comment or a token, depending on the answer: it has to wait for it.
-    """
-    held: list[tuple[int, str]] = []
-    tabs = universal
-    for line in lines:
-        held.append((lines.number, line))
-        tabs = universal or "\t" in line
-        if tabs or not (line.isspace() or line.startswith(("#", "-DOCSTART-"))):
-            break
-
-    def numbered() -> Iterator[tuple[int, str]]:
-        yield from held
-        for line in lines:
-            yield lines.number, line
-
-    return tabs, numbered()
+        growing.token(number, token, label, begins)
+        begins = False
 
 
 def _index(column: str, width: int, at: str) -> int:

@@ -224,20 +224,19 @@ class Sequences:
             if isinstance(X, Mapping):
                 if Y is not None:
                     raise DataError("a dict holds the label of each key: leave Y out, or give a list of keys with it")
-                data = cls(*from_mapping(X, columns, vocabulary))
-            elif not isinstance(X, Sequences):
-                data = cls(*from_frame(X, columns, vocabulary))
+                data = cls(*from_mapping(X, columns))
             else:
-                data = X if vocabulary in (None, X.vocabulary) else X._recoded(vocabulary)
+                data = X if isinstance(X, Sequences) else cls(*from_frame(X, columns))
+            data = data.recoded(vocabulary)
             return data if Y is None else data._labelled(Y, per)
         X = array_like(X)
         if isinstance(X, str | bytes | Set) or not hasattr(X, "__iter__"):
             way_out = "; read(X) reads a data file" if isinstance(X, str) else ""
             raise DataError(f"X is a {type(X).__name__}: it must be a list or an array of sequences{way_out}")
-        if per == "answer" or (per is None and lengths is None and columns.answers and are_texts(X, Y)):
+        if per == "answer" or (per is None and lengths is None and columns.belongs == "answer" and are_texts(X, Y)):
             if lengths is not None:
                 raise DataError("lengths go with a padded array; prompts and answers have their own")
-            return cls(*from_texts(X, Y, vocabulary))
+            return cls(*from_texts(X, Y)).recoded(vocabulary)
         flat: Values
         cut: Unit | None = None
         if plain_array(X) and not (X.ndim == 1 and X.dtype.kind in "UT"):
@@ -250,12 +249,10 @@ class Sequences:
                 cut = unit or columns.like.unit or "characters"
                 rows = [cut_text(row, cut) if isinstance(row, str) else row for row in rows]
             flat, sizes = _from_lists(rows)
-        column = Column("token", vocabulary, ours=ours)
+        column = Column("token", ours=ours)
         column.add(flat, lambda place: token_place(place, sizes))
         tokens, names, _ = column.finish()
-        if names is not None and vocabulary is None:
-            names = names.cut_into(cut)
-        data = cls(tokens, sizes, names)
+        data = cls(tokens, sizes, None if names is None else names.cut_into(cut)).recoded(vocabulary)
         if Y is None:
             return data
         padded = None if lengths is None else X.shape[1]
@@ -282,12 +279,24 @@ class Sequences:
             raise DataError(f"a {type(frame).__name__} is no table: it has no columns by name")
         return cls(*from_frame(frame, Columns(tokens, labels, sequence, unit, per)))
 
-    def _recoded(self, vocabulary: Names | None) -> Sequences:
-        """The same sequences with the row numbers of another vocabulary."""
-        column = Column("token", vocabulary)
-        column.add(self.tokens if self.vocabulary is None else self.vocabulary.decode(self.tokens), self.where)
-        tokens, names, _ = column.finish()
-        return Sequences(tokens, self.lengths, names, self.labels, self.prompts)
+    def recoded(self, vocabulary: Names | None) -> Sequences:
+        """The same sequences with the row numbers of another vocabulary; a token that it lacks is an error."""
+        own = self.vocabulary
+        if vocabulary is None or own is vocabulary:
+            return self
+        first = self.tokens[0].tolist() if own is None else own.decode(self.tokens[:1]).tolist()[0]
+        if own is None or own.integers != vocabulary.integers:
+            raise DataError(
+                f"{self.where(0)} is {first!r}, but the tokens of the model are "
+                f"{'integers' if vocabulary.integers else 'strings'}. CoNLL and CSV files always hold strings; JSONL, "
+                "Parquet and npz hold whatever was written"
+            )
+        rows = vocabulary.find(own)[self.tokens]
+        if rows.min() < 0:
+            flat = int((rows < 0).argmax())
+            name = own.decode(self.tokens[flat : flat + 1]).tolist()[0]
+            raise DataError(f"{self.where(flat)} is {name!r}, which the model has never seen{vocabulary.built_from}")
+        return replace(self, tokens=rows, vocabulary=vocabulary)
 
     def _labelled(self, Y: Any, per: Belongs | None) -> Sequences:
         """The same sequences with other labels."""

@@ -10,6 +10,7 @@ import glob
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,15 @@ from numpy.typing import NDArray
 
 from monolayer.arrays import Ints
 from monolayer.data.labels import Labels
-from monolayer.data.lines import Progress
 from monolayer.data.names import Names, Unit
+from monolayer.data.npz import array_sizes
 from monolayer.data.sequences import Sequences
 from monolayer.errors import DataError
 from monolayer.table import plural
+
+LETTERS, PACKED = 3, 5
+"""Bytes of text that a token takes at least, with its label and the signs around it; how much longer text is than its
+gzip: rough guesses."""
 
 
 def files(data: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
@@ -50,35 +55,15 @@ def _matching(data: str) -> list[str]:
     return found
 
 
-def read_shards(
-    names: list[str],
-    read: Callable[..., Sequences],
-    vocabulary: Names | None,
-    progress: Progress | None,
-    options: dict[str, Any],
-) -> Sequences:
+def read_shards(names: list[str], read: Callable[[str], Sequences]) -> Sequences:
     """The sequences of all files, one after the other; `read` reads one of them."""
-    sizes = [Path(name).stat().st_size for name in names]
     parts: list[Sequences] = []
-    for number, name in enumerate(names):
-        before, total = sum(sizes[:number]), sum(sizes)
-
-        def tick(done: int, of: int | None, before: int = before, total: int = total) -> None:
-            if progress is not None:
-                progress(before + done, total)
-
-        if Path(name).stat().st_size != sizes[number]:
-            raise DataError(
-                f"{name} changed while the files before it were read: wait until it is written, then try again"
-            )
-        part = read(name, vocabulary=vocabulary, progress=tick, **options)
-        parts.append(part)
-        one, two = kinds(parts[0]), kinds(part)
+    for name in names:
+        parts.append(read(name))
+        one, two = kinds(parts[0]), kinds(parts[-1])
         if one != two:
             raise strangers(names[0], one, name, two)
-    if vocabulary is None:
-        one_unit([None if part.vocabulary is None else part.vocabulary.unit for part in parts], names)
-    return join(parts, vocabulary)
+    return join(parts, names)
 
 
 def one_unit(units: list[Unit | None], names: list[str]) -> Unit | None:
@@ -94,15 +79,12 @@ def one_unit(units: list[Unit | None], names: list[str]) -> Unit | None:
     return cut[0][0] if cut else None
 
 
-def join(parts: list[Sequences], vocabulary: Names | None = None) -> Sequences:
-    """Datasets of one kind as one; with `vocabulary`, all of them have its row numbers already."""
+def join(parts: list[Sequences], files: list[str]) -> Sequences:
+    """Datasets of one kind, out of these files, as one."""
     lengths = np.concatenate([part.lengths for part in parts])
-    if vocabulary is not None:
-        tokens, names = np.concatenate([part.tokens for part in parts]), parts[0].vocabulary
-    else:
-        tokens, names = _joined([(part.tokens, part.vocabulary) for part in parts])
-        units = (part.vocabulary.unit for part in parts if part.vocabulary is not None)
-        names = None if names is None else names.cut_into(next((unit for unit in units if unit is not None), None))
+    tokens, names = _joined([(part.tokens, part.vocabulary) for part in parts])
+    if names is not None:
+        names = names.cut_into(one_unit([part.vocabulary.unit if part.vocabulary else None for part in parts], files))
     first = parts[0].labels
     if first is None:
         prompts = [part.prompts for part in parts if part.prompts is not None]
@@ -146,6 +128,23 @@ def numbered(parts: Sequence[list[str] | Ints]) -> tuple[Names, list[Ints]]:
     return names, [np.array([names.rows[name] for name in part], dtype=np.int64) for part in parts]
 
 
+def tokens_at_most(name: str, format: str | None = None) -> int:
+    """About how many tokens a file holds, rather too many; 0 where it cannot be told. Errors are the reader's."""
+    file = Path(name)
+    kind = format or file.suffix.lower().removeprefix(".")
+    with suppress(Exception):  # whatever is wrong with the file is said where it is read
+        if kind == "npz":
+            return max(min(count, there) for count, _, there in array_sizes(file).values())
+        if kind in ("parquet", "pq"):
+            from pyarrow.parquet import read_metadata
+
+            meta = read_metadata(file)
+            groups = [meta.row_group(group) for group in range(meta.num_row_groups)]
+            return int(max(sum(group.column(at).num_values for group in groups) for at in range(meta.num_columns)))
+        return file.stat().st_size * (PACKED if file.suffix.lower() == ".gz" else 1) // LETTERS
+    return 0
+
+
 def strangers(one: str, its: str, other: str, theirs: str) -> DataError:
     """Two files that hold data of different kinds."""
     return DataError(
@@ -154,23 +153,18 @@ def strangers(one: str, its: str, other: str, theirs: str) -> DataError:
     )
 
 
-def _kind(names: Names | None) -> str:
-    return "numbers" if names is None else "integers" if names.integers else "strings"
+def _kind(values: NDArray[Any], names: Names | None) -> str:
+    if names is None:
+        return f"vectors of {plural(values.shape[1], 'number')}"
+    return "integers" if names.integers else "strings"
 
 
 def kinds(data: Sequences) -> str:
     """What must be the same in all files of a dataset, in words."""
-    vector = (
-        f"vectors of {plural(data.tokens.shape[1], 'number')}"
-        if data.vocabulary is None
-        else f"{_kind(data.vocabulary)}"
-    )
-    labels = data.labels
     if data.prompts is not None:
         return "prompts and answers"
+    tokens, labels = _kind(data.tokens, data.vocabulary), data.labels
     if labels is None:
-        return f"{vector} as tokens and no labels"
-    kind = _kind(labels.classes)
-    if labels.classes is None:
-        kind = "real numbers" if labels.scalar else f"vectors of {plural(labels.values.shape[1], 'number')}"
-    return f"{vector} as tokens and {kind} as labels, one per {labels.per}"
+        return f"{tokens} as tokens and no labels"
+    kind = "real numbers" if labels.scalar else _kind(labels.values, labels.classes)
+    return f"{tokens} as tokens and {kind} as labels, one per {labels.per}"

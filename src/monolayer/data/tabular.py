@@ -10,18 +10,17 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import repeat
-from reprlib import repr as short
 from typing import Any
 
 import numpy as np
 
 from monolayer.data.columns import NO_LABEL, array_like, is_gap, is_list
 from monolayer.data.growing import GAP, Growing, Parts
-from monolayer.data.layout import Columns, Layout
+from monolayer.data.labels import Per
+from monolayer.data.layout import BY_TOKEN, Columns, Layout
 from monolayer.data.lines import Lines
-from monolayer.data.names import Names, cut_text
+from monolayer.data.names import cut_text
 from monolayer.data.prompts import tokens_of
 from monolayer.errors import DataError
 from monolayer.table import plural
@@ -33,32 +32,21 @@ def cells_of(row: dict[str, Any], layout: Layout) -> list[Any]:
     return [*cells[:2], GAP if cells[2] is None and layout.label in row else cells[2]]
 
 
-def label_list(label: Any, count: int, at: str) -> list[Any]:
-    """The labels of `count` tokens, if the caller says that it is one each: a list, words, or letters of one word."""
-    if isinstance(label, str):
-        words = label.split()
-        return list(words[0]) if len(words) == 1 and count != 1 else words
-    if not isinstance(label, list):
-        raise DataError(f"{at} has the label {label!r}: with per='token', give one per token")
-    return label
-
-
 class Table:
     """Rows of a table, as Python values, on their way into `growing`.
 
-    In wide form, a column called `label` holds one label per sequence. Text in a column called `labels` is one word per
-    token. Text in a column of another name is either, and the first row that can tell says which: until then every
-    row has had one token and one word, which is the same thing in both readings. The caller may say it (`per`).
+    In wide form, a column called `label` holds one label per sequence, and text in one called `labels` is one word per
+    token. In a column of another name a list is one label per token, and all else one per sequence; if text there has
+    as many words as the tokens in every row, the caller has to say it (`per`).
 
     In long form, sequences are runs of equal values; a value that comes back is an error.
     """
 
     def __init__(self, growing: Growing, layout: Layout) -> None:
         self.growing, self.layout = growing, layout
-        self._per = {"label": "sequence", "labels": "token"}.get(layout.label or "", "unknown")
         self._seen: set[Any] = set()
         self._last: Any = self  # equal to no value of a file
-        self._alike, self._several = not layout.settled, False
+        self._alike, self._several = layout.asks, False
         growing.before_end = self._settle
 
     def row(self, line: int, sequence: Any, tokens: Any, label: Any) -> None:
@@ -66,84 +54,54 @@ class Table:
         if self.layout.sequence is None:
             self._wide(line, tokens, label)
             return
-        if self._begins(sequence, line):
-            self.growing.end()
+        begins = self._begins(sequence, line)
         if tokens is None or (label is None and self.layout.label is not None):
             missing = self.layout.token if tokens is None else self.layout.label
             raise DataError(f"{self.growing.at(line)} has no {missing!r}: every row is a token")
-        self.growing.token(line, tokens, label)
+        self.growing.token(line, tokens, label, begins)
 
     def _wide(self, line: int, tokens: Any, label: Any) -> None:
-        if self.layout.open:
-            texts = isinstance(tokens, str) and isinstance(label, str)
-            self.layout = replace(self.layout, open=False, per="answer" if texts else "sequence")
-        if self.layout.per == "answer":
-            self.growing.answer(line, *tokens_of(tokens, None if label is GAP else label, self.growing.at(line)))
+        layout, at = self.layout, self.growing.at(line)
+        if layout.per == "answer":
+            self.growing.answer(line, *tokens_of(tokens, None if label is GAP else label, at))
             return
-        if self.layout.pairs:
-            tokens = self._key(line, tokens, label)
-        words = self._cut(tokens) if isinstance(tokens, str) else [] if tokens is None else tokens
-        if not isinstance(words, list):
-            where = f"{self.growing.at(line)}, column {self.layout.token!r}"
-            raise DataError(f"{where}, holds {words!r}: it must be a list, or text with words in it")
-        split = not self.layout.lists
-        if split and isinstance(label, str) and isinstance(tokens, str):  # beside a list, a label is what was stored
-            label = label.strip() or None
+        if layout.pairs:
+            tokens = self._key(tokens, label, at)
+        if isinstance(tokens, str):
+            self.growing.cut = layout.unit
+            tokens = cut_text(tokens, layout.unit)
+        if not isinstance(tokens, list | None):
+            raise DataError(f"{at}, column {layout.token!r}, holds {tokens!r}: it must be a list, or text with words")
+        words = label.split() if isinstance(label, str) else None
         if self._alike:
-            self._alike = isinstance(label, str) and len(label.split()) == len(words)
-            self._several |= len(words) > 1
-        if label is None or label is GAP:
-            self.growing.row(line, words, label, None)
-        elif self.layout.per == "token":
-            self.growing.row(line, words, label_list(label, len(words), self.growing.at(line)) or None, "token")
-        elif self.layout.per == "sequence" or self.layout.label == "label":
-            self.growing.row(line, words, label, "sequence")
-        elif isinstance(label, str) and split:
-            self._text(line, words, label.split())
-        elif self.layout.label == "labels" and not split and not isinstance(label, list):
-            raise DataError(
-                f"{self.growing.at(line)}: 'labels' is {short(label)}; it must be a list, one label per token. One "
-                "label for the sequence is called 'label'"
-            )
-        else:
-            self.growing.row(line, words, label, "token" if isinstance(label, list) else "sequence")
+            self._alike = words is not None and len(words) == len(tokens or ())
+            self._several |= len(tokens or ()) > 1
+        per: Per | None = None
+        if label is not None and label is not GAP:
+            if words is not None and (layout.per == "token" or (layout.per is None and layout.label in BY_TOKEN)):
+                one = layout.per == "token" and len(words) == 1 and len(tokens or ()) != 1
+                label = list(words[0]) if one else words  # letters of one word, if the caller says one each
+            per = "token" if isinstance(label, list) and layout.per != "sequence" else "sequence"
+            if layout.per == "token" and per == "sequence":
+                raise DataError(f"{at} has the label {label!r}: with per='token', give one per token")
+        self.growing.row(line, tokens or [], label, per)
 
-    def _key(self, line: int, key: Any, value: Any) -> Any:
+    def _key(self, key: Any, value: Any, at: str) -> Any:
         """A key, text or a list of tokens; anything else is one token. Key and value must be there."""
         lacks = "key" if _missing(key) or key in ("", []) or (isinstance(key, str) and key.isspace()) else ""
         if self.layout.label is not None and (_missing(value) or value is GAP):
             lacks = lacks or "value"
         if lacks:
-            raise DataError(f"{self.growing.at(line)} has no {lacks}: give one, or take the row out")
+            raise DataError(f"{at} has no {lacks}: give one, or take the row out")
         return key if isinstance(key, str | list) else [key]
 
-    def _cut(self, text: str) -> list[str]:
-        self.growing.cut = self.layout.unit
-        return cut_text(text, self.layout.unit)
-
     def _settle(self) -> None:
-        """Keys and values must not look like tokens with a label each: then the caller has to say what they are."""
+        """A value must not look like a label for each token: then the caller has to say what it is."""
         if self._alike and self._several:
             key, value = repr(self.layout.token), repr(self.layout.label)
             raise DataError(
-                f"{self.growing.name} has two columns, {key} and {value}, with equally many words in every row: say "
-                "what a label belongs to, per='sequence' or per='token' (--per)"
-            )
-
-    def _text(self, line: int, words: list[Any], labels: list[str]) -> None:
-        if self._per == "unknown" and (len(words), len(labels)) != (1, 1) and len(labels) in (1, len(words)):
-            self._per = "token" if len(labels) == len(words) else "sequence"
-            # Rows so far had one token and one label each.
-            if self.growing.per is not None:
-                self.growing.per = self._per  # type: ignore[assignment]  # "unknown" was ruled out above
-        if self._per != "sequence":
-            self.growing.row(line, words, labels, "token")
-        elif len(labels) == 1:
-            self.growing.row(line, words, labels[0], "sequence")
-        else:
-            raise DataError(
-                f"{self.growing.at(line)} has {len(labels)} words in column {self.layout.label!r}, which so far "
-                "held one label per sequence; only a column called 'label' may hold labels of several words"
+                f"{self.growing.name} has equally many words in every row of {key} and {value}: say what a label "
+                "belongs to, per='sequence' or per='token' (--per)"
             )
 
     def _begins(self, value: Any, line: int) -> bool:
@@ -250,7 +208,7 @@ def _names(frame: Any) -> list[str] | None:
         return None
 
 
-def from_frame(frame: Any, columns: Columns, vocabulary: Names | None = None) -> Parts:
+def from_frame(frame: Any, columns: Columns) -> Parts:
     """What the `Sequences` of a table (pandas, Polars, Arrow, Hugging Face) are made of, with labels if it has any."""
     name = f"the {type(frame).__name__}"
     try:
@@ -262,7 +220,7 @@ def from_frame(frame: Any, columns: Columns, vocabulary: Names | None = None) ->
             f"{error}. Name the columns: Sequences.table(X, tokens=…, labels=…, sequence=…); if every column holds "
             "tokens, pass X.to_numpy()"
         ) from None
-    table = Table(Growing(name, vocabulary, lambda: None, unit="row"), layout)
+    table = Table(Growing(name, unit="row"), layout)
     cells = [repeat(None) if name is None else _cells(frame, name) for name in layout.columns[:2]]
     cells.append(repeat(None) if layout.label is None else _labels(_cells(frame, layout.label)))
     for row, values in enumerate(zip(*cells, strict=False)):
@@ -270,16 +228,16 @@ def from_frame(frame: Any, columns: Columns, vocabulary: Names | None = None) ->
     return table.growing.finish()
 
 
-def from_mapping(mapping: Mapping[Any, Any], columns: Columns, vocabulary: Names | None = None) -> Parts:
+def from_mapping(mapping: Mapping[Any, Any], columns: Columns) -> Parts:
     """What the `Sequences` of a dict are made of: keys, and a label each. A key is text, a number, or a tuple."""
-    growing = Growing(f"the {type(mapping).__name__}", vocabulary, lambda: None, unit="item")
-    table = Table(growing, Layout.of_pairs(["key", "value"], columns, lists=True))
+    growing = Growing(f"the {type(mapping).__name__}", unit="item")
+    table = Table(growing, Layout.of_pairs(["key", "value"], columns))
     for row, (key, value) in enumerate(mapping.items()):
         table.row(row, None, list(key) if isinstance(key, tuple) else array_like(key), array_like(value))
     return growing.finish()
 
 
-def from_texts(prompts: Any, answers: Any, vocabulary: Names | None = None) -> Parts:
+def from_texts(prompts: Any, answers: Any) -> Parts:
     """What the `Sequences` of prompts and their answers, two lists of strings, are made of; without answers None."""
     prompts = array_like(prompts)
     answers = [None] * len(prompts) if answers is None else array_like(answers)
@@ -288,7 +246,7 @@ def from_texts(prompts: Any, answers: Any, vocabulary: Names | None = None) -> P
             raise DataError(f"{name} is a {type(rows).__name__}: prompts and answers are two lists of strings")
     if len(prompts) != len(answers):
         raise DataError(f"X has {len(prompts):,} prompts but Y has {plural(len(answers), 'answer')}: give one each")
-    growing = Growing("X", vocabulary, lambda: None, unit="row")
+    growing = Growing("X", unit="row")
     for row, (prompt, answer) in enumerate(zip(prompts, answers, strict=True)):
         growing.answer(row, *tokens_of(prompt, None if is_gap(answer) else answer, growing.at(row)))
     return growing.finish()

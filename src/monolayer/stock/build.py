@@ -9,12 +9,11 @@ from typing import Any, get_args
 import numpy as np
 import torch
 
-from monolayer.arrays import Ints
+from monolayer.arrays import Ints, dtype_name
 from monolayer.construct.consistency import OnConflict, check_conflict
 from monolayer.construct.line.draw import check_seed
 from monolayer.construct.task import Progress
 from monolayer.data import Labels, Names, Sequences
-from monolayer.data.dtypes import dtype_name
 from monolayer.data.labels import Belongs
 from monolayer.data.layout import Manner
 from monolayer.data.names import Unit
