@@ -14,7 +14,13 @@ import pytest
 
 from tests.scripts import ROOT, script
 
-PAGES = ("approximation", "data", "editing", "index", "locate", "lookup", "stock", "tutorial", "uniform")
+ELSEWHERE = {"benchmarks", "tools"}
+"""Pages whose examples are run by tests of their own."""
+PAGES = sorted(
+    page.stem
+    for page in (ROOT / "docs").glob("*.md")
+    if "```python" in page.read_text(encoding="utf-8") and page.stem not in ELSEWHERE
+)
 
 
 @pytest.mark.parametrize("page", PAGES)
