@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 import monolayer as ml
 from monolayer.cli import run
+from monolayer.data import Sequences
 from monolayer.errors import DataError
 from monolayer_experiments import NAMES, editing, find, tagging, unlearning
 from monolayer_experiments.experiment import Experiment, Setting
@@ -39,10 +40,6 @@ def memorization_holds(found: Results) -> None:
     # Labels are random: almost every one is a run of its own, and Corollary 1 counts fewer numbers.
     for ours, paper in (("parameters", "corollary_1"), ("dense_numbers", "corollary_1_dense")):
         assert all(row[ours] > row[paper] for row in found["rows"])
-    # The mean is enough where keys are independent, and blind where places are added.
-    assert all((row["mean"]["right"], row["mean"]["verdict"]) == (row["labels"], "proved") for row in found["rows"])
-    assert {row["order"]["softmax"]["verdict"] for row in found["rows"]} == {"proved"}
-    assert {row["order"]["mean"] for row in found["rows"]} == {None}
 
 
 def duplicates_holds(found: Results) -> None:
@@ -51,11 +48,7 @@ def duplicates_holds(found: Results) -> None:
     # The hypotheses are broken as soon as a token repeats, and only then.
     assert [bool(row["paper"]["broken"]) for row in found["repeats"]] == [row["share"] > 0 for row in found["repeats"]]
     refused = [bool(row["practical"]["refused"]) for row in found["closeness"]]
-    assert refused == sorted(refused)
-    assert not refused[0]
-    assert refused[-1]
-    assert found["frequencies"]["equal_without_begin"] == found["frequencies"]["pairs"]
-    assert found["frequencies"]["right"] == found["frequencies"]["labels"]
+    assert (refused, refused[0], refused[-1]) == (sorted(refused), False, True)
 
 
 def rank_holds(found: Results) -> None:
@@ -83,20 +76,13 @@ def uniform_holds(found: Results) -> None:
         assert row["sup"] <= row["bound"]
         assert row["rank_1"] >= row["forced"]
         assert row["verdict"] == "proved"
-    sort = [row for row in found["rows"] if row["target"] == "sort"]
-    assert all(row["rank_1"] > 0.2499 for row in sort)
-    assert all(row["sup"] < 1e-3 for row in sort)
-    bowl = [row for row in found["rows"] if row["target"] == "bowl"]
-    assert all(row["rank_1"] > 0.4999 for row in bowl)
-    for case in {(row["target"], row["dim"]) for row in found["rows"]} - {("sort", 1)}:
-        rows = [row for row in found["rows"] if (row["target"], row["dim"]) == case]
-        assert rows[-1]["sup"] < rows[0]["sup"]
+        assert row["rank_1"] > {"sort": 0.2499, "bowl": 0.4999}.get(row["target"], 0.0)
+        assert row["target"] != "sort" or row["sup"] < 1e-3
+    coarse, fine = (row["sup"] for row in found["rows"] if row["dim"] == 3)
+    assert fine < coarse
 
 
 def equivariant_holds(found: Results) -> None:
-    # Keys of cells add up over coordinates: the mean is blind from two coordinates and three tokens on.
-    assert all(row["softmax"] is not None for row in found["means"])
-    assert [(row["dim"], row["length"]) for row in found["means"] if row["mean"] is None] == [(2, 3)]
     assert all(row["sup"] <= row["bound"] for row in found["rows"] if row["bound"] is not None)
     for name in {row["target"] for row in found["rows"]}:
         rows = [row for row in found["rows"] if row["target"] == name][1:]
@@ -191,62 +177,55 @@ def frontier_holds(found: Results) -> None:
     assert all(row["recall"] == 1.0 for name, row in rows.items() if not name.startswith("trained"))
     assert all(row["verdict"] == "proved" for row in rows.values() if "verdict" in row)
     robust = [row for name, row in rows.items() if name.startswith("robust")]
-    assert all(row["formats"]["int8"] == 1.0 and row["noise"] > row["proved"] > 1e-3 for row in robust)
+    assert all(row["noise"] > row["proved"] > 1e-3 for row in robust)
     (held,) = (row for name, row in rows.items() if name.startswith("in the embedding"))
     assert held["noise"] > held["proved"] > 1e-4
     assert held["bits"] / held["parameters"] > 3 * robust[0]["bits"] / robust[0]["parameters"]
     assert rows["line"]["noise"] < 1e-3
     wide = rows["line, 53 bits per label"]
     assert wide["bits"] / wide["parameters"] > 3.6
-    assert rows["packed, 8,192 classes"]["formats"]["float32"] < 1.0  # else the formats were not asked
+    assert rows["packed, 8,192 classes"]["noise"] is None
 
 
 SMALL: dict[str, Results] = {
-    "memorization": {"sequences": (100, 1_000)},
-    "duplicates": {"sequences": 400},
+    "memorization": {"sequences": (100, 300)},
+    "duplicates": {"sequences": 200},
     "rank": {"ranks": (1, 2, 4, 8), "low": 1 << 12, "high": 1 << 8, "asked": 50},
     "depth": {"sizes": {12: (2, 0.05), 20: (1, 0.05)}, "models": ("1 layer, rank 1", "2 layers")},
     "shortfall": {"sequences": 16, "clock": 0.05, "seeds": 2, "length": 4, "vocabulary": 14, "width": 32},
     "tagging": {"phrases": 200, "characters": 100, "words": 40, "clock": 0.05},
-    "editing": {
-        "phrases": 100,
-        "characters": 100,
-        "edits": (1, 5),
-        "clock": 0.05,
-        "width": 32,
-        "longest": 0.01,
-        "asked": 20,
-    },
-    "unlearning": {"facts": 30, "forgotten": 8, "rates": (1e-3,), "steps": (1, 10)},
-    "quantizer": {"cells": (2, 4, 8), "tested": 1_000, "samples": 1 << 12, "places": 8},
-    "equivariant": {"cells": (2, 4, 8, 16), "points": 2_000},
+    "editing": {"phrases": 60, "characters": 100, "edits": (1, 5), "clock": 0.05, "width": 32, "longest": 0.01},
+    "unlearning": {"facts": 24, "forgotten": 8, "rates": (1e-3,), "steps": (1, 10)},
+    "quantizer": {"cells": (2, 4, 8), "tested": 1_000, "samples": 1 << 12, "places": 4},
+    "equivariant": {"cells": (2, 4, 8), "points": 2_000},
     "functions": {"targets": ("max", "ranks"), "seeds": 2, "cells": 4, "clock": 0.05, "pool": 200, "held_out": 100},
-    "uniform": {"most_cells": 8, "points": 1_000},
-    "temperature": {},
-    "precision": {"vocabularies": (4, 8, 16, 32)},
-    "hardmax": {"layers": 10},
-    "frontier": {
-        "sequences": 40,
-        "length": 4,
-        "asked": 8,
-        "ranks": (16,),
-        "embedded": ((16, 32),),
-        "widths": (32,),
-        "clock": 0.05,
-    },
-    "costs": {"sequences": 150, "clock": 0.2, "draws": 1, "tried": 50},
+    "uniform": {"most_cells": 4, "points": 1_000},
+    "precision": {"vocabularies": (4, 8, 16)},
+    "hardmax": {"layers": 5},
+    "frontier": {"sequences": 40, "length": 4, "asked": 4, "ranks": (16,), "embedded": ((16, 32),)},
+    "costs": {"sequences": 150, "clock": 0.05, "draws": 1, "tried": 20},
 }
+SMALL["editing"]["asked"] = 20
+SMALL["frontier"] |= {"widths": (32,), "clock": 0.05}
 HOLDS: dict[str, Callable[[Results], None]] = {
-    name: check for name in SMALL if (check := globals().get(f"{name}_holds")) is not None
+    name: check for name in NAMES if (check := globals().get(f"{name}_holds")) is not None
 }
+
+
+def some_phrases() -> Sequences:
+    """In place of the dictionary: 300 phrases of common and rare characters."""
+    random = np.random.default_rng(0)
+    X = [random.permutation(120)[: 1 + row % 4].tolist() for row in range(300)]
+    return Sequences.of(X, [[x % 7 + len(row) for x in row] for row in X])
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_numbers_words_tables_and_figures(name: str) -> None:
+def test_numbers_words_tables_and_figures(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is said and drawn is made from the stored numbers alone."""
     experiment, shares = find(name), []
+    monkeypatch.setattr(tagging, "phrases", some_phrases)
     with training_by_steps():
-        raw = experiment.run(Setting(seed=1), lambda stage, share: shares.append(share), **SMALL[name])
+        raw = experiment.run(Setting(seed=1), lambda stage, share: shares.append(share), **SMALL.get(name, {}))
     assert shares == sorted(shares)
     assert 0.0 <= shares[0] <= shares[-1] <= 1.0
     stored = json.loads(json.dumps(raw, allow_nan=False))

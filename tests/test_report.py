@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -73,22 +72,6 @@ def test_the_order_of_an_article(folder: Path) -> None:
     assert places == sorted(places)
     assert "monolayer experiment memorization --out results" in article
     assert "CPU (x), 2 threads; 1.5 s; seed 0; python 3, monolayer 0" in article
-
-
-def test_links_to_the_paper_and_where_there_is_a_way_to_the_docs(tmp_path: Path) -> None:
-    text = page([record()], "")
-    assert 'href="https://arxiv.org/abs/2307.14023"' in text
-    assert "docs/ of the source" in text
-    (tmp_path / "docs").mkdir()
-    for source in (ROOT / "docs").glob("*.md"):
-        (tmp_path / "docs" / source.name).write_text("")
-    folder = tmp_path / "some" / "results"
-    folder.mkdir(parents=True)
-    write(record(), folder)
-    assert run(["report", str(folder)]) == 0
-    links = re.findall(r'href="([^"#]*\.md)"', (folder / "report.html").read_text())
-    assert "../../docs/construction.md" in links
-    assert all((folder / link).exists() for link in links)
 
 
 def test_a_quick_setting_is_said_first() -> None:
@@ -236,13 +219,6 @@ def test_no_entry_of_a_legend_is_without_its_curve() -> None:
                 assert trace["type"] != "bar" or any(seen) or trace.get("text"), trace["name"]
 
 
-def test_a_curve_without_points_is_named_in_the_caption() -> None:
-    curves = [look.line("seen", [1, 2], [1, 2]), look.line("lost", [1, 2], [None, 0.0])]
-    made = look.figure("", curves, ("x", "y"), "Two draws.", log="y")
-    assert [trace["name"] for trace in made.figure["data"]] == ["seen"]
-    assert made.caption == "Two draws. Nothing to draw for: lost."
-
-
 def test_a_table_reads_its_head() -> None:
     rows = [{"model": "1 layer", "accuracy": 0.5, "size": 1234}, {"model": "built", "share": 1.0}]
     made = look.table(
@@ -250,17 +226,6 @@ def test_a_table_reads_its_head() -> None:
     )
     assert made.columns == ["model", "right", "share", "size", "twice"]
     assert made.rows == [["1 layer", "50.00 %", "—", "1,234", "2,468"], ["built", "—", "100 %", "—", "0"]]
-
-
-def test_a_curve_under_another_is_drawn_broader() -> None:
-    under, over = look.line("under", [1, 2, 3], [1, 1, 1]), look.line("over", [1, 2, 3], [1, 1, 0])
-    apart = look.line("apart", [1, 2, 3], [0, 0, 0])
-
-    def widths(*curves: look.Trace) -> list[int]:
-        return [trace["line"]["width"] for trace in look.figure("", curves, ("x", "y")).figure["data"]]
-
-    assert widths(under, over) == [6, 2]
-    assert widths(under, apart) == [2, 2]
 
 
 # -- words ---------------------------------------------------------------------------------------------
@@ -371,7 +336,7 @@ def test_a_folder_without_results(tmp_path: Path, capsys: pytest.CaptureFixture[
         ("{", "not readable JSON"),
         ("[]", "not a result"),
         ('{"format": "other"}', "not a result"),
-        ('{"format": "monolayer-experiment", "version": 2}', "version 2"),
+        ('{"format": "monolayer-experiment", "version": 2}', "version 1; run the experiment again"),
         ('{"format": "monolayer-experiment", "version": 1, "name": "rank"}', "lacks a field"),
     ],
 )

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from monolayer_experiments.contexts import constructed_readout
 from monolayer_experiments.fleet import Adam, Fleet, sail
+from monolayer_experiments.shortfall import constructed_readout
 from monolayer_experiments.trainer import NO_LABEL, Batches, Trained, _cuts, fit, predict
 from monolayer_experiments.trainer import train as train_
 from monolayer_experiments.transformer import Approximator, Attention, Layer, Tagger, width_for

@@ -192,12 +192,13 @@ def _said(row: Results) -> str:
 def figures(results: Results) -> list[Figure]:
     cases = results["cases"]
     edits = column(cases, "edits")
-    right = [line("construction", edits, column(cases, "edited_right"), "blue")]
-    lost = [line("construction", edits, [case["kept_lost"] / case["kept"] for case in cases], "blue")]
+    right, lost = [], []
     for name, clock, colour in (("as long as the construction", 0, "orange"), ("the longest clock", -1, "red")):
         found = [_best(case)[clock] for case in cases]
         right.append(line(f"fine-tuned, {name}", edits, column(found, "edited_right"), colour))
         lost.append(line(f"fine-tuned, {name}", edits, column(found, "kept_lost"), colour))
+    right.append(line("construction", edits, column(cases, "edited_right"), "blue"))
+    lost.append(line("construction", edits, [case["kept_lost"] / case["kept"] for case in cases], "blue"))
     caption = "Fine-tuning: the best of two ways and three rates, by edits right less labels lost."
     whose = f"{caption} Of labels that were right before; the construction was asked for all of them."
     return [

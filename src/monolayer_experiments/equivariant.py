@@ -3,8 +3,6 @@
 Targets are the library `monolayer.theory.targets`: permutation equivariant functions of tokens in [0, 1]^d with a
 proved Lipschitz constant `L` in the sup norm, and one that jumps. With `D` cells per coordinate no token is further
 than `1/(2D)` from its centre, so the largest error off the ramps is at most `L/(2D)`: slope −1 in a log-log figure.
-The control is the mean, λ = 0, in place of softmax: keys of cells are sums over coordinates, so from two coordinates
-and three tokens on it cannot tell all cells apart.
 """
 
 from __future__ import annotations
@@ -17,14 +15,12 @@ import monolayer as ml
 from monolayer.arrays import Floats
 from monolayer.theory.targets import TARGETS
 from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
-from monolayer_experiments.look import PALETTE, amount, column, distinct, figure, line, table, where
+from monolayer_experiments.look import PALETTE, column, distinct, figure, line, table, where
 from monolayer_experiments.runs import timed
 
 QUESTION = "Does the error of the approximator fall as predicted, for functions of growing complexity?"
 
 LENGTH = 3
-SHAPES = ((1, 2), (1, 3), (1, 4), (2, 2), (2, 3), (3, 2))
-"""Coordinates and tokens of the control."""
 PLAN = {"cells": ((2, 4, 8, 16), (2, 4, 8, 16, 32)), "points": (4_000, 20_000)}
 RAMP = 2.0**-18
 """Points this close to an edge, as a share of a cell, may lie on a ramp of the quantizer, and are left out."""
@@ -38,41 +34,23 @@ def run(plan: Results, setting: Setting, progress: Progress) -> Results:
         target = TARGETS[name]
         for D in cells:
             progress(f"{name}, {D} cells", (done + cells.index(D) / len(cells)) / len(names))
-            rows.append({"target": name, "does": target.does, **_measure(name, 1, LENGTH, D, points, setting)})
-    means = [_averaged(dim, length, setting) for dim, length in SHAPES]
-    return {"length": LENGTH, "points": points, "rows": rows, "means": means}
+            rows.append({"target": name, "does": target.does, **_measure(name, D, points, setting)})
+    return {"length": LENGTH, "points": points, "rows": rows}
 
 
-def _averaged(dim: int, length: int, setting: Setting) -> Results:
-    """The margin with softmax, and with the mean, on three cells per coordinate; None where the constructor refuses."""
-    row: Results = {"dim": dim, "length": length, "cells": 3}
-    for name, lam in (("softmax", None), ("mean", 0.0)):
-        try:
-            function = TARGETS["nearest"].function
-            model = ml.approximate(function, dim, length, cells=3, temperature=lam, seed=setting.seed)
-        except ml.PrecisionError:
-            row[name] = None
-        else:
-            assert model.summary is not None  # a model that was just built has one
-            row[name] = model.summary.margin
-    return row
-
-
-def _measure(name: str, dim: int, length: int, cells: int, points: int, setting: Setting) -> Results:
+def _measure(name: str, cells: int, points: int, setting: Setting) -> Results:
     """The approximator of a target with so many cells: errors on fresh uniform points, sizes and time."""
     target = TARGETS[name]
-    constant = target.lipschitz(dim, length, 0.0, 1.0)
+    constant = target.lipschitz(1, LENGTH, 0.0, 1.0)
     options: Results = {"cells": cells, "seed": setting.seed, "device": setting.device}
     model: Any
-    model, seconds = timed(ml.approximate, target.function, dim, length, **options)
-    X = off_ramps(np.random.default_rng([setting.seed, 5]).random((points, length, dim)), cells)
+    model, seconds = timed(ml.approximate, target.function, 1, LENGTH, **options)
+    X = off_ramps(np.random.default_rng([setting.seed, 5]).random((points, LENGTH, 1)), cells)
     wanted = np.asarray(target(X), dtype=np.float64).reshape(len(X), -1)
     found = np.asarray(model.predict(X)).reshape(wanted.shape)
     error = np.abs(found - wanted)
     assert model.summary is not None
     return {
-        "dim": dim,
-        "length": length,
         "cells": cells,
         "sup": float(error.max()),
         "rms": float(np.sqrt((error**2).mean())),
@@ -115,18 +93,8 @@ def answer(results: Results) -> str:
     return (
         f"Yes: over {len(smooth)} continuous targets the largest error falls with slopes from {_words(max(slopes))} "
         f"to {_words(min(slopes))} where −1 is predicted, and stays below the proved bound L/(2D) in {kept} of "
-        f"{len(bounded)} measurements.{jumps} {_needs_softmax(results['means'])}"
+        f"{len(bounded)} measurements.{jumps}"
     )
-
-
-def _needs_softmax(means: list[Results]) -> str:
-    def shapes(rows: list[Results]) -> str:
-        return ", ".join(f"({row['dim']}, {row['length']})" for row in rows) or "none"
-
-    held = [row for row in means if row["mean"] is not None]
-    lost = [row for row in means if row["mean"] is None and row["softmax"] is not None]
-    words = "The mean in place of softmax (λ = 0) tells the cells apart for (d, n) ="
-    return f"{words} {shapes(held)}, not for {shapes(lost)}."
 
 
 def figures(results: Results) -> list[Figure]:
@@ -152,20 +120,7 @@ def tables(results: Results) -> list[Table]:
     head = (
         "target: name; slope: slope sup; slope, rms: slope rms; error: sup; bound; rms; stored points: knots; seconds"
     )
-    return [
-        table(f"Slopes, and the finest grid, D = {results['rows'][-1]['cells']}", slopes, head),
-        table(
-            "Margin with softmax and with the mean, 3 cells per coordinate",
-            results["means"],
-            "d: dim; n: length; softmax; mean, λ = 0: mean",
-            softmax=lambda row: _margin(row["softmax"]),
-            mean=lambda row: _margin(row["mean"]),
-        ),
-    ]
-
-
-def _margin(value: float | None) -> str:
-    return "refused" if value is None else amount(value)
+    return [table(f"Slopes, and the finest grid, D = {results['rows'][-1]['cells']}", slopes, head)]
 
 
 def limits(results: Results) -> str:

@@ -121,12 +121,3 @@ class Adam:
                 first.lerp_(gradient, 0.1)
                 second.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
                 weight.sub_(rate.view(shape) * first / (second.sqrt() + 1e-8))
-
-
-def best_of(groups: list[Any], errors: Floats) -> dict[Any, int]:
-    """For each group the member `e` with the smallest of `errors` `(E,)`; `groups[e]` is its group."""
-    best: dict[Any, int] = {}
-    for member, group in enumerate(groups):
-        if group not in best or errors[member] < errors[best[group]]:
-            best[group] = member
-    return best

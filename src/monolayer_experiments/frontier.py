@@ -1,10 +1,9 @@
 """What a network of one layer holds, against the noise that it bears: bits per parameter and tolerated noise.
 
 Random sequences without repeats, a random class per token: nothing to learn, everything to hold. For each network:
-label bits (points times the entropy of their labels) over the numbers in the file, embeddings included, and over those
-of the readout alone; the largest σ at which multiplying every weight by
-`1 + σ · normal` leaves 99 of 100 labels right; for robust models also the noise that is proved, weight by weight in the
-worst case; and the share of labels that come back with weights in each format (integers: one scale per row).
+label bits (points times the entropy of their labels) over the numbers in the file, embeddings included; the largest σ
+at which multiplying every weight by `1 + σ · normal` leaves 99 of 100 labels right; for robust models also the noise
+that is proved, weight by weight in the worst case.
 
 Beside them: facts in the embedding (`embedded.py`); labels of 53 random bits, read as one real number each; the packed
 readout (`packed.py`) on the same data, and on sequences with labels of 8,192 classes, ten times as long; and
@@ -25,14 +24,13 @@ from monolayer_experiments.embedded import certain, memorize_embedded
 from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
 from monolayer_experiments.look import amount, column, figure, line, low_to_high, scatter, table
 from monolayer_experiments.packed import memorize_packed, pack
-from monolayer_experiments.perturbed import DRAWS, in_format, recall, tolerance
+from monolayer_experiments.perturbed import DRAWS, recall, tolerance
 from monolayer_experiments.synthetic import without_repeats
 from monolayer_experiments.trainer import train
 
-QUESTION = "What does it cost to survive noise and short formats?"
+QUESTION = "What does it cost to survive noise?"
 
 CLASSES = 16
-FORMATS = ("float64", "float32", "bfloat16", "float16", "int8", "int6", "int4")
 ANCHORS = ((3.6, "3.6 trained GPTs · 3.0 by hand · 2.0 trained on facts"), (3.0, ""), (2.0, ""))
 """Bits per parameter of others; one line of words, for three would cover one another."""
 PLAN = {
@@ -50,8 +48,6 @@ PLAN = {
 what half of the trainings see; `clock`: seconds of each training."""
 MANY_BITS = 13
 """Of a label of many classes: 8,192 of them, four to a packed number of 52 bits."""
-READOUTS = ("feed_forward", "head", "unpack", "place")
-"""Words in the names of parameters that belong to a readout."""
 WEIGHTS = (2.0**-40, 2.0**20)
 """Sizes of weights that are not 0, for the bound."""
 NONE = 1e-16
@@ -115,11 +111,8 @@ def _measure(
 ) -> Results:
     """Sizes, and what comes back; `bits`: of a label. Right is equal to the last bit, also for real labels."""
     few, labels = X[:asked], Y[:asked]
-    counts = {part: p.numel() for part, p in model.named_parameters()}
-    row: Results = {"name": name, "parameters": sum(counts.values()), "bits": X.size * bits}
-    row["readout"] = sum(count for part, count in counts.items() if any(word in part for word in READOUTS))
-    row |= {"recall": recall(model, X, Y), "noise": tolerance(model, few, labels, seed)}
-    return row | {"formats": {name: recall(in_format(model, name), few, labels) for name in FORMATS}}
+    row = {"name": name, "parameters": sum(part.numel() for part in model.parameters()), "bits": X.size * bits}
+    return row | {"recall": recall(model, X, Y), "noise": tolerance(model, few, labels, seed)}
 
 
 def _rows(results: Results) -> list[Results]:
@@ -207,26 +200,10 @@ def figures(results: Results) -> list[Figure]:
 
 
 def tables(results: Results) -> list[Table]:
-    rows = _rows(results)
-    head = (
-        "network: name; parameters; neurons; bits per parameter: density; of the readout: readout; right; noise; proved"
-    )
-    formats = [{"network": row["name"], **row["formats"]} for row in rows if "formats" in row]
-    return [
-        table(
-            "What they hold",
-            rows,
-            head,
-            density=_density,
-            readout=lambda row: row["bits"] * row["recall"] / row["readout"],
-            right=lambda row: f"{row['recall']:.4%}",
-            noise=lambda row: amount(row["noise"], 2),
-            proved=lambda row: amount(row.get("proved"), 2),
-        ),
-        table(
-            "Labels right with weights in a format", formats, "; ".join(["network", *(f"{name} %" for name in FORMATS)])
-        ),
-    ]
+    shown = {key: lambda row, key=key: amount(row.get(key), 2) for key in ("noise", "proved")}
+    shown |= {"density": _density, "right": lambda row: f"{row['recall']:.4%}"}
+    head = "network: name; parameters; neurons; bits per parameter: density; right; noise; proved"
+    return [table("What they hold", _rows(results), head, **shown)]
 
 
 def limits(results: Results) -> str:
@@ -234,7 +211,7 @@ def limits(results: Results) -> str:
     words = f" Refused: {', '.join(refused)}." if refused else ""
     return (
         "One kind of data and one seed of it, tokens with about as many facts each; for others facts in the embedding "
-        "have no answer yet. Noise and formats are asked of some sequences only. Trained models had a minute each, "
+        "have no answer yet. Noise is asked of some sequences only. Trained models had a minute each, "
         "search of the learning rate included. Anchors are "
         f"others' figures, for other data.{words}"
     )

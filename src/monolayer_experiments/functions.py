@@ -19,7 +19,7 @@ from monolayer.arrays import Floats
 from monolayer.theory.targets import TARGETS
 from monolayer_experiments.equivariant import off_ramps
 from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
-from monolayer_experiments.fleet import Fleet, best_of, sail
+from monolayer_experiments.fleet import Fleet, sail
 from monolayer_experiments.look import bars, column, figure, low_to_high, table, where
 from monolayer_experiments.runs import timed
 
@@ -107,18 +107,19 @@ def _train(plan: Results, model: str, points: dict[str, Floats], setting: Settin
         return np.stack([np.broadcast_to(_wanted(name, X), (len(X), LENGTH, outputs)) for name in names])
 
     shape = (*MODELS[model], plan["width"], 1, outputs)
-    groups = [(target, seed) for target in range(len(names)) for seed in range(plan["seeds"]) for _ in plan["rates"]]
-    which, rates = [target for target, _ in groups], list(plan["rates"]) * len(names) * plan["seeds"]
+    each = plan["seeds"] * len(plan["rates"])
+    which, rates = np.repeat(np.arange(len(names)), each).tolist(), list(plan["rates"]) * len(names) * plan["seeds"]
     fleet = Fleet(shape, len(which), setting.seed, setting.device)
     sail(fleet, points["pool"], stacked(points["pool"]), which, rates, plan["clock"], plan["batch"])
     tried = np.square(fleet.predict(chosen) - stacked(chosen)[which]).mean(axis=(2, 3))
-    answers, best = fleet.predict(fresh), best_of(groups, tried.mean(axis=1))
+    answers, best = fleet.predict(fresh), tried.mean(axis=1).reshape(-1, len(plan["rates"])).argmin(axis=1)
     rows = []
     for target, name in enumerate(names):
         wanted = _wanted(name, fresh)
         # The best constant, on the same points: a lead over it must be more than its sampling error.
         constant = np.square(_wanted(name, chosen) - wanted.mean(axis=(0, 1))).mean(axis=(1, 2))
-        kept = [best[target, seed] for seed in range(plan["seeds"])]
+        seeds = range(target * plan["seeds"], (target + 1) * plan["seeds"])
+        kept = [seed * len(plan["rates"]) + int(best[seed]) for seed in seeds]
         leads = [constant - tried[member] for member in kept]
         row = {"target": name, "model": model, "rates": [f"{rates[member]:g}" for member in kept]}
         row["tuned"] = all(lead.mean() > SURE * lead.std() / np.sqrt(len(lead)) for lead in leads)

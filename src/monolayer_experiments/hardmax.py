@@ -18,7 +18,7 @@ from monolayer.theory.hardmax import check_witness
 from monolayer.theory.universal import universal_pair
 from monolayer.theory.weights import AttentionWeights
 from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
-from monolayer_experiments.look import PALETTE, amount, figure, line, table
+from monolayer_experiments.look import PALETTE, figure, line, table
 
 QUESTION = "Is there a one-layer hardmax attention that tells all contexts apart?"
 
@@ -109,14 +109,11 @@ def figures(results: Results) -> list[Figure]:
 
 
 def tables(results: Results) -> list[Table]:
-    def median(row: Results) -> str:
-        return amount(10 ** float(np.median(row["log10_distance"]))) if row["log10_distance"] else "—"
-
     head = (
         "layer; tried: layers; hardmax refuted: refuted; softmax separates: softmax_separated; softmax undecided: "
-        "softmax_undecided; hardmax tells the false pair: told_false_pair; median softmax distance: median"
+        "softmax_undecided; hardmax tells the false pair: told_false_pair"
     )
-    return [table("Random layers", results["rows"], head, layer=_name, median=median)]
+    return [table("Random layers", results["rows"], head, layer=_name)]
 
 
 def limits(results: Results) -> str:

@@ -39,29 +39,20 @@ def line(
     legend: bool = True,
 ) -> Trace:
     """A curve; `None` in `y` leaves a gap. Predictions are dashed and without markers, measurements have them."""
-    return {
-        "type": "scatter",
-        "mode": "lines+markers" if markers else "lines",
-        "name": raised(name),
-        "x": list(x),
-        "y": list(y),
-        "line": {"color": PALETTE[colour], "dash": dash, "width": 2},
-        "marker": {"color": PALETTE[colour], "size": 7},
-        "showlegend": legend,
-    }
+    drawn = {"color": PALETTE[colour], "dash": dash, "width": 2}
+    made = {**_points(name, x, y, {"color": PALETTE[colour], "size": 7}), "line": drawn, "showlegend": legend}
+    return {**made, "mode": "lines+markers" if markers else "lines"}
 
 
 def scatter(name: str, x: Values, y: Values, colour: str = "blue", *, hollow: Sequence[bool] = ()) -> Trace:
     """Points without a curve; hollow ones are extrapolated, not measured."""
     symbols = ["circle-open" if empty else "circle" for empty in hollow] or "circle"
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": raised(name),
-        "x": list(x),
-        "y": list(y),
-        "marker": {"color": PALETTE[colour], "size": 9, "symbol": symbols},
-    }
+    return _points(name, x, y, {"color": PALETTE[colour], "size": 9, "symbol": symbols})
+
+
+def _points(name: str, x: Values, y: Values, marker: Trace) -> Trace:
+    given = {"name": raised(name), "x": list(x), "y": list(y), "marker": marker}
+    return {"type": "scatter", "mode": "markers", **given}
 
 
 def bars(name: str, x: Sequence[Any], y: Values, colour: str = "blue") -> Trace:
@@ -84,22 +75,14 @@ def figure(
     """A figure of `traces` over two titled axes; `log` names the logarithmic ones: "", "x", "y" or "xy".
 
     `marks` are vertical lines `(x, words)`, `levels` horizontal ones; `ticks_x` are the places to label on the x axis,
-    where the sizes that were tried say more than round numbers. A curve without a point that its axes can show is left
-    out, and named in the caption: an entry of the legend without a curve would be a riddle.
+    where the sizes that were tried say more than round numbers.
     """
-    log_x, log_y = "x" in log, "y" in log
-    shown = [trace for trace in traces if _visible(trace, log_x, log_y)] or list(traces)
-    absent = [trace["name"] for trace in traces if not any(trace is each for each in shown)]
-    if absent:
-        caption += f" Nothing to draw for: {', '.join(absent)}."
-    traces = _unhidden(shown)
     axes = {
-        "xaxis": axis(titles[0], log=log_x, values=[value for trace in traces for value in trace["x"]]),
-        "yaxis": axis(titles[1], log=log_y, values=[value for trace in traces for value in trace["y"]]),
+        f"{name}axis": axis(title, log=name in log, values=[value for trace in traces for value in trace[name]])
+        for name, title in zip("xy", titles, strict=True)
     }
     if range_y is not None:
-        low, high = range_y
-        axes["yaxis"]["range"] = [math.log10(low), math.log10(high)] if log_y else [low, high]
+        axes["yaxis"]["range"] = list(range_y)
     if ticks_x:
         axes["xaxis"] |= {"tickmode": "array", "tickvals": list(ticks_x), "ticktext": list(map(amount, ticks_x))}
     shapes, words = [], []
@@ -123,32 +106,6 @@ def figure(
         "annotations": words,
     }
     return Figure(title, {"data": list(traces), "layout": layout}, caption.strip())
-
-
-def _visible(trace: Trace, log_x: bool, log_y: bool) -> bool:
-    """Whether a point of the trace has a place on the axes: a logarithm has none for 0 and below."""
-
-    def has_place(value: Any, log: bool) -> bool:
-        return value is not None and (not log or value > 0)
-
-    return any(has_place(x, log_x) and has_place(y, log_y) for x, y in zip(trace["x"], trace["y"], strict=True))
-
-
-def _unhidden(traces: Sequence[Trace]) -> list[Trace]:
-    """The same curves; one that a later curve covers for most of its way is drawn broader, so that both are seen."""
-
-    def covered(under: Trace, over: Trace) -> bool:
-        if under["type"] != "scatter" or over["type"] != "scatter" or "lines" not in under["mode"]:
-            return False
-        places = set(zip(over["x"], over["y"], strict=True))
-        return 2 * sum(place in places for place in zip(under["x"], under["y"], strict=True)) > len(under["x"])
-
-    return [
-        {**one, "line": {**one["line"], "width": 6}, "marker": {**one["marker"], "size": 13}}
-        if any(covered(one, later) for later in traces[number + 1 :])
-        else one
-        for number, one in enumerate(traces)
-    ]
 
 
 def axis(title: str, *, log: bool = False, values: Sequence[Any] = ()) -> dict[str, Any]:

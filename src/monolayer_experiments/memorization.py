@@ -4,16 +4,11 @@ Notation: `N` sequences of `n = 16` different tokens out of 1,000, a random clas
 `M = nN` labels. Measured: labels that come back, the verdict of the certificate, the smallest gap of two points as a
 share of their range against `1/M²`, the numbers in the file and in a dense pass beside those of Corollary 1 on the same
 points (ids on a line: `4(s+d) + 2M + d`, `s = d = 1`), and the time to build.
-
-The control is the mean, λ = 0: on the same data, and on data where order counts: sequences, each with a shuffled copy.
 """
 
 from __future__ import annotations
 
-import numpy as np
-
 import monolayer as ml
-from monolayer.arrays import Ints
 from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
 from monolayer_experiments.look import amount, column, figure, line, table
 from monolayer_experiments.runs import timed
@@ -24,9 +19,7 @@ QUESTION = "Does one layer return every label of data without repeated tokens, a
 LENGTH, VOCABULARY, CLASSES = 16, 1000, 16
 QUICK = (100, 300, 1_000, 3_000, 10_000)
 PLAN = {"sequences": (QUICK, (*QUICK, 30_000, 100_000, 300_000, 1_000_000))}
-ORDERED = 10_000
-"""Sequences up to which the data where order counts are tried."""
-SUMMARY = ("points", "gap", "expected_gap", "parameters", "corollary_1", "dense_numbers", "corollary_1_dense", "runs")
+SUMMARY = ("points", "gap", "expected_gap", "margin", "parameters", "corollary_1", "dense_numbers", "corollary_1_dense")
 """What is kept of a model's summary."""
 
 
@@ -43,41 +36,10 @@ def run(plan: Results, setting: Setting, progress: Progress) -> Results:
         except ml.PrecisionError as end:
             refused = {"sequences": count, "words": str(end)}
             break
-        row = {"sequences": count, "labels": X.size, "seconds": seconds, **_checked(model, X, Y)}
-        row |= {name: getattr(model.summary, name) for name in SUMMARY}
-        row["mean"] = _at(X, Y, 0.0, False, setting)
-        rows.append({**row, "order": _ordered(X, Y, setting) if count <= ORDERED else None})
+        right, verdict = int((model.predict(X) == Y).sum()), ml.certify(model, X, Y).verdict
+        row = {"sequences": count, "labels": X.size, "right": right, "verdict": verdict, "seconds": seconds}
+        rows.append(row | {name: getattr(model.summary, name) for name in SUMMARY})
     return {"length": LENGTH, "vocabulary": VOCABULARY, "classes": CLASSES, "rows": rows, "refused": refused}
-
-
-def _checked(model: ml.Monolayer, X: Ints, Y: Ints) -> Results:
-    """Labels that come back, certificate and margin."""
-    assert model.summary is not None  # a model that was just built has one
-    right = int((model.predict(X) == Y).sum())
-    return {"right": right, "verdict": ml.certify(model, X, Y).verdict, "margin": model.summary.margin}
-
-
-def _at(X: Ints, Y: Ints, temperature: float | None, positions: bool, setting: Setting) -> Results | None:
-    """What is checked of a model at this λ; None where the constructor refuses."""
-    options: Results = {
-        "positions": positions,
-        "temperature": temperature,
-        "device": setting.device,
-        "seed": setting.seed,
-    }
-    try:
-        return _checked(ml.memorize(X, Y, **options), X, Y)
-    except ml.PrecisionError:
-        return None
-
-
-def _ordered(X: Ints, Y: Ints, setting: Setting) -> Results:
-    """Half of the sequences, each with a copy whose first two tokens are exchanged; positions; softmax and mean."""
-    half = X[: len(X) // 2]
-    swapped = half.copy()
-    swapped[:, :2] = half[:, 1::-1]
-    both, labels = np.concatenate([half, swapped]), Y[: 2 * len(half)]
-    return {name: _at(both, labels, lam, True, setting) for name, lam in (("softmax", None), ("mean", 0.0))}
 
 
 def answer(results: Results) -> str:
@@ -90,7 +52,7 @@ def answer(results: Results) -> str:
     return (
         f"Yes: every label came back at every size, up to {last['labels']:,} labels of {last['sequences']:,} "
         f"sequences, built in {amount(last['seconds'])} s. Certificates: {proved} of {len(rows)} proved.{end} "
-        f"{_numbers(last)} {_mean(rows)}"
+        f"{_numbers(last)}"
     )
 
 
@@ -100,19 +62,6 @@ def _numbers(row: Results) -> str:
     return (
         f"The file holds {row['parameters']:,} numbers, {more} than the {row['corollary_1']:,} of Corollary 1 on the "
         "same points."
-    )
-
-
-def _mean(rows: list[Results]) -> str:
-    """What the mean does on the same data and where order counts, in words."""
-    held = [row for row in rows if row["mean"] is not None and row["mean"]["right"] == row["labels"]]
-    wider = sum(row["mean"]["margin"] > row["margin"] for row in held)
-    ordered = [row["order"] for row in rows if row["order"] is not None]
-    softmax, mean = (sum(each[name] is not None for each in ordered) for name in ("softmax", "mean"))
-    return (
-        f"These data do not need softmax: with the mean (λ = 0) every label comes back at {len(held)} of {len(rows)} "
-        f"sizes, with a wider margin at {wider}. Where the order of tokens counts they do: softmax holds "
-        f"{softmax} of {len(ordered)} sizes, the mean {mean}."
     )
 
 
@@ -148,24 +97,8 @@ def figures(results: Results) -> list[Figure]:
 
 
 def tables(results: Results) -> list[Table]:
-    def model(found: Results | None) -> str:
-        return "refused" if found is None else f"{found['verdict']}, {amount(found['margin'])}"
-
-    rows = results["rows"]
     head = "sequences; labels; right %; certificate: verdict; gap; 1/M²: expected_gap; margin; seconds"
-    orders = "sequences; softmax; mean; softmax, order counts: softmax_order; mean, order counts: mean_order"
-    return [
-        table("Every size", rows, head, right=lambda row: row["right"] / row["labels"]),
-        table(
-            "Softmax and mean (λ = 0): certificate and margin",
-            rows,
-            orders,
-            softmax=model,
-            mean=lambda row: model(row["mean"]),
-            softmax_order=lambda row: model(row["order"]["softmax"]) if row["order"] else "—",
-            mean_order=lambda row: model(row["order"]["mean"]) if row["order"] else "—",
-        ),
-    ]
+    return [table("Every size", results["rows"], head, right=lambda row: row["right"] / row["labels"])]
 
 
 def limits(results: Results) -> str:

@@ -1,4 +1,4 @@
-"""Networks with every weight changed: by noise, or by the rounding of a format; and what they still answer."""
+"""Networks with every weight changed, and what they still answer."""
 
 from __future__ import annotations
 
@@ -62,17 +62,3 @@ def tolerance(model: nn.Module, X: Any, Y: Any, seed: int) -> float | None:
         middle = (low + high) / 2.0
         low, high = (middle, high) if holds(10.0**middle) else (low, middle)
     return float(10.0**low)
-
-
-def in_format(model: nn.Module, name: str) -> nn.Module:
-    if not name.startswith("int"):
-        return changed(model, lambda w: w.to(getattr(torch, name)).to(w.dtype))
-    top = 2 ** (int(name[3:]) - 1) - 1
-
-    def whole(weight: Tensor) -> Tensor:
-        largest = weight.nan_to_num().abs().amax(-1, keepdim=True) if weight.ndim > 1 else weight.abs().max()
-        scale = (largest / top).clamp_min(torch.finfo(weight.dtype).tiny)
-        rounded: Tensor = (weight / scale).round().clamp(-top, top) * scale
-        return rounded
-
-    return changed(model, whole)

@@ -150,22 +150,13 @@ def figures(results: Results) -> list[Figure]:
 
 
 def tables(results: Results) -> list[Table]:
-    head = "target; variance; floor without: floor; share; error with: error; cells; cells to go below: needed"
+    head = "target; variance; floor without: floor; share; error with: error; cells"
     computed = {
         "share": lambda row: f"{amount(100 * _share(row), 2)} %",
         "error": lambda row: row["quantized"][-1],
         "cells": lambda row: row["cells"][-1],
-        "needed": _cells_needed,
     }
     return [table("Without and with the quantizer, mean square", results["rows"], head, **computed)]
-
-
-def _cells_needed(row: Results) -> int | None:
-    """Cells at which the error with the quantizer goes below the floor, by 1/D² from the finest grid tried."""
-    if _share(row) < NOTHING:
-        return None
-    needed: float = row["cells"][-1] * math.sqrt(row["quantized"][-1] / row["floor"])
-    return math.ceil(needed)
 
 
 def limits(results: Results) -> str:

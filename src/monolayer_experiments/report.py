@@ -14,28 +14,16 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 
+from monolayer.data.aside import new_file
 from monolayer.errors import DataError
+from monolayer.table import plural
 from monolayer_experiments import SECTIONS, find
 from monolayer_experiments.experiment import Experiment, Figure, Table
 from monolayer_experiments.look import amount, raised
-from monolayer_experiments.results import REPORT, Record, read_all, write_text
+from monolayer_experiments.results import REPORT, Record, read_all
 
 KEY = {"depth": 2, "uniform": 1}
 """Which figure of an experiment stands for it, where it is not the first."""
-PAPER = "https://arxiv.org/abs/2307.14023"
-DOCS = {
-    "memorization": "construction.md",
-    "precision": "theorems.md",
-    "frontier": "robust.md",
-    "hardmax": "hardmax.md",
-    "editing": "editing.md",
-    "unlearning": "benchmarks.md",
-    "equivariant": "approximation.md",
-    "quantizer": "approximation.md",
-    "uniform": "uniform.md",
-    "functions": "approximation.md",
-}
-"""The page of docs/ that explains what an experiment measures."""
 QUICK = (
     "Quick setting: small data, mostly one seed, short clocks. Differences that chance alone could make are not put "
     "into words; run with --full for the sizes of docs/findings.md."
@@ -44,16 +32,10 @@ QUICK = (
 
 def build(folder: Path) -> Path:
     """Write `report.html` from the results in `folder`, and return its path."""
-    script = plotly_script()
-    return write_text(folder / REPORT, page(read_all(folder), script, _docs(folder)))
-
-
-def _docs(folder: Path) -> str | None:
-    """The way from `folder` to the docs, if it lies in a checkout of the source: no other way outlives a move."""
-    for up, above in enumerate([folder.resolve(), *folder.resolve().parents]):
-        if all((above / "docs" / name).exists() for name in DOCS.values()):
-            return "../" * up + "docs/"
-    return None
+    script = plotly_script()  # a missing plotly is said before the results are read
+    with new_file(folder / REPORT) as file:
+        file.write(page(read_all(folder), script))
+    return folder / REPORT
 
 
 def plotly_script() -> str:
@@ -66,10 +48,10 @@ def plotly_script() -> str:
     return script
 
 
-def page(records: list[Record], script: str, docs: str | None = None) -> str:
-    """The whole page as text; `docs` is the way to the docs from where it will lie."""
+def page(records: list[Record], script: str) -> str:
+    """The whole page as text."""
     figures: list[Figure] = []
-    parts = {record.name: _parts(find(record.name), record, figures, docs) for record in records}
+    parts = {record.name: _parts(find(record.name), record, figures) for record in records}
     cards, body = [], []
     for title, names in SECTIONS.items():
         inside = [parts[name] for name in names if name in parts]
@@ -83,7 +65,6 @@ def page(records: list[Record], script: str, docs: str | None = None) -> str:
     quick = not all(record.setting.full for record in records)
     # Inside a script element only "</" and "<!--" could end or confuse it; JSON reads \u003c as "<".
     marks = {
-        "links": _links(docs),
         "notice": f'<p class="notice">{escape(QUICK)}</p>' if quick else "",
         "cards": "\n".join(cards),
         "body": "\n".join(body),
@@ -96,14 +77,14 @@ def page(records: list[Record], script: str, docs: str | None = None) -> str:
     return re.sub(r"\{\{(\w+)\}\}", lambda mark: marks[mark[1]], text)
 
 
-def _parts(experiment: Experiment, record: Record, figures: list[Figure], docs: str | None) -> tuple[str, str]:
+def _parts(experiment: Experiment, record: Record, figures: list[Figure]) -> tuple[str, str]:
     """An experiment's card and its article; results of another version are an error that says so."""
     try:
         shown = list(enumerate(experiment.figures(record.results), len(figures)))
         figures += [figure for _, figure in shown]
         key = min(KEY.get(record.name, 0), len(shown) - 1)
         main, others = shown[key : key + 1], shown[:key] + shown[key + 1 :]
-        return _card(experiment, main), _article(experiment, record, main, others, docs)
+        return _card(experiment, main), _article(experiment, record, main, others)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
         raise DataError(
             f"{record.name}.json does not hold what this version of the experiment measures ({type(error).__name__}: "
@@ -115,15 +96,6 @@ def _parts(experiment: Experiment, record: Record, figures: list[Figure], docs: 
 def words(text: str) -> str:
     """Text for the page: escaped, with raised exponents."""
     return raised(escape(text))
-
-
-def _links(docs: str | None) -> str:
-    """To the paper, and to the docs where there is a way to them."""
-    paper = f'<a href="{PAPER}">The paper: Kajitsuka and Sato, ICLR 2024</a>'
-    pages = ("construction", "theorems", "certificate", "findings")
-    if docs is None:
-        return f"{paper} · the theory, the proofs and the findings are in docs/ of the source"
-    return " · ".join([paper, *(f'<a href="{docs}{name}.md">{name}</a>' for name in pages)])
 
 
 Numbered = list[tuple[int, Figure]]
@@ -138,30 +110,29 @@ def _card(experiment: Experiment, main: Numbered) -> str:
     return f'<li><a href="#{name}">{inside}</a></li>'
 
 
-def _article(experiment: Experiment, record: Record, main: Numbered, others: Numbered, docs: str | None) -> str:
+def _article(experiment: Experiment, record: Record, main: Numbered, others: Numbered) -> str:
     """`main` is the figure that stands for the experiment, if there is one."""
     results = record.results
     lead, _, rest = experiment.answer(results).partition(". ")
     answer = f"<b>{words(lead)}.</b> {words(rest)}" if rest else f"<b>{words(lead)}</b>"
     tables = experiment.tables(results)
-    folded = [_count(len(others), "more figure"), _count(len(tables), "table"), "the command"]
+    folded = [
+        *(plural(n, word) for n, word in ((len(others), "more figure"), (len(tables), "table")) if n),
+        "the command",
+    ]
     versions = ", ".join(f"{name} {number}" for name, number in record.versions.items())
     where = f"{record.machine}; {amount(record.seconds)} s; seed {record.setting.seed}; {versions}"
-    explained = ""
-    if docs is not None and record.name in DOCS:
-        explained = f'<p class="where">Explained in <a href="{docs}{DOCS[record.name]}">{DOCS[record.name]}</a>.</p>'
     return "\n".join(
         [
             f'<article id="{escape(record.name)}">',
             f"<h3>{escape(experiment.question)}</h3>",
             f'<p class="answer">{answer}</p>',
             *(_figure(figure, number) for number, figure in main),
-            f"<details><summary>{', '.join(part for part in folded if part)}</summary>",
+            f"<details><summary>{', '.join(folded)}</summary>",
             *(_figure(figure, number) for number, figure in others),
             *(_table(table) for table in tables),
             f'<pre class="command"><code>{escape(record.command)}</code></pre>',
             f'<p class="where">{escape(where)}</p>',
-            explained,
             "</details>",
             "<details><summary>What this does not show</summary>",
             f'<p class="limits">{words(experiment.limits(results))}</p>',
@@ -169,10 +140,6 @@ def _article(experiment: Experiment, record: Record, main: Numbered, others: Num
             "</article>",
         ]
     )
-
-
-def _count(number: int, what: str) -> str:
-    return "" if number == 0 else f"{number} {what}{'s' if number > 1 else ''}"
 
 
 def _figure(figure: Figure, number: int) -> str:

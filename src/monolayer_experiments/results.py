@@ -105,18 +105,12 @@ def command(name: str, setting: Setting, folder: Path) -> str:
     return " ".join([*words, "--out", shlex.quote(folder.resolve().name if own else str(folder))])
 
 
-def write(record: Record, folder: Path) -> Path:
+def write(record: Record, folder: Path) -> None:
     """Write `NAME.json`, all at once or not at all."""
     fields = {"format": FORMAT, "version": VERSION, **asdict(record)}
     text = json.dumps(fields, ensure_ascii=False, indent=1, allow_nan=False)
-    return write_text(folder / f"{record.name}.json", text + "\n")
-
-
-def write_text(path: Path, text: str) -> Path:
-    """A file that appears only when it is complete."""
-    with new_file(path) as file:
-        file.write(text)
-    return path
+    with new_file(folder / f"{record.name}.json") as file:
+        file.write(text + "\n")
 
 
 def read(path: Path) -> Record:
@@ -125,12 +119,9 @@ def read(path: Path) -> Record:
         stored = json.loads(path.read_text(encoding="utf-8"))
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise DataError(f"{path} is not readable JSON ({error}); delete it and run the experiment again") from None
-    if not isinstance(stored, dict) or stored.get("format") != FORMAT:
-        raise DataError(f"{path} is not a result of `monolayer experiment`")
-    if stored.get("version") != VERSION:
+    if not isinstance(stored, dict) or (stored.get("format"), stored.get("version")) != (FORMAT, VERSION):
         raise DataError(
-            f"{path} has version {stored.get('version')} of the format, and this monolayer reads {VERSION}: "
-            "use the monolayer that wrote it, or run the experiment again"
+            f"{path} is not a result of `monolayer experiment`, version {VERSION}; run the experiment again"
         )
     try:
         fields = {key: value for key, value in stored.items() if key not in ("format", "version")}

@@ -14,13 +14,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from monolayer_experiments.experiment import Results, Table
-from monolayer_experiments.look import Trace, line, table
+from monolayer_experiments.look import table
 
 DEVICES = "Training on a GPU ran in bfloat16 (rank 1: TF32): a shortfall may be one of precision."
 """What every comparison with training must say."""
 SIGMAS = 3.0
 Made = TypeVar("Made")
-KEPT = "A curve is the run that was kept; its clock includes the trials of other learning rates."
 
 
 def timed(make: Callable[..., Made], *given: Any, **options: Any) -> tuple[Made, float]:
@@ -47,7 +46,7 @@ def decided(grid: Mapping[str, float], labels: int, chance: float) -> bool:
     return first == 1.0 or (above(first, chance, labels) and all(apart(first, each, labels) for each in rest))
 
 
-def described(found: Any, *, curve: bool) -> Results:
+def described(found: Any, *, curve: bool = False) -> Results:
     """What is kept of a trained model; its curve thinned to 16 points."""
     picked = found.curve[:: -(-len(found.curve) // 15)]
     return {
@@ -59,12 +58,6 @@ def described(found: Any, *, curve: bool) -> Results:
         "grid": {rate: round(value, 4) for rate, value in found.grid.items()},
         "curve": [[round(at, 3), round(value, 4)] for at, value in (*picked, found.curve[-1])] if curve else None,
     }
-
-
-def against_time(row: Results, colour: str) -> Trace:
-    """Labels right against time in one training run."""
-    seconds, right = ([point[axis] for point in row["curve"]] for axis in (0, 1))
-    return line(row["model"], seconds, right, colour, markers=False)
 
 
 def searches(rows: list[Results], *columns: str) -> Table:

@@ -5,7 +5,7 @@ one, on random labels:
 
 - *contexts*: are they apart? What share of all labels the best of all readouts could return from the stream after
   attention rounded to a format: one label for each different vector, the commonest;
-- *trained attention, constructed readout*: a staircase on that stream, as in the proof (`contexts.py`);
+- *trained attention, constructed readout*: a staircase on that stream, as in the proof;
 - *other contexts, trained readout*: attention is left out, and the same readout, its token embedding included, is
   trained on contexts that are given: those of the trained head, of an untrained one, those of the proof, and `k`
   numbers of the kind of the proof (one key, `k` value directions).
@@ -19,13 +19,15 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from statistics import median
+from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor, nn
 
 import monolayer as ml
-from monolayer.arrays import Ints
-from monolayer_experiments import contexts
-from monolayer_experiments.contexts import FORMATS, after_attention, any_readout, constructed_readout
+from monolayer.arrays import Floats, Ints
+from monolayer.theory.corollary import possible
 from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
 from monolayer_experiments.look import Trace, bars, column, figure, low_to_high, share, table, where
 from monolayer_experiments.runs import apart, described, edge, searches
@@ -37,6 +39,7 @@ QUESTION = "Where training with rank 1 falls short, is it the contexts or the re
 
 MODELS: dict[str, int | None] = {"1 layer, rank 1": 1, "1 layer, full rank": None}
 """Rank."""
+FORMATS = ("float32", "float16", "bfloat16")
 GIVEN = {"trained": 1, "untrained": 1, "constructed": 1, "constructed, 16 numbers": 16}
 """Contexts that a readout alone is trained on, and how many numbers they are."""
 PLAN = {
@@ -71,24 +74,24 @@ def _rows(plan: Results, setting: Setting, progress: Progress) -> list[Results]:
     options: Results = {"seconds": plan["clock"], "seed": seed, "device": setting.device}
     labels, rows, steps = {"labels": Y.size, "chance": 1.0 / classes}, [], len(MODELS) + len(GIVEN)
     # In this order; those of the trained and the untrained head are filled in below.
-    given = {name: contexts.constructed(X, vocabulary, k, seed) for name, k in GIVEN.items()}
+    given = {name: constructed(X, vocabulary, k, seed) for name, k in GIVEN.items()}
     for number, (name, rank) in enumerate(MODELS.items()):
         progress(name, number / steps)
         found = train(X, Y, rank=rank, width=width, **options)
-        fresh = contexts.untrained(vocabulary, classes, rank, width, seed)
+        fresh = untrained(vocabulary, classes, rank, width, seed)
         model: Tagger = found.model.cpu()  # type: ignore[assignment]
         if rank == 1:
-            given["trained"] = contexts.of_first_head(model, X)
-            given["untrained"] = contexts.of_first_head(fresh, X)
-        for weights, each, kept in (("trained", model, described(found, curve=False)), ("untrained", fresh, {})):
+            given["trained"] = of_first_head(model, X)
+            given["untrained"] = of_first_head(fresh, X)
+        for weights, each, kept in (("trained", model, described(found)), ("untrained", fresh, {})):
             rows.append({**labels, "model": name, "weights": weights, **_stream(each, X, Y, seed), **kept})
     for number, (name, c) in enumerate(given.items(), len(MODELS)):
         progress(f"contexts {name}", number / steps)
         seen = np.concatenate([X[..., None], (c - c.mean((0, 1))) / c.std((0, 1))], axis=-1)
-        make = partial(contexts.ReadoutAlone, vocabulary, classes, width, c.shape[-1])
+        make = partial(ReadoutAlone, vocabulary, classes, width, c.shape[-1])
         found = fit(make, seen.astype(np.float32), Y, **options)
         row = {**labels, "model": "readout alone", "weights": name, "any_readout": any_readout(seen, Y)}
-        rows.append({**row, **described(found, curve=False)})
+        rows.append({**row, **described(found)})
     right = float((ml.memorize(X, Y, seed=seed).predict(X) == Y).mean())
     return [*rows, {**labels, "model": "construction", "weights": "constructed", "accuracy": right}]
 
@@ -98,6 +101,82 @@ def _stream(model: Tagger, X: Ints, Y: Ints, seed: int) -> Results:
     features = after_attention(model.double(), X)
     staircase = constructed_readout(features, after_attention(model, X[:, ::-1])[:, ::-1], Y, seed)
     return {"staircase": staircase, "any_readout": any_readout(after_attention(model.float(), X), Y)}
+
+
+def untrained(vocabulary: int, classes: int, rank: int | None, width: int, seed: int) -> Tagger:
+    """The model of one layer as it is before training from that seed."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return Tagger(vocabulary, classes, 1, rank, width, 0)
+
+
+def constructed(X: Ints, vocabulary: int, k: int, seed: int) -> Floats:
+    """`c` `(N, n, k)` of one head with a constant query: random keys, the key as the first value, random others."""
+    table = np.random.default_rng([seed, 3]).uniform(-1.0, 1.0, (k, vocabulary))
+    weights = np.exp(table[0][X])
+    c = (table[:, X] * weights).sum(-1) / weights.sum(-1)
+    return np.repeat(c.T[:, None], X.shape[1], axis=1)
+
+
+def of_first_head(model: Tagger, X: Ints) -> Floats:
+    """What the rank-1 head of the first layer adds to each token, along its one direction, `(N, n, 1)`."""
+    with torch.no_grad():
+        layer: Any = model.double().layers[0]
+        Z = layer.norm_1(model.stream(torch.from_numpy(X)))
+        W_Q, W_K, _ = layer.attention.matrices()
+        weights = ((Z @ W_Q.T) @ (Z @ W_K.T).mT / W_Q.shape[0] ** 0.5).softmax(-1)
+        found: Floats = (weights @ (Z @ layer.attention.right[2].T)).numpy()
+        model.float()
+    return found
+
+
+def any_readout(features: Floats, Y: Ints) -> dict[str, float]:
+    """What the best of all readouts could return from features in each format; whole numbers are ids, and kept."""
+    seen, whole = torch.from_numpy(features), features == np.round(features)
+    rounded = {name: seen.to(getattr(torch, name)).double().numpy() for name in FORMATS}
+    return {name: possible(np.where(whole, features, values), Y.ravel()) for name, values in rounded.items()}
+
+
+@torch.no_grad()
+def after_attention(model: Tagger, X: Ints) -> Floats:
+    """The stream after the last attention `(N, n, D)`."""
+    Z = model.stream(torch.from_numpy(np.ascontiguousarray(X)))
+    *before, last = model.layers
+    for layer in before:
+        Z = layer(Z, None)
+    found: Floats = last.attend(Z, None).numpy()  # type: ignore[operator]
+    return found
+
+
+def constructed_readout(features: Floats, again: Floats, Y: Ints, seed: int) -> float:
+    """The share of labels that a readout in the way of the proof returns on the features `a` of any attention.
+
+    A random direction `w` makes one number `z = wᵀa` of every token, the numbers are sorted, and a step between each
+    two neighbours returns the label of each. It is read at `z` computed `again`, the same number but for rounding.
+    """
+    direction = np.random.default_rng(seed).standard_normal(features.shape[-1])
+    z, label = (features @ direction).ravel(), Y.ravel()
+    order = np.argsort(z)
+    steps = (z[order][1:] + z[order][:-1]) / 2.0
+    answer = label[order][np.searchsorted(steps, (again @ direction).ravel())]
+    return float((answer == label).mean())
+
+
+class ReadoutAlone(nn.Module):
+    """The readout of the trained model with its token embedding: `embed(x) + W c`, feed-forward block, head."""
+
+    def __init__(self, vocabulary: int, classes: int, width: int, k: int) -> None:
+        super().__init__()
+        self.embed, self.context = nn.Embedding(vocabulary, width), nn.Linear(k, width)
+        nn.init.normal_(self.context.weight)
+        self.norm_1, self.norm_2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.feed_forward = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+        self.head = nn.Linear(width, classes)
+
+    def forward(self, X: Tensor, inside: Tensor | None = None) -> Tensor:
+        Z = self.embed(X[..., 0].long()) + self.context(X[..., 1:])
+        logits: Tensor = self.head(self.norm_2(Z + self.feed_forward(self.norm_1(Z))))
+        return logits
 
 
 def _shares(results: Results, model: str, weights: str, form: str | None = None) -> list[float]:

@@ -17,8 +17,8 @@ import monolayer as ml
 from monolayer.arrays import Ints
 from monolayer.data import Labels, Sequences, phrases
 from monolayer_experiments.experiment import Figure, Progress, Results, Setting, Table
-from monolayer_experiments.look import amount, bars, figure, scatter, share, table, where
-from monolayer_experiments.runs import DEVICES, KEPT, against_time, apart, described, edge, searches, timed
+from monolayer_experiments.look import amount, bars, figure, share, table, where
+from monolayer_experiments.runs import DEVICES, apart, described, edge, searches, timed
 from monolayer_experiments.trainer import predict, train
 from monolayer_experiments.transformer import width_for
 from monolayer_experiments.words import drawn, words
@@ -62,7 +62,7 @@ def _measure(plan: Results, data: Sequences, setting: Setting, progress: Progres
     rows: list[Results] = []
 
     def add(model: str, of_held: Ints, **found: Any) -> None:
-        row = {"model": model, "seconds": None, "parameters": None, "curve": None}
+        row = {"model": model, "seconds": None, "parameters": None}
         rows.append({**row, **found, "held_out": _right(held, of_held)})
 
     progress("construction", 0.0)
@@ -76,7 +76,7 @@ def _measure(plan: Results, data: Sequences, setting: Setting, progress: Progres
         width = width_for(parameters, int(X.max()) + 1, int(Y.max()) + 1, 1, rank, plan["least_width"])
         found = train(X, Y, seen.lengths, rank=rank, width=width, positions=True, **options)
         answers = predict(found.model, X_held, held.lengths)[inside]
-        add(kind, answers, **described(found, curve=True))
+        add(kind, answers, **described(found))
     usual = _most_frequent(seen)
     add("most frequent label", usual[held.tokens], accuracy=_right(seen, usual[seen.tokens]))
     return {
@@ -181,16 +181,7 @@ def figures(results: Results) -> list[Figure]:
         for model, colour in COLOURS.items()
     ]
     caption = "What a memorizer does where it has memorized nothing: the label of some neighbouring context."
-    made = [figure("Held-out sequences", held, ("", "labels right"), caption, range_y=(0.0, 1.1))]
-    for corpus in corpora:
-        built = find_model(corpus, "construction")
-        traces = [against_time(find_model(corpus, name), COLOURS[name]) for name in RANKS]
-        traces.append(scatter("construction", [built["seconds"]], [built["accuracy"]], "blue"))
-        usual = [(find_model(corpus, "most frequent label")["accuracy"], "most frequent label of the token")]
-        title = f"{corpus['corpus']}: labels of the data right against time"
-        options: Results = {"log": "x", "range_y": (0.0, 1.05), "levels": usual}
-        made.append(figure(title, traces, ("seconds", "labels right"), KEPT, **options))
-    return made
+    return [figure("Held-out sequences", held, ("", "labels right"), caption, range_y=(0.0, 1.1))]
 
 
 def tables(results: Results) -> list[Table]:

@@ -127,7 +127,7 @@ def answer(results: Results) -> str:
 def figures(results: Results) -> list[Figure]:
     grid, curves, paper = results["grid"], results["curves"], results["paper"]
     marks = [(paper["measured"], "paper, best direction")]
-    colours = {"random": ("blue", "orange"), "evenly spaced": ("green", "red"), ADDED: ("violet", None)}
+    colours = {"random": ("blue", None), "evenly spaced": ("green", "red"), ADDED: ("violet", None)}
     gaps = []
     for kind, pair in colours.items():
         for name, colour in zip(FORMATS, pair, strict=True):

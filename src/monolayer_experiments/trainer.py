@@ -204,7 +204,9 @@ class Run:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.zero_grad(set_to_none=True)
-        exact = self._disturb()
+        exact = [(weight, weight.data) for weight in self.model.parameters() if self.noise]
+        for weight, kept in exact:
+            weight.data = kept * (1.0 + self.noise * torch.randn_like(kept))
         loss = functional.cross_entropy(self.model(x, inside).flatten(0, 1), y.flatten(), ignore_index=NO_LABEL)
         loss.backward()  # type: ignore[no-untyped-call]
         for weight, kept in exact:
@@ -212,15 +214,6 @@ class Run:
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
         self.steps += 1
-
-    def _disturb(self) -> list[tuple[nn.Parameter, Tensor]]:
-        """Noise on every weight, and the weights as they were."""
-        if not self.noise:
-            return []
-        exact = [(weight, weight.data) for weight in self.model.parameters()]
-        for weight, kept in exact:
-            weight.data = kept * (1.0 + self.noise * torch.randn_like(kept))
-        return exact
 
     @torch.no_grad()
     def measure(self) -> None:
