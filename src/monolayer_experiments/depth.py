@@ -101,11 +101,10 @@ def figures(results: Results) -> list[Figure]:
     caption = "A curve is the run that was kept; its clock includes the trials of other learning rates."
     for built in results["constructed"]:
         rows = where(results["trained"], sequences=built["sequences"])
-        traces = [
-            line(row["model"], *zip(*row["curve"], strict=True), MODELS[row["model"]][2], markers=False)
-            for row in rows
-            if row["curve"]
-        ]
+        traces = []
+        for row in (row for row in rows if row["curve"]):
+            seconds, right = zip(*row["curve"], strict=True)
+            traces.append(line(row["model"], seconds, right, MODELS[row["model"]][2], markers=False))
         traces.append(scatter("construction", [built["seconds"]], [built["accuracy"]], "blue"))
         title = f"Accuracy against time, {built['sequences']:,} sequences"
         made.append(figure(title, traces, ("seconds", "labels right"), caption, log="x", range_y=(0.0, 1.05)))

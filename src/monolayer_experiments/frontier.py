@@ -200,7 +200,7 @@ def figures(results: Results) -> list[Figure]:
 
 
 def tables(results: Results) -> list[Table]:
-    shown = {key: lambda row, key=key: amount(row.get(key), 2) for key in ("noise", "proved")}
+    shown: Results = {key: lambda row, key=key: amount(row.get(key), 2) for key in ("noise", "proved")}
     shown |= {"density": _density, "right": lambda row: f"{row['recall']:.4%}"}
     head = "network: name; parameters; neurons; bits per parameter: density; right; noise; proved"
     return [table("What they hold", _rows(results), head, **shown)]
