@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import monolayer as ml
 from monolayer.errors import DataError, PrecisionError
 from monolayer.theory.balls import precision
-from monolayer.theory.enclosure import sign_of_difference
+from monolayer.theory.enclosure import log_difference
 from monolayer.theory.targets import TARGETS
 from monolayer_experiments.synthetic import without_repeats
 
@@ -42,31 +42,22 @@ def test_the_mean_of_independent_keys_separates_all_multisets(seed: int) -> None
     assert len(set(found.values())) == len(found)
 
 
-@given(seed=seeds, d=st.integers(1, 4), n=st.integers(2, 5))
-@settings(max_examples=40)
-def test_added_places_leave_the_mean_blind_to_order(seed: int, d: int, n: int) -> None:
-    random = np.random.default_rng(seed)
-    token, place = random.integers(-(2**40), 2**40, (7, d)), random.integers(-(2**40), 2**40, (n, d))
-    x = random.integers(0, 7, n)
-    assert ((token[x] + place).sum(0) == (token[random.permutation(x)] + place).sum(0)).all()
-
-
 @given(seed=seeds)
-@settings(max_examples=40)
+@settings(max_examples=10)
 def test_added_coordinates_leave_the_mean_blind_to_cells_and_softmax_not(seed: int) -> None:
     a, b = np.random.default_rng(seed).integers(-(2**40), 2**40, (2, 2)).tolist()
     one, other = ([a[0] + b[0], a[1] + b[1]], [a[0] + b[1], a[1] + b[0]])
     assert sum(one) == sum(other)
     if len(set(one + other)) == 4:  # else the four sums of keys are not different numbers
         with precision(512):
-            assert sign_of_difference(dict.fromkeys(one, 1), dict.fromkeys(other, 1), arb(2.0**-40)) != 0
+            assert log_difference(dict.fromkeys(one, 1), dict.fromkeys(other, 1), arb(2.0**-40))[0] != 0
 
 
 # -- built and certified -------------------------------------------------------------------------------
 
 
 def test_the_mean_memorizes_position_free_data_and_is_proved() -> None:
-    X, Y = without_repeats(2000)
+    X, Y = without_repeats(300)
     mean = ml.memorize(X, Y, temperature=0.0)
     assert (mean.predict(X) == Y).all()
     assert (mean.predict(X[:3], path="dense") == Y[:3]).all()
