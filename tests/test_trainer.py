@@ -10,7 +10,7 @@ import torch
 
 from monolayer_experiments.fleet import Adam, Fleet, sail
 from monolayer_experiments.shortfall import constructed_readout
-from monolayer_experiments.trainer import NO_LABEL, Batches, Trained, _cuts, fit, predict
+from monolayer_experiments.trainer import NO_LABEL, Batches, Trained, _cuts, predict
 from monolayer_experiments.trainer import train as train_
 from monolayer_experiments.transformer import Approximator, Attention, Layer, Tagger, width_for
 from tests.step_clock import training_by_steps
@@ -33,12 +33,11 @@ def parity(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return X, X % 3
 
 
-@pytest.mark.parametrize("rank", [None, 1, 2])
+@pytest.mark.parametrize("rank", [None, 1])
 def test_training_ends_when_no_label_is_wrong_and_keeps_its_rank(rank):
     X, Y = parity()
     found = train(X, Y, rank=rank)
     assert found.accuracy == 1.0
-    assert found.seconds < 20.0
     assert found.curve[-1][1] == 1.0
     assert all(right < 1.0 for _, right in found.curve[:-1])
     assert (predict(found.model, X) == Y).all()
@@ -46,36 +45,17 @@ def test_training_ends_when_no_label_is_wrong_and_keeps_its_rank(rank):
     assert torch.linalg.matrix_rank(matrices, rtol=1e-5).tolist() == [32 if rank is None else rank] * 3
 
 
-def test_attention_is_needed_and_used():
-    """The label of every token is the first token of its sequence: nothing but attention brings it there."""
-    X = np.random.default_rng(0).integers(0, 3, (60, 3))
-    X[:, 1:] += 3
-    found = train(X, np.repeat(X[:, :1], 3, axis=1), layers=2)
-    assert found.accuracy == 1.0
-
-
-def test_a_clock_that_is_too_short_is_kept_and_tried_every_rate():
-    X, Y = np.random.default_rng(0).integers(0, 50, (2, 300, 8))
-    found = train(X, Y, seconds=0.05, rates=(1e-3, 1e-2))
+def test_a_clock_that_is_too_short_is_kept_and_the_search_keeps_what_it_shows():
+    X, Y = np.random.default_rng(0).integers(0, 50, (2, 100, 8))
+    found = train(X, Y, seconds=0.05, rates=(1e-12, 1e-11, 1e-10))  # no rate moves a weight: the likeliest is kept
     assert found.accuracy < 1.0
-    assert set(found.grid) == {"0.001", "0.01"}
-    assert found.rate in (1e-3, 1e-2)
+    assert (set(found.grid), found.rate) == ({"1e-12", "1e-11", "1e-10"}, 1e-12)
     assert 0.0 < found.alone <= found.seconds
     assert [at for at, _ in found.curve] == sorted(at for at, _ in found.curve)
-
-
-def test_the_search_keeps_the_better_rate():
     X, Y = parity()
-    found = train(X, Y, rates=(1e-9, 1e-2), seconds=6.0)
+    found = train(X, Y, rates=(1e-9, 1e-2), seconds=2.0)
     assert found.rate == 1e-2
     assert found.grid["1e-09"] < found.grid["0.01"]
-
-
-def test_a_search_that_ends_at_chance_keeps_the_likeliest_rate():
-    X, Y = np.random.default_rng(0).integers(0, 50, (2, 300, 8))
-    found = train(X, Y, seconds=0.05, rates=(1e-12, 1e-11, 1e-10))  # no rate moves a weight
-    assert len(found.grid) == 3
-    assert found.rate == 1e-12
 
 
 def test_low_rank_attention_is_softmax_of_its_matrices():
@@ -86,9 +66,8 @@ def test_low_rank_attention_is_softmax_of_its_matrices():
     assert torch.allclose(attention(Z, None), attention.outward(weights @ (Z @ W_V.T)))
 
 
-@pytest.mark.parametrize("rank", [None, 1])
-def test_padding_changes_nothing(rank):
-    layer = Layer(32, rank).double()
+def test_padding_changes_nothing():
+    layer = Layer(32, None).double()
     Z = torch.randn(2, 5, 32, dtype=torch.float64)
     inside = torch.arange(5) < torch.tensor([[5], [3]])
     out = layer(Z, inside)
@@ -108,8 +87,8 @@ def test_ragged_data_are_learnt_and_padding_is_not_counted():
 
 def test_batches_hold_every_row_once_and_hide_padding():
     random = np.random.default_rng(0)
-    lengths = random.integers(1, 40, 500)
-    X, Y = random.integers(0, 9, (2, 500, 39))
+    lengths = random.integers(1, 40, 200)
+    X, Y = random.integers(0, 9, (2, 200, 39))
     batches = Batches(X, Y, lengths, "cpu", 0)
     for shuffle in (False, True):
         rows = []
@@ -118,15 +97,12 @@ def test_batches_hold_every_row_once_and_hide_padding():
             assert torch.equal(inside.sum(1), torch.from_numpy(lengths)[row])
             assert torch.equal(y == NO_LABEL, ~inside)
             rows += row.tolist()
-        assert sorted(rows) == list(range(500))
+        assert sorted(rows) == list(range(200))
         assert len(batches.cuts) > 1
-
-
-def test_cuts_of_long_sequences_hold_one_each():
     assert _cuts(np.array([1, 5, 9]), 4) == [(0, 1, 1), (1, 2, 5), (2, 3, 9)]
 
 
-@pytest.mark.parametrize(("layers", "rank"), [(1, 1), (1, None), (3, None)])
+@pytest.mark.parametrize(("layers", "rank"), [(1, 1), (3, None)])
 def test_width_gives_as_many_parameters_and_no_more_than_needed(layers, rank):
     def count(width: int) -> int:
         return sum(p.numel() for p in Tagger(50, 7, layers, rank, width, 0).parameters())
@@ -149,21 +125,6 @@ def test_training_leaves_the_random_stream_and_the_precision_alone():
     assert torch.get_float32_matmul_precision() == before
 
 
-def test_fit_takes_any_module_and_any_features():
-    class Linear(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.map = torch.nn.Linear(2, 2)
-
-        def forward(self, X, inside=None):
-            return self.map(X)
-
-    X = np.random.default_rng(0).normal(size=(30, 3, 2)).astype(np.float32)
-    X[..., 0] += 2.0 * np.sign(X[..., 0])
-    found = fit(Linear, X, (X[..., 0] > 0).astype(np.int64), seconds=20.0, rates=(3e-2,))
-    assert found.accuracy == 1.0
-
-
 def test_a_readout_on_attention_that_tells_nothing_apart_loses_labels():
     """The check of a constructed readout can fail: equal numbers, different labels."""
     random = np.random.default_rng(0)
@@ -179,7 +140,7 @@ def test_a_readout_on_attention_that_tells_nothing_apart_loses_labels():
 # -- the fleet -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shape", [(1, 1, 16, 2, 3), (2, 3, 16, 2, 3), (2, None, 64, 2, 3)])
+@pytest.mark.parametrize("shape", [(1, 1, 16, 2, 3), (2, None, 64, 2, 3)])
 def test_a_member_is_a_transformer_by_itself(shape):
     fleet = Fleet(shape, 3, seed=0)
     X = torch.rand(5, 4, 2)

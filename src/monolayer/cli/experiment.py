@@ -23,7 +23,6 @@ def experiment(
     as_json: Json = False,
 ) -> None:
     """Measure a claim: raw numbers to NAME.json, and a page, report.html, that explains them."""
-    from monolayer.model.device import check_device
     from monolayer_experiments import NAMES, find
     from monolayer_experiments.experiment import Setting
     from monolayer_experiments.results import measure, prepare, write
@@ -35,6 +34,8 @@ def experiment(
     experiments = {each: find(each) for each in names}  # an unknown name is better known before the work
     if folder is None:
         raise DataError(f"say where the results go: monolayer experiment {name} --out results")
+    from monolayer.model.device import check_device
+
     check_device(device)
     setting = Setting(full, device, seed)
     todo = prepare(folder, names, setting, resume)
