@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 from flint import arb, ctx
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monolayer.theory.balls import interval, precision
@@ -36,25 +36,19 @@ def central(f, h: float = 2.0**-40) -> tuple[float, float]:
         return float((right - left) / (2 * h)), float((right - 2 * middle + left) / arb(h) ** 2)
 
 
-def test_precision_is_scoped_even_when_the_block_fails():
-    def fail() -> None:
-        with precision(before + 100):
-            assert ctx.prec == before + 100
-            raise ZeroDivisionError
-
+def test_precision_is_scoped_even_when_the_block_fails_and_intervals_enclose():
     before = ctx.prec
-    with pytest.raises(ZeroDivisionError):
-        fail()
+    with precision(before + 100):
+        assert ctx.prec == before + 100
+    with pytest.raises(ZeroDivisionError), precision(before + 100):
+        _ = 1 // 0
     assert ctx.prec == before
-
-
-def test_interval_encloses_a_ball_that_no_float_is_in_the_middle_of():
     low, high = interval(arb(1) / 3)
-    assert low < high
     with precision(200):
         assert arb(low) < arb(1) / 3 < arb(high)
 
 
+@settings(max_examples=30)
 @given(vectors, st.floats(-20, 20, width=32))
 def test_floats_agree_with_balls_and_lambda_B_is_boltz_of_lambda_s(s, lam):
     with precision(300):
@@ -65,6 +59,7 @@ def test_floats_agree_with_balls_and_lambda_B_is_boltz_of_lambda_s(s, lam):
     assert lam * boltzmann(lam, s) == pytest.approx(boltz(lam * np.array(s)), rel=1e-12, abs=1e-11)
 
 
+@settings(max_examples=30)
 @given(vectors)
 def test_boltz_is_a_free_energy_so_it_lies_within_ln_n_of_the_maximum(a):
     a = np.array(a)
@@ -75,6 +70,7 @@ def test_boltz_is_a_free_energy_so_it_lies_within_ln_n_of_the_maximum(a):
     assert a.max() - math.log(len(a)) - 1e-12 <= boltz(a) <= a.max() + 1e-12
 
 
+@settings(max_examples=30)
 @given(vectors, st.integers(0, 5))
 def test_gradient_and_curvature_are_those_of_the_balls_and_negative_below_the_thresholds(a, place):
     place %= len(a)
@@ -94,6 +90,7 @@ def test_the_thresholds_are_not_idle():
     assert gradient[1] < 0 < curvature[1]  # decreasing, not yet concave
 
 
+@settings(max_examples=30)
 @given(vectors, st.floats(-5, 5, width=32))
 def test_slope_of_B_is_the_variance(s, lam):
     first, _ = central(lambda h: boltzmann_ball(arb(lam) + h, s))
@@ -102,6 +99,7 @@ def test_slope_of_B_is_the_variance(s, lam):
     assert variance == pytest.approx(first, rel=1e-9, abs=1e-11)
 
 
+@settings(max_examples=30)
 @given(vectors)
 def test_B_runs_from_the_minimum_over_the_mean_to_the_maximum(s):
     lam = np.array([-np.inf, -1e6, -1.0, 0.0, 1.0, 1e6, np.inf])
@@ -110,13 +108,6 @@ def test_B_runs_from_the_minimum_over_the_mean_to_the_maximum(s):
     assert values[-1] == max(s)
     assert values[3] == pytest.approx(np.mean(s), abs=1e-13 * (1 + max(map(abs, s))))
     assert (np.diff(values) >= -1e-12 * (1 + max(map(abs, s)))).all()
-
-
-def test_everything_broadcasts_over_leading_axes():
-    rng = np.random.default_rng(0)
-    a, lam = rng.normal(size=(3, 4, 5)), rng.normal(size=(3, 1))
-    assert boltz(a).shape == (3, 4)
-    assert boltzmann(lam, a)[2, 3] == pytest.approx(float(boltzmann(lam[2, 0], a[2, 3])))
 
 
 # -- Lemma 1 -------------------------------------------------------------------------------------------
@@ -131,6 +122,7 @@ def separated_entries(draw):
     return n, values - values[-1] / 2
 
 
+@settings(max_examples=30)
 @given(separated_entries())
 def test_lemma_1(case):
     n, values = case

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monolayer.data import Sequences
@@ -38,6 +38,7 @@ def by_definition(X: list[list[int]], outputs: list[np.ndarray]) -> float:
     )
 
 
+@settings(max_examples=40)
 @given(ragged, st.sampled_from([1, 2, 3, 10]), st.integers(0, 2), st.integers(0, 2**32 - 1))
 def test_r_and_delta_are_those_of_the_definition(X, p, digits, seed):
     rng = np.random.default_rng(seed)
@@ -53,6 +54,7 @@ def test_r_and_delta_are_those_of_the_definition(X, p, digits, seed):
         assert set(X[i]) != set(X[j]) or X[i][k] != X[j][m]
 
 
+@settings(max_examples=40)
 @given(ragged)
 def test_classes_are_sets_and_frequencies(X):
     data = Sequences.of(X)
@@ -94,7 +96,7 @@ def test_a_map_that_ignores_the_context_is_caught():
     assert "token 0 of sequence 0 and token 0 of sequence 1" in found.explain()
 
 
-def test_tensors_padding_and_vector_tokens():
+def test_tensors_padding_vector_tokens_and_one_class():
     X = np.array([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [1.0, 1.0]]])
     answer = torch.arange(12.0, requires_grad=True).reshape(2, 2, 3)
     found = contextual_mapping(lambda _: answer, X)
@@ -105,8 +107,6 @@ def test_tensors_padding_and_vector_tokens():
     padded[:, :2] = answer.detach().numpy()
     assert contextual_mapping(lambda _: padded, X) == found
 
-
-def test_one_class_asks_for_nothing():
     found = contextual_mapping(lambda X: X * 0.0, np.array([[4], [4]]))
     assert (found.delta, found.closest) == (math.inf, None)
     assert "asks for no separation" in found.explain()

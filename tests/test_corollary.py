@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 from flint import arb
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import monolayer as ml
@@ -49,6 +49,7 @@ def test_the_readout_passes_through_its_points_and_a_wrong_label_does_not() -> N
     assert np.allclose(_readout(knots, np.array(labels, float)), labels)
 
 
+@settings(max_examples=25)
 @given(st.integers(1, 6), st.integers(0, 2**32))
 def test_the_best_readout_answers_the_most_frequent_label_of_an_id(kinds: int, seed: int) -> None:
     random = np.random.default_rng(seed)

@@ -29,7 +29,7 @@ def context(lam: Any, a: Any, b: Any) -> tuple[Any, Any]:
 
 
 @given(st.lists(numbers, min_size=2, max_size=5), numbers, numbers, st.floats(-10.0, 9.0))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_with_more_tokens_the_density_is_a_function_of_z_along_a_level_and_at_most_half_of_n(
     fixed: list[Fraction], above: Fraction, more: Fraction, size: float
 ) -> None:
@@ -59,7 +59,7 @@ def seen(lam: float, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 @given(numbers, numbers, st.booleans(), st.floats(-10.0, 12.0))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_the_density_is_what_the_proof_says_and_at_most_five_halves(
     a: Fraction, b: Fraction, below: bool, size: float
 ) -> None:

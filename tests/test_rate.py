@@ -29,7 +29,7 @@ def test_one_weight_packs_no_more_disjoint_boxes_than_the_bound_and_nearly_as_ma
     assert count > bound - 4
 
 
-@pytest.mark.parametrize("sigma", [0.02, 0.1, 0.3])
+@pytest.mark.parametrize("sigma", [0.02, 0.3])
 @pytest.mark.parametrize(("low", "high"), RANGES[1:])
 def test_the_bound_on_random_noise_lies_above_the_capacity_of_the_channel(
     low: float, high: float, sigma: float
@@ -53,7 +53,7 @@ def _bins(low: float, high: float, sigma: float) -> list[tuple[float, np.ndarray
 
 def _capacity(channel: np.ndarray) -> float:
     share = np.full(len(channel), 1 / len(channel))
-    for _ in range(400):
+    for _ in range(200):
         output = share @ channel
         with np.errstate(divide="ignore", invalid="ignore"):
             gain = np.nansum(np.where(channel > 0, channel * np.log(channel / output), 0.0), axis=1)

@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -38,14 +38,11 @@ def check_distinct(vectors: np.ndarray) -> None:
     assert not np.signbit(vocabulary[vocabulary == 0]).any()
 
 
+@settings(max_examples=40)
 @given(tables)
-def test_distinct_rows_are_those_of_a_dictionary(vectors):
-    check_distinct(vectors)
-
-
-@given(tables)
-def test_colliding_hashes_are_noticed(vectors):
+def test_distinct_rows_are_those_of_a_dictionary_and_colliding_hashes_are_noticed(vectors):
     """A planted fault: every row gets the same key, and the answer is still exact."""
+    check_distinct(vectors)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(distinct, "_hash", lambda words: np.zeros(len(words), np.uint64))
         check_distinct(vectors)
@@ -64,6 +61,7 @@ def test_short_floats_do_not_collide():
     assert len(np.unique(distinct._hash(grid.view(np.uint64)))) == len(grid)
 
 
+@settings(max_examples=40)
 @given(st.lists(st.lists(st.integers(0, 3), max_size=4), min_size=1, max_size=20))
 def test_runs_have_one_number_iff_they_are_equal(runs):
     values = np.array([x for run in runs for x in run], np.int64)
@@ -97,6 +95,7 @@ def check_closest(points: np.ndarray, classes: np.ndarray | None) -> None:
 dimensions = st.sampled_from([1, 2, 3, TREE_DIMENSION, TREE_DIMENSION + 1, 20])
 
 
+@settings(max_examples=40)
 @given(dimensions, st.integers(1, 40), st.integers(0, 3), st.integers(1, 12), st.integers(0, 2**32 - 1))
 def test_closest_pair_of_different_classes(p, count, digits, classes, seed):
     """Rounded points make exact coincidences, within and across classes."""
@@ -115,10 +114,9 @@ def test_tight_clusters_of_one_class_do_not_hide_the_closest_pair(p):
     check_closest(points, np.repeat(np.arange(30), 12))
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_blocks_and_products_that_round_to_nothing(seed):
+def test_blocks_and_products_that_round_to_nothing():
     """Three hundred pairs so close that their products cannot rank them: only the differences can."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     points = rng.normal(size=(2700, 12))
     close = rng.permutation(np.arange(1, 301))
     points[2400:] = points[:300] + 1e-11 * close[:, None]
@@ -127,21 +125,18 @@ def test_blocks_and_products_that_round_to_nothing(seed):
     assert (found.first, found.second) == (winner, 2400 + winner)
 
 
-@pytest.mark.parametrize("scale", [1e-300, 1e-160, 1e160, 1e300])
+@pytest.mark.parametrize("scale", [1e-300, 1e300])
 @pytest.mark.parametrize("p", [1, 2, 10])
 def test_squares_neither_vanish_nor_overflow(scale, p):
     points = np.random.default_rng(3).integers(-50, 50, (30, p)) * scale
     check_closest(points, np.arange(30))
 
 
-def test_a_range_that_squares_cannot_hold_is_an_error():
+def test_a_range_that_squares_cannot_hold_is_an_error_and_one_class_has_no_pair():
     points = np.array([[1e10, 0.0], [1e-300, 0.0], [2e-300, 0.0], [5e-300, 0.0]])
     with pytest.raises(PrecisionError, match="rescale the data"):
         closest_pair(points)
     assert closest_pair(points[:, :1]).distance == 1e-300  # on a line nothing is squared
-
-
-def test_one_class_has_no_pair():
     assert closest_pair(np.zeros((3, 2)), np.array([5, 5, 5])) is None
     assert closest_pair(np.zeros((1, 2))) is None
     assert closest_pair(np.zeros((2, 2)), np.array([5, 6])).distance == 0
@@ -150,6 +145,7 @@ def test_one_class_has_no_pair():
 # -- separation ----------------------------------------------------------------------------------------
 
 
+@settings(max_examples=40)
 @given(st.integers(1, 3), st.integers(1, 5), st.integers(1, 4), st.integers(0, 2**32 - 1))
 def test_separation_of_vectors(d, count, n, seed):
     X = np.random.default_rng(seed).integers(-2, 3, (count, n, d)).astype(np.float64)
@@ -181,15 +177,9 @@ def test_explain_names_what_breaks_the_hypotheses():
     assert "lengths differ: they run from 1 to 3" in text
     assert "Theorem A may still hold" in text
     assert "token 0 of sequence 0 and token 0 of sequence 1" in text
-
-
-def test_explain_says_when_theorem_2_applies_and_counts_many_offenders():
-    text = separation(np.array([[[1.0], [2.0]], [[3.0], [4.0]]])).explain()
-    assert "The hypotheses of Theorem 2 hold" in text
-    assert "Theorem A" not in text
-    found = separation(np.zeros((9, 2), np.int64))
-    assert len(found.repeating) == 9
-    assert "sequences 0, 1, 2, 3, 4 and 4 more repeat a token" in found.explain()
+    assert "The hypotheses of Theorem 2 hold" in separation(np.array([[[1.0], [2.0]], [[3.0], [4.0]]])).explain()
+    many = separation(np.zeros((9, 2), np.int64)).explain()
+    assert "sequences 0, 1, 2, 3, 4 and 4 more repeat a token" in many
 
 
 def test_ids_have_no_geometry_and_padding_is_not_counted():
@@ -203,6 +193,7 @@ def test_ids_have_no_geometry_and_padding_is_not_counted():
     assert (found.epsilon, found.closest_pair) == (math.inf, None)
 
 
+@settings(max_examples=40)
 @given(arrays.arrays(np.float64, (3, 2), elements=st.floats(-1e308, 1e308)))
 def test_norms_are_those_of_hypot(vectors):
     for length, vector in zip(norms(vectors).tolist(), vectors.tolist(), strict=True):

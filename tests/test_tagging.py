@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monolayer.data import Labels, Names, Sequences
 from monolayer_experiments import tagging, words
 
 
+@settings(max_examples=25)
 @given(st.lists(st.tuples(st.integers(1, 6), st.integers(0, 18)), min_size=1, max_size=8), st.integers(0, 2**32))
 def test_every_phone_goes_to_one_letter(sizes, seed):
     """Numbers of phones add up in every word, with none to three for a letter."""

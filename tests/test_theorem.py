@@ -60,6 +60,7 @@ def test_close_values_are_resolved_in_integers():
 # -- Theorem A, and differences enclosed -----------------------------------------------------------------
 
 
+@settings(max_examples=40)
 @given(multisets, multisets)
 def test_the_wronskian_vanishes_iff_the_multisets_are_proportional(s, t):
     """The algebraic half of Theorem A; the other half is Lindemann and Weierstrass."""
@@ -160,10 +161,9 @@ def plain_head(X: np.ndarray, v: np.ndarray, log_beta: float, weight: float) -> 
     return outputs
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_the_enclosure_against_all_pairs_evaluated_as_they_stand(seed):
+def test_the_enclosure_against_all_pairs_evaluated_as_they_stand():
     """The measured direction of small data: 10^-hundreds, within reach of plain balls at a few thousand bits."""
-    X = random_data(seed, size=5)
+    X = random_data(0, size=5)
     found = theorem(X)
     built, data = found.measured, found.separation
     assert built.verdict == found.worst.verdict == "proved"
@@ -219,14 +219,11 @@ def test_a_delta_that_is_too_large_is_refuted_and_one_inside_the_enclosure_stays
     assert "no decision within max_bits = 4,096" in inside.reason
 
 
-def test_too_few_bits_are_undecided_not_wrong():
+def test_too_few_bits_and_too_many_data_are_undecided_not_wrong():
     found = theorem(random_data(1), max_bits=64)
     assert found.verdict == "undecided"
     assert "max_bits = 64" in found.worst.reason
     assert f"{found.worst.bounds.bits:,}" in found.worst.reason
-
-
-def test_data_that_are_too_large_are_undecided_and_say_so():
     found = theorem(random_data(2, count=40), max_terms=1000)
     assert (found.verdict, found.worst.log10_separation) == ("undecided", None)
     assert "over max_terms = 1,000; give fewer" in found.worst.reason
@@ -247,22 +244,14 @@ def test_repeats_and_lengths_break_theorem_2_but_not_theorem_a():
     assert found.worst.verdict == "proved"
 
 
-def test_the_zero_vector_refuses_the_construction():
+def test_what_the_construction_cannot_be_carried_out_on():
     found = theorem([[[0.0, 0.0], [1.0, 1.0]], [[1.0, 2.0], [1.0, 1.0]]])
-    assert found.worst is None
-    assert found.verdict == "undecided"
+    assert (found.worst, found.verdict, found.injectivity.injective) == (None, "undecided", True)
     assert "β divides by it" in found.explain()
-    assert found.injectivity.injective
     assert ("worst case", found.refused) in found.rows()
-
-
-def test_one_token_needs_nothing():
     found = theorem(["aa", "a"])
     assert found.verdict == "proved"
     assert "nothing has to be separated" in found.explain()
-
-
-def test_ids_stand_on_a_line():
     found = theorem([[3, 9], [9, 4]])
     data = found.separation
     assert (data.vocabulary, data.dimension, data.r_min, data.r_max, data.epsilon) == (3, 1, 3.0, 5.0, 1.0)
