@@ -137,8 +137,9 @@ def test_bits_of_files_are_bits_of_memory(
     data, mapped, whole = read(pattern), load_mapped(out), ml.load(out)
     assert ml.certify(out, data).verdict == "proved"
     assert data.labels is None or (data.labels.classes is None) == (size > 0)
-    assert mapped is not None
-    assert mapped.labels(mapped.encode(data)).tobytes() == whole.labels(whole.encode(data)).tobytes()
+    assert (mapped is None) == (size > 0)  # parts of real labels are put together
+    if mapped is not None:
+        assert mapped.labels(mapped.encode(data)).tobytes() == whole.labels(whole.encode(data)).tobytes()
     assert not list(tmp_path.glob(".*"))
 
 

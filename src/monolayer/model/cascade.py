@@ -54,22 +54,12 @@ class Cascade(Readout):
     def __init__(self, stages: Sequence[Staircase], labels: int) -> None:
         super().__init__()
         self.stages = nn.ModuleList(stages)
-        self.written = labels
+        self.rank, self.labels, self.slots = len(stages), labels, slots(len(stages), labels)
 
     @property
     def stairs(self) -> list[Staircase]:
         """The stages."""
         return [cast("Staircase", stage) for stage in self.stages]
-
-    @property
-    def labels(self) -> int:
-        """`m`."""
-        return self.written
-
-    @property
-    def rank(self) -> int:
-        """`k`."""
-        return len(self.stages)
 
     def forward(self, Z: Tensor) -> Tensor:
         """`(…, D)` to `(…, D)`, stage by stage."""
@@ -85,11 +75,6 @@ class Cascade(Readout):
                 parts.append(Z[..., end:])
             Z = torch.cat(parts, dim=-1)
         return Z
-
-    @property
-    def slots(self) -> Slots:
-        """What every stage averages and reads."""
-        return slots(self.rank, self.labels)
 
     def to_json(self) -> dict[str, Any]:
         """The steps of every stage."""

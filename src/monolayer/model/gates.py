@@ -62,7 +62,7 @@ class Gates(Readout):
         super().__init__()
         self.weight_1, self.bias_1 = nn.Parameter(weight_1), nn.Parameter(bias_1)
         self.weight_2, self.bias_2 = nn.Parameter(weight_2), nn.Parameter(bias_2)
-        self.layout = layout
+        self.layout, self.labels = layout, len(bias_2)
 
     def forward(self, Z: Tensor) -> Tensor:
         """`Z` `(…, D)` with the code of a class added to the label coordinates."""
@@ -83,11 +83,6 @@ class Gates(Readout):
         return torch.cat([token, place, unit(context)], dim=-1)
 
     # -- the protocol of readouts (`staircase.Readout`) ------------------------------------------------------
-
-    @property
-    def labels(self) -> int:
-        """`m`."""
-        return len(self.bias_2)
 
     @property
     def step_count(self) -> int:

@@ -11,7 +11,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
@@ -27,7 +26,7 @@ from monolayer.model.layers import embedding, linear
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.quantizer import Quantizer
 from monolayer.model.readouts import READOUTS
-from monolayer.model.save import config_digest
+from monolayer.model.save import config_digest, shapes_of
 from monolayer.model.schema import (
     CONFIG,
     MEMORY,
@@ -54,9 +53,9 @@ def load(folder: str | os.PathLike[str], *, device: torch.device | str | None = 
     try:
         config, names, files = _open(Path(folder))
         tensors = _tensors(files, config)
-        _check(config, names, tensors)
+        check_tensors(config, names, shapes_of(tensors))
         uniform = config["kind"] == "interpolator"
-        model = Uniform.stored(config, tensors) if uniform else _finish(config, names, tensors, files)
+        model = Uniform.stored(config, tensors) if uniform else _build(config, names, tensors, files)
     except ModelFileError as error:
         raise ModelFileError(f"{folder}: {error}") from None
     return model if device is None else model.to(device)
@@ -78,7 +77,7 @@ def parts_of(folder: Path) -> tuple[Monolayer, list[Arrays], Tensor] | None:
     parts, and the `bias_2` behind them; None for other models."""
     try:
         config, names, files = _open(folder)
-        if INDEX not in files:
+        if INDEX not in files or config["target"] == "reals":
             return None
         block = split_block(config["readout"])
         first, parts = join(parse(INDEX, files[INDEX]), _shards(files), block)
@@ -87,37 +86,19 @@ def parts_of(folder: Path) -> tuple[Monolayer, list[Arrays], Tensor] | None:
             found[key] = (*value.shape[:-1], sum(part[key].shape[-1] for part in parts)), str(value.dtype)
         check_tensors(config, names, found)
         held = {name: torch.from_numpy(value.copy()) for name, value in (first | parts[0]).items()}
-        if config["target"] == "reals":  # behind the last step of a part stands the first label of the next
-            right = [part[f"{block}.weight_2"][:, :1] for part in parts[1:]]
-            label = torch.from_numpy(np.concatenate([held[f"{block}.weight_2"], *right], axis=1))
-            held[f"{block}.weight_2"] = label[:, : len(held[f"{block}.weight_1"]) + 1].contiguous()
-        return _finish(config, names, held, files), parts, held[f"{block}.bias_2"]
+        return _build(config, names, held, files), parts, held[f"{block}.bias_2"]
     except ModelFileError as error:
         raise ModelFileError(f"{folder}: {error}") from None
-
-
-def _finish(
-    config: Config, names: dict[str, list[Any]], tensors: dict[str, Tensor], files: dict[str, Any]
-) -> Monolayer:
-    model = _build(config, names, tensors)
-    if MEMORY in files:
-        model.card = read_memory(model.card, files[MEMORY])
-    return model
 
 
 def model_from(config: Config, names: dict[str, list[Any]], tensors: dict[str, Tensor]) -> Monolayer:
     """The model of a config, its lists of names and its tensors, if these fit together."""
     check_names(config, names)
-    _check(config, names, tensors)
-    return _build(config, names, tensors)
+    check_tensors(config, names, shapes_of(tensors))
+    return _build(config, names, tensors, {})
 
 
-def _check(config: Config, names: dict[str, list[Any]], tensors: dict[str, Tensor]) -> None:
-    found = {name: (tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")) for name, tensor in tensors.items()}
-    check_tensors(config, names, found)
-
-
-def _build(config: dict[str, Any], names: dict[str, list[Any]], tensors: dict[str, Tensor]) -> Monolayer:
+def _build(config: Config, names: dict[str, list[Any]], tensors: dict[str, Tensor], files: dict[str, Any]) -> Monolayer:
     def layer(prefix: str) -> nn.Linear:
         return linear(tensors[f"{prefix}.weight"], tensors[f"{prefix}.bias"])
 
@@ -128,7 +109,7 @@ def _build(config: dict[str, Any], names: dict[str, list[Any]], tensors: dict[st
         one, two, three, four = (tensors[f"{prefix}.{name}"] for name in ("weight_1", "bias_1", "weight_2", "bias_2"))
         return one, two, three, four
 
-    grid = config["grid"]
+    grid, summary = config["grid"], config["summary"]
     card = Card(
         vocabulary=_names(config["vocabulary"], names, config["unit"]),
         classes=_names(config["classes"], names),
@@ -138,9 +119,10 @@ def _build(config: dict[str, Any], names: dict[str, list[Any]], tensors: dict[st
         next_token=config["next_token"],
         kind=config["kind"],
         grid=None if grid is None else Grid(**grid),
-        summary=None if config["summary"] is None else Summary.from_json(config["summary"]),
+        summary=None if summary is None else Summary.from_json(summary),
         draw=config["draw"],
     )
+    card = read_memory(card, files[MEMORY]) if MEMORY in files else card
     four = (tensors[f"attention.{name}"] for name in ("W_Q", "W_K", "W_V", "W_O"))
     readout, attention = READOUTS[config["readout"]]
     return Monolayer(

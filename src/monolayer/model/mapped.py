@@ -31,51 +31,39 @@ from monolayer.model.staircase import Steps, rising
 class PartedSteps:
     """The steps of `parts`, one after the other; `ends`: of the parts; `level`: labels `(m,)` left of each, behind all.
 
-    `bias` `(m,)`: the `bias_2` of all; `runs`: they are of that readout, and hold labels rather than jumps. Parts are
-    looked at by several threads, each of which holds one.
+    Parts are looked at by several threads, each of which holds one.
     """
 
     parts: list[list[NDArray[Any]]]
     ends: list[float]
     level: list[Tensor]
-    bias: Tensor
-    runs: bool
 
     @classmethod
-    def of(cls, parts: list[Tensors], bias: Tensor, runs: bool = False) -> PartedSteps | None:
+    def of(cls, parts: list[Tensors], bias: Tensor) -> PartedSteps | None:
         """From weights that rise over all parts, and have `bias` `(m,)` behind them; None if they do not."""
-        every = [[next(part[key] for key in part if key.endswith(name)) for name in SPLIT] for part in parts]
-        some = [part for part in every if len(part[0])]
+        some = [[next(part[key] for key in part if key.endswith(name)) for name in SPLIT] for part in parts]
+        some = [part for part in some if len(part[0])]
         found = [one for one in _at_once(_ends, some) if one is not None]
         begins, ends = [one[0] for one in found], [one[1] for one in found]
         if len(found) < len(some) or any(end > begin for end, begin in zip(ends, begins[1:], strict=False)):
             return None
-        if runs:
-            if any(part[2].shape[1] != len(part[0]) + (part is every[-1]) for part in every):
-                return None
-            level = [_tensor(rows) + bias for rows in (*(part[2][:, 0] for part in some), every[-1][2][:, -1])]
-        else:
-            level = [bias]
-            for one in reversed(found):
-                level.insert(0, level[0] + one[2])
-        return cls(some, ends, level, bias, runs)
+        level = [bias]
+        for one in reversed(found):
+            level.insert(0, level[0] + one[2])
+        return cls(some, ends, level)
 
     def __call__(self, z: Tensor) -> Tensor:
         """Labels `(P, m)` of `z` `(P,)`."""
         order = torch.from_numpy(np.argsort(z.numpy()))  # several times faster than PyTorch's
         ordered = z[order]
         bounds = [0, *torch.searchsorted(ordered, torch.tensor(self.ends, dtype=z.dtype)).tolist()]
-        label = torch.empty(len(z), len(self.bias), dtype=self.bias.dtype)
-        label[order[bounds[-1] :]] = self.level[-1]
+        label = self.level[-1].expand(len(z), -1).clone()
 
         def answer(i: int) -> None:
             here = slice(*bounds[i : i + 2])
             if here.start < here.stop:
-                w, b, rows = map(_tensor, self.parts[i])
-                if self.runs:
-                    levels = torch.cat([rows.T[: len(w)] + self.bias, self.level[i + 1][None]])
-                else:
-                    levels = torch.cat([self.level[i][None], self.level[i] - rows.T.cumsum(0)])
+                w, b, jumps = map(_tensor, self.parts[i])
+                levels = torch.cat([self.level[i][None], self.level[i] - jumps.T.cumsum(0)])
                 label[order[here]] = Steps(w, b, levels).search(ordered[here])
 
         _at_once(answer, range(len(self.parts)))
@@ -116,12 +104,15 @@ class Mapped(Monolayer):
 
 
 def load_mapped(folder: str | os.PathLike[str]) -> Mapped | None:
-    """The model in `folder` if its readout lies in several files, and its weights are as they were built; else None."""
+    """The model in `folder` if its readout lies in several files, and its weights are as they were built; else None.
+
+    None for real labels too: their parts are put together.
+    """
     found = parts_of(Path(folder))
     if found is None:
         return None
     frame, parts, last = found
-    way, steps = plan(frame), PartedSteps.of(parts, last, frame.card.classes is None)
+    way, steps = plan(frame), PartedSteps.of(parts, last)
     if way is None or not way.stages or steps is None:
         return None
     layers = frame.lift, frame.positions, frame.bos.detach(), frame.attention, frame.feed_forward, frame.head

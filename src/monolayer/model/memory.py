@@ -10,7 +10,6 @@ such a way, and then a look-up of a few tokens on a large model.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -27,50 +26,41 @@ SAMPLES = 32
 """Numbers of each tensor that are compared, evenly spaced."""
 _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
-_found: WeakKeyDictionary[Parts, tuple[_State, dict[str, Any]]] = WeakKeyDictionary()
+_found: WeakKeyDictionary[Parts, tuple[list[Any], list[Any], dict[str, Any]]] = WeakKeyDictionary()
 """By model, so that copies and pickles of a model do not carry it. Holds parts of the model, never the model."""
 
 
-class _State:
-    """Modules, tensors and attributes of a model, and the versions of the tensors.
+def _state(model: Parts) -> tuple[list[Any], list[Any]]:
+    """Modules, tensors and attributes of a model, and marks: which they are, and the versions of the tensors.
 
-    The parts are kept alive, so that no other one can get their place in memory, and compared by identity.
+    The parts are kept alive, so that no other one can get their place in memory. Inference tensors have no version
+    counter: then a mark is NaN, which is equal to nothing.
     """
-
-    def __init__(self, model: Parts) -> None:
-        modules = _inside(model)
-        tensors = [tensor for module in modules for tensor in _tensors(module)]
-        self.parts: list[Any] = [*modules[1:], *tensors]
-        for module in modules:
-            # What is no part is an attribute: the readout's name, a card. PyTorch's own begin with `_`.
-            self.parts += [value for name, value in vars(module).items() if name[0] != "_" and name != "training"]
-        self.tracked = not any(tensor.is_inference() for tensor in tensors)  # those have no version counter
-        self.marks: list[Any] = []
-        if self.tracked:
-            for tensor in tensors:
-                self.marks += (tensor._version, tensor.data_ptr(), tensor.dtype, tensor.device, _sample(tensor))
-            for module in modules:
-                self.marks += (type(module), [*map(list, _hooks(module))])
-
-    def __eq__(self, other: object) -> bool:
-        if not (isinstance(other, _State) and self.tracked and other.tracked and len(self.parts) == len(other.parts)):
-            return False
-        return all(map(operator.is_, self.parts, other.parts)) and self.marks == other.marks
-
-    __hash__ = None  # type: ignore[assignment]  # two states are compared, never looked up
+    modules = _inside(model)
+    tensors = [tensor for module in modules for tensor in _tensors(module)]
+    parts: list[Any] = [*modules[1:], *tensors]
+    for module in modules:
+        # What is no part is an attribute: the readout's name, a card. PyTorch's own begin with `_`.
+        parts += [value for name, value in vars(module).items() if name[0] != "_" and name != "training"]
+    if any(tensor.is_inference() for tensor in tensors):
+        return parts, [float("nan")]
+    marks: list[Any] = [*map(id, parts)]
+    for tensor in tensors:
+        marks += (tensor._version, tensor.data_ptr(), tensor.dtype, tensor.device, _sample(tensor))
+    for module in modules:
+        marks += (type(module), [*map(list, _hooks(module))])
+    return parts, marks
 
 
 def remembered(model: Parts, name: str, find: Callable[[], T]) -> T:
     """`find()`, or what it returned last time if the model has not changed since."""
-    now = _State(model)
+    parts, marks = _state(model)
     then = _found.get(model)
-    if then is None or then[0] != now:
-        then = now, {}
-        if now.tracked:
-            _found[model] = then
-    if name not in then[1]:
-        then[1][name] = find()
-    value: T = then[1][name]
+    if then is None or then[1] != marks:
+        then = _found[model] = parts, marks, {}
+    if name not in then[2]:
+        then[2][name] = find()
+    value: T = then[2][name]
     return value
 
 

@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,30 +36,6 @@ def save(model: Parts, folder: str | os.PathLike[str], *, overwrite: bool = Fals
     return write(folder, config, dict(model.state_dict()), names, card, overwrite=overwrite)
 
 
-def write(
-    folder: str | os.PathLike[str],
-    config: Config,
-    state: dict[str, Tensor],
-    names: dict[str, list[Any]] | None = None,
-    card: Card | None = None,
-    *,
-    overwrite: bool = False,
-) -> Path:
-    """A folder with this config, which lacks its digests yet, these tensors and these names."""
-    tensors = {name: value.detach().cpu().contiguous() for name, value in state.items()}
-    with new_folder(folder, overwrite=overwrite) as scratch:
-        try:
-            save_file(tensors, scratch / WEIGHTS)
-        except SafetensorError as error:  # the library's word for what the system says, a full disk most often
-            raise OSError(f"{folder} cannot be written: {error}") from None
-        if card is not None and (card.fingerprint is not None or card.script is not None):
-            write_memory(card, scratch / MEMORY)
-        _complete(scratch, config, names or {}, tensors, {})
-        if card is not None and card.examples is not None:
-            write_examples(card.examples, scratch / EXAMPLES)
-    return Path(folder)
-
-
 def save_parts(
     model: Parts, parts: list[tuple[Path, str]], folder: str | os.PathLike[str], *, overwrite: bool = False
 ) -> Path:
@@ -66,44 +43,54 @@ def save_parts(
 
     Of the readout of `model` only its sizes and what is in no part are looked at.
     """
-    state = model.state_dict()
-    block = split_block(model.feed_forward.readout)
-    split = {f"{block}.{name}" for name in SPLIT}
-    first = {name: value.detach().cpu().contiguous() for name, value in state.items() if name not in split}
-    shards = shard_names(len(parts) + 1)
     config, names = described(model)
+    return write(folder, config, dict(model.state_dict()), names, parts=parts, overwrite=overwrite)
+
+
+def write(
+    folder: str | os.PathLike[str],
+    config: Config,
+    state: dict[str, Tensor],
+    names: dict[str, list[Any]] | None = None,
+    card: Card | None = None,
+    *,
+    parts: Sequence[tuple[Path, str]] = (),
+    overwrite: bool = False,
+) -> Path:
+    """A folder with this config, which lacks its digests yet, these tensors, some in `parts`, and these names."""
+    block, digests = split_block(config.get("readout", "")), {}
+    split = {f"{block}.{name}" for name in SPLIT} if parts else set()
+    tensors = {name: value.detach().cpu().contiguous() for name, value in state.items() if name not in split}
+    shards = shard_names(len(parts) + 1) if parts else [WEIGHTS]
     with new_folder(folder, overwrite=overwrite) as scratch:
         try:
-            save_file(first, scratch / shards[0])
-        except SafetensorError as error:
+            save_file(tensors, scratch / shards[0])
+        except SafetensorError as error:  # the library's word for what the system says, a full disk most often
             raise OSError(f"{folder} cannot be written: {error}") from None
-        digests = {}
         for name, (path, digest) in zip(shards[1:], parts, strict=True):
             try:
                 (scratch / name).hardlink_to(path)  # so that nothing is lost if this save fails
             except OSError:
                 shutil.copyfile(path, scratch / name)
             digests[name] = digest
-        size = sum(value.numel() * value.element_size() for value in state.values())
-        (scratch / INDEX).write_text(index_json(list(first), len(parts), size, block), encoding="utf-8")
-        _complete(scratch, config, names, state, digests)
+        if parts:
+            size = sum(value.numel() * value.element_size() for value in state.values())
+            (scratch / INDEX).write_text(index_json(list(tensors), len(parts), size, block), encoding="utf-8")
+        if card is not None and (card.fingerprint is not None or card.script is not None):
+            write_memory(card, scratch / MEMORY)
+        if names:
+            (scratch / NAMES).write_bytes(_utf8(names))
+        config["files"] = {path.name: digests.get(path.name) or file_digest(path) for path in sorted(scratch.iterdir())}
+        config["digest"] = config_digest(config)
+        try:
+            check_config(config, config["digest"])
+            check_tensors(config, names or {}, shapes_of(state))
+        except ModelFileError as error:
+            raise DataError(f"this model has no place in the format, so it is not saved: {error}") from None
+        (scratch / CONFIG).write_text(json.dumps(config, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        if card is not None and card.examples is not None:
+            write_examples(card.examples, scratch / EXAMPLES)
     return Path(folder)
-
-
-def _complete(
-    scratch: Path, config: Config, names: dict[str, list[Any]], tensors: dict[str, Tensor], digests: dict[str, str]
-) -> None:
-    """Names and config, once they and the tensors fit the format; `digests` of files that are known already."""
-    if names:
-        (scratch / NAMES).write_bytes(_utf8(names))
-    config["files"] = {path.name: digests.get(path.name) or file_digest(path) for path in sorted(scratch.iterdir())}
-    config["digest"] = config_digest(config)
-    try:
-        check_config(config, config["digest"])
-        check_tensors(config, names, {name: (tuple(x.shape), _dtype(x)) for name, x in tensors.items()})
-    except ModelFileError as error:
-        raise DataError(f"this model has no place in the format, so it is not saved: {error}") from None
-    (scratch / CONFIG).write_text(json.dumps(config, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def described(model: Parts) -> tuple[Config, dict[str, list[Any]]]:
@@ -134,6 +121,11 @@ def described(model: Parts) -> tuple[Config, dict[str, list[Any]]]:
         "summary": card.summary_json(),
     }
     return config, names
+
+
+def shapes_of(tensors: dict[str, Tensor]) -> dict[str, tuple[tuple[int, ...], str]]:
+    """Shape and type of every tensor."""
+    return {name: (tuple(tensor.shape), _dtype(tensor)) for name, tensor in tensors.items()}
 
 
 def _dtype(tensor: Tensor) -> str:

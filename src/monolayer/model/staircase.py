@@ -115,25 +115,20 @@ def _rough_order(z: Tensor) -> Tensor:
 class Readout(nn.Module):
     """A residual feed-forward block that turns what attention wrote into the label; `(…, D)` to `(…, D)`.
 
-    `readout` is its name in files. What is not overridden is what a readout without steps has.
+    What is not overridden is what a readout without steps has.
     """
 
     readout: str
+    """Its name in files."""
+    labels: int
+    """`m`: label coordinates that it writes."""
+    slots: Slots = ()
+    """For every stage, the coordinate that attention averages and the one that the stage reads."""
 
     @property
     def stairs(self) -> Sequence[Staircase]:
         """The staircases that it consists of, one per stage."""
         return ()
-
-    @property
-    def slots(self) -> Slots:
-        """For every stage, the coordinate that attention averages and the one that the stage reads."""
-        return ()
-
-    @property
-    def labels(self) -> int:
-        """`m`: label coordinates that it writes."""
-        raise NotImplementedError
 
     @property
     def step_count(self) -> int:
@@ -181,7 +176,7 @@ class Staircase(Readout):
         super().__init__()
         self.weight_1, self.bias_1 = nn.Parameter(weight_1), nn.Parameter(bias_1)
         self.weight_2, self.bias_2 = nn.Parameter(weight_2), nn.Parameter(bias_2)
-        self.readout = readout
+        self.readout, self.labels, self.slots = readout, len(bias_2), ((KEY, CODE),)
 
     @classmethod
     def from_steps(
@@ -207,7 +202,7 @@ class Staircase(Readout):
         return cls(slope, -slope * start, level, torch.zeros(len(level), dtype=level.dtype), "runs")
 
     def forward(self, Z: Tensor) -> Tensor:
-        """`(…, D)` to `(…, D)`, by dense operations, in blocks of points and neurons."""
+        """`(…, D)` to `(…, D)`, by dense operations, in blocks of points."""
         label = self.dense(Z[..., CODE].flatten())
         label = label.view(*Z.shape[:-1], label.shape[-1])
         end = LABEL + label.shape[-1]  # an approximator's stream goes on behind the label slots
@@ -216,35 +211,20 @@ class Staircase(Readout):
     def dense(self, z: Tensor) -> Tensor:
         """Labels `(P, m)` of `z` `(P,)`: every neuron is evaluated at every point."""
         if recording():
-            return self.bias_2 + self._block(z, self.weight_1, self.bias_1, self.weight_2, True, True)
-        neurons = max(1, min(self.weight_2.shape[1], CELLS_AT_ONCE // 64))
-        points = max(1, CELLS_AT_ONCE // neurons)
-        return torch.cat([self._points(part, neurons) for part in torch.split(z, points)])
+            return self._block(z)
+        points = max(1, CELLS_AT_ONCE // max(1, self.weight_2.shape[1]))
+        return torch.cat([self._block(part) for part in torch.split(z, points)])
 
-    def _points(self, z: Tensor, neurons: int) -> Tensor:
-        """A block of points; the neurons of the last hidden layer come in blocks too."""
-        out = self.bias_2.expand(len(z), -1)
-        total = self.weight_2.shape[1]
-        for first in range(0, total, neurons):
-            last = min(first + neurons, total)
-            # An indicator looks at its step and the one before.
-            here = slice(max(first - 1, 0) if self.readout == "runs" else first, last)
-            weights = self.weight_1[here], self.bias_1[here], self.weight_2[:, first:last]
-            out = out + self._block(z, *weights, first == 0, last == total)
-        return out
-
-    def _block(self, z: Tensor, weight_1: Tensor, bias_1: Tensor, weight_2: Tensor, first: bool, last: bool) -> Tensor:
-        """What some neurons of the last hidden layer, the first or last of all among them, add to labels `(P, m)`."""
-        hidden = torch.addcmul(bias_1, z[:, None], weight_1).relu()
+    def _block(self, z: Tensor) -> Tensor:
+        hidden = torch.addcmul(self.bias_1, z[:, None], self.weight_1).relu()
         if self.readout != "paper":
             hidden = (1.0 - hidden).relu()
         if self.readout == "runs":
             # Left of all runs stands a step that is always passed, right of all one that never is.
-            left = [torch.zeros_like(z[:, None])] if first else []
-            right = [torch.ones_like(z[:, None])] if last else []
-            hidden = torch.cat([*left, hidden, *right], dim=1)
+            ends = torch.zeros_like(z[:, None]), torch.ones_like(z[:, None])
+            hidden = torch.cat([ends[0], hidden, ends[1]], dim=1)
             hidden = (hidden[:, 1:] - hidden[:, :-1]).relu()
-        return hidden @ weight_2.T
+        return hidden @ self.weight_2.T + self.bias_2
 
     def steps(self) -> Steps | None:
         """The same function as a table for binary search, or None if the weights are no staircase (any more)."""
@@ -279,19 +259,9 @@ class Staircase(Readout):
         return [*found, (self.weight_2, self.bias_2)]
 
     @property
-    def slots(self) -> Slots:
-        """The line's."""
-        return ((KEY, CODE),)
-
-    @property
     def stairs(self) -> list[Staircase]:
         """One stage: this one."""
         return [self]
-
-    @property
-    def labels(self) -> int:
-        """`m`."""
-        return len(self.bias_2)
 
     @property
     def step_count(self) -> int:
