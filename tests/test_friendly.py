@@ -24,12 +24,6 @@ FRAMES = [pd.DataFrame, pl.DataFrame, pa.table, Dataset.from_dict]
 NAMES = ["pandas", "polars", "arrow", "hugging face"]
 
 
-def out_of(capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
-    """Standard output, and standard error in one line."""
-    found = capsys.readouterr()
-    return found.out, " ".join(found.err.split())
-
-
 # -- tables ------------------------------------------------------------------------------------------------
 
 
@@ -38,17 +32,10 @@ def test_a_table_is_read_by_its_columns(frame: Any) -> None:
     table = frame({"tokens": ["the cat sat", "a dog"], "labels": ["D N V", "D N"], "note": [1, 2]})
     data = ml.Sequences.of(table)
     assert data.vocabulary is not None
-    assert [row.tolist() for row in data.split(data.vocabulary.decode(data.tokens))] == [
-        ["the", "cat", "sat"],
-        ["a", "dog"],
-    ]
+    assert data.vocabulary.decode(data.tokens).tolist() == ["the", "cat", "sat", "a", "dog"]
     model = ml.memorize(table)
     assert [row.tolist() for row in model.predict(table)] == [["D", "N", "V"], ["D", "N"]]
     assert ml.certify(model, table).verdict == "proved"
-
-
-@pytest.mark.parametrize("frame", FRAMES, ids=NAMES)
-def test_long_form_and_named_columns(frame: Any) -> None:
     table = frame({"doc": [7, 7, 9], "word": ["a", "b", "a"], "tag": ["x", "y", "z"]})
     data = ml.Sequences.table(table, sequence="doc", tokens="word", labels="tag")
     assert data.lengths.tolist() == [2, 1]
@@ -62,14 +49,6 @@ def test_long_form_and_named_columns(frame: Any) -> None:
         ml.Sequences.of(broken)
 
 
-def test_what_is_missing_in_a_long_table_is_named() -> None:
-    for columns, words in (
-        ({"sequence": [1.0, float("nan")], "token": ["a", "b"]}, "row 1 of the DataFrame does not say which sequence"),
-    ):
-        with pytest.raises(ml.DataError, match=words):
-            ml.Sequences.of(pd.DataFrame(columns, dtype=object))
-
-
 def test_lists_numbers_and_labels_of_a_sequence_in_a_table() -> None:
     table = pd.DataFrame({"tokens": [[1, 2], [2, 3]], "label": [0.1, 1e20]})
     model = ml.memorize(table)
@@ -79,6 +58,8 @@ def test_lists_numbers_and_labels_of_a_sequence_in_a_table() -> None:
         ml.Sequences.of(pd.DataFrame({"tokens": [[1], 3]}))
     with pytest.raises(ml.DataError, match="a list is no table"):
         ml.Sequences.table([1, 2])
+    with pytest.raises(ml.DataError, match="row 1 of the DataFrame does not say which sequence"):
+        ml.Sequences.of(pd.DataFrame({"sequence": [1.0, float("nan")], "token": ["a", "b"]}, dtype=object))
 
 
 # -- per ---------------------------------------------------------------------------------------------------
@@ -134,25 +115,15 @@ def test_files_are_cut_and_labelled_as_asked(
     assert data.labels.decode(data.labels.values).tolist() == labels
 
 
-def test_parquet_is_cut_and_labelled_as_asked(tmp_path: Path) -> None:
-    file = tmp_path / "d.parquet"
-    pd.DataFrame({"tokens": ["ab", "cd"], "tag": ["xy", "zw"]}).to_parquet(file)
-    data = read(file, labels="tag", unit="characters", per="token")
-    assert data.lengths.tolist() == [2, 2]
-    assert data.labels is not None
-    assert data.labels.decode(data.labels.values).tolist() == ["x", "y", "z", "w"]
-
-
 def test_characters_words_and_per_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data, model = tmp_path / "d.csv", str(tmp_path / "m")
-    data.write_text("tokens,tag\nab,xy\ncd,zw\n")
+    data, model = tmp_path / "d.parquet", str(tmp_path / "m")
+    pd.DataFrame({"tokens": ["ab", "cd"], "tag": ["xy", "zw"]}).to_parquet(data)
     flags = ["--labels", "tag", "--unit", "characters", "--per", "token"]
     assert run(["memorize", str(data), "--out", model, *flags]) == 0
     assert run(["verify", model, str(data), *flags]) == 0
     capsys.readouterr()
     assert run(["predict", model, str(data), *flags]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[0]) == {"tokens": ["a", "b"], "labels": ["x", "y"]}
-    assert run(["memorize", str(data), "--out", model, "--per", "page"]) == 2
 
 
 def test_duplicate_json_keys_are_refused(tmp_path: Path) -> None:
@@ -186,93 +157,48 @@ def test_keywords_become_flags(message: str, shown: str) -> None:
     assert as_flags(message) == shown
 
 
-def test_errors_on_the_command_line_name_flags(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data = tmp_path / "d.jsonl"
-    data.write_text('{"tokens": ["a", "b"], "labels": [0, 1]}\n{"tokens": ["b", "a"], "labels": [0, 1]}\n')
-    assert run(["memorize", str(data), "--out", str(tmp_path / "m")]) == 2
-    err = out_of(capsys)[1]
-    assert "--positions" in err
-    assert "--on-conflict majority or first" in err
-    assert "=True" not in err
-    assert "on_conflict" not in err
-    data.write_text('{"tokens": ["a", "b"]}\n')
-    assert run(["memorize", str(data), "--out", str(tmp_path / "m")]) == 2
-    assert "--causal" in out_of(capsys)[1]
-
-
-def test_help_shows_memorize_first(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["--help"]) == 0
-    shown = out_of(capsys)[0]
-    assert 0 < shown.index(" memorize ") < shown.index(" predict ") < shown.index(" recite ")
-
-
-def test_predict_json_is_one_object(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data, model = tmp_path / "d.jsonl", str(tmp_path / "m")
-    data.write_text('{"tokens": ["a", "b"], "labels": [0, 1]}\n{"tokens": ["a"], "labels": [1]}\n')
-    assert run(["memorize", str(data), "--out", model, "--json"]) == 0
-    capsys.readouterr()
-    assert run(["predict", model, str(data), "--json"]) == 0
-    out, err = out_of(capsys)
-    found = json.loads(out)
-    assert err == ""
-    assert found["answers"] == [{"tokens": ["a", "b"], "labels": [0, 1]}, {"tokens": ["a"], "labels": [1]}]
-    assert (found["right"], found["total"], found["sequences"]) == (3, 3, 2)
-    assert run(["predict", model, str(data), "--json", "--out", str(tmp_path / "answers.jsonl")]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert "answers" not in found
-    assert found["out"] == str(tmp_path / "answers.jsonl")
-    assert len((tmp_path / "answers.jsonl").read_text().splitlines()) == 2
-
-
 # -- arguments ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["positions", "causal", "fingerprint"])
-def test_a_switch_is_true_or_false(name: str) -> None:
-    with pytest.raises(ml.DataError, match=f"{name} must be True or False, not 'yes'"):
-        ml.memorize(["ab"], [1], **{name: "yes"})
-
-
-@pytest.mark.parametrize("device", ["cudaa", "cuda:99", 3.5])
-def test_an_unknown_device_is_named_before_the_work(device: Any, tmp_path: Path) -> None:
-    with pytest.raises(ml.DataError, match="cannot be used here"):
-        ml.memorize(["ab"], [1], device=device)
+def test_switches_and_devices_are_checked_before_the_work(tmp_path: Path) -> None:
+    for name in ("positions", "causal", "fingerprint"):
+        with pytest.raises(ml.DataError, match=f"{name} must be True or False, not 'yes'"):
+            ml.memorize(["ab"], [1], **{name: "yes"})
     folder = ml.memorize(["ab"], [1]).save(tmp_path / "m")
-    with pytest.raises(ml.DataError, match="cannot be used here"):
-        ml.load(folder, device=device)
-    with pytest.raises(ml.DataError, match="cannot be used here"):
-        ml.approximate(lambda X: X, 1, 2, cells=2, device=device)
+    for device in ("cudaa", "cuda:99", 3.5):
+        for call in (
+            lambda device: ml.memorize(["ab"], [1], device=device),
+            lambda device: ml.load(folder, device=device),
+            lambda device: ml.approximate(np.copy, 1, 2, cells=2, device=device),
+        ):
+            with pytest.raises(ml.DataError, match="cannot be used here"):
+                call(device)
 
 
 # -- theory ------------------------------------------------------------------------------------------------
 
 
-def test_the_contextual_mapping_of_a_model_takes_strings() -> None:
+def test_the_contextual_mapping_takes_models_and_functions_and_refuses_the_rest_in_words() -> None:
+    class Output:
+        def __init__(self, states: torch.Tensor) -> None:
+            self.last_hidden_state = states
+
+    class Bert(nn.Embedding):
+        def forward(self, ids: torch.Tensor) -> Any:
+            return Output(super().forward(ids))
+
     X, Y = ["ab", "bac", "c"], [[0, 1], [2, 0, 1], [3]]
     model = ml.memorize(X, Y)
     found = ml.contextual_mapping(model, X)
     assert found.points == 6
     assert found.r > 0
-    same = ml.contextual_mapping(
-        lambda rows: [model(torch.from_numpy(model.encode([row]).tokens)[None])[0] for row in rows], X
-    )
-    assert found == same
-    vectors = np.random.default_rng(0).normal(size=(3, 2, 2))
-    assert ml.contextual_mapping(ml.memorize(vectors, vectors[..., 0]), vectors).points == 6
-
-
-def test_the_contextual_mapping_of_anything_else_is_refused_in_words() -> None:
-    from transformers import BertConfig, BertModel
-
-    sizes = {"vocab_size": 20, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
-    bert, ids = BertModel(BertConfig(**sizes, intermediate_size=8)).eval(), [[1, 2], [2, 3]]
+    rows = lambda rows: [model(torch.from_numpy(model.encode([row]).tokens)[None])[0] for row in rows]  # noqa: E731
+    assert found == ml.contextual_mapping(rows, X)
+    bert, ids = Bert(20, 8), [[1, 2], [2, 3]]
     with pytest.raises(ml.DataError, match=r"f failed on X .*last_hidden_state; ml.audit"):
         ml.contextual_mapping(bert, ids)
-    with pytest.raises(ml.DataError, match=r"answered with a BaseModelOutput.*such as the last_hidden_state"):
+    with pytest.raises(ml.DataError, match=r"answered with a Output.*such as the last_hidden_state"):
         ml.contextual_mapping(bert, torch.tensor(ids))
-    network = ml.approximate(lambda X: X.max(axis=1, keepdims=True) + 0 * X, 1, 2, cells=4, norm="sup")
-    with pytest.raises(ml.DataError, match="f failed on X"):
-        ml.contextual_mapping(network, np.zeros((1, 2, 1)))
     assert ml.contextual_mapping(lambda X: bert(torch.as_tensor(X)).last_hidden_state, ids).points == 4
 
 

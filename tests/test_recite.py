@@ -27,6 +27,7 @@ def raven() -> ml.Monolayer:
     return ml.memorize_text(RAVEN)
 
 
+@settings(max_examples=25)
 @given(st.text(max_size=60), st.sampled_from(["words", "characters"]))
 def test_tokens_add_up_to_the_text(text: str, unit: str) -> None:
     assert "".join(split(text, unit)) == text  # type: ignore[arg-type]
@@ -47,7 +48,7 @@ def _slow_window(tokens: list[str]) -> int:
     raise AssertionError("the whole prefix always tells")
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(st.lists(st.sampled_from("ab c"), min_size=1, max_size=40).map("".join))
 def test_the_window_is_the_smallest_that_tells(text: str) -> None:
     data, script = windows(text, "characters")
@@ -55,7 +56,7 @@ def test_the_window_is_the_smallest_that_tells(text: str) -> None:
     assert data.lengths.max() <= script.window
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=6)
 @given(st.lists(st.sampled_from(["a", "b", " ", "\n", "é", "x y"]), min_size=1, max_size=30).map("".join))
 def test_every_text_is_recited_from_its_beginning(text: str) -> None:
     for unit in ("words", "characters"):
@@ -80,23 +81,16 @@ def test_short_windows_are_those_that_always_go_on_alike() -> None:
     assert short["four"] == MARK
 
 
-def test_the_raven_is_recited_and_proved(raven: ml.Monolayer) -> None:
+def test_the_raven_is_recited_from_any_place_and_proved(raven: ml.Monolayer) -> None:
     assert raven.generate() == RAVEN
     assert ml.certify(raven, windows(RAVEN)[0]).verdict == "proved"
-
-
-def test_it_goes_on_from_any_place(raven: ml.Monolayer) -> None:
-    script = raven.card.script
+    script, tokens = raven.card.script, split(RAVEN, "words")
     assert script is not None
-    tokens = split(RAVEN, "words")
-    for start in range(0, len(tokens) - script.window, 97):
-        prompt = "".join(tokens[: start + script.window][-script.window :])
+    for start in range(0, len(tokens) - script.window, 397):
+        prompt = "".join(tokens[start : start + script.window])
         assert raven.generate(prompt, max_tokens=20) == "".join(tokens[start + script.window :][:20])
-
-
-def test_short_prompts_do_where_they_tell(raven: ml.Monolayer) -> None:
+    assert raven.generate("Once upon", max_tokens=4) == " a midnight"  # short prompts do where they tell
     assert raven.generate("Open here I", max_tokens=6) == " flung the shutter"
-    assert raven.generate("Once upon", max_tokens=4) == " a midnight"
     assert RAVEN.endswith(raven.generate("Open here I"))
 
 
@@ -124,14 +118,11 @@ def test_changed_weights_recite_by_the_network_itself(raven: ml.Monolayer) -> No
     assert said.startswith("to be")
 
 
-def test_a_model_of_other_data_does_not_recite() -> None:
-    with pytest.raises(ml.DataError, match="does not recite"):
-        ml.memorize([[0, 1]], [[0, 1]]).generate()
-
-
 def test_texts_that_cannot_be_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from monolayer.data import text
 
+    with pytest.raises(ml.DataError, match="does not recite"):
+        ml.memorize([[0, 1]], [[0, 1]]).generate()
     with pytest.raises(ml.DataError, match="empty"):
         ml.memorize_text("")
     with pytest.raises(ml.DataError, match="window must be a whole number"):
@@ -157,10 +148,10 @@ def test_texts_that_cannot_be_are_refused(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("rules", [{}, {"positions": True}, {"causal": True, "positions": True}])
 def test_what_was_seen_is_known_and_nothing_else(rules: dict[str, bool]) -> None:
     random = np.random.default_rng(5)
-    X = random.integers(0, 50, (200, 6))
-    model = ml.memorize(X, random.integers(0, 3, (200, 6)), fingerprint=True, on_conflict="first", **rules)
+    X = random.integers(0, 50, (80, 6))
+    model = ml.memorize(X, random.integers(0, 3, (80, 6)), fingerprint=True, on_conflict="first", **rules)
     assert model.seen(X).all()
-    other = np.setdiff1d(np.arange(200), np.arange(50))
+    other = np.arange(50, 80)
     changed = X.copy()
     changed[other, 2] = (changed[other, 2] + 1 + random.integers(0, 48, len(other))) % 50
     seen = model.seen(changed)
@@ -175,16 +166,13 @@ def test_what_was_seen_is_known_and_nothing_else(rules: dict[str, bool]) -> None
         model.predict(changed, strict=True)
 
 
-def test_sequences_are_seen_as_a_whole() -> None:
+def test_sequences_are_seen_as_a_whole_and_without_fingerprints_nobody_can_tell() -> None:
     model = ml.memorize(["ab", "ba", "abc"], [0, 0, 1], fingerprint=True)
     assert model.seen(["ba", "abc", "bc", "abb"]).tolist() == [True, True, False, False]
     assert model.card.fingerprint is not None
     assert model.card.fingerprint.false_positives == 2 / 2.0**64
-
-
-def test_without_fingerprints_nobody_can_tell() -> None:
-    model = ml.memorize([[0, 1]], [[0, 1]])
-    for ask in (lambda: model.seen([[0, 1]]), lambda: model.predict([[0, 1]], strict=True)):
+    bare = ml.memorize([[0, 1]], [[0, 1]])
+    for ask in (lambda: bare.seen([[0, 1]]), lambda: bare.predict([[0, 1]], strict=True)):
         with pytest.raises(ml.DataError, match="keeps no fingerprints"):
             ask()
     with pytest.raises(ml.DataError, match="vectors have none"):
@@ -207,24 +195,20 @@ def test_a_saved_model_still_recites_and_knows(raven: ml.Monolayer, tmp_path: Pa
     raven.save(tmp_path / "plain", overwrite=True)
 
 
-@pytest.mark.parametrize(
-    ("words", "said", "complaint"),
-    [
-        ([3, 3], {}, "each larger than the one before"),
-        ([1], {"unit": "lines", "window": "3"}, "no way to cut a text"),
-        ([1], {"unit": "words", "window": "0"}, "no way to cut a text"),
-        ([1], {"unit": "tokenizer", "window": "3"}, "no way to cut a text"),
-        ([1], {"unit": "words", "window": "3", "x": ""}, "no way to cut a text"),
-    ],
-)
-def test_a_garbled_memory_is_refused(words: list[int], said: dict[str, str], complaint: str) -> None:
+def test_a_garbled_memory_is_refused() -> None:
     from safetensors.numpy import save
 
     from monolayer.model.sidecar import read_memory
 
-    card = ml.memorize(["ab"], [0]).card
-    with pytest.raises(ml.ModelFileError, match=complaint):
-        read_memory(card, save({"fingerprints": np.array(words, np.uint64)}, metadata=said))
+    card, cuts = ml.memorize(["ab"], [0]).card, {"unit": "words", "window": "3"}
+    for words, said, complaint in (
+        ([3, 3], {}, "each larger than the one before"),
+        ([1], cuts | {"unit": "lines"}, "no way to cut a text"),
+        ([1], cuts | {"window": "0"}, "no way to cut a text"),
+        ([1], cuts | {"x": ""}, "no way to cut a text"),
+    ):
+        with pytest.raises(ml.ModelFileError, match=complaint):
+            read_memory(card, save({"fingerprints": np.array(words, np.uint64)}, metadata=said))
     with pytest.raises(ml.ModelFileError, match="cannot be read"):
         read_memory(card, b"nothing")
 
@@ -282,16 +266,16 @@ def test_a_text_file_is_cut_as_the_model_cuts_its_text(
     assert len([line for line in lines if re.fullmatch(r"(weights|data) +[0-9a-f]{64}", line.strip())]) == 2
 
 
-def test_strict_on_the_command_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    known, other, unknown, model = (tmp_path / name for name in ("known.jsonl", "other.jsonl", "un.jsonl", "model"))
-    model = str(model)
-    unknown.write_text('{"tokens": ["c"]}\n')
-    known.write_text('{"tokens": ["a", "b"], "labels": [1, 2]}\n{"tokens": ["b"], "labels": [3]}\n')
-    other.write_text('{"tokens": ["a"]}\n{"tokens": ["b", "a"]}\n{"tokens": ["a", "c"]}\n')
-    assert run(["memorize", str(known), "--out", model, "--fingerprint"]) == 0
-    assert run(["predict", model, str(other)]) == 0
+def test_strict_on_the_command_line(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("known.jsonl").write_text('{"tokens": ["a", "b"], "labels": [1, 2]}\n{"tokens": ["b"], "labels": [3]}\n')
+    Path("other.jsonl").write_text('{"tokens": ["a"]}\n{"tokens": ["b", "a"]}\n{"tokens": ["a", "c"]}\n')
+    Path("unknown.jsonl").write_text('{"tokens": ["c"]}\n')
+    assert run(["memorize", "known.jsonl", "--out", "model", "--fingerprint"]) == 0
     capfd.readouterr()
-    assert run(["predict", model, str(known), str(other), "--strict"]) == 0
+    assert run(["predict", "model", "known.jsonl", "other.jsonl", "--strict"]) == 0
     said = capfd.readouterr()
     found = [json.loads(line) for line in said.out.splitlines()]
     assert [(row["labels"], row["seen"]) for row in found] == [
@@ -301,7 +285,7 @@ def test_strict_on_the_command_line(tmp_path: Path, capfd: pytest.CaptureFixture
     assert "'c', which the model has never seen" in found[4]["error"]
     assert "3 of 3 labels are right" in said.err
     assert "not seen: 2 of 5 sequences" in said.err
-    assert run(["predict", model, str(unknown), "--strict", "--json"]) == 0  # also where no row is known
+    assert run(["predict", "model", "unknown.jsonl", "--strict", "--json"]) == 0  # also where no row is known
     assert json.loads(capfd.readouterr().out)["unseen"] == 1
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import runpy
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,10 +13,10 @@ from monolayer.table import plural
 X, Y = [["a", "b"], ["b", "c"]], [[0, 1], [1, 0]]
 
 
-def results(folder: Path) -> dict[str, Any]:
+def test_a_result_shows_the_table_of_its_command() -> None:
     model = ml.memorize(X, Y)
     edited, record = ml.edit(model, [["a", "b"]], [[1, 1]], (X, Y))
-    return {
+    results = {
         "Certificate": ml.certify(model, X, Y),
         "Record": record,
         "Comparison": ml.compare(model, edited),
@@ -26,10 +24,7 @@ def results(folder: Path) -> dict[str, Any]:
         "Refutation": ml.refute_hardmax(),
         "Theorem": ml.theorem(X),
     }
-
-
-def test_a_result_shows_the_table_of_its_command(tmp_path: Path) -> None:
-    for name, result in results(tmp_path).items():
+    for name, result in results.items():
         first, *rest = repr(result).splitlines()
         assert first.strip() == name
         words = " ".join(" ".join(rest).split())
@@ -39,13 +34,10 @@ def test_a_result_shows_the_table_of_its_command(tmp_path: Path) -> None:
         assert "array(" not in words
 
 
-def test_an_audit_shows_its_columns() -> None:
+def test_an_audit_and_an_explanation_show_their_columns() -> None:
     shown = repr(ml.audit(ml.memorize(np.array([[0, 1], [1, 2]]), np.array([[0, 1], [1, 0]])), [[0, 1], [1, 2]]))
     assert shown.splitlines()[1].split() == ["part", "width", "r", "δ", "bits", "confused", "QK", "OV"]
     assert "attention" in shown
-
-
-def test_an_explanation_shows_its_table() -> None:
     first, columns, *rows = repr(ml.memorize(X, Y).explain(X)).splitlines()
     assert first.startswith("λ = ")
     assert columns.split() == ["row", "token", "key", "weight", "context", "z", "step", "label", "beside", "margin"]
