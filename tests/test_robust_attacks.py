@@ -101,11 +101,6 @@ def test_contexts_whose_squares_overflow_are_not_proved(tmp_path: Path) -> None:
     assert "overflow" in proof.reason
 
 
-def test_that_nothing_else_is_held_is_not_claimed_of_robust_models(built: ml.Monolayer) -> None:
-    with pytest.raises(ml.DataError, match="only= asks what the steps"):
-        ml.certify(built, X, Y, only=True)
-
-
 def test_no_printed_share_is_above_the_one_that_was_proved(built: ml.Monolayer) -> None:
     proof = ml.certify(built, X, Y, noise=1e-3 - 1e-12)
     assert "by at most 0.000999999999 of itself" in proof.claim

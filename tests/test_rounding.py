@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monolayer.checker.codes import Reads, read_attention, read_codes, read_stream
-from monolayer.checker.readout import sum_error, thresholds
+from monolayer.checker.readout import sums_are_exact, thresholds
 from monolayer.checker.rounding import BINARY32, BINARY64, EXP_ULPS, Attention, Format, UnhandledError, context_error
 from monolayer.checker.stored import read
 from monolayer.data import Sequences
@@ -57,6 +57,11 @@ def test_no_evaluation_leaves_the_bound(dtype: str, tmp_path: Path) -> None:
     assert checked > 1500
     assert max(worst_own, worst_other) <= 1.0
     assert worst_other > 1 / 20, "a bound twenty times too wide says little"
+
+
+def lemma_4(n: float, head: Attention, S: float, ds: float, fmt: Format) -> float:
+    """The bound where keys themselves are averaged."""
+    return float(context_error(np.array([float(n)]), head, S, ds, fmt, (S, ds))[0])
 
 
 TOY = Format("toy", 2.0**-10, 2.0**-1022, 64.0, 2.0**-400, 2.0**128, 2**31)
@@ -105,7 +110,7 @@ def adversarial(keys: list[float], head: Attention, shifted: bool) -> tuple[floa
         toward = -up * np.sign(above)
         below = weights(toward * np.ones(n)).sum() * (1 + toward * u) ** (n - 1)
         worst = max(worst, abs(head.o * head.v) * abs(above / below - c))
-    return worst, float(context_error(np.array([float(n)]), head, float(np.abs(s).max()), 0.0, TOY)[0])
+    return worst, float(lemma_4(n, head, float(np.abs(s).max()), 0.0, TOY))
 
 
 @given(st.lists(st.floats(-1, 1), min_size=2, max_size=8), st.floats(-3, 3), st.integers(0, 2**32))
@@ -122,7 +127,7 @@ def test_keys_known_to_within_ds_move_the_operator_by_at_most_that_times_1_plus_
         return float((weight * key).sum() / weight.sum())
 
     S = float(max(np.abs(s).max(), np.abs(moved).max()))
-    bound = context_error(np.array([float(len(s))]), Attention(scale, 1.0, 1.0, 2.0), S, ds, BINARY64)[0]
+    bound = lemma_4(len(s), Attention(scale, 1.0, 1.0, 2.0), S, ds, BINARY64)
     assert 2.0 * abs(boltzmann(moved) - boltzmann(s)) <= bound
     assert bound <= 2.0 * (1 + 2 * abs(scale) * S) * ds * 1.001, "and by no more than this"
 
@@ -140,15 +145,15 @@ def test_gamma_covers_every_product_of_roundings(factors: list[tuple[Fraction, b
 
 
 def test_scores_and_counts_beyond_the_proof_are_not_judged() -> None:
-    one = np.array([3.0])
+    one = Attention(1.0, 1.0, 1.0, 1.0)
     with pytest.raises(UnhandledError, match="scores reach 65"):
-        context_error(one, Attention(65.0, 1.0, 1.0, 1.0), 1.0, 0.0, BINARY64)
+        lemma_4(3, replace(one, q=65.0), 1.0, 0.0, BINARY64)
     with pytest.raises(UnhandledError, match="too many for binary32"):
-        context_error(
-            np.array([2.0**20]) * 4, Attention(1.0, 1.0, 1.0, 1.0), 1.0, 0.0, replace(BINARY32, longest=2**30)
-        )
+        lemma_4(2.0**22, one, 1.0, 0.0, replace(BINARY32, longest=2**30))
     with pytest.raises(UnhandledError):
-        context_error(one, Attention(1.0, float("nan"), 1.0, 1.0), 1.0, 0.0, BINARY64)
+        lemma_4(3, replace(one, k=float("nan")), 1.0, 0.0, BINARY64)
+    # A value just below the smallest normal number becomes 0, and W_O makes that error 10^5 times larger.
+    assert lemma_4(2, replace(one, o=1e5), BINARY64.tiny, 0.0, BINARY64) > 1e5 * BINARY64.tiny
 
 
 def test_underflow_is_in_the_bound(tmp_path: Path) -> None:
@@ -167,14 +172,6 @@ def test_underflow_is_in_the_bound(tmp_path: Path) -> None:
         assert codes.own[i] < 1e-300
         lost |= bool(error > arb(1e-12) * abs(z))
     assert lost, "this test must reach where relative bounds fail"
-
-
-def test_flushing_to_zero_is_in_the_bound() -> None:
-    """A value just below the smallest normal number becomes 0, and W_O makes that error 10^5 times larger."""
-    assert (
-        context_error(np.array([2.0]), Attention(1.0, 1.0, 1.0, 1e5), BINARY64.tiny, 0.0, BINARY64)[0]
-        > 1e5 * BINARY64.tiny
-    )
 
 
 def test_the_last_sum_counts_for_large_codes(tmp_path: Path) -> None:
@@ -201,18 +198,15 @@ def step(w: float, b: float, z: float, fused: bool) -> float:
     return max(0.0, 1.0 - max(0.0, inner))
 
 
-@given(SLOPES, st.floats(-1e6, 1e6).filter(lambda b: b == 0 or abs(b) > 1e-100), st.booleans(), st.data())
-@settings(max_examples=150, deadline=None)
-def test_a_step_is_exact_outside_its_thresholds(w: float, b: float, falls: bool, data: st.DataObject) -> None:
+@given(SLOPES, st.floats(-1e6, 1e6).filter(lambda b: b == 0 or abs(b) > 1e-100), st.floats(0, 1e6))
+@settings(max_examples=60, deadline=None)
+def test_a_step_is_exact_outside_its_thresholds(w: float, b: float, further: float) -> None:
     """Lemma 6, for any slope, with fused products and without."""
-    w = -w if falls else w
     (low,), (high,) = thresholds(np.array([w]), np.array([b]), True)
-    left, right = (0.0, 1.0) if falls else (1.0, 0.0)
-    further = data.draw(st.floats(0, 1e6))
     for fused in (False, True):
-        for z, wanted in ((low, left), (low - further, left), (high, right), (high + further, right)):
+        for z, wanted in ((low, 1.0), (low - further, 1.0), (high, 0.0), (high + further, 0.0)):
             assert step(w, b, float(z), fused) == wanted
-    if np.frexp(abs(w))[0] == 0.5 and not falls and low:
+    if np.frexp(w)[0] == 0.5 and low:
         assert step(w, b, float(np.nextafter(low, np.inf)), True) < 1 or w * np.spacing(abs(low)) < 2.0**-52, "sharp"
 
 
@@ -231,26 +225,15 @@ def test_thresholds_hold_in_binary32() -> None:
 
 
 @given(st.lists(st.integers(-(2**20), 2**20), min_size=1, max_size=40), st.integers(-60, 60), st.integers(0, 2**32))
+@settings(max_examples=30, deadline=None)
 def test_sums_on_a_grid_never_round(units: list[int], power: int, seed: int) -> None:
-    """Lemma 8, first part."""
+    """Lemma 8; one number off the grid, or one that is too large, is enough to lose exactness."""
     numbers = np.array([units]) * 2.0**power
-    assert not sum_error([numbers[:, 1:], numbers[:, :1]], BINARY64).any()
+    assert sums_are_exact([numbers[:, 1:], numbers[:, :1]], BINARY64)
     order = np.random.default_rng(seed).permutation(len(units))
     assert np.cumsum(numbers[0, order])[-1] == sum(units) * 2.0**power
-
-
-def test_sums_off_the_grid_stay_within_their_bound() -> None:
-    """Lemma 8, second part; one number off the grid is enough to lose exactness."""
-    rng = np.random.default_rng(2)
-    whole = rng.integers(-9, 9, size=(1, 3000)).astype(float)
-    assert not sum_error([whole, whole[:, :1]], BINARY64).any()
-    assert not sum_error([whole, whole[:, :1]], BINARY32).any()
-    odd = whole.copy()
-    odd[0, 17] += 2.0**-45
-    assert sum_error([odd, whole[:, :1]], BINARY64).any()
-    assert sum_error([np.append(whole, [[2.0**53]], axis=1), whole[:, :1]], BINARY64).any()
-    for _ in range(20):
-        numbers = rng.normal(size=(1, 500))
-        bound = float(sum_error([numbers, numbers[:, :1]], BINARY64)[0, 0])
-        sums = [float(np.cumsum(rng.permutation(np.append(numbers, numbers[0, :1])))[-1]) for _ in range(10)]
-        assert 0 < max(sums) - min(sums) <= bound
+    whole = np.array([[*units, 1.0]])
+    assert not sums_are_exact([whole, np.array([[2.0**-53]])], BINARY64)
+    assert not sums_are_exact([whole, np.array([[2.0**53]])], BINARY64)
+    assert not sums_are_exact([np.array([[2.0**24, 1.0]])], BINARY32)
+    assert sums_are_exact([np.array([[2.0**23, 1.0]])], BINARY32)

@@ -17,7 +17,7 @@ import numpy as np
 
 from monolayer.arrays import Floats, Ints
 from monolayer.checker.function import Orders, asked, try_orders
-from monolayer.checker.readout import Staircase, staircase, sum_error
+from monolayer.checker.readout import Staircase, staircase, sums_are_exact
 from monolayer.checker.rounding import UnhandledError
 from monolayer.checker.stored import CODE, KEY, LABEL, Stored
 from monolayer.data import Labels, Sequences
@@ -110,14 +110,14 @@ def read_cells(stored: Stored) -> Cells:
     if not (reads.sum(axis=1) == 1).all():
         raise UnhandledError("every neuron of the quantizer must read exactly one coordinate")
     others = np.concatenate([bias_2[:, None], *extra], axis=1).astype(np.float64)
-    if not np.isfinite(others).all() or sum_error([weight_2.astype(np.float64), others], stored.format).any():
+    if not np.isfinite(others).all() or not sums_are_exact([weight_2.astype(np.float64), others], stored.format):
         raise UnhandledError("the sums that make keys and codes of cells may round")
     coordinates = []
     for i in range(dim):
         mine = reads[:, i]
         start = bias_2 if i == 0 else np.zeros_like(bias_2)
         parts = [(weight_1[mine, i], bias_1[mine], weight_2[:, mine])]
-        coordinates.append(staircase(parts, start, stored.format, True, "quantizer"))
+        coordinates.append(staircase(parts, start, stored.format, "exact", "quantizer"))
     return Cells(stored, tuple(coordinates), float(stored.config["grid"]["low"]), float(stored.config["grid"]["high"]))
 
 

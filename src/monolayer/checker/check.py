@@ -13,7 +13,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cache, partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,8 +22,8 @@ from monolayer.arrays import dtype_name
 from monolayer.checker.cells import cell_function, read_cells
 from monolayer.checker.certificate import FILE, Certificate
 from monolayer.checker.given import again, confirm
-from monolayer.checker.labelled import Load, data_digest, labelled
-from monolayer.checker.line import Points, Progress, judge_line
+from monolayer.checker.labelled import Labelled, Load, data_digest, labelled
+from monolayer.checker.line import Points, judge_line
 from monolayer.checker.robust import MOST_NOISE, check_gates, rounded
 from monolayer.checker.rounding import EXP_ULPS, UnhandledError
 from monolayer.checker.stock.check import judge_stock
@@ -49,6 +50,12 @@ CELL_CLAIM = (
 ONLY_ROBUST = "noise and short formats are claims about robust models: memorize with robust=True"
 
 
+ONLY_LINES = (
+    "only= asks what the steps of one line hold; {}. That a model holds nothing else is shown by equality: "
+    "compare(model, memorize(X, Y, draw=model)).same"
+)
+
+
 @dataclass(frozen=True)
 class Claims:
     """What is claimed besides the labels: how near, nothing else held; of robust models, noise and a short format."""
@@ -62,21 +69,17 @@ class Claims:
         """Raise an error where the claims make no sense, or not for this model (None: a stock folder)."""
         _check_number("tolerance", self.tolerance, np.inf, "a finite number from 0 on, or None for equality")
         _check_number("noise", self.noise, MOST_NOISE, f"a share of each weight from 0 to {MOST_NOISE}")
-        short = self.noise or self.dtype
-        if stored is None:
-            kind, robust = "stock", False
-        else:
-            kind, robust = stored.config["kind"], stored.config.get("readout") == "gates"
+        short, config = self.noise or self.dtype, {} if stored is None else stored.config
+        kind, readout = config.get("kind", "stock"), config.get("readout")
         if kind == "interpolator" and (short or self.only):
             raise DataError("noise, dtype and only are claims about memorizers; this network approximates a function")
-        if short and not robust:
+        if short and readout != "gates":
             raise DataError(ONLY_ROBUST)
-        if self.only and robust:
-            raise DataError(
-                "only= asks what the steps of a line hold; a half-space of a robust model holds many facts; its "
-                "weights do not show which. That a model holds nothing else is shown by equality: compare(model, "
-                "memorize(X, Y, draw=model)).same"
-            )
+        if self.only and readout == "gates":
+            why = "a half-space of a robust model holds many facts, and its weights do not show which"
+            raise DataError(ONLY_LINES.format(why))
+        if self.only and readout == "cascade":
+            raise DataError(ONLY_LINES.format("this model is a cascade"))
         if self.only and kind == "approximator":
             raise DataError("only= asks whether a memorizer holds nothing but its data; this model is an approximator")
 
@@ -128,7 +131,8 @@ def certify(
             stored = rounded(stored, claims.dtype)
         if callable(X):
             return judge(stored, lambda: _cells(stored, X), claims, CELL_CLAIM)
-        return judge(stored, lambda: _held(data(stored.vocabulary, stored.config["per"])), claims)
+        asked = data(stored.vocabulary, stored.config["per"])
+        return judge(stored, lambda: Asked([lambda: asked]), claims)
 
 
 def verify(folder: str | os.PathLike[str], X: Any, Y: Any = None, **options: Any) -> Certificate:
@@ -154,8 +158,7 @@ def compared_with_old(folder: str | os.PathLike[str], new: Certificate) -> Certi
     return replace(new, notes=new.notes + notes)
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(NamedTuple):
     """Data in parts, one unless they lie in files; what a function adds to notes and claim."""
 
     parts: list[Load]
@@ -163,17 +166,7 @@ class Asked:
     condition: str = ""
 
 
-def _held(data: Sequences, notes: tuple[str, ...] = (), condition: str = "") -> Asked:
-    return Asked([lambda: data], notes, condition)
-
-
-def judge(
-    stored: Stored,
-    ask: Callable[[], Asked],
-    claims: Claims,
-    claim: str = LABEL_CLAIM,
-    progress: Progress = lambda stage, share: None,
-) -> Certificate:
+def judge(stored: Stored, ask: Callable[[], Asked], claims: Claims, claim: str = LABEL_CLAIM) -> Certificate:
     """The certificate of a saved model for the data that `ask` gives."""
     question = Certificate(
         "undecided",
@@ -183,13 +176,10 @@ def judge(
         format_version=stored.config["version"],
     )
     try:
-        if not stored.tensors:
-            raise UnhandledError(
-                f"they are stored in {stored.config['dtype']}, and certificates cover float64 and float32"
-            )
         with np.errstate(all="ignore"):  # NaN and overflow are looked for, not warned of
             asked = ask()
-            parts = _points(stored, asked.parts)
+            parts: list[Points] = [partial(_points, stored, load) for load in asked.parts]
+            parts = [cache(parts[0])] if len(parts) == 1 else parts  # several are read anew when asked for
             count = sum(len(part()) for part in parts)
             question = replace(
                 question,
@@ -203,20 +193,14 @@ def judge(
                 (points,) = parts  # of several only lines are judged
                 found = check_gates(stored, points(), claims.noise, question)
             else:
-                found = judge_line(
-                    stored, parts, question, tolerance=claims.tolerance, only=claims.only, progress=progress
-                )
+                found = judge_line(stored, parts, question, claims.tolerance, claims.only)
             return replace(found, claim=found.claim + asked.condition)
     except UnhandledError as why:
         return replace(question, reason=f"the proof does not cover these weights: {why}")
 
 
-def _points(stored: Stored, parts: list[Load]) -> list[Points]:
-    """The labelled points of every part; those of a single one are kept, those of several are read when asked for."""
-    if len(parts) > 1:
-        return [lambda load=load: labelled(stored, load()) for load in parts]  # type: ignore[misc]
-    points = labelled(stored, parts[0]())
-    return [lambda: points]
+def _points(stored: Stored, load: Load) -> Labelled:
+    return labelled(stored, load())
 
 
 def asked_data(X: Any, Y: Any, lengths: Any, per: Belongs | None, unit: Unit | None, like: Manner) -> Sequences:
@@ -249,7 +233,7 @@ def _cells(stored: Stored, f: Callable[[Any], Any]) -> Asked:
             f"; the function is not permutation equivariant: at the tokens of sequence {len(data) - 1} it is "
             f"{orders.apart:.3g} away from what it gives them in another order, and a model without positions cannot be"
         )
-    return _held(data, (note,), orders.condition())
+    return Asked([lambda: data], (note,), orders.condition())
 
 
 def assumed(stored: Stored) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ prefix in a causal model. Every condition on the weights that the proofs use is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from monolayer.arrays import Floats, Ints
 from monolayer.checker.cells import read_cells
-from monolayer.checker.labelled import Labelled
 from monolayer.checker.rounding import (
     BINARY64,
     Attention,
@@ -32,23 +31,18 @@ from monolayer.data import Sequences
 class Coordinate:
     """One coordinate of the stream, by our own evaluation: of all tokens `(T,)`, and of the begin token.
 
-    Vectors: `terms` products and biases were added up, whose absolute values sum to at most `size`. Ids: `terms` is 0,
-    since one addition, rounded to nearest, gives the same float everywhere; cells of an approximator likewise, since
-    their sums do not round. A token that the model has no finite vector for has NaN. `reach`: the largest number that
-    counts besides: other parts of the data, or ids that they lack, since a softmax by table may shift by their score.
+    `largest` bounds its absolute value before rounding, of ids over the whole vocabulary: other parts of the data may
+    hold any of them, and a softmax by table may shift by their score. Vectors: `terms` products and biases were added
+    up, whose absolute values sum to at most `size`. Ids: `terms` is 0, since one addition, rounded to nearest, gives
+    the same float everywhere; cells of an approximator likewise, since their sums do not round. A token that the model
+    has no finite vector for has NaN.
     """
 
-    slot: int
     flat: Floats
     bos: float
+    largest: float
     size: float = 0.0
     terms: int = 0
-    reach: float = 0.0
-
-    @property
-    def largest(self) -> float:
-        """The largest absolute value, unknown tokens left out, before rounding."""
-        return max(_largest(self.flat), abs(self.bos), self.reach)
 
 
 class Stream(NamedTuple):
@@ -82,6 +76,8 @@ def read_attention(stored: Stored) -> list[Attention]:
     `W_Q` and `W_K` have one nonzero entry each, `W_V` and `W_O` one per stage of the readout. `W_Q` may be 0
     throughout: all scores are then exactly 0, `q = 0`, and the head averages.
     """
+    if stored.config["dtype"] not in ("float64", "float32"):
+        raise UnhandledError(f"they are stored in {stored.config['dtype']}; a line is covered in float64 and float32")
     many = "one nonzero entry" if stored.stages == 1 else f"{stored.stages} nonzero entries"
     entries: dict[str, dict[tuple[int, int], float]] = {}
     for letter in "QKVO":
@@ -120,11 +116,8 @@ def read_stream(stored: Stored, data: Sequences, rows: Ints | None) -> Stream:
         found, bos = read_cells(stored).numbers(data)
         if stored.config["positions"]:
             found = found + _at(stored["positions.weight"][:, KEY : CODE + 1], data.position).T
-        return Stream(*(Coordinate(slot, found[slot - KEY], bos[slot - KEY]) for slot in (KEY, CODE)))
-    key, code = (read_coordinate(stored, data, rows, slot) for slot in (KEY, CODE))
-    if rows is not None and not stored.config["positions"]:
-        key = replace(key, reach=_largest(stored["lift.weight"][:, KEY].astype(np.float64)))
-    return Stream(key, code)
+        return Stream(*(Coordinate(x, x_0, max(_largest(x), abs(x_0))) for x, x_0 in zip(found, bos, strict=True)))
+    return Stream(*(read_coordinate(stored, data, rows, slot) for slot in (KEY, CODE)))
 
 
 def check_stream(stored: Stored) -> None:
@@ -151,34 +144,28 @@ def _plain(stored: Stored, stream: NDArray[np.floating[Any]], one: float, name: 
 def read_coordinate(stored: Stored, data: Sequences, rows: Ints | None, slot: int) -> Coordinate:
     """Coordinate `slot` of every token of a memorizer, once `read_stream` has looked at all of the stream."""
     bos, lift = float(stored["bos"][slot]), stored["lift.weight"]
-    extra = _at(stored["positions.weight"][:, slot], data.position) if stored.config["positions"] else None
+    place = stored["positions.weight"][:, slot] if stored.config["positions"] else np.zeros(1, lift.dtype)
+    extra = _at(place, data.position) if stored.config["positions"] else place
     if rows is not None:
         # NaN or infinity anywhere in a row: 0 · NaN in the matrix products makes NaN of all that sees it.
         column = np.where(np.isfinite(lift).all(axis=1), lift[:, slot], np.nan).astype(lift.dtype)
-        flat = _at(column, rows) if extra is None else _at(column, rows) + extra
-        return Coordinate(slot, flat.astype(np.float64, copy=False), bos)
+        flat = (_at(column, rows) + extra).astype(np.float64, copy=False)
+        every = lift[:, slot][~np.isnan(lift[:, slot])].astype(np.float64)
+        ends = [float(end(every, initial=0.0) + end(place, initial=0.0)) for end in (np.max, np.min)]
+        return Coordinate(flat, bos, max(*map(abs, ends), abs(bos)))
     weight, bias = lift[slot].astype(np.float64), float(stored["lift.bias"][slot])
     if ((weight != 0) & (np.abs(weight) < stored.format.tiny)).any():
         raise UnhandledError("lift.weight holds a subnormal number: it may be flushed to zero")
     tokens = data.tokens.astype(lift.dtype).astype(np.float64)
-    flat, size = tokens @ weight + bias, np.abs(tokens) @ np.abs(weight) + abs(bias)
+    flat, size = tokens @ weight + bias + extra, np.abs(tokens) @ np.abs(weight) + abs(bias) + np.abs(extra)
     size = size + np.abs(weight).sum() * (stored.format.tiny / stored.format.unit)  # coordinates of tokens flushed
-    if extra is not None:
-        flat, size = flat + extra, size + np.abs(extra)
-    return Coordinate(slot, flat, bos, _largest(size), len(weight) + 2)
+    return Coordinate(flat, bos, max(_largest(flat), abs(bos)), _largest(size), len(weight) + 2)
 
 
 def _at(table: NDArray[Any], rows: Ints) -> NDArray[Any]:
     """Rows of a table; NaN for those that it lacks, −1 or beyond its end."""
     blank = np.full((1, *table.shape[1:]), np.nan, dtype=table.dtype)
     return np.append(table, blank, axis=0)[np.minimum(rows, len(table))]
-
-
-def largest_numbers(stored: Stored, points: Labelled) -> list[float]:
-    """The largest key of any token of the data, and of what each further stage averages."""
-    slots = [stored.value(stage) for stage in range(2, stored.stages + 1)]
-    further = [read_coordinate(stored, points.data, points.rows, slot).largest for slot in slots]
-    return [read_stream(stored, points.data, points.rows).key.largest, *further]
 
 
 def _largest(values: Floats) -> float:
@@ -192,28 +179,19 @@ def read_codes(stored: Stored, data: Sequences, reads: Reads, places: Ints | Non
     causal, per_token = stored.config["causal"], stored.config["per"] == "token"
     if isinstance(code, Coordinate) and not max(code.largest, key.size, code.size) <= stored.format.largest:
         raise UnhandledError(f"keys or codes go beyond {stored.format.largest:.3g}")
-    # Terms in the softmax of each answer; the begin-of-sequence token of a causal model sees only itself.
-    n: Ints = (2 + data.position if per_token else np.ones(len(data), np.int64)) if causal else 1 + data.lengths
+    n: Ints = 2 + data.position if causal else 1 + data.lengths  # terms in the softmax of each answer
     bounds = [_error_before(int(n.max()), reads, per_token, fmt) for fmt in (BINARY64, stored.format)]
 
     weight, weight_0 = np.exp(head.q * (head.k * key.flat)), np.exp(head.q * (head.k * key.bos))
-    if causal and not per_token:
-        context = np.full(len(data), averaged.bos)
-    else:
-        above = sums(weight * averaged.flat, weight_0 * averaged.bos, data, causal)
-        context = above / sums(weight, weight_0, data, causal)
-    y = head.o * (head.v * context)
+    above = sums(weight * averaged.flat, weight_0 * averaged.bos, data, causal)
+    y = head.o * (head.v * (above / sums(weight, weight_0, data, causal)))
     if per_token and not causal:
         y, n = np.repeat(y, data.lengths), np.repeat(n, data.lengths)
-    y, n = (y, n) if places is None else (y[places], n[places])
-    if not isinstance(code, Coordinate):
-        z: Floats = code + y
-    elif per_token:
-        z = (code.flat if places is None else code.flat[places]) + y
-    else:
-        z = code.bos + y
-    own = code_error(z, bounds[0][n], BINARY64)
-    return Codes(z, own, own if stored.format is BINARY64 else code_error(z, bounds[1][n], stored.format))
+    here = slice(None) if places is None else places
+    base = code if not isinstance(code, Coordinate) else code.flat[here] if per_token else code.bos
+    z: Floats = base + y[here]
+    own = code_error(z, bounds[0][n[here]], BINARY64)
+    return Codes(z, own, own if stored.format is BINARY64 else code_error(z, bounds[1][n[here]], stored.format))
 
 
 def _error_before(longest: int, reads: Reads, per_token: bool, fmt: Format) -> Floats:
@@ -221,12 +199,9 @@ def _error_before(longest: int, reads: Reads, per_token: bool, fmt: Format) -> F
     head, key, averaged, code = reads
     ds, dv = lift_error(key.size, key.terms, fmt), lift_error(averaged.size, averaged.terms, fmt)
     n = np.maximum(np.arange(longest + 1.0), 1.0)
-    if isinstance(code, Coordinate):
-        dt = lift_error(code.size, code.terms, fmt) if per_token else 0.0
-        bound: Floats = context_error(n, head, key.largest + 2.0 * ds, ds, fmt) + dt
-        return bound
-    further: Floats = context_error(n, head, key.largest + 2.0 * ds, ds, fmt, (averaged.largest + 2.0 * dv, dv))
-    return further
+    bound: Floats = context_error(n, head, key.largest + 2.0 * ds, ds, fmt, (averaged.largest + 2.0 * dv, dv))
+    exact = not (isinstance(code, Coordinate) and per_token)  # a stored number, or what a stage before wrote
+    return bound if exact else bound + lift_error(code.size, code.terms, fmt)
 
 
 def sums(terms: Floats, first: float, data: Sequences, causal: bool) -> Floats:

@@ -8,17 +8,17 @@ findings) is joined in the end.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from monolayer.arrays import Bools, Floats, Ints
 from monolayer.checker.certificate import NAMED, Certificate, Finding, Verdict
-from monolayer.checker.codes import Stream, largest_numbers, read_attention, read_stream
+from monolayer.checker.codes import Stream, read_attention, read_stream
 from monolayer.checker.labelled import Labelled, real
 from monolayer.checker.only import CLAIM as CLAIM_ONLY
-from monolayer.checker.only import CLAIM_STAGES, leftover, remembered
+from monolayer.checker.only import leftover, remembered
 from monolayer.checker.readout import answers, copies, read_staircase
 from monolayer.checker.rounding import PADDING, UnhandledError
 from monolayer.checker.stages import Evaluated, evaluate
@@ -26,7 +26,6 @@ from monolayer.checker.stored import Stored
 
 Points = Callable[[], Labelled]
 """A part of the labelled points, read anew every time it is asked for."""
-Progress = Callable[[str, float], None]
 REASONS: dict[Verdict, str] = {
     "proved": "all evaluations of a point end on one plateau of the readout, and it has the right label",
     "refuted": "points get another answer than their label, or none, in every evaluation",
@@ -35,41 +34,32 @@ REASONS: dict[Verdict, str] = {
 
 
 def judge_line(
-    stored: Stored,
-    parts: list[Points],
-    question: Certificate,
-    *,
-    tolerance: float | None = None,
-    only: bool = False,
-    progress: Progress = lambda stage, share: None,
+    stored: Stored, parts: list[Points], question: Certificate, tolerance: float | None, only: bool
 ) -> Certificate:
     """The certificate for all parts; `question` is what is still open. `only` is asked of one part alone."""
-    reach: tuple[float, ...] = ()
-    if len(parts) > 1:
-        reach = tuple(map(max, zip(*(largest_numbers(stored, part()) for part in parts), strict=True)))
     read_attention(stored)  # which says more plainly than the readout what is wrong
     stairs = [read_staircase(stored, stage) for stage in range(1, stored.stages + 1)]
     judged, before = [], 0
-    for number, part in enumerate(parts):
-        progress("checking", 0.5 + 0.5 * number / len(parts))
+    for part in parts:
         points = part()
         stream = read_stream(stored, points.data, points.rows)
-        if reach:
-            stream = stream._replace(key=replace(stream.key, reach=max(stream.key.reach, reach[0])))
-        found = evaluate(stored, points, stream, stairs, reach)
-        judged.append(_judge(stored, points, stream, found, tolerance, before))
+        found = evaluate(stored, points, stream, stairs)
+        judged.append(_judge(stored, points, stream, found, tolerance or 0.0, before))
         before += len(points.data)
-    decided = _joined(question, judged)
+    claim = ": the logit of its class is the largest"
+    if stored.config["target"] == "reals":
+        claim = f" to within {tolerance:.3g}" if tolerance else ": the answer equals it"
+    decided = _joined(replace(question, claim=question.claim + claim), judged)
     return _nothing_else(stored, points, found, decided) if only else decided
 
 
 def _nothing_else(stored: Stored, points: Labelled, found: Evaluated, decided: Certificate) -> Certificate:
     """The same with the further claim that the model holds nothing but the data."""
-    decided = replace(decided, claim=decided.claim + (CLAIM_ONLY if stored.stages == 1 else CLAIM_STAGES))
+    decided = replace(decided, claim=decided.claim + CLAIM_ONLY)
     if not decided:
         return decided
     labels = points.wanted[found.order].reshape(len(points), -1).T.astype(np.float64)
-    extra = leftover(stored, found.stages, labels, points.rows) or remembered(stored, points.data, points.rows)
+    extra = leftover(stored, found.first, labels, points.rows) or remembered(stored, points.data, points.rows)
     if extra is None:
         return decided
     reason = f"every label comes back, but the model holds more than the data: {extra}"
@@ -79,69 +69,50 @@ def _nothing_else(stored: Stored, points: Labelled, found: Evaluated, decided: C
 # -- answers beside labels ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class Comparison:
-    """Points `(M,)` that surely get their label, surely another, or have one that the model lacks.
-
-    `distance` bounds how far the label coordinates are from the label; `claim` completes the claim; `why` says of a
-    point what speaks against it besides its place on the line; `largest` is the largest real label.
-    """
+class Comparison(NamedTuple):
+    """Points `(M,)` that surely get their label, or surely another; how far the label coordinates are from the label
+    at most; and what the model answers, by name."""
 
     right: Bools
     wrong: Bools
-    lacking: Bools
     distance: Floats
     got: Callable[[int], Any]
-    claim: str
-    largest: float = 0.0
-    why: Callable[[int], str | None] = lambda i: None
 
 
-def _compare_classes(stored: Stored, wanted: Ints, value: Floats, doubt: Floats) -> Comparison:
-    """Classes: what the head makes of the label coordinate (Lemma 10)."""
-    answer = answers(stored, value[0], doubt[0])
+def _compare_classes(stored: Stored, wanted: Ints, found: Evaluated) -> Comparison:
+    """Classes: what the head makes of the label coordinate (Lemma 10). A class that the model lacks is wrong."""
+    answer = answers(stored, found.value[0], found.doubt[0])
     names = stored.classes.names if stored.classes is not None else ()
+    known = found.sure & (answer >= 0)
     return Comparison(
-        right=(answer == wanted) & (answer >= 0),
-        wrong=(answer != wanted) & (answer >= 0),
-        lacking=wanted < 0,
-        distance=np.abs(value[0] - wanted) + doubt[0],
-        got=lambda i: names[answer[i]] if answer[i] >= 0 else None,
-        claim=": the logit of its class is the largest",
+        known & (answer == wanted),
+        (known & (answer != wanted)) | (wanted < 0),
+        np.abs(found.value[0] - wanted) + found.doubt[0],
+        lambda i: names[answer[i]] if answer[i] >= 0 else None,
     )
 
 
-def _compare_reals(stored: Stored, wanted: Floats, value: Floats, doubt: Floats, tolerance: float | None) -> Comparison:
+def _compare_reals(stored: Stored, wanted: Floats, found: Evaluated, tolerance: float) -> Comparison:
     """Real labels: equal (Lemma 12), or within the tolerance that was asked for."""
     if not copies(stored):
         raise UnhandledError("the head does not copy the label slots")
-    allowed, wanted = tolerance or 0.0, wanted.T
+    value, doubt, wanted = found.value, found.doubt, wanted.T
     distance = PADDING * np.abs(value - wanted)
     same = (value == wanted) & (doubt == 0.0)  # a difference may underflow: equality is asked of the numbers themselves
-    tiny = (value == wanted) & (doubt > 0.0) & (doubt < 8.0 * stored.format.tiny)
     return Comparison(
-        right=np.logical_and.reduce(same | ((distance + doubt <= allowed) & (allowed > 0.0))),
-        wrong=np.logical_or.reduce((value != wanted) & (distance / PADDING**2 - doubt > allowed)),
-        lacking=np.zeros(len(wanted.T), dtype=bool),
-        distance=(distance + doubt).max(axis=0),
-        got=lambda i: real(value[:, i], bool(stored.config.get("scalar"))),
-        claim=": the answer equals it" if allowed == 0.0 else f" to within {allowed:.3g}",
-        largest=float(np.abs(wanted).max()),
-        why=lambda i: (
-            "its label is subnormal, and an evaluation may flush it to zero"
-            if tiny[:, i].any()
-            else "the readout rounds, and the error bound leaves room for more than this number"
-        ),
+        found.sure & (same | ((distance + doubt <= tolerance) & (tolerance > 0.0))).all(axis=0),
+        found.sure & ((value != wanted) & (distance / PADDING**2 - doubt > tolerance)).any(axis=0),
+        (distance + doubt).max(axis=0),
+        lambda i: real(value[:, i], bool(stored.config.get("scalar"))),
     )
 
 
 # -- parts -------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class Part:
-    """What was found in some of the data. `margin`: the least, and where; `distance`, `largest`: of real answers and
-    labels; `settled`: every point has a sure answer; `blank`: an answer beside a masked token without a vector."""
+class Part(NamedTuple):
+    """What was found in some of the data. `margin`: the least, and where; `distance`, `largest`: of answers and real
+    labels; `settled`: every point has a sure answer."""
 
     wrong: int
     unsure: int
@@ -150,26 +121,23 @@ class Part:
     distance: float
     largest: float
     settled: bool
-    claim: str
-    blank: str | None
 
 
-def _judge(
-    stored: Stored, points: Labelled, stream: Stream, found: Evaluated, tolerance: float | None, before: int
-) -> Part:
+def _judge(stored: Stored, points: Labelled, stream: Stream, found: Evaluated, tolerance: float, before: int) -> Part:
     """Every labelled point of a part; `before`: sequences in the parts before it."""
-    wanted, given = points.wanted[found.order], (found.value, found.doubt)
-    if stored.config["target"] == "classes":
-        seen = _compare_classes(stored, wanted, *given)
-    else:
-        seen = _compare_reals(stored, wanted, *given, tolerance)
-    wrong = ~found.number | (seen.wrong & found.sure) | seen.lacking
-    unsure = ~wrong & ~(seen.right & found.sure)
+    wanted, reals = points.wanted[found.order], stored.config["target"] == "reals"
+    seen = _compare_reals(stored, wanted, found, tolerance) if reals else _compare_classes(stored, wanted, found)
+    wrong = ~found.number | seen.wrong
+    beside = ~wrong & _beside_blank(points, stream, found.answering)
+    unsure = ~wrong & (~seen.right | beside)
     named: dict[str, list[Finding]] = {"wrong": [], "unsure": []}
     for kind, which in (("wrong", wrong), ("unsure", unsure)):
         places = np.flatnonzero(which)
         for i in places[np.argsort(found.order[places])[:NAMED]].tolist():
-            got, why = seen.got(i) if found.number[i] else None, seen.why(i) if found.sure[i] else None
+            why = (
+                "a masked token has no finite vector, and 0 times NaN is NaN in a dense product" if beside[i] else None
+            )
+            got = seen.got(i) if found.number[i] else None
             finding = points.finding(kind, int(found.order[i]), int(found.answering[i]), got, why)
             named[kind].append(replace(finding, sequence=finding.sequence + before))
     # The point with the least margin; of several that have it, such as copies of one, the first in the data.
@@ -181,46 +149,32 @@ def _judge(
         findings=named,
         margin=(float(found.margin[tightest]), points.place(int(found.answering[tightest]), before)),
         distance=float(seen.distance.max()),
-        largest=seen.largest,
-        settled=bool((found.sure & found.number).all()),
-        claim=seen.claim,
-        blank=_beside_blank(points, stream, found.answering, before),
+        largest=float(np.abs(wanted).max()) if reals else 0.0,
+        settled=bool((found.sure & found.number & ~beside).all()),
     )
 
 
-def _beside_blank(points: Labelled, stream: Stream, answering: Ints, before: int) -> str | None:
-    """An answer beside a masked token without a vector, in words: in a dense product 0 times NaN is NaN."""
-    blank = np.flatnonzero(np.isnan(stream.key.flat))
-    if len(blank) == 0:
-        return None
-    rows = points.data.sequence[answering] if points.per_token else answering
-    beside = blank[np.isin(points.data.sequence[blank], rows)]
-    if len(beside) == 0:
-        return None
-    row, position = points.data.place(int(beside[0]))
-    where = f"token {position} of sequence {row + before}"
-    return f"{where} has no finite vector; it is masked, but 0 times NaN is NaN in a dense product"
+def _beside_blank(points: Labelled, stream: Stream, answering: Ints) -> Bools:
+    """Points `(M,)` in a sequence with a token that has no finite vector."""
+    blank = np.zeros(len(points.data), dtype=bool)
+    blank[points.data.sequence[np.isnan(stream.key.flat)]] = True
+    return blank[points.data.sequence[answering] if points.per_token else answering]
 
 
 def _joined(question: Certificate, parts: list[Part]) -> Certificate:
     """The certificate of all parts together."""
-    wrong, unsure = sum(part.wrong for part in parts), sum(part.unsure for part in parts)
-    blank = next((part.blank for part in parts if part.blank is not None), None)
-    if not wrong and blank is not None:
-        raise UnhandledError(blank)
     margin, where = min((part.margin for part in parts), key=lambda one: one[0])
     stepped, far = bool(np.isfinite(margin)), max(part.distance for part in parts)
     found = question.decided(
-        wrong,
-        unsure,
+        sum(part.wrong for part in parts),
+        sum(part.unsure for part in parts),
         [finding for kind in ("wrong", "unsure") for part in parts for finding in part.findings[kind]],
         REASONS,
-        claim=question.claim + parts[0].claim,
         margin=margin if stepped else None,
         margin_at=where if stepped else None,
     )
-    largest, settled = max(part.largest for part in parts), all(part.settled for part in parts)
-    if not found and settled and 0.0 < far <= 2.0**-10 * largest:  # real labels that are merely not equal
+    near = all(part.settled for part in parts) and 0.0 < far <= 2.0**-10 * max(part.largest for part in parts)
+    if not found and near:  # real labels that are merely not equal
         way = f"to within {1.01 * far:.3g} it would be proved: tolerance={1.01 * far:.3g} (--tolerance)"
         return replace(found, reason=f"{found.reason}; {way}")
     return replace(found, label_error=far if found else None)

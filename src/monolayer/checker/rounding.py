@@ -44,10 +44,6 @@ class Format:
 BINARY64 = Format("binary64", 2.0**-53, 2.0**-1022, 64.0, 2.0**-400, 2.0**128, 2**31)
 BINARY32 = Format("binary32", 2.0**-24, 2.0**-126, 16.0, 2.0**-100, 2.0**30, 2**20)
 
-BINARY16 = Format("binary16", 2.0**-11, 2.0**-14, 0.0, 0.0, 0.0, 0)
-BFLOAT16 = Format("bfloat16", 2.0**-8, 2.0**-126, 0.0, 0.0, 0.0, 0)
-"""Formats that models may be stored in and that no proof covers: no size is small enough."""
-
 PADDING = 1.0 + 2.0**-20
 """Bounds are themselves computed in binary64, from positive numbers: this covers their own rounding."""
 
@@ -67,16 +63,15 @@ def lift_error(size: Any, terms: int, fmt: Format) -> Any:
     return PADDING * (fmt.gamma(terms) * size + (4 * terms + 3) * fmt.tiny)
 
 
-def context_error(
-    n: Any, head: Attention, S: float, ds: float, fmt: Format, values: tuple[float, float] | None = None
-) -> Any:
-    """Lemma 4: bound on `|ŷ − y|`, `y = o v B(q k; s)` what attention writes, for `n` keys known to within `ds`.
+def context_error(n: Any, head: Attention, S: float, ds: float, fmt: Format, values: tuple[float, float]) -> Any:
+    """Lemma 13: bound on `|ŷ − y|`, `y` what attention writes, for `n` keys known to within `ds`.
 
-    Lemma 13: `values` `(T, dt)` are averaged in place of the keys: at most `T` in size, known to within `dt`.
+    `values` `(T, dt)` are averaged: at most `T` in size, known to within `dt`. Lemma 4 is the case of the keys
+    themselves, `y = o v B(q k; s)`.
     """
     q, k, v, o = abs(head.q), abs(head.k), abs(head.v), abs(head.o)
     R = PADDING * q * k * S
-    T, dt = (S, ds) if values is None else values
+    T, dt = values
     size = max(q, k, v, o, S, T, o * v, v * T, o * v * T)
     if not (fmt.largest_score >= R and size <= fmt.largest and np.max(n) <= fmt.longest):
         raise UnhandledError(
@@ -87,7 +82,7 @@ def context_error(
     weight = R * 4.0 / (1.0 - 4.0 * fmt.unit) + 3.0 * (1.0 + q + k + S) * fmt.tiny / fmt.unit + 2.0 * EXP_ULPS
     above, below = fmt.gamma(n + 4.0 + weight), fmt.gamma(n - 1.0 + weight)
     underflow = 64.0 * n * (1.0 + o) * (1.0 + v) * (1.0 + max(S, T)) * np.exp(2.0 * R) * fmt.tiny
-    moved = (1.0 + 2.0 * R) * ds if values is None else dt + 2.0 * PADDING * q * k * T * ds
+    moved = dt + 2.0 * PADDING * q * k * T * ds
     return PADDING * (o * v * (T * (above + below) / (1.0 - below) + moved) + underflow)
 
 

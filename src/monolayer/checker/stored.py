@@ -32,13 +32,11 @@ from monolayer.checker.format import (
     examine_tensors,
     numbered,
 )
-from monolayer.checker.rounding import BFLOAT16, BINARY16, BINARY32, BINARY64, Format
+from monolayer.checker.rounding import BINARY32, BINARY64, Format
 from monolayer.data import Names
 from monolayer.data.folder import read_together
 from monolayer.errors import DataError, ModelFileError
 
-FORMATS = {"float64": BINARY64, "float32": BINARY32, "float16": BINARY16, "bfloat16": BFLOAT16}
-"""The arithmetic that a claim is about, but for robust models: their short formats are formats of weights only."""
 ONE, KEY, CODE, LABEL = 0, 1, 2, 3
 PARTED = ("weight_1", "bias_1", "weight_2")
 Arrays = dict[str, NDArray[Any]]
@@ -49,7 +47,8 @@ Steps = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 class Stored:
     """The tensors of a saved model by their names, and what its `config.json` says of them.
 
-    No tensors where they are in a format that no proof covers. Steps that lie in several files are not among them.
+    Steps that lie in several files are not among them. `format`: the arithmetic that a claim is about; short formats
+    are formats of weights only.
     """
 
     tensors: Arrays
@@ -125,14 +124,12 @@ def _read(folder: Path) -> Stored:
         examine_interpolation(config, tensors)
         return Stored(tensors, config, None, None, BINARY64)
     names = examine_names(config, _object("names.json", files["names.json"]) if "names.json" in files else {})
-    fmt, apart = FORMATS[config["dtype"]], tuple[Arrays, ...]()
+    apart = tuple[Arrays, ...]()
     if INDEX in files:
         tensors, apart = _several(files, config["readout"] == "cascade")
     else:
         reader = _widened if config["dtype"] == "bfloat16" else load
         tensors = _tensors("model.safetensors", files["model.safetensors"], reader)
-    if config["readout"] == "gates":
-        fmt = BINARY64 if fmt is BINARY64 else BINARY32
     examine_tensors(config, names, tensors | _outlines(apart))
     memory = None
     if "memory.safetensors" in files:
@@ -140,7 +137,8 @@ def _read(folder: Path) -> Stored:
         held = _tensors("memory.safetensors", content)
         examine_memory(json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")]), held)
         memory = held["fingerprints"]
-    return Stored(tensors if fmt.longest else {}, config, names["vocabulary"], names["classes"], fmt, memory, apart)
+    fmt = BINARY64 if config["dtype"] == "float64" else BINARY32
+    return Stored(tensors, config, names["vocabulary"], names["classes"], fmt, memory, apart)
 
 
 def _config(content: bytes) -> dict[str, Any]:

@@ -39,8 +39,8 @@ def line_writers(stored: Stored, points: Labelled) -> Writers:
     stairs = read_staircase(stored)
     found = evaluate(stored, points, read_stream(stored, points.data, points.rows), [stairs])
     written = writes(stored)
-    back = np.argsort(found.stages[0].plateau, kind="stable")
-    plateau, order = found.stages[0].plateau[back], found.order[back]  # `plateau` counts the steps left of a point
+    back = np.argsort(found.first.plateau, kind="stable")
+    plateau, order = found.first.plateau[back], found.order[back]  # `plateau` counts the steps left of a point
     sure, value = (found.sure & found.number)[back], found.value[:, back]
     doubt = np.broadcast_to(found.doubt, found.value.shape)[:, back]
     number = np.arange(written.shape[1])
