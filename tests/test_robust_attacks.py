@@ -130,24 +130,3 @@ def test_short_weights_are_widened_before_anything_is_computed() -> None:
         model.attention.W_V.mul_(1.0078125)  # a product that bfloat16 cannot hold
     other = random.integers(0, 6, (3_000, 4))
     assert np.array_equal(model.predict(other, path="fast"), copy.deepcopy(model).float().predict(other, path="fast"))
-
-
-def test_a_refutation_looks_at_neurons_that_its_own_change_wakes(built: ml.Monolayer, tmp_path: Path) -> None:
-    """One more neuron, asleep at the token, that the moved row wakes, and that outvotes the one moved against."""
-    layout, x, y = built.feed_forward.layout, [[0, 0]], [[0, 0]]
-    proof = ml.certify(built, x, y, noise=0.1)
-    assert proof.verdict == "refuted"
-    moved = int(proof.findings[0].why.split("row ")[1].split()[0])
-
-    def guard(tensors: Tensors) -> None:
-        weight, token = tensors["feed_forward.weight_1"][moved].copy(), tensors["lift.weight"][0, : layout.token]
-        weight[layout.token :] = 0.0
-        bias = np.float32(-0.6) - weight[: layout.token] @ token
-        code = 512.0 * tensors["head.weight"][0, -layout.label :]
-        for name, row in (("weight_1", weight), ("bias_1", bias)):
-            tensors[f"feed_forward.{name}"] = np.concatenate([tensors[f"feed_forward.{name}"], [row]]).astype("f4")
-        tensors["feed_forward.weight_2"] = np.column_stack([tensors["feed_forward.weight_2"], code]).astype("f4")
-
-    folder = edited(built, tmp_path / "m", guard, steps=built.feed_forward.step_count + 1)
-    assert ml.certify(folder, x, y).verdict == "proved"
-    assert ml.certify(folder, x, y, noise=0.1).verdict == "undecided"

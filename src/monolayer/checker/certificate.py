@@ -99,7 +99,10 @@ class Certificate:
             rows.append(("label error", "0: bit-exact" if self.label_error == 0 else f"at most {self.label_error:.3g}"))
         if self.noise is not None:
             rows.append(
-                ("noise on every weight", f"up to {_down(self.noise):.3g} of itself is proved to change no answer")
+                (
+                    "noise on every weight",
+                    f"up to {rounded_down(self.noise):.3g} of itself is proved to change no answer",
+                )
             )
         rows += [(finding.kind, str(finding)) for finding in self.findings]
         rows += [("note", note) for note in self.notes]
@@ -156,6 +159,6 @@ class Certificate:
         return final
 
 
-def _down(share: float) -> float:
+def rounded_down(share: float) -> float:
     """Three digits, never more than was proved."""
     return float(Context(prec=3, rounding=ROUND_DOWN).create_decimal_from_float(share))

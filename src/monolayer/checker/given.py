@@ -8,8 +8,8 @@ as those read from files do, were read before; nothing is left to compare them w
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import chain
+from operator import ne
 from typing import Any
 
 import numpy as np
@@ -32,14 +32,17 @@ def confirm(data: Sequences, X: Any, Y: Any = None, lengths: Any = None, unit: s
         _compare_texts(data, _plain(X), _plain(Y))
         return
     read = data.lengths.tolist()
-    sizes = None if lengths is None else list(_plain(lengths))
     if not isinstance(X, Sequences):
         rows = X if _numbers(X) else [_cut(row, unit) if isinstance(row, str) else _plain(row) for row in _plain(X)]
-        _equal_sizes(read, [len(row) for row in rows] if sizes is None else sizes)
-        _compare("token", data, data.tokens, data.vocabulary, _flat(rows, sizes))
+        given = [len(row) for row in rows] if lengths is None else list(_plain(lengths))
+        if len(read) != len(given):
+            raise _fault(f"{len(given)} sequences were given and {len(read)} were read")
+        for row, (one, two) in enumerate(zip(read, given, strict=True)):
+            if one != two:
+                raise _fault(f"sequence {row} has {two} tokens and {one} were read")
+        _compare("token", data, data.tokens, data.vocabulary, _flat(rows, given))
     if Y is not None and data.labels is not None:
-        rows = Y if _numbers(Y) else [_plain(row) for row in _plain(Y)]
-        names = data.labels.classes
+        rows, names = Y if _numbers(Y) else [_plain(row) for row in _plain(Y)], data.labels.classes
         if data.labels.per == "token":
             if not isinstance(rows, np.ndarray):  # a row may be None, or NaN, as a whole
                 rows = [[None] * n if r is None or r != r else r for r, n in zip(rows, read, strict=True)]
@@ -60,13 +63,11 @@ def _cut(text: str, unit: str) -> list[str]:
 
 def _labelled(rows: Any, classes: bool) -> Any:
     """Which of the given labels are labels: not None, not NaN, and no −100 among classes."""
-    if isinstance(rows, np.ndarray) and rows.dtype.kind in "iu":
-        return np.flatnonzero(rows != -100) if rows.ndim == 1 and classes else np.arange(len(rows))
-    if isinstance(rows, np.ndarray):
+    if not isinstance(rows, np.ndarray):
+        return np.flatnonzero([not _none(_plain(one)) and not (classes and _plain(one) == -100) for one in rows])
+    if rows.dtype.kind == "f":
         return np.flatnonzero(~np.isnan(rows).reshape(len(rows), -1).all(axis=1))
-    if set(map(type, rows)) <= {str, int, bool} and not (classes and -100 in rows):
-        return np.arange(len(rows))
-    return np.flatnonzero([not _none(_plain(one)) and not (classes and _plain(one) == -100) for one in rows])
+    return np.flatnonzero(rows != -100) if classes else np.arange(len(rows))
 
 
 def _none(one: Any) -> bool:
@@ -86,21 +87,12 @@ def _numbers(value: Any) -> bool:
     return isinstance(value, np.ndarray) and value.dtype.kind in "iuf"
 
 
-def _flat(rows: Any, sizes: Iterable[int] | None) -> Any:
+def _flat(rows: Any, sizes: list[int]) -> Any:
     """Values of all rows one after the other, each row cut to its size."""
-    if isinstance(rows, np.ndarray):
-        if sizes is None or all(size == rows.shape[1] for size in sizes):
-            return rows.reshape(-1, *rows.shape[2:])
-        return np.concatenate([row[:size] for row, size in zip(rows, sizes, strict=True)])
-    return list(chain.from_iterable(rows if sizes is None else (r[:n] for r, n in zip(rows, sizes, strict=True))))
-
-
-def _equal_sizes(read: list[int], given: list[int]) -> None:
-    if len(read) != len(given):
-        raise _fault(f"{len(given)} sequences were given and {len(read)} were read")
-    if read != given:
-        row = next(i for i, (a, b) in enumerate(zip(read, given, strict=True)) if a != b)
-        raise _fault(f"sequence {row} has {given[row]} tokens and {read[row]} were read")
+    if not isinstance(rows, np.ndarray):
+        return list(chain.from_iterable(row[:size] for row, size in zip(rows, sizes, strict=True)))
+    inside = np.arange(rows.shape[1]) < np.array(sizes)[:, None]
+    return rows[inside] if rows.ndim > 1 else rows
 
 
 def _compare(what: str, data: Sequences, rows: Any, names: Any, given: Any) -> None:
@@ -110,14 +102,9 @@ def _compare(what: str, data: Sequences, rows: Any, names: Any, given: Any) -> N
     if names is None:
         wanted = np.array([_plain(value) for value in given] if isinstance(given, list) else given, dtype=np.float64)
         wrong = (wanted.reshape(len(rows), -1) != rows.reshape(len(rows), -1)).any(axis=1)
-    elif isinstance(given, np.ndarray):
-        own = rows if isinstance(names.names, range) else np.array(names.names, dtype=object)[rows]
-        wrong = np.asarray(own != given, dtype=bool)
     else:
-        own = rows.tolist() if isinstance(names.names, range) else list(map(names.names.__getitem__, rows.tolist()))
-        if own == given:
-            return
-        wrong = np.array([a != b for a, b in zip(own, given, strict=True)])
+        own = rows if isinstance(names.names, range) else np.array(names.names, dtype=object)[rows]
+        wrong = np.array(own != given if isinstance(given, np.ndarray) else [*map(ne, own.tolist(), given)])
     if wrong.any():
         place = int(wrong.argmax())
         at = place if what == "token" else int(data.labelled_places[place])
@@ -127,13 +114,12 @@ def _compare(what: str, data: Sequences, rows: Any, names: Any, given: Any) -> N
 
 def _compare_texts(data: Sequences, prompts: Any, answers: Any) -> None:
     """Text is cut without loss, so what was read must give it back."""
-    read = [data.texts(row) for row in range(len(data))]
     given = list(zip(prompts, [""] * len(prompts) if answers is None else answers, strict=True))
-    if len(read) != len(given):
-        raise _fault(f"{len(given)} prompts were given and {len(read)} were read")
-    for row, (one, two) in enumerate(zip(read, given, strict=True)):
-        if one != two:
-            raise _fault(f"prompt and answer of sequence {row} were given as {two!r} and read as {one!r}")
+    if len(data) != len(given):
+        raise _fault(f"{len(given)} prompts were given and {len(data)} were read")
+    for row, two in enumerate(given):
+        if data.texts(row) != two:
+            raise _fault(f"prompt and answer of sequence {row} were given as {two!r} and read as {data.texts(row)!r}")
 
 
 def _fault(words: str) -> DataError:

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -132,45 +133,31 @@ def _translation(theirs: Names, ours: Names) -> Ints:
     return np.array([table.get(name, -1) for name in theirs.names], dtype=np.int64)
 
 
-def data_digest(*parts: Sequences | Load) -> str:
+def data_digest(*given: Sequences | Load) -> str:
     """SHA-256 of what the data say, all parts as one, whatever numbers stand for names (docs/certificate.md).
 
-    `{"tokens": names, "labels": …}` first, then lengths, tokens and labels of part after part; where some have none, a
-    byte for each that says whether it has, before all labels. Of prompts and answers, how long each prompt is comes
-    behind the tokens.
+    Of `{"tokens": names, "labels": …}`, and of the digests of lengths, tokens, lengths of prompts, which places have
+    labels, and labels, each of part after part.
     """
-    first, names = _loaded(parts[0]), [_used(_loaded(part)) for part in parts]
+    parts = [partial(lambda data: data, part) if isinstance(part, Sequences) else part for part in given]
+    names = [_used(part()) for part in parts]
     tokens, classes = (_all_names(list(tables)) for tables in zip(*names, strict=True))
-    labels, dimension = first.labels, None if first.vocabulary is not None else int(first.tokens.shape[1])
+    columns = [hashlib.sha256() for _ in range(5)]
+    for part in parts:
+        data = part()
+        labels, there = data.labels, np.zeros(data.labellable, dtype=np.uint8)
+        found = [data.lengths, _renumbered(data.vocabulary, tokens, data.tokens), data.prompts]
+        if labels is not None:
+            there[data.labelled_places] = 1
+            found += [there, _renumbered(labels.classes, classes, labels.values)]
+        for column, values in zip(columns, found, strict=False):
+            if values is not None:  # little-endian whatever the machine; adding 0 turns −0.0 into 0.0
+                column.update(np.ascontiguousarray(values + 0, dtype=values.dtype.newbyteorder("<")).data)
     kind = None if labels is None else {"per": labels.per, "classes": classes and [*classes], "scalar": labels.scalar}
-    gaps = any(found.place is not None for part in parts if (found := _loaded(part).labels) is not None)
-    if kind is not None and gaps:
-        kind["gaps"] = True
+    dimension = None if data.vocabulary is not None else int(data.tokens.shape[1])
     head = {"tokens": tokens and [*tokens], "dimension": dimension, "labels": kind}
-    if first.prompts is not None:
-        head["prompts"] = True
-    digest = hashlib.sha256(json.dumps(head, sort_keys=True, separators=(",", ":")).encode() + b"\n")
-    for part in parts:
-        _add(digest, _loaded(part).lengths)
-    for part in parts:
-        data = _loaded(part)
-        _add(digest, _renumbered(data.vocabulary, tokens, data.tokens))
-    for part in parts if first.prompts is not None else ():
-        _add(digest, _loaded(part).prompts)
-    for part in parts if gaps else ():
-        data = _loaded(part)
-        there = np.zeros(data.labellable, dtype=np.uint8)
-        there[data.labelled_places] = 1
-        _add(digest, there)
-    for part in parts:
-        found = _loaded(part).labels
-        if found is not None:
-            _add(digest, _renumbered(found.classes, classes, found.values))
-    return digest.hexdigest()
-
-
-def _loaded(part: Sequences | Load) -> Sequences:
-    return part if isinstance(part, Sequences) else part()
+    line = json.dumps(head, sort_keys=True, separators=(",", ":")).encode() + b"\n"
+    return hashlib.sha256(line + b"".join(column.digest() for column in columns)).hexdigest()
 
 
 def _used(data: Sequences) -> tuple[list[Any] | None, list[Any] | None]:
@@ -200,8 +187,3 @@ def _renumbered(names: Names | None, place: dict[Any, int] | None, rows: Any) ->
     table = np.zeros(len(names), dtype=np.int64)
     table[used] = [place[name] for name in names.decode(used).tolist()]
     return table[rows]
-
-
-def _add(digest: Any, array: Any) -> None:
-    """Little-endian whatever the machine; adding 0 turns −0.0 into 0.0."""
-    digest.update(np.ascontiguousarray(array + 0, dtype=array.dtype.newbyteorder("<")).data)

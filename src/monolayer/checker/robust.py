@@ -3,7 +3,6 @@
 a point      →  its row, its context, the neurons that can wake there     gates.py
 noise        →  how far each of these can be moved                        noise.py
 answers      →  right, wrong or unsure for each point
-unsure       →  a perturbation within the noise that breaks it, if one is found: then the claim is refuted
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.arrays import Floats, Ints
-from monolayer.checker.certificate import NAMED, Certificate, Finding, Verdict
+from monolayer.arrays import Ints
+from monolayer.checker.certificate import NAMED, Certificate, Finding, Verdict, rounded_down
 from monolayer.checker.gates import Gated, Pairs, Reach, join, live, pairs, read_gates
 from monolayer.checker.labelled import Labelled
 from monolayer.checker.noise import Answers, Shares, answers, errors, silent
@@ -28,8 +27,6 @@ MOST_NOISE = 0.25
 """Noise up to which the largest that is proved is looked for."""
 HALVINGS = 10
 """Steps of that search, in the logarithm: to within about 1 part in 100 of its decade."""
-TRIES = 64
-"""Unsure points for which a perturbation is looked for."""
 LEVELS = {"int8": 127, "int6": 31, "int4": 7}
 """Largest whole number of each integer format; a row is multiplied by one scale, its largest number over this."""
 SHORT = ("bfloat16", "float16", *LEVELS)
@@ -82,25 +79,24 @@ def check_gates(stored: Stored, points: Labelled, noise: float | None, claim: Ce
     """The certificate for a robust model; `claim` is what is still open."""
     question = question_of(stored, points)
     seen = question.ask(noise or 0.0)
-    lacking = (question.rows < 0) | (points.wanted < 0)
-    wrong = seen.wrong | lacking
+    wrong = seen.wrong | (question.rows < 0) | (points.wanted < 0)
     unsure = ~wrong & ~seen.right
-    findings = [_finding(stored, points, "wrong", i, int(seen.got[i])) for i in np.flatnonzero(wrong)[:NAMED]]
-    if noise and not wrong.any() and unsure.any():
-        broken = _break(question, points, np.flatnonzero(unsure)[:TRIES], noise)
-        if broken is not None:
-            point, got, how = broken
-            finding = replace(_finding(stored, points, "wrong", point, got), why=how)
-            findings, wrong = [finding], wrong.copy()
-            wrong[point], unsure[point] = True, False
-    findings += [_finding(stored, points, "unsure", i, -1) for i in np.flatnonzero(unsure)[: NAMED - len(findings)]]
+    findings = [
+        _finding(stored, points, kind, point, int(seen.got[point]))
+        for kind, which in (("wrong", wrong), ("unsure", unsure))
+        for point in np.flatnonzero(which)[:NAMED].tolist()
+    ]
     what = ": the logit of its class is the largest"
     if noise:
         what = f", for every change of each stored weight by at most {float(noise)!r} of itself{what}"
     if stored.config["dtype"] not in ("float64", "float32"):
         what = f", with weights in {stored.config['dtype']}{what}"
     decided = claim.decided(int(wrong.sum()), int(unsure.sum()), findings, REASONS, claim=claim.claim + what)
-    return replace(decided, noise=question.largest(noise or 0.0) if decided else None)
+    if decided:
+        return replace(decided, noise=question.largest(noise or 0.0))
+    less = question.largest(0.0) if noise and decided.verdict == "undecided" else 0.0
+    way = f"; it would be proved for noise up to {rounded_down(less):.3g}"
+    return replace(decided, reason=decided.reason + way) if less else decided
 
 
 def question_of(stored: Stored, points: Labelled) -> Question:
@@ -113,69 +109,23 @@ def question_of(stored: Stored, points: Labelled) -> Question:
     known = (token >= 0) & gated.whole[token.clip(0)]
     if gated.positions:
         known &= data.position < len(gated.place)
-    if causal:
-        sees = np.ones(len(known), dtype=bool)
-        bad = np.flatnonzero(~known)
-        for flat in bad[np.unique(data.sequence[bad], return_index=True)[1]]:
-            sees[flat : data.offsets[data.sequence[flat] + 1]] = False
-        if bad.size and sees[np.isin(data.sequence, data.sequence[bad])].any():
-            raise UnhandledError("a token without a vector is masked from other tokens, but 0 times NaN is NaN")
-    else:
-        sees = np.repeat(np.logical_and.reduceat(known, data.offsets[:-1]), data.lengths)
-    whole = sees[answering] if points.per_token else sees[data.offsets[:-1]][answering]
+    seen = np.logical_and.reduceat(known, data.offsets[:-1])
+    if causal and (known[data.offsets[:-1]] & ~seen).any():
+        raise UnhandledError("a token without a vector is masked from other tokens, but 0 times NaN is NaN")
+    whole = seen[data.sequence[answering] if points.per_token else answering]
     rows = token[answering] if points.per_token else np.full(len(answering), len(gated.own) - 1)
     rows = np.where(whole, rows, -1)
     asked = np.zeros(len(gated.own), dtype=bool)
     asked[rows[rows >= 0]] = True
     start, neurons, reach = live(gated, asked)
-    parts = list(pairs(gated, points, start, neurons, causal, np.flatnonzero(whole)))
-    found = join(parts)
+    found = join(list(pairs(gated, points, start, neurons, causal, np.flatnonzero(whole))))
     return Question(gated, found, reach, rows, points.wanted, int(data.lengths.max()), stored.format)
 
 
-def _break(question: Question, points: Labelled, suspects: Ints, noise: float) -> tuple[int, int, str] | None:
-    """A point, its answer and the changed weights, where rows of `weight_1` and the token's row turned it."""
-    gated, found = question.gated, question.found
-    reach = gated.bias + np.linalg.norm(gated.weight_context, axis=1) * np.sqrt(gated.own.shape[1])
-    reach = reach + (gated.weight_place @ gated.place.T).max(axis=1) if gated.place.size else reach
-    for point in suspects.tolist():
-        first, last = np.searchsorted(found.point, [point, point + 1])
-        row, own = int(question.rows[point]), int(question.wanted[point])
-        neurons, value = found.neuron[first:last], found.value[first:last]
-        # Each neuron's terms of token and place, whose weights and whose stream both may move; the rest moves once.
-        token = gated.token[row]
-        for target in range(len(neurons)):
-            direction = -1.0 if value[target] > 0 else 1.0
-            weight = gated.weight_token[neurons[target]]
-            step = noise * direction * np.sign(weight * token)
-            change = (gated.weight_token[neurons] * (token * step)).sum(axis=1)  # the row moves, for all neurons
-            moved = value + change
-            twice = (weight * token * step * (1.0 + step)).sum()
-            context = noise * direction * found.context[first + target]
-            moved[target] = value[target] + change[target] + twice + context
-            others = reach + gated.weight_token @ (gated.token[row] + token * step)
-            if (np.delete(others, neurons) > 0.0).any():  # the moved row may wake a neuron that was not looked at
-                continue
-            logits = _logits(gated, row, neurons, np.maximum(moved, 0.0))
-            got = int(logits.argmax())
-            if got != own and logits[got] - logits[own] > 1e-6 * (1.0 + abs(logits[got])):
-                which = f"row {row} of lift.weight" if points.per_token else "bos"
-                rows = f"row {neurons[target]} of feed_forward.weight_1 and of {which}"
-                return point, got, f"it flips when the weights of {rows} move by {noise:g} of themselves"
-    return None
-
-
-def _logits(gated: Gated, row: int, neurons: Ints, hidden: Floats) -> Floats:
-    return np.asarray((gated.label[row] + hidden @ gated.weight_2[neurons]) @ gated.head.T + gated.head_bias)
-
-
 def _finding(stored: Stored, points: Labelled, kind: str, point: int, got: int) -> Finding:
-    answering = int(point if points.places is None else points.places[point])
+    answering = point if points.places is None else int(points.places[point])
     name = stored.classes.names[got] if got >= 0 and stored.classes is not None else None
-    found = points.finding(kind, int(point), answering, name)
-    if kind == "unsure":
-        found = replace(found, why="the error bound leaves room for another class")
-    return found
+    return points.finding(kind, point, answering, name, "the error bound leaves room for another class")
 
 
 # -- short formats ------------------------------------------------------------------------------------------
