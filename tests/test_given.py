@@ -50,31 +50,23 @@ def roll_labels(data: Sequences) -> Sequences:
     return replace(data, labels=replace(data.labels, values=np.roll(data.labels.values, 1, axis=0)))
 
 
-def drop_last(data: Sequences) -> Sequences:
-    return data.select(np.arange(len(data) - 1))
+FAULTS: list[Callable[[Sequences], Sequences]] = [
+    swap_tokens,
+    roll_labels,
+    lambda data: data.select(range(len(data) - 1)),
+]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_read_rightly_passes(kind: str) -> None:
+def test_a_fault_in_the_shared_reader_is_caught(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wrong data are memorized without a flaw; what is read rightly passes."""
     X, Y = KINDS[kind]
     assert ml.certify(ml.memorize(X, Y), X, Y).verdict == "proved"
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("fault", [swap_tokens, roll_labels, drop_last])
-def test_a_fault_in_the_shared_reader_is_caught(
-    kind: str, fault: Callable[[Sequences], Sequences], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    X, Y = KINDS[kind]
     of = Sequences.of
-
-    def faulty(X: Any, Y: Any = None, **options: Any) -> Sequences:
-        return fault(of(X, Y, **options))
-
-    monkeypatch.setattr(Sequences, "of", faulty)
-    model = ml.memorize(X, Y)  # the wrong data, memorized without a flaw
-    with pytest.raises(DataError, match="the reader is at fault"):
-        ml.certify(model, X, Y)
+    for fault in FAULTS:
+        monkeypatch.setattr(Sequences, "of", lambda X, Y=None, fault=fault, **options: fault(of(X, Y, **options)))
+        with pytest.raises(DataError, match="the reader is at fault"):
+            ml.certify(ml.memorize(X, Y), X, Y)
 
 
 def test_a_fault_in_the_table_of_names_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,25 +84,17 @@ def test_a_fault_in_the_table_of_names_is_caught(monkeypatch: pytest.MonkeyPatch
         ml.certify(ml.memorize_as("bert", X, Y), X, Y)
 
 
-def test_padding_is_cut_by_the_checker_itself() -> None:
-    X, Y, lengths = np.array([[1, 2, 0], [2, 1, 3]]), np.array([[0, 1, 9], [1, 0, 2]]), [2, 3]
-    model = ml.memorize(X, Y, lengths=lengths)
-    assert ml.certify(model, X, Y, lengths=lengths).verdict == "proved"
-    data = Sequences.of(X, Y, lengths=lengths)
-    with pytest.raises(DataError, match="sequence 0 has 3 tokens and 2 were read"):
-        confirm(data, X, Y, [3, 3])
-
-
-def test_data_that_can_be_walked_through_once_are_judged_too() -> None:
-    model = ml.memorize(IDS, LABELS)
-    assert ml.certify(model, iter(IDS), iter(LABELS)).verdict == "proved"
-
-
 def test_the_words_name_the_place() -> None:
+    """Padding is cut by the checker itself, and data that can be walked through once are judged too."""
+    X, Y, lengths = np.array([[1, 2, 0], [2, 1, 3]]), np.array([[0, 1, 9], [1, 0, 2]]), [2, 3]
+    assert ml.certify(ml.memorize(X, Y, lengths=lengths), X, Y, lengths=lengths).verdict == "proved"
+    assert ml.certify(ml.memorize(IDS, LABELS), iter(IDS), iter(LABELS)).verdict == "proved"
     data = Sequences.of(IDS, LABELS)
-    with pytest.raises(DataError, match=r"token 2 of sequence 1 was given as 8"):
-        confirm(data, [[3, 1, 4], [1, 5, 8]], LABELS)
-    with pytest.raises(DataError, match=r"the label of token 0 of sequence 1 was given as 7"):
-        confirm(data, IDS, [[0, 1, 2], [7, 0, 1]])
-    with pytest.raises(DataError, match="3 sequences were given and 2 were read"):
-        confirm(data, [*IDS, [1]], None)
+    for given, words in (
+        (([[3, 1, 4], [1, 5, 8]], LABELS), "token 2 of sequence 1 was given as 8"),
+        ((IDS, [[0, 1, 2], [7, 0, 1]]), "the label of token 0 of sequence 1 was given as 7"),
+        (([*IDS, [1]], None), "3 sequences were given and 2 were read"),
+        ((IDS, LABELS, [3, 2]), "sequence 1 has 2 tokens and 3 were read"),
+    ):
+        with pytest.raises(DataError, match=words):
+            confirm(data, *given)

@@ -205,7 +205,7 @@ def test_rounding_stays_within_what_the_checker_says(
     model = ml.approximate(
         TARGETS[name].function, dim, length, cells=cells, norm="sup", domain=domain, positions=positions
     )
-    net = Net.of(read(model.save(tmp_path / "m")))
+    net = Net(read(model.save(tmp_path / "m")))
     random = np.random.default_rng(7)
     X = random.uniform(*domain, (40, length, dim))
     X[:15, -1] = X[:15, 0]  # under the root
@@ -292,7 +292,7 @@ def test_rounding_that_is_always_at_its_worst_stays_within_the_bound(
 ) -> None:
     """A coarse unit roundoff, so that terms of it can be told from those of float64, which evaluates it."""
     model = ml.approximate(TARGETS[name].function, dim, length, cells=cells, norm="sup", positions=length == 4)
-    net = Net.of(read(model.save(tmp_path / "m")))
+    net = Net(read(model.save(tmp_path / "m")))
     X = np.random.default_rng(8).random((30, length, dim))
     X[:15, -1] = X[:15, 1]
     X[:5] = np.round(X[:5] * cells) / cells

@@ -43,8 +43,7 @@ def both(model: Path, pattern: str) -> ml.Certificate:
 
 
 @pytest.mark.parametrize(
-    ("kind", "slack"),
-    [*[("ids", 8.0), ("positions", 8.0), ("sequences", 8.0), ("causal", 8.0), ("next tokens", 8.0)], ("ids", 1e10)],
+    ("kind", "slack"), [("positions", 8.0), ("sequences", 8.0), ("causal", 8.0), ("next tokens", 8.0), ("ids", 1e10)]
 )
 def test_the_same_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, slack: float) -> None:
     model, pattern, X, Y = built(tmp_path, monkeypatch, kind, slack)
@@ -55,10 +54,9 @@ def test_the_same_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, k
         return
     classes = sorted({label for row in Y for label in row}) if isinstance(Y[0], list) else sorted(set(Y))
     for row in (3, 120, 121, 299):
-        wrong = (
-            [classes[(classes.index(Y[row][0]) + 1) % len(classes)], *Y[row][1:]] if isinstance(Y[row], list) else "?"
-        )
-        Y[row] = wrong
+        one = Y[row][0] if isinstance(Y[row], list) else Y[row]
+        other = classes[(classes.index(one) + 1) % len(classes)]
+        Y[row] = [other, *Y[row][1:]] if isinstance(Y[row], list) else "?"
     X[260] = ["never seen" if isinstance(X[0][0], str) else 999, *X[260][1:]]
     write(tmp_path / "data", X, Y, [100, 250])
     found = both(model, pattern)
@@ -87,10 +85,9 @@ def test_copies_of_a_sequence_in_several_files(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     X, Y = np.tile(random.integers(0, 30, (80, 6)), (4, 1)), np.tile(random.integers(0, 4, 80), 4)
     ml.memorize(X, Y, positions=True).save(tmp_path / "model")
-    for _ in range(3):
-        order = random.permutation(len(X))
-        pattern = write(tmp_path / "data", X[order].tolist(), Y[order].tolist(), [50, 200])
-        assert both(tmp_path / "model", pattern).verdict == "proved"
+    order = random.permutation(len(X))
+    pattern = write(tmp_path / "data", X[order].tolist(), Y[order].tolist(), [50, 200])
+    assert both(tmp_path / "model", pattern).verdict == "proved"
 
 
 def test_the_largest_value_of_a_later_stage_in_another_file(tmp_path: Path, demanding: Callable[[float], None]) -> None:
@@ -108,18 +105,13 @@ def test_the_largest_value_of_a_later_stage_in_another_file(tmp_path: Path, dema
     assert found.verdict != "proved"
 
 
-def test_a_format_that_no_proof_covers(tmp_path: Path) -> None:
+def test_short_formats_and_vectors_are_held_at_once(tmp_path: Path) -> None:
     X, Y = [[1, 2], [3, 4]], [[0, 1], [1, 0]]
-    pattern = write(tmp_path / "data", X, Y, [1])
-    ml.memorize(X, Y).half().save(tmp_path / "model")
-    assert run(["verify", str(tmp_path / "model"), pattern]) == 3
-
-
-def test_vectors_are_held_at_once(tmp_path: Path) -> None:
-    pattern = write(tmp_path / "data", [[[1.0, 2.0]], [[3.0, 4.0]]], [[1], [2]], [1])
+    ml.memorize(X, Y).half().save(tmp_path / "half")
+    assert run(["verify", str(tmp_path / "half"), write(tmp_path / "ids", X, Y, [1])]) == 3
+    pattern = write(tmp_path / "vectors", [[[1.0, 2.0]], [[3.0, 4.0]]], [[1], [2]], [1])
     ml.memorize(read(pattern)).save(tmp_path / "model")
-    names = [str(tmp_path / "data" / f"s{i}.jsonl") for i in range(2)]
-    assert verify_files(tmp_path / "model", names) is None
+    assert verify_files(tmp_path / "model", [str(tmp_path / "vectors" / f"s{i}.jsonl") for i in range(2)]) is None
 
 
 @pytest.mark.parametrize("per", ["token", "sequence"])
@@ -135,7 +127,3 @@ def test_real_labels(tmp_path: Path, per: str) -> None:
     found = both(tmp_path / "model", pattern)
     assert found.verdict == "refuted"
     assert "to within 1.01e-06 it would be proved" in found.reason
-    Y.flat[-1] = 1e-310  # subnormal: it may be flushed
-    write(tmp_path / "data", X.tolist(), Y.tolist(), [50, 100])
-    ml.memorize(read(pattern)).save(tmp_path / "tiny")
-    assert both(tmp_path / "tiny", pattern).verdict == "undecided"

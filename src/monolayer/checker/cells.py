@@ -121,24 +121,22 @@ def read_cells(stored: Stored) -> Cells:
     return Cells(stored, tuple(coordinates), float(stored.config["grid"]["low"]), float(stored.config["grid"]["high"]))
 
 
-def cell_function(stored: Stored, f: Callable[[Any], Any]) -> tuple[Sequences, Orders]:
+def cell_function(stored: Stored, f: Callable[[Any], Any]) -> tuple[Sequences, Orders | None]:
     """All sequences of cell centres that the model must tell apart, each token with the value of `f` there.
 
     Without positions one order of each; if `f` turns out not to be equivariant, one more that shows it.
     """
-    cells, n = read_cells(stored), int(stored.config["grid"]["length"])
+    cells, n, outputs = read_cells(stored), int(stored.config["grid"]["length"]), int(stored.config["labels"])
     centre, positions = cells.centres(), bool(stored.config["positions"])
     rows = _rows(len(centre), n, positions)
-
-    outputs = int(stored.config["labels"])
 
     def ask(rows: Ints) -> Floats:
         parts = [asked(f, centre[rows[i : i + _AT_ONCE]], outputs) for i in range(0, len(rows), _AT_ONCE)]
         return np.concatenate(parts)
 
     values = ask(rows)
-    orders = Orders(0, True, 0.0, 0.0) if positions else try_orders(ask, rows, values, len(centre))
-    if orders.worst is not None and orders.there is not None and not orders.equivariant:
+    orders = None if positions or n == 1 or len(centre) == 1 else try_orders(ask, len(centre), n)
+    if orders is not None and not orders.equivariant:
         rows, values = np.append(rows, orders.worst[None], axis=0), np.append(values, orders.there[None], axis=0)
     labels = Labels(values.reshape(-1, values.shape[2]), "token", None, bool(stored.config["scalar"]))
     return Sequences(centre[rows.reshape(-1)], np.full(len(rows), n), None, labels), orders

@@ -228,12 +228,12 @@ def _cells(stored: Stored, f: Callable[[Any], Any]) -> Asked:
         f"fill {cells.ramp_share:.3g} of the domain"
     )
     data, orders = cell_function(stored, f)
-    if not orders.equivariant and orders.worst is not None:
+    if orders is not None and not orders.equivariant:
         note += (
             f"; the function is not permutation equivariant: at the tokens of sequence {len(data) - 1} it is "
             f"{orders.apart:.3g} away from what it gives them in another order, and a model without positions cannot be"
         )
-    return Asked([lambda: data], (note,), orders.condition())
+    return Asked([lambda: data], (note,), "" if orders is None else orders.condition())
 
 
 def assumed(stored: Stored) -> tuple[str, ...]:

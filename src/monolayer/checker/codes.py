@@ -200,8 +200,9 @@ def _error_before(longest: int, reads: Reads, per_token: bool, fmt: Format) -> F
     ds, dv = lift_error(key.size, key.terms, fmt), lift_error(averaged.size, averaged.terms, fmt)
     n = np.maximum(np.arange(longest + 1.0), 1.0)
     bound: Floats = context_error(n, head, key.largest + 2.0 * ds, ds, fmt, (averaged.largest + 2.0 * dv, dv))
-    exact = not (isinstance(code, Coordinate) and per_token)  # a stored number, or what a stage before wrote
-    return bound if exact else bound + lift_error(code.size, code.terms, fmt)
+    if isinstance(code, Coordinate) and per_token:  # else a stored number, or what the stage before wrote
+        bound = bound + lift_error(code.size, code.terms, fmt)
+    return bound
 
 
 def sums(terms: Floats, first: float, data: Sequences, causal: bool) -> Floats:

@@ -9,8 +9,7 @@ are few, else in a sample.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -43,28 +42,21 @@ def asked(f: Callable[[Any], Any], X: Floats, outputs: int) -> Floats:
     return values.reshape(wanted)
 
 
-@dataclass(frozen=True, eq=False)
-class Orders:
-    """`tried` sequences in another order, `every` one there is or a sample; `apart` the largest `|f(X π) − f(X) π|`.
+class Orders(NamedTuple):
+    """`tried` sequences in other orders, `every` one there is or a sample; `apart` the largest `|f(X π) − f(X) π|`.
 
-    `worst` `(n,)` and `there` `(n, m)`: the cells where that is so, and `f` there; None if nothing was tried.
+    `worst` `(n,)` and `there` `(n, m)`: the cells where that is so, and `f` there; `equivariant`: up to its rounding.
     """
 
     tried: int
     every: bool
     apart: float
-    largest: float
-    worst: Ints | None = None
-    there: Floats | None = None
-
-    @property
-    def equivariant(self) -> bool:
-        return self.apart <= ROUNDING * self.largest
+    worst: Ints
+    there: Floats
+    equivariant: bool
 
     def condition(self) -> str:
         """What the claim owes to the order of tokens."""
-        if not self.tried:
-            return ""
         if not self.equivariant:
             return "; in one order each, and in one other order in which the function is not what equivariance makes it"
         how = "exactly" if self.apart == 0.0 else f"to within {self.apart:.3g}"
@@ -76,38 +68,16 @@ class Orders:
         )
 
 
-def try_orders(ask: Callable[[Ints], Floats], rows: Ints, values: Floats, V: int) -> Orders:
-    """`rows` `(K, n)`: multisets of `V` cells, in order; `values` `(K, n, m)`: `f` there; `ask` gives `f` at others."""
-    n = rows.shape[1]
-    largest = float(np.abs(values).max())
-    if n == 1:
-        return Orders(0, True, 0.0, largest)
+def try_orders(ask: Callable[[Ints], Floats], V: int, n: int) -> Orders:
+    """`ask` gives `f` `(K, n, m)` at sequences `(K, n)` of `V` cells: all of them, or a sample if they are too many."""
     every = n * V**n <= EVERY
-    which, order = _all(V, rows) if every else _some(rows)
-    permuted = np.take_along_axis(rows[which], order, axis=1)
-    new = (permuted != rows[which]).any(axis=1)
-    which, order, permuted = which[new], order[new], permuted[new]
-    if len(which) == 0:
-        return Orders(0, True, 0.0, largest)
-    there = ask(permuted)
-    apart = np.abs(there - np.take_along_axis(values[which], order[:, :, None], axis=1)).max(axis=(1, 2))
+    if every:
+        rows = np.stack(np.unravel_index(np.arange(V**n), (V,) * n), axis=1)
+    else:  # the seed is fixed, so that a certificate can be made again
+        rows = np.random.default_rng(0).integers(V, size=(max(1, EVERY // n), n))
+    order = np.argsort(rows, axis=1, kind="stable")
+    there, sorted_ = ask(rows), ask(np.take_along_axis(rows, order, axis=1))
+    apart = np.abs(np.take_along_axis(there, order[:, :, None], axis=1) - sorted_).max(axis=(1, 2))
     worst = int(apart.argmax())
-    return Orders(len(which), every, float(apart[worst]), largest, permuted[worst], there[worst])
-
-
-def _all(V: int, rows: Ints) -> tuple[Ints, Ints]:
-    """Every sequence of cells as a row and an order of it `(V^n, n)`."""
-    n = rows.shape[1]
-    power = V ** np.arange(n - 1, -1, -1)
-    sequences = np.arange(V**n)[:, None] // power % V
-    sort = np.argsort(sequences, axis=1, kind="stable")
-    # Multisets come in lexicographic order, so their numbers to the base V are sorted.
-    which = np.searchsorted(rows @ power, np.take_along_axis(sequences, sort, axis=1) @ power)
-    return which, np.argsort(sort, axis=1, kind="stable")
-
-
-def _some(rows: Ints) -> tuple[Ints, Ints]:
-    """A sample of rows, each in a random order; the seed is fixed, so that a certificate can be made again."""
-    random, n = np.random.default_rng(0), rows.shape[1]
-    which = random.integers(len(rows), size=max(1, EVERY // n))
-    return which, np.argsort(random.random((len(which), n)), axis=1)
+    far, same = float(apart[worst]), bool(apart[worst] <= ROUNDING * np.abs(there).max())
+    return Orders(len(rows), every, far, rows[worst], there[worst], same)

@@ -155,28 +155,9 @@ class Pairs(NamedTuple):
     """The same for relative changes of attention weights."""
 
 
-def join(parts: list[Pairs]) -> Pairs:
-    """All pairs, in order of their points."""
-    if not parts:
-        return Pairs(*np.zeros((2, 0), np.int64), *np.zeros((len(Pairs._fields) - 2, 0)))
-    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-    order = np.argsort(columns[0], kind="stable")
-    return Pairs(*(column[order] for column in columns))
-
-
-@dataclass(frozen=True, eq=False)
-class Reach:
-    """Pairs of a row and a neuron that are not looked at: the largest value there, and its sizes, by neuron `(H,)`.
-
-    For each neuron the row with the largest `top + share · size` matters; both are kept as maxima over rows.
-    """
-
-    top: Floats
-    size: Floats
-
-
-def live(gated: Gated, answering: Bools) -> tuple[Ints, Ints, Reach]:
-    """Start `(rows + 1,)` and neurons, by row, of the pairs that some context may wake; and the reach of the others.
+def live(gated: Gated, answering: Bools) -> tuple[Ints, Ints, Floats, Floats]:
+    """Start `(rows + 1,)` and neurons, by row, of the pairs that some context may wake; of the others the largest value
+    and the largest sum of absolute values, by neuron `(H,)`.
 
     Only rows that answer, `(rows,)`, are looked at.
     """
@@ -201,7 +182,7 @@ def live(gated: Gated, answering: Bools) -> tuple[Ints, Ints, Reach]:
         top = np.maximum(top, np.where(asleep, value, -np.inf).max(axis=0, initial=-np.inf))
         most = np.maximum(most, np.where(asleep, sizes, 0.0).max(axis=0, initial=0.0))
     start = np.concatenate([[0], np.cumsum(counts)])
-    return start, np.concatenate(neurons), Reach(top, most + np.abs(gated.bias) + size)
+    return start, np.concatenate(neurons), top, most + np.abs(gated.bias) + size
 
 
 def pairs(gated: Gated, points: Labelled, start: Ints, neurons: Ints, causal: bool, good: Ints) -> Iterator[Pairs]:

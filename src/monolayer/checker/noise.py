@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from monolayer.arrays import Bools, Floats, Ints
-from monolayer.checker.gates import Gated, Pairs, Reach
+from monolayer.checker.gates import Gated, Pairs
 from monolayer.checker.rounding import BINARY64, EXP_ULPS, PADDING, Format, UnhandledError
 
 UNDERFLOW = 2.0**-60
@@ -72,14 +73,13 @@ def errors(found: Pairs, gated: Gated, shares: Shares) -> Floats:
     return np.where(turn < 0.5, error, np.inf)
 
 
-def silent(reach: Reach, shares: Shares) -> bool:
-    """Lemma R2: whether the neurons that were not looked at stay asleep."""
+def silent(top: Floats, size: Floats, shares: Shares) -> bool:
+    """Lemma R2: whether the neurons that were not looked at stay asleep; `top`, `size` `(H,)` as `live` gives them."""
     share = max(shares.token, shares.read)
-    return bool((reach.top + PADDING * share * reach.size + UNDERFLOW < 0.0).all())
+    return bool((top + PADDING * share * size + UNDERFLOW < 0.0).all())
 
 
-@dataclass(frozen=True, eq=False)
-class Answers:
+class Answers(NamedTuple):
     """Points `(M,)` that surely get the wanted class, or surely another, and that other class where it is sure."""
 
     right: Bools

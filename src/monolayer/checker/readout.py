@@ -106,9 +106,9 @@ def staircase(parts: list[Steps], bias_2: NDArray[Any], fmt: Format, form: str, 
     # Left of all steps every neuron is on; each one that is passed takes what it writes away.
     level[:, :1], at = bias + sum(weight_2.sum(axis=1, keepdims=True, dtype=np.float64) for _, _, weight_2 in parts), 0
     for _, _, weight_2 in parts:
-        here = level[:, at + 1 : at + 1 + weight_2.shape[1]]
-        np.cumsum(-weight_2, axis=1, dtype=np.float64, out=here)
-        here += level[:, at : at + 1]
+        behind = level[:, at + 1 : at + 1 + weight_2.shape[1]]
+        np.cumsum(-weight_2, axis=1, dtype=np.float64, out=behind)
+        behind += level[:, at : at + 1]
         at += weight_2.shape[1]
     return Staircase(low, high, level)
 

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.arrays import Ints
+from monolayer.arrays import Floats, Ints
 from monolayer.checker.certificate import NAMED, Certificate, Finding, Verdict, rounded_down
-from monolayer.checker.gates import Gated, Pairs, Reach, join, live, pairs, read_gates
+from monolayer.checker.gates import Gated, Pairs, live, pairs, read_gates
 from monolayer.checker.labelled import Labelled
 from monolayer.checker.noise import Answers, Shares, answers, errors, silent
 from monolayer.checker.rounding import BINARY32, Format, UnhandledError
@@ -43,7 +43,10 @@ class Question:
 
     gated: Gated
     found: Pairs
-    reach: Reach
+    """All pairs, in order of their points."""
+    top: Floats
+    size: Floats
+    """Of the pairs that are not looked at, by neuron `(H,)`."""
     rows: Ints
     """Where each point answers `(M,)`; −1 where a token has no vector or a place no code."""
     wanted: Ints
@@ -56,7 +59,7 @@ class Question:
         known = np.where(self.rows >= 0, self.wanted, -1)
         error = errors(self.found, self.gated, shares)
         result = answers(self.found, error, self.gated, self.rows.clip(0), known, shares)
-        if not silent(self.reach, shares):
+        if not silent(self.top, self.size, shares):
             nothing = np.zeros(len(self.rows), dtype=bool)
             return Answers(nothing, nothing, np.full(len(self.rows), -1))
         return result
@@ -117,9 +120,13 @@ def question_of(stored: Stored, points: Labelled) -> Question:
     rows = np.where(whole, rows, -1)
     asked = np.zeros(len(gated.own), dtype=bool)
     asked[rows[rows >= 0]] = True
-    start, neurons, reach = live(gated, asked)
-    found = join(list(pairs(gated, points, start, neurons, causal, np.flatnonzero(whole))))
-    return Question(gated, found, reach, rows, points.wanted, int(data.lengths.max()), stored.format)
+    start, neurons, top, size = live(gated, asked)
+    parts = list(pairs(gated, points, start, neurons, causal, np.flatnonzero(whole)))
+    none = Pairs(*np.zeros((2, 0), np.int64), *np.zeros((len(Pairs._fields) - 2, 0)))
+    columns = [np.concatenate(column) for column in zip(none, *parts, strict=True)]
+    order = np.argsort(columns[0], kind="stable")
+    found = Pairs(*(column[order] for column in columns))
+    return Question(gated, found, top, size, rows, points.wanted, int(data.lengths.max()), stored.format)
 
 
 def _finding(stored: Stored, points: Labelled, kind: str, point: int, got: int) -> Finding:

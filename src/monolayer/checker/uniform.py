@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import ROUND_UP, Context
 from fractions import Fraction
 from hashlib import sha256
@@ -59,36 +59,16 @@ ASSUMED = (
 EQUIVARIANT = "the function is permutation equivariant, everywhere; it is tried at the knots only"
 
 
-@dataclass(frozen=True, eq=False)
 class Net:
     """What the file says, once names, shapes and the parts that the lemma asks for have been checked."""
 
-    tensors: dict[str, Floats]
-    dim: int
-    length: int
-    cells: int
-    low: float
-    high: float
-    positions: bool
-    digest: str
-
-    @classmethod
-    def of(cls, stored: Stored) -> Net:
-        low, high = (float(stored.config[key]) for key in ("low", "high"))
-        dim, length, cells = (int(stored.config[key]) for key in ("dim", "length", "cells"))
-        return cls(stored.tensors, dim, length, cells, low, high, stored.config["positions"], stored.config["digest"])
-
-    @property
-    def bends(self) -> tuple[str, ...]:
-        return () if self.positions else BENDS[self.dim, self.length]
-
-    @property
-    def width(self) -> float:
-        return self.high - self.low
-
-    @property
-    def values(self) -> Floats:
-        return self.tensors["interpolation.values"]
+    def __init__(self, stored: Stored) -> None:
+        config, self.tensors = stored.config, stored.tensors
+        self.dim, self.length, self.cells = (int(config[key]) for key in ("dim", "length", "cells"))
+        self.low, self.high = (float(config[key]) for key in ("low", "high"))
+        self.width, self.values = self.high - self.low, self.tensors["interpolation.values"]
+        self.positions: bool = config["positions"]
+        self.bends = () if self.positions else BENDS[self.dim, self.length]
 
     def axis(self) -> Floats:
         """Where the function was asked, in a coordinate."""
@@ -154,22 +134,22 @@ def judge_uniform(stored: Stored, f: Any, tolerance: float | None) -> Certificat
     """Whether the stored network is as close to `f` as its grid says, in every evaluation, everywhere."""
     if not callable(f):
         raise DataError("a network for the maximum norm is compared with its function, not with labelled points")
-    net = Net.of(stored)
-    claim = CLAIM.format("h", "ρ")
+    net, room = Net(stored), float(tolerance or 0.0)
     count = len(net.values)
     assumed = ASSUMED if net.positions else (*ASSUMED, EQUIVARIANT)
-    question = Certificate("undecided", claim, "", assumed, count, count, net.digest)
+    question = Certificate(
+        "undecided", CLAIM.format("h", "ρ"), "", assumed, count, count, weights_digest=stored.config["digest"]
+    )
     try:
         _check_parts(net)
         reach, rounding = net.reach(), net.rounding()
     except UnhandledError as why:
         return replace(question, reason=f"the proof does not cover these weights: {why}")
-    room = 0.0 if tolerance is None else float(tolerance)
     wrong, findings, apart, asked = _compare(net, f, room)
     slack = float(np.abs(net.values).max()) * 2.0**-40 + room
     reason = "its knots hold the values of the function, and Lemma U (docs/uniform.md) covers what lies between"
     if wrong:
-        reason = f"{wrong:,} of {len(net.values):,} knots hold another value than the function has there"
+        reason = f"{wrong:,} of {count:,} knots hold another value than the function has there"
     elif apart > slack:
         reason = f"the function is not permutation equivariant: at a knot it is off by {apart:.3g} in another order"
     return replace(

@@ -25,7 +25,7 @@ def robust_writers(stored: Stored, points: Labelled) -> Writers:
     """The neurons that may be on at each fact, at no noise."""
     asked = question_of(stored, points)
     gated, shares = asked.gated, Shares.of(0.0, asked.gated, asked.longest, asked.format)
-    quiet = silent(asked.reach, shares)
+    quiet = silent(asked.top, asked.size, shares)
     error = errors(asked.found, gated, shares)
     on = asked.found.value + error > 0.0
     found, error = _chosen(asked.found, np.flatnonzero(on)), error[on]
