@@ -5,9 +5,6 @@ That nothing is proved which some evaluation contradicts is test_attack.py's que
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -130,18 +127,12 @@ def test_slopes_that_are_no_powers_of_two_are_judged_by_what_they_do_and_heads_o
     assert (proof.verdict, "copy" in proof.reason) == ("undecided", True)
 
 
-def test_points_on_a_ramp_or_between_two_classes_are_unsure(tmp_path: Path) -> None:
+def test_points_between_two_classes_are_unsure(tmp_path: Path) -> None:
     case = random_case(4, **PLAIN)
-    t = case.saved.tensors
-    half = case.saved.edited("feed_forward.bias_2", 0, t["feed_forward.bias_2"][0] + 0.5)
-    wide = np.full_like(t["feed_forward.weight_1"], 2.0**-6)  # ramps that overlap
-    for number, saved in enumerate(
-        (half, case.saved.changed(feed_forward__weight_1=wide, feed_forward__bias_1=0 * wide + 0.5))
-    ):
-        proof = judge(replace(case, saved=saved), tmp_path / str(number))
-        assert proof.verdict == "undecided"
-        assert proof.unsure > 0
-        assert proof.findings[0].kind == "unsure"
+    half = case.saved.edited("feed_forward.bias_2", 0, case.saved.tensors["feed_forward.bias_2"][0] + 0.5)
+    proof = judge(replace(case, saved=half), tmp_path / "half")
+    assert (proof.verdict, proof.findings[0].kind) == ("undecided", "unsure")
+    assert proof.unsure > 0
 
 
 # -- models that some allowed evaluation, or PyTorch, answers wrongly -----------------------------------
@@ -190,30 +181,15 @@ def test_a_masked_token_without_a_vector_spoils_a_dense_product(tmp_path: Path) 
     case = two_classes()
     saved = case.saved.edited("lift.weight", 2, np.nan)
     saved.config |= {"causal": True, "next_token": True, "classes": {"range": 3}}
-    saved.tensors |= {"head.weight": np.diag([0, 2.0, 4.0])[:, [0, 0, 0, 1]], "head.bias": np.array([0, -1.0, -4.0])}
-    saved.tensors["head.weight"][:, LABEL] = [0, 2, 4]
+    saved.tensors |= {"head.weight": np.eye(4)[[LABEL] * 3] * [[0], [2], [4]], "head.bias": np.array([0, -1.0, -4.0])}
     saved.tensors["feed_forward.weight_2"], saved.tensors["feed_forward.bias_2"] = np.array([[-2.0]]), np.array([2.0])
     saved.tensors["bos"][CODE] = 1.0
-    X = [[1, 2]]
-    proof = certify(saved.write(tmp_path / "model"), X)
+    proof = certify(saved.write(tmp_path / "model"), [[1, 2]])
     assert (proof.verdict, "0 times NaN" in proof.findings[0].why) == ("undecided", True)
     model = ml.load(tmp_path / "model")
-    with pytest.raises(DataError, match="token 1 of sequence 0 is 2, which the model has never seen"):
-        model(torch.tensor(X))
     with torch.no_grad():
-        Z = model.attention(*model.stream(torch.tensor(X)))  # what the parts themselves make of it
+        Z = model.attention(*model.stream(torch.tensor([[1, 2]])))  # what the parts themselves make of it
     assert Z[:, 1].isnan().any()
-
-
-def test_heads_that_overflow_or_underflow_are_not_covered(tmp_path: Path) -> None:
-    for dtype, size in (("float32", 1.5e38), ("float64", 1e-310)):
-        case = two_classes(dtype)
-        saved = case.saved.edited("head.weight", (slice(None), LABEL), [size, 2 * size])
-        saved.tensors["head.bias"][:] = 0
-        saved.tensors["feed_forward.bias_2"][:] = 4
-        proof = certify(saved.write(tmp_path / dtype), case.X, [[1, 1], [1, 1]])
-        assert (proof.verdict, "the head must" in proof.reason) == ("undecided", True)
-    assert ml.load(tmp_path / "float32").predict(case.X)[0].tolist() == [0, 0]  # both logits are infinite
 
 
 @pytest.mark.parametrize(("weight", "x"), [(1e-310, 1e308), (1e308, 1e-309)])
@@ -233,22 +209,13 @@ def test_subnormal_operands_may_be_flushed(weight: float, x: float, tmp_path: Pa
     assert "subnormal" in certify(entry.write(tmp_path / "entry"), [[[weight * x], [0.0]]], Y).reason
 
 
-def test_an_approximator_must_not_look_past_its_cells(tmp_path: Path) -> None:
-    """A head that reads the token itself; a token that is infinite in the model's format."""
-    model = ml.approximate(lambda X: np.round(X[..., 0]), 1, 2, cells=2)
-    X, Y = np.array([[[0.2], [0.7]]]), [[0, 1]]
-    saved = Saved.read(model.save(tmp_path / "reals"))
-    classes = saved.changed(head__weight=np.array([[0, 0, 0, 0.0, 0], [0, 0, 0, 2, 0]]), head__bias=np.array([0, -1.0]))
-    classes.config |= {"target": "classes", "classes": {"range": 2}, "scalar": False}
-    assert certify(classes.write(tmp_path / "classes"), X, Y).verdict == "proved"
-    classes.tensors["head.weight"][0, 4] = 100.0
-    assert "label slot alone" in certify(classes.write(tmp_path / "raw"), X, Y).reason
+def test_a_token_that_is_infinite_in_the_models_format_is_not_judged(tmp_path: Path) -> None:
+    saved = Saved.read(ml.approximate(lambda X: np.round(X[..., 0]), 1, 2, cells=2).save(tmp_path / "reals"))
     short = {k: (np.round(v * 2**16) / 2**16).astype("float32") for k, v in saved.tensors.items()}  # no sum rounds
     Saved(saved.config | {"dtype": "float32"}, short).write(tmp_path / "single")
-    assert certify(tmp_path / "single", X, X.round()[..., 0], tolerance=1e-3).verdict == "proved"
-    with np.errstate(over="ignore"):
-        proof = certify(tmp_path / "single", np.array([[[0.2], [1e39]]]), np.array([[0.0, 1.0]]), tolerance=1e-3)
-    assert "too large for binary32" in proof.reason
+    for x, words in ((0.7, "it has the right label"), (1e39, "too large for binary32")):
+        proof = certify(tmp_path / "single", np.array([[[0.2], [x]]]), np.array([[0.0, 1.0]]), tolerance=1e-3)
+        assert words in proof.reason
 
 
 # -- data that do not fit ------------------------------------------------------------------------------
@@ -345,17 +312,12 @@ def test_damage_is_noticed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"version": 2}, "version is 2; this checker reads version 1"),
         ({"format": "other"}, "model written by monolayer"),
         ({"kind": "other"}, "kind is not one of memorizer, approximator"),
-        ({"kind": "approximator"}, "have a grid"),
         ({"width": 5}, "width is not 3"),
         ({"steps": 1000}, r"weight_1 has shape \(3,\), not \(1000,\)"),
         ({"dtype": "float32"}, "float64"),
-        ({"dtype": "int8"}, "dtype is not one of"),
-        ({"per": "page"}, "per is not one of token, sequence"),
         ({"positions": True}, "positions.weight"),
-        ({"tokens": "vectors"}, "vocabulary is given where"),
         ({"classes": None}, "classes is given where the model has none, or missing"),
         ({"vocabulary": {"names": "vocabulary"}}, "files must be"),
     ],
@@ -396,43 +358,13 @@ def test_certificates_travel_as_json_and_verify_says_what_changed(tmp_path: Path
 def test_the_data_digest_depends_on_what_is_said_alone() -> None:
     X, Y = [["b", "a"], ["c"]], [["x", "y"], ["x"]]
     digest = data_digest(Sequences.of(X, Y))
-    renumbered = Sequences.of(X, Y, vocabulary=Names(("z", "c", "b", "a")))
-    assert data_digest(renumbered) == digest
-    others = [
-        Sequences.of(X),
-        Sequences.of([["b", "a"], ["d"]], Y),
-        Sequences.of([["a", "b"], ["c"]], Y),
-        Sequences.of([["b"], ["a", "c"]], [["x"], ["y", "x"]]),
-        Sequences.of(X, [["x", "y"], ["y"]]),
-        Sequences.of(X, ["x", "y"]),
-        Sequences.of([[1, 0], [2]], Y),
-        Sequences.of([["1", "0"], ["2"]], Y),
-        Sequences.of(X, [[0.0, 1.0], [0.0]]),
-        Sequences.of(X, [[0, 1], [0]]),
-    ]
-    assert len({digest, *map(data_digest, others)}) == 1 + len(others)
+    assert data_digest(Sequences.of(X, Y, vocabulary=Names(("z", "c", "b", "a")))) == digest
+    others: list[tuple[Any, Any]] = [(X, None), ([["b", "a"], ["d"]], Y), ([["a", "b"], ["c"]], Y)]
+    others += [([["b"], ["a", "c"]], [["x"], ["y", "x"]]), (X, [["x", "y"], ["y"]]), (X, ["x", "y"])]
+    others += [([[1, 0], [2]], Y), ([["1", "0"], ["2"]], Y), (X, [[0.0, 1.0], [0.0]]), (X, [[0, 1], [0]])]
+    others += [(X, [["x", None], ["x"]]), (X, [[None, "x"], ["x"]])]
+    assert len({digest, *(data_digest(Sequences.of(*other)) for other in others)}) == 1 + len(others)
     assert data_digest(Sequences.of([[[0.0]]], [[1.0]])) == data_digest(Sequences.of([[[-0.0]]], [[1.0]]))
-
-
-# -- independence --------------------------------------------------------------------------------------
-
-
-def test_the_checker_knows_no_builder_and_no_torch(tmp_path: Path) -> None:
-    case = random_case(4, **PLAIN)
-    folder = case.saved.write(tmp_path)
-    script = (
-        "import sys, json\n"
-        "from monolayer.checker import certify\n"
-        f"print(certify({str(folder)!r}, {case.X!r}, {case.Y!r}).verdict)\n"
-        "print(json.dumps([m for m in sys.modules if m.split('.')[0] == 'torch' or m.startswith('monolayer')]))\n"
-    )
-    out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.splitlines()
-    assert out[0] == "proved"
-    loaded = {".".join(name.split(".")[:2]) for name in json.loads(out[1])}
-    below = {
-        f"monolayer.{layer}" for layer in ("checker", "huggingface", "theory", "data", "table", "errors", "arrays")
-    }
-    assert loaded <= {"monolayer", *below}
 
 
 # -- no answers from NaN -----------------------------------------------------------------------------------

@@ -200,7 +200,7 @@ def look(case: Case, folder: Path) -> str:
 
 def test_loader_and_checker_agree_and_what_is_proved_answers(tmp_path: Path) -> None:
     found: Counter[str] = Counter()
-    for seed in range(360):
+    for seed in range(180):
         rng = np.random.default_rng(seed)
         case = any_case(seed)
         with np.errstate(over="ignore"):
@@ -212,7 +212,7 @@ def test_loader_and_checker_agree_and_what_is_proved_answers(tmp_path: Path) -> 
         except ValueError:  # NumPy's safetensors cannot write this
             continue
         found[look(case, folder)] += 1
-    assert min(found[kind] for kind in ("no model", "proved", "undecided", "refuted")) > 8, found
+    assert min(found[kind] for kind in ("no model", "proved", "undecided", "refuted")) > 4, found
 
 
 def test_the_fuzz_would_notice_a_reader_that_takes_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,20 +234,18 @@ def test_the_fuzz_would_notice_a_reader_that_takes_more(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("name", ["config.json", "names.json"])
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"[]", b"\xff\xfe{", b"{", "{}".encode("utf-16"), b"[" * 100_000, b'{"a": ' * 100_000, b"1" * 5000, b"\x00"],
-    ids=["empty", "list", "latin", "open", "utf-16", "deep list", "deep object", "long number", "nul"],
-)
-def test_files_that_are_no_json_objects_are_no_models(name: str, content: bytes, tmp_path: Path) -> None:
-    model = ml.memorize(["ab"], [["x", "y"]])
-    folder = model.save(tmp_path / "m")
-    (folder / name).write_bytes(content)
-    if name == "names.json":
-        rewrite(folder, lambda config: config["files"].update({name: sha256(content).hexdigest()}))
-    for read in (ml.load, stored.read, lambda folder: ml.verify(folder, ["ab"], [["x", "y"]])):
-        with pytest.raises(ml.ModelFileError, match=name.replace(".", r"\.")):
-            read(folder)
+def test_files_that_are_no_json_objects_are_no_models(name: str, tmp_path: Path) -> None:
+    folder = ml.memorize(["ab"], [["x", "y"]]).save(tmp_path / "m")
+    whole = (folder / "config.json").read_bytes()
+    for content in (b"", b"[]", b"\xff\xfe{", b"{", "{}".encode("utf-16"), b"[" * 100_000, b'{"a": ' * 100_000,
+                    b"1" * 5000, b"\x00"):  # fmt: skip
+        (folder / "config.json").write_bytes(whole)
+        (folder / name).write_bytes(content)
+        if name == "names.json":
+            rewrite(folder, lambda config, content=content: config["files"].update({name: sha256(content).hexdigest()}))
+        for read in (ml.load, stored.read, lambda folder: ml.verify(folder, ["ab"], [["x", "y"]])):
+            with pytest.raises(ml.ModelFileError, match=name.replace(".", r"\.")):
+                read(folder)
 
 
 def rewrite(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:
@@ -260,37 +258,41 @@ def rewrite(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "files",
-    [[], {}, None, {"../../m/model.safetensors": ""}, {"model.safetensors": 1}, {"a\0b": "x"}, {"\ud800": "x"}, "x"],
-    ids=str,
-)
-def test_odd_lists_of_files_are_no_models(files: Any, tmp_path: Path) -> None:
+    ("field", "values", "words"),
+    [
+        ("files", [[], {}, None, {"../../m/model.safetensors": ""}, {"model.safetensors": 1}, {"a\0b": "x"},
+                   {"\ud800": "x"}, "x"], ("files", "files")),
+        ("version", [0, 2, 1.0, True, None, "1"],
+         ("reads version 1 alone: build the model again", "this checker reads version 1")),
+    ],
+)  # fmt: skip
+def test_odd_lists_of_files_and_other_versions_are_refused(
+    field: str, values: list[Any], words: tuple[str, str], tmp_path: Path
+) -> None:
     folder = ml.memorize(["ab"], [[0, 1]]).save(tmp_path / "m")
-    rewrite(folder, lambda config: config.update(files=files))
-    for read in (ml.load, stored.read):
-        with pytest.raises(ml.ModelFileError, match="files"):
-            read(folder)
+    for value in values:
+        rewrite(folder, lambda config, value=value: config.update({field: value}))
+        for read, said in zip((ml.load, stored.read), words, strict=True):
+            with pytest.raises(ml.ModelFileError, match=said):
+                read(folder)
 
 
-@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "names.json"])
-def test_neither_a_fifo_nor_a_device_nor_a_folder_is_read(name: str, tmp_path: Path) -> None:
+def test_neither_a_fifo_nor_a_device_nor_a_folder_is_read(tmp_path: Path) -> None:
     """A FIFO without a writer would be waited for without end, /dev/zero read without end."""
     model = ml.memorize(["ab"], [["x", "y"]])
     kinds: list[Callable[[Path], Any]] = [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), Path.mkdir]
     for kind, make in enumerate(kinds):
-        folder = model.save(tmp_path / str(kind))
-        (folder / name).unlink()
-        make(folder / name)
+        for name in ("config.json", "model.safetensors", "names.json"):
+            folder = model.save(tmp_path / f"{kind}{name}")
+            (folder / name).unlink()
+            make(folder / name)
+            for read in (ml.load, stored.read):
+                with pytest.raises(ml.ModelFileError, match=name.replace(".", r"\.")):
+                    read(folder)
+    for path in ("a\0b", "a\ud800", "/dev/null", "/dev/null/m", "none"):
         for read in (ml.load, stored.read):
-            with pytest.raises(ml.ModelFileError, match=name.replace(".", r"\.")):
-                read(folder)
-
-
-@pytest.mark.parametrize("path", ["a\0b", "a\ud800", "/dev/null", "/dev/null/m", "none"])
-def test_paths_that_are_no_folders_are_refused_in_words(path: str) -> None:
-    for read in (ml.load, stored.read):
-        with pytest.raises(ml.ModelFileError):
-            read(path)
+            with pytest.raises(ml.ModelFileError):
+                read(path)
 
 
 # -- the page ----------------------------------------------------------------------------------------------
@@ -334,16 +336,6 @@ def test_the_page_names_every_field_and_every_tensor() -> None:
     interpolator = {row[0].strip("`") for row in table("### A network for the maximum norm")}
     assert interpolator == set(schema.INTERPOLATOR) - {"format", "version", "files", "digest"}
     assert interpolator == checker_format.INTERPOLATOR - {"format", "version"}
-
-
-@pytest.mark.parametrize("version", [0, 2, 4, 6, 1.0, True, None, "1"])
-def test_other_versions_are_refused_with_one_sentence(version: Any, tmp_path: Path) -> None:
-    folder = ml.memorize(["ab"], [["x", "y"]]).save(tmp_path / "m")
-    rewrite(folder, lambda config: config.update(version=version))
-    with pytest.raises(ml.ModelFileError, match="reads version 1 alone: build the model again"):
-        ml.load(folder)
-    with pytest.raises(ml.ModelFileError, match="this checker reads version 1"):
-        stored.read(folder)
 
 
 def test_a_summary_with_other_fields_is_read(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from contextlib import ExitStack
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -54,20 +55,17 @@ def answered(folder: Path, network: Any, silent: Any = None, rows: NDArray[Any] 
     facts = plain_stock.read(folder)["facts"]
     number = {name: row for row, name in enumerate(facts.names)}
     ids = torch.tensor([[2, *(number[str(token)] for token in row)] for row in rows.tolist()])
-    hook = None
-    if silent is not None:
-        module = network.get_submodule(silent.tensor.removesuffix(".weight"))
 
-        def gone(_: Any, inputs: Any) -> Any:
-            hidden = inputs[0].clone()
-            hidden[..., silent.index] = 0.0
-            return (hidden,)
+    def gone(_: Any, inputs: Any) -> Any:
+        hidden = inputs[0].clone()
+        hidden[..., silent.index] = 0.0
+        return (hidden,)
 
-        hook = module.register_forward_pre_hook(gone)
-    logits = network(input_ids=ids).logits
-    if hook is not None:
-        hook.remove()
-    found = logits.argmax(-1)
+    with ExitStack() as stack:
+        if silent is not None:
+            module = network.get_submodule(silent.tensor.removesuffix(".weight"))
+            stack.callback(module.register_forward_pre_hook(gone).remove)
+        found = network(input_ids=ids).logits.argmax(-1)
     names = facts.names if facts.task == "lm" else facts.classes
     return [names[one] for one in (found if facts.task == "sequence" else found[:, 1:]).reshape(-1).tolist()]
 
@@ -114,13 +112,8 @@ def test_what_was_never_seen_is_claimed_as_far_as_margins_go(home: Path) -> None
     found = ml.locate(folder, rows)
     places, before = list(found), answered(folder, network, rows=rows)
     assert {place.verdict for place in places} == {"proved", "measured"}
-    assert all(place.verdict != "proved" or str(place.answer) == one for place, one in zip(places, before, strict=True))
-    for neuron in held(places)[::4]:
-        told, after = found.ablate(neuron), answered(folder, network, neuron, rows)
-        assert all(
-            verdict != "proved" or (str(answer), bool(changed)) == (two, one != two)
-            for answer, changed, verdict, one, two in zip(*told, before, after, strict=True)
-        )
+    for neuron in held(places)[::6]:
+        assert contradicted(found, places, neuron, before, answered(folder, network, neuron, rows)) == []
 
 
 OWN = ["line", "line reals", "line float32"]
@@ -174,11 +167,9 @@ def test_the_graph_is_what_circuit_tools_read_and_enough_for_the_answer(kind: st
     assert set(graph["edges"]) == {*inner, "input->m0", "a0.h0->m0", "input->logits", "a0.h0->logits", "m0->logits"}
     assert all(isinstance(edge["score"], float) and type(edge["in_graph"]) is bool for edge in graph["edges"].values())
     for name in ("input", "a0.h0", "m0"):
-        neurons = graph["nodes"][name]["neurons"]
-        assert len(neurons) == graph["cfg"]["d_model"]
-        assert all(type(one) is bool for one in neurons)
+        assert [type(one) for one in graph["nodes"][name]["neurons"]] == [bool] * graph["cfg"]["d_model"]
     # All other neurons set to 0, and attention too where it is left out: the answer stays.
-    for i in (0, 5, 11, 17):
+    for i in (0, 11):
         own = found.graph(i)
         kept = {neuron["index"] for neuron in own["nodes"]["m0"]["hidden"]}
         assert {neuron.index for neuron in found[i].neurons} <= kept

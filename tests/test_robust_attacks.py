@@ -38,8 +38,9 @@ def built() -> ml.Monolayer:
     return ml.memorize(X, Y, positions=True, robust=True, rank=16)
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-@pytest.mark.parametrize("part", ["token", "place", "context", "key", "label"])
+@pytest.mark.parametrize(
+    ("part", "value"), [("token", np.nan), ("place", np.inf), ("context", np.nan), ("key", np.inf), ("label", np.nan)]
+)
 def test_a_row_with_one_coordinate_that_is_no_number_is_no_vector(
     built: ml.Monolayer, part: str, value: float, tmp_path: Path
 ) -> None:

@@ -40,7 +40,7 @@ def test_no_evaluation_leaves_the_bound(dtype: str, tmp_path: Path) -> None:
     """Thousands of points: ours, and evaluations with sums in random order, against the true `z`."""
     worst_own = worst_other = 0.0
     checked = 0
-    for seed in range(40):
+    for seed in range(24):
         case = random_case(seed, dtype=dtype)
         codes = points(case, tmp_path / str(seed))[3]
         true = answering(case, true_codes(case.saved, case.X))
@@ -53,8 +53,7 @@ def test_no_evaluation_leaves_the_bound(dtype: str, tmp_path: Path) -> None:
             other = max(float(abs(arb(float(found[i])) - z).upper()) for found in others) / codes.other[i]
             worst_own, worst_other = max(worst_own, own), max(worst_other, other)
             checked += 5
-    print(f"{dtype}: {checked:,} values; largest error over its bound: ours {worst_own:.3f}, others {worst_other:.3f}")
-    assert checked > 1500
+    assert checked > 900
     assert max(worst_own, worst_other) <= 1.0
     assert worst_other > 1 / 20, "a bound twenty times too wide says little"
 
@@ -73,7 +72,7 @@ TOY = Format("toy", 2.0**-10, 2.0**-1022, 64.0, 2.0**-400, 2.0**128, 2**31)
     head=st.tuples(*[st.sampled_from([0.5, 1.0, -1.5, 2.0])] * 4),
     shifted=st.booleans(),
 )
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_adversarial_rounding_stays_within_lemma_4(keys: list[float], head: tuple[float, ...], shifted: bool) -> None:
     worst, bound = adversarial(keys, Attention(*head), shifted)
     assert worst <= bound
@@ -114,7 +113,7 @@ def adversarial(keys: list[float], head: Attention, shifted: bool) -> tuple[floa
 
 
 @given(st.lists(st.floats(-1, 1), min_size=2, max_size=8), st.floats(-3, 3), st.integers(0, 2**32))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_keys_known_to_within_ds_move_the_operator_by_at_most_that_times_1_plus_2R(
     keys: list[float], scale: float, seed: int
 ) -> None:
@@ -130,18 +129,6 @@ def test_keys_known_to_within_ds_move_the_operator_by_at_most_that_times_1_plus_
     bound = lemma_4(len(s), Attention(scale, 1.0, 1.0, 2.0), S, ds, BINARY64)
     assert 2.0 * abs(boltzmann(moved) - boltzmann(s)) <= bound
     assert bound <= 2.0 * (1 + 2 * abs(scale) * S) * ds * 1.001, "and by no more than this"
-
-
-@given(st.lists(st.tuples(st.fractions(-1, 1), st.booleans()), max_size=30), st.sampled_from([BINARY64, BINARY32]))
-@settings(max_examples=40, deadline=None)
-def test_gamma_covers_every_product_of_roundings(factors: list[tuple[Fraction, bool]], fmt: Format) -> None:
-    product = Fraction(1)
-    for share, inverse in factors:
-        factor = 1 + share * Fraction(fmt.unit)
-        product *= 1 / factor if inverse else factor
-    exact = len(factors) * Fraction(fmt.unit) / (1 - len(factors) * Fraction(fmt.unit))
-    assert abs(product - 1) <= exact
-    assert fmt.gamma(float(len(factors))) == pytest.approx(float(exact), rel=1e-12)
 
 
 def test_scores_and_counts_beyond_the_proof_are_not_judged() -> None:
@@ -172,18 +159,6 @@ def test_underflow_is_in_the_bound(tmp_path: Path) -> None:
         assert codes.own[i] < 1e-300
         lost |= bool(error > arb(1e-12) * abs(z))
     assert lost, "this test must reach where relative bounds fail"
-
-
-def test_the_last_sum_counts_for_large_codes(tmp_path: Path) -> None:
-    case = random_case(3, tokens="ids", positions=False, causal=False, per="token", readout="exact")
-    case.saved.tensors["lift.weight"][:, 2] += 2.0**30
-    codes = points(case, tmp_path / "m")[3]
-    errors = [
-        float(abs(arb(float(ours)) - z).upper())
-        for ours, z in zip(codes.z, answering(case, true_codes(case.saved, case.X)), strict=True)
-    ]
-    assert (np.array(errors) <= codes.own).all()
-    assert max(errors) > 2.0**30 * 2.0**-55
 
 
 # -- the readout ---------------------------------------------------------------------------------------

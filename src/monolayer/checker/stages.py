@@ -85,7 +85,7 @@ def _stage(stairs: Staircase, codes: Codes) -> Stage:
 def _added(stored: Stored, value: Floats, more: Floats) -> Floats:
     """A stage's labels added to those of the stages before it, `(m, M)`: one rounded sum in the stored format."""
     dtype = stored["bos"].dtype
-    total = (value.astype(dtype) + more.astype(dtype)).astype(np.float64)
+    total: Floats = (value.astype(dtype) + more.astype(dtype)).astype(np.float64)
     if ((total != 0.0) & (np.abs(total) < stored.format.tiny)).any():
         raise UnhandledError("labels of two stages add up to a subnormal number: an evaluation may flush it to 0")
     return total
