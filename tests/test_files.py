@@ -175,24 +175,17 @@ def test_draws_are_compared_by_the_same_sample(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(draw, "SAMPLE", 200)
     both(tmp_path, write(tmp_path, X, Y, [100, 250]), **options)
     rows = draw.sample_rows(1000, 8000)
-    assert len(rows) == 25
-    assert (rows // 40 == np.arange(25)).all()
+    assert (rows // 40).tolist() == list(range(25))
     assert set(rows % 2) == {0, 1}  # data with a rhythm are not seen on one beat
 
 
-def test_one_bag_of_tokens_in_any_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All contexts are equal but for rounding, which is not to be scaled up to the room of a code."""
-    random = np.random.default_rng(0)
-    X = random.permuted(np.tile(np.arange(16), (40, 1)), axis=1)
+def test_equal_contexts_equal_points_and_few_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Contexts that differ by rounding alone are not scaled up; equal points are held once; few have a next token."""
+    X = np.random.default_rng(0).permuted(np.tile(np.arange(16), (40, 1)), axis=1)
     small_pieces(monkeypatch, 100, 90)
-    out = both(tmp_path, write(tmp_path, X.tolist(), (X % 4).tolist(), [10]))
+    out = both(tmp_path, write(tmp_path / "bag", X.tolist(), (X % 4).tolist(), [10]))
     assert ml.certify(out, X, X % 4).verdict == "proved"
-
-
-def test_few_labels_and_many_equal_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Equal points are held once; nearly all sequences may have no next token."""
-    small_pieces(monkeypatch, 100, 50)
-    both(tmp_path, write(tmp_path, [["a", "b"], ["c", "a"]] * 300, [["x", "y"], ["y", "y"]] * 300, [200, 400]))
+    both(tmp_path, write(tmp_path, [["a", "b"], ["c", "a"]] * 90, [["x", "y"], ["y", "y"]] * 90, [60, 120]))
     small_pieces(monkeypatch, 2, 1)
     monkeypatch.setattr(draw, "SAMPLE", 1)
     rows = [[i] for i in range(60)] + [[60, 61, 62, 61]]
@@ -201,6 +194,7 @@ def test_few_labels_and_many_equal_points(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_names_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is left beside their tables is for blocks and ranges; too little is an error that says what is enough."""
+    assert [room.size(text) for text in ("2GB", "1.5 GiB", "500m", 7)] == [2 * 10**9, 3 << 29, 5 * 10**8, 7]
     monkeypatch.setattr(room, "resident", lambda: 0)  # whatever other tests have left in this process
     some = Room.of("1GB", 2, room.HUT, 10)
     small = some.without(300_000)
@@ -412,23 +406,6 @@ def test_pieces_keep_the_sizes_that_they_had(tmp_path: Path, monkeypatch: pytest
     same(out, expected(tmp_path, pattern))
 
 
-@pytest.mark.parametrize("journal", ["[]", '{"code": "other"}'])
-def test_pieces_of_another_version_are_refused(tmp_path: Path, journal: str) -> None:
-    X, Y, _ = example("ids")
-    pattern = write(tmp_path / "shards", X, Y, [])
-    (tmp_path / ".files.building").mkdir()
-    (tmp_path / ".files.building" / "journal.json").write_text(journal)
-    with pytest.raises(ml.DataError, match=r"another version of monolayer.*start anew without resume"):
-        memorize_files(pattern, tmp_path / "files", workers=1, resume=True)
-
-
-def test_a_folder_that_cannot_be_made_is_named_as_the_user_named_it(tmp_path: Path) -> None:
-    pattern, out = write(tmp_path / "shards", [[1, 2]], [[0, 1]], []), tmp_path / ("n" * 250)  # .building is too long
-    with pytest.raises(OSError, match="too long") as caught:
-        memorize_files(pattern, out, workers=1)
-    assert caught.value.filename == str(out)
-
-
 @pytest.mark.parametrize("kind", ["file", "folder", "link", "linked"])
 def test_a_spill_folder_that_holds_something_foreign_is_left_alone(tmp_path: Path, kind: str) -> None:
     pattern = write(tmp_path / "shards", [[1, 2]], [[0, 1]], [])
@@ -481,6 +458,19 @@ def test_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     same(tmp_path / "files", expected(tmp_path, pattern))
 
 
+def test_a_damaged_file_is_named_and_the_build_goes_on_when_it_is_mended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pattern = ready(tmp_path, monkeypatch)
+    damaged = tmp_path / "shards" / "s1.jsonl"
+    whole = damaged.read_bytes()
+    damaged.write_bytes(whole[:-9])
+    with pytest.raises(ml.DataError, match=r"s1.jsonl .*When it is mended, go on from what is done with resume=True"):
+        memorize_files(pattern, tmp_path / "files", workers=1)
+    damaged.write_bytes(whole)
+    same(memorize_files(pattern, tmp_path / "files", workers=1, resume=True), expected(tmp_path, pattern))
+
+
 @pytest.mark.parametrize("how", ["touched", "more", "another"])
 def test_resume_refuses_other_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     pattern = ready(tmp_path, monkeypatch)
@@ -525,19 +515,6 @@ def test_a_file_that_changes_while_it_is_read(tmp_path: Path, monkeypatch: pytes
     assert not (tmp_path / "files").exists()
 
 
-def test_a_damaged_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pattern = ready(tmp_path, monkeypatch)
-    damaged = tmp_path / "shards" / "s1.jsonl"
-    whole = damaged.read_bytes()
-    damaged.write_bytes(whole[:-9])
-    with pytest.raises(ml.DataError, match=r"s1.jsonl .*When it is mended, go on from what is done with resume=True"):
-        memorize_files(pattern, tmp_path / "files", workers=1)
-    assert not (tmp_path / "files").exists()
-    damaged.write_bytes(whole)
-    out = memorize_files(pattern, tmp_path / "files", workers=1, resume=True)
-    same(out, expected(tmp_path, pattern))
-
-
 def test_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executors, "PATIENCE", 0.2)
     pattern, out = write(tmp_path / "good", [[1, 2]], [[0, 1]], []), tmp_path / "files"
@@ -566,11 +543,16 @@ def test_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for files, options, words in wrong:
         with pytest.raises(ml.DataError, match=words):
             memorize_files(files, out, **{"workers": 1, **options})
+    for journal in ("[]", '{"code": "other"}'):
+        (tmp_path / ".files.building").mkdir(exist_ok=True)
+        (tmp_path / ".files.building" / "journal.json").write_text(journal)
+        with pytest.raises(ml.DataError, match=r"another version of monolayer.*start anew without resume"):
+            memorize_files(pattern, out, workers=1, resume=True)
     assert not out.exists()
-
-
-def test_sizes_as_people_write_them() -> None:
-    assert [room.size(text) for text in ("2GB", "1.5 GiB", "500m", 7)] == [2 * 10**9, 3 << 29, 5 * 10**8, 7]
+    long = tmp_path / ("n" * 250)  # with .building it is too long
+    with pytest.raises(OSError, match="too long") as caught:
+        memorize_files(pattern, long, workers=1)
+    assert caught.value.filename == str(long)
 
 
 def test_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

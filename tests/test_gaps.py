@@ -195,7 +195,7 @@ def test_null_in_json(rows: list[Any], wanted: list[Any], name: str, tmp_path: P
     (tmp_path / "more.jsonl").write_text(json.dumps(objects[1]) + "\n")
     (tmp_path / "all.jsonl").write_text("\n".join(map(json.dumps, objects)))
     several = [str(tmp_path / file) for file in ("all.jsonl", "more.jsonl")]
-    whole = ml.Sequences.of(join([ml.read(file) for file in several], several))
+    whole = ml.Sequences.of(join([ml.read(file) for file in several]))
     found = verify_files(tmp_path / "model", several)
     assert found is not None
     assert (found.verdict, found.data_digest) == ("proved", ml.verify(tmp_path / "model", whole).data_digest)

@@ -275,7 +275,7 @@ def test_every_command_takes_several_files(tmp_path: Path, capsys: pytest.Captur
     mixed = [shards[0], str(text(tmp_path / "m.jsonl", '{"tokens": "Peru", "label": "Lima"}\n'))]
     for command in ("memorize", "memorize-files"):
         assert run([command, *mixed, "--out", str(tmp_path / "m")]) == 2
-        assert "was cut into words and" in " ".join(capsys.readouterr().err.split())
+        assert "strings cut into words as tokens" in " ".join(capsys.readouterr().err.split())
 
 
 # -- the page --------------------------------------------------------------------------------------------------------

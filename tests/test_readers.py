@@ -403,8 +403,8 @@ BAD: list[tuple[str, Any, str]] = [  # @ stands for the path of the file; a dict
     ("a.conll", "\n-DOCSTART- O\n", "@ is empty"),
     ("a.csv", "", "@ is empty"),
     ("a.csv", "tokens,labels\n", "@ is empty"),
-    ("a.npz", "", "@ is empty"),
-    ("a.parquet", "", "@ is empty"),
+    ("a.npz", "", "@ is no npz file"),
+    ("a.parquet", "", "@ is no Parquet file"),
     ("a.txt.gz", GOOD, "@: the suffix '.txt' says nothing of the format. Say it with format= (--format on the command"),
     # cut short
     ("a.jsonl", GOOD + GOOD[:30], "@ ends in the middle, at line 2: its last JSON object is not closed"),
@@ -422,7 +422,7 @@ BAD: list[tuple[str, Any, str]] = [  # @ stands for the path of the file; a dict
     ("a.jsonl", GOOD + "null\n" + GOOD, "line 2 of @ is None, not an object: write"),
     ("a.jsonl", GOOD.encode() + b'{"tokens": "\xe9a"}\n', "line 2 of @ is not UTF-8: byte 0xe9 at byte 12. Convert"),
     ("a.jsonl.gz", GOOD, "@ is no gzip file, or a damaged one"),
-    ("a.npz", "hello there", "@ is no npz file: write it with numpy.savez"),
+    ("a.npz", "hello there", "@ is no npz file, or a damaged one"),
     ("a.parquet", "hello there", "@ is no Parquet file, or a damaged one"),
     ("a.csv", 'tokens,label\n"a"b,x\n', "line 2 of @ is not CSV (',' expected after '\"')"),
     # rows
@@ -555,7 +555,7 @@ def test_a_cut_binary_file_is_an_error_wherever_it_is_cut(
     for name, content in whole.items():
         cut = folder / f"cut.{name}"
         cut.write_bytes(content[: draw.draw(st.integers(4, len(content) - 1))])
-        with pytest.raises(DataError, match="ends in the middle: it was cut short"):
+        with pytest.raises(DataError, match=r"cut\..* is (no .* file, or )?a? ?damaged"):
             read(cut)
 
 

@@ -20,7 +20,7 @@ from monolayer.cluster.spill import PausedError, Spill, identity
 from monolayer.cluster.work import Options, Work
 from monolayer.data import Names, Sequences, read
 from monolayer.data.labels import Per
-from monolayer.data.shards import kinds, numbered, one_unit, strangers, used
+from monolayer.data.shards import kinds, numbered, strangers, used
 from monolayer.errors import DataError
 
 if TYPE_CHECKING:  # workers do without PyTorch
@@ -126,7 +126,7 @@ def survey(work: Work, reading: dict[str, Any], options: Options) -> Found:
         one, two = str(facts[0]["kinds"][0]), str(fact["kinds"][0])
         if one != two:
             raise strangers(files[0], one, file, two)
-    units: list[Any] = [str(fact["unit"][0]) or None for fact in facts]
+    unit: Any = str(facts[0]["unit"][0]) or None
     reals, own = int(facts[0]["reals"]), "label_names" in facts[0]
     next_token = not reals and not own
     per: Per = "token" if "last" in facts[0] else "sequence"
@@ -149,7 +149,7 @@ def survey(work: Work, reading: dict[str, Any], options: Options) -> Found:
     return Found(
         work.shards,
         replace(rules, order=by_label(last)) if per == "token" else rules,
-        names.cut_into(one_unit(units, files)),
+        names.cut_into(unit),
         None if reals else classes,
         sum(int(fact["sequences"]) for fact in facts),
         _total(len(names), rows, [fact["token_count"] for fact in facts]),

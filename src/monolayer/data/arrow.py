@@ -150,7 +150,6 @@ def _long(table: Table, lines: range, cells: dict[str, Any]) -> bool:
 
 def read_parquet(file: Path, columns: Columns, batch: int = _BATCH) -> Sequences:
     """The sequences of a Parquet file in long or wide form, a record batch at a time."""
-    _whole(file)
     growing, done = Growing(str(file), unit="row"), 0
     try:
         with pq.ParquetFile(file, page_checksum_verification=True) as stored:
@@ -170,18 +169,6 @@ def read_parquet(file: Path, columns: Columns, batch: int = _BATCH) -> Sequences
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(f"{file} is no Parquet file, or a damaged one ({error}); write it again") from None
     return Sequences(*growing.finish())
-
-
-def _whole(file: Path) -> None:
-    """A Parquet file begins and ends with PAR1; one that only begins with it was cut short."""
-    size = file.stat().st_size
-    if size == 0:
-        raise DataError(f"{file} is empty: there is no sequence in it")
-    with file.open("rb") as raw:
-        opening = raw.read(4)
-        raw.seek(max(size - 4, 0))
-        if opening == b"PAR1" and (raw.read(4) != b"PAR1" or size < 12):
-            raise DataError(f"{file} ends in the middle: it was cut short; copy or write it again")
 
 
 # -- blocks of text ------------------------------------------------------------------------------------

@@ -40,14 +40,6 @@ def read_npz(file: Path, columns: Columns) -> Sequences:
 
 def load_arrays(file: Path, wanted: Collection[str] | None = None) -> tuple[list[str], dict[str, NDArray[Any]]]:
     """The names of all arrays in an npz file, and those that are `wanted`, by default all of them."""
-    if file.stat().st_size == 0:
-        raise DataError(f"{file} is empty: there are no arrays in it")
-    with file.open("rb") as raw:
-        if not zipfile.is_zipfile(raw):
-            raw.seek(0)
-            if raw.read(2) == b"PK":
-                raise DataError(f"{file} ends in the middle: it was cut short; copy or write it again")
-            raise DataError(f"{file} is no npz file: write it with numpy.savez")
     try:
         sizes = array_sizes(file)
         with file.open("rb") as raw, np.load(raw, allow_pickle=False) as stored:
@@ -60,7 +52,7 @@ def load_arrays(file: Path, wanted: Collection[str] | None = None) -> tuple[list
                     )
             return names, {name: stored[name] for name in names if wanted is None or name in wanted}
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, SyntaxError) as error:
-        raise DataError(f"{file} is damaged ({error}): copy or write it again") from None
+        raise DataError(f"{file} is no npz file, or a damaged one ({error}): copy or write it again") from None
     except DataError:
         raise
     except ValueError as error:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from monolayer.arrays import Ints
 from monolayer.data.labels import Labels
-from monolayer.data.names import Names, Unit
+from monolayer.data.names import Names
 from monolayer.data.npz import array_sizes
 from monolayer.data.sequences import Sequences
 from monolayer.errors import DataError
@@ -63,28 +63,15 @@ def read_shards(names: list[str], read: Callable[[str], Sequences]) -> Sequences
         one, two = kinds(parts[0]), kinds(parts[-1])
         if one != two:
             raise strangers(names[0], one, name, two)
-    return join(parts, names)
+    return join(parts)
 
 
-def one_unit(units: list[Unit | None], names: list[str]) -> Unit | None:
-    """What the strings of all files were cut into; files of lists go with any others."""
-    cut = [(unit, name) for unit, name in zip(units, names, strict=True) if unit is not None]
-    odd = next((each for each in cut if each[0] != cut[0][0]), None)
-    if odd is not None:
-        (one, its), (other, theirs) = cut[0], odd
-        raise DataError(
-            f"{its} was cut into {one} and {theirs} into {other}, as their formats have it: say what a string is with "
-            "unit= (--unit)"
-        )
-    return cut[0][0] if cut else None
-
-
-def join(parts: list[Sequences], files: list[str]) -> Sequences:
-    """Datasets of one kind, out of these files, as one."""
+def join(parts: list[Sequences]) -> Sequences:
+    """Datasets of one kind as one."""
     lengths = np.concatenate([part.lengths for part in parts])
     tokens, names = _joined([(part.tokens, part.vocabulary) for part in parts])
     if names is not None:
-        names = names.cut_into(one_unit([part.vocabulary.unit if part.vocabulary else None for part in parts], files))
+        names = names.cut_into(parts[0].vocabulary.unit if parts[0].vocabulary else None)
     first = parts[0].labels
     if first is None:
         prompts = [part.prompts for part in parts if part.prompts is not None]
@@ -149,14 +136,14 @@ def strangers(one: str, its: str, other: str, theirs: str) -> DataError:
     """Two files that hold data of different kinds."""
     return DataError(
         f"{one} and {other} do not go together: the first has {its}, the second {theirs}. Files of one dataset have "
-        "tokens of one kind, and labels of one kind or none"
+        "tokens of one kind, cut alike (unit=, --unit), and labels of one kind or none"
     )
 
 
 def _kind(values: NDArray[Any], names: Names | None) -> str:
     if names is None:
         return f"vectors of {plural(values.shape[1], 'number')}"
-    return "integers" if names.integers else "strings"
+    return "integers" if names.integers else "strings" if names.unit is None else f"strings cut into {names.unit}"
 
 
 def kinds(data: Sequences) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from contextlib import contextmanager
 from itertools import repeat
 from typing import Any
 
@@ -133,16 +132,6 @@ class Table:
 # -- CSV -----------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def _long_cells() -> Iterator[None]:
-    """A cell may be one long sequence; the csv module's limit is for the whole process, so put it back."""
-    limit = csv.field_size_limit(2**31 - 1)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(limit)
-
-
 def read_table(
     lines: Lines, growing: Growing, columns: Columns, *, tabs: bool, blocks: Callable[..., None] | None = None
 ) -> None:
@@ -150,7 +139,8 @@ def read_table(
 
     `blocks` reads what it can of the rows; those that it leaves are read one by one.
     """
-    with _long_cells():
+    limit = csv.field_size_limit(2**31 - 1)  # a cell may be one long sequence; the limit is for the whole process
+    try:
         records = _records(lines, tabs)
         header = next(records, None)
         if header is None:
@@ -167,6 +157,8 @@ def read_table(
                     raise lines.cut(message)
                 raise DataError(f"{message}: give every row the same columns, and quote cells that hold a comma")
             table.row(number, *(None if at is None else record[at] or None for at in where))
+    finally:
+        csv.field_size_limit(limit)
 
 
 def _records(lines: Lines, tabs: bool) -> Iterator[tuple[int, list[str]]]:
