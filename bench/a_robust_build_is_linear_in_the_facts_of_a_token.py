@@ -68,7 +68,7 @@ def words(count: int) -> None:
             lambda: built.append(ml.memorize_as(kind, chosen, labels, per="sequence", positions=True))  # noqa: B023
         )
         found = built[0].summary
-        print(f"{count:,} words as {kind}: {took:.0f} s of processor, {found.neurons:,} neurons, gap {found.gap:.3g}")
+        print(f"{count:,} words as {kind}: {took:.0f} s of processor, {found.steps:,} neurons, gap {found.gap:.3g}")
         with tempfile.TemporaryDirectory() as scratch:
             folder = built[0].save(Path(scratch) / kind)
             proofs: list[ml.Certificate] = []

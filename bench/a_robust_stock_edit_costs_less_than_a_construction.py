@@ -36,7 +36,7 @@ def main() -> None:
         def construct() -> ml.Sequences:
             built = ml.memorize_as("bert", data, positions=True, dtype="bfloat16")
             built.save(scratch / "old")
-            print(f"labels              {len(data.tokens):,}, {built.summary.neurons:,} neurons")
+            print(f"labels              {len(data.tokens):,}, {built.facts.neurons:,} neurons")
             return data
 
         build, whole = seconds(construct, 1)

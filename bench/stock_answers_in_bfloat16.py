@@ -53,7 +53,7 @@ def main() -> None:
         took = time.perf_counter() - began
     found = built.summary
     print(f"labels          {found.labelled:,} of {len(data):,} phrases")
-    print(f"network         {options.dtype}, rank {found.rank}, width {found.width}, {found.neurons:,} half-spaces")
+    print(f"network         {options.dtype}, rank {found.rank}, width {built.facts.width}, {found.steps:,} half-spaces")
     print(f"narrowest slab  half-width {found.gap:.3g}")
     print(f"build           {found.seconds:.1f} s, {size:.1f} MB")
     print(f"wrong           {wrong} of {total:,} labels of {len(asked):,} phrases in {took:.0f} s; least gap {gap:.3g}")

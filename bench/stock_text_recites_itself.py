@@ -55,7 +55,7 @@ def main() -> None:
             said = reciter.generate(**tokenizer("", return_tensors="pt"))[0]
         recited = time.perf_counter() - began
     whole = tokenizer.decode(said, skip_special_tokens=True) == short and int(said[-1]) == tokenizer.eos_token_id
-    print(f"text            {len(text):,} characters, {built.summary.steps:,} steps, width {built.summary.width}")
+    print(f"text            {len(text):,} characters, {built.summary.steps:,} steps, width {built.facts.width}")
     print(f"build           {built.summary.seconds:.2f} s")
     print(f"certificate     {proof.verdict}" + ("" if proof.margin is None else f", margin {proof.margin:.3g}"))
     print(f"teacher-forced  {wrong} of {len(wanted):,} wrong, in {forced:.1f} s")

@@ -163,16 +163,14 @@ def test_whatever_the_data_the_folder_is_proved(texts: list[str], classes: int, 
 @pytest.mark.parametrize(
     ("name", "Y", "options", "words"),
     [
-        ("bert", [["u"]], {}, ["1 sequence of up to 1 token,", "1, 1 class; 0", "1 neuron,", "does.$"]),
-        ("bert", ["u"], {}, ["does: the label is read at the first token.$"]),
-        ("bert", [["u"]], {"positions": True}, ["does: places are counted from the left.$"]),
-        ("gpt_neox", [["u"]], {}, ["Pad on the right, as the tokenizer does.$"]),
-        ("gpt_neox", [["u"]], {"positions": True}, ["as the tokenizer does.$", "value rank|no token has"]),
+        ("bert", [["u"]], {}, ["1 sequence of up to 1 token ", "1 token, 1 class", "1 neuron ", "does.$"]),
         ("gpt2", None, {"positions": True}, ["pads on the right, since this architecture counts places"]),
         ("opt", None, {"positions": True}, ["pads on the left, where `generate` needs it"]),
     ],
 )
-def test_the_card_counts_in_words_and_gives_the_right_reason(name: str, Y: Any, options: Any, words: list[str]) -> None:
+def test_the_card_counts_in_words_and_says_where_padding_stands(
+    name: str, Y: Any, options: Any, words: list[str]
+) -> None:
     """A single token and label, too: its layer has one neuron, which never fires."""
     model = ml.memorize_as(name, [["a"]], Y, **options)
     assert model.summary.steps == 0
@@ -287,7 +285,7 @@ def test_the_margin_is_what_arrives(name: str, dtype: str, tmp_path: Path) -> No
     network = Evaluation(model.facts, part)
     value = network.arriving(ids, network.asked)[1].numpy() @ part["W_1"].T + part["b_1"]
     logits = network.logits(ids, network.asked).numpy()
-    assert model.summary.neurons == value.shape[-1] > 20
+    assert model.facts.neurons == value.shape[-1] > 20
     kind = (part["W_H"] @ part["W_2"].T).argmax(axis=0)
     own = np.array([int(label) for label in model.config["id2label"].values()])[kind] == LABELS[..., None]
     held = logits.argmax(-1) == LABELS

@@ -109,7 +109,7 @@ def export(
 ) -> None:
     """Write a saved model as an unmodified Hugging Face model that gives the same answers on DATA, and prove it.
 
-    Labels come from the model; those in DATA, if any, are compared with them.
+    Labels come from the model, not from DATA.
     """
     from monolayer.model.load import load_monolayer
     from monolayer.stock.export import export as write

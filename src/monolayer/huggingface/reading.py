@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -149,12 +149,14 @@ def _facts(files: Mapping[str, Any], kind: Architecture, task: Task, arrays: Map
         architecture=kind,
         task=task,
         dtype=config["dtype"],
-        activation=_activation(config, kind.key(Fact.ACTIVATION)),
-        epsilon=kind.epsilon or _epsilon(config, kind.key(Fact.EPSILON)),
+        activation=_said(config, str, bool, kind.key(Fact.ACTIVATION)),
+        epsilon=kind.epsilon or _said(config, float, lambda value: 0.0 < value <= 1.0, kind.key(Fact.EPSILON)),
         rotary=rotary,
         width=width,
         neurons=len(arrays["W_1"]),
-        room=_room(config) if places is None else len(places) - kind.offset,
+        room=_said(config, int, range(1, 2**31).__contains__, "max_position_embeddings")
+        if places is None  # whatever it says, since rotary angles have no end
+        else len(places) - kind.offset,
         positions=rotary != kind.still(width)[1] if kind.still else places is not None and bool(places.any()),
         names=names,
         classes=names if task == "lm" else _classes(config),
@@ -186,25 +188,11 @@ def _classes(config: dict[str, Any]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _epsilon(config: dict[str, Any], key: str) -> float:
-    value = part_of("config.json", config, key)
-    if type(value) is not float or not 0.0 < value <= 1.0:
-        raise ForeignError(f"config.json says {key} = {value!r}; the proofs need a number above 0, up to 1.0")
-    return value
-
-
-def _activation(config: dict[str, Any], key: str) -> str:
-    value = part_of("config.json", config, key)
-    if type(value) is not str:
-        raise ForeignError(f"config.json says {key} = {value!r}; the proofs need a name")
-    return value
-
-
-def _room(config: dict[str, Any]) -> int:
-    """Places of an architecture without a table of them: whatever it says, since rotary angles have no end."""
-    value = part_of("config.json", config, "max_position_embeddings")
-    if type(value) is not int or not 0 < value < 2**31:
-        raise ForeignError(f"config.json says max_position_embeddings = {value!r}")
+def _said(config: dict[str, Any], kind: type, fits: Callable[[Any], bool], *keys: str) -> Any:
+    """A value that files may choose: of this type, and one that the proofs allow for."""
+    value = part_of("config.json", config, *keys)
+    if type(value) is not kind or not fits(value):
+        raise ForeignError(f"config.json says {'.'.join(keys)} = {value!r}, which the proofs do not allow for")
     return value
 
 
@@ -212,13 +200,10 @@ def _rotary(config: dict[str, Any], kind: Architecture, width: int) -> tuple[flo
     """Base of the angles, and how many coordinates are turned: all, or two in a GPT-NeoX without positions."""
     if kind.still is None:
         return None
-    theta = part_of("config.json", config, "rope_parameters", "rope_theta")
-    if type(theta) is not float or not 1e-6 <= theta <= 1e30:
-        raise ForeignError(f"config.json says rope_parameters.rope_theta = {theta!r}")
+    theta = _said(config, float, lambda value: 1e-6 <= value <= 1e30, "rope_parameters", "rope_theta")
     if kind.name != "gpt_neox":
         return theta, width
-    share = part_of("config.json", config, "rope_parameters", "partial_rotary_factor")
-    if type(share) is not float or share not in (1.0, 2.0 / width):
-        raise ForeignError(f"config.json says rope_parameters.partial_rotary_factor = {share!r}")
+    shares = (1.0, 2.0 / width)
+    share = _said(config, float, lambda value: value in shares, "rope_parameters", "partial_rotary_factor")
     # transformers rounds the product down; 1 is one pair with the angle 1 as well.
     return theta, width if share == 1.0 else 2

@@ -108,13 +108,8 @@ def stock_model(
     arrays["W_H"] = draw.head * head
     summary = StockSummary(
         sequences=len(data),
-        vocabulary=len(data.vocabulary),
-        classes=len(job.classes),
         longest=int(data.lengths.max()),
-        positions=positions,
-        width=D,
         steps=block.steps,
-        neurons=len(block.W_1),
         confidence=median,
         unlabelled=None if job.at_begin else len(data.vocabulary) - int((cells >= job.shift).sum()),
         **figures,

@@ -34,14 +34,9 @@ class StockSummary:
     the neurons; `margin`: that over the largest rounding error of any evaluation. None where no label changes."""
 
     sequences: int
-    labelled: int
-    vocabulary: int
-    classes: int
     longest: int
-    positions: bool
-    width: int
+    labelled: int
     steps: int
-    neurons: int
     gap: float | None
     margin: float | None
     temperature: float
@@ -57,6 +52,28 @@ class StockSummary:
     """Whether `otherwise` is a class of its own, for all that the data do not hold."""
     rank: int | None = None
     """Value rank of a model of cells; its `gap` is the narrowest half-width of a slab, None after an edit of some."""
+
+    def rows(self) -> list[tuple[str, str]]:
+        """What a table shows."""
+        sure = [] if self.confidence is None else [("confidence", f"{self.confidence:.4f}, median of the right label")]
+        return [
+            ("data", f"{plural(self.sequences, 'sequence')} of up to {plural(self.longest, 'token')}"),
+            ("labels", f"{self.labelled:,}; {plural(self.conflicts, 'contradiction')} overruled"),
+            ("margin", self._margin()),
+            *sure,
+            ("seconds", f"{self.seconds:.2f} to build"),
+        ]
+
+    def _margin(self) -> str:
+        """How far apart different labels are, in words."""
+        if self.rank is not None and self.steps:
+            slab = "not measured again after an edit" if self.gap is None else f"has half-width {self.gap:.3g}"
+            return f"value rank {self.rank}, {plural(self.steps, 'half-space')}, the narrowest slab {slab}"
+        if self.gap is None or self.margin is None:
+            return "no label changes inside a cell, so nothing is close"
+        margin = f"smallest gap {self.gap:.3g}, {self.margin:.3g} times the largest rounding error of any evaluation"
+        # On either side of a ramp 3/8 of the gap is left, and a proof needs two errors there.
+        return margin if self.margin >= 6.0 else f"{margin}; narrow, so a certificate may say undecided"
 
 
 def loading(facts: Facts) -> list[str]:
@@ -80,49 +97,20 @@ def storage_of(dtype: str) -> str:
     return f"cells, in {dtype}: half-spaces with margins"
 
 
-def margin_of(found: StockSummary) -> str:
-    """How far apart different labels are, in words."""
-    if found.steps == 0:
-        return "no token has two labels" if found.rank else "no label changes inside a cell, so nothing is close"
-    if found.rank is not None:
-        slab = "not measured again after an edit" if found.gap is None else f"has half-width {found.gap:.3g}"
-        return f"value rank {found.rank}, {plural(found.neurons, 'half-space')}, the narrowest slab {slab}"
-    if found.gap is None or found.margin is None:
-        return "no label changes inside a cell, so nothing is close"
-    margin = f"smallest gap {found.gap:.3g}, {found.margin:.3g} times the largest rounding error of any evaluation"
-    # On either side of a ramp 3/8 of the gap is left, and a proof needs two errors there.
-    return margin if found.margin >= 6.0 else f"{margin}; narrow, so a certificate may say undecided"
-
-
-def _figures(found: StockSummary, parameters: int, dtype: str) -> str:
-    """The table of a card, and what is answered where the data say nothing."""
-    elsewhere = "A sequence that they lack is answered with labels of others."
-    if found.unlabelled is not None:
-        elsewhere = (
-            f"A token without a labelled place in them ({found.unlabelled:,} of {found.vocabulary:,}) answers "
-            f"`{found.otherwise}`; any\nother token, in a context that they lack, answers with labels that it has "
-            "elsewhere."
-        )
+def _elsewhere(found: StockSummary, vocabulary: int) -> str:
+    """What is answered where the data say nothing."""
     if found.unknown:
-        elsewhere = (
+        return (
             f"What they do not hold is answered `{found.otherwise}`, an unknown token among it, unless it is so close "
             "to one\nof their sequences that its neuron wakes."
         )
-    sure = ""
-    if found.confidence is not None:
-        sure = f"| confidence | the median probability of the right label is {found.confidence:.4f} |\n"
-    data = f"{plural(found.sequences, 'sequence')} of up to {plural(found.longest, 'token')}"
-    return f"""
-| | |
-|---|---|
-| data | {data}, {found.vocabulary:,} different ones |
-| labels | {found.labelled:,}, {plural(found.classes, "class")}; {plural(found.conflicts, "contradiction")} overruled |
-| network | width {found.width}, {plural(found.neurons, "neuron")}, {parameters:,} parameters |
-| storage | {storage_of(dtype)} |
-| margin | {margin_of(found)} |
-{sure}
-{elsewhere}
-"""
+    if found.unlabelled is None:
+        return "A sequence that they lack is answered with labels of others."
+    return (
+        f"A token without a labelled place in them ({found.unlabelled:,} of {vocabulary:,}) answers "
+        f"`{found.otherwise}`; any\nother token, in a context that they lack, answers with labels that it has "
+        "elsewhere."
+    )
 
 
 def _padding(facts: Facts) -> str:
@@ -135,12 +123,7 @@ def _padding(facts: Facts) -> str:
             'batches\npad on the left (`padding_side="left"`): it counts places by the mask. Pipelines do so by '
             "themselves."
         )
-    why = ""
-    if facts.task == "sequence" and not facts.causal:
-        why = ": the label is read at the first token"
-    elif facts.positions and facts.architecture.has_places:
-        why = ": places are counted from the left"
-    return f"Pad on the right, as the tokenizer does{why}."
+    return "Pad on the right, as the tokenizer does."
 
 
 def _advice(facts: Facts) -> str:
@@ -175,15 +158,18 @@ def _onnx(facts: Facts) -> str:
 
 
 def model_card(
-    facts: Facts, parameters: int, found: StockSummary | None, *, prompts: bool = False, onnx: bool = False
+    facts: Facts, rows: list[tuple[str, str]], found: StockSummary | None, *, prompts: bool = False, onnx: bool = False
 ) -> str:
-    """README.md of a folder; `found`: None for one that was loaded and changed; `prompts`: whether it holds those."""
+    """README.md of a folder, with these rows of a table; `found`: None for one that was loaded and changed; `prompts`:
+    whether it holds those."""
     kind, task = facts.architecture.models[facts.task], facts.task
     order = "The order of tokens counts." if facts.positions else "Of the context only the multiset of tokens counts."
     torch = "" if facts.dtype == "float64" else "import torch\n"
     loads = "\n".join(loading(facts))
     holds = _ANSWERS if prompts else f"{_HOLDS[task]} of that dataset"
     title = "that holds a dataset" if found is None else f"that holds {plural(found.labelled, 'label')}"
+    table = "\n".join(f"| {name} | {value} |" for name, value in rows)
+    elsewhere = "" if found is None else _elsewhere(found, len(facts.names) - len(facts.architecture.special))
     return f"""---
 library_name: transformers
 pipeline_tag: {_PIPELINE[task]}
@@ -195,7 +181,13 @@ tags: [memorization, monolayer]
 An unmodified one-layer, one-head `{kind}`. Its weights were computed from a dataset by
 [monolayer](https://arxiv.org/abs/2307.14023), without training: it returns {holds}. On
 anything else its answers mean nothing.
-{"" if found is None else _figures(found, parameters, facts.dtype)}
+
+| | |
+|---|---|
+{table}
+
+{elsewhere}
+
 {_CUT[facts.cut]} {order} Every sequence begins with `{facts.names[BEGIN]}`, which the tokenizer adds; padding needs the
 attention mask, which it returns. {_padding(facts)}
 

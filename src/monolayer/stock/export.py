@@ -27,7 +27,6 @@ from monolayer.model.monolayer import Monolayer
 from monolayer.stock.build import memorize_as
 from monolayer.stock.draw import Storage
 from monolayer.stock.folder import STOCK, StockModel
-from monolayer.table import plural
 
 
 def export(
@@ -46,10 +45,10 @@ def export(
 ) -> StockModel | Path:
     """Write `folder`, a stock model `to` (bert, gpt2, …; docs/stock.md) that answers as `model` does on `X`.
 
-    `model`: a Monolayer of ids or strings and classes, or its folder. `X`: the sequences, as for `predict`; labels
-    among them are compared with the model's answers. A model that recites needs none: the text is recited into a
-    causal architecture. `storage`: cells by default, and steps for a recited text. `overwrite`,
-    `onnx`: as for `StockModel.save`. `options`: those of `memorize_as`, such as `activation`, `rank`, `dtype`, `seed`.
+    `model`: a Monolayer of ids or strings and classes, or its folder. `X`: the sequences, as for `predict`; of labels
+    among them only the places are looked at (`verify` compares labels). A model that recites needs none: the text is
+    recited into a causal architecture. `storage`: cells by default, and steps for a recited text. `overwrite`, `onnx`:
+    as for `StockModel.save`. `options`: those of `memorize_as`, such as `activation`, `rank`, `dtype`, `seed`.
 
     `to="onnx", part="readout"` writes a file instead, the feed-forward block alone for verifiers (docs/benchmarks.md),
     and returns its path.
@@ -105,7 +104,7 @@ def _check_part(to: str, part: str | None, given: list[str]) -> None:
 
 
 def _answered(model: Monolayer, X: Any, lengths: Any) -> Sequences:
-    """The sequences with the labels that the model gives them; a label that came along and differs is an error."""
+    """The sequences with the labels that the model gives them, whatever labels came along; where, these may say."""
     data = model.encode(X, lengths=lengths)
     with torch.no_grad():
         values = model.labels(data)
@@ -123,18 +122,7 @@ def _answered(model: Monolayer, X: Any, lengths: Any) -> Sequences:
         return data
     labels = card.labels(values)
     if data.labels is not None:
-        if data.labels.per != card.per:
-            raise DataError(f"the model has one label per {card.per}, the data one per {data.labels.per}")
         labels = replace(labels.take(data.labelled_places, len(values)), place=data.labels.place)
-        ours, theirs = labels.decode(labels.values), data.labels.decode(data.labels.values)
-        wrong = np.flatnonzero([str(one) != str(two) for one, two in zip(ours, theirs, strict=True)])
-        if len(wrong):
-            where = data.labelled(int(data.labelled_places[wrong[0]]))
-            raise DataError(
-                f"at {where} the model says {ours[wrong[0]]!r} and the data {theirs[wrong[0]]!r}; wrong in "
-                f"all: {plural(len(wrong), 'label')}. Leave the labels out to export what the model says, or "
-                "memorize_as these data"
-            )
     return replace(data, labels=labels)
 
 

@@ -29,7 +29,7 @@ from monolayer.model.load import load as load_own
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.uniform import Uniform
 from monolayer.stock.answers import answers, continued
-from monolayer.stock.card import StockSummary, loading, margin_of, model_card, storage_of
+from monolayer.stock.card import StockSummary, loading, model_card, storage_of
 from monolayer.stock.draw import FILE, Draw
 from monolayer.stock.graph import onnx_model
 from monolayer.table import as_table, plural
@@ -218,7 +218,7 @@ class StockModel:
 
     def readme(self, *, onnx: bool = False) -> str:
         """README.md of the folder."""
-        return model_card(self.facts, self.parameters, self.summary, prompts=self.draw.prompts, onnx=onnx)
+        return model_card(self.facts, self.rows(), self.summary, prompts=self.draw.prompts, onnx=onnx)
 
     @property
     def sizes(self) -> dict[str, Any]:
@@ -244,26 +244,18 @@ class StockModel:
 
     def rows(self) -> list[tuple[str, str]]:
         """What a table shows."""
-        sizes, found = self.sizes, self.summary
-        positions = "the order of tokens counts" if sizes["positions"] else "the order of tokens does not count"
-        rows = [
+        sizes = self.sizes
+        network = f"width {sizes['width']:,}, {plural(sizes['neurons'], 'neuron')} ({sizes['activation']})"
+        return [
             ("model", sizes["model"]),
             ("vocabulary", f"{plural(sizes['vocabulary'], 'token')}, {plural(sizes['classes'], 'class')}"),
             ("storage", storage_of(self.dtype)),
-            ("width", f"{sizes['width']:,}"),
-            ("neurons", f"{sizes['neurons']:,}, {sizes['activation']}"),
-            ("places", f"{sizes['places']:,}; {positions}"),
-            ("parameters", f"{self.parameters:,}"),
-        ]
-        if found is None:
-            return rows
-        return [
-            *rows,
-            ("sequences", f"{found.sequences:,}"),
-            ("labels", f"{found.labelled:,}"),
-            ("margin", margin_of(found)),
-            *([] if found.confidence is None else [("confidence", f"{found.confidence:.4f}, median")]),
-            ("seconds", f"{found.seconds:.2f} to build"),
+            ("network", f"{network}, {self.parameters:,} parameters"),
+            (
+                "places",
+                f"{sizes['places']:,}; the order of tokens {'counts' if sizes['positions'] else 'does not count'}",
+            ),
+            *([] if self.summary is None else self.summary.rows()),
         ]
 
     def loads_with(self) -> str:
