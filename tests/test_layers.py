@@ -22,28 +22,33 @@ FORBIDDEN = {
 """The checker is a stranger to the builder, and what it stands on needs no PyTorch."""
 
 
-def imports(source: str, layer: str) -> set[str]:
-    """The layers and watched packages that a file imports, wherever in the file it does; not for types only."""
+def modules(source: str, known: set[str] | None = None, types: bool = True) -> set[str]:
+    """Modules that a file imports, wherever in the file it does; maybe for types.
+
+    Of what is taken out of a package: the file it is in, if that is `known`, else the package.
+    """
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
-            node.body = []
+            node.body = node.body if types else []
     found = set()
     for node in ast.walk(tree):
-        names = []
         if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
+            found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "relative imports hide where an arrow points"
-            names = [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
-        for name in names:
-            parts = name.split(".")
-            if parts[0] == "monolayer" and len(parts) > 1 and parts[1] in ORDER:
-                found.add(parts[1])
-            elif parts[0] == "monolayer_experiments":
-                found.add(parts[0])
-            elif parts[0] == "torch" or name == "safetensors.torch":
-                found.add("torch")
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {name if known is None or name in known else node.module or "" for name in names}
+    return found
+
+
+def imports(source: str, layer: str) -> set[str]:
+    """The layers and watched packages that a file imports, not for types only."""
+    found = set()
+    for name in modules(source, types=False):
+        first, _, rest = name.partition(".")
+        found |= {rest.split(".")[0]} & set(ORDER) if first == "monolayer" else {first}
+        found |= {"torch"} if name.startswith("safetensors.torch") else set()
     return found - {layer}
 
 
@@ -95,24 +100,13 @@ def test_a_planted_violation_is_caught(layer: str, line: str) -> None:
     assert violations(layer, line)
 
 
-def modules_imported(source: str, known: set[str]) -> set[str]:
-    """The known modules that a file imports, in functions and for types too."""
-    found = set()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            full = [f"{node.module}.{alias.name}" for alias in node.names]
-            found |= {name if name in known else node.module or "" for name in full}
-    return found & known
-
-
 def circle(sources: dict[str, str]) -> list[str]:
     """Modules that import each other in a circle, the first one again at the end; empty if there is none.
 
     `sources`: files by the names of their modules.
     """
-    arrows = {module: modules_imported(source, set(sources)) - {module} for module, source in sources.items()}
+    known = set(sources)
+    arrows = {module: modules(source, known) & known - {module} for module, source in sources.items()}
     try:
         TopologicalSorter(arrows).prepare()
     except CycleError as error:

