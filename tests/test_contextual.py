@@ -81,7 +81,6 @@ def test_permutations_are_not_compared():
     found = contextual_mapping(attention, X)
     assert (found.points, found.classes) == (9, 6)
     assert found.delta > 0.01
-    assert "are not compared" in found.explain()
     assert found.holds(r=found.r + 1e-9, delta=0.01)
     assert not found.holds(r=found.r, delta=0.01)
     assert not found.holds(r=10, delta=found.delta)
@@ -115,8 +114,8 @@ def test_tensors_padding_vector_tokens_and_one_class():
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (np.zeros((2, 1, 3)), r"must be \(2, 2, p\)"),
-        (np.zeros(2), r"must be \(2, 2, p\)"),
+        (np.zeros((2, 1, 3)), r"must answer with \(2, 2, p\)"),
+        (np.zeros(2), r"must answer with \(2, 2, p\)"),
         ([np.zeros((2, 1)), np.zeros((1, 1))], "one output for each token"),
         (np.array([[0.0, 1.0], [np.nan, 2.0]]), "token 0 of sequence 1 is not finite"),
     ],

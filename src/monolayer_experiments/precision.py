@@ -141,10 +141,9 @@ def tables(results: Results) -> list[Table]:
     built = [
         {"vocabulary": row["vocabulary"], "scale": scale, **row["corollary"][scale]} for row in rows for scale in SCALES
     ]
-    # Returned: by the network in float64; possible: by the best readout of its ids.
     carried_out = (
         "|V|: vocabulary; points; scale; every label in balls: verdict; bits: tried; different ids in float64: "
-        "distinct; returned %; possible %"
+        "distinct; possible %"
     )
     title = "Corollary 1 carried out: in balls, and in float64"
     return [

@@ -52,7 +52,7 @@ def theorem(
 
 @app.command("refute-hardmax")
 def refute_hardmax(
-    weights: Annotated[Path | None, typer.Option(help="A .npz or .safetensors file with W_Q, W_K, W_V, W_O.")] = None,
+    weights: Annotated[Path | None, typer.Option(help="A .npz file with W_Q, W_K, W_V, W_O.")] = None,
     heads: Annotated[int, typer.Option(help="Heads of a random layer.")] = 1,
     dim: Annotated[int, typer.Option(help="Dimension of the tokens of a random layer.")] = 4,
     length: Annotated[int, typer.Option(help="Tokens in each of the two sequences, at least 4.")] = 4,

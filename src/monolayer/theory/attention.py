@@ -28,7 +28,7 @@ from monolayer.arrays import Floats
 from monolayer.errors import DataError
 from monolayer.theory.balls import interval
 from monolayer.theory.injectivity import exact
-from monolayer.theory.weights import AttentionWeights, Head
+from monolayer.theory.weights import AttentionWeights
 
 Vector = tuple[Fraction, ...]
 SoftmaxVerdict = Literal["separated", "equal", "undecided"]
@@ -77,18 +77,13 @@ class ExactHead:
 
 def exact_heads(weights: AttentionWeights, queries: Floats, *sequences: Floats) -> list[list[ExactHead]]:
     """Every head on every sequence `(n, d)`, for query tokens `(q, d)`: `[head][sequence]`."""
-    asked, tokens = exact(queries.T), [exact(Z.T) for Z in sequences]
-    return [_on_sequences(head, asked, tokens) for head in weights.heads]
-
-
-def _on_sequences(head: Head, asked: tuple[fmpz_mat, int], tokens: list[tuple[fmpz_mat, int]]) -> list[ExactHead]:
-    W_Q, W_K, W_V, W_O = (exact(matrix) for matrix in head)
-    query = W_Q[0] * asked[0]
-    exponent = W_K[1] + W_Q[1] + asked[1]
-    return [
-        ExactHead((W_K[0] * Z).transpose() * query, exponent + power, W_O[0] * (W_V[0] * Z), W_O[1] + W_V[1] + power)
-        for Z, power in tokens
-    ]
+    (asked, power), tokens, found = exact(queries.T), [exact(Z.T) for Z in sequences], []
+    for head in weights.heads:
+        W_Q, W_K, W_V, W_O = (exact(matrix) for matrix in head)
+        query, score, value = W_Q[0] * asked, W_K[1] + W_Q[1] + power, W_O[1] + W_V[1]
+        each = (((W_K[0] * Z).transpose() * query, score + e, W_O[0] * (W_V[0] * Z), value + e) for Z, e in tokens)
+        found.append([ExactHead(*parts) for parts in each])
+    return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,6 @@ import numpy as np
 from flint import arb
 from numpy.typing import ArrayLike
 
-from monolayer.arrays import Floats
 from monolayer.theory.balls import Ball
 
 
@@ -28,23 +27,13 @@ def boltz(a: ArrayLike) -> Any:
 
 def boltzmann(lam: ArrayLike, s: ArrayLike) -> Any:
     """`B(λ; s)`: `lam` broadcasts against `s` `(..., n)` without its last axis; `±inf` gives max and min."""
-    s = np.asarray(s, dtype=np.float64)
-    ahead = np.asarray(lam, dtype=np.float64)[..., None] >= 0
+    lam, s = np.asarray(lam, dtype=np.float64)[..., None], np.asarray(s, dtype=np.float64)
     # Measured from the heaviest entry: exact in the limits, and the small digits that tell contexts apart survive.
-    anchor = np.where(ahead, s.max(axis=-1, keepdims=True), s.min(axis=-1, keepdims=True))
-    return anchor[..., 0] + (_weights(lam, s) * (s - anchor)).sum(axis=-1)
-
-
-def _weights(lam: ArrayLike, s: Floats) -> Floats:
-    """softmax(λ s); at λ = ±inf the limit, equal weights on the largest (smallest) entries."""
-    lam = np.asarray(lam, dtype=np.float64)[..., None]
-    infinite = np.isinf(lam)
-    ahead = np.sign(lam) * s
-    scores = np.where(infinite, 0.0, lam) * s
-    scores = np.where(infinite & (ahead < ahead.max(axis=-1, keepdims=True)), -np.inf, scores)
-    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    p: Floats = weights / weights.sum(axis=-1, keepdims=True)
-    return p
+    below = s - np.where(lam >= 0, s.max(axis=-1, keepdims=True), s.min(axis=-1, keepdims=True))
+    with np.errstate(invalid="ignore"):  # inf · 0, at the heaviest entries
+        weights = np.exp(np.where(below == 0, 0.0, lam * below))
+    heaviest = (s - below)[..., 0]
+    return heaviest + (weights * below).sum(axis=-1) / weights.sum(axis=-1)
 
 
 def boltzmann_ball(lam: Ball, s: Sequence[Ball]) -> Ball:

@@ -90,9 +90,6 @@ def corollary1_counts(points: int, d: int, labels: int = 1, s: int = 1) -> tuple
     return 4 * (s + d) + labels * (2 * points + d), 4 * s * d + labels * points * (d + 2)
 
 
-# -- directions ----------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class Direction:
     """A unit `v` `(d,)`, its `smallest` and `largest` `|vᵀx|`, and the `gap` between values.

@@ -43,7 +43,7 @@ class ContextualMapping:
         return self.r < r and self.delta > delta
 
     def explain(self) -> str:
-        """The two numbers, where δ is attained, and which pairs were left out."""
+        """The two numbers, and where δ is attained."""
         lines = [
             f"{self.points:,} points in {self.classes:,} classes (token, set of tokens of its sequence).",
             f"Outputs reach norm r = {self.r:.6g}.",
@@ -58,11 +58,6 @@ class ContextualMapping:
             )
             if self.delta == 0:
                 lines.append("So the map is no contextual mapping for these data: it confuses these two.")
-        if self.classes < self.points:
-            lines.append(
-                "Points of one class (one token, in sequences with one set of tokens) are not compared: "
-                "the definition does not ask for it."
-            )
         return "\n".join(lines)
 
 
@@ -77,13 +72,10 @@ def contextual_mapping(f: Callable[[Any], Any], X: Any) -> ContextualMapping:
     outputs = _flat(_answer(f, X), data)
     classes = context_classes(data)
     closest = closest_pair(outputs, classes)
-    pair = None
-    if closest is not None:
-        pair = (data.place(closest.first), data.place(closest.second))
     return ContextualMapping(
         r=float(norms(outputs).max()),
         delta=np.inf if closest is None else closest.distance,
-        closest=pair,
+        closest=None if closest is None else (data.place(closest.first), data.place(closest.second)),
         points=len(outputs),
         classes=int(classes.max()) + 1,
     )
@@ -147,28 +139,15 @@ def _logits(model: Any, X: Any) -> Any:
 
 def _flat(answer: Any, data: Sequences) -> Floats:
     """`(T, p)` outputs, one per token, padding removed."""
-    if hasattr(answer, "detach"):
-        answer = answer.detach().cpu().numpy()
-    count, longest = len(data), int(data.lengths.max())
-    if isinstance(answer, np.ndarray) and answer.dtype != object:
-        if answer.ndim not in (2, 3) or answer.shape[0] != count or answer.shape[1] < longest:
-            raise DataError(
-                f"the map answered with shape {answer.shape}; for {count} sequences of at most {longest} "
-                f"tokens it must be ({count}, {longest}, p)"
-            )
-        flat = answer[np.arange(answer.shape[1]) < data.lengths[:, None]]
-    elif not isinstance(answer, list | tuple | np.ndarray):
-        raise DataError(
-            f"the map answered with a {type(answer).__name__}; it must be an array or a tensor ({count}, {longest}, "
-            "p), such as the last_hidden_state of a Hugging Face model"
-        )
-    else:
-        parts = [part.detach().cpu().numpy() if hasattr(part, "detach") else np.asarray(part) for part in answer]
-        sizes = [len(part) for part in parts]
-        if sizes != data.lengths.tolist():
-            raise DataError("the map answered with a list that does not hold one output for each token")
-        flat = np.concatenate(parts)
-    outputs = np.asarray(flat, dtype=np.float64).reshape(len(flat), -1)
+    wanted = f"the map must answer with ({len(data)}, {int(data.lengths.max())}, p), an array, a tensor or a list"
+    lengths = data.lengths.tolist()
+    try:
+        parts = [np.asarray(part.detach().cpu() if hasattr(part, "detach") else part, np.float64) for part in answer]
+    except (TypeError, ValueError):
+        raise DataError(f"{wanted}, such as a last_hidden_state; it gave a {type(answer).__name__}") from None
+    if len(parts) != len(data) or any(p.ndim not in (1, 2) or len(p) < n for p, n in zip(parts, lengths, strict=True)):
+        raise DataError(f"{wanted}: one output for each token; it gave {len(parts)} rows, the first {parts[0].shape}")
+    outputs = np.concatenate([part[:n].reshape(n, -1) for part, n in zip(parts, lengths, strict=True)])
     bad = np.flatnonzero(~np.isfinite(outputs).all(axis=1))
     if len(bad):
         raise DataError(f"the output of the map at {data.where(int(bad[0]))} is not finite")

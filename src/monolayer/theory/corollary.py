@@ -41,8 +41,8 @@ class Corollary:
     """Corollary 1 on given data.
 
     `verdict`: whether every label is proved to come back in balls of `bits` bits (`undecided`: not within the limits).
-    `returned`: share of labels that the network returns in float64, every weight rounded once; `possible`: share that
-    the best readout could return from the ids `q` in float64; `distinct`: different ids in float64, of `points`.
+    `possible`: share of labels that the best readout could return from the ids `q` in float64; `distinct`: different
+    ids in float64, of `points`.
     """
 
     points: int
@@ -51,7 +51,6 @@ class Corollary:
     bits: int
     log10_beta: float
     distinct: int
-    returned: float
     possible: float
 
 
@@ -61,8 +60,6 @@ def corollary1(X: Any, Y: Any = None, *, scale: Scale = "paper", max_bits: int =
     Tokens are ids, the i-th of which stands at `|V| + i`, or vectors of one number; no sequence repeats a token.
     `scale`: β of the paper's worst case, or with the smallest token and the smallest gap that the data have.
     """
-    if scale not in ("paper", "measured"):
-        raise DataError(f"scale must be 'paper' or 'measured', not {scale!r}")
     data = Sequences.of(X, Y)
     if data.vocabulary is not None:
         data = on_a_line(data)
@@ -73,14 +70,12 @@ def corollary1(X: Any, Y: Any = None, *, scale: Scale = "paper", max_bits: int =
         raise DataError(f"the hypotheses of Theorem 2 do not hold: {'; '.join(found.broken)}")
     if found.vocabulary < 2:
         raise DataError("there is one token only: nothing to separate")
-    if data.labels is None or data.labels.classes is None or data.labels.per != "token":
-        raise DataError("give one class per token")
-    if data.labels.place is not None:
-        gap = int(np.setdiff1d(np.arange(len(data.tokens)), data.labels.place)[0])
-        raise DataError(f"{data.where(gap)} has no label: Corollary 1 takes one for every token")
+    labels = data.labels
+    if labels is None or labels.classes is None or labels.per != "token" or labels.place is not None:
+        raise DataError("give one class per token, to every token")
     classes = context_classes(data)
     first = np.unique(classes, return_index=True)[1]
-    label = data.labels.values
+    label = labels.values
     if (label != label[first][classes]).any():
         raise DataError("equal points have different labels: the data contradict themselves")
     r_min, r_max, epsilon = found.strict()
@@ -96,8 +91,6 @@ def corollary1(X: Any, Y: Any = None, *, scale: Scale = "paper", max_bits: int =
     tried = max_bits if len(first) <= MAX_POINTS else 0
     proved, bits = _in_balls(x, contexts, label[first], beta, weight, tried)
     ids = x + weight * boltzmann(float(beta) * x, contexts)
-    order = np.argsort(ids, kind="stable")
-    answer = _readout(ids[order], label[first][order].astype(np.float64))
     return Corollary(
         points=len(first),
         parameters=corollary1_counts(len(first), 1)[0],
@@ -105,7 +98,6 @@ def corollary1(X: Any, Y: Any = None, *, scale: Scale = "paper", max_bits: int =
         bits=bits,
         log10_beta=float(beta.log()) / float(np.log(10.0)),
         distinct=len(np.unique(ids)),
-        returned=float(np.mean(np.abs(answer - label[first][order]) < 0.5)),
         possible=possible(ids, label[first]),
     )
 
@@ -152,12 +144,3 @@ def _returns(q: list[Ball], y: list[int]) -> bool:
         if not abs(total - label) < half:
             return False
     return True
-
-
-def _readout(q: Floats, y: Floats) -> Floats:
-    """The one-hidden-layer readout in float64 at its own sorted knots; equal ids share the first one's knot."""
-    knots, first = np.unique(q, return_index=True)
-    slopes = np.diff(y[first]) / np.diff(knots)
-    bends = np.diff(slopes, prepend=0.0)
-    answer: Floats = y[first][0] + np.maximum(q[:, None] - knots[:-1], 0.0) @ bends
-    return answer

@@ -14,6 +14,7 @@ rounded up to 64 bits, so that every λ is algebraic and Theorem A applies to th
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -26,12 +27,13 @@ from monolayer.arrays import Floats, Ints
 from monolayer.data import Sequences
 from monolayer.theory.balls import Ball, interval, precision
 from monolayer.theory.bounds import Bounds
-from monolayer.theory.contextual import frequency_classes, set_classes, token_counts
+from monolayer.theory.contextual import frequency_classes, set_classes
 from monolayer.theory.enclosure import Multiset, UndecidedError, smallest_gap
 from monolayer.theory.injectivity import exact_projection
 from monolayer.theory.separation import Place
 
 Verdict = Literal["proved", "refuted", "undecided"]
+Query = tuple[int, list[Multiset], list[int], list[Place]]
 
 MAX_BITS = 1 << 14
 MAX_TERMS = 4_000_000  # products x + y, at about a microsecond each
@@ -63,8 +65,6 @@ class Head:
         self.data, self.rows, self.v, self.r_max, self.epsilon = data, rows, v, r_max, epsilon
         self.values, self.exponent = exact_projection(vocabulary, v)
 
-    # -- exact numbers as balls, at the precision in force -------------------------------------------------
-
     def unit(self) -> Ball:
         """`2^exponent / ‖v‖`: what the integer 1 stands for in `values`."""
         length = sum((arb(x) ** 2 for x in self.v.tolist()), arb(0)).sqrt()
@@ -79,8 +79,6 @@ class Head:
     def largest(self) -> Ball:
         """`S = max |vᵀx|`."""
         return arb(max(abs(x) for x in self.values)) * self.unit()
-
-    # -- the construction ----------------------------------------------------------------------------------
 
     def carry_out(self, constants: Callable[[], tuple[Ball, Ball]], max_bits: int, max_terms: int) -> Construction:
         """Build the head with `constants() = (β, ln δ)`, and enclose its smallest separation."""
@@ -119,27 +117,24 @@ class Head:
         uses = np.bincount(self.rows)
         return int((uses * np.log2(uses + 1)).sum() * int(self.data.lengths.max()) ** 2)
 
-    def _queries(self) -> list[tuple[int, list[Multiset], list[int], list[Place]]]:
+    def _queries(self) -> list[Query]:
         """For each token: its value, its contexts, the sets that these belong to, and its places."""
         sequence, rows, count = self.data.sequence, self.rows, len(self.data)
         sets = set_classes(sequence, rows, count)
         _, first = np.unique(frequency_classes(sequence, rows, count), return_index=True)
-        tokens, counts, lengths = token_counts(sequence, rows, count)
-        queries: dict[int, tuple[int, list[Multiset], list[int], list[Place]]] = {}
-        ends = np.cumsum(lengths)
+        queries: dict[int, Query] = {}
         for i in np.sort(first).tolist():
-            here = slice(int(ends[i] - lengths[i]), int(ends[i]))
-            content = {self.values[x]: m for x, m in zip(tokens[here].tolist(), counts[here].tolist(), strict=True)}
-            of_sequence = rows[self.data.offsets[i] : self.data.offsets[i + 1]].tolist()
-            for x in tokens[here].tolist():
+            tokens = rows[self.data.offsets[i] : self.data.offsets[i + 1]].tolist()
+            content = {self.values[x]: m for x, m in Counter(tokens).items()}
+            for x in sorted(set(tokens)):
                 query = queries.setdefault(x, (self.values[x], [], [], []))
                 query[1].append(content)
                 query[2].append(int(sets[i]))
-                query[3].append((i, of_sequence.index(x)))
+                query[3].append((i, tokens.index(x)))
         return list(queries.values())
 
     def _smallest(
-        self, queries: list[tuple[int, list[Multiset], list[int], list[Place]]], beta: Ball, bits: int, max_bits: int
+        self, queries: list[Query], beta: Ball, bits: int, max_bits: int
     ) -> tuple[Ball, tuple[Place, Place] | None, int]:
         """ln of the smallest separation, where it is attained, and the precision it took."""
         with precision(bits):

@@ -16,7 +16,7 @@ docs/hardmax.md.)
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -36,20 +36,13 @@ from monolayer.theory.attention import (
 from monolayer.theory.weights import AttentionWeights
 
 
-def frequencies(sequence: Any) -> dict[Hashable, Fraction]:
-    """Relative frequency of each token; tokens are hashable (ids, strings), or rows of an array `(n, d)`."""
-    tokens: Sequence[Hashable]
-    if isinstance(sequence, np.ndarray) and sequence.ndim == 2:
-        # Adding 0.0 makes −0.0 and 0.0 the same token, as they are the same number.
-        tokens = [tuple(token) for token in (vectors(sequence, "the sequence") + 0.0).tolist()]
-    else:
-        tokens = sequence.tolist() if isinstance(sequence, np.ndarray) else list(sequence)
-    if not tokens:
-        raise DataError("the sequence is empty: it has no frequencies")
-    return {token: Fraction(count, len(tokens)) for token, count in Counter(tokens).items()}
+def frequencies(sequence: Iterable[Hashable]) -> dict[Hashable, Fraction]:
+    """Relative frequency of each token, which may be an id, a string or a tuple of numbers."""
+    counts = Counter(sequence)
+    return {token: Fraction(count, counts.total()) for token, count in counts.items()}
 
 
-def same_frequencies(x: Any, y: Any) -> bool:
+def same_frequencies(x: Iterable[Hashable], y: Iterable[Hashable]) -> bool:
     """Whether two sequences are proportional as multisets: the same tokens, counts in one common ratio."""
     return frequencies(x) == frequencies(y)
 
@@ -81,8 +74,9 @@ class FrequencyCheck:
 def compare_sequences(weights: Any, X: Any, Y: Any) -> FrequencyCheck:
     """Whether softmax with these weights tells two sequences `(n, d)`, `(m, d)` apart at shared tokens."""
     layer = AttentionWeights.of(weights)
-    X, Y = vectors(X, "X", layer.dim), vectors(Y, "Y", layer.dim)
-    ours, theirs = frequencies(X), frequencies(Y)
+    # Adding 0.0 makes −0.0 and 0.0 the same token, as they are the same number.
+    X, Y = vectors(X, "X", layer.dim) + 0.0, vectors(Y, "Y", layer.dim) + 0.0
+    ours, theirs = (frequencies(map(tuple, Z.tolist())) for Z in (X, Y))
     shared = tuple(token for token in ours if token in theirs)
     if not shared:
         raise DataError("X and Y share no token: there is no query at which to compare them")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -29,10 +28,8 @@ from monolayer.theory.attention import (
     overall,
     vectors,
 )
-from monolayer.theory.universal import Line, Universality, line_through, shared_tokens, universal_pair, universality
+from monolayer.theory.universal import Universality, shared_tokens, universal_pair, universality
 from monolayer.theory.weights import AttentionWeights
-
-CUT = "…"
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +46,6 @@ class Refutation:
     shared: tuple[tuple[int, int], ...]
     outputs: tuple[Vector, ...]
     softmax: tuple[Comparison, ...]
-    line: Line | None
     universality: Universality
     verdict: Literal["refuted"] = "refuted"
 
@@ -67,41 +63,45 @@ class Refutation:
 
     def rows(self) -> list[tuple[str, str]]:
         """What was found, a (name, value) pair a row, for a table."""
-        names = _cut([self._name(k) for k, _ in self.shared])
+        names = _cut([self._name(self.X[k]) for k, _ in self.shared])
         distances = _cut([_distance(comparison) for comparison in self.softmax])
         return [
             ("layer", self._size()),
             ("verdict", self.verdict),
-            *([] if self.line is None else [("line", _where(self.line))]),
-            ("X", self._listed(0)),
-            ("X'", self._listed(1)),
+            ("X", self._listed(self.X)),
+            ("X'", self._listed(self.X_prime)),
             ("shared tokens", ", ".join(names)),
             ("hardmax on X and X'", "equal in every head at every shared token (rational arithmetic)"),
             ("defeats", "every hardmax layer" if self.universal else "this hardmax layer"),
             ("softmax", self.softmax_verdict),
-            *((f"softmax distance at {n}", d) for n, d in zip(names, distances, strict=True) if n != CUT),
+            *((f"softmax distance at {n}", d) for n, d in zip(names, distances, strict=True) if n != "…"),
         ]
 
     def _size(self) -> str:
         heads = len(self.weights)
         return f"{heads} head{'s' * (heads > 1)}, dimension {self.weights.dim}"
 
-    def _listed(self, side: int) -> str:
-        if self.line is None:
-            return f"{len((self.X, self.X_prime)[side])} tokens"
-        return "{" + ", ".join(_cut([str(value) for value in (self.line.first, self.line.second)[side]])) + "}"
+    def _listed(self, tokens: Floats) -> str:
+        """The sequence as multiples of `v`, the first token of X, where all are."""
+        names = [self._name(token) for token in tokens]
+        if not all(name.endswith("v") for name in names):
+            return f"{len(tokens)} tokens"
+        v = ", ".join(_cut([f"{number:g}" for number in self.X[0]]))
+        return f"{{{', '.join(_cut([name[:-2] for name in names]))}}}·v, v = ({v})"
 
-    def _name(self, k: int) -> str:
-        if self.line is None:
-            return f"({', '.join(f'{number:g}' for number in self.X[k])})"
-        return f"{'' if not any(self.line.origin) else 'o + '}{self.line.first[k]}·v"
+    def _name(self, token: Floats) -> str:
+        v = self.X[0]
+        axis = int(np.abs(v).argmax())
+        multiple = float(np.round(token[axis] / (v[axis] or np.inf)))
+        if (token == multiple * v).all():
+            return f"{multiple:g}·v"
+        return f"({', '.join(_cut([f'{number:g}' for number in token]))})"
 
     def explain(self) -> str:
         """The refutation in words."""
-        where = "" if self.line is None else f" on {_where(self.line)}"
         text = (
             f"refuted: this hardmax layer ({self._size()}) is not a contextual mapping.\n"
-            f"X = {self._listed(0)} and X' = {self._listed(1)}{where}.\n"
+            f"X = {self._listed(self.X)} and X' = {self._listed(self.X_prime)}.\n"
             "They have no repeated token and different vocabularies. At each of the "
             f"{len(self.shared)} tokens that they share, each head gives the same output in both: checked in "
             "rational arithmetic, without rounding.\n"
@@ -116,11 +116,11 @@ class Refutation:
     def _softmax_words(self) -> str:
         verdict = self.softmax_verdict
         place = min(range(len(self.softmax)), key=lambda i: (self.softmax[i].verdict != verdict, self.softmax[i].upper))
-        worst, name = self.softmax[place], self._name(self.shared[place][0])
+        worst, name = self.softmax[place], self._name(self.X[self.shared[place][0]])
         words = {
             "equal": f"does not separate the pair at {name} either, exactly",
             "undecided": f"may or may not separate the pair at {name}: undecided",
-            "separated": f"separates it at every shared token, at a distance in {_distance(worst)} or more",
+            "separated": f"separates it at every shared token, the least distance being in {_distance(worst)}",
         }
         return f"Softmax with these weights {words[verdict]} ({worst.reason})."
 
@@ -182,18 +182,14 @@ def check_witness(weights: Any, X: Any, X_prime: Any) -> Refutation:
         for i, (k, place) in enumerate(shared):
             one, other = ours.hardmax(i), theirs.hardmax(i)
             if one != other:
-                axis = next(a for a, (p, q) in enumerate(zip(one, other, strict=True)) if p != q)
-                raise DataError(
-                    f"not a witness: head {number} tells token {k} of X from the equal token {place} of X'; "
-                    f"coordinate {axis} is {_decimal(one[axis], 17)} in X and {_decimal(other[axis], 17)} in X'"
-                )
+                raise DataError(f"not a witness: head {number} tells token {k} of X from the equal token {place} of X'")
             outputs[i] = [a + b for a, b in zip(outputs[i], one, strict=True)]
     found = universality(X, Y) if any(map(any, queries.tolist())) else Universality("undecided")
     softmax = tuple(
         decide_softmax([HeadDifference.of(ours, theirs, query) for ours, theirs in heads])
         for query in range(len(queries))
     )
-    return Refutation(layer, X, Y, shared, tuple(map(tuple, outputs)), softmax, line_through(X, Y), found)
+    return Refutation(layer, X, Y, shared, tuple(map(tuple, outputs)), softmax, found)
 
 
 def _sequence(tokens: Any, name: str, dim: int) -> Floats:
@@ -207,21 +203,9 @@ def _sequence(tokens: Any, name: str, dim: int) -> Floats:
     return array
 
 
-def _decimal(value: Fraction, digits: int) -> str:
-    return f"{Decimal(value.numerator) / value.denominator:.{digits}g}"
-
-
 def _distance(comparison: Comparison) -> str:
     return f"[{comparison.lower:.6g}, {comparison.upper:.6g}]"
 
 
 def _cut(shown: list[str]) -> list[str]:
-    return shown if len(shown) <= 12 else [*shown[:5], CUT, *shown[-5:]]
-
-
-def _where(line: Line) -> str:
-    def vector(entries: Vector) -> str:
-        return "(" + ", ".join(_cut([_decimal(entry, 6) for entry in entries])) + ")"
-
-    start = f"o + k·v, o = {vector(line.origin)}" if any(line.origin) else "k·v"
-    return f"the line {start}, v = {vector(line.direction)}"
+    return shown if len(shown) <= 12 else [*shown[:5], "…", *shown[-5:]]

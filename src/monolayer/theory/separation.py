@@ -93,9 +93,7 @@ class Separation:
                 f"token {k} of sequence {i} and token {m} of sequence {j}."
             )
         if not self.broken:
-            geometry = "" if self.dimension is None else " r_min > 0, ε > 0,"
-            lines.append(f"The hypotheses of Theorem 2 hold: no repeated token,{geometry} equal lengths.")
-            return "\n".join(lines)
+            return "\n".join([*lines, "The hypotheses of Theorem 2 hold: no repeated token, no zero, equal lengths."])
         lines.append("Theorem 2 does not cover these data, because its hypotheses fail:")
         lines += [f"  - {words}" for words in self.broken]
         lines.append(

@@ -13,7 +13,7 @@ from typing import Any
 
 from monolayer.data import Sequences
 from monolayer.table import as_table
-from monolayer.theory.bounds import contextual_constants, good_direction, good_direction_bound, theorem2
+from monolayer.theory.bounds import contextual_constants, good_direction, theorem2
 from monolayer.theory.faithful import MAX_BITS, MAX_TERMS, Construction, Head, Verdict
 from monolayer.theory.injectivity import Injectivity, projection_injective
 from monolayer.theory.separation import Separation, on_a_line, separation, token_rows
@@ -23,8 +23,7 @@ from monolayer.theory.separation import Separation, on_a_line, separation, token
 class Theorem:
     """The paper's constants and theorems on given data; `rows()` for a table, `explain()` for people.
 
-    `worst` and `measured` are None where Theorem 2 could not be carried out, and `refused` says why. `good`:
-    the direction keeps the share of r_min and of ε that the paper's direction keeps at least.
+    `worst` and `measured` are None where Theorem 2 could not be carried out, and `refused` says why.
     """
 
     separation: Separation
@@ -33,7 +32,6 @@ class Theorem:
     measured: Construction | None
     refused: str
     direction: tuple[float, ...]
-    good: bool
     injectivity: Injectivity
 
     @property
@@ -76,8 +74,6 @@ class Theorem:
         lines = [words for words in (self.embedding, self.separation.explain()) if words]
         if self.refused:
             lines.append(f"Theorem 2 was not carried out: {self.refused}.")
-        elif not self.good:
-            lines.append("No draw met the bound that the paper's direction meets; the verdicts do not rest on it.")
         if self.injectivity.injective:
             lines.append(
                 "Theorem A holds: vᵀ is injective on the vocabulary, checked exactly. So at every algebraic "
@@ -118,19 +114,16 @@ def theorem(X: Any, *, max_bits: int = MAX_BITS, max_terms: int = MAX_TERMS, see
     direction = good_direction(vocabulary, seed=seed)
     injectivity = projection_injective(vocabulary, direction.v)
     worst = tight = None
-    good = False
     refused = _refusal(measured, injectivity)
     if not refused:
         n, size, dim = measured.longest, *vocabulary.shape
         r_min, r_max, epsilon = measured.strict()
-        share = good_direction_bound(size, dim)
-        good = direction.smallest >= share * r_min and direction.gap >= share * epsilon
         head = Head(data, vocabulary, rows, direction.v, r_max, epsilon)
         worst = head.carry_out(lambda: theorem2(size, dim, n, r_min, r_max, epsilon), max_bits, max_terms)
         tight = head.carry_out(
             lambda: contextual_constants(n, head.g(), head.largest(), r_max, epsilon), max_bits, max_terms
         )
-    return Theorem(measured, words, worst, tight, refused, tuple(direction.v.tolist()), good, injectivity)
+    return Theorem(measured, words, worst, tight, refused, tuple(direction.v.tolist()), injectivity)
 
 
 def _refusal(measured: Separation, injectivity: Injectivity) -> str:

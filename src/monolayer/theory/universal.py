@@ -104,50 +104,10 @@ def _exact(tokens: Any, name: str) -> list[Vector]:
     return [tuple(Fraction(entry) for entry in token) for token in (vectors(np.asarray(tokens), name) + 0.0).tolist()]
 
 
-# -- pairs on a line -----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Line:
-    """Two sequences on one line: token `k` of the first is `origin + first[k] · direction`, exactly."""
-
-    origin: Vector
-    direction: Vector
-    first: Vector
-    second: Vector
-
-
-def line_through(X: Floats, Y: Floats) -> Line | None:
-    """The line that carries all tokens of two sequences `(n, d)`; None if there is none or but one token.
-
-    Numbers along it are whole and coprime; a line through 0 has origin 0.
-    """
-    tokens = [tuple(Fraction(number) for number in token) for token in np.concatenate([X, Y]).tolist()]
-    origin = tokens[0]
-    other = next((token for token in tokens if token != origin), None)
-    if other is None:
-        return None
-    step = tuple(b - a for a, b in zip(origin, other, strict=True))
-    axis = next(i for i, number in enumerate(step) if number)
-    values = [(token[axis] - origin[axis]) / step[axis] for token in tokens]
-    for token, value in zip(tokens, values, strict=True):
-        if any(a + value * b != c for a, b, c in zip(origin, step, token, strict=True)):
-            return None
-    offset = origin[axis] / step[axis]
-    if all(offset * b == a for a, b in zip(origin, step, strict=True)):
-        origin, values = tuple(Fraction(0) for _ in origin), [offset + value for value in values]
-    gap = Fraction(math.gcd(*(v.numerator for v in values)), math.lcm(*(v.denominator for v in values)))
-    step, values = tuple(gap * number for number in step), [value / gap for value in values]
-    return Line(origin, step, tuple(values[: len(X)]), tuple(values[len(X) :]))
-
-
 def shared_tokens(X: Floats, Y: Floats) -> tuple[tuple[int, int], ...]:
     """Places `(k, l)` with `X_k = Y_l`, each token of `X` with its first place in `Y`."""
-    places: dict[tuple[float, ...], int] = {}
-    for place, token in enumerate((Y + 0.0).tolist()):
-        places.setdefault(tuple(token), place)
-    tokens = enumerate(map(tuple, (X + 0.0).tolist()))
-    return tuple((k, places[token]) for k, token in tokens if token in places)
+    places = {tuple(token): place for place, token in reversed([*enumerate((Y + 0.0).tolist())])}
+    return tuple((k, places[tuple(x)]) for k, x in enumerate((X + 0.0).tolist()) if tuple(x) in places)
 
 
 def universal_pair(

@@ -5,7 +5,7 @@ Notation: `H` heads, `d` the dimension of a token, `s` the size of queries and k
 
     SA(Z) = Z + Σ_h W_O (W_V Z) σ[(W_K Z)ᵀ (W_Q Z)]          σ = softmax or hardmax down each column.
 
-A file (`.npz` or `.safetensors`) holds the four arrays `W_Q`, `W_K`, `W_V`, `W_O` with the heads along the first axis,
+A `.npz` file holds the four arrays `W_Q`, `W_K`, `W_V`, `W_O` with the heads along the first axis,
 `(H, s, d)` and so on; a matrix is one head.
 """
 
@@ -109,32 +109,13 @@ class AttentionWeights:
 
     @classmethod
     def read(cls, path: str | Path) -> AttentionWeights:
-        """Weights from a `.npz` or `.safetensors` file; see the top of this file for the names in it."""
-        path = Path(path)
-        if not path.is_file():
+        """Weights from a `.npz` file; see the top of this file for the names in it."""
+        if not Path(path).is_file():
             raise DataError(f"there is no file {path}")
-        if path.suffix == ".npz":
-            arrays = load_arrays(path)[1]
-        elif path.suffix == ".safetensors":
-            arrays = _safetensors(path)
-        else:
-            raise DataError(f"{path} ends in {path.suffix!r}: weights are read from .npz and .safetensors")
         try:
-            return cls.of(arrays)
+            return cls.of(load_arrays(Path(path))[1])
         except DataError as error:
             raise DataError(f"{path}: {error}") from None
-
-
-def _safetensors(path: Path) -> dict[str, NDArray[Any]]:
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
-    try:
-        found: dict[str, NDArray[Any]] = load_file(path)
-    # TypeError and KeyError: a type that NumPy lacks, such as bfloat16; the rest: not such a file at all.
-    except (OSError, ValueError, TypeError, KeyError, SafetensorError) as error:
-        raise DataError(f"{path} cannot be read as .safetensors: {error}") from None
-    return found
 
 
 def _from_names(arrays: Mapping[str, Any]) -> tuple[Head, ...]:
