@@ -16,7 +16,7 @@ from monolayer.errors import DataError
 from monolayer_experiments import NAMES, find, look
 from monolayer_experiments.experiment import Experiment, Setting, Table
 from monolayer_experiments.look import PALETTE
-from monolayer_experiments.report import KEY, page, plotly_script, words
+from monolayer_experiments.report import KEY, page, words
 from monolayer_experiments.results import Record, read, read_all, write
 from tests.browser import drawn, flaws, opened
 
@@ -200,7 +200,7 @@ def test_a_table_reads_its_head() -> None:
 # -- words ---------------------------------------------------------------------------------------------
 
 
-def test_text_is_escaped_everywhere(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_is_escaped_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     nasty = "<script>alert(1)</script></script><!-- & \" '"
     experiment = Experiment(
         "memorization",
@@ -215,11 +215,8 @@ def test_text_is_escaped_everywhere(folder: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("monolayer_experiments.report.find", lambda name: experiment)
     plain = page([record(machine=nasty, command=nasty, versions={nasty: nasty})], "")
     assert "<script>alert" not in plain
-    assert run(["report", str(folder)]) == 0
-    with opened(folder / "report.html") as view:
-        assert drawn(view) == 1
-        assert view.messages == []
-        assert nasty in view.call("document.querySelector('.answer').textContent")
+    assert plain.count("</script>") == page([record()], "").count("</script>")
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in plain
 
 
 def test_numbers_in_words() -> None:
@@ -234,19 +231,6 @@ def test_numbers_in_words() -> None:
     for value, shown in (values | {2.52e13: "2.52·10^13", -806_000.4: "-806,000"}).items():
         assert look.amount(value) == shown
     assert (look.share(1.0), look.share(1 - 1e-9)) == ("100 %", "99.99 %")  # almost all is not all
-
-
-def test_a_short_logarithmic_axis_writes_whole_numbers(tmp_path: Path) -> None:
-    """0.5 and 0.2 as such: plotly's own labels between powers of ten are single digits, 5 and 2."""
-    curve = {"type": "scatter", "x": [1, 2], "y": [0.2, 1.0]}
-    layout = {"yaxis": look.axis("e", log=True, values=curve["y"])}
-    call = f"Plotly.newPlot(document.body, {json.dumps([curve])}, {json.dumps(layout)})"
-    scripts = "".join(f"<script>{script}</script>" for script in (plotly_script(), call))
-    (tmp_path / "p.html").write_text(f'<meta charset="utf-8"><body>{scripts}', encoding="utf-8")
-    with opened(tmp_path / "p.html") as view:
-        view.page.wait_for_function("document.querySelector('.ytick text')")
-        labels = view.call("[...document.querySelectorAll('.ytick text')].map((one) => one.textContent)")
-    assert labels == ["0.2", "0.5", "1"]
 
 
 @settings(max_examples=30)
