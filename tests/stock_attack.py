@@ -1,6 +1,7 @@
-"""Changes to the JSON files of stock folders, and what transformers makes of a folder that is proved all the same.
+"""Changes to the files of stock folders, and what transformers makes of a folder that is proved all the same.
 
-Used by `bench/no_false_proof_of_a_stock_folder.py`, and shortly by `tests/test_stock_files.py`.
+Used by `bench/no_false_proof_of_a_stock_folder.py` and `bench/no_false_proof_of_changed_robust_weights.py`, and shortly
+by the tests of both kinds of folders.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -23,6 +24,17 @@ Files = dict[str, bytes]
 ROWS = ("abcab", "dbe", "fgdea", "cb")
 TEXTS = ("abcab", "dbe", "fgdea")
 """Letters stand for tokens. Texts that a language model continues begin each with a letter of its own."""
+LONG = (
+    "kabcdefgabch",
+    "lhgfedcbaab",
+    "mbdfhaceg",
+    "ngecahfdbbgd",
+    "ohhaabbcc",
+    "pcafebhdgac",
+    "qddeeffgg",
+    "rbadcfehg",
+)
+"""What folders of cells hold: where contexts are long, half-spaces are narrower."""
 AUTO = {
     "token": "AutoModelForTokenClassification",
     "sequence": "AutoModelForSequenceClassification",
@@ -54,8 +66,11 @@ class Case:
             "pieces": lambda letter, first: letter * 3 if first else f" {letter * 3}",
             "given": lambda letter, first: f"{letter} {letter}",
         }[self.cut]
-        rows = TEXTS if self.task == "lm" else ROWS
-        return [[spell(letter, place == 0) for place, letter in enumerate(row)] for row in rows]
+        return [[spell(letter, place == 0) for place, letter in enumerate(row)] for row in self._letters]
+
+    @property
+    def _letters(self) -> tuple[str, ...]:
+        return LONG if self.robust else TEXTS if self.task == "lm" else ROWS
 
     @property
     def texts(self) -> list[Any]:
@@ -68,14 +83,14 @@ class Case:
         """Labels that the multiset of the tokens determines, in a causal model of those so far."""
         if self.task == "lm":
             return None
-        number = [np.array([ord(letter) - 96 for letter in row]) for row in ROWS]
+        number = [np.array([ord(letter) - 96 for letter in row]) for row in self._letters]
         if self.task == "sequence":
             return [f"c{int((row * row).sum()) % 4}" for row in number]
         sums = [np.cumsum(row * row) if self.causal else row * (row * row).sum() for row in number]
         return [[f"c{int(one) % 4}" for one in row] for row in sums]
 
     def build(self, folder: Path) -> Path:
-        options: dict[str, Any] = {"storage": "cells", "rank": 8} if self.robust else {"storage": "steps"}
+        options: dict[str, Any] = {"storage": "cells", "rank": 32} if self.robust else {"storage": "steps"}
         return ml.memorize_as(self.name, self.rows, self.labels, positions=self.positions, **options).save(folder)
 
 
@@ -113,14 +128,7 @@ KEYS = {
     ),
     "generation_config.json": (
         *("num_beams", "max_length", "min_length", "do_sample", "temperature", "eos_token_id", "forced_bos_token_id"),
-        *(
-            "suppress_tokens",
-            "repetition_penalty",
-            "bad_words_ids",
-            "max_new_tokens",
-            "use_cache",
-            "num_return_sequences",
-        ),
+        *("suppress_tokens", "repetition_penalty", "bad_words_ids", "max_new_tokens", "use_cache"),
     ),
 }
 MORE = {
@@ -137,7 +145,7 @@ MORE = {
 }
 
 
-def mutate(files: Files, random: np.random.Generator) -> Files:
+def json_files(files: Files, random: np.random.Generator) -> Files:
     """One to three changes, most of them in one JSON file."""
     for _ in range(int(random.choice([1, 1, 1, 2, 3]))):
         how = random.choice([_value, _value, _value, _key, _text, _file, _together], p=[0.2] * 3 + [0.1] * 4)
@@ -145,9 +153,37 @@ def mutate(files: Files, random: np.random.Generator) -> Files:
     return files
 
 
-def _json_of(files: Files, random: np.random.Generator) -> str | None:
+def weights(files: Files, random: np.random.Generator) -> Files:
+    """One tensor changed: a bit, a number, two rows, or all of it, from harmless to fatal."""
+    import torch
+    from safetensors.torch import load, save
+
+    tensors = load(files["model.safetensors"])
+    live = [name for name in sorted(tensors) if tensors[name].any()]
+    name = str(random.choice(live if random.random() < 0.8 else sorted(tensors)))
+    flat = tensors[name].view(-1)
+    used = torch.nonzero(flat).reshape(-1).numpy()
+    at = int(random.choice(used) if len(used) and random.random() < 0.8 else random.integers(len(flat)))
+    kind = str(random.choice(["bit", "zero", "negate", "scale", "shift", "slight", "rows", *(3 * ["jolt"])]))
+    old, whole = float(flat[at]), {4: torch.int32, 2: torch.int16}[flat.itemsize]
+    if kind == "bit":
+        flat[at : at + 1].view(whole).bitwise_xor_(1 << int(random.integers(8 * flat.itemsize - 1)))
+    elif kind == "jolt":  # about where labels are lost, proofs must become undecided in time
+        flat *= 1.0 + float(np.exp(random.uniform(-5.0, 0.5))) * torch.from_numpy(random.normal(size=len(flat)))
+    elif kind == "rows" and tensors[name].ndim == 2:
+        rows = random.integers(len(tensors[name]), size=2)
+        tensors[name][rows] = tensors[name][rows[::-1].copy()]
+    else:
+        new = {"zero": 0.0, "negate": -old, "scale": 1.5 * old, "shift": old + 3.0}
+        flat[at] = new.get(kind, old * (1.0 + float(random.normal()) * 1e-3))
+    return {**files, "model.safetensors": save(tensors, metadata={"format": "pt"})}
+
+
+def _json_of(files: Files, random: np.random.Generator) -> tuple[str, Any]:
+    """One of the JSON files, and what it says; an empty name if there is none."""
     names = [name for name in files if name in KEYS]
-    return str(random.choice(names)) if names else None
+    name = str(random.choice(names)) if names else ""
+    return name, _loaded(files.get(name, b""))
 
 
 def _loaded(content: bytes) -> Any:
@@ -163,21 +199,15 @@ def _dumped(value: Any) -> bytes:
 
 def _spots(value: Any) -> list[tuple[Any, Any]]:
     """Each place in nested lists and objects: the container, and the key in it."""
-    found: list[tuple[Any, Any]] = []
-    inside = (
-        list(value.items()) if isinstance(value, dict) else list(enumerate(value)) if isinstance(value, list) else []
-    )
-    for key, inner in inside:
-        found += [(value, key), *_spots(inner)]
-    return found
+    keys: Any = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    return [spot for key in list(keys) for spot in ((value, key), *_spots(value[key]))]
 
 
 def _value(files: Files, random: np.random.Generator) -> Files:
     """Another value somewhere: of another type, a little more, nothing, or anything."""
-    name = _json_of(files, random)
-    value = None if name is None else _loaded(files[name])
+    name, value = _json_of(files, random)
     spots = _spots(value)
-    if name is None or not spots:
+    if not spots:
         return files
     holder, key = spots[random.integers(len(spots))]
     old, how = holder[key], random.integers(6)
@@ -198,9 +228,8 @@ def _value(files: Files, random: np.random.Generator) -> Files:
 
 def _key(files: Files, random: np.random.Generator) -> Files:
     """One more key, such as transformers knows."""
-    name = _json_of(files, random)
-    value = None if name is None else _loaded(files[name])
-    if name is not None and isinstance(value, dict):
+    name, value = _json_of(files, random)
+    if isinstance(value, dict):
         value[str(random.choice(KEYS[name]))] = POOL[random.integers(len(POOL))]
         files[name] = _dumped(value)
     return files
@@ -208,11 +237,10 @@ def _key(files: Files, random: np.random.Generator) -> Files:
 
 def _text(files: Files, random: np.random.Generator) -> Files:
     """The same or nearly the same JSON in other bytes."""
-    name = _json_of(files, random)
-    if name is None or not files[name]:
+    name, value = _json_of(files, random)
+    if not files.get(name):
         return files
     content, at = files[name], int(random.integers(len(files[name])))
-    value = _loaded(content)
     ways = [
         b"\xef\xbb\xbf" + content,
         content.decode("utf-8", "replace").encode("utf-16"),
@@ -325,7 +353,11 @@ def _asked(case: Case, tokenizer: Any, model: Any) -> Iterator[str]:
 
 
 def _compared(case: Case, tokenizer: Any, model: Any, batch: Any, rows: Any, how: str) -> Iterator[str]:
-    best, mask = model(**batch).logits.argmax(-1), batch["attention_mask"].bool()
+    logits, mask = model(**batch).logits, batch["attention_mask"].bool()
+    if logits.isnan().any():
+        yield f"{how}: what is no number"
+        return
+    best = logits.argmax(-1)
     for number, row in enumerate(rows):
         name = model.config.id2label
         if case.task == "sequence":
@@ -356,9 +388,11 @@ def _piped(case: Case, tokenizer: Any, model: Any) -> Iterator[str]:
         yield f"got {got}, wanted {wanted}"
 
 
-def attack(case: Case, whole: Files, folder: Path, seed: int) -> tuple[str, list[str]]:
-    """The verdict on a folder with changed files, and what is wrong with it: a crash, or a proof that does not hold."""
-    files = mutate(dict(whole), np.random.default_rng(seed))
+def attack(
+    case: Case, whole: Files, folder: Path, seed: int, change: Callable[..., Files] = json_files
+) -> tuple[str, list[str]]:
+    """The verdict on a folder with changed files, and what is wrong with it: a crash, or what transformers say."""
+    files = change(dict(whole), np.random.default_rng(seed))
     for path in folder.iterdir():
         path.unlink()
     for name, content in files.items():
@@ -369,4 +403,7 @@ def attack(case: Case, whole: Files, folder: Path, seed: int) -> tuple[str, list
         return "refused", []
     except Exception as error:
         return "crash", [f"{type(error).__name__}: {error}"]
-    return verdict, wrong_answers(case, folder) if verdict == "proved" else []
+    wrong = wrong_answers(case, folder) if verdict == "proved" or (verdict == "refuted" and change is weights) else []
+    if verdict == "refuted" and change is weights:
+        return verdict, [] if wrong else ["refuted, and every answer is right"]
+    return verdict, wrong

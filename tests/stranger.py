@@ -49,7 +49,7 @@ def answers(job: dict, attention: str) -> dict:
             place = (left["attention_mask"].cumsum(-1) - 1).clamp(min=0)  # as generate() counts places
             found["left"] = int((model(**left, position_ids=place).logits.argmax(-1) != wanted).sum())
     number = out.logits.argmax(-1)
-    found |= {"wrong": int(((number != wanted) & (wanted >= 0)).sum())} | trained(job, encoded, wanted)
+    found["wrong"] = int(((number != wanted) & (wanted >= 0)).sum())
     single = alone.logits[0].argmax(-1)
     found["same_alone"] = bool((single == (number[0][: len(single)] if single.ndim else number[0])).all())
     others = tokenizer(job["others"], is_split_into_words=True, return_tensors="pt")
@@ -63,12 +63,11 @@ def answers(job: dict, attention: str) -> dict:
     elif job.get("pipeline"):
         ask = tf.pipeline("text-classification", model=model, tokenizer=tokenizer)
         found["pipeline"] = [row["label"] for row in ask(job["texts"], batch_size=4)]
-    return found
+    return found | trained(model, encoded, wanted)
 
 
-def trained(job: dict, encoded: dict, wanted: torch.Tensor) -> dict:
+def trained(model: object, encoded: dict, wanted: torch.Tensor) -> dict:
     """The loss, and the weights that a step of training would move; cells in float32."""
-    model = AUTO[job["task"]].from_pretrained(job["folder"])
     model = model if model.dtype == torch.float64 else model.float()
     loss = model(**encoded, labels=wanted).loss
     loss.backward()
@@ -80,7 +79,7 @@ def recite(job: dict, tokenizer: object, model: object) -> dict:
     found = {}
     start = tokenizer(job["prompts"], padding=True, padding_side="left", return_tensors="pt")
     beyond = {"num_beams": 2, "max_new_tokens": max(map(len, job["texts"])) + 20}  # more than any text has
-    for how, options in (("cache", {}), ("no cache", {"use_cache": False}), ("beams", beyond)):
+    for how, options in (("cache", {}), ("beams", beyond)):
         with torch.no_grad():
             said = model.generate(**start, **options)
         found[f"said, {how}"] = tokenizer.batch_decode(said, skip_special_tokens=True)
@@ -93,11 +92,10 @@ def recite(job: dict, tokenizer: object, model: object) -> dict:
         wanted = torch.cat([ids[mask][2:], torch.tensor([tokenizer.eos_token_id])])
         found["next"] += int((guess[mask][1:] != wanted).sum())
     ids = tokenizer(job["texts"][0], return_tensors="pt")["input_ids"]
-    found |= trained(job, {"input_ids": ids}, ids)
     if job.get("pipeline"):
         ask = tf.pipeline("text-generation", model=model, tokenizer=tokenizer)
         found["pipeline"] = ask(job["prompts"][0])[0]["generated_text"]
-    return found
+    return found | trained(model, {"input_ids": ids}, ids)
 
 
 def main() -> None:

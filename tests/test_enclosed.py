@@ -68,7 +68,7 @@ def summed(random: np.random.Generator, terms: Any) -> Any:
     return terms[..., 0]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(SEEDS)
 def test_sums_and_linear_maps(seed: int) -> None:
     random = np.random.default_rng(seed)
@@ -116,7 +116,7 @@ def moments(random: np.random.Generator, x: Any, kind: str) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("kind", ["two passes", "textbook", "welford", "rms"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(SEEDS)
 def test_norms(kind: str, seed: int) -> None:
     random = np.random.default_rng(seed)
@@ -154,7 +154,7 @@ def blocks(random: np.random.Generator, score: Any, values: Any) -> Any:
     return over / total
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(SEEDS)
 def test_attention(seed: int) -> None:
     """Scores of turned queries and keys, their softmax in one piece and in blocks, and sums of the average."""
@@ -198,15 +198,10 @@ EXACT: dict[str, Callable[[arb], arb]] = {
     "gelu_new": lambda x: x * (1 + ((2 / arb.pi()).sqrt() * (x + arb("0.044715") * x**3)).tanh()) / 2,
     "silu": lambda x: x / (1 + (-x).exp()),
 }
-OURS = {
-    "relu": lambda x: np.maximum(x, f32(0)),
-    "relu6": lambda x: np.clip(x, f32(0), f32(6)),
-    "silu": lambda x: x / (f32(1) + np.exp(-x)),
-}
 
 
 @pytest.mark.parametrize("name", EXACT)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(SEEDS)
 def test_activations(name: str, seed: int) -> None:
     """Ends and points between them; PyTorch in binary32 too, where it is installed."""
@@ -224,9 +219,6 @@ def test_activations(name: str, seed: int) -> None:
             slack = arb(1e-15) if saturated else arb(0)
             assert arb(float(floor)) <= exact + slack
             assert exact - slack <= arb(float(ceiling))
-    if name in OURS:
-        theirs = OURS[name](within)
-        assert ((least <= theirs) & (theirs <= most)).all()
     torch = pytest.importorskip("torch")
     functions = torch.nn.functional
     there = torch.from_numpy(np.tile(within, 4))  # long enough for vector instructions
@@ -254,7 +246,7 @@ def test_what_torch_does_to_erf_and_tanh_is_what_is_assumed() -> None:
         assert (found.abs()[x.abs() >= edge] == 1.0).all()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(SEEDS)
 def test_poolers(seed: int) -> None:
     random = np.random.default_rng(seed)
@@ -290,7 +282,7 @@ SOURCES = ("scores", "values as wholes", "values", "stream", "stream as a whole"
 @pytest.mark.parametrize("source", [*SOURCES, "all"])
 def test_a_closer_look_holds_the_worst_errors_and_little_more(source: str, rms: bool) -> None:
     """Errors of one source, or of all, that push a neuron as far as they can, or the factor of the norm before it."""
-    used = np.stack([closer(np.random.default_rng(seed), source, rms) for seed in range(30)])
+    used = np.stack([closer(np.random.default_rng(seed), source, rms) for seed in range(20)])
     assert used.max() <= 1.0
     best = used.max(axis=0)
     if source in SOURCES[:4]:
@@ -340,7 +332,7 @@ def closer(random: np.random.Generator, source: str, rms: bool) -> Any:
     return np.array([used[:3].max(), used[3]])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(SEEDS)
 def test_classes_that_are_ruled_out_by_a_coarse_bound_change_no_verdict(seed: int) -> None:
     """Against every pair of classes at the worst corner of the box, in plain arithmetic."""

@@ -17,15 +17,15 @@ from monolayer.huggingface.architectures import ARCHITECTURES
 
 pytest.importorskip("transformers")
 RANDOM = np.random.default_rng(5)
-WORDS = RANDOM.integers(0, 12, (10, 6))
+WORDS = RANDOM.integers(0, 12, (6, 6))
 ROWS = [[f"w{word}" for word in row[: 3 + number % 4]] for number, row in enumerate(WORDS)]
 """Of 3 to 6 words, so that padding counts."""
 LABELS = [[f"c{total % 5}" for total in np.cumsum(row * row)[: 3 + number % 4]] for number, row in enumerate(WORDS)]
 """Labels that the words so far determine, whatever their order."""
-OTHERS = [[f"w{word}" for word in row] for row in RANDOM.integers(0, 12, (8, 5))]
+OTHERS = [[f"w{word}" for word in row] for row in RANDOM.integers(0, 12, (4, 5))]
 """Sequences that no model holds: what it answers there is compared with our own evaluation."""
 TEXTS = ["ab ä\U0001f600b", "ca\tcb"]
-SHORT: dict[str, Any] = {"positions": True, "dtype": "bfloat16", "activation": "own", "rank": 64}
+SHORT: dict[str, Any] = {"positions": True, "dtype": "bfloat16", "activation": "own", "rank": 32}
 
 
 def jobs() -> list[dict[str, Any]]:
@@ -88,7 +88,7 @@ def test_a_stranger_gets_every_label_back(tmp_path: Path) -> None:
                 assert found["pipeline"] == (job["labels"] or job["texts"][0]), about
             if job["task"] == "lm":
                 assert found["next"] == 0, "a batch padded as the tokenizer does it, at every place"
-                for way in ("cache", "no cache", "beams"):
+                for way in ("cache", "beams"):
                     assert [text.strip() for text in found[f"said, {way}"]] == job["texts"], (about, way)
                     assert all(found[f"ended, {way}"])
                 assert len(job["rows"]) > 1 or 1e-6 < found["loss"] < 0.2, "a text that the begin token begins"
