@@ -31,7 +31,6 @@ from numpy.typing import NDArray
 
 import monolayer as ml
 from monolayer.cluster.room import size
-from monolayer.model.mapped import load_mapped
 from workload import record, recordable
 
 SHARD = 200_000
@@ -162,10 +161,9 @@ def external_sort(folder: Path, labels: int, workers: int) -> tuple[float, float
 
 
 def ask(model: Path, files: list[Path]) -> tuple[float, float, int, int]:
-    """Seconds to open a model whose readout stays in its files, and to ask it; how many labels, and how many wrong."""
+    """Seconds to load a model, and to ask it; how many labels, and how many wrong."""
     began = time.perf_counter()
-    opened = load_mapped(model)
-    assert opened is not None
+    opened = ml.load(model)
     found = time.perf_counter()
     asked = wrong = 0
     for first in range(0, len(files), TOGETHER):

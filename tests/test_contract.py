@@ -21,7 +21,6 @@ from monolayer.construct.line.steps import staircase
 from monolayer.construct.task import Progress, Task
 from monolayer.model.attention import CODE, KEY, LABEL
 from monolayer.model.card import Summary
-from monolayer.model.shortcut import codes
 
 CONSTRUCTIONS: dict[str, dict[str, Any]] = {"exact": {}, "paper": {"readout": "paper"}, "robust": {"robust": True}}
 CONSTRUCTIONS["float32"] = {"dtype": "float32"}
@@ -209,7 +208,7 @@ def test_a_readout_by_the_protocol_answers_and_is_refused_with_sentences(tmp_pat
     """It has no tables, no entry in the format and no proof: the network answers, and nobody asks for its class."""
     X, Y, _ = DATA["sequences"]
     line = toy(X, Y)
-    z = torch.from_numpy(np.unique(_codes(line, X)))
+    z = torch.from_numpy(np.unique(line.explain(X).z))
     model = ml.Monolayer(
         line.lift, None, line.bos.detach(), line.attention, Nearest(z, line.feed_forward.tables()[0](z)[:, 0]),
         line.head, line.card,
@@ -222,10 +221,3 @@ def test_a_readout_by_the_protocol_answers_and_is_refused_with_sentences(tmp_pat
         model.explain(X)
     with pytest.raises(ml.DataError, match=r"no place in the format.*a kind of readout that this version knows"):
         model.save(tmp_path / "m")
-
-
-def _codes(model: ml.Monolayer, X: Any) -> Any:
-    """`z` of every sequence."""
-    found = codes(model, model.encode(X))
-    assert found is not None
-    return found.detach().numpy()

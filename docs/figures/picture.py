@@ -10,7 +10,6 @@ from colours import LIGHT, SVG_STYLE
 from outlines import OUTLINES
 
 import monolayer as ml
-from monolayer.model.shortcut import codes
 
 X = ["银行", "行走", "音乐", "快乐", "行长", "长城"]
 Y = [["yín", "háng"], ["xíng", "zǒu"], ["yīn", "yuè"], ["kuài", "lè"], ["háng", "zhǎng"], ["cháng", "chéng"]]
@@ -67,12 +66,11 @@ def pipeline() -> list[str]:
 def main() -> None:
     model = ml.memorize(X, Y, positions=True)
     data = model.encode(X)
-    z, number = codes(model, data), model.labels(data)
+    z, number = model.explain(X).z, model.labels(data)
     steps = model.feed_forward.steps()
-    assert z is not None
     assert steps is not None
-    order = np.argsort(z.numpy())
-    points = z.numpy()[order]
+    order = np.argsort(z)
+    points = z[order]
     # The gaps between cells are shortened so that every point can be seen; inside a cell nothing is moved.
     place = np.concatenate([[0.0], np.cumsum(np.minimum(np.diff(points), 0.6) + 0.25)])
 

@@ -47,16 +47,12 @@ def predict(
 
     from monolayer.data.shards import files
     from monolayer.errors import DataError
-    from monolayer.huggingface.reading import is_stock
-    from monolayer.model.mapped import load_mapped
     from monolayer.model.monolayer import Monolayer
     from monolayer.stock.folder import StockModel, load
 
     if out is not None:
         check_file(out, overwrite)
-    # A readout in several files stays there: it may be larger than memory.
-    model: Answering | None = None if dense or device is not None or is_stock(folder) else load_mapped(folder)
-    model = model or load(folder, device=device)
+    model: Answering = load(folder, device=device)
     if strict:
         if isinstance(model, StockModel):
             raise DataError(

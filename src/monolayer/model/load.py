@@ -38,8 +38,7 @@ from monolayer.model.schema import (
     check_tensors,
     parse,
 )
-from monolayer.model.sharded import INDEX, is_shard, join, split_block, whole
-from monolayer.model.sharded import Tensors as Arrays
+from monolayer.model.sharded import INDEX, is_shard, join, split_block
 from monolayer.model.sidecar import read_memory
 from monolayer.model.uniform import Uniform
 
@@ -70,25 +69,6 @@ def load_monolayer(model: Any) -> Monolayer:
             "verify take it (docs/uniform.md)"
         )
     return found
-
-
-def parts_of(folder: Path) -> tuple[Monolayer, list[Arrays], Tensor] | None:
-    """Of a model whose first staircase lies in several files: the model with the first part of it alone, all
-    parts, and the `bias_2` behind them; None for other models."""
-    try:
-        config, names, files = _open(folder)
-        if INDEX not in files or config["target"] == "reals":
-            return None
-        block = split_block(config["readout"])
-        first, parts = join(parse(INDEX, files[INDEX]), _shards(files), block)
-        found = {name: (tuple(value.shape), str(value.dtype)) for name, value in (first | parts[0]).items()}
-        for key, value in parts[0].items():
-            found[key] = (*value.shape[:-1], sum(part[key].shape[-1] for part in parts)), str(value.dtype)
-        check_tensors(config, names, found)
-        held = {name: torch.from_numpy(value.copy()) for name, value in (first | parts[0]).items()}
-        return _build(config, names, held, files), parts, held[f"{block}.bias_2"]
-    except ModelFileError as error:
-        raise ModelFileError(f"{folder}: {error}") from None
 
 
 def model_from(config: Config, names: dict[str, list[Any]], tensors: dict[str, Tensor]) -> Monolayer:
@@ -168,17 +148,13 @@ def _open(folder: Path) -> tuple[Config, dict[str, list[Any]], dict[str, Any]]:
 
 def _tensors(files: dict[str, Any], config: Config) -> dict[str, Tensor]:
     if INDEX in files:
-        held = whole(*join(parse(INDEX, files[INDEX]), _shards(files), split_block(config["readout"])))
-        return {name: torch.from_numpy(value) for name, value in held.items()}
+        shards = {name: files[name] for name in files if is_shard(name)}
+        joined = join(parse(INDEX, files[INDEX]), shards, split_block(config["readout"]))
+        return {name: torch.from_numpy(value) for name, value in joined.items()}
     try:
         return load_tensors(files[WEIGHTS])
     except (SafetensorError, KeyError, ValueError, TypeError, RuntimeError) as error:
         raise ModelFileError(f"{WEIGHTS} cannot be read as safetensors: {error}") from None
-
-
-def _shards(files: dict[str, Any]) -> dict[str, Any]:
-    """Those that hold weights, where there are several."""
-    return {name: files[name] for name in files if is_shard(name)}
 
 
 def _why(folder: Path, error: Exception) -> str:

@@ -230,12 +230,6 @@ class Monolayer(nn.Module):
             getattr(type(self), name) is not getattr(Monolayer, name) for name in ("forward", "stream", "_answering")
         )
 
-    @property
-    def _outputs(self) -> int:
-        """`C`, also where another part stands in the place of the head."""
-        named = 1 if self.card.classes is None else len(self.card.classes)
-        return int(getattr(self.head, "out_features", named))
-
     def _values(self, label: Tensor, data: Sequences) -> NDArray[Any]:
         if bool(label.isnan().any()):
             self._check_numbers(label.isnan().any(dim=1).cpu().numpy(), data)
@@ -252,7 +246,8 @@ class Monolayer(nn.Module):
         """Labels by the network itself, sequences of like length together, a bounded number of logits at a time."""
         per_sequence = self.card.per == "sequence"
         order = np.argsort(data.lengths, kind="stable")
-        logits = max(1, (1 << 24) // max(self._outputs, 5 * self.bos.numel()))  # or as many numbers of five streams
+        outputs = 1 if self.card.classes is None else len(self.card.classes)
+        logits = max(1, (1 << 24) // max(outputs, 5 * self.bos.numel()))  # or as many numbers of five streams
         where, found, lacking = [], [], []
         while len(order):
             width = int(data.lengths[order[0]])

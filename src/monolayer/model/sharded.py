@@ -103,11 +103,8 @@ def views(content: Any, file: str) -> Tensors:
     return found
 
 
-def join(index: dict[str, Any], files: dict[str, Any], block: str) -> tuple[Tensors, list[Tensors]]:
-    """The tensors of the first file, and the parts of the readout in order, each under the names of the whole.
-
-    `files`: contents by name, all of those that the index names.
-    """
+def join(index: dict[str, Any], files: dict[str, Any], block: str) -> Tensors:
+    """All tensors, in memory of their own. `files`: contents by name, all of those that the index names."""
     names = shard_names(len(files))
     if sorted(files) != names:
         raise ModelFileError(f"the files of weights must be {names[0]} to {names[-1]}")
@@ -128,13 +125,8 @@ def join(index: dict[str, Any], files: dict[str, Any], block: str) -> tuple[Tens
     twice = set(held[names[0]]) & {f"{block}.{key}" for key in SPLIT}
     if twice:
         raise ModelFileError(f"{names[0]} holds {', '.join(sorted(twice))}, whose parts are in the other files")
-    return held[names[0]], parts
-
-
-def whole(first: Tensors, parts: list[Tensors]) -> Tensors:
-    """All tensors, in memory of their own."""
     try:
         steps = {key: np.concatenate([part[key] for part in parts], axis=-1) for key in parts[0]}
     except ValueError as error:
         raise ModelFileError(f"the parts of the readout do not fit together: {error}") from None
-    return {name: tensor.copy() for name, tensor in first.items()} | steps
+    return {name: tensor.copy() for name, tensor in held[names[0]].items()} | steps

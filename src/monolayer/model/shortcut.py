@@ -195,17 +195,6 @@ def lines(model: Parts, asked: Asked, way: Plan, met: Traced) -> Iterator[OnLine
         code = level[:, -1]
 
 
-@torch.no_grad()
-def codes(model: Parts, data: Sequences) -> Tensor | None:
-    """`z = t + κ B(λ; s)` of every answering place `(P,)`, or None if the weights do not allow the shortcut."""
-    way = plan(model)
-    if way is None:
-        return None
-    asked = Asked.of(model, data)
-    met = traced(model, asked, way)
-    return met.code + everywhere(model, asked, way.kappa * met.context)
-
-
 @dataclass(frozen=True, eq=False)
 class Traced:
     """What the shortcut meets on its way to `z = code + κ context`.

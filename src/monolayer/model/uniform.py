@@ -130,12 +130,9 @@ class Uniform(nn.Module):
         self.scalar = False
         self.rank = (length - 1) * dim
         stream = 2 * self.rank
-        W_V, W_O = torch.zeros(2, stream, stream, dtype=torch.float64).unbind()
-        for value in range(self.rank):
-            W_V[value, value] = 1.0
-            W_O[stream - self.rank + value, value] = 1.0
-        none = torch.zeros(stream, stream, dtype=torch.float64)
-        self.attention = RankOneAttention(none, none.clone(), W_V.clone(), W_O.clone())
+        W_Q, W_K, W_V, W_O = (torch.zeros(stream, stream, dtype=torch.float64) for _ in range(4))
+        W_V[: self.rank, : self.rank] = W_O[self.rank :, : self.rank] = torch.eye(self.rank)
+        self.attention = RankOneAttention(W_Q, W_K, W_V, W_O)
         self.interpolation = interpolation
         self.square: Bends | None = None
         self.total: Bends | None = None
@@ -145,16 +142,10 @@ class Uniform(nn.Module):
         """`(N, n, d)` to `(N, n, m)`, by dense operations."""
         return self._answers(X, dense=True)
 
-    @torch.no_grad()
     def predict(self, X: Any) -> NDArray[np.float64]:
-        """The same from arrays, by look-ups."""
-        device = self.interpolation.values.device
-        tokens = torch.as_tensor(np.asarray(X, dtype=np.float64), device=device)
-        if tokens.ndim != 3 or tokens.shape[1:] != (self.length, self.dim):
-            raise DataError(f"X has shape {tuple(tokens.shape)}; this network takes (N, {self.length}, {self.dim})")
-        if not bool(tokens.isfinite().all()):
-            raise DataError("X holds a number that is not finite")
-        found = self._answers(tokens, dense=False).cpu().numpy()
+        """The same from whatever holds numbers, by look-ups."""
+        data = self.encode(X)
+        found = self.labels(data).reshape(len(data), self.length, -1)
         return found[..., 0] if self.scalar else found
 
     # -- what every model has ----------------------------------------------------------------------------
