@@ -161,13 +161,13 @@ def _finite(value: float) -> float | None:
 def explain(model: Parts, data: Sequences) -> Explanation:
     """The numbers behind the answers to encoded `data`: the shortcut's own, and the staircase around every `z`."""
     staircase_of(model)  # an error where there is not one
-    way, tables = plan(model), model.feed_forward.tables()
-    if way is None or not way.stages or tables is None:
+    way = plan(model)
+    if way is None:
         raise DataError(
             "an explanation needs weights as they were built, and nothing hooked into the forward pass: this model was "
             "changed"
         )
-    asked, steps = Asked.of(model, data), tables[0]
+    asked, steps = Asked.of(model, data), way.stages[0].steps
     met = traced(model, asked, way)
     line = next(lines(model, asked, way, met))
     z, edge = line.z, torch.full_like(line.z[:1], torch.inf)
@@ -192,7 +192,7 @@ def explain(model: Parts, data: Sequences) -> Explanation:
         data,
         model.card,
         way.temperature,
-        way.kappa,
+        way.stages[0].kappa,
         key=_array(met.key),
         weight=_array(met.weight / each),
         begin=_array(met.begin / (total if model.card.per == "sequence" else each)),

@@ -81,12 +81,10 @@ def _answer(model: Parts, labels: Labels) -> Callable[[list[int]], int]:
     def slow(rows: list[int]) -> int:
         return int(labels(Sequences(np.array(rows), np.array([len(rows)]), model.card.vocabulary))[0])
 
-    tables, way = model.feed_forward.tables(), plan(model)
-    if tables is None or way is None or len(way.stages) != 1:  # changed, or a cascade
-        return slow
-    if model.positions is None or model.bos.dtype != torch.float64:
-        return slow
-    steps, bos = tables[0], model.bos.detach().cpu().numpy()
+    way = plan(model)
+    if way is None or len(way.stages) != 1 or model.positions is None or model.bos.dtype != torch.float64:
+        return slow  # changed, a cascade, or in another format
+    (kappa, _, steps), bos = way.stages[0], model.bos.detach().cpu().numpy()
     key = model.lift.weight.detach()[:, KEY].cpu().numpy()
     place = model.positions.weight.detach()[:, KEY].cpu().numpy()
     start, end, level = (part.cpu().numpy() for part in (steps.start, steps.end, steps.level[:, 0]))
@@ -99,7 +97,7 @@ def _answer(model: Parts, labels: Labels) -> Callable[[list[int]], int]:
         s[0] = bos[KEY]
         np.add(key[rows], place[:count], out=s[1:])
         weight = np.exp(way.temperature * s)
-        z = code + way.kappa * (float(weight @ s) / float(weight.sum()))
+        z = code + kappa * (float(weight @ s) / float(weight.sum()))
         step = int(end.searchsorted(z, side="right"))
         if step < last and z > start[step]:  # on a ramp: no point of the text
             return slow(rows)

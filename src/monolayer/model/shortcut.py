@@ -7,7 +7,7 @@ dense form.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ from monolayer.model.memory import hooked, look_again, remembered
 from monolayer.model.parts import Parts
 from monolayer.model.quantizer import CellSteps, Quantizer
 from monolayer.model.readouts import READOUTS
-from monolayer.model.staircase import Staircase
+from monolayer.model.staircase import Staircase, Steps
 
 SCAN = 16
 """Weights that can be looked at in less than the time that one token takes to answer for."""
@@ -32,18 +32,13 @@ class Stage(NamedTuple):
 
     kappa: float
     slot: int
-    steps: Callable[[Tensor], Tensor]
+    steps: Steps
 
 
-@dataclass(frozen=True, eq=False)
-class Plan:
-    """What the shortcut needs to know of the weights: `λ`, the first `κ`, the cells of an approximator, the stages.
-
-    There are no `stages` if readout or head are not those of the construction: then only `z` can be had.
-    """
+class Plan(NamedTuple):
+    """What the shortcut needs to know of the weights: `λ`, the cells of an approximator, the stages."""
 
     temperature: float
-    kappa: float
     cells: CellSteps | None
     stages: tuple[Stage, ...]
 
@@ -106,19 +101,15 @@ def _replaced(model: Parts) -> bool:
 
 @torch.no_grad()
 def _plan(model: Parts) -> Plan | None:
-    readout, cells = model.feed_forward, None
-    found = model.attention.shortcuts(readout.slots)
-    if found is None or not _plain_stream(model):
+    readout, cells = model.feed_forward, None if model.quantizer is None else model.quantizer.steps()
+    found, tables = model.attention.shortcuts(readout.slots), readout.tables()
+    if found is None or tables is None or not (_plain_stream(model) and _plain_head(model)):
         return None
-    if model.quantizer is not None:
-        cells = model.quantizer.steps()
-        if cells is None:
-            return None
+    if model.quantizer is not None and cells is None:
+        return None
     temperature, kappas = found
-    tables = readout.tables() if _plain_head(model) else None
     values = [value for value, _ in readout.slots]
-    stages = () if tables is None else tuple(map(Stage, kappas, values, tables))
-    return Plan(temperature, kappas[0], cells, stages)
+    return Plan(temperature, cells, tuple(map(Stage, kappas, values, tables)))
 
 
 @torch.no_grad()
@@ -146,11 +137,10 @@ def labels_there(model: Parts, X: Tensor) -> Tensor | None:
 
 
 def _fresh_plan(model: Parts, tokens: int) -> Plan | None:
-    """The plan with its stages, if it has them; from the weights as they are now where that costs little."""
+    """The plan; from the weights as they are now where that costs little."""
     if SCAN * tokens >= model.feed_forward.step_count:
         look_again(model)
-    way = plan(model)
-    return way if way is not None and way.stages else None
+    return plan(model)
 
 
 def labels_by(model: Parts, asked: Asked, way: Plan) -> Tensor:

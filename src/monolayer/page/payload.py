@@ -37,17 +37,17 @@ def model_json(model: Monolayer, data: Sequences | None, verdict: str | None) ->
     `data`: sequences to pick from, maybe labelled; None: they are drawn from the vocabulary.
     """
     staircase_of(model)  # a robust model has none, and says so
-    card, way, tables = model.card, plan(model), model.feed_forward.tables()
+    card, way = model.card, plan(model)
     if not isinstance(model.lift, nn.Embedding) or card.vocabulary is None:
         raise DataError("a page is for models of ids or strings, and this one takes vectors: explain shows its answers")
-    if way is None or not way.stages or tables is None or model.feed_forward.readout == "paper":
+    if way is None or model.feed_forward.readout == "paper":
         raise DataError(
             "a page needs weights as they were built, with the exact readout, and nothing hooked into the forward pass"
         )
     dtype = str(model.bos.dtype).removeprefix("torch.")
     if dtype != "float64":
         raise DataError(f"a page computes in binary64, and this model is in {dtype}")
-    steps, known = tables[0], _known(model)
+    steps, known = way.stages[0].steps, _known(model)
     if len(steps.slope) > MOST_STEPS:
         raise DataError(
             f"a page holds up to {MOST_STEPS:,} steps, and this model has {len(steps.slope):,}: explain shows its "
@@ -58,7 +58,7 @@ def model_json(model: Monolayer, data: Sequences | None, verdict: str | None) ->
         "per": card.per,
         "causal": card.causal,
         "temperature": way.temperature,
-        "kappa": way.kappa,
+        "kappa": way.stages[0].kappa,
         "begin": {"key": float(model.bos[KEY]), "code": float(model.bos[CODE])},
         "positions": None if model.positions is None else _columns(model.positions.weight),
         "tokens": {"names": names, **_columns(model.lift.weight[torch.from_numpy(known)])},
