@@ -190,8 +190,8 @@ def test_labels_that_are_the_next_words_or_are_missing(tmp_path: Path) -> None:
     with opened(path) as view:
         assert "of the data: 9 of 9" in view.page.text_content("#score")
         assert view.page.locator("#answer .label").all_text_contents()[:-1] == text[1:]
-    gaps = ml.memorize([[2, 900], [900, 3]], [[None, "x"], ["y", None]])  # of ids that never occur there is no row
-    with opened(write(gaps, tmp_path / "page.html")) as view:
+    data = ml.Sequences.of([[2, 900], [900, 3]], [[None, "x"], ["y", None]])  # of ids that never occur there is no row
+    with opened(write(ml.memorize(data), tmp_path / "page.html", data)) as view:
         assert "of the data: 2 of 2" in view.page.text_content("#score")
         assert view.page.locator("#answer .wrong").count() == 0
         assert view.page.text_content("#facts").startswith("3 tokens")
@@ -243,11 +243,10 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "exists already" in capsys.readouterr().err
     assert run(["page", "--out", out, "--overwrite", "--data", data]) == 2
     assert "goes with a model" in capsys.readouterr().err
-    Path(data).unlink()
-    assert run(["page", model, "--out", out, "--overwrite"]) == 0
+    assert run(["page", model, "--out", out, "--overwrite", "--data", data]) == 0
     with opened(Path(out)) as view:
         assert view.call("document.title").startswith("phrases")
-        assert "of the data: 12 of 12" in view.page.text_content("#score")  # the folder keeps a sample
+        assert "of the data: 12 of 12" in view.page.text_content("#score")
         assert view.page.text_content("#verdict") == "certificate: proved"
         assert "of 10" in view.page.text_content("#beside")
         assert " 10 steps" in view.page.text_content("#facts")
@@ -258,15 +257,10 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         assert view.page.locator("#verdict s").count() == 0
 
 
-def test_no_examples_where_none_are_wanted_and_none_after_an_edit(tmp_path: Path) -> None:
-    model = ml.memorize(X, Y)
-    kept = model.save(tmp_path / "kept") / "examples.jsonl"
-    assert [json.loads(line)["labels"] for line in kept.read_text(encoding="utf-8").splitlines()] == Y
-    assert not (model.save(tmp_path / "bare", examples=False) / "examples.jsonl").exists()
-    ml.forget(tmp_path / "kept", [X[0]], (X, Y))[0].save(tmp_path / "kept", overwrite=True)
-    assert not kept.exists()
-    assert run(["page", str(tmp_path / "kept"), "--out", str(tmp_path / "page.html")]) == 0
+def test_without_data_sequences_are_drawn(tmp_path: Path) -> None:
+    ml.memorize(X, Y).save(tmp_path / "model")
+    assert run(["page", str(tmp_path / "model"), "--out", str(tmp_path / "page.html")]) == 0
     with opened(tmp_path / "page.html") as view:
-        assert "of the model as built" in view.page.text_content("#score")  # sequences are drawn
+        assert "of the model as built" in view.page.text_content("#score")
         assert view.call("monolayer.given.examples.tokens.length") == 40
         assert view.messages == []

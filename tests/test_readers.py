@@ -325,6 +325,7 @@ def alike(file: Path, chunk: int, **options: Any) -> None:
 @given(st.lists(st.sampled_from(JSON), min_size=1, max_size=6), st.sampled_from(["\n", ""]), st.sampled_from([3, 64]))
 @example([JSON[0]] * 12, "\n", 3)
 @example([JSON[0], JSON[1], JSON[2], JSON[5]], "\n", 64)
+@example([JSON[0], JSON[0], JSON[9]], "\n", 64)
 @example([JSON[22]] * 2, "\n", 64)
 @example([JSON[23]], "\n", 64)
 def test_blocks_of_json_lines(tmp_path: Path, rows: list[str], end: str, chunk: int) -> None:

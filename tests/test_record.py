@@ -31,7 +31,7 @@ def test_a_record_is_saved_applied_and_undone(words: ml.Monolayer, tmp_path: Pat
     assert same_bits(loaded[1].apply(loaded[0].apply(words)), last.model)
     back = loaded[0].undo(loaded[1].undo(last.model))
     assert same_bits(back, words)
-    words.save(tmp_path / "old", examples=False)  # which are no part of it
+    words.save(tmp_path / "old")
     back.save(tmp_path / "back")
     for path in (tmp_path / "old").iterdir():
         assert path.read_bytes() == (tmp_path / "back" / path.name).read_bytes()

@@ -265,6 +265,7 @@ BAD_Y: list[tuple[Any, str]] = [  # for X = [["a", "b"], ["c"]]
     ([[0.5, 1.0, 1.0], [0.5]], "sequence 0 has 2 tokens but 3 labels"),
     (["x", ["y"]], "mixed label kinds: sequence 0 has one label, sequence 1 has a list of labels; label every"),
     ([["x", 1], ["y"]], "the first label is a string ('x'), the label of token 1 of sequence 0 is an integer (1)"),
+    ([["x", None], [1]], "is a string ('x'), the label of token 0 of sequence 1 is an integer (1)"),
     ([1, "x"], "mixed label kinds: the first label is an integer (1), the label of sequence 1 is a string ('x')"),
     ([[[1.0], [1.0, 2.0]], [[1.0]]], "the label of token 1 of sequence 0 is [1.0, 2.0], not a vector of 1 number"),
     ([{"x"}, {"y"}], "the label of sequence 0 is {'x'} (set): a label is an integer, a string, a real number"),

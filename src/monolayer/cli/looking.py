@@ -211,7 +211,7 @@ def page(
     ] = None,
     data: Annotated[
         str | None,
-        typer.Option(help="Data to pick examples from; by default those in the folder. Labels are certified first."),
+        typer.Option(help="Data to pick examples from. Labels are certified first."),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
     reading: Reading = PLAIN,
@@ -222,7 +222,6 @@ def page(
     Without a model the page builds one: type facts, see the weights, forget a fact, add noise.
     """
     from monolayer.checker import verify
-    from monolayer.data.examples import EXAMPLES
     from monolayer.model.load import load_monolayer
     from monolayer.page import write
 
@@ -231,8 +230,6 @@ def page(
         raise DataError("--data goes with a model: give its folder, or leave --data out for a page that builds")
     model, title = (None, "") if folder is None else (load_monolayer(folder), folder.resolve().name)
     sequences, verdict = None, None
-    if data is None and folder is not None and (kept := folder / EXAMPLES).is_file():
-        data = str(kept)
     with progress(as_json) as step:
         if data is not None and model is not None and folder is not None:
             sequences = reading.read(data, step, model)

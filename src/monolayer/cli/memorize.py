@@ -43,8 +43,6 @@ def memorize(
 ) -> None:
     """Build a model that returns every label of DATA, check it on every one, and save it.
 
-    Up to 40 sequences stay beside it in examples.jsonl, for its page; delete that file to keep none.
-
     As an unmodified Hugging Face model: memorize-as. Data larger than memory: memorize-files. A text to recite:
     memorize-text.
     """

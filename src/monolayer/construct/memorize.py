@@ -19,7 +19,6 @@ from monolayer.construct.line.steps import Choice
 from monolayer.construct.robust.build import RANK, Robust
 from monolayer.construct.robust.stored import Dtype
 from monolayer.construct.task import Construction, Progress, Task
-from monolayer.data.examples import sample
 from monolayer.data.names import Unit as Cut
 from monolayer.data.readers import sequences_of
 from monolayer.data.sequences import Per
@@ -106,8 +105,6 @@ def memorize(
     data.check_labelled()
     task = Task.of(data, positions=positions, causal=causal, on_conflict=on_conflict)
     model = construction.build(task, report) if draw is None else rebuilt(draw, task, report)
-    if draw is None:  # two ways to one model must give one folder
-        model.card = replace(model.card, examples=sample(data))
     if fingerprint:
         model.card = replace(model.card, fingerprint=_fingerprint(task))
     report("done", 1.0)

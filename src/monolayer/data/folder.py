@@ -92,7 +92,7 @@ MODEL = Kind(
     "format",
     frozenset(
         {"config.json", "model.safetensors", "names.json", "memory.safetensors", "certificate.json"}
-        | {"model.safetensors.index.json", "examples.jsonl"}
+        | {"model.safetensors.index.json"}
     ),
     r"model-[0-9]{5}-of-[0-9]{5}\.safetensors",
 )

@@ -78,7 +78,8 @@ def read(
     try:
         return data.recoded(vocabulary)
     except DataError as error:
-        raise DataError(f"{', '.join(names)}: {error}") from None
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        raise DataError(f"{names[0]}{more}: {error}") from None
 
 
 def _read(format: str | None, columns: Columns, name: str) -> Sequences:

@@ -71,19 +71,23 @@ class Table:
             tokens = cut_text(tokens, layout.unit)
         if not isinstance(tokens, list | None):
             raise DataError(f"{at}, column {layout.token!r}, holds {tokens!r}: it must be a list, or text with words")
-        words = label.split() if isinstance(label, str) else None
+        self.growing.row(line, tokens or [], *self._label(label, len(tokens or []), at))
+
+    def _label(self, label: Any, count: int, at: str) -> tuple[Any, Per | None]:
+        """A label, or a list of those of `count` tokens, and what they belong to."""
+        per, words = self.layout.per, label.split() if isinstance(label, str) else None
         if self._alike:
-            self._alike = words is not None and len(words) == len(tokens or ())
-            self._several |= len(tokens or ()) > 1
-        per: Per | None = None
-        if label is not None and label is not GAP:
-            if words is not None and (layout.per == "token" or (layout.per is None and layout.label in BY_TOKEN)):
-                one = layout.per == "token" and len(words) == 1 and len(tokens or ()) != 1
-                label = list(words[0]) if one else words  # letters of one word, if the caller says one each
-            per = "token" if isinstance(label, list) and layout.per != "sequence" else "sequence"
-            if layout.per == "token" and per == "sequence":
-                raise DataError(f"{at} has the label {label!r}: with per='token', give one per token")
-        self.growing.row(line, tokens or [], label, per)
+            self._alike = words is not None and len(words) == count
+            self._several |= count > 1
+        if label is None or label is GAP:
+            return label, None
+        if words is not None and per == "token":  # letters of one word, or words, since the caller says one each
+            label = list(words[0]) if len(words) == 1 and count != 1 else words
+        elif words is not None and per is None and self.layout.label in BY_TOKEN:
+            label = words
+        if per == "token" and not isinstance(label, list):
+            raise DataError(f"{at} has the label {label!r}: with per='token', give one per token")
+        return label, "token" if isinstance(label, list) and per != "sequence" else "sequence"
 
     def _key(self, key: Any, value: Any, at: str) -> Any:
         """A key, text or a list of tokens; anything else is one token. Key and value must be there."""

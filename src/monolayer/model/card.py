@@ -167,8 +167,6 @@ class Card:
     """How the text was cut that the model recites; None for other models."""
     fingerprint: Fingerprint | None = field(default=None, repr=False, compare=False)
     """What the model was built from, as fingerprints; None where they were not asked for."""
-    examples: Sequences | None = field(default=None, repr=False, compare=False)
-    """A few of the sequences that the model was just built from, to be saved beside it."""
 
     @property
     def manner(self) -> Manner:

@@ -272,12 +272,9 @@ class Monolayer(nn.Module):
 
     # -- files and words -------------------------------------------------------------------------------
 
-    def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False, examples: bool = True) -> Path:
-        """Write the model as a folder of safetensors and JSON, all at once or not at all.
-
-        A model that was just built has a few of its sequences beside it, for its page; not with `examples=False`.
-        """
-        return save(self, folder, overwrite=overwrite, examples=examples)
+    def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+        """Write the model as a folder of safetensors and JSON, all at once or not at all."""
+        return save(self, folder, overwrite=overwrite)
 
     @property
     def summary(self) -> Summary | None:

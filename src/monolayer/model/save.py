@@ -10,7 +10,6 @@ import json
 import os
 import shutil
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from monolayer.data import Names
-from monolayer.data.examples import EXAMPLES, write_examples
 from monolayer.data.folder import new_folder
 from monolayer.errors import DataError, ModelFileError
 from monolayer.model.card import Card
@@ -29,11 +27,10 @@ from monolayer.model.sharded import INDEX, SPLIT, index_json, shard_names, split
 from monolayer.model.sidecar import write_memory
 
 
-def save(model: Parts, folder: str | os.PathLike[str], *, overwrite: bool = False, examples: bool = True) -> Path:
-    """Write `model` as `folder`, all at once or not at all; `examples`: with those of its data that it has."""
+def save(model: Parts, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+    """Write `model` as `folder`, all at once or not at all."""
     config, names = described(model)
-    card = model.card if examples else replace(model.card, examples=None)
-    return write(folder, config, dict(model.state_dict()), names, card, overwrite=overwrite)
+    return write(folder, config, dict(model.state_dict()), names, model.card, overwrite=overwrite)
 
 
 def save_parts(
@@ -88,8 +85,6 @@ def write(
         except ModelFileError as error:
             raise DataError(f"this model has no place in the format, so it is not saved: {error}") from None
         (scratch / CONFIG).write_text(json.dumps(config, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-        if card is not None and card.examples is not None:
-            write_examples(card.examples, scratch / EXAMPLES)
     return Path(folder)
 
 

@@ -18,7 +18,7 @@ from monolayer.page.payload import model_json
 def page(model: Monolayer, data: Sequences | None = None, *, title: str = "model", verdict: str | None = None) -> str:
     """The page as text. `data`: sequences to pick from, maybe labelled; `verdict`: what a certificate says of them."""
     model = load_monolayer(model)
-    told = model_json(model, model.card.examples if data is None else data, verdict)
+    told = model_json(model, data, verdict)
     text = json.dumps(told, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     # Inside a script element only "</" and "<!--" could end or confuse it; JSON reads \u003c as "<".
     stored = '<script type="application/json" id="model">' + text.replace("<", "\\u003c") + "</script>"
