@@ -61,7 +61,7 @@ def here(function: Callable[..., None], tasks: list[Task]) -> Iterator[None]:
 
 
 class Processes:
-    """Processes of this machine (`worker.py`), each started when it is first needed."""
+    """Processes of this machine (`work`), each started when it is first needed."""
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
@@ -110,7 +110,7 @@ class Processes:
 
     def _start(self) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "monolayer.cluster.worker"],
+            [sys.executable, "-P", "-c", "from monolayer.cluster.executor import work; work()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": _import_path(), "OMP_NUM_THREADS": "1", **KEPT},
@@ -143,6 +143,30 @@ def _import_path() -> str:
     wanted = {*os.environ.get("PYTHONPATH", "").split(os.pathsep), str(Path(__file__).parents[2])} - {""}
     here = {"", str(Path.cwd())}
     return os.pathsep.join(entry for entry in sys.path if entry in wanted or entry not in here)
+
+
+def work() -> None:
+    """A worker process: takes pieces from its standard input until that ends, and answers on its standard output."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever a library prints must not stand among the answers
+    tasks = sys.stdin.buffer
+    while True:
+        try:
+            function, task = pickle.load(tasks)
+        except EOFError:
+            return
+        error: BaseException | None = None
+        try:
+            function(*task)
+        except BaseException as raised:
+            error = raised
+        try:
+            answer = pickle.dumps(error)
+            pickle.loads(answer)
+        except Exception:  # an error that cannot travel
+            answer = pickle.dumps(RuntimeError(f"{type(error).__name__}: {error}"))
+        answers.write(answer)
+        answers.flush()
 
 
 def _by_dask(client: Any, function: Callable[..., None], tasks: list[Task]) -> Iterator[None]:
