@@ -62,7 +62,7 @@ PINNED = {
         activation=None, storage=None, rank=None, dtype=None, confidence=None, unknown=None, seed=None,
         on_conflict="error", draw=None, progress=None: ...,
     "approximate": lambda f, dim, length, *, cells=None, error=None, norm="mean", rank=None, domain=(0.0, 1.0),
-        out_dim=None, positions=False, lipschitz=None, ramp=2.0**-20, most_knots=2**24, temperature=None, seed=0,
+        positions=False, lipschitz=None, ramp=2.0**-20, most_knots=2**24, temperature=None, seed=0,
         device=None, progress=None: ...,
 }
 # fmt: on

@@ -50,7 +50,6 @@ def approximate(
     """Build a model that approximates a FUNCTION of n tokens with d coordinates, and measure its error."""
     from monolayer.construct.approximate import approximate as build
     from monolayer.construct.cells.refine import measure
-    from monolayer.construct.uniform import measure_everywhere
     from monolayer.data.folder import check_output
 
     if function == "list":
@@ -68,7 +67,7 @@ def approximate(
         model: Any = build(f, dim, length, cells=cells, error=error, norm=norm, progress=step, **options)
         seconds = time.perf_counter() - began
         step("measuring the error", 0.9)
-        found = measure(model, f) if norm == "mean" else measure_everywhere(model, f)
+        found = measure(model, f)
         if out is not None:
             model.save(out, overwrite=overwrite)
     measured = {name: getattr(found, name) for name in ("sup", "l1", "l2", "points", "range")}

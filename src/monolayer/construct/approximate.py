@@ -55,7 +55,6 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
     norm: Literal["mean", "sup"] = "mean",
     rank: int | None = None,
     domain: tuple[float, float] = (0.0, 1.0),
-    out_dim: int | None = None,
     positions: bool = False,
     lipschitz: float | Modulus | None = None,
     ramp: float = RAMP,
@@ -71,7 +70,7 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
     `domain` the range of every coordinate. Give `cells`, the number `D` of cells per coordinate, or `error`: then
     the cells are chosen, with a guarantee if `lipschitz` is given (a constant in the sup norm, or a modulus
     `h → ω(h)`), else by refining until samples say so. `f` must be permutation equivariant, unless `positions=True`.
-    `out_dim` checks `m`. `ramp` is the width of ramps as a share of a cell. `temperature`: the λ of the head, 0 for
+    `ramp` is the width of ramps as a share of a cell. `temperature`: the λ of the head, 0 for
     the mean; None: chosen by trial. On one platform the same seed gives the same bits. Input outside the domain is
     answered as the nearest cell at its edge.
 
@@ -82,7 +81,7 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
     report("trying the function", 0.0)
     box = Box.of(dim, length, domain, positions)
     modulus = modulus_of(lipschitz)
-    _check_choices(cells, error, out_dim, ramp, most_knots)
+    _check_choices(cells, error, ramp)
     check_seed(seed)
     check_device(device)
     check_temperature(temperature)
@@ -90,7 +89,7 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
         raise DataError(f"norm={norm!r}: it is 'mean' or 'sup'")
     if norm == "mean" and rank not in (None, 1):
         raise DataError(f'rank={rank}: norm="mean" is built with rank 1; a higher rank serves norm="sup"')
-    function = Function(f, box, out_dim, device)
+    function = Function(f, box, None, device)
     if not positions:
         check_equivariance(function, seed)
     if norm == "sup":
@@ -227,17 +226,14 @@ def _check_error(model: Monolayer, f: Callable[[Any], Any], error: float) -> Non
 # -- arguments -------------------------------------------------------------------------------------------
 
 
-def _check_choices(cells: Any, error: Any, out_dim: Any, ramp: float, most_knots: int) -> None:
+def _check_choices(cells: Any, error: Any, ramp: float) -> None:
     if (cells is None) == (error is None):
         raise DataError(
             "give either cells, the number of cells per coordinate, or error, from which they are chosen"
             + ("" if cells is None else "; not both")
         )
-    for name, value in (("cells", cells), ("out_dim", out_dim)):
-        if value is not None and not (
-            isinstance(value, int | np.integer) and not isinstance(value, bool) and value > 0
-        ):
-            raise DataError(f"{name} must be a whole number from 1 on, not {value!r}")
+    if cells is not None and (not isinstance(cells, int | np.integer) or isinstance(cells, bool) or cells < 1):
+        raise DataError(f"cells must be a whole number from 1 on, not {cells!r}")
     if error is not None and not (isinstance(error, int | float | np.number) and math.isfinite(error) and error > 0):
         raise DataError(f"error must be a finite number above 0, not {error!r}: a grid has no error of 0 in general")
     if not 0.0 < ramp <= 0.5:

@@ -8,7 +8,6 @@ others.
 from __future__ import annotations
 
 import math
-import time
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ import torch
 from monolayer.arrays import Floats
 from monolayer.construct.cells.function import Function
 from monolayer.construct.cells.grid import Box
-from monolayer.construct.cells.refine import POINTS, Measured, Modulus
+from monolayer.construct.cells.refine import Modulus, measure
 from monolayer.errors import DataError
 from monolayer.model.uniform import Bends, Interpolation, Uniform
 
@@ -72,40 +71,12 @@ def uniform(
 
 def _check_bound(model: Uniform, function: Function, bound: float) -> None:
     """A modulus that samples contradict would guarantee an error that does not hold."""
-    found = measure_everywhere(model, function)
+    found = measure(model, function)
     if found.sup > bound + 2.0**12 * function.rounding * float(model.interpolation.values.detach().abs().max()):
         raise DataError(
             f"lipschitz= does not hold: with it the error is at most {bound:.3g} everywhere, and {found.sup:.3g} is "
             "measured. Give a larger constant, or cells= without one"
         )
-
-
-def measure_everywhere(model: Uniform, f: Any) -> Measured:
-    """The network against `f` on uniform points, and as many of those that are hard: equal tokens, and knots."""
-    box = Box(model.dim, model.length, model.low, model.high, model.positions)
-    function = Function(f, box, model.interpolation.values.shape[1], model.interpolation.values.device)
-    random = np.random.default_rng([1, 31])
-    X, hard = box.uniform(POINTS, random), box.uniform(POINTS, random)
-    hard[::2, 0] = hard[::2, 1]
-    share = (hard[1::4] - model.low) / model.width
-    hard[1::4] = (
-        model.low + np.round(share * model.interpolation.cells) / model.interpolation.cells * model.width
-    ).clip(model.low, model.high)
-    both = np.concatenate([X, hard])
-    began = time.perf_counter()
-    answer = model.predict(both).reshape(*both.shape[:2], -1)
-    seconds = time.perf_counter() - began
-    wanted = function(both)
-    error = np.abs(answer - wanted)
-    return Measured(
-        points=POINTS,
-        sup=float(error.max()),
-        l1=float(error[:POINTS].mean()),
-        l2=float(np.sqrt(np.square(error[:POINTS]).mean())),
-        range=float(np.ptp(wanted)),
-        on_ramps=0,
-        seconds=seconds,
-    )
 
 
 def _values(function: Function, cells: int) -> Floats:

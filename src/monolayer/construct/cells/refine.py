@@ -24,6 +24,7 @@ from monolayer.construct.cells.function import Function, show
 from monolayer.construct.cells.grid import Box, Lattice, smaller
 from monolayer.errors import DataError
 from monolayer.model.monolayer import Monolayer
+from monolayer.model.uniform import Uniform
 
 Modulus = Callable[[float], float]
 """`ω(h)`: a bound on how much any output changes when no input changes by more than `h`."""
@@ -75,21 +76,28 @@ def fresh_points(lattice: Lattice, points: int, seed: int) -> Floats:
     return np.concatenate([lattice.box.uniform(points, random), lattice.corners(points, random)])
 
 
-def measure(model: Monolayer, f: Callable[..., object], points: int = POINTS, seed: int = 1) -> Measured:
-    """The model against `f` on `points` fresh uniform points and as many corners of cells."""
-    grid = model.card.grid
-    if grid is None:
+def measure(model: Monolayer | Uniform, f: Callable[..., object], points: int = POINTS, seed: int = 1) -> Measured:
+    """The model against `f` on `points` fresh uniform points and as many hard ones, where errors are largest.
+
+    Those are corners of cells; for the maximum norm, where there are none, equal tokens and knots.
+    """
+    if isinstance(model, Uniform):
+        box = Box(model.dim, model.length, model.low, model.high, model.positions)
+        function = Function(f, box, model.interpolation.values.shape[1], model.interpolation.values.device)
+        X, off = _equal_and_knots(box, model.interpolation.cells, points, seed), np.ones(2 * points, dtype=bool)
+    elif model.card.grid is None:
         raise DataError("only an approximator has a function to be measured against; this model is a memorizer")
-    box = Box(grid.dim, grid.length, grid.low, grid.high, model.positions is not None)
-    function = Function(f, box, model.feed_forward.labels, model.bos.device)
-    lattice = Lattice.with_width(box, grid.cells, grid.ramp)
-    X = fresh_points(lattice, points, seed)
+    else:
+        grid = model.card.grid
+        box = Box(grid.dim, grid.length, grid.low, grid.high, model.positions is not None)
+        function = Function(f, box, model.feed_forward.labels, model.bos.device)
+        X = fresh_points(Lattice.with_width(box, grid.cells, grid.ramp), points, seed)
+        off = ~model.on_ramp(X)
     began = time.perf_counter()
     answer = model.predict(X).reshape(*X.shape[:2], -1)
     seconds = time.perf_counter() - began
     wanted = function(X)
     error = np.abs(answer - wanted)
-    off = ~model.on_ramp(X)
     inside = error[:points][off[:points]]
     return Measured(
         points=points,
@@ -102,12 +110,19 @@ def measure(model: Monolayer, f: Callable[..., object], points: int = POINTS, se
     )
 
 
+def _equal_and_knots(box: Box, cells: int, points: int, seed: int) -> Floats:
+    random = np.random.default_rng([seed, 31])
+    X, hard = box.uniform(points, random), box.uniform(points, random)
+    hard[::2, 0] = hard[::2, 1]
+    share = (hard[1::4] - box.low) / (box.high - box.low)
+    hard[1::4] = (box.low + np.round(share * cells) / cells * (box.high - box.low)).clip(box.low, box.high)
+    return np.concatenate([X, hard])
+
+
 SAMPLES = 4096
 """Points of either kind, uniform and in corners, on which an error is estimated."""
 KEPT = 16
 """Fresh points that join the samples when they miss the error, the worst of them."""
-HALVINGS = 64
-"""Enough that two floats of one size become neighbours."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,13 +193,13 @@ def cells_for(f: Function, error: float, modulus: Modulus | None, ramp: float, m
         def sampled(cells: int, hard: Floats = hard) -> Errors:
             return Errors.sampled(f, Lattice.of(f.box, cells, ramp), seed, hard)
 
-        cells = _search(last + 1, most, lambda cells: _holds(f, sampled(cells), error))
+        cells = _search(last + 1, most, lambda cells: sampled(cells).worst <= error)
         if cells is None:
             found = sampled(most)
             raise _out_of_reach(f, error, found.worst, most, found.words(f))
         lattice = Lattice.of(f.box, cells, ramp)
         missed = Errors.at(f, lattice, fresh_points(lattice, POINTS, seed=1)).largest(KEPT)
-        if _holds(f, missed, error):
+        if missed.worst <= error:
             return cells
         hard, last = np.concatenate([hard, missed.X]), cells
     raise _out_of_reach(f, error, missed.worst, most, missed.words(f))
@@ -203,38 +218,9 @@ def _search(least: int, most: int, holds: Callable[[int], bool]) -> int | None:
     return high
 
 
-def _holds(f: Function, found: Errors, error: float) -> bool:
-    """Whether no error is larger; if one is because the function jumps there, no number of cells will help."""
-    if found.worst <= error:
-        return True
-    _check_jump(f, found.largest(4), error)
-    return False
-
-
-def _check_jump(f: Function, found: Errors, error: float) -> None:
-    """Halve the way from each point to its centre, towards the larger change, until the change is within `error`.
-
-    A continuous function comes to that. One that has not when the ends are neighbouring floats has a jump there.
-    """
-    one, two = found.X, found.centre
-    for _ in range(HALVINGS):
-        middle = one + (two - one) / 2.0
-        ends = np.abs(f(one) - f(middle)).max(axis=(1, 2)), np.abs(f(two) - f(middle)).max(axis=(1, 2))
-        nearer = (ends[0] >= ends[1])[:, None, None]
-        one, two = np.where(nearer, one, middle), np.where(nearer, middle, two)
-        left = np.maximum(*ends) > error
-        if not left.any():
-            return
-        one, two = one[left], two[left]
-    raise DataError(
-        f"f is not continuous: between {show(one[0])} and a point {float(np.abs(one[0] - two[0]).max()):.1g} away it "
-        f"jumps from {show(f(one[:1])[0])} to {show(f(two[:1])[0])}. No grid comes within error={error:g} of a jump; "
-        "with cells= the model is close in the mean only"
-    )
-
-
 def _out_of_reach(f: Function, error: float, least: float, most: int, where: str) -> DataError:
     return DataError(
         f"an error of {error:g} is out of reach: with {most} cells per coordinate, the most that fit "
-        f"({f.box.knots(most):,} knots), it is {least:.3g}: {where}. {smaller(f.box)}"
+        f"({f.box.knots(most):,} knots), it is {least:.3g}: {where}. {smaller(f.box)}. No grid comes "
+        "close to a jump: with cells= the model is close in the mean"
     )

@@ -8,7 +8,7 @@ numbers, and further stages of the readout tell those points apart (`cascade.py`
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, get_args
 
@@ -34,6 +34,8 @@ from monolayer.model.monolayer import Monolayer
 from monolayer.model.staircase import Staircase
 
 Format = Literal["float64", "float32"]
+Built = tuple[Staircase | Cascade, tuple[Value, ...], dict[str, Any]]
+"""A readout, what its further stages average, and what the summary says of them."""
 
 
 @dataclass(frozen=True)
@@ -80,13 +82,13 @@ class Line:
         given = None if self.draw is None else self.draw.drawn(tokens, task.data)
         found = separate(tokens, task.target, task.settle, self.seed, given=given)
         report("building the staircase", 0.7)
-        built = self._one_line(found) if found.pair is None else self._stages(found, found.pair, tokens, task)
-        lift = lift_of(found.draw, task.context.rows, built.readout.labels, built.values)
-        card = task.card(self._stored(found, tokens, built.values).to_json())
-        model = assemble(found.draw, found.points.kappa, lift, built.readout, card, values=built.values)
+        readout, values, facts = self._one_line(found) if found.pair is None else self._stages(found, tokens, task)
+        lift = lift_of(found.draw, task.context.rows, readout.labels, values)
+        card = task.card(self._stored(found, tokens, values).to_json())
+        model = assemble(found.draw, found.points.kappa, lift, readout, card, values=values)
         if self.draw is None:  # two ways to one model must give one file
-            facts = found.measure() | built.facts | {"readout_error": built.error}
-            model.card = card.with_summary(task.summary(model, found.target, built.readout.labels, **facts))
+            facts = found.measure() | {"readout_error": None} | facts
+            model.card = card.with_summary(task.summary(model, found.target, readout.labels, **facts))
         # Slopes are powers of two, so what rounds is the place of a step, by one rounding error of the eight or more
         # in its gap; keys, codes and values are numbers of the format, and labels whole numbers that it holds.
         return model.to(tokens.dtype)
@@ -127,11 +129,12 @@ class Line:
         points, target = found.points, found.target
         classes = target.classes is not None
         readout, stored_error = staircase(points, found.changes, found.level, classes, self.readout)
-        paper = self.readout == "paper"
-        return Built(readout, error=dense_error(readout, points, target, stored_error) if paper else None)
+        if self.readout != "paper":
+            return readout, (), {}
+        return readout, (), {"readout_error": dense_error(readout, points, target, stored_error)}
 
-    def _stages(self, found: Separated, pair: tuple[int, int], tokens: Tokens, task: Task) -> Built:
-        """Some are not, such as `pair`: further stages, or an error that says which rank would do."""
+    def _stages(self, found: Separated, tokens: Tokens, task: Task) -> Built:
+        """Some are not: further stages, or an error that says which rank would do."""
         points, target, paper = found.points, found.target, self.readout == "paper"
         value = partial(draw_value, tokens, self.seed)
         if self.draw is not None:
@@ -140,25 +143,12 @@ class Line:
         rank, most = None if left else len(stages), most_rank(tokens)
         allowed = 1 if paper else most if self.rank == "auto" else self.rank
         if rank is None or rank > allowed:
-            raise collision(found, pair, task.context, rank, most, paper)
+            raise collision(found, task.context, rank, most, paper)
         whole = target.classes is not None
         readout = Cascade([part.staircase(whole, points.unit) for part in stages], target.table.shape[1])
         facts: dict[str, Any] = {"margin": min(part.margin for part in stages if part.margin is not None), "rank": rank}
         facts |= {"runs": 1 + readout.step_count, "contested": [part.crowds for part in stages[:-1]]}
-        return Built(readout, values, facts)
-
-
-@dataclass(frozen=True, eq=False)
-class Built:
-    """A readout, what its further stages average, what the summary says of them, and the error of `paper`."""
-
-    readout: Staircase | Cascade
-    values: tuple[Value, ...] = ()
-    facts: dict[str, Any] = field(default_factory=dict)
-    error: float | None = None
-
-
-# -- from arrays to modules ----------------------------------------------------------------------------
+        return readout, values, facts
 
 
 def _order(task: Task, size: int) -> Ints | None:

@@ -50,18 +50,21 @@ def _rounded(values: Any, dtype: str) -> Any:
         return values.astype(dtype).astype(np.float64)
 
 
-def collision(
-    found: Separated, pair: tuple[int, int], context: Context, rank: int | None, most: int, paper: bool
-) -> PrecisionError:
+def collision(found: Separated, context: Context, rank: int | None, most: int, paper: bool) -> PrecisionError:
     """The error for data that are consistent but that the format cannot hold at the rank that is allowed.
 
     `rank`: the least that would hold them, None if that is none of those up to `most`.
     """
+    assert found.pair is not None  # some points are too close
     count, points, target, data = found.collisions, found.points, found.target, context.data
-    if found.draw.kappa is not None:
-        return _of_a_draw(found, pair, context, rank, most)
     name = "float64" if points.unit == UNIT else "float32"
-    one, two = pair if target.place is None else (int(target.place[pair[0]]), int(target.place[pair[1]]))
+    one, two = found.pair if target.place is None else (int(target.place[label]) for label in found.pair)
+    if found.draw.kappa is not None:
+        return PrecisionError(
+            f"with this draw {data.labelled(one)} and {data.labelled(two)} have different labels and lie closer "
+            f"together than {SLACK:g} rounding errors. They are different points, not a contradiction: another draw "
+            "(memorize without draw=) will tell them apart"
+        )
     if data.vocabulary is None and target.per == "token":
         distance = float(np.linalg.norm(data.tokens[one] - data.tokens[two]))
         size = float(np.linalg.norm(data.tokens[one]))
@@ -75,44 +78,20 @@ def collision(
     why = f"with rank 1 in {name} about {holds:,} points of this kind can be held, and there are {len(points.z):,}"
     if holds > len(points.z):
         why = f"about {holds:,} points that lie at random could be held, but these {len(points.z):,} crowd together"
-    advice = "Split the data over several models, or try another seed if few pairs collide"
+    ways = ["split the data over several models, or try another seed if few pairs collide"]
     if name != "float64":
-        advice = f"Use dtype='float64'. Otherwise: {advice[0].lower()}{advice[1:]}"
-    if rank is not None:
-        readout = " and readout='exact'" if paper else ""
-        advice = f"Value rank {rank} holds them: rank={rank}{readout}, or leave rank out. Otherwise: {_lower(advice)}"
+        ways.insert(0, "use dtype='float64'")
+    if rank is None:
+        why += f"; no value rank up to {most} tells them apart"
     else:
-        why += (
-            f"; no value rank up to {most} tells them apart" if most > 1 else ", and vectors of one number have rank 1"
-        )
-    advice += averaging(found.draw.temperature)
+        readout = " and readout='exact'" if paper else ""
+        ways.insert(0, f"leave rank out, or take rank={rank}{readout}, which holds them")
     if context.causal and not context.positions:
         why += f". What is seen of {int(data.lengths.max()):,} tokens hardly changes with one more"
-        advice = (
-            "Pass positions=True, which gives every place in a sequence its own key and code. Otherwise: "
-            f"{_lower(advice)}"
-        )
+        ways.insert(0, "pass positions=True, which gives every place in a sequence its own key and code")
     return PrecisionError(
         f"{count:,} pair{'s' if count > 1 else ''} of points with different labels fell closer together than "
-        f"{SLACK:g} rounding errors in every one of {found.tried} draws, for example {data.labelled(pair[0])} and "
-        f"{data.labelled(pair[1])}. They are different points, not a contradiction: {why}. {advice}"
+        f"{SLACK:g} rounding errors in every one of {found.tried} draws, for example {data.labelled(one)} and "
+        f"{data.labelled(two)}. They are different points, not a contradiction: {why}. Ways out, the best first: "
+        f"{'; '.join(ways)}{averaging(found.draw.temperature)}"
     )
-
-
-def _of_a_draw(
-    found: Separated, pair: tuple[int, int], context: Context, rank: int | None, most: int
-) -> PrecisionError:
-    """The same where the draw is given."""
-    points, place, data = found.points, found.target.place, context.data
-    one, two = (data.labelled(label if place is None else int(place[label])) for label in pair)
-    at = int(np.flatnonzero(points.order == pair[0])[0])
-    errors = (points.z[at + 1] - points.z[at]) / float(points.error(points.z[at]))
-    why = f"{SLACK:g} are needed" if rank is not None else f"no value rank up to {most} tells them apart"
-    return PrecisionError(
-        f"with this draw {one} and {two} have different labels and lie {errors:.2g} rounding errors apart; {why}. They "
-        "are different points, not a contradiction: another draw (memorize without draw=) will tell them apart"
-    )
-
-
-def _lower(sentence: str) -> str:
-    return sentence[0].lower() + sentence[1:]

@@ -26,8 +26,6 @@ from monolayer.model.monolayer import Monolayer
 
 OUTSIDE = 1.001
 """Keys and values of a draw's own data lie in [−1, 1], but for rounding; the bounds on errors have room for that."""
-LARGEST_SCORE = 650.0
-"""Scores `λ s` up to which sums of `e^{λ s}`, and of its products with keys, are floats: `e^709` is the largest."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,30 +85,26 @@ class LineDraw:
     def drawn(self, tokens: Tokens, data: Sequences) -> Draw:
         """Keys and codes for `tokens`, those of `data`."""
         draw = replace(drawn(tokens, self.layout, self.number, self.seed), kappa=self.kappa)
-        if self.lift is None:
-            return draw
-        keys = draw.keys(tokens.rows, tokens.position).abs_()
-        largest = max(abs(draw.bos_key), float(keys.max()))
-        if not abs(self.temperature) * largest <= LARGEST_SCORE:
-            raise DataError(
-                f"{data.where(int(keys.argmax()))} lies outside the data that this draw was made for: attention scores "
-                f"there reach {abs(self.temperature) * largest:.3g}, and exp of {LARGEST_SCORE:g} is near the largest "
-                "float. Memorize all the data anew, without draw="
-            )
-        return replace(draw, largest=largest if largest > OUTSIDE else 1.0)
+        self._check_inside(draw.proposal.key, tokens, data)
+        return draw
 
     def value(self, tokens: Tokens, data: Sequences, stage: int) -> Value:
         """What stage `stage`, from 2, averages. Of vectors the draw may lack it: then it is scaled to the data."""
         value = draw_value(tokens, self.seed, stage, self.values[stage - 2] if stage - 2 < len(self.values) else None)
-        if self.lift is not None:
-            each = value.token[tokens.rows].double().numpy()
-            far = np.flatnonzero(~(np.abs(each) <= OUTSIDE * (1.0 if self.longest is None else 0.5)))
-            if len(far):  # stretches are only apart for means in [−1, 1]
-                raise DataError(
-                    f"{data.where(int(far[0]))} lies outside the data that this draw was made for, where its bounds on "
-                    "rounding do not hold: memorize all the data anew, without draw="
-                )
+        self._check_inside(value.token, tokens, data)
         return value
+
+    def _check_inside(self, numbers: torch.Tensor, tokens: Tokens, data: Sequences) -> None:
+        """Bounds on errors are for numbers in [−1, 1], or in half of it where a place adds the other half."""
+        if self.lift is None:
+            return
+        each = numbers[tokens.rows].double().numpy()
+        far = np.flatnonzero(~(np.abs(each) <= OUTSIDE * (1.0 if self.longest is None else 0.5)))
+        if len(far):
+            raise DataError(
+                f"{data.where(int(far[0]))} lies outside the data that this draw was made for, where its bounds on "
+                "rounding do not hold: memorize all the data anew, without draw="
+            )
 
     def seen(self, tokens: NDArray[Any]) -> NDArray[Any]:
         """Ids, or vectors, as the model sees them."""
