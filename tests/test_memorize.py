@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -33,24 +34,15 @@ def close(got: list[Any], wanted: list[Any], error: float) -> bool:
     return bool(list(got) == wanted)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=datasets(), readout=st.sampled_from(["exact", "paper"]))
 def test_every_label_comes_back_dense_and_fast(data: Dataset, readout: Any) -> None:
     options: Any = {"per": data.per, "positions": data.positions, "causal": data.causal}
     model = ml.memorize(data.X, data.Y, readout=readout, **options)
-    assert model.summary is not None
     error = 1e-9 if readout == "paper" else 0.0
     for path in ("fast", "dense"):
         answers = flat_answers(model.predict(data.X, path=path), data)
         assert close(answers, data.flat(), error), path
-
-
-def test_without_positions_the_model_is_permutation_equivariant() -> None:
-    X = np.stack([RANDOM.permutation(40)[:7] for _ in range(60)])
-    model = ml.memorize(X, RANDOM.integers(0, 5, X.shape))
-    shuffle = RANDOM.permutation(7)
-    logits = model(torch.from_numpy(X))
-    assert torch.equal(model(torch.from_numpy(X[:, shuffle])), logits[:, shuffle])
 
 
 def test_with_positions_order_matters() -> None:
@@ -61,15 +53,18 @@ def test_with_positions_order_matters() -> None:
         ml.memorize(X, Y)
 
 
-def test_logits_are_those_of_a_classifier() -> None:
+def test_logits_are_those_of_a_classifier_and_permutation_equivariant() -> None:
     X = np.stack([RANDOM.permutation(40)[:4] for _ in range(30)])
     Y = RANDOM.integers(0, 6, X.shape)
-    logits = ml.memorize(X, Y)(torch.from_numpy(X))
+    model = ml.memorize(X, Y)
+    logits = model(torch.from_numpy(X))
     assert logits.shape == (30, 4, 6)
     assert np.array_equal(logits.argmax(-1).numpy(), Y)
     # The score of the stored class beats its neighbours by exactly 1: 2jy − j² at j = y and y ± 1.
     top = logits.topk(2, dim=-1).values
     assert torch.equal(top[..., 0] - top[..., 1], torch.ones(30, 4, dtype=torch.float64))
+    shuffle = RANDOM.permutation(4)
+    assert torch.equal(model(torch.from_numpy(X[:, shuffle])), logits[:, shuffle])
 
 
 def test_the_same_seed_gives_the_same_bits() -> None:
@@ -86,16 +81,6 @@ def test_runs_cost_nothing_inside() -> None:
     assert model.summary is not None
     assert model.summary.runs == 3
     assert len(ml.memorize(X, X * 0).feed_forward.weight_1) == 0
-
-
-def test_padded_arrays_with_lengths() -> None:
-    X = np.array([[1, 2, 9], [3, 9, 9]])
-    Y = np.array([[0, 1, 0], [1, 0, 0]])
-    model = ml.memorize(X, Y, lengths=[2, 1])
-    assert [row.tolist() for row in model.predict(X, lengths=[2, 1])] == [[0, 1], [1]]
-    logits = model(torch.from_numpy(np.where(X == 9, 0, X)), torch.tensor([2, 1]))
-    assert logits[0, :2].argmax(-1).tolist() == [0, 1]
-    assert logits[1, 0].argmax().item() == 1
 
 
 def test_a_better_draw_is_chosen_by_measurement() -> None:
@@ -115,11 +100,9 @@ def test_a_better_draw_is_chosen_by_measurement() -> None:
 def test_a_contradiction_shows_rows_positions_and_labels() -> None:
     X = [["x", "y"], ["p", "q"], ["y", "x"]]
     Y = [["A", "B"], ["A", "A"], ["C", "A"]]
-    with pytest.raises(ml.ContradictionError) as caught:
+    words = r"token 1 of sequence 0 \('y'\) has label 'B', but token 0 of sequence 2 \('y'\) has label 'C'"
+    with pytest.raises(ml.ContradictionError, match=words):
         ml.memorize(X, Y)
-    message = str(caught.value)
-    assert "token 1 of sequence 0 ('y') has label 'B'" in message
-    assert "token 0 of sequence 2 ('y') has label 'C'" in message
 
 
 def test_on_conflict_is_counted_and_does_what_it_says() -> None:
@@ -135,7 +118,7 @@ def test_on_conflict_is_counted_and_does_what_it_says() -> None:
         ml.memorize(X, Y, on_conflict="last")  # type: ignore[arg-type]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(seed=st.integers(0, 10**6), positions=st.booleans(), causal=st.booleans())
 def test_groups_of_equal_points_match_a_slow_reference(seed: int, positions: bool, causal: bool) -> None:
     from monolayer.construct.consistency import Context, equal_points
@@ -153,15 +136,18 @@ def test_groups_of_equal_points_match_a_slow_reference(seed: int, positions: boo
 
 
 def test_a_collision_is_told_apart_from_a_contradiction(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Contexts squeezed together by a hardmax-like temperature: different points, and the error says so."""
+    """Contexts squeezed together by a hardmax-like temperature: different points, named by their own numbers."""
     from monolayer.construct.line import draw
 
     monkeypatch.setattr(draw, "TEMPERATURES", (300.0,))
-    X = RANDOM.integers(0, 20, (300, 8))
-    with pytest.raises(
-        ml.PrecisionError, match=r"different points, not a contradiction.* but these 300 crowd together"
-    ):
-        ml.memorize(X, RANDOM.integers(0, 9, 300))
+    X, Y = RANDOM.integers(0, 20, (300, 8)), RANDOM.integers(0, 9, 300).tolist()
+    words = r"sequence (\d+) and sequence (\d+)\. .*not a contradiction.* but these 300 crowd together"
+    with pytest.raises(ml.PrecisionError, match=words):
+        ml.memorize(X, Y)
+    with pytest.raises(ml.PrecisionError, match=r"sequence (\d+) and sequence (\d+)\.") as caught:
+        ml.memorize(X, [None] * 200 + Y[200:])  # named by where they stand, not by the number of the label
+    named = re.findall(r"sequence (\d+)", str(caught.value))
+    assert all(int(row) >= 200 for row in named)
 
 
 def test_a_bad_draw_leads_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,14 +179,6 @@ def test_the_paper_readout_refuses_when_its_error_would_change_a_label(monkeypat
         ml.memorize(X, Y, positions=True, readout="paper")
 
 
-def test_progress_is_reported_from_start_to_end() -> None:
-    seen: list[tuple[str, float]] = []
-    ml.memorize([["a"]], [["b"]], progress=lambda stage, share: seen.append((stage, share)))
-    shares = [share for _, share in seen]
-    assert shares == sorted(shares)
-    assert (shares[0], shares[-1]) == (0.0, 1.0)
-
-
 # -- bad input -----------------------------------------------------------------------------------------
 
 
@@ -221,6 +199,18 @@ def test_progress_is_reported_from_start_to_end() -> None:
         ([["a", "b"]], ["x"], {"causal": True}, "drop causal=True"),
         ([["a"]], None, {"causal": True}, "no sequence has a next token"),
         ([["a"]], [["b"]], {"readout": "best"}, "readout must be one of"),
+        ([["a"]], [["b"]], {"seed": -1}, "seed must be a whole number"),
+        ([["a"]], [["b"]], {"seed": 1.5}, "seed must be a whole number"),
+        ([["a"]], [["b"]], {"seed": True}, "seed must be a whole number"),
+        ([["a"]], [["b"]], {"positions": 1}, "positions must be True or False, not 1"),
+        ([["a"]], [["b"]], {"rank": 0}, "rank must be a whole number from 1, or 'auto'"),
+        ([["a"]], [["b"]], {"rank": 2, "readout": "paper"}, "readout='paper' has rank 1"),
+        ([["a"]], [["b"]], {"dtype": "float32", "readout": "paper"}, "readout='paper' has rank 1 and float64"),
+        ([["a"]], [["b"]], {"dtype": "float16"}, "robust=True is made for them"),
+        ([[[5e-324], [1e-323]]], [[0, 1]], {}, "no float64 weight scales that to keys"),
+        ([[[1.0, 1e-310], [2.0, 0.0]]], [[0, 1]], {}, "no float64 weight scales that to keys"),
+        ([[[1.7e308], [-1.7e308]]], [[0, 1]], {}, "no float64 weight scales that to keys"),
+        ([[[1e300], [0.0]]], [[0, 1]], {"dtype": "float32"}, "go beyond float32"),
     ],
 )
 def test_bad_input_has_its_own_message(X: Any, Y: Any, options: dict[str, Any], message: str) -> None:
@@ -228,7 +218,7 @@ def test_bad_input_has_its_own_message(X: Any, Y: Any, options: dict[str, Any], 
         ml.memorize(X, Y, **options)
 
 
-@pytest.mark.parametrize("size", [2.0**-960, 2.0**-1015, 1.0, 2.0**1000, 2.0**1015])
+@pytest.mark.parametrize("size", [2.0**-1015, 1.0, 2.0**1015])
 @pytest.mark.parametrize("readout", ["exact", "paper"])
 def test_real_labels_of_any_size_come_back(size: float, readout: Any) -> None:
     X, Y = [[1, 2], [2, 3], [3, 1]], [[1.5 * size, -size], [3.0 * size, 0.25 * size], [0.0, 0.75 * size]]
@@ -237,35 +227,24 @@ def test_real_labels_of_any_size_come_back(size: float, readout: Any) -> None:
         assert [row.tolist() for row in model.predict(X, path=path)] == Y
 
 
-def test_real_labels_whose_jumps_pass_the_largest_float_are_refused_by_the_paper_readout() -> None:
-    with pytest.raises(ml.PrecisionError, match=r"passes the largest float64.*readout='exact'"):
-        ml.memorize([[1, 2], [2, 3]], [[1e308, -1e308], [1.7e308, 3.0]], readout="paper")
-
-
-@pytest.mark.parametrize("X", [[[[5e-324], [1e-323]]], [[[1.0, 1e-310], [2.0, 0.0]]], [[[1.7e308], [-1.7e308]]]])
-def test_vectors_that_no_weight_can_scale_are_refused(X: Any) -> None:
-    with pytest.raises(ml.DataError, match="no float64 weight scales that to keys"):
-        ml.memorize(np.array(X), [[0, 1]])
-
-
-@pytest.mark.parametrize("seed", [-1, 1.5, True])
-def test_a_seed_is_a_whole_number_from_0(seed: Any) -> None:
-    with pytest.raises(ml.DataError, match="seed must be a whole number"):
-        ml.memorize(["ab"], [1], seed=seed)
-    with pytest.raises(ml.DataError, match="seed must be a whole number"):
-        ml.approximate(lambda X: X, 1, 2, cells=2, seed=seed)
+@pytest.mark.parametrize(
+    ("X", "Y", "options", "message"),
+    [
+        ([[1, 2], [2, 3]], [[1e308, -1e308], [1.7e308, 3.0]], {"readout": "paper"}, "largest float64.*readout='exact'"),
+        (np.arange(1000)[None], np.arange(1000)[None], {"dtype": "float32"}, "1,000 classes are more than .* 724"),
+        ([[0, 1]], [[0.1, 0.5]], {"dtype": "float32"}, "0.1 is no number of float32"),
+    ],
+)
+def test_what_a_format_does_not_hold_is_named(X: Any, Y: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ml.PrecisionError, match=message):
+        ml.memorize(X, Y, **options)
 
 
 def test_one_long_causal_sequence_is_told_to_take_positions() -> None:
     """What is seen of a long sequence hardly changes with one more token: points crowd, however few they are."""
     X = np.random.default_rng(0).integers(0, 50, (1, 100_000))
-    with pytest.raises(ml.PrecisionError) as caught:
+    with pytest.raises(ml.PrecisionError, match=r"but these 99,999 crowd together.* pass positions=True.*rank=2"):
         ml.memorize(X, causal=True, rank=1)
-    words = str(caught.value)
-    assert "could be held, but these 99,999 crowd together" in words
-    assert "of this kind can be held" not in words
-    assert "Pass positions=True" in words
-    assert "rank=2" in words
     model = ml.memorize(X, causal=True, positions=True)
     assert np.array_equal(model.predict(X)[:, :-1], X[:, 1:])
 
