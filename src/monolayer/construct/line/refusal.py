@@ -59,11 +59,12 @@ def collision(found: Separated, context: Context, rank: int | None, most: int, p
     count, points, target, data = found.collisions, found.points, found.target, context.data
     name = "float64" if points.unit == UNIT else "float32"
     one, two = found.pair if target.place is None else (int(target.place[label]) for label in found.pair)
+    none = f"; no value rank up to {most} tells them apart" if rank is None else ""
     if found.draw.kappa is not None:
         return PrecisionError(
             f"with this draw {data.labelled(one)} and {data.labelled(two)} have different labels and lie closer "
-            f"together than {SLACK:g} rounding errors. They are different points, not a contradiction: another draw "
-            "(memorize without draw=) will tell them apart"
+            f"together than {SLACK:g} rounding errors{none}. They are different points, not a contradiction: another "
+            "draw (memorize without draw=) will tell them apart"
         )
     if data.vocabulary is None and target.per == "token":
         distance = float(np.linalg.norm(data.tokens[one] - data.tokens[two]))
@@ -81,9 +82,8 @@ def collision(found: Separated, context: Context, rank: int | None, most: int, p
     ways = ["split the data over several models, or try another seed if few pairs collide"]
     if name != "float64":
         ways.insert(0, "use dtype='float64'")
-    if rank is None:
-        why += f"; no value rank up to {most} tells them apart"
-    else:
+    why += none
+    if rank is not None:
         readout = " and readout='exact'" if paper else ""
         ways.insert(0, f"leave rank out, or take rank={rank}{readout}, which holds them")
     if context.causal and not context.positions:
