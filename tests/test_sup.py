@@ -33,12 +33,10 @@ seeds = st.integers(0, 2**32 - 1)
 
 
 @pytest.mark.parametrize(("name", "dim", "length", "cells"), [
-    ("sort", 1, 3, 6), ("nearest", 1, 3, 9), ("force", 1, 3, 8),
-    ("median", 1, 2, 7), ("force", 2, 2, 4), ("max", 2, 2, 5),
-    ("sort-in-place", 1, 4, 5), ("force", 3, 2, 3), ("force", 2, 3, 2),
+    ("nearest", 1, 3, 9), ("median", 1, 2, 7), ("force", 2, 2, 4), ("sort-in-place", 1, 4, 5), ("force", 2, 3, 2),
 ])  # fmt: skip
 def test_the_bound_holds_everywhere(name: str, dim: int, length: int, cells: int) -> None:
-    """The last three need positions: one function is not equivariant, the other has more coordinates."""
+    """The last two need positions: one function is not equivariant, the other has more coordinates."""
     target = TARGETS[name]
     model = ml.approximate(
         target.function, dim, length, cells=cells, norm="sup", lipschitz=target.lipschitz(dim, length, -1.0, 2.0),
@@ -46,10 +44,10 @@ def test_the_bound_holds_everywhere(name: str, dim: int, length: int, cells: int
     )  # fmt: skip
     assert ml.certify(model, target.function).verdict == "proved"
     random = np.random.default_rng(1)
-    X = random.uniform(-1.0, 2.0, (12_000, length, dim))
-    X[:2000] = np.round(X[:2000] * 4) / 4  # knots, edges, equal tokens
-    X[2000:4000, 0] = X[2000:4000, 1]
-    X[4000:6000, -1] = X[4000:6000, 0] + 1e-9
+    X = random.uniform(-1.0, 2.0, (3_000, length, dim))
+    X[:500] = np.round(X[:500] * 4) / 4  # knots, edges, equal tokens
+    X[500:1000, 0] = X[500:1000, 1]
+    X[1000:1500, -1] = X[1000:1500, 0] + 1e-9
     X = X.clip(-1.0, 2.0)
     wanted = np.asarray(target(X)).reshape(len(X), -1)
     error = np.abs(model.predict(X).reshape(wanted.shape) - wanted).max()
@@ -64,7 +62,7 @@ def test_the_error_falls() -> None:
     assert all(b < 0.6 * a for a, b in pairwise(found))
 
 
-@pytest.mark.parametrize(("dim", "length", "positions"), [(1, 2, 0), (1, 3, 0), (2, 2, 0), (1, 3, 1), (3, 2, 1)])
+@pytest.mark.parametrize(("dim", "length", "positions"), [(1, 3, 0), (2, 2, 0), (3, 2, 1)])
 def test_the_dense_network_is_the_look_up_and_its_rank_is_n_less_one_times_d(
     dim: int, length: int, positions: int
 ) -> None:
@@ -79,7 +77,7 @@ def test_the_dense_network_is_the_look_up_and_its_rank_is_n_less_one_times_d(
 
 
 @given(seeds, st.integers(1, 4), st.integers(1, 4))
-@settings(max_examples=30)
+@settings(max_examples=8)
 def test_interpolation_is_exact_at_knots_and_for_affine_functions(seed: int, dimensions: int, cells: int) -> None:
     random = np.random.default_rng(seed)
     axis = np.arange(cells + 1) / cells
@@ -98,7 +96,7 @@ def test_interpolation_is_exact_at_knots_and_for_affine_functions(seed: int, dim
 
 
 @given(seeds)
-@settings(max_examples=30)
+@settings(max_examples=8)
 def test_bends_are_the_line_through_their_knots(seed: int) -> None:
     random = np.random.default_rng(seed)
     knots, values = np.sort(random.random(8)), random.normal(size=8)
@@ -113,8 +111,8 @@ def test_bends_are_the_line_through_their_knots(seed: int) -> None:
 
 def test_the_other_two_tokens_come_back_within_epsilon() -> None:
     model = ml.approximate(SORT, 1, 3, cells=1, norm="sup")
-    y = np.sort(np.random.default_rng(4).random((50_000, 2)), axis=1)
-    y[:10_000, 1] = y[:10_000, 0] + np.random.default_rng(5).random(10_000) * 1e-3
+    y = np.sort(np.random.default_rng(4).random((10_000, 2)), axis=1)
+    y[:2_000, 1] = y[:2_000, 0] + np.random.default_rng(5).random(2_000) * 1e-3
     y = y.clip(0.0, 1.0)
     square = model.square.look_up(torch.from_numpy(y)).sum(1, keepdim=True)
     found = model._others(torch.cat([torch.from_numpy(y.sum(1, keepdims=True)), square], dim=1), dense=False)
@@ -122,17 +120,7 @@ def test_the_other_two_tokens_come_back_within_epsilon() -> None:
     assert OTHERS[3] / 8 < worst <= OTHERS[3]
 
 
-def test_error_chooses_cells_and_the_bound_is_proved() -> None:
-    model = ml.approximate(SORT, 1, 3, error=0.1, norm="sup", lipschitz=1.0)
-    assert model.error <= 0.1 < 1 / (model.interpolation.cells - 1) + OTHERS[3]
-    proof = ml.certify(model, SORT)
-    assert proof.verdict == "proved"
-    assert "everywhere on the domain" in proof.claim
-
-
 @pytest.mark.parametrize(("options", "words"), [
-    ({"cells": 4, "rank": 1}, r"below \(n − 1\)d = 2: by Theorem C .* 1/4 at rank 1"),
-    ({"cells": 4, "rank": 3}, "is enough"),
     ({"cells": 4, "length": 4}, "with positions=True for any two tokens or more; not for .1, 4."),
     ({"cells": 4, "positions": True, "length": 1}, "not for .1, 1. with positions"),
     ({"cells": 9, "positions": True, "length": 8}, "n .D . 1..8 = 800,000,000 knots; .* at most 5 cells fit"),
@@ -141,7 +129,6 @@ def test_error_chooses_cells_and_the_bound_is_proved() -> None:
     ({"error": 0.1}, "needs lipschitz="),
     ({"error": 1e-5, "lipschitz": 1.0}, "out of reach: 255 cells"),
     ({"cells": 4, "norm": "max"}, "it is .mean. or .sup."),
-    ({"cells": 4, "norm": "mean", "rank": 2}, "is built with rank 1"),
 ])  # fmt: skip
 def test_what_is_out_of_reach_is_refused_with_its_reason(options: dict, words: str) -> None:
     given = {"dim": 1, "length": 3, "norm": "sup", **options}
@@ -195,8 +182,7 @@ def exactly(model: ml.Uniform, X: np.ndarray) -> list[list[Fraction]]:
 
 
 @pytest.mark.parametrize(("name", "dim", "length", "cells", "domain"), [
-    ("force", 1, 3, 5, (-1.0, 2.0)), ("sort", 1, 3, 7, (0.1, 0.7)), ("force", 2, 2, 3, (0.0, 1.0)),
-    ("max", 1, 2, 9, (5.0, 6.0)), ("sort-in-place", 1, 4, 3, (-1.0, 2.0)),
+    ("force", 1, 3, 5, (-1.0, 2.0)), ("force", 2, 2, 3, (5.0, 6.0)), ("sort-in-place", 1, 4, 3, (-1.0, 2.0)),
 ])  # fmt: skip
 def test_rounding_stays_within_what_the_checker_says(
     name: str, dim: int, length: int, cells: int, domain: tuple[float, float], tmp_path: Path
@@ -207,7 +193,7 @@ def test_rounding_stays_within_what_the_checker_says(
     )
     net = Net(read(model.save(tmp_path / "m")))
     random = np.random.default_rng(7)
-    X = random.uniform(*domain, (40, length, dim))
+    X = random.uniform(*domain, (20, length, dim))
     X[:15, -1] = X[:15, 0]  # under the root
     X[5:10, -1] += 1e-9
     X = X.clip(*domain)
@@ -284,8 +270,7 @@ class Rough:
 
 
 @pytest.mark.parametrize(("name", "dim", "length", "cells", "u"), [
-    ("force", 1, 3, 5, 2.0**-44), ("force", 2, 2, 3, 2.0**-20), ("max", 1, 2, 6, 2.0**-20),
-    ("force", 1, 4, 3, 2.0**-20),
+    ("force", 1, 3, 5, 2.0**-44), ("force", 2, 2, 3, 2.0**-20), ("force", 1, 4, 3, 2.0**-20),
 ])  # fmt: skip
 def test_rounding_that_is_always_at_its_worst_stays_within_the_bound(
     name: str, dim: int, length: int, cells: int, u: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -293,9 +278,9 @@ def test_rounding_that_is_always_at_its_worst_stays_within_the_bound(
     """A coarse unit roundoff, so that terms of it can be told from those of float64, which evaluates it."""
     model = ml.approximate(TARGETS[name].function, dim, length, cells=cells, norm="sup", positions=length == 4)
     net = Net(read(model.save(tmp_path / "m")))
-    X = np.random.default_rng(8).random((30, length, dim))
-    X[:15, -1] = X[:15, 1]
-    X[:5] = np.round(X[:5] * cells) / cells
+    X = np.random.default_rng(8).random((12, length, dim))
+    X[:8, -1] = X[:8, 1]
+    X[:4] = np.round(X[:4] * cells) / cells
     exact = np.array([[float(value) for value in row] for row in exactly(model, X)])
     ways = ((1.0,), (-1.0,), (-1.0, 1.0))
     worst = max(float(np.abs(Rough(u, each).network(model, X) - exact).max()) for each in ways)
@@ -306,7 +291,7 @@ def test_rounding_that_is_always_at_its_worst_stays_within_the_bound(
 
 
 def test_saved_and_loaded_it_is_the_same_network(tmp_path: Path) -> None:
-    for name, dim, length in (("sort-in-place", 1, 4), ("sort", 1, 3), ("nearest", 2, 2), ("max", 1, 2)):
+    for name, dim, length in (("sort-in-place", 1, 4), ("sort", 1, 3), ("max", 1, 2)):
         model = ml.approximate(
             TARGETS[name].function, dim, length, cells=4, norm="sup", lipschitz=3.0, domain=(-1, 1),
             positions=length == 4,
@@ -383,17 +368,20 @@ def test_a_fault_at_one_place_is_found_with_its_token(tmp_path: Path) -> None:
     assert (found.findings[0].sequence, found.findings[0].position) == (5, 2)
 
 
-@pytest.mark.parametrize("change", [
-    {"positions": True}, {"positions": None},
-    {"version": 2}, {"dim": 3}, {"dim": True}, {"length": 3, "dim": 2}, {"length": 4}, {"cells": "4"}, {"cells": 5},
-    {"cells": 0}, {"low": math.nan}, {"low": 2.0}, {"high": "1"}, {"error": "small"}, {"scalar": 1}, {"more": 1},
-    {"files": {}}, {"files": {"model.safetensors": "0", "other": "1"}}, {"scalar": None}, {"scalar": True},
-], ids=str)  # fmt: skip
-def test_loader_and_checker_refuse_the_same_folders(change: dict[str, Any], tmp_path: Path) -> None:
-    folder = changed(ml.approximate(SORT, 1, 3, cells=2, norm="sup").save(tmp_path / "m"), **change)
-    for call in (lambda: ml.load(folder), lambda: read(folder)):
-        with pytest.raises(ModelFileError):
-            call()
+def test_loader_and_checker_refuse_the_same_folders(tmp_path: Path) -> None:
+    folder = ml.approximate(SORT, 1, 3, cells=2, norm="sup").save(tmp_path / "m")
+    config = json.loads((folder / "config.json").read_text())
+    for change in (
+        {"positions": True}, {"positions": None}, {"scalar": None}, {"scalar": True},
+        {"version": 2}, {"dim": 3}, {"dim": True}, {"length": 3, "dim": 2}, {"length": 4}, {"cells": "4"}, {"cells": 5},
+        {"cells": 0}, {"low": math.nan}, {"low": 2.0}, {"high": "1"}, {"error": "small"}, {"scalar": 1}, {"more": 1},
+        {"files": {}}, {"files": {"model.safetensors": "0", "other": "1"}},
+    ):  # fmt: skip
+        (folder / "config.json").write_text(json.dumps(config))
+        changed(folder, **change)
+        for call in (ml.load, read):
+            with pytest.raises(ModelFileError):
+                call(folder)
 
 
 def test_ends_that_no_float_has_are_rounded_alike_by_loader_and_checker(tmp_path: Path) -> None:

@@ -51,13 +51,13 @@ def quarter(X: np.ndarray) -> np.ndarray:
 
 
 def test_sorting_three_numbers_with_rank_1_misses_by_a_quarter_and_no_more() -> None:
-    axis = np.linspace(0.0, 1.0, 65)
+    axis = np.linspace(0.0, 1.0, 33)
     X = np.stack(np.meshgrid(axis, axis, axis), axis=-1).reshape(-1, 3)
     error = np.abs(quarter(X) - np.sort(X, axis=1)).max()
     assert abs(error - 0.25) < 1e-15
 
 
-@pytest.mark.parametrize("cells", [2, 5, 16])
+@pytest.mark.parametrize("cells", [2, 9])
 def test_more_cells_do_not_help(cells: int) -> None:
     model = ml.approximate(SORT, 1, 3, cells=cells)
     found = ml.confuse(model, SORT, lipschitz=1.0)
@@ -97,7 +97,7 @@ def reference(model: ml.Monolayer) -> Callable[[list[Fraction]], Any]:
 
 
 @given(st.integers(2, 6), st.integers(0, 99))
-@settings(max_examples=4)
+@settings(max_examples=2)
 def test_the_contexts_meet_by_a_slow_reference(cells: int, seed: int) -> None:
     """The certificate: at the ends of the bracket the contexts of opposite sequences differ with opposite signs."""
     model = ml.approximate(SORT, 1, 3, cells=cells, seed=seed)
@@ -123,7 +123,7 @@ def bowl(X: np.ndarray) -> np.ndarray:
     return np.clip(4 * (1.5 * squares - 0.5 * total**2) - 3, 0.0, 1.0)
 
 
-@pytest.mark.parametrize("cells", [4, 16])
+@pytest.mark.parametrize("cells", [4, 9])
 def test_one_output_is_confused_on_a_rectangle_by_a_slow_reference(cells: int) -> None:
     """The certificate: at the ends of three brackets the context lies on either side of the level."""
     model = ml.approximate(bowl, 1, 3, cells=cells)
@@ -155,7 +155,7 @@ def test_a_wrong_bracket_is_refused(which: int, monkeypatch: pytest.MonkeyPatch)
         ml.confuse(model, bowl)
 
 
-@pytest.mark.parametrize(("name", "dim", "length"), [("force", 2, 2), ("nearest", 1, 4), ("sort", 1, 4), ("max", 2, 3)])
+@pytest.mark.parametrize(("name", "dim", "length"), [("force", 2, 2), ("nearest", 1, 4), ("max", 2, 3)])
 def test_other_shapes(name: str, dim: int, length: int) -> None:
     f = TARGETS[name].function
     found = ml.confuse(ml.approximate(f, dim, length, cells=3), f)
@@ -188,16 +188,13 @@ def test_a_wrong_sign_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
         ml.confuse(model, SORT)
 
 
-@pytest.mark.parametrize("name", [
-    "feed_forward.bias_2", "head.weight", "head.bias", "lift.weight", "lift.bias", "positions.weight",
-    "feed_forward.weight_1", "attention.W_O",
-])  # fmt: skip
-def test_weights_that_answer_otherwise_than_is_evaluated_are_refused(name: str, tmp_path: Path) -> None:
+def test_weights_that_answer_otherwise_than_is_evaluated_are_refused(tmp_path: Path) -> None:
     folder = ml.approximate(bowl, 1, 3, cells=4, positions=True).save(tmp_path / "m")
-    tensor = load_file(folder / "model.safetensors")[name]
-    tensor -= 2.0**60
-    with pytest.raises(DataError, match="not those of an approximator as it was built"):
-        ml.confuse(changed(folder, {name: tensor}), bowl)
+    tensors = load_file(folder / "model.safetensors")
+    parts = ("lift.weight", "lift.bias", "positions.weight", "head.weight", "head.bias", "attention.W_O")
+    for name in (*parts, "feed_forward.weight_1", "feed_forward.bias_2"):
+        with pytest.raises(DataError, match="not those of an approximator as it was built"):
+            ml.confuse(changed(folder, tensors | {name: tensors[name] - 2.0**60}), bowl)
 
 
 def test_the_walk_is_a_closed_loop_of_antipodes(tmp_path: Path) -> None:
@@ -207,7 +204,7 @@ def test_the_walk_is_a_closed_loop_of_antipodes(tmp_path: Path) -> None:
         assert [a + b for a, b in zip(walk.at(t), walk.at(t + 2), strict=True)] == [1, Fraction(1, 2), Fraction(3, 2)]
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_one_output_no_rank_1_context_tells_where_e_is_small_from_where_it_is_large(seed: int) -> None:
     """Theorem C₁ on a grid: any `(A + u(p) + u'(q)) / (B + w(p) + w'(q))` has a value of both sets in common."""
     random, axis = np.random.default_rng(seed), np.linspace(-2 / np.sqrt(3), 2 / np.sqrt(3), 201)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -53,7 +52,6 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
     cells: int | None = None,
     error: float | None = None,
     norm: Literal["mean", "sup"] = "mean",
-    rank: int | None = None,
     domain: tuple[float, float] = (0.0, 1.0),
     positions: bool = False,
     lipschitz: float | Modulus | None = None,
@@ -74,7 +72,7 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
     the mean; None: chosen by trial. On one platform the same seed gives the same bits. Input outside the domain is
     answered as the nearest cell at its edge.
 
-    `norm="sup"` builds a `Uniform` instead, with value `rank` (n − 1)d and no ramps: its error holds everywhere
+    `norm="sup"` builds a `Uniform` instead, with value rank (n − 1)d and no ramps: its error holds everywhere
     (docs/uniform.md). For two or three tokens of one coordinate, and two of two; with `positions` for any.
     """
     report = progress or (lambda stage, share: None)
@@ -87,13 +85,11 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
     check_temperature(temperature)
     if norm not in ("mean", "sup"):
         raise DataError(f"norm={norm!r}: it is 'mean' or 'sup'")
-    if norm == "mean" and rank not in (None, 1):
-        raise DataError(f'rank={rank}: norm="mean" is built with rank 1; a higher rank serves norm="sup"')
     function = Function(f, box, None, device)
     if not positions:
         check_equivariance(function, seed)
     if norm == "sup":
-        return uniform(function, cells, error, modulus, most_knots, rank, device)
+        return uniform(function, cells, error, modulus, most_knots, device)
 
     report("choosing cells", 0.05)
     if cells is None:
@@ -109,8 +105,11 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
     report("asking the function at every centre", 0.1)
     rows, first = _sequences(lattice)
     table = _centre_values(function, lattice, rows, first, report)
-    target = _target(table, first, function.scalar)
-    tokens = replace(_tokens(lattice, rows), temperature=temperature)
+    place = None if first is None else np.flatnonzero(first.reshape(-1))
+    target = Target(np.arange(len(table)), table, "token", None, function.scalar, place, by_value=True)
+    position = torch.arange(box.length).repeat(len(rows)) if positions else None
+    flat, lengths = torch.from_numpy(rows.reshape(-1)), torch.full((len(rows),), box.length)
+    tokens = Tokens(flat, lengths, Cells(box.dim, cells), position, False, temperature)
 
     report("separating multisets of cells", 0.5)
     found = separate(tokens, target, None, seed, measured=False)
@@ -181,18 +180,6 @@ def _centre_values(function: Function, lattice: Lattice, rows: Ints, first: Any,
         done += len(labelled)
         report("asking the function at every centre", 0.1 + 0.4 * min(1.0, block.stop / len(rows)))
     return values.T
-
-
-def _target(table: Floats, first: Any, scalar: bool) -> Target:
-    place = None if first is None else np.flatnonzero(first.reshape(-1))
-    return Target(np.arange(len(table)), table, "token", None, scalar, place, by_value=True)
-
-
-def _tokens(lattice: Lattice, rows: Ints) -> Tokens:
-    box = lattice.box
-    position = torch.arange(box.length).repeat(len(rows)) if box.positions else None
-    lengths = torch.full((len(rows),), box.length)
-    return Tokens(torch.from_numpy(rows.reshape(-1)), lengths, Cells(box.dim, lattice.cells), position, False)
 
 
 def _bos(codes: Tensor, box: Box, width: int) -> Tensor:

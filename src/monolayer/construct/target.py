@@ -6,7 +6,6 @@ contradictions and runs are decided on integers.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -84,16 +83,6 @@ class Target:
         """Entropy of the label distribution over the labelled places, in bits."""
         return entropy_bits(np.bincount(self.number))
 
-    def bits_beyond(self, token: Ints) -> float:
-        """Bits that the labels carry beyond their tokens: `Σ H(label | token)` over the labelled places."""
-        token = token if self.place is None else token[self.place]
-
-        def total(column: Ints) -> float:
-            count = np.unique(column, return_counts=True)[1]
-            return float((count * np.log2(count)).sum())
-
-        return total(token) - total(token * len(self.table) + self.number)
-
     def name(self, number: int) -> str:
         """A label as its user wrote it."""
         if self.classes is not None:
@@ -106,19 +95,3 @@ def entropy_bits(count: Ints) -> float:
     size, times = np.unique(count[count > 0], return_counts=True)  # so it does not depend on the order of labels
     share = size / (size * times).sum()
     return float(-(times * (share * np.log2(share))).sum())
-
-
-def on_grid(values: NDArray[np.float64], variation: float) -> NDArray[np.float64]:
-    """`values` rounded to a binary grid on which all sums of jumps are exact.
-
-    `variation` bounds the absolute sum of every set of numbers that the network may add up. With spacing `2^−q`
-    and `variation · 2^q ≤ 2^52`, each partial sum, in any order, is a multiple of the spacing below `2^53`
-    multiples: a float, so no addition rounds. The spacing is a normal number, so no sum is subnormal either.
-    """
-    if variation == 0:
-        return values
-    spacing = math.ldexp(1.0, -min(1022, 52 - math.ceil(math.log2(variation))))
-    rounded = values / spacing
-    np.rint(rounded, out=rounded)
-    rounded *= spacing
-    return rounded

@@ -32,13 +32,11 @@ def uniform(
     error: float | None,
     modulus: Modulus | None,
     most_knots: int,
-    rank: int | None,
     device: Any,
 ) -> Uniform:
-    """The network, once shape, rank and size are seen to be within reach."""
+    """The network, once shape and size are seen to be within reach."""
     box = function.box
     dim, length = box.dim, box.length
-    _check_rank(rank, dim, length)
     if length < 2 or ((dim, length) not in SHAPES and not box.positions):
         raise DataError(
             f'norm="sup" is built for (dim, length) = {", ".join(map(str, SHAPES))}, and with positions=True for any '
@@ -124,16 +122,3 @@ def _fewest(error: float | None, modulus: Modulus | None, box: Box, most_knots: 
             f"{_knots(box, most):,} knots of at most {most_knots:,}, {least}"
         )
     return found
-
-
-def _check_rank(rank: int | None, dim: int, length: int) -> None:
-    needed = (length - 1) * dim
-    if rank is not None and rank < needed:
-        example = "; sorting three numbers costs exactly 1/4 at rank 1" if (dim, length) == (1, 3) else ""
-        raise DataError(
-            f"rank={rank} is below (n − 1)d = {needed}: by Theorem C (docs/uniform.md) some functions with more than "
-            f"{rank} outputs per token then keep a fixed largest error, whatever the network{example}. Leave rank out, "
-            'or choose norm="mean"'
-        )
-    if rank is not None and rank > needed:
-        raise DataError(f"rank={rank}: (n − 1)d = {needed} is enough, and what is built; leave rank out")

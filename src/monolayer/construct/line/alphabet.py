@@ -1,8 +1,11 @@
 """What tokens are, as far as keys and codes go: ids, vectors, or the cells of a grid.
 
-An alphabet proposes a key `s` and a code `t` for each of its `V` tokens. Ids are free: any numbers will do. Keys
-and codes of vectors are linear in the vectors. Those of cells are sums over the coordinates of a cell, since the
-quantizer writes them a coordinate at a time.
+An alphabet of `size` V proposes a key `s`, in `[−share, share]`, and a code `t` for each of its tokens. Ids are free:
+any numbers will do. Keys and codes of vectors are linear in the vectors. Those of cells are sums over the coordinates
+of a cell, since the quantizer writes them a coordinate at a time.
+
+`spaced`: codes are whole numbers `stride` apart, so that every token has a cell of its own in `z`. `spacing`: all keys
+are multiples of this power of two, and so must be those that are added to them; 0: any.
 
 PyTorch is imported where it is used: processes that build pieces of a model (`cluster`) do without it.
 """
@@ -10,7 +13,7 @@ PyTorch is imported where it is used: processes that build pieces of a model (`c
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,25 +48,6 @@ class Proposal:
     code: Tensor
     lift: tuple[Tensor, ...] = ()
     lift_error: float = 0.0
-
-
-class Alphabet(Protocol):
-    """`V` tokens, and how to give them keys and codes."""
-
-    @property
-    def size(self) -> int:
-        """`V`."""
-
-    @property
-    def spaced(self) -> bool:
-        """Whether codes are whole numbers `stride` apart, so that every token has a cell of its own in `z`."""
-
-    @property
-    def spacing(self) -> float:
-        """All keys are multiples of this power of two, and so must be those that are added to them; 0: any."""
-
-    def propose(self, random: np.random.Generator, share: float, stride: int) -> Proposal:
-        """Keys that fill `[−share, share]`, and codes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +141,7 @@ class Cells:
 
     @property
     def spacing(self) -> float:
-        """`2^−q` with `(2D + 4) 2^q ≤ 2^52`: then no sum of keys rounds, in any order (`target.on_grid`).
+        """`2^−q` with `(2D + 4) 2^q ≤ 2^52`: then no sum of keys rounds, in any order (`steps.py`).
 
         What can come together: `d` times the jumps of a table, `2(D − 1)/d` in all at most, the last entries of
         all tables, 1, the key of a position, 1, and that of the begin token before its own cell is added, 2.
@@ -176,3 +160,6 @@ class Cells:
         for coordinate in range(1, self.dim):
             total = (total[:, :, None] + table[:, coordinate, None, :]).flatten(1)
         return Proposal(total[0].contiguous(), total[1].contiguous(), (table,))
+
+
+Alphabet = Ids | Vectors | Cells

@@ -6,6 +6,7 @@ middle of its gap `G` and is `2^−k ≤ G/4` wide, so at least `3G/8` stay free
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import numpy as np
@@ -13,7 +14,7 @@ import torch
 
 from monolayer.arrays import Floats, Ints
 from monolayer.construct.line.points import Points, ramps_at, size_of_jumps
-from monolayer.construct.target import Target, on_grid
+from monolayer.construct.target import Target
 from monolayer.errors import PrecisionError
 from monolayer.model.staircase import Staircase
 
@@ -45,7 +46,12 @@ def staircase(points: Points, changes: Ints, level: Floats, classes: bool, reado
 
 
 def _on_grid(given: Floats) -> Floats:
-    """One coordinate of real labels, rounded so that the `paper` readout adds up their jumps without error."""
+    """One coordinate of real labels, rounded to a binary grid on which the `paper` readout adds up all jumps exactly.
+
+    `variation` bounds the absolute sum of every set of numbers that the network may add up. With spacing `2^−q`
+    and `variation · 2^q ≤ 2^52`, each partial sum, in any order, is a multiple of the spacing below `2^53`
+    multiples: a float, so no addition rounds. The spacing is a normal number, so no sum is subnormal either.
+    """
     with np.errstate(over="ignore"):  # infinity is refused below
         variation = float(np.abs(np.diff(given)).sum()) + max(float(given.max()), -float(given.min()))
     if variation > LARGEST:
@@ -54,7 +60,10 @@ def _on_grid(given: Floats) -> Floats:
             f"{len(given) - 1:,} jumps passes the largest float64: multiply them by a small power of two, which is "
             "exact, or use readout='exact', which adds up nothing"
         )
-    return on_grid(given, variation)
+    if variation == 0:
+        return given
+    spacing = math.ldexp(1.0, -min(1022, 52 - math.ceil(math.log2(variation))))
+    return np.rint(given / spacing) * spacing
 
 
 @torch.no_grad()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
@@ -30,6 +30,8 @@ COLUMNS = 64
 """Problems of one cell in a batch."""
 AT_ONCE = 1 << 20
 """Numbers in a batch: 4 MiB, which stays in the cache through the iterations."""
+Slab = tuple[Group, Tensor, float, NDArray[np.float32]]
+"""The slab of a group: its normal `(p,)`, its lower end, and the heights of the group's facts `(F,)`."""
 
 
 def cover(cells: Cells, enough: float, progress: Callable[[float], None] = lambda share: None) -> HalfSpaces:
@@ -84,17 +86,7 @@ def _batches(cells: Cells, groups: list[Group]) -> Iterator[list[list[Group]]]:
             yield pieces[i : i + step]
 
 
-@dataclass(frozen=True, eq=False)
-class _Slab:
-    """The slab of a group: its `normal` `(p,)`, its lower end, and the heights of the group's facts `(F,)`."""
-
-    group: Group
-    normal: Tensor
-    low: float
-    height: NDArray[np.float32]
-
-
-def _solve(cells: Cells, enough: float, part: list[list[Group]]) -> list[_Slab]:
+def _solve(cells: Cells, enough: float, part: list[list[Group]]) -> list[Slab]:
     place = [cells.own(groups[0].cell) for groups in part]
     rows, columns = padded(place[0].stop - place[0].start), padded(len(part[0]))  # the same for all of them
     index = np.full((len(part), rows), -1)
@@ -113,20 +105,20 @@ def _solve(cells: Cells, enough: float, part: list[list[Group]]) -> list[_Slab]:
     found = widest(Z, torch.from_numpy(sign).to(Z), enough)
     normal, low, height = found.normal, found.low, found.height.numpy()
     return [
-        _Slab(group, normal[i, :, column].clone(), float(low[i, column]), height[i, group.facts, column])
+        (group, normal[i, :, column].clone(), float(low[i, 0, column]), height[i, group.facts, column])
         for i, groups in enumerate(part)
         for column, group in enumerate(groups)
     ]
 
 
-def _settle(cells: Cells, slab: _Slab, enough: float, found: list[Found], later: list[Group]) -> None:
+def _settle(cells: Cells, slab: Slab, enough: float, found: list[Found], later: list[Group]) -> None:
     """Keep the half-space of a group, or part of it, or split the group."""
-    group, inside = slab.group, slab.height >= slab.low + 2.0 * enough
+    group, normal, low, height = slab
+    inside = height >= low + 2.0 * enough
     if 2 * inside.sum() < len(inside):
         later += [replace(group, facts=part) for part in _halves(cells, group.cell, group.facts)]
         return
-    kept = replace(group, facts=group.facts[inside])
-    found.append(Found(kept, slab.normal, slab.low, float(slab.height[inside].min())))
+    found.append(Found(replace(group, facts=group.facts[inside]), normal, low, float(height[inside].min())))
     if not inside.all():
         later.append(replace(group, facts=group.facts[~inside]))
 

@@ -16,7 +16,7 @@ Letters: `B` cells, `N` points in each (padded), `p` features, `G` columns.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -35,9 +35,8 @@ ROUNDS = 4
 """How often the hardest points are chosen again; those chosen before stay, so no choice is undone."""
 
 
-@dataclass(frozen=True, eq=False)
-class Slabs:
-    """Unit normals `(B, p, G)`, the points' heights `(B, N, G)` along them, the slabs' ends `(B, G)`."""
+class Slabs(NamedTuple):
+    """Unit normals `(B, p, G)`, the points' heights `(B, N, G)` along them, the slabs' ends `(B, 1, G)`."""
 
     normal: Tensor
     height: Tensor
@@ -48,18 +47,16 @@ class Slabs:
 
     @property
     def half_width(self) -> Tensor:
-        return (self.high - self.low) / 2.0
+        """`(B, G)`."""
+        return ((self.high - self.low) / 2.0)[:, 0]
 
     def of(self, cells: Tensor) -> Slabs:
-        """Those of some cells: a mask, or numbers."""
-        return Slabs(self.normal[cells], self.height[cells], self.low[cells], self.high[cells])
+        """Those of some cells, a mask."""
+        return Slabs(*(part[cells] for part in self))
 
     def with_cells(self, cells: Tensor, other: Slabs) -> Slabs:
         """These, with those of `other` for the cells `(B',)`."""
-        if len(cells) == len(self.low):
-            return other
-        parts = ((getattr(self, name), getattr(other, name)) for name in ("normal", "height", "low", "high"))
-        return Slabs(*(own.index_copy(0, cells, new) for own, new in parts))
+        return Slabs(*(own.index_copy(0, cells, new) for own, new in zip(self, other, strict=True)))
 
 
 def widest(Z: Tensor, T: Tensor, enough: float) -> Slabs:
@@ -127,28 +124,23 @@ def _look(Z: Tensor, T: Tensor, w: Tensor) -> Slabs:
     # One layout in memory whatever came before: a product's bits depend on it.
     normal = (w / w.norm(dim=1, keepdim=True).clamp_min(torch.finfo(w.dtype).tiny)).contiguous()
     height = Z @ normal
-    low = torch.where(T < 0, height, -torch.inf).amax(1)
-    high = torch.where(T > 0, height, torch.inf).amin(1)
+    low = torch.where(T < 0, height, -torch.inf).amax(1, keepdim=True)
+    high = torch.where(T > 0, height, torch.inf).amin(1, keepdim=True)
     # A column without facts on one side has no slab: its ends are those of the other side.
     low = torch.where(low.isinf(), high - 2.0, low)
     return Slabs(normal, height, low, high)
 
 
 def _wider(one: Slabs, two: Slabs) -> Slabs:
-    better = one.half_width > two.half_width
-    return Slabs(
-        torch.where(better[:, None], one.normal, two.normal),
-        torch.where(better[:, None], one.height, two.height),
-        torch.where(better, one.low, two.low),
-        torch.where(better, one.high, two.high),
-    )
+    better = (one.half_width > two.half_width)[:, None]
+    return Slabs(*(torch.where(better, *parts) for parts in zip(one, two, strict=True)))
 
 
 def _hardest(T: Tensor, found: Slabs, settled: Tensor, chosen: Tensor, rows: int) -> Tensor | None:
     """Rows `(B, rows)`: those chosen before, and those deepest on the wrong side of open columns; None: all rows."""
     if T.shape[1] <= rows + rows // 4:
         return None
-    centre = ((found.high + found.low) / 2.0)[:, None]
+    centre = (found.high + found.low) / 2.0
     depth = torch.where((T != 0) & ~settled[:, None], T * (found.height - centre), torch.inf)
     hardest = depth.amin(2).masked_fill(chosen, -torch.inf).topk(rows, dim=1, largest=False).indices
     chosen.scatter_(1, hardest, True)
