@@ -444,10 +444,9 @@ def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert run(["inspect", folder]) == 0
     shown = capsys.readouterr().out
     assert "approximator in the maximum norm" in shown
-    assert "3 vectors of 1 number in [0, 1]" in shown
     assert "W_V 2" in shown
     assert run([*options, "--cells", "4"]) == 0
-    assert "everywhere, by the modulus" in capsys.readouterr().out
+    assert "bound on the error  0.5, everywhere" in capsys.readouterr().out
     places = ["approximate", "sort-in-place", "--length", "4", "--norm", "sup", "--positions", "--error", "0.4"]
     assert run([*places, "--out", folder, "--overwrite"]) == 0
     assert run(["verify", folder, "sort-in-place"]) == 0
