@@ -450,9 +450,6 @@ def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     places = ["approximate", "sort-in-place", "--length", "4", "--norm", "sup", "--positions", "--error", "0.4"]
     assert run([*places, "--out", folder, "--overwrite"]) == 0
     assert run(["verify", folder, "sort-in-place"]) == 0
-    assert run([*options, "--cells", "4", "--plot", str(tmp_path / "p.html")]) == 2
-    assert run(["approximate", "max", "--length", "2", "--cells", "4", "--norm", "max"]) == 2
-    assert "--norm max: it is 'mean' or 'sup'" in capsys.readouterr().err
 
 
 def test_a_saved_network_answers_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
