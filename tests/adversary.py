@@ -94,10 +94,10 @@ def crossed(case: Case, rng: Random) -> Case:
 
 def without_a_neuron(case: Case, rng: Random) -> Case:
     """One step fewer, of a line."""
-    saved, per_step = case.saved.changed(), 2 if case.saved.config["readout"] == "paper" else 1
+    saved = case.saved.changed()
     if saved.config["readout"] in ("cascade", "gates") or saved.config["steps"] == 0:
         return case
-    gone = rng.integers(saved.config["steps"]) * per_step + np.arange(per_step)
+    gone = rng.integers(saved.config["steps"])
     for name in ("weight_1", "bias_1", "weight_2"):
         saved.tensors[f"feed_forward.{name}"] = np.delete(saved.tensors[f"feed_forward.{name}"], gone, axis=-1)
     saved.config["steps"] -= 1

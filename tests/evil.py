@@ -148,8 +148,7 @@ def _written(t: dict[str, np.ndarray], block: str, form: str, z: np.ndarray, how
     """What a staircase adds to the stream at each `z` `(n,)`."""
     dtype = z.dtype
     hidden = np.maximum(how.normal(how.normal(z[:, None] * t[f"{block}.weight_1"]) + t[f"{block}.bias_1"]), 0)
-    if form != "paper":
-        hidden = np.maximum(1 - hidden, 0)
+    hidden = np.maximum(1 - hidden, 0)
     if form == "runs":
         ends = np.zeros((len(z), 1), dtype), np.ones((len(z), 1), dtype)
         hidden = np.maximum(np.diff(np.concatenate([ends[0], hidden, ends[1]], axis=1), axis=1), 0)

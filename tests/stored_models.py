@@ -81,7 +81,7 @@ def random_case(seed: int, *, dtype: str = "float64", **options: Any) -> Case:
         "positions": bool(rng.integers(2)),
         "causal": bool(rng.integers(2)),
         "per": str(rng.choice(["token", "token", "sequence"])),
-        "readout": str(rng.choice(["exact", "exact", "paper"])),
+        "readout": "exact",
         "target": str(rng.choice(["classes", "classes", "reals"])),
         "count": int(rng.integers(2, 7)),
         "longest": int(rng.integers(2, 7)),
@@ -119,7 +119,7 @@ def random_case(seed: int, *, dtype: str = "float64", **options: Any) -> Case:
         flat = [int(t) for s in sequences for t in s[1:]]
     steps = _steps(z, flat, kind, dtype)
     tensors |= {f"feed_forward.{name}": value for name, value in steps.items()}
-    saved.config["steps"] = len(steps["weight_1"]) // (2 if kind["readout"] == "paper" else 1)
+    saved.config["steps"] = len(steps["weight_1"])
     return Case(X, None if kind["next_token"] else labels, saved)
 
 
@@ -195,14 +195,10 @@ def _steps(z: list[float], labels: list[Any], kind: dict[str, Any], dtype: str) 
             jump.append(after - before)
             level.append(after)
     w, a, y = np.array(slope, dtype), np.array(start, dtype), np.array(jump, dtype)
-    first, last = np.array([points[0][1]], dtype), np.array([points[-1][1]], dtype)
+    last = np.array([points[-1][1]], dtype)
     if kind["readout"] == "runs":
         return {"weight_1": w, "bias_1": -w * a, "weight_2": np.array([level], dtype), "bias_2": np.zeros(1, dtype)}
-    if kind["readout"] == "exact":
-        return {"weight_1": w, "bias_1": -w * a, "weight_2": -y[None], "bias_2": last}
-    twice = np.repeat(w, 2)
-    bias = np.stack([-w * a, -w * a - 1], axis=1).reshape(-1).astype(dtype)
-    return {"weight_1": twice, "bias_1": bias, "weight_2": np.stack([y, -y], axis=1).reshape(1, -1), "bias_2": first}
+    return {"weight_1": w, "bias_1": -w * a, "weight_2": -y[None], "bias_2": last}
 
 
 # -- evaluating in balls -------------------------------------------------------------------------------

@@ -52,7 +52,7 @@ def test_models_without_fault_are_proved_and_every_evaluation_agrees(tmp_path: P
         if config["target"] == "classes" and config["tokens"] == "ids":
             said = ml.load(tmp_path / str(seed)).predict(case.X, path="dense")  # PyTorch
             assert [np.asarray(row).tolist() for row in said] == case.Y
-    assert len(kinds) == 13
+    assert len(kinds) == 12
     assert min(kinds.values()) > 2
 
 
@@ -93,12 +93,12 @@ def test_next_token_models(tmp_path: Path) -> None:
         ("feed_forward.weight_1", 0, np.nan, "weight_1 goes outside"),
         ("feed_forward.bias_1", 0, np.inf, "bias_1 goes outside"),
         ("feed_forward.weight_1", 0, -1.0, "must rise, and stand in order"),
-        ("feed_forward.bias_1", slice(None), np.arange(3.0), "must rise, and stand in order"),
+        ("feed_forward.bias_1", slice(None), np.arange(10.0), "must rise, and stand in order"),
         ("feed_forward.weight_2", (0, 0), 5e-324, "weight_2 or bias_2 goes outside"),
         ("feed_forward.weight_2", (0, 0), 0.1, "sums of what feed_forward writes may round"),
         ("feed_forward.bias_2", 0, np.nan, "weight_2 or bias_2 goes outside"),
         ("head.weight", (0, CODE), 1.0, "label slot alone"),
-        ("head.weight", slice(None), np.eye(4)[[LABEL] * 4] * [[6], [4], [2], [0]], "2 j y − j²"),
+        ("head.weight", slice(None), np.eye(4)[[LABEL] * 3] * [[4], [2], [0]], "2 j y − j²"),
         ("head.bias", 0, np.nan, "label slot alone"),
     ],
 )
@@ -315,7 +315,7 @@ def test_damage_is_noticed(tmp_path: Path) -> None:
         ({"format": "other"}, "model written by monolayer"),
         ({"kind": "other"}, "kind is not one of memorizer, approximator"),
         ({"width": 5}, "width is not 3"),
-        ({"steps": 1000}, r"weight_1 has shape \(3,\), not \(1000,\)"),
+        ({"steps": 1000}, r"weight_1 has shape \(10,\), not \(1000,\)"),
         ({"dtype": "float32"}, "float64"),
         ({"positions": True}, "positions.weight"),
         ({"classes": None}, "classes is given where the model has none, or missing"),

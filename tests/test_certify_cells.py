@@ -183,7 +183,7 @@ def test_a_function_that_is_not_equivariant_is_refuted_by_a_counterexample(
 ) -> None:
     """The model is `min`; in the order in which the cells are tried, so is the function."""
     if not every:
-        monkeypatch.setattr("monolayer.checker.function.EVERY", 60)
+        monkeypatch.setattr("monolayer.checker.cells.EVERY", 60)
     model = ml.approximate(lambda X: np.repeat(X.min(axis=1, keepdims=True), X.shape[1], axis=1), 1, 3, cells=4)
     proof = ml.certify(model, first_token)
     assert proof.verdict == "refuted", proof.explain()
@@ -202,7 +202,7 @@ def test_the_claim_says_which_orders_were_tried(monkeypatch: pytest.MonkeyPatch)
     assert "order" not in ml.certify(ml.approximate(TARGETS["sort"], 1, 1, cells=4, lipschitz=1.0), np.copy).claim
     with_positions = ml.approximate(TARGETS["sort"], 1, 2, cells=4, lipschitz=1.0, positions=True)
     assert "order" not in ml.certify(with_positions, TARGETS["sort"]).claim
-    monkeypatch.setattr("monolayer.checker.function.EVERY", 60)
+    monkeypatch.setattr("monolayer.checker.cells.EVERY", 60)
     proof = ml.certify(model, TARGETS["sort"])
     assert proof.verdict == "proved"
     assert "if the function is permutation equivariant, as it was exactly in" in proof.claim

@@ -159,8 +159,9 @@ def test_a_saved_model_is_the_same_model(built: Any, tmp_path: Path) -> None:
 
 def test_the_certificate_proves_right_labels_and_refutes_a_wrong_one(built: Any) -> None:
     model, X, Y = built
-    assert ml.certify(model, X, Y).verdict == "proved"
-    if Y is None:
+    paper = model.feed_forward.readout == "paper"  # whose rounding is not bounded
+    assert ml.certify(model, X, Y).verdict == ("undecided" if paper else "proved")
+    if Y is None or paper:
         return
     wrong = [np.array(row, copy=True) if np.ndim(row) else row for row in Y]
     other = next(label for row in Y for label in np.ravel(row).tolist() if label != np.ravel(wrong[0])[0])

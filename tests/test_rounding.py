@@ -177,7 +177,7 @@ def step(w: float, b: float, z: float, fused: bool) -> float:
 @settings(max_examples=60, deadline=None)
 def test_a_step_is_exact_outside_its_thresholds(w: float, b: float, further: float) -> None:
     """Lemma 6, for any slope, with fused products and without."""
-    (low,), (high,) = thresholds(np.array([w]), np.array([b]), True)
+    (low,), (high,) = thresholds(np.array([w]), np.array([b]))
     for fused in (False, True):
         for z, wanted in ((low, 1.0), (low - further, 1.0), (high, 0.0), (high + further, 0.0)):
             assert step(w, b, float(z), fused) == wanted
@@ -189,7 +189,7 @@ def test_thresholds_hold_in_binary32() -> None:
     rng = np.random.default_rng(1)
     w = rng.uniform(0.1, 1e5, 2000).astype(np.float32)
     b = (-w * rng.uniform(-50, 50, 2000)).astype(np.float32)
-    low, high = thresholds(w, b, True)
+    low, high = thresholds(w, b)
     # The floats of the format nearest to the thresholds on their outer sides.
     z_low, z_high = low.astype(np.float32), high.astype(np.float32)
     z_low = np.where(z_low > low, np.nextafter(z_low, np.float32(-np.inf)), z_low)

@@ -56,7 +56,6 @@ def examine_config(config: dict[str, Any]) -> None:
     _demand(summary is None or isinstance(summary, dict), "summary is no object")
     _demand(config["draw"] is None or isinstance(config["draw"], dict), "draw is no object")  # no proof depends on it
     _demand(isinstance(files, dict) and all(isinstance(x, str) for x in files.values()), "files holds no digests")
-    _demand(isinstance(config["digest"], str), "digest is no text")
 
     reads_ids, names_classes = config["tokens"] == "ids", config["target"] == "classes"
     listed = {WEIGHTS}
@@ -103,26 +102,24 @@ def numbered(names: list[str]) -> list[str]:
 
 
 def _examine_gates(config: dict[str, Any]) -> None:
-    parts = config["gates"]
-    whole = isinstance(parts, dict) and set(parts) == {"token", "place", "rank"}
-    _demand(whole and all(_is_count(parts[key], 0) for key in parts), "gates has not the widths token, place and rank")
-    _demand(parts["token"] > 0 and parts["rank"] > 0, "gates: token and rank must be positive")
-    _demand(config["target"] == "classes" and not config["scalar"], "gates answer with classes")
-    _demand(config["kind"] == "memorizer" and config["tokens"] == "ids", "gates belong to a memorizer of ids")
+    parts, least = config["gates"], {"token": 1, "place": 0, "rank": 1}
+    whole = isinstance(parts, dict) and set(parts) == set(least)
+    whole = whole and all(_is_count(parts[key], count) for key, count in least.items())
+    _demand(whole, "gates has not the widths token, place and rank")
+    plain = config["target"] == "classes" and not config["scalar"] and config["kind"] == "memorizer"
+    _demand(plain, "gates belong to a memorizer that answers with classes")
     fits = config["width"] == sum(parts.values()) + 2 + config["labels"]
     _demand(fits, "width is not token + place + rank + 2 + labels")
 
 
 def _examine_cascade(config: dict[str, Any]) -> None:
     stages = config["cascade"]
-    listed = isinstance(stages, dict) and set(stages) == {"steps"} and isinstance(stages["steps"], list)
-    _demand(listed, "cascade has not the one field steps, a list")
-    steps = stages["steps"]
-    _demand(len(steps) > 1 and all(_is_count(each, 0) for each in steps), "a cascade has two or more stages of steps")
+    steps = stages["steps"] if isinstance(stages, dict) and set(stages) == {"steps"} else None
+    whole = isinstance(steps, list) and len(steps) > 1 and all(_is_count(each, 0) for each in steps)
+    _demand(whole, "cascade has not the one field steps, of two or more stages")
     _demand(sum(steps) == config["steps"], "steps is not what the stages have together")
-    _demand(config["kind"] == "memorizer", "a cascade belongs to a memorizer")
-    fits = config["width"] == 1 + config["labels"] + 2 * len(steps)
-    _demand(fits, "width is not 3 + labels + 2 (stages − 1)")
+    fits = config["kind"] == "memorizer" and config["width"] == 1 + config["labels"] + 2 * len(steps)
+    _demand(fits, "a cascade belongs to a memorizer, and width is 3 + labels + 2 (stages − 1)")
 
 
 def _examine_grid(config: dict[str, Any], grid: Any) -> None:

@@ -81,13 +81,13 @@ class Comparison(NamedTuple):
 
 def _compare_classes(stored: Stored, wanted: Ints, found: Evaluated) -> Comparison:
     """Classes: what the head makes of the label coordinate (Lemma 10). A class that the model lacks is wrong."""
-    answer = answers(stored, found.value[0], found.doubt[0])
+    answer = answers(stored, found.value[0])
     names = stored.classes.names if stored.classes is not None else ()
     known = found.sure & (answer >= 0)
     return Comparison(
         known & (answer == wanted),
         (known & (answer != wanted)) | (wanted < 0),
-        np.abs(found.value[0] - wanted) + found.doubt[0],
+        np.abs(found.value[0] - wanted),
         lambda i: names[answer[i]] if answer[i] >= 0 else None,
     )
 
@@ -96,13 +96,12 @@ def _compare_reals(stored: Stored, wanted: Floats, found: Evaluated, tolerance: 
     """Real labels: equal (Lemma 12), or within the tolerance that was asked for."""
     if not copies(stored):
         raise UnhandledError("the head does not copy the label slots")
-    value, doubt, wanted = found.value, found.doubt, wanted.T
-    distance = PADDING * np.abs(value - wanted)
-    same = (value == wanted) & (doubt == 0.0)  # a difference may underflow: equality is asked of the numbers themselves
+    value, wanted = found.value, wanted.T
+    distance, same = PADDING * np.abs(value - wanted), value == wanted  # a difference may underflow
     return Comparison(
-        found.sure & (same | ((distance + doubt <= tolerance) & (tolerance > 0.0))).all(axis=0),
-        found.sure & ((value != wanted) & (distance / PADDING**2 - doubt > tolerance)).any(axis=0),
-        (distance + doubt).max(axis=0),
+        found.sure & (same | ((distance <= tolerance) & (tolerance > 0.0))).all(axis=0),
+        found.sure & (~same & (distance / PADDING**2 > tolerance)).any(axis=0),
+        distance.max(axis=0),
         lambda i: real(value[:, i], bool(stored.config.get("scalar"))),
     )
 

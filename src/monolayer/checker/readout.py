@@ -1,12 +1,12 @@
 """From `z` to label coordinates, and from those to answers, for whatever neurons and head are stored.
 
-Notation: neuron `j` computes `relu(w_j z + b_j)`, `H` neurons, `m` label coordinates. Rounding is monotone, so a
-step of the exact readout is exactly 1 for every float `z ≤ low_j` and exactly 0 for every float `z ≥ high_j`, for any
-`w_j > 0` (Lemma 6). Steps stand in order, and between two of them nothing switches:
+Notation: neuron `j` computes `relu(1 − relu(w_j z + b_j))`, `H` neurons, `m` label coordinates. Rounding is monotone,
+so it is exactly 1 for every float `z ≤ low_j` and exactly 0 for every float `z ≥ high_j`, for any `w_j > 0` (Lemma 6).
+Steps stand in order, and between two of them nothing switches:
 
-    h_j   1 ────────────╮ low_j                 h_j of `paper`            ╱
-                         ╲                                               ╱
-          0               ╰─────────── high_j         ──────────────────╯ low_j ≈ high_j
+    h_j   1 ────────────╮ low_j
+                         ╲
+          0               ╰─────────── high_j
 """
 
 from __future__ import annotations
@@ -19,25 +19,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.arrays import Bools, Floats, Ints
-from monolayer.checker.rounding import BINARY64, PADDING, Format, UnhandledError
+from monolayer.checker.rounding import PADDING, Format, UnhandledError
 from monolayer.checker.stored import LABEL, Steps, Stored
 
 
 @dataclass(frozen=True, eq=False)
 class Staircase:
-    """Label coordinates as a function of `z` that is linear where no neuron switches, and constant but for `paper`.
+    """Label coordinates as a function of `z` that is constant where no neuron switches.
 
-    `low`, `high` `(H,)`, each rising. Once `i` neurons are passed, coordinate `a` is `level[a, i]` in every evaluation;
-    of `paper` ours is `level[a, i] + slope[a, i] z`, and `fixed[a, i] + growing[a, i] |z|` bounds what rounding does to
-    it and to another.
+    `low`, `high` `(H,)`, each rising. Once `i` neurons are passed, coordinate `a` is `level[a, i]` in every evaluation.
     """
 
     low: Floats
     high: Floats
     level: Floats
-    slope: Floats | None = None
-    fixed: Floats | None = None
-    growing: Floats | None = None
 
     def passed(self, lowest: Floats, highest: Floats) -> tuple[Ints, Bools]:
         """How many neurons lie left of `[lowest, highest]` `(M,)`, and whether none switches inside (Lemma 7)."""
@@ -59,21 +54,14 @@ class Staircase:
         found[some] = self.high[i[some] - 1]
         return found
 
-    def labels(self, z: Floats, radius: Floats, i: Ints) -> tuple[Floats, Floats]:
-        """Coordinates `(m, M)` and how far those of another evaluation may be, `|ẑ − z| ≤ radius`."""
-        value = self.level[:, i]
-        if self.slope is None or self.fixed is None or self.growing is None:
-            return value, np.zeros((len(value), 1))
-        slope = self.slope[:, i]
-        error = self.fixed[:, i] + self.growing[:, i] * (np.abs(z) + 2.0 * radius) + np.abs(slope) * radius
-        return value + slope * z, PADDING * error
-
 
 def read_staircase(stored: Stored, stage: int = 1) -> Staircase:
     """The stored readout, or one stage of a cascade, from 1."""
     form, block = stored.config["readout"], "feed_forward"
     if form == "cascade":
         form, block = "exact" if stored.config["target"] == "classes" else "runs", f"feed_forward.stages.{stage - 1}"
+    if form == "paper":
+        raise UnhandledError("large terms of the paper readout cancel, and its rounding is not bounded: use 'exact'")
     return staircase(stored.steps(block), stored[f"{block}.bias_2"], stored.format, form, block)
 
 
@@ -88,7 +76,7 @@ def staircase(parts: list[Steps], bias_2: NDArray[Any], fmt: Format, form: str, 
         check_sizes(w, True, fmt, f"{block}.weight_1")
         check_sizes(b, False, fmt, f"{block}.bias_1")
         here = slice(at, at + len(w))
-        (low[here], high[here]), at = thresholds(w, b, form != "paper"), here.stop
+        (low[here], high[here]), at = thresholds(w, b), here.stop
     if any((w < 0).any() for w, _, _ in parts) or not (low[1:] >= low[:-1]).all():
         raise UnhandledError(f"the steps of {block} must rise, and stand in order")
     np.maximum.accumulate(high, out=high)
@@ -98,9 +86,6 @@ def staircase(parts: list[Steps], bias_2: NDArray[Any], fmt: Format, form: str, 
         return Staircase(low, high, level)
     for values in (bias, *(weight_2 for _, _, weight_2 in parts)):
         check_sizes(values, False, fmt, f"{block}.weight_2 or bias_2")
-    if form == "paper":
-        w, b, weight_2 = (np.concatenate(column, axis=-1).astype(np.float64) for column in zip(*parts, strict=True))
-        return _kinks(low, high, w, b, weight_2, bias, fmt)
     if not sums_are_exact([bias, *(weight_2.astype(np.float64, copy=False) for _, _, weight_2 in parts)], fmt):
         raise UnhandledError(f"sums of what {block} writes may round")
     # Left of all steps every neuron is on; each one that is passed takes what it writes away.
@@ -159,45 +144,23 @@ def check_sizes(values: NDArray[Any], nonzero: bool, fmt: Format, name: str) -> 
         raise UnhandledError(f"{name} goes outside ±[{fmt.smallest:.3g}, {fmt.largest:.3g}]")
 
 
-def thresholds(w: NDArray[Any], b: NDArray[Any], exact: bool) -> tuple[Floats, Floats]:
+def thresholds(w: NDArray[Any], b: NDArray[Any]) -> tuple[Floats, Floats]:
     """Lemma 6, for `w > 0`: left and right of `[low, high]`, neuron `j` is at rest in every evaluation."""
-    # Quotients by powers of two are exact; kinks need low < high.
-    rounded = (np.frexp(w)[0] != 0.5) | (not exact)
-    low = -b.astype(np.float64) / w  # w z + b ≤ 0 up to here
-    high = low.copy()
-    if exact:
-        # The least float that is at least 1 − b, in the stored format: the error of a sum of two is a float.
-        above = 1 - b
-        back = above - 1
-        np.nextafter(above, b.dtype.type(np.inf), out=above, where=(1 - (above - back)) + (-b - back) > 0)
-        high = above.astype(np.float64) / w  # w z + b ≥ 1 from here on
+    # The least float that is at least 1 − b, in the stored format: the error of a sum of two is a float.
+    above = 1 - b
+    back = above - 1
+    np.nextafter(above, b.dtype.type(np.inf), out=above, where=(1 - (above - back)) + (-b - back) > 0)
+    low, high = -b.astype(np.float64) / w, above.astype(np.float64) / w  # w z + b ≤ 0 up to low, ≥ 1 from high on
+    rounded = np.frexp(w)[0] != 0.5  # quotients by powers of two are exact
     np.nextafter(low, -np.inf, out=low, where=rounded)
     np.nextafter(high, np.inf, out=high, where=rounded)
-    if exact:
-        # A binary search passes the step at this float, which is `low` itself where the ramp is below its rounding.
-        search = (-b / w + 1 / w).astype(np.float64)
-        low, high = np.minimum(low, np.nextafter(search, -np.inf)), np.maximum(high, search)
-    return low, high
+    # A binary search passes the step at this float, which is `low` itself where the ramp is below its rounding.
+    search = (-b / w + 1 / w).astype(np.float64)
+    return np.minimum(low, np.nextafter(search, -np.inf)), np.maximum(high, search)
 
 
-def _running(steps: Floats, start: Floats) -> Floats:
-    """`(m, H + 1)`: `start` plus the first `i` columns of `steps`."""
-    return np.cumsum(np.concatenate([start, steps], axis=1), axis=1)
-
-
-def _kinks(low: Floats, high: Floats, w: Floats, b: Floats, weight_2: Floats, bias_2: Floats, fmt: Format) -> Staircase:
-    """Lemma 9: the paper readout, whose terms are large and cancel, with the bound that any order needs."""
-    slope, level = _running(weight_2 * w, 0.0 * bias_2), _running(weight_2 * b, bias_2)
-    growing = _running(np.abs(weight_2 * w), 0.0 * bias_2)
-    fixed = _running(np.abs(weight_2 * b), np.abs(bias_2))
-    terms = len(w) + 5.0
-    rounding = PADDING * (BINARY64.gamma(terms) + fmt.gamma(terms))
-    underflow = 8.0 * terms * (1.0 + np.abs(weight_2).sum(axis=1, keepdims=True)) * fmt.tiny
-    return Staircase(low, high, level, slope, rounding * fixed + underflow, rounding * growing)
-
-
-def answers(stored: Stored, value: Floats, error: Floats) -> Ints:
-    """Class that every evaluation returns, given its label coordinate `(M,)` to within `error`; −1: unsure.
+def answers(stored: Stored, value: Floats) -> Ints:
+    """Class that every evaluation returns, given its label coordinate `(M,)`; −1: unsure.
 
     Lemma 10: the head `2 j ŷ − j²` picks the class nearest to `ŷ`.
     """
@@ -208,7 +171,7 @@ def answers(stored: Stored, value: Floats, error: Floats) -> Ints:
     if not (np.array_equal(weight, wanted) and np.array_equal(bias, -number * number)):
         raise UnhandledError("the head must read the label slot alone, and be 2 j y − j² for class j")
     nearest = np.rint(value)
-    sure = 2.0 * (np.abs(value - nearest) + error) + 32.0 * fmt.unit * C * C < 1.0
+    sure = 2.0 * np.abs(value - nearest) + 32.0 * fmt.unit * C * C < 1.0
     return np.where(sure, np.clip(nearest, 0, C - 1), -1).astype(np.int64)
 
 

@@ -24,8 +24,8 @@ from monolayer.checker.stored import Stored
 class Stage(NamedTuple):
     """A stage and the points on it `(M,)`, in one order for all stages.
 
-    `plateau`: steps left of the point; `sure`: the same in every evaluation; `margin`: room over `radius`; `value`,
-    `doubt` `(m, M)` or `(m + 1, M)`: what the stage writes, and how far another evaluation may be from it.
+    `plateau`: steps left of the point; `sure`: the same in every evaluation; `margin`: room over `radius`; `value`
+    `(m, M)` or `(m + 1, M)`: what the stage writes.
     """
 
     stairs: Staircase
@@ -35,14 +35,13 @@ class Stage(NamedTuple):
     sure: Bools
     margin: Floats
     value: Floats
-    doubt: Floats
 
 
 class Evaluated(NamedTuple):
     """Labelled points in `order` `(M,)` of the first `z`, and the places `answering` for them.
 
     `sure`: one plateau in every evaluation and stage; `number`: there is a number at all; `margin`: the least of the
-    stages; `value`, `doubt` `(m, M)`: the label coordinates, and how far another evaluation may be from them.
+    stages; `value` `(m, M)`: the label coordinates.
     """
 
     order: Ints
@@ -52,7 +51,6 @@ class Evaluated(NamedTuple):
     number: Bools
     margin: Floats
     value: Floats
-    doubt: Floats
 
 
 def evaluate(stored: Stored, points: Labelled, stream: Stream, stairs: list[Staircase]) -> Evaluated:
@@ -71,7 +69,7 @@ def evaluate(stored: Stored, points: Labelled, stream: Stream, stairs: list[Stai
         value = _added(stored, value, own.value[:m])
         margin = np.where(sure, np.minimum(margin, own.margin), margin)
         sure, number = sure & own.sure, number & np.isfinite(own.z)
-    return Evaluated(order, answering, first, sure, number, margin, value, first.doubt[:m])
+    return Evaluated(order, answering, first, sure, number, margin, value)
 
 
 def _stage(stairs: Staircase, codes: Codes) -> Stage:
@@ -79,7 +77,7 @@ def _stage(stairs: Staircase, codes: Codes) -> Stage:
     z, radius = codes.z, codes.own + codes.other
     passed, sure = stairs.passed(z - radius, z + radius)
     margin = np.where(np.isfinite(z), stairs.room(z, passed) / radius, np.inf)
-    return Stage(stairs, z, radius, passed, sure, margin, *stairs.labels(z, radius, passed))
+    return Stage(stairs, z, radius, passed, sure, margin, stairs.level[:, passed])
 
 
 def _added(stored: Stored, value: Floats, more: Floats) -> Floats:

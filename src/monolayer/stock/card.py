@@ -168,7 +168,8 @@ def model_card(
     loads = "\n".join(loading(facts))
     holds = _ANSWERS if prompts else f"{_HOLDS[task]} of that dataset"
     title = "that holds a dataset" if found is None else f"that holds {plural(found.labelled, 'label')}"
-    table = "\n".join(f"| {name} | {value} |" for name, value in rows)
+    # One seed gives one folder, byte for byte: no times.
+    table = "\n".join(f"| {name} | {value} |" for name, value in rows if name != "seconds")
     elsewhere = "" if found is None else _elsewhere(found, len(facts.names) - len(facts.architecture.special))
     return f"""---
 library_name: transformers

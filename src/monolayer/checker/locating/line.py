@@ -42,7 +42,6 @@ def line_writers(stored: Stored, points: Labelled) -> Writers:
     back = np.argsort(found.first.plateau, kind="stable")
     plateau, order = found.first.plateau[back], found.order[back]  # `plateau` counts the steps left of a point
     sure, value = (found.sure & found.number)[back], found.value[:, back]
-    doubt = np.broadcast_to(found.doubt, found.value.shape)[:, back]
     number = np.arange(written.shape[1])
     start, stop = (np.searchsorted(plateau, number, side=side) for side in ("left", "right"))
     if form == "exact":
@@ -50,10 +49,9 @@ def line_writers(stored: Stored, points: Labelled) -> Writers:
 
     def without(j: int) -> Answers:
         here = slice(start[j], stop[j])
-        left = value[:, here] - written[:, j : j + 1]
-        return _answers(stored, left, doubt[:, here], sure[here])
+        return _answers(stored, value[:, here] - written[:, j : j + 1], sure[here])
 
-    answer, state = _answers(stored, value, doubt, sure)
+    answer, state = _answers(stored, value, sure)
     whole: tuple[NDArray[Any], Ints] = np.empty_like(answer), np.empty_like(state)
     whole[0][order], whole[1][order] = answer, state
     held = np.flatnonzero(sure & (plateau < len(number)))
@@ -67,12 +65,12 @@ def writes(stored: Stored) -> Floats:
     return np.concatenate(parts, axis=1).astype(np.float64)
 
 
-def _answers(stored: Stored, value: Floats, doubt: Floats, sure: Bools) -> Answers:
+def _answers(stored: Stored, value: Floats, sure: Bools) -> Answers:
     """What the head makes of label coordinates `(m, K)`."""
     if stored.classes is None:
-        found, state = value.T, np.where((doubt > 0.0).any(axis=0), MEASURED, PROVED)
+        found, state = value.T, np.full(value.shape[1], PROVED)
     else:
-        answer = answers(stored, value[0], doubt[0])
+        answer = answers(stored, value[0])
         likely = np.clip(np.rint(value[0]), 0, len(stored.classes) - 1).astype(np.int64)
         found, state = np.where(answer >= 0, answer, likely), np.where(answer >= 0, PROVED, MEASURED)
     return found, np.where(sure & np.isfinite(value).all(axis=0), state, UNKNOWN)
