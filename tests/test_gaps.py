@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 import monolayer as ml
-from monolayer.checker.files import verify_files
+from monolayer.checker.check import verify_files
 from monolayer.checker.given import confirm
 from monolayer.cli import run
 from monolayer.data.shards import join

@@ -18,7 +18,7 @@ from safetensors.numpy import load, save
 
 import monolayer as ml
 from monolayer.checker import stored
-from monolayer.checker.files import verify_files
+from monolayer.checker.check import verify_files
 from monolayer.cli import run
 from monolayer.cluster.memorize import memorize_files
 from monolayer.data import read

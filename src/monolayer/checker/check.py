@@ -11,9 +11,12 @@ O(T + M log M) for `T` tokens and `M` labelled points. What is claimed, assumed 
 from __future__ import annotations
 
 import os
+import pickle
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,11 +33,13 @@ from monolayer.checker.stock.check import judge_stock
 from monolayer.checker.stored import Stored, folder_of, read
 from monolayer.checker.uniform import judge_uniform
 from monolayer.data import Names, Sequences
+from monolayer.data import read as read_data
 from monolayer.data.labels import Belongs
 from monolayer.data.layout import Manner
 from monolayer.data.names import Unit
 from monolayer.data.prompts import are_texts
 from monolayer.data.readers import sequences_of
+from monolayer.data.shards import kinds, strangers
 from monolayer.data.tabular import is_frame
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.reading import answers_per, is_stock, token_names
@@ -156,6 +161,50 @@ def compared_with_old(folder: str | os.PathLike[str], new: Certificate) -> Certi
     notes = tuple(f"the {what} are not those of {FILE} in this folder" for what in same if not same[what])
     notes = notes or (f"weights and data are those of {FILE} in this folder: {old.verdict} then",)
     return replace(new, notes=new.notes + notes)
+
+
+def verify_files(
+    folder: str | os.PathLike[str],
+    files: list[str],
+    *,
+    progress: Callable[[str, float], None] = lambda stage, share: None,
+    **options: Any,
+) -> Certificate | None:
+    """`verify` of a saved model and the labelled data in `files`, read with `options`, a file at a time.
+
+    Files are read once, and kept in a temporary folder. None where all data must be held at once: for stock folders,
+    robust models, vectors, and files without a next token.
+    """
+    if is_stock(Path(folder)):
+        return None
+    stored = read(folder)
+    if stored.config.get("tokens") != "ids" or stored.config["readout"] == "gates":
+        return None
+    with tempfile.TemporaryDirectory() as scratch:
+        parts: list[Load] = []
+        first = ""
+        for number, name in enumerate(files):
+            progress("reading", 0.4 * number / len(files))
+            data = read_data(name, **options)
+            data.check_no_prompts()
+            own, first = kinds(data), first or kinds(data)
+            if own != first:
+                raise strangers(files[0], first, name, own)
+            if data.labels is None and data.lengths.max() == 1:  # the others may have next tokens
+                return None
+            kept = Path(scratch) / str(number)
+            with kept.open("wb") as file:
+                pickle.dump(data, file, protocol=5)
+            parts.append(partial(_load, kept))
+        progress("checking", 0.5)
+        found = judge(stored, lambda: Asked(parts), Claims())
+    return compared_with_old(folder, found)
+
+
+def _load(kept: Path) -> Sequences:
+    with kept.open("rb") as file:
+        data: Sequences = pickle.load(file)  # written above, into a folder of our own
+    return data
 
 
 class Asked(NamedTuple):

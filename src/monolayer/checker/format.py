@@ -114,7 +114,7 @@ def _examine_gates(config: dict[str, Any]) -> None:
 
 def _examine_cascade(config: dict[str, Any]) -> None:
     stages = config["cascade"]
-    steps = stages["steps"] if isinstance(stages, dict) and set(stages) == {"steps"} else None
+    steps: Any = stages["steps"] if isinstance(stages, dict) and set(stages) == {"steps"} else None
     whole = isinstance(steps, list) and len(steps) > 1 and all(_is_count(each, 0) for each in steps)
     _demand(whole, "cascade has not the one field steps, of two or more stages")
     _demand(sum(steps) == config["steps"], "steps is not what the stages have together")

@@ -47,7 +47,7 @@ def verify(
     everywhere. Exit code 0: proved, 1: refuted, 3: undecided; others are no verdicts.
     """
     from monolayer.checker import verify as check
-    from monolayer.checker.files import verify_files
+    from monolayer.checker.check import verify_files
     from monolayer.cli.approximate import is_function, load_function
     from monolayer.data.shards import files
 
