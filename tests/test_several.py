@@ -140,7 +140,6 @@ def a_file(content: bytes) -> Callable[[Files], None]:
 
 
 FAULTS: dict[str, Callable[[Files], Any]] = {
-    "one more field of a tensor": entry({"more": 1}),
     "another type": entry({"dtype": "F32"}),
     "negative shape": entry({"shape": [-1]}),
     "shape beyond all memory": entry({"shape": [2**70]}),

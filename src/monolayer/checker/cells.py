@@ -119,8 +119,8 @@ def read_cells(stored: Stored) -> Cells:
     for i in range(dim):
         mine = reads[:, i]
         start = bias_2 if i == 0 else np.zeros_like(bias_2)
-        parts = [(weight_1[mine, i], bias_1[mine], weight_2[:, mine])]
-        coordinates.append(staircase(parts, start, stored.format, "exact", "quantizer"))
+        steps = (weight_1[mine, i], bias_1[mine], weight_2[:, mine])
+        coordinates.append(staircase(steps, start, stored.format, "exact", "quantizer"))
     return Cells(stored, tuple(coordinates), float(stored.config["grid"]["low"]), float(stored.config["grid"]["high"]))
 
 

@@ -11,7 +11,6 @@ Steps stand in order, and between two of them nothing switches:
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,62 +64,43 @@ def read_staircase(stored: Stored, stage: int = 1) -> Staircase:
     return staircase(stored.steps(block), stored[f"{block}.bias_2"], stored.format, form, block)
 
 
-def staircase(parts: list[Steps], bias_2: NDArray[Any], fmt: Format, form: str, block: str) -> Staircase:
-    """Neurons that read one number, `w`, `b` `(H,)`, and what they write `(m, …)`, part by part, of a readout `form`.
+def staircase(steps: Steps, bias_2: NDArray[Any], fmt: Format, form: str, block: str) -> Staircase:
+    """Neurons that read one number, `w`, `b` `(H,)`, and what they write `(m, …)`, of a readout `form`.
 
-    `block` is what they belong to. Tables of several parts lie in temporary files: no more is held than is looked at.
+    `block` is what they belong to.
     """
-    bias, total, at = bias_2.astype(np.float64)[:, None], sum(len(w) for w, _, _ in parts), 0
-    low, high = _table((total,), parts), _table((total,), parts)
-    for w, b, _ in parts:
-        check_sizes(w, True, fmt, f"{block}.weight_1")
-        check_sizes(b, False, fmt, f"{block}.bias_1")
-        here = slice(at, at + len(w))
-        (low[here], high[here]), at = thresholds(w, b), here.stop
-    if any((w < 0).any() for w, _, _ in parts) or not (low[1:] >= low[:-1]).all():
+    w, b, weight_2 = steps
+    check_sizes(w, True, fmt, f"{block}.weight_1")
+    check_sizes(b, False, fmt, f"{block}.bias_1")
+    low, high = thresholds(w, b)
+    if (w < 0).any() or not (low[1:] >= low[:-1]).all():
         raise UnhandledError(f"the steps of {block} must rise, and stand in order")
     np.maximum.accumulate(high, out=high)
-    level = _table((len(bias), total + 1), parts)
     if form == "runs":
-        _labels(parts, bias_2, fmt, level)
-        return Staircase(low, high, level)
-    for values in (bias, *(weight_2 for _, _, weight_2 in parts)):
+        return Staircase(low, high, _labels(weight_2, bias_2, fmt))
+    written, bias = weight_2.astype(np.float64, copy=False), bias_2.astype(np.float64)[:, None]
+    for values in (written, bias):
         check_sizes(values, False, fmt, f"{block}.weight_2 or bias_2")
-    if not sums_are_exact([bias, *(weight_2.astype(np.float64, copy=False) for _, _, weight_2 in parts)], fmt):
+    if not sums_are_exact([bias, written], fmt):
         raise UnhandledError(f"sums of what {block} writes may round")
     # Left of all steps every neuron is on; each one that is passed takes what it writes away.
-    level[:, :1], at = bias + sum(weight_2.sum(axis=1, keepdims=True, dtype=np.float64) for _, _, weight_2 in parts), 0
-    for _, _, weight_2 in parts:
-        behind = level[:, at + 1 : at + 1 + weight_2.shape[1]]
-        np.cumsum(-weight_2, axis=1, dtype=np.float64, out=behind)
-        behind += level[:, at : at + 1]
-        at += weight_2.shape[1]
-    return Staircase(low, high, level)
+    first = bias + written.sum(axis=1, keepdims=True)
+    return Staircase(low, high, np.concatenate([first, first - np.cumsum(written, axis=1)], axis=1))
 
 
-def _labels(parts: list[Steps], bias_2: NDArray[Any], fmt: Format, level: Floats) -> None:
+def _labels(labels: NDArray[Any], bias_2: NDArray[Any], fmt: Format) -> Floats:
     """Lemma 12: one indicator per run is 1 and all others are 0, so the label comes out as it is stored.
 
     Nothing is asked of the labels `(m, H + 1)` but that they are finite, and not flushed: no two of them are added.
     """
-    at = 0
-    for _, _, labels in parts:
-        size = np.abs(labels)
-        if not ((size < np.inf) & ((size >= fmt.tiny) | (size == 0))).all():
-            raise UnhandledError(
-                "a label is not finite, or subnormal: an evaluation may flush it to 0; round it to 0 in the data"
-            )
-        level[:, at : at + labels.shape[1]], at = labels, at + labels.shape[1]
+    size = np.abs(labels)
+    if not ((size < np.inf) & ((size >= fmt.tiny) | (size == 0))).all():
+        raise UnhandledError(
+            "a label is not finite, or subnormal: an evaluation may flush it to 0; round it to 0 in the data"
+        )
     if bias_2.any():
         raise UnhandledError("a readout of runs must have no bias behind its labels")
-
-
-def _table(shape: tuple[int, ...], parts: list[Steps]) -> Floats:
-    """Room for numbers: in memory for one part, in a temporary file for several; NumPy maps no file that is empty."""
-    if len(parts) == 1 or 0 in shape:
-        return np.empty(shape)
-    with tempfile.TemporaryFile() as file:
-        return np.asarray(np.memmap(file, np.float64, "w+", shape=shape))
+    return labels.astype(np.float64)
 
 
 def sums_are_exact(numbers: list[Floats], fmt: Format) -> bool:

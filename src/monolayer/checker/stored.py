@@ -1,7 +1,6 @@
 """A saved model as a stranger reads it: bytes, digests, JSON and arrays, after docs/format.md and nothing else.
 
-What the parts must be to each other is worked out in `format.py`. Weights that lie in several files are mapped, and
-stay apart: a part of the readout that is not looked at takes no memory.
+What the parts must be to each other is worked out in `format.py`.
 """
 
 from __future__ import annotations
@@ -38,7 +37,6 @@ from monolayer.data.folder import read_together
 from monolayer.errors import DataError, ModelFileError
 
 ONE, KEY, CODE, LABEL = 0, 1, 2, 3
-PARTED = ("weight_1", "bias_1", "weight_2")
 Arrays = dict[str, NDArray[Any]]
 Steps = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 
@@ -47,8 +45,7 @@ Steps = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 class Stored:
     """The tensors of a saved model by their names, and what its `config.json` says of them.
 
-    Steps that lie in several files are not among them. `format`: the arithmetic that a claim is about; short formats
-    are formats of weights only.
+    `format`: the arithmetic that a claim is about; short formats are formats of weights only.
     """
 
     tensors: Arrays
@@ -58,17 +55,13 @@ class Stored:
     format: Format
     memory: NDArray[Any] | None = None
     """Fingerprints `(M,)`, where the model keeps any."""
-    apart: tuple[Arrays, ...] = ()
-    """The steps of the readout, or of its first stage, file by file, where they lie in several."""
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self.tensors[name]
 
-    def steps(self, block: str) -> list[Steps]:
-        """`weight_1`, `bias_1` and `weight_2` of a block of the readout: one part unless they lie in several files."""
-        names = [f"{block}.{name}" for name in PARTED]
-        parts = [self.tensors] if names[0] in self.tensors else self.apart
-        return [(part[names[0]], part[names[1]], part[names[2]]) for part in parts]
+    def steps(self, block: str) -> Steps:
+        """`weight_1`, `bias_1` and `weight_2` of a block of the readout."""
+        return self[f"{block}.weight_1"], self[f"{block}.bias_1"], self[f"{block}.weight_2"]
 
     @property
     def stages(self) -> int:
@@ -124,13 +117,12 @@ def _read(folder: Path) -> Stored:
         examine_interpolation(config, tensors)
         return Stored(tensors, config, None, None, BINARY64)
     names = examine_names(config, _object("names.json", files["names.json"]) if "names.json" in files else {})
-    apart = tuple[Arrays, ...]()
     if INDEX in files:
-        tensors, apart = _several(files, config["readout"] == "cascade")
+        tensors = _several(files, config["readout"] == "cascade")
     else:
         reader = _widened if config["dtype"] == "bfloat16" else load
         tensors = _tensors("model.safetensors", files["model.safetensors"], reader)
-    examine_tensors(config, names, tensors | _outlines(apart))
+    examine_tensors(config, names, tensors)
     memory = None
     if "memory.safetensors" in files:
         content = files["memory.safetensors"]
@@ -138,7 +130,7 @@ def _read(folder: Path) -> Stored:
         examine_memory(json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")]), held)
         memory = held["fingerprints"]
     fmt = BINARY64 if config["dtype"] == "float64" else BINARY32
-    return Stored(tensors, config, names["vocabulary"], names["classes"], fmt, memory, apart)
+    return Stored(tensors, config, names["vocabulary"], names["classes"], fmt, memory)
 
 
 def _config(content: bytes) -> dict[str, Any]:
@@ -187,70 +179,26 @@ def _widened(content: bytes) -> Arrays:
     return found
 
 
-# -- several files -----------------------------------------------------------------------------------------
-
-
-def _several(files: dict[str, Any], cascade: bool) -> tuple[Arrays, tuple[Arrays, ...]]:
-    """What the first file holds, and the steps file by file, under the names that the whole would have.
-
-    Of a cascade only the steps of the first stage are parted.
-    """
-    keys = [f"feed_forward.{'stages.0.' if cascade else ''}{key}" for key in PARTED]
+def _several(files: dict[str, Any], cascade: bool) -> Arrays:
+    """The tensors of weights in several files: the steps, of a cascade those of the first stage, are parted."""
+    keys = [f"feed_forward.{'stages.0.' if cascade else ''}{key}" for key in ("weight_1", "bias_1", "weight_2")]
     names, index = numbered(list(files)), _object(INDEX, files[INDEX])
-    held = [_mapped(name, files[name]) for name in names]
-    where, total = {}, 0
-    for name, tensors in zip(names, held, strict=True):
-        for key, values in tensors.items():
-            if key in where:
-                raise ModelFileError(f"{key} lies in two files")
-            where[key] = name
-            total += 8 * values.size
-    if index.get("weight_map") != where or index.get("metadata") != {"total_size": total} or len(index) != 2:
+    held = [_tensors(name, bytes(files[name])) for name in names]
+    where = {key: name for name, tensors in zip(names, held, strict=True) for key in tensors}
+    total = sum(values.nbytes for tensors in held for values in tensors.values())
+    if index != {"metadata": {"total_size": total}, "weight_map": where} or len(where) != sum(map(len, held)):
         raise ModelFileError(f"{INDEX} says otherwise than the files of weights")
-    steps = []
     for number, tensors in enumerate(held[1:], 1):
         if set(tensors) != {f"{key}.{number}" for key in keys}:
             raise ModelFileError(f"{names[number]} does not hold part {number} of the steps, or more than that")
-        steps.append({key: tensors[f"{key}.{number}"] for key in keys})
+        sizes = {values.shape[-1:] for values in tensors.values()}
+        long = {values.dtype.name for values in tensors.values()} == {"float64"}
+        if not long or (len(sizes) > 1 and tensors is not held[-1]):  # the last may hold one label more
+            raise ModelFileError(f"part {number} is no float64, or holds more of one of its tensors than of the others")
     if any(key in held[0] for key in keys):
         raise ModelFileError(f"{names[0]} holds steps, and so do the others: which of them count is not said")
-    return held[0], tuple(steps)
-
-
-def _mapped(name: str, content: Any) -> Arrays:
-    """The float64 arrays of a safetensors file: a length, a JSON header, and the numbers without gaps."""
-    raw = np.frombuffer(content, dtype=np.uint8)
     try:
-        length = int(raw[:8].view("<u8")[0])
-        header = json.loads(raw[8 : 8 + length].tobytes().decode("utf-8")) if length < 1 << 32 else {}
-        entries = [(tuple(entry["data_offsets"]), key, entry) for key, entry in header.items()]
-        body, at, found = raw[8 + length :], 0, {}
-        for (begin, end), key, entry in sorted(entries, key=lambda entry: entry[0]):
-            shape = entry["shape"]
-            fits = entry["dtype"] == "F64" and all(type(n) is int and n >= 0 for n in shape)
-            if set(entry) != {"dtype", "shape", "data_offsets"} or not fits or begin != at:
-                raise ValueError(key)
-            # One reader may take what stands in a row for aligned, another may not: a copy where it is not.
-            part = body[begin:end]
-            values = part.view("<f8") if (8 + length + begin) % 8 == 0 else part.copy().view("<f8")
-            found[key], at = values.reshape(shape), end
-        if at != len(body):
-            raise ValueError("its length")
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
-        raise ModelFileError(f"{name} is no safetensors file of float64: {error!r}") from None
-    return found
-
-
-def _outlines(apart: tuple[Arrays, ...]) -> Arrays:
-    """Arrays of the shapes that the parts would have together, and without their numbers."""
-    found = {}
-    for key, values in apart[0].items() if apart else ():
-        if any(part[key].ndim == 0 or part[key].shape[:-1] != values.shape[:-1] for part in apart):
-            raise ModelFileError(f"the parts of {key} do not fit together")
-        shape = *values.shape[:-1], sum(part[key].shape[-1] for part in apart)
-        found[key] = np.broadcast_to(np.float64(0.0), shape)
-    # Steps are looked at part by part. Sizes of the whole are checked later: the last part fits if the others do.
-    for number, part in enumerate(apart[:-1], 1):
-        if len({values.shape[-1] for values in part.values()}) > 1:
-            raise ModelFileError(f"part {number} holds more of one of {', '.join(part)} than of the others")
-    return found
+        parts = [[tensors[f"{key}.{number}"] for number, tensors in enumerate(held[1:], 1)] for key in keys]
+        return held[0] | {key: np.concatenate(part, axis=-1) for key, part in zip(keys, parts, strict=True)}
+    except ValueError:
+        raise ModelFileError("the parts of the steps do not fit together") from None

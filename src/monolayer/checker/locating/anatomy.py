@@ -11,7 +11,6 @@ import numpy as np
 
 from monolayer.arrays import Bools, Floats, Ints
 from monolayer.checker.labelled import Labelled
-from monolayer.checker.locating.line import writes
 from monolayer.checker.stock.files import Network
 from monolayer.checker.stock.places import Places
 from monolayer.checker.stored import CODE, LABEL, Stored
@@ -100,15 +99,13 @@ class Anatomy:
 def own_anatomy(stored: Stored, points: Labelled) -> Anatomy:
     """Of a model of monolayer."""
     D, gated, vectors = int(stored.config["width"]), stored.config["readout"] == "gates", points.rows is None
-    weight_2 = writes(stored).T
+    weight_1, weight_2 = stored["feed_forward.weight_1"], stored["feed_forward.weight_2"].T
     reads, written = np.zeros((2, len(weight_2), D))
     written[:, D - weight_2.shape[1] if gated else LABEL :][:, : weight_2.shape[1]] = weight_2
     if gated:
-        weight_1 = stored["feed_forward.weight_1"]
         reads[:, : weight_1.shape[1]] = weight_1
     else:
-        slopes = np.concatenate([part[0] for part in stored.steps("feed_forward")])
-        reads[:, CODE] = slopes if stored.config["readout"] == "exact" else 1.0
+        reads[:, CODE] = weight_1 if stored.config["readout"] == "exact" else 1.0
     tables = [stored["bos"][None], stored["lift.weight"].T if vectors else stored["lift.weight"]]
     tables += [stored["lift.bias"][None]] if vectors else []
     tables += [stored["positions.weight"]] if stored.config["positions"] else []

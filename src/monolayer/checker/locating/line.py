@@ -38,7 +38,7 @@ def line_writers(stored: Stored, points: Labelled) -> Writers:
     read_attention(stored)  # which says more plainly than the readout what is wrong
     stairs = read_staircase(stored)
     found = evaluate(stored, points, read_stream(stored, points.data, points.rows), [stairs])
-    written = writes(stored)
+    written = stored["feed_forward.weight_2"].astype(np.float64)
     back = np.argsort(found.first.plateau, kind="stable")
     plateau, order = found.first.plateau[back], found.order[back]  # `plateau` counts the steps left of a point
     sure, value = (found.sure & found.number)[back], found.value[:, back]
@@ -57,12 +57,6 @@ def line_writers(stored: Stored, points: Labelled) -> Writers:
     held = np.flatnonzero(sure & (plateau < len(number)))
     held = held[np.argsort(order[held])]
     return Writers(*whole, order, start, stop, order[held], plateau[held], without)
-
-
-def writes(stored: Stored) -> Floats:
-    """What the neurons of a line write `(m, H)`."""
-    parts = [part[2] for part in stored.steps("feed_forward")]
-    return np.concatenate(parts, axis=1).astype(np.float64)
 
 
 def _answers(stored: Stored, value: Floats, sure: Bools) -> Answers:
