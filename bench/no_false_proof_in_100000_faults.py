@@ -5,7 +5,7 @@
     python bench/no_false_proof_in_100000_faults.py --count 400000 --jobs 16              on many cores
 
 Faults of three families in small models of all kinds (ids and vectors, positions, causal, labels by token and by
-sequence, classes and reals, three readouts, cascades, robust models, binary64 and binary32):
+sequence, classes and reals, two readouts, cascades, robust models, binary64 and binary32):
 numbers, bits, neurons, tokens and labels changed, values wired to other stages, stages, coordinates and cells
 exchanged; thresholds within 128 floats of a point, logits nearly equal; keys and codes scaled by powers of two up to
 2^300. What is proved is evaluated six times in adversarial order, with exp pushed by its bound and subnormal numbers

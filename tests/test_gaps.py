@@ -216,9 +216,6 @@ def test_gaps_are_neither_counted_nor_exported(tmp_path: Path, capsys: pytest.Ca
     ml.export(model, tmp_path / "bert", "bert", ml.Sequences.of(X, Y), storage="steps")
     assert ml.verify(tmp_path / "bert", X, Y, only=True).points == 3
     assert ml.verify(tmp_path / "bert", X, Y, only=True).verdict == "proved"
-    wrong = [["x", None], None, ["y", "y"]]
-    with pytest.raises(DataError, match="at token 1 of sequence 2 the model says 'x' and the data 'y'"):
-        ml.export(model, tmp_path / "other", "bert", ml.Sequences.of(X, wrong))
     chosen, _ = ml.forget(model, [0, 1], (X, Y))
     assert chosen.summary is None or chosen.summary.labelled == 2
     assert ml.certify(chosen, X[2:], Y[2:], only=True).points == 2
