@@ -15,13 +15,8 @@ import pytest
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 ARGUMENTS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
+    *("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update"),
 )
 
 
@@ -37,20 +32,18 @@ class Opened:
         return self.page.evaluate(script)
 
 
-def executable() -> str:
-    """A Chromium on this machine; without one the test is skipped."""
+@cache
+def chromium() -> Any:
+    """One browser per process, closed when the process ends: starting it takes longer than a page.
+
+    Without a Chromium on this machine the test is skipped.
+    """
     found = next((path for name in NAMES if (path := shutil.which(name))), None)
     if found is None:
         pytest.skip(f"needs a browser: one of {', '.join(NAMES)}")
-    return found
-
-
-@cache
-def chromium() -> Any:
-    """One browser a process, closed when the process ends: starting it takes longer than a page."""
     driver = pytest.importorskip("playwright.sync_api").sync_playwright().start()
     atexit.register(driver.stop)
-    browser = driver.chromium.launch(executable_path=executable(), args=list(ARGUMENTS), timeout=0)
+    browser = driver.chromium.launch(executable_path=found, args=list(ARGUMENTS), timeout=0)
     atexit.register(browser.close)
     return browser
 

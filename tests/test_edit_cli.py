@@ -118,7 +118,7 @@ def test_bad_input_leaves_nothing_behind(
 def test_options_that_do_not_go_together_are_named(data: str, capsys: pytest.CaptureFixture[str]) -> None:
     draw = ["memorize", "data.jsonl", "--draw", "old", "--out", "new"]
     for arguments, message in (
-        (["forget", "old", "--rows", "1", "--out", "new"], "that the model was built from (data=, --data)"),
+        (["forget", "old", "--rows", "1", "--out", "new"], "that the model was built from (--data)"),
         ([*draw, "--seed", "0"], "a draw decides seed"),
         ([*draw, "--dtype", "float64"], "a draw decides dtype"),
         (["record", "data.jsonl"], "no record of an edit"),

@@ -46,13 +46,10 @@ def test_sequences_are_taken_as_they_are(X: object) -> None:
     assert ml.certify(model.model_, X, [0, 1, 0]).verdict == "proved"
 
 
-def test_contradictions_are_settled_or_raised() -> None:
+def test_contradictions_are_settled_or_raised_and_before_fit_there_is_nothing_to_predict() -> None:
     X, y = [[1.0], [1.0], [1.0]], [0, 1, 1]
     assert ml.MonolayerClassifier().fit(X, y).predict(X).tolist() == [1, 1, 1]
     with pytest.raises(ml.ContradictionError):
         ml.MonolayerClassifier(on_conflict="error").fit(X, y)
-
-
-def test_before_fit_there_is_nothing_to_predict() -> None:
     with pytest.raises(NotFittedError):
-        ml.MonolayerClassifier().predict([[1.0]])
+        ml.MonolayerClassifier().predict(X)

@@ -143,30 +143,29 @@ def test_strings_against_integers_are_a_question_that_does_not_fit(tmp_path: Pat
     assert ml.certify(folder, [[0, 7]], [[5, 6]]).verdict == "refuted", "an unknown token of the right kind still is"
 
 
-@pytest.mark.parametrize("name", ["data.jsonl", "data.csv", "data.conll", "data.npz", "data.parquet", "w.safetensors"])
+GOOD = {
+    "data.jsonl": b'{"tokens": ["a", "b"], "labels": ["x", "y"]}\n',
+    "data.csv": b"tokens,labels\na b,x y\n",
+    "data.conll": b"a x\nb y\n\n",
+    **dict.fromkeys(["data.npz", "data.parquet", "w.safetensors"], b"PK\x03\x04PAR1"),
+}
+
+
+@pytest.mark.parametrize("name", GOOD)
 def test_garbage_is_never_a_verdict(name: str, model: Path, tmp_path: Path, capsys: Capture) -> None:
     rng = np.random.default_rng(len(name))
-    good = {
-        "data.jsonl": b'{"tokens": ["a", "b"], "labels": ["x", "y"]}\n',
-        "data.csv": b"tokens,labels\na b,x y\n",
-        "data.conll": b"a x\nb y\n\n",
-    }
     for number in range(4):
-        start = bytearray(good.get(name, b"PK\x03\x04PAR1"))
+        start = bytearray(GOOD[name])
         for _ in range(int(rng.integers(1, 6))):
             place = int(rng.integers(len(start) + 1))
-            start[place : place + int(rng.integers(3))] = rng.integers(
-                256, size=rng.integers(4), dtype=np.uint8
-            ).tobytes()
+            start[place : place + int(rng.integers(3))] = rng.bytes(int(rng.integers(4)))
         path = tmp_path / f"{number}{name}"
-        path.write_bytes(bytes(start))
-        if name == "w.safetensors":
-            assert run(["refute-hardmax", "--weights", str(path)]) == 2
-        else:
-            code = run(["verify", str(model), str(path)])
-            said = capsys.readouterr()
-            assert code in (0, 1, 2), said.err
-            assert (code == 2) == ("error: " in said.err), "a verdict is given on data that could be read"
+        path.write_bytes(start)
+        weights = ["refute-hardmax", "--weights", str(path)]
+        code = run(weights if name == "w.safetensors" else ["verify", str(model), str(path)])
+        said = capsys.readouterr()
+        assert code in (0, 1, 2), said.err
+        assert (code == 2) == ("error: " in said.err), "a verdict is given on data that could be read"
 
 
 # -- what is shown -----------------------------------------------------------------------------------------

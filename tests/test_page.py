@@ -89,17 +89,23 @@ def view(path: Path) -> Iterator[Opened]:
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1000, "light")])
 def test_on_a_phone_and_a_desk_in_light_and_dark(path: Path, width: int, scheme: Any) -> None:
     with opened(path, width=width, scheme=scheme) as view:
-        assert view.call("document.documentElement.scrollWidth") <= width
         background = view.call("getComputedStyle(document.body).backgroundColor")
         assert background == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(22, 25, 29)")
         assert "<b>phrases</b>" in view.call("document.querySelector('h1').textContent")
         assert view.call("document.querySelector('#line svg .stair').getBoundingClientRect().width") > 200
         for target in ("#text", "#pick", "#temperature", "#answer label", "#examples button"):
             assert view.call(f"document.querySelector('{target}').getBoundingClientRect().height") >= 32
-        assert unnamed(view) == []
         assert view.call("document.querySelectorAll('[aria-live], [role=alert]').length") >= 3
         assert view.page.get_attribute("#temperature", "aria-valuetext").endswith("as built")
-        assert (view.messages, view.requests) == ([], [])
+    assert run(["page", "--out", str(path.with_name("builder.html")), "--overwrite"]) == 0
+    for each in (path, path.with_name("builder.html")):
+        with opened(each, width=width, scheme=scheme) as view:
+            if each != path:
+                view.page.click("#forget")
+                assert view.page.locator("#points circle").count() == 9
+            assert view.call("document.documentElement.scrollWidth") <= width
+            assert unnamed(view) == []
+            assert (view.messages, view.requests) == ([], [])
 
 
 def test_typed_and_picked_by_keyboard(view: Opened) -> None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from monolayer.checker.check import certify as certify
     from monolayer.checker.check import verify as verify
     from monolayer.checker.confuse import confuse as confuse
+    from monolayer.checker.locating.locate import locate as locate
     from monolayer.cluster.memorize import memorize_files as memorize_files
     from monolayer.construct.approximate import approximate as approximate
     from monolayer.construct.memorize import memorize as memorize
@@ -45,43 +46,34 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOME = {
-    "memorize": "monolayer.construct.memorize",
-    "memorize_as": "monolayer.stock.build",
-    "memorize_files": "monolayer.cluster.memorize",
-    "export": "monolayer.stock.export",
-    "memorize_text": "monolayer.construct.memorize",
-    "approximate": "monolayer.construct.approximate",
-    "audit": "monolayer.auditing",
-    "forget": "monolayer.editing.facts",
-    "edit": "monolayer.editing.facts",
-    "insert": "monolayer.editing.facts",
-    "compare": "monolayer.editing.compare",
-    "Facts": "monolayer.editing.facts",
-    "Record": "monolayer.editing.record",
-    "locate": "monolayer.checker.locating.locate",
-    "certify": "monolayer.checker.check",
-    "verify": "monolayer.checker.check",
-    "Certificate": "monolayer.checker.certificate",
-    "confuse": "monolayer.checker.confuse",
-    "attention": "monolayer.model.rank_one",
-    "load": "monolayer.stock.folder",
-    "Monolayer": "monolayer.model.monolayer",
-    "MonolayerClassifier": "monolayer.estimator",
-    "Uniform": "monolayer.model.uniform",
-    "Sequences": "monolayer.data.sequences",
-    "read": "monolayer.data.readers",
-    "separation": "monolayer.theory.separation",
-    "contextual_mapping": "monolayer.theory.contextual",
-    "theorem": "monolayer.theory.theorem",
-    "refute_hardmax": "monolayer.theory.hardmax",
-    "MonolayerError": "monolayer.errors",
-    "DataError": "monolayer.errors",
-    "ContradictionError": "monolayer.errors",
-    "PrecisionError": "monolayer.errors",
-    "ModelFileError": "monolayer.errors",
-    "OutOfMemoryError": "monolayer.errors",
+_HOMES = {
+    "construct.memorize": "memorize memorize_text",
+    "stock.build": "memorize_as",
+    "cluster.memorize": "memorize_files",
+    "stock.export": "export",
+    "construct.approximate": "approximate",
+    "auditing": "audit",
+    "editing.facts": "forget edit insert Facts",
+    "editing.compare": "compare",
+    "editing.record": "Record",
+    "checker.locating.locate": "locate",
+    "checker.check": "certify verify",
+    "checker.certificate": "Certificate",
+    "checker.confuse": "confuse",
+    "model.rank_one": "attention",
+    "stock.folder": "load",
+    "model.monolayer": "Monolayer",
+    "estimator": "MonolayerClassifier",
+    "model.uniform": "Uniform",
+    "data.sequences": "Sequences",
+    "data.readers": "read",
+    "theory.separation": "separation",
+    "theory.contextual": "contextual_mapping",
+    "theory.theorem": "theorem",
+    "theory.hardmax": "refute_hardmax",
+    "errors": "MonolayerError DataError ContradictionError PrecisionError ModelFileError OutOfMemoryError",
 }
+_HOME = {name: f"monolayer.{module}" for module, names in _HOMES.items() for name in names.split()}
 
 _NEEDS = {"MonolayerClassifier": ("sklearn", "scikit-learn")}
 """Names that exist only where another package is installed, and what pip calls it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import sys
@@ -66,39 +67,29 @@ def _version(
         raise typer.Exit
 
 
-_SWITCHES = ("positions", "causal", "overwrite", "strict", "fingerprint", "robust", "resume")
-_OPTIONS = (
-    *("on_conflict", "tolerance", "tokens", "labels", "sequence", "format", "unit", "per", "cells", "error"),
-    *("lipschitz", "seed", "device", "domain", "norm", "window", "rank", "dtype", "storage"),
-    *("memory", "workers", "engine", "scheduler", "confidence", "unknown"),
-)
-
-
 def as_flags(message: str) -> str:
     """Keyword arguments of the library as the flags of the command line: a person there has no keywords to pass."""
-    # Some messages name both, the flag in brackets behind the keyword.
-    message = re.sub(r"(=[\w.+'-]*) \((?:--[a-z-]+(?:, )?)+(?: on the command line)?\)", r"\1", message)
-    message = re.sub(rf"\b({'|'.join(_SWITCHES)})=True\b", lambda found: _flag(found[1]), message)
-    message = re.sub(r"\((--[a-z-]+), \1\)", r"(\1)", message)
-    options = rf"\b({'|'.join(_OPTIONS)})=(?:'(\w+)'((?: or '\w+')*)|([\w+-][\w.+-]*)?)"
+    commands = [command.callback for command in app.registered_commands if command.callback is not None]
+    known = {name for command in commands for name in inspect.signature(command).parameters}
 
     def flag(found: re.Match[str]) -> str:
-        value = (found[2] or "") + (found[3] or "").replace("'", "") + (found[4] or "")
-        return f"{_flag(found[1])} {value}".rstrip()
+        if found[1] not in known:
+            return found[0]
+        value = "" if found[2] in (None, "True") else found[2].replace("'", "")
+        return f"--{found[1].replace('_', '-')} {value}".rstrip()
 
-    message = re.sub(options, flag, message)
-    message = message.replace("path='dense'", "--dense").replace("give Y, or --causal", "add labels, or pass --causal")
+    # Some messages name both, the flag in brackets behind the keyword.
+    message = re.sub(r"(=[\w.+'-]*) \((?:--[a-z-]+(?:, )?)+(?: on the command line)?\)", r"\1", message)
+    message = message.replace("path='dense'", "--dense")
+    message = re.sub(r"\b([a-z_]+)=('\w+'(?: or '\w+')*|True\b|[\w+-][\w.+-]*)?", flag, message)
+    message = re.sub(r"\((--[a-z-]+), \1\)", r"(\1)", message)
+    message = message.replace("give Y, or --causal", "add labels, or pass --causal")
     return message.replace("give Y", "add labels to the data")
-
-
-def _flag(keyword: str) -> str:
-    return "--" + keyword.replace("_", "-")
 
 
 def complain(message: str) -> None:
     """An error, in one paragraph, on standard error, in the words of the command line."""
-    message = as_flags(message)
-    err.print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True)
+    err.print(f"[bold red]error:[/] {escape(as_flags(message))}", soft_wrap=True)
 
 
 def show_traceback() -> None:
@@ -119,8 +110,7 @@ def print_json(value: Any) -> None:
 
 def json_text(value: Any, file: TextIO, indent: int | None = None) -> str:
     """JSON with characters as they are, or escaped where `file` cannot write them or a terminal would obey them."""
-    text = json.dumps(value, ensure_ascii=False, indent=indent)
-    text = visible_json(text)
+    text = visible_json(json.dumps(value, ensure_ascii=False, indent=indent))
     try:
         text.encode(file.encoding or "utf-8")
     except UnicodeEncodeError:

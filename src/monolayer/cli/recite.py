@@ -7,16 +7,13 @@ import time
 from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from monolayer.cli.building import Out, Overwrite, Seed, given, next_steps
-from monolayer.cli.console import Json, app, number, print_json, progress, table
+from monolayer.cli.building import Out, Overwrite, Seed, given, next_steps, summary_rows
+from monolayer.cli.console import Json, app, print_json, progress, table
 from monolayer.errors import DataError
-
-if TYPE_CHECKING:
-    from monolayer.model.monolayer import Monolayer
 
 
 @app.command("memorize-text")
@@ -45,16 +42,26 @@ def memorize_text(
         options = given(unit=unit, window=window, seed=seed)
         began = time.perf_counter()
         model = build(words, progress=step, **options)
-        seconds = time.perf_counter() - began
+        built = time.perf_counter()
         step("reciting it once", 0.9)
-        found = {**facts(model, words), "seconds": seconds}
-        if not found["recited"]:
+        script, summary = model.card.script, model.summary
+        assert script is not None  # it was built from a text,
+        assert summary is not None  # just now
+        if model.generate() != words:
             raise DataError("the model does not say the text as it stands; nothing is saved. Please report this text")
+        recited = time.perf_counter()
         model.save(out, overwrite=overwrite)
+    found = {"characters": len(words), "tokens": len(script.split(words)), "unit": script.unit, "window": script.window}
     if as_json:
-        print_json({"folder": str(out), **found})
+        seconds = {"seconds": built - began, "seconds_recited": recited - built}
+        print_json({"folder": str(out), **found, **(model.card.summary_json() or {}), "recited": True, **seconds})
         return
-    table(str(out), rows(found))
+    first = [
+        ("text", f"{found['characters']:,} characters, {found['tokens']:,} tokens ({script.unit})"),
+        ("window", f"the last {script.window} tokens tell what comes next, everywhere in the text"),
+    ]
+    said = f"word for word, from beginning to end, in {recited - built:.2f} s"
+    table(str(out), [*first, *summary_rows(summary), ("recited", said), ("seconds to build", f"{built - began:.2f}")])
     next_steps(out, [text], "recite", "verify")
 
 
@@ -86,38 +93,3 @@ def _standard_input() -> str:
     if isinstance(sys.stdin, TextIOWrapper):
         sys.stdin.reconfigure(newline="")
     return sys.stdin.read()
-
-
-def facts(model: Monolayer, text: str) -> dict[str, Any]:
-    """Whether the model says the text from beginning to end, and how fast."""
-    script, summary = model.card.script, model.summary
-    assert script is not None  # it was built from a text,
-    assert summary is not None  # just now
-    began = time.perf_counter()
-    right = model.generate() == text
-    return {
-        "characters": len(text),
-        "tokens": len(script.split(text)),
-        "unit": script.unit,
-        "window": script.window,
-        "vocabulary": summary.vocabulary - 1,  # without the marker
-        "steps": summary.runs - 1,
-        "margin": summary.margin,
-        "parameters": summary.parameters,
-        "recited": right,
-        "seconds_recited": time.perf_counter() - began,
-    }
-
-
-def rows(found: dict[str, Any]) -> list[tuple[str, str]]:
-    """The same for people."""
-    return [
-        ("text", f"{found['characters']:,} characters, {found['tokens']:,} tokens ({found['unit']})"),
-        ("vocabulary", number(found["vocabulary"])),
-        ("window", f"the last {found['window']} tokens tell what comes next, everywhere in the text"),
-        ("steps", number(found["steps"])),
-        ("margin", f"{number(found['margin'])} × the rounding error"),
-        ("parameters", number(found["parameters"])),
-        ("recited", f"word for word, from beginning to end, in {found['seconds_recited']:.2f} s"),
-        ("seconds to build", f"{found['seconds']:.2f}"),
-    ]
