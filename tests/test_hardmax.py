@@ -240,6 +240,7 @@ def test_any_geometry_is_met_or_refused(n, dim, r_min, epsilon, share):
         (4, 2, {"r_max": np.nan}, "r_max = nan"),
         (4, 2, {"r_min": 1.7e308}, "no such pair in float64"),
         (4, 1, {"r_max": 1.0, "epsilon": 0.5}, r"max\(r_min, ε\) < r_max/6 is needed"),
+        (4, 1, {"r_min": 1.0, "r_max": 6.0, "seed": 1}, "is needed"),  # v = 2: exactly on the bound
     ],
 )
 def test_impossible_geometry(n, dim, options, words):

@@ -140,6 +140,8 @@ def test_smallest_gap_against_all_pairs(contexts, lam):
         else:
             assert min(gaps, key=lambda gap: gap.mid()).overlaps(found.log)
             assert groups[found.first] != groups[found.second]
+            pair = (boltzmann_ball(lam, unique[i]) for i in (found.first, found.second))
+            assert abs(next(pair) - next(pair)).log().overlaps(found.log)
 
 
 # -- Theorem 2 -----------------------------------------------------------------------------------------

@@ -59,7 +59,6 @@ PLAN = {
     "held_out": (1_000, 20_000),
     "batch": (128, 1024),
 }
-"""Quick and full."""
 
 
 def run(plan: Results, setting: Setting, progress: Progress) -> Results:

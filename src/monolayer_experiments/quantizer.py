@@ -107,8 +107,7 @@ def _floors(plan: Results, seed: int, progress: Progress) -> dict[str, float]:
 
 def _share(row: Results) -> float:
     """The floor as a share of the variance of the target."""
-    share: float = row["floor"] / row["variance"]
-    return share
+    return float(row["floor"] / row["variance"])
 
 
 def answer(results: Results) -> str:
