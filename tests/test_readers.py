@@ -412,8 +412,8 @@ BAD: list[tuple[str, Any, str]] = [  # @ stands for the path of the file; a dict
     ("a.jsonl", GOOD.encode() + '{"tokens": ["é'.encode()[:-1], "@ ends in the middle, at line 2: its last character"),
     ("a.jsonl.gz", gzip.compress(GOOD.encode() * 9)[:-9], "@ ends in the middle, at line"),
     ("a.csv", 'tokens,label\na,x\n"b\nc,d\n', "@ ends in the middle, at line 4: a quote opened in the row of line 3"),
-    ("a.tsv", "tokens\tlabel\na\tx\nb", "@ ends in the middle, at line 3: line 3 of @ has 1 columns, the header has 2"),
-    ("a.conll", "a NN O\nb N\n\n", "@ has 2 columns, line 1 has 3. It was cut short; copy or write it again"),
+    ("a.tsv", "tokens\tlabel\na\tx\nb", "line 3 of @ has 1 columns, the header has 2: give every row the same"),
+    ("a.conll", "a NN O\nb N\n\n", "line 2 of @ has 2 columns, line 1 has 3: give every line the same columns"),
     # not what it says it is
     ("a.jsonl", GOOD + '{"tokens": [,]}\n' + GOOD, "line 2 of @ is not JSON (Expecting value: line 1 column 13"),
     ("a.json", '{\n  "tokens": ["a"]\n}\n', "line 1 of @ is not JSON"),

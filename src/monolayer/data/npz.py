@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.lib import format as layout
 from numpy.typing import NDArray
 
 from monolayer.data.layout import Columns
@@ -67,13 +68,11 @@ def array_sizes(file: Path) -> dict[str, tuple[int, int, int]]:
     with zipfile.ZipFile(file) as stored:
         for part in stored.infolist():
             with stored.open(part) as member:
-                if member.read(6) != np.lib.format.MAGIC_PREFIX:
+                try:
+                    version = layout.read_magic(member)
+                except ValueError:  # no array
                     continue
-            with stored.open(part) as member:
-                version = np.lib.format.read_magic(member)
-                header = (
-                    np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-                )
+                header = layout.read_array_header_1_0 if version == (1, 0) else layout.read_array_header_2_0
                 shape, _, kind = header(member)
                 there = min(part.file_size, _PACKED_AT_MOST * file.stat().st_size)
                 size = 0 if kind.hasobject else kind.itemsize  # objects are refused later

@@ -280,12 +280,9 @@ def _conll(lines: Lines, growing: Growing, columns: Columns, *, universal: bool)
             if columns.labels is not None or width > 1:
                 at_label = _index(columns.labels or ("4" if universal else "-1"), width, growing.at(number))
         if len(fields) != width:
-            message = f"{growing.at(number)} has {len(fields)} columns, line {first} has {width}"
-            if len(fields) < width and lines.number == number and lines.last():
-                raise lines.cut(message)
             raise DataError(
-                f"{message}: give every line the same columns. Lines that start with # are comments only "
-                "where columns are separated by tabs"
+                f"{growing.at(number)} has {len(fields)} columns, line {first} has {width}: give every line the same "
+                "columns. Lines that start with # are comments only where columns are separated by tabs"
             )
         if universal and not fields[0].isdigit():
             continue

@@ -156,10 +156,10 @@ def read_table(
             blocks(lines, table, names, tabs)
         for number, record in records:
             if len(record) != len(names):
-                message = f"{growing.at(number)} has {len(record)} columns, the header has {len(names)}"
-                if len(record) < len(names) and lines.last():
-                    raise lines.cut(message)
-                raise DataError(f"{message}: give every row the same columns, and quote cells that hold a comma")
+                raise DataError(
+                    f"{growing.at(number)} has {len(record)} columns, the header has {len(names)}: give every row the "
+                    "same columns, and quote cells that hold a comma"
+                )
             table.row(number, *(None if at is None else record[at] or None for at in where))
     finally:
         csv.field_size_limit(limit)
