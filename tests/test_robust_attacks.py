@@ -131,3 +131,24 @@ def test_short_weights_are_widened_before_anything_is_computed() -> None:
         model.attention.W_V.mul_(1.0078125)  # a product that bfloat16 cannot hold
     other = random.integers(0, 6, (3_000, 4))
     assert np.array_equal(model.predict(other, path="fast"), copy.deepcopy(model).float().predict(other, path="fast"))
+
+
+def test_a_robust_model_takes_ids_alone(built: ml.Monolayer, tmp_path: Path) -> None:
+    """Its rows are those of a table: a lift of vectors must not be read as one."""
+    width = built.feed_forward.layout.width
+
+    def lifted(tensors: Tensors) -> None:
+        tensors |= {"lift.weight": np.zeros((width, 3), np.float32), "lift.bias": np.zeros(width, np.float32)}
+
+    folder = edited(built, tmp_path / "m", lifted, tokens="vectors", vocabulary=None)
+    for reader in (read, ml.load):
+        with pytest.raises(ml.ModelFileError, match="memorizer of ids"):
+            reader(folder)
+
+
+def test_a_token_without_a_vector_that_others_do_not_see_is_left_open() -> None:
+    """In a dense product 0 times NaN is NaN; where all see it, every answer is lost."""
+    rows, labels = [[0, 1], [1, 2]], [[0, 1], [1, 0]]
+    model = ml.memorize(rows, labels, robust=True, causal=True, rank=16)
+    assert "0 times NaN is NaN" in ml.certify(model, [*rows, [0, 9]], [*labels, [0, 0]]).reason
+    assert ml.certify(model, [*rows, [9, 0]], [*labels, [0, 0]]).verdict == "refuted"

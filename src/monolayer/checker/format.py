@@ -106,8 +106,8 @@ def _examine_gates(config: dict[str, Any]) -> None:
     whole = isinstance(parts, dict) and set(parts) == set(least)
     whole = whole and all(_is_count(parts[key], count) for key, count in least.items())
     _demand(whole, "gates has not the widths token, place and rank")
-    plain = config["target"] == "classes" and not config["scalar"] and config["kind"] == "memorizer"
-    _demand(plain, "gates belong to a memorizer that answers with classes")
+    _demand(config["target"] == "classes" and not config["scalar"], "gates answer with classes")
+    _demand(config["kind"] == "memorizer" and config["tokens"] == "ids", "gates belong to a memorizer of ids")
     fits = config["width"] == sum(parts.values()) + 2 + config["labels"]
     _demand(fits, "width is not token + place + rank + 2 + labels")
 

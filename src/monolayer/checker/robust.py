@@ -108,7 +108,8 @@ def question_of(stored: Stored, points: Labelled) -> Question:
     data, causal = points.data, bool(stored.config["causal"])
     answering = np.arange(len(data.tokens) if points.per_token else len(data))
     answering = answering if points.places is None else points.places
-    token = np.arange(len(data.tokens)) if points.rows is None else points.rows
+    assert points.rows is not None  # the format saw to it
+    token = points.rows
     known = (token >= 0) & gated.whole[token.clip(0)]
     if gated.positions:
         known &= data.position < len(gated.place)
