@@ -275,16 +275,6 @@ def test_only_an_approximator_has_ramps_and_a_function_to_be_measured_against() 
         ml.memorize([["a"]], [["b"]]).on_ramp([["a"]])
 
 
-def test_points_on_ramps_are_found() -> None:
-    model = ml.approximate(TARGETS["max"], 2, 3, cells=3, ramp=2.0**-4, lipschitz=1.0)
-    lattice = lattice_of(model)
-    X = np.full((6, 3, 2), 0.1)
-    X[1, 2, 1] = lattice.start[1] + lattice.width / 2
-    X[2, 0, 0] = lattice.start[0] + lattice.width / 2
-    X[3, 0, 0], X[4, 0, 0], X[5, 0, 0] = lattice.start[0], lattice.start[0] + lattice.width, -3.0
-    assert model.on_ramp(X).tolist() == [False, True, True, False, False, False]
-
-
 # -- refusals --------------------------------------------------------------------------------------------
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import io
-import json
 import warnings
 from collections.abc import Callable
 from functools import cache
@@ -21,7 +20,6 @@ from hypothesis import strategies as st
 
 import monolayer as ml
 from monolayer.checker import stored as checker_stored
-from monolayer.cli import run
 from monolayer.construct.consistency import contradicted, equal_points
 from monolayer.construct.line.cascade import KAPPA, cut, further
 from monolayer.construct.line.points import SLACK, Points
@@ -73,17 +71,6 @@ def test_a_crowded_line_gets_stages_and_every_label_is_proved(kind: str, tmp_pat
     assert rank == model.feed_forward.rank == len(model.summary.contested) + 1 >= 2
     ranks = [int(torch.linalg.matrix_rank(matrix.double())) for matrix in model.attention.parameters()]
     assert ranks == [1, 1, rank, rank]
-
-
-def test_rank_1_stays_what_it_was_where_it_serves() -> None:
-    random = np.random.default_rng(12)
-    X, Y = random.integers(0, 30, (60, 5)), random.integers(0, 4, (60, 5))
-    ours, forced = ml.memorize(X, Y, positions=True), ml.memorize(X, Y, positions=True, rank=1)
-    more = ml.memorize(X, Y, positions=True, rank=5, dtype="float64")
-    for model in (forced, more):
-        assert all(torch.equal(a, b) for a, b in zip(ours.parameters(), model.parameters(), strict=True))
-    assert ours.summary.rank == 1
-    assert ours.summary.contested is None
 
 
 def test_float64_has_stages_too(demanding: Callable[[float], None]) -> None:
@@ -376,20 +363,3 @@ def test_changed_weights_and_parts_fall_back_to_the_dense_network() -> None:
         model.feed_forward.stairs[1].weight_1[0] *= -1.0
     with pytest.raises(ml.DataError, match="fast path"):
         model.predict(X[:5], path="fast")
-
-
-def test_the_command_line_builds_shows_and_proves_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    _, X, Y = built("sequences")
-    data, folder = tmp_path / "d.jsonl", str(tmp_path / "m")
-    rows = zip(X.tolist(), Y.tolist(), strict=True)
-    data.write_text("".join(json.dumps({"tokens": row, "label": label}) + "\n" for row, label in rows))
-    make = ["memorize", str(data), "--out", folder, "--positions", "--dtype", "float32"]
-    assert run([*make, "--rank", "1"]) == 2
-    assert "--rank" in capsys.readouterr().err
-    assert run(make) == 0
-    assert "value rank" in capsys.readouterr().out
-    assert run(["inspect", folder, "--json"]) == 0
-    shown = json.loads(capsys.readouterr().out)
-    assert shown["ranks"] == {"W_Q": 1, "W_K": 1, "W_V": len(shown["steps"]), "W_O": len(shown["steps"])}
-    assert shown["dtype"] == "float32"
-    assert run(["verify", folder, str(data)]) == 0

@@ -12,7 +12,7 @@ import monolayer as ml
 from monolayer_experiments.packed import BITS, memorize_packed, pack, unpacking
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(st.integers(1, BITS), st.integers(1, 4), st.data())
 def test_every_digit_of_every_number_comes_out_as_python_computes_it(
     bits: int, numbers: int, data: st.DataObject

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 import monolayer as ml
 from monolayer.cli import run
-from monolayer.model import staircase as module
 from monolayer.model.staircase import Staircase
 from tests.evil import Evil, evaluate
 from tests.stored_models import Case, random_case
@@ -30,7 +29,7 @@ def same(got: Any, wanted: Any) -> bool:
     return np.array_equal(np.asarray(got, float).view(np.int64), (np.asarray(wanted, float) + 0.0).view(np.int64))
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data(), st.integers(1, 3), st.booleans(), st.booleans())
 def test_every_float_comes_back_bit_for_bit(data: st.DataObject, size: int, per_token: bool, positions: bool) -> None:
     N, n = 6, 4
@@ -89,11 +88,11 @@ def test_what_rounds_is_not_called_equal_and_the_way_out_is_named() -> None:
     assert 0 < again.label_error <= room
 
 
-@pytest.mark.parametrize("tolerance", [-1, float("nan"), float("inf"), "1e-3", True])
-def test_a_tolerance_is_a_number_from_0(tolerance: Any) -> None:
+def test_a_tolerance_is_a_number_from_0() -> None:
     model = ml.memorize(["ab"], [1.5])
-    with pytest.raises(ml.DataError, match="tolerance must be a finite number from 0 on"):
-        ml.certify(model, ["ab"], [1.5], tolerance=tolerance)
+    for tolerance in (-1, float("nan"), float("inf"), "1e-3", True):
+        with pytest.raises(ml.DataError, match="tolerance must be a finite number from 0 on"):
+            ml.certify(model, ["ab"], [1.5], tolerance=tolerance)  # type: ignore[arg-type]
 
 
 # -- the network -----------------------------------------------------------------------------------------
@@ -122,16 +121,6 @@ def test_on_ramps_fast_and_dense_agree_between_two_labels() -> None:
     assert middle(torch.tensor([0.5], dtype=torch.float64)).item() == 0.0
 
 
-def test_gradients_go_through_the_indicators(monkeypatch: pytest.MonkeyPatch) -> None:
-    readout = stairs(runs=9)
-    z = (-readout.bias_1 / readout.weight_1 + 0.3 / readout.weight_1).detach()
-    whole = torch.autograd.grad(readout.dense(z).sum(), list(readout.parameters()))
-    assert whole[0].abs().min() > 0
-    monkeypatch.setattr(module, "CELLS_AT_ONCE", 64 * 2)
-    blocks = torch.autograd.grad(readout.dense(z).sum(), list(readout.parameters()))
-    assert all(torch.allclose(a, b) for a, b in zip(whole, blocks, strict=True))
-
-
 # -- the checker, against the format's own words ---------------------------------------------------------
 
 
@@ -154,7 +143,7 @@ def literal_errors(case: Case, rng: np.random.Generator) -> int:
 
 
 def test_literal_evaluations_equal_the_labels_that_are_proved_equal(tmp_path: Path) -> None:
-    for seed in range(20):
+    for seed in range(10):
         case, rng = runs_case(seed), np.random.default_rng(seed)
         proof = judge(case, tmp_path / str(seed))
         assert proof.verdict == "proved", (seed, proof.explain())
@@ -194,7 +183,7 @@ def _faults(case: Case, rng: np.random.Generator) -> dict[str, Case]:
 
 def test_planted_faults_are_never_proved(tmp_path: Path) -> None:
     refuted: set[str] = set()
-    for seed in range(8):
+    for seed in range(4):
         rng = np.random.default_rng(seed)
         case = runs_case(seed)
         if len(case.saved.tensors["feed_forward.weight_1"]) < 2:

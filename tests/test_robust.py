@@ -71,8 +71,8 @@ def test_the_widest_slab_is_found_and_no_dual_bound_is_below_it(seed: int) -> No
     assert float(widest(Z, T, enough=0.5 * best).half_width) >= 0.5 * best - 1e-4  # never given up as hopeless
 
 
-@settings(max_examples=6, deadline=None)
-@given(st.integers(0, 2**32), st.integers(1, 12))
+@settings(max_examples=3, deadline=None)
+@given(st.integers(0, 2**32), st.integers(2, 8))
 def test_what_covers_a_cell_depends_on_its_own_facts_alone(seed: int, count: int) -> None:
     """Bit for bit, whatever other cells are worked on beside it: edits rely on it."""
     random = np.random.default_rng(seed)
@@ -116,7 +116,7 @@ def _exact(away: Any) -> float:
 
 
 def test_what_is_found_does_not_depend_on_the_number_of_threads() -> None:
-    X, Y = random_facts(100)
+    X, Y = random_facts(50)
     models, threads = [], torch.get_num_threads()
     for count in (1, 3):
         torch.set_num_threads(count)
@@ -146,7 +146,7 @@ def test_a_neuron_is_silent_at_other_tokens_whatever_the_context(built: Any) -> 
         assert all(own[j] >= (gates.weight_1[j, : layout.token] * token).sum(1).max() - 1e-3 for j in torch.nonzero(on))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(datasets())
 def test_every_kind_of_data_comes_back_dense_and_fast(data: Dataset) -> None:
     def build() -> ml.Monolayer:
@@ -253,7 +253,7 @@ def test_what_is_proved_of_noise_holds_for_perturbed_models(built: Any) -> None:
     assert proof.noise is not None
     assert proof.noise >= 0.0025
     assert "by at most 0.0025 of itself" in proof.claim
-    for seed in range(12):
+    for seed in range(6):
         assert (perturbed(model, proof.noise, seed, signs=seed % 2 == 0).predict(X) == Y).all()
 
 
@@ -300,6 +300,7 @@ def test_short_formats_are_proved_and_answer(built: Any, dtype: str) -> None:
     assert (other.predict(X) == Y).all()
 
 
+@settings(max_examples=15)
 @given(st.integers(0, 2**32))
 def test_rounding_to_short_formats_is_that_of_torch(seed: int) -> None:
     values = (np.random.default_rng(seed).normal(size=64) * 10.0 ** np.arange(-4, 4).repeat(8)).astype(np.float32)
@@ -323,7 +324,7 @@ def test_no_model_with_a_planted_fault_is_proved_unless_it_answers(built: Any, t
     model, X, Y = built
     random = np.random.default_rng(FAULTS.index(tensor))
     verdicts = []
-    for size in (1e-3, 0.1, 1.0, 10.0, 300.0):
+    for size in (0.1, 10.0, 300.0):
         case = Saved.read(model.save(tmp_path / "m", overwrite=True)).changed()
         jolt = random.normal(size=case.tensors[tensor].shape) * size
         jolt = np.where(random.random(jolt.shape) < 0.5, jolt, 0.0)
@@ -334,7 +335,7 @@ def test_no_model_with_a_planted_fault_is_proved_unless_it_answers(built: Any, t
         assert right or verdict != "proved"
         assert not right or verdict != "refuted"
         verdicts.append(verdict)
-    assert verdicts != ["proved"] * 5
+    assert verdicts != ["proved"] * 3
 
 
 def test_swapped_labels_and_unknown_tokens_are_refuted(built: Any) -> None:
