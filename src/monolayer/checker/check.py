@@ -42,7 +42,7 @@ from monolayer.data.readers import sequences_of
 from monolayer.data.shards import kinds, strangers
 from monolayer.data.tabular import is_frame
 from monolayer.errors import DataError, ModelFileError
-from monolayer.huggingface.reading import answers_per, is_stock, token_names
+from monolayer.huggingface.reading import asked_as, is_stock
 
 LABEL_CLAIM = "every evaluation returns the label at each of the {:,} labelled points"
 CELL_CLAIM = (
@@ -127,7 +127,7 @@ def certify(
     with folder_of(model) as folder:
         if is_stock(folder):
             claims.check(None)
-            return judge_stock(folder, data(token_names(folder), answers_per(folder)), only=only)
+            return judge_stock(folder, data(*asked_as(folder)), only=only)
         stored = read(folder)
         claims.check(stored)
         if stored.config["kind"] == "interpolator":

@@ -120,11 +120,11 @@ def manner(folder: Path) -> Manner:
     """How the model in a folder reads, by its `config.json` or its tokenizer; whoever loads it says what is wrong."""
     from monolayer.data.layout import Manner
     from monolayer.data.regular import read_regular
-    from monolayer.huggingface.reading import answers_per, is_stock, token_names
+    from monolayer.huggingface.reading import asked_as, is_stock
 
     if is_stock(folder):
-        names = token_names(folder)
-        return Manner(None if names is None else names.cuts, answers_per(folder))
+        names, answers = asked_as(folder)
+        return Manner(None if names is None else names.cuts, answers)
     try:
         said = json.loads(read_regular(folder / "config.json"))
         unit, per = said["unit"], said["per"]

@@ -51,34 +51,26 @@ def is_stock(folder: Any) -> bool:
     return isinstance(config, dict) and "model_type" in config and "format" not in config
 
 
-def token_names(folder: Path) -> Names | None:
-    """Names of the tokens of a folder, special ones aside; None where `read_folder` would say what is wrong."""
-    try:
-        kind, tokenizer = (
-            read_json(path, file_bytes(path)) for path in (folder / "config.json", folder / "tokenizer.json")
-        )
-        names = _names(tokenizer)[len(ARCHITECTURES[kind["model_type"]].special) :]
-        return Names(names, UNIT_OF.get(_cut(tokenizer)))
-    except (ForeignError, ModelFileError, KeyError, TypeError):
-        return None
-
-
-def answers_per(folder: Path) -> Belongs | None:
-    """What a label of a folder belongs to; None where `read_folder` would say what is wrong.
+def asked_as(folder: Path) -> tuple[Names | None, Belongs | None]:
+    """Names of the tokens of a folder, special ones aside, and what a label of it belongs to; None where `read_folder`
+    would say what is wrong.
 
     That a language model holds prompts and answers its builder says in draw.json, and it decides no more than how the
     data that come along are read.
     """
     try:
-        config = read_json(folder / "config.json", file_bytes(folder / "config.json"))
-        models = ARCHITECTURES[config["model_type"]].models
+        config, tokenizer = (
+            read_json(path, file_bytes(path)) for path in (folder / "config.json", folder / "tokenizer.json")
+        )
+        kind = ARCHITECTURES[config["model_type"]]
+        names = Names(_names(tokenizer)[len(kind.special) :], UNIT_OF.get(_cut(tokenizer)))
     except (ForeignError, ModelFileError, KeyError, TypeError):
-        return None
+        return None, None
     if not BUILT_BY.items() <= config.items():
-        return None
-    if config.get("architectures") == [models.get("lm")] and _of_prompts(folder):
-        return "answer"
-    return "sequence" if config.get("architectures") == [models.get("sequence")] else "token"
+        return names, None
+    if config.get("architectures") == [kind.models.get("lm")] and _of_prompts(folder):
+        return names, "answer"
+    return names, "sequence" if config.get("architectures") == [kind.models.get("sequence")] else "token"
 
 
 def _of_prompts(folder: Path) -> bool:

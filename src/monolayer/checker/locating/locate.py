@@ -28,7 +28,7 @@ from monolayer.data.names import Unit
 from monolayer.data.sequences import Per
 from monolayer.errors import DataError
 from monolayer.huggingface.architecture import BEGIN, UNKNOWN
-from monolayer.huggingface.reading import answers_per, is_stock, token_names
+from monolayer.huggingface.reading import asked_as, is_stock
 from monolayer.huggingface.strict import ForeignError
 
 BEFORE = 16
@@ -52,8 +52,8 @@ def locate(
     with folder_of(model) as folder, np.errstate(all="ignore"):
         try:
             if is_stock(folder):
-                net, names = read_stock(folder), token_names(folder)
-                return _in_stock(net, names, data(names, answers_per(folder)))
+                net, (names, answers) = read_stock(folder), asked_as(folder)
+                return _in_stock(net, names, data(names, answers))
             stored = read(folder)
             if stored.config["kind"] == "interpolator":
                 raise DataError(

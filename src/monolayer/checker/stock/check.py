@@ -91,54 +91,51 @@ def judge_stock(folder: Path, data: Sequences, *, only: bool = False) -> Certifi
         return replace(question, reason=f"the proof does not cover this folder: {why}")
 
 
-def assumed(net: Network, data: Sequences) -> tuple[str, ...]:
-    """What an evaluation is, in words."""
-    float32 = f"attention in float64 throughout: sdpa does so, the eager one of {net.kind} takes softmax in float32"
-    exact = net.dtype == "float64"
-    long = (
-        "IEEE-754 binary64, round to nearest; subnormal numbers may be flushed to zero; logits may be cast to float32"
-    )
-    short = (
+LONG = (
+    "IEEE-754 binary64, round to nearest; subnormal numbers may be flushed to zero; logits may be cast to float32",
+    f"exp within {EXP_ULPS} units in the last place; tanh within 2^-20",
+    f"{MEAN:g} D u X and a variance within {VARIANCE:g} D u X² of the true ones, D the width, X the largest coordinate",
+)
+SHORT = (
+    (
         "IEEE-754 binary32 throughout (no TF32), round to nearest: load with dtype=torch.float32. Subnormal numbers "
         "may be flushed to zero; arithmetic in a shorter format is not covered"
-    )
-    moments = f"{MEAN:g} D u X and a variance within {VARIANCE:g} D u X²" if exact else SHORT_MOMENTS
-    exp = f"exp within {EXP_ULPS if exact else SHORT_EXP} units in the last place"
-    return (
-        f"the architecture computes what transformers 5.22 does, in evaluation mode ({_installed()})",
-        _padding(net),
-        _entering(net, data),
-        long if exact else short,
-        "sums in any order; a product may be fused with the sum it goes into",
-        exp + ("; tanh within 2^-20; erf and tanh are exactly ±1 from 8 and from 20 on" if exact else f"; {FUNCTIONS}"),
-        f"softmax in one piece, or (fused kernels) in blocks of at least {BLOCK} keys, sums being rescaled on the way",
-        (
-            f"LayerNorm with a mean within {moments} of the true ones, D the width, X the largest coordinate"
-            f"{'' if exact else ', A the mean of absolute values, Q² that of squares'}: two-pass, textbook and "
-            "Welford's sums do"
-        ),
-        *(() if "eager" in net.architecture.attention or not exact else (float32,)),
-        *(("model.safetensors is what is computed with: nothing is said about onnx/",) if net.has_onnx else ()),
-        "NumPy on the checking machine keeps to the same rules",
-    )
+    ),
+    f"exp within {SHORT_EXP} units in the last place; {FUNCTIONS}",
+    (
+        f"{SHORT_MOMENTS} of the true ones, D the width, X the largest coordinate, A the mean of absolute values, Q² "
+        "that of squares"
+    ),
+)
 
 
-def _installed() -> str:
-    """Which transformers are on the checking machine, whose source may differ from the one that was read."""
-    try:
-        return f"installed here: {version('transformers')}"
+def assumed(net: Network, data: Sequences) -> tuple[str, ...]:
+    """What an evaluation is, in words."""
+    exact = net.dtype == "float64"
+    arithmetic, functions, moments = LONG if exact else SHORT
+    try:  # whose source may differ from the one that was read
+        installed = f"installed here: {version('transformers')}"
     except PackageNotFoundError:
-        return "not installed here"
-
-
-def _padding(net: Network) -> str:
-    """Encoders read labels of sequences at index 0, and count places from there."""
-    if not net.causal:
-        return "padding has its attention mask, and stands on the right"
-    return (
-        "padding has its attention mask, and stands on the right; or on the left, with position_ids counted from the "
-        "begin token, as generate() passes them"
-    )
+        installed = "not installed here"
+    # Encoders read labels of sequences at index 0, and count places from there.
+    left = "; or on the left, with position_ids counted from the begin token, as generate() passes them"
+    lines = [
+        f"the architecture computes what transformers 5.22 does, in evaluation mode ({installed})",
+        f"padding has its attention mask, and stands on the right{left if net.causal else ''}",
+        _entering(net, data),
+        arithmetic,
+        "sums in any order; a product may be fused with the sum it goes into",
+        functions,
+        f"softmax in one piece, or (fused kernels) in blocks of at least {BLOCK} keys, sums being rescaled on the way",
+        f"LayerNorm with a mean within {moments}: two-pass, textbook and Welford's sums do",
+    ]
+    if exact and "eager" not in net.architecture.attention:
+        lines.append(
+            f"attention in float64 throughout: sdpa does so, the eager one of {net.kind} takes softmax in float32"
+        )
+    if net.has_onnx:
+        lines.append("model.safetensors is what is computed with: nothing is said about onnx/")
+    return (*lines, "NumPy on the checking machine keeps to the same rules")
 
 
 def _entering(net: Network, data: Sequences) -> str:
