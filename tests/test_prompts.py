@@ -254,7 +254,7 @@ def test_edits_of_prompts_name_what_does_not_fit(folder: Path) -> None:
         (lambda: ml.forget(folder, PROMPTS[0], data), "prompts are given as a list"),
         (
             lambda: ml.edit(folder, ["The capital of"], [" Paris"], data),
-            "'The capital of', is not in the data .*insert",
+            r"'The capital of'\) .*is not in the data .*insert",
         ),
         (lambda: ml.insert(folder, PROMPTS[:1], [" name"], data), "with another label .*use edit"),
         (lambda: ml.insert(folder, ["Spain"], ["Madrid"], data), "'Spain' is new to this draw"),
