@@ -139,7 +139,6 @@ def test_a_record_tells_what_changes_and_counts_what_stays(words: ml.Monolayer) 
     told = record.explain()
     assert "'行' in '行走': 'xíng' → 'háng'" in told
     assert "'走' in '行走'" not in told
-    assert "answered so before: 1 of the first 2" in told
     data = [[1, 2], [3, 1], [4, 5]], [[0, 0], [0, 0], [1, 1]]
     assert "1 in [3, 1]: 0 → refused" in ml.forget(ml.memorize(*data), [1], data)[1].explain()
     data = [[1, 2], [2, 1, 1], [4, 5]], [[0, 0], [0, 0, 0], [1, 1]]

@@ -22,6 +22,8 @@ FORMAT, VERSION = "monolayer-edit", 1
 SHOWN = 100
 """Facts that a record names; the rest it counts."""
 _BACK = {"before": "after", "after": "before", "kept": "kept"}
+SAID = ("kind", "claim", "facts", "shared", "source", "result")
+"""Fields of a record that are as they are in its file."""
 LONG = 16
 """Tokens of a fact that are shown."""
 NUMBERS = ("float64", "float32", "float16", "int64", "int16", "uint64")
@@ -173,10 +175,7 @@ class Record:
     def rows(self) -> list[tuple[str, str]]:
         """What a table shows."""
         rows = [("edit", self.kind), ("facts", f"{self.facts:,}"), ("claim", self.claim)]
-        rows.append(("neurons of the readout", _exchanged(*self.neurons)))
-        for name, sizes in self.blocks.items():
-            if ".stages." in name:
-                rows.append((f"stage {int(name.rpartition('.')[2]) + 1}", _exchanged(*sizes)))
+        rows.append(("neurons of the readout", "{:,} out or changed, {:,} in their place".format(*self.neurons)))
         own = [part for part in self.splices if not any(part.tensor.startswith(f"{name}.") for name in self.blocks)]
         count = [f"{part.tensor} ({'whole' if part.axis is None else f'{int(part.put.sum()):,}'})" for part in own]
         if count:
@@ -186,10 +185,6 @@ class Record:
         # What is forgotten and still answered is worth a line; a label that is given once more is not.
         shown = [change for change in self.changes if self.kind == "forget" or not change.stays]
         rows += [("fact", str(change)) for change in shown[:10]]
-        if len(shown) < len(self.changes):
-            rows.append(
-                ("answered so before", f"{len(self.changes) - len(shown):,} of the first {len(self.changes):,}")
-            )
         if self.facts > 10:
             rows.append(("", f"… {self.facts:,} in all"))
         return rows
@@ -200,17 +195,9 @@ class Record:
 
     def to_json(self) -> dict[str, Any]:
         """All but the difference itself."""
-        return {
-            "kind": self.kind,
-            "claim": self.claim,
-            "facts": self.facts,
-            "shared": self.shared,
-            "neurons": list(self.neurons),
-            "blocks": {name: list(sizes) for name, sizes in self.blocks.items()},
-            "changes": [asdict(change) for change in self.changes],
-            "source": self.source,
-            "result": self.result,
-        }
+        said: dict[str, Any] = {name: getattr(self, name) for name in SAID}
+        said |= {"neurons": list(self.neurons), "blocks": {name: list(sizes) for name, sizes in self.blocks.items()}}
+        return said | {"changes": [asdict(change) for change in self.changes]}
 
     # -- files -----------------------------------------------------------------------------------------
 
@@ -265,7 +252,7 @@ class Record:
             rows = [_from_json(entry[name]) for name in ("before", "after")]
             splices.append(Splice(entry["tensor"], entry["axis"], *places, *rows))
         found = cls(
-            **{name: known[name] for name in ("kind", "claim", "facts", "shared", "source", "result")},
+            **{name: known[name] for name in SAID},
             changes=tuple(Change(**change) for change in known["changes"]),
             splices=tuple(splices),
             blocks={str(name): (int(out), int(put)) for name, (out, put) in known["blocks"].items()},
@@ -308,7 +295,3 @@ def _from_json(entry: dict[str, Any] | None) -> Any:
     flat = [np.nan if x is None else x for x in entry["values"]]
     with np.errstate(over="ignore"):  # a number that its format lacks is none of the model's: the digest tells
         return np.array(flat, dtype=entry["dtype"]).reshape(entry["shape"])
-
-
-def _exchanged(old: int, new: int) -> str:
-    return f"{old:,} out or changed, {new:,} in their place"
