@@ -16,16 +16,7 @@ import numpy as np
 from monolayer.arrays import Ints
 from monolayer.construct.target import Target
 from monolayer.data import Sequences
-from monolayer.editing.edited import (
-    Edited,
-    chosen_rows,
-    joined,
-    labels_of,
-    places_of,
-    relabelled,
-    rows_of,
-    without,
-)
+from monolayer.editing.edited import Edited, chosen_rows, joined, labels_of, places_of, relabelled, rows_of, without
 from monolayer.editing.record import SHOWN, Change, Kind, Record
 from monolayer.editing.subject import Subject, subject_of
 from monolayer.errors import DataError, PrecisionError
@@ -112,12 +103,8 @@ class Facts:
             data = data.select(np.unique(data.sequence[np.isin(data.tokens, only)]))
         target = self.subject.task(data).target
         with suppress(DataError):
-            said, at, names = (
-                self.subject.answers(data),
-                _answering(self.subject, data, target),
-                labels_of(data, target),
-            )
-            wrong = [place for place, name in zip(at, names, strict=True) if said[place] != name]
+            said, at = self.subject.answers(data), _answering(self.subject, data, target)
+            wrong = [place for place, name in zip(at, labels_of(data, target), strict=True) if said[place] != name]
             if wrong:
                 first = f"sequence {wrong[0]}" if data.prompts is not None else data.labelled(wrong[0])
                 return f"it answers {len(wrong):,} of {len(at):,} labels otherwise, the first of them that of {first}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import MISSING, asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -62,14 +62,11 @@ class Summary:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Summary | None:
-        """What a file says, if all of it is there; nothing depends on it, and unknown fields are passed over."""
-        given = {each.name: value[each.name] for each in fields(cls) if each.name in value}
-        for each in fields(cls):
-            if each.name not in given and each.default is MISSING:
-                return None
-            if each.name in given and not _may_be(given[each.name], str(each.type)):
-                return None
-        return cls(**given)
+        """What a file says; None if that is not what a builder says: nothing depends on it."""
+        kinds = {each.name: str(each.type) for each in fields(cls)}
+        if value.keys() != kinds.keys() or not all(_may_be(value[name], kind) for name, kind in kinds.items()):
+            return None
+        return cls(**value)
 
     @property
     def bits_per_parameter(self) -> float | None:
@@ -78,10 +75,9 @@ class Summary:
 
 def _may_be(value: Any, annotation: str) -> bool:
     """Whether a JSON value has the type that a field of the summary is annotated with."""
-    kinds = {"int": (int,), "float": (int, float), "str": (str,), "None": (type(None),)}
     if type(value) is list:
         return "list[int]" in annotation and all(type(each) is int for each in value)
-    kinds["list[int]"] = ()
+    kinds = {"int": (int,), "float": (int, float), "str": (str,), "None": (type(None),), "list[int]": ()}
     return any(type(value) in kinds[kind] for kind in annotation.split(" | "))
 
 

@@ -138,7 +138,6 @@ class Monolayer(nn.Module):
         Needs the fingerprints that `memorize(..., fingerprint=True)` keeps; what was seen is always found, and
         `card.fingerprint.false_positives` is the chance that something else is taken for it.
         """
-        self.check_strict()
         data = self.encode(X, lengths=lengths)
         return self.card.shaped(self.known(data), data, X, lengths)
 
@@ -151,13 +150,13 @@ class Monolayer(nn.Module):
             )
 
     def known(self, data: Sequences) -> NDArray[np.bool_]:
-        """`seen` of encoded data, flat, after `check_strict`."""
+        """`seen` of encoded data, flat."""
+        self.check_strict()
         assert self.card.fingerprint is not None  # checked
         return self.card.fingerprint.seen(data, self.positions is not None)
 
     def _check_seen(self, data: Sequences) -> None:
         """An error that names the first point of encoded data that the model was not built from."""
-        self.check_strict()
         new = np.flatnonzero(~self.known(data))
         if len(new):
             what = f"sequence {new[0]}" if self.card.per == "sequence" else data.where(int(new[0]))
