@@ -191,29 +191,44 @@ def _rows(name: str, old: Array | None, new: Array | None) -> list[Splice]:
 
 
 def _common(one: Words, two: Words) -> tuple[Ints, Ints]:
-    """Places of equal keys that rise on both sides."""
-    front = _agreeing(one, two)
-    one, two = one[front:], two[front:]
-    back = _agreeing(one[::-1], two[::-1])
-    middle = len(one) - back, len(two) - back
-    _, i, j = np.intersect1d(one[: middle[0]], two[: middle[1]], return_indices=True)
-    i, j = np.sort(i), j[np.argsort(i)]
-    # Few neurons change their places: those that are ahead of all others are left out, or those that are behind.
-    ways = [j == np.maximum.accumulate(j), j == np.minimum.accumulate(j[::-1])[::-1]] if len(j) else [j > 0]
-    rising = max(ways, key=np.count_nonzero)
-    ends = np.arange(front), np.arange(back)
-    mine, theirs = (
-        np.concatenate([ends[0], front + at[rising], front + size + ends[1]])
-        for at, size in zip((i, j), middle, strict=True)
-    )
-    return mine, theirs
+    """Places of equal keys that rise on both sides: as far as both agree, and on from where they next do."""
+    pairs = [(0, 0, 0)]
+    i = j = 0
+    while i < len(one) and j < len(two):
+        run = _agreeing(one[i:], two[j:])
+        pairs.append((i, j, run))
+        step = _next(one[i + run :], two[j + run :])
+        if step is None:
+            break
+        i, j = i + run + step[0], j + run + step[1]
+    mine, theirs, size = np.array(pairs).T
+    return _ranges(mine, size), _ranges(theirs, size)
 
 
 def _agreeing(a: Words, b: Words) -> int:
     """How many entries agree from the front on."""
-    both = min(len(a), len(b))
-    differ = np.flatnonzero(a[:both] != b[:both])
-    return int(differ[0]) if len(differ) else both
+    length, done, size = min(len(a), len(b)), 0, 64
+    while done < length:
+        part = slice(done, min(length, done + size))
+        differ = np.flatnonzero(a[part] != b[part])
+        if len(differ):
+            return done + int(differ[0])
+        done, size = done + size, 2 * size
+    return length
+
+
+def _next(a: Words, b: Words) -> tuple[int, int] | None:
+    """The nearest places of an entry that both have; None: they have none in common."""
+    size = 16
+    while len(a) and len(b):
+        _, i, j = np.intersect1d(a[:size], b[:size], return_indices=True)
+        if len(i):
+            best = int(np.argmin(i + j))
+            return int(i[best]), int(j[best])
+        if size >= max(len(a), len(b)):
+            break
+        size *= 4
+    return None
 
 
 def _keys(parts: list[Array], count: int) -> Words:
