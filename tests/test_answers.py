@@ -147,5 +147,5 @@ def test_two_draws_from_one_urn_are_rarely_told_apart(share: float, labels: int,
 def test_a_search_is_decided_by_a_lead_or_by_no_wrong_label() -> None:
     assert decided({"a": 0.5, "b": 0.3}, 1000, 0.0625)
     assert decided({"a": 1.0, "b": 0.999}, 1000, 0.0625)
-    assert not decided({"a": 0.5, "b": 0.49}, 1000, 0.0625)
+    assert not decided({"a": 0.5, "b": 0.49, "c": 0.1}, 1000, 0.0625)
     assert not decided({"a": 0.06, "b": 0.0575}, 800, 0.0625)
