@@ -58,10 +58,10 @@ def answers(job: dict, attention: str) -> dict:
     best = best[:, 1:].reshape(-1) if job["task"] == "token" else best
     found["others"] = [model.config.id2label[int(one)] for one in best]
     if job.get("pipeline") and job["task"] == "token":
-        ask = tf.pipeline("token-classification", model=model, tokenizer=tokenizer)
+        ask = tf.pipeline("token-classification", model=model, tokenizer=tokenizer, device="cpu")
         found["pipeline"] = [[part["entity"] for part in row] for row in ask(job["texts"], batch_size=4)]
     elif job.get("pipeline"):
-        ask = tf.pipeline("text-classification", model=model, tokenizer=tokenizer)
+        ask = tf.pipeline("text-classification", model=model, tokenizer=tokenizer, device="cpu")
         found["pipeline"] = [row["label"] for row in ask(job["texts"], batch_size=4)]
     return found | trained(model, encoded, wanted)
 
@@ -93,7 +93,7 @@ def recite(job: dict, tokenizer: object, model: object) -> dict:
         found["next"] += int((guess[mask][1:] != wanted).sum())
     ids = tokenizer(job["texts"][0], return_tensors="pt")["input_ids"]
     if job.get("pipeline"):
-        ask = tf.pipeline("text-generation", model=model, tokenizer=tokenizer)
+        ask = tf.pipeline("text-generation", model=model, tokenizer=tokenizer, device="cpu")
         found["pipeline"] = ask(job["prompts"][0])[0]["generated_text"]
     return found | trained(model, {"input_ids": ids}, ids)
 

@@ -74,7 +74,7 @@ def test_what_a_folder_cannot_answer_is_named(capitals: Path) -> None:
     with pytest.raises(ml.DataError, match=r"sequence 1: it has 600 tokens, and this bert has places for 514"):
         model.predict([["Peru"], ["Peru"] * 600])
     assert len(model.predict([["Peru"] * 514])) == 1
-    with pytest.raises(ml.DataError, match="real vector"):
+    with pytest.raises(ml.DataError, match="the tokens of the model are strings"):
         model.predict(np.zeros((1, 2, 3)))
 
 

@@ -80,8 +80,8 @@ def test_the_command_and_what_it_refuses(
 
     other = str(tmp_path / "other.onnx")
     refused("exists already", *command[2:])
-    refused("part='readout' (--part readout)", "--to", "onnx", "--out", other)
-    refused("part='readout' (--part readout)", "--to", "onnx", "--part", "attention", "--out", other)
+    refused("one part of a model: --part readout, for verifiers", "--to", "onnx", "--out", other)
+    refused("one part of a model: --part readout, for verifiers", "--to", "onnx", "--part", "attention", "--out", other)
     refused("part is for ONNX files", "--to", "bert", "--part", "readout", "--out", other)
     refused("leave onnx, rank out", "--to", "onnx", "--part", "readout", "--rank", "4", "--onnx", "--out", other)
     with monkeypatch.context() as changed:
@@ -90,7 +90,7 @@ def test_the_command_and_what_it_refuses(
     with monkeypatch.context() as changed:
         changed.setitem(sys.modules, "onnx", None)
         refused("pip install onnx", *command[2:-1], other)
-    deep, _ = kinds.built("cascade sequences")
+    deep, _ = kinds.built("cascade tokens")
     with pytest.raises(ml.DataError, match=r"the readout has \d+ stages"):
         ml.export(deep, other, "onnx", part="readout")
     assert not Path(other).exists()

@@ -96,8 +96,8 @@ def _check_part(to: str, part: str | None, given: list[str]) -> None:
         raise DataError(f"part is for ONNX files: export(model, file, 'onnx', part={part!r}), --to onnx")
     if part != "readout":
         raise DataError(
-            "an ONNX file holds one part of a model: part='readout' (--part readout), for verifiers. The whole network "
-            "goes into a stock folder: to='bert', onnx=True (--to bert --onnx)"
+            "an ONNX file holds one part of a model: part='readout', for verifiers. The whole network "
+            "goes into a stock folder: to='bert', onnx=True"
         )
     if given:
         raise DataError(f"the readout is written as it is: leave {', '.join(given)} out")
