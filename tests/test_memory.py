@@ -102,7 +102,11 @@ def test_a_change_is_noticed(model: ml.Monolayer, change: str) -> None:
     assert not np.array_equal(answers, Y)
 
 
-def test_hooks_on_any_part_and_everywhere_are_called_by_predict(model: ml.Monolayer) -> None:
+def test_hooks_on_any_part_and_everywhere_are_called_by_predict(
+    model: ml.Monolayer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where weights are not looked at again."""
+    monkeypatch.setattr(shortcut, "SCAN", 0)
     calls: list[str] = []
     for part in ("lift", "positions", "attention", "feed_forward", "head", "", "everywhere"):
         add = nn.modules.module.register_module_forward_hook
