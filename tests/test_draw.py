@@ -12,7 +12,7 @@ from flint import arb, fmpq
 
 import monolayer as ml
 from monolayer.construct.line.alphabet import Ids, Vectors
-from monolayer.construct.line.draw import Tokens, drawn
+from monolayer.construct.line.draw import EXP_ULPS, Tokens, drawn
 from monolayer.construct.line.exponential import exponential
 from monolayer.construct.line.values import Value, averages, draw_value
 from monolayer.construct.target import Target
@@ -87,6 +87,8 @@ def test_contexts_with_places_are_within_their_bound(temperature: float, dtype: 
     tokens = Tokens(rows, torch.full((10,), 6), Ids(9), place, False, temperature, dtype=dtype)
     draw = drawn(tokens, "cells", 0, 0)
     found = draw.contexts(tokens).tolist()
+    needed = 2.0 * tokens.unit * (6 + 1 + 4.0 * abs(draw.temperature) + 2.0 * EXP_ULPS + 2.0)  # docs/proofs.md
+    assert draw.context_error(tokens) >= 0.999 * needed
     keys = [arb(key) for key in draw.keys(rows, place).tolist()]
     with precision(200):
         for row in range(10):
