@@ -247,6 +247,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert json.loads(capsys.readouterr().out) == {"folder": model, "page": out, "verdict": "proved"}
     assert run(["page", model, "--out", out]) == 2
     assert "exists already" in capsys.readouterr().err
+    assert run(["page", model, "--out", out, "--overwrite"]) == 0
+    assert "its examples are drawn at random: --data" in " ".join(capsys.readouterr().out.split())
     assert run(["page", "--out", out, "--overwrite", "--data", data]) == 2
     assert "goes with a model" in capsys.readouterr().err
     assert run(["page", model, "--out", out, "--overwrite", "--data", data]) == 0

@@ -242,4 +242,6 @@ def page(
         print_json({"folder": None if folder is None else str(folder), "page": str(file), "verdict": verdict})
     else:
         said = "" if verdict is None else f"; the labels of its examples are {verdict}"
+        if model is not None and data is None:  # answers to sequences that were never memorized mean nothing
+            said = "; its examples are drawn at random: --data takes them from your data"
         out.print(f"wrote {escape(str(file))}{said}", soft_wrap=True)
