@@ -8,9 +8,12 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_args, get_type_hints
 
 import typer
+
+from monolayer.data.labels import Belongs
+from monolayer.data.names import Unit
 
 if TYPE_CHECKING:
     from monolayer.data import Sequences
@@ -29,8 +32,6 @@ Data = Annotated[
         help="Data files (formats: docs/data.md), or patterns such as 'shards/*.csv'; -: standard input.",
     ),
 ]
-Unit = Literal["characters", "words", "whole"]
-Per = Literal["token", "sequence", "answer"]
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Reading:
         ),
     ] = None
     per: Annotated[
-        Per | None,
+        Belongs | None,
         typer.Option(
             help="What a label belongs to: token or sequence; answer: there are prompts and answers instead. By "
             "default what the data look like.",
@@ -128,7 +129,7 @@ def manner(folder: Path) -> Manner:
     try:
         said = json.loads(read_regular(folder / "config.json"))
         unit, per = said["unit"], said["per"]
-        return Manner(unit if unit in get_args(Unit) else None, per if per in get_args(Per) else None)
+        return Manner(unit if unit in get_args(Unit) else None, per if per in get_args(Belongs) else None)
     except (OSError, ValueError, RecursionError, KeyError, TypeError):
         return Manner()
 

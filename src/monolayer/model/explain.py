@@ -169,8 +169,8 @@ def explain(model: Parts, data: Sequences) -> Explanation:
         )
     asked, steps = Asked.of(model, data), way.stages[0].steps
     met = traced(model, asked, way)
-    line = next(lines(model, asked, way, met))
-    z, edge = line.z, torch.full_like(line.z[:1], torch.inf)
+    z, level = next(lines(model, asked, way, met))
+    edge = torch.full_like(z[:1], torch.inf)
     below, above = torch.cat([-edge, steps.end]), torch.cat([steps.start, edge])
     run = torch.searchsorted(steps.end, z, right=True)
     ramp = z > above[run]
@@ -196,8 +196,8 @@ def explain(model: Parts, data: Sequences) -> Explanation:
         key=_array(met.key),
         weight=_array(met.weight / each),
         begin=_array(met.begin / (total if model.card.per == "sequence" else each)),
-        code=_array(line.code),
-        context=_array(everywhere(model, asked, line.mean)),
+        code=_array(met.code),
+        context=_array(everywhere(model, asked, met.context)),
         z=_array(z),
         step=run.cpu().numpy(),
         # On a ramp both edges are those of the ramp: the answer lies between the labels of two runs.
@@ -206,7 +206,7 @@ def explain(model: Parts, data: Sequences) -> Explanation:
         on_ramp=ramp.cpu().numpy(),
         left=beside(torch.where(ramp, run, run - 1)),
         right=beside(run + 1),
-        label=labels(line.level),
+        label=labels(level),
     )
 
 

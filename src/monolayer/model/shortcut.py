@@ -146,10 +146,10 @@ def _fresh_plan(model: Parts, tokens: int) -> Plan | None:
 def labels_by(model: Parts, asked: Asked, way: Plan) -> Tensor:
     """Label coordinates `(P, m)`: the sum of what the stages write."""
     labels, stages = model.feed_forward.labels, lines(model, asked, way, traced(model, asked, way))
-    first = next(stages)
-    total, lacking = first.level[:, :labels], first.z.isnan()
-    for line in stages:
-        total = total + line.level[:, :labels]
+    z, level = next(stages)
+    total, lacking = level[:, :labels], z.isnan()
+    for _, level in stages:
+        total = total + level[:, :labels]
     # A search for NaN ends somewhere all the same.
     return total.where(~lacking[:, None], torch.nan) if bool(lacking.any()) else total
 
@@ -159,28 +159,15 @@ def values(card: Card, label: Tensor) -> Tensor:
     return label if card.classes is None else label[:, 0].round().clamp(0, len(card.classes) - 1).to(torch.int64)
 
 
-class OnLine(NamedTuple):
-    """Every answering place on the line of one stage: `z = code + κ mean` `(P,)`, and the level of its step there.
-
-    Means as `contexts` gives them, one per sequence or, in a causal model, per token.
-    """
-
-    stage: Stage
-    code: Tensor
-    mean: Tensor
-    z: Tensor
-    level: Tensor
-
-
-def lines(model: Parts, asked: Asked, way: Plan, met: Traced) -> Iterator[OnLine]:
-    """The stages one after the other."""
+def lines(model: Parts, asked: Asked, way: Plan, met: Traced) -> Iterator[tuple[Tensor, Tensor]]:
+    """Stage by stage, `z = code + κ mean` `(P,)` of every answering place, and the level of its step there."""
     code, mean = met.code, met.context
     for number, stage in enumerate(way.stages):
         if number:
             mean = _further_mean(model, asked, met, stage.slot)
         z = code + everywhere(model, asked, stage.kappa * mean)
         level = stage.steps(z)
-        yield OnLine(stage, code, mean, z, level)
+        yield z, level
         # What a stage wrote behind the label is the number of a stretch: the code of the next.
         code = level[:, -1]
 
