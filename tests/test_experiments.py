@@ -96,10 +96,6 @@ def precision_holds(found: Results) -> None:
         assert (row["bits"] < 53, row["right"]) == (True, row["labels"])
 
 
-def hardmax_holds(found: Results) -> None:
-    assert all(row["refuted"] == row["layers"] >= row["told_false_pair"] > 0 for row in found["rows"])
-
-
 def depth_holds(found: Results) -> None:
     assert [row["accuracy"] for row in found["constructed"]] == [1.0, 1.0]
 
@@ -134,13 +130,6 @@ def unlearning_holds(found: Results) -> None:
     assert all(row["distance"] > 0.5 for row in rows)
 
 
-def costs_holds(found: Results) -> None:
-    built = found["constructed"]
-    assert built["seen"] == built["noise"][0] == 1.0
-    assert built["noise"][-2] < 0.7  # a tenth of noise on every weight
-    assert built["new"] < 0.8
-
-
 def frontier_holds(found: Results) -> None:
     rows = {row["name"]: row for row in found["rows"]}
     assert all(row["recall"] == 1.0 for name, row in rows.items() if not name.startswith("trained"))
@@ -168,9 +157,7 @@ SMALL: dict[str, Results] = {
     "functions": {"targets": ("max", "ranks"), "seeds": 2, "cells": 4, "clock": 0.05, "pool": 200, "held_out": 100},
     "uniform": {"most_cells": 4, "points": 1_000},
     "precision": {"vocabularies": (4, 8, 16)},
-    "hardmax": {"layers": 5},
     "frontier": {"sequences": 40, "length": 4, "asked": 4, "ranks": (16,), "embedded": ((16, 32),)},
-    "costs": {"sequences": 150, "clock": 0.05, "draws": 1, "tried": 20},
 }
 SMALL["editing"]["asked"] = 20
 SMALL["frontier"] |= {"widths": (32,), "clock": 0.05}
@@ -271,12 +258,12 @@ def test_an_unknown_name_suggests_the_nearest_without_torch(tmp_path: Path) -> N
         find("temprature")
     code = (
         "import sys; from monolayer.cli import run\n"
-        f"code = run(['experiment', 'hardmx', '--out', {str(tmp_path / 'r')!r}])\n"
+        f"code = run(['experiment', 'precison', '--out', {str(tmp_path / 'r')!r}])\n"
         "sys.exit(10 * code + ('torch' in sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
     assert done.returncode == 20
-    assert "did you mean 'hardmax'?" in done.stderr
+    assert "did you mean 'precision'?" in done.stderr
     assert not (tmp_path / "r").exists()
 
 
@@ -286,14 +273,14 @@ def test_a_folder_with_other_results_is_refused(
     folder = str(tmp_path / "r")
     assert run(["experiment", "rank", "--out", folder]) == 0
     before = (tmp_path / "r" / "rank.json").read_text()
-    assert run(["experiment", "hardmax", "--out", folder]) == 2
+    assert run(["experiment", "depth", "--out", folder]) == 2
     assert "is not empty" in capsys.readouterr().err
-    assert run(["experiment", "hardmax", "--out", folder, "--resume"]) == 0
+    assert run(["experiment", "depth", "--out", folder, "--resume"]) == 0
     assert run(["experiment", "rank", "--out", folder, "--resume"]) == 0  # finished: kept, not run again
-    assert [name for name, _ in counted] == ["rank", "hardmax"]
+    assert [name for name, _ in counted] == ["rank", "depth"]
     assert (tmp_path / "r" / "rank.json").read_text() == before
     capsys.readouterr()
-    assert run(["experiment", "costs", "--out", folder, "--resume", "--seed", "1"]) == 2
+    assert run(["experiment", "uniform", "--out", folder, "--resume", "--seed", "1"]) == 2
     message = " ".join(capsys.readouterr().err.split())
     assert "another setting" in message
     assert "--out r`" in message

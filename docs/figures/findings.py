@@ -24,9 +24,9 @@ from monolayer_experiments.results import Record, read
 ROOT = Path(__file__).parent.parent.parent
 HEAD = """# Findings
 
-What the paper claims and what it leaves open, measured. Each paragraph is computed from the stored results in
-[`results/`](../results), made by `monolayer experiment NAME --full --out results`, trained models with `--device cuda`
-([how](../results/README.md)); `monolayer report results` makes the interactive page, with every figure and table.
+What the paper claims and what it leaves open, measured. Each paragraph is computed from a record in
+[`results/`](../results), which names its command, machine, seconds and source ([how](../results/README.md));
+`monolayer report results` makes the interactive page, with every figure and table.
 """
 
 
@@ -39,7 +39,7 @@ def figure_of(record: Record) -> Figure:
 
 
 def markdown(found: dict[str, Record]) -> str:
-    """The page: question, answer, figure, limits, command."""
+    """The page: question, answer, figure, and limits with the name of the record."""
     parts = [HEAD]
     for section, names in SECTIONS.items():
         parts.append(f"## {section}\n")
@@ -50,16 +50,9 @@ def markdown(found: dict[str, Record]) -> str:
                 f"### {experiment.question}\n",
                 _wrapped(experiment.answer(record.results)),
                 f"![{picture.title}](figures/{name}.svg)\n",
-                _wrapped(f"**Limits.** {experiment.limits(record.results)}"),
-                f"`{name}` · {record.machine}, {record.seconds:.0f} s, {_made_by(record)}\n",
+                _wrapped(f"**Limits** ([`{name}`](../results/{name}.json)). {experiment.limits(record.results)}"),
             ]
     return "\n".join(parts)
-
-
-def _made_by(record: Record) -> str:
-    """The digest of the source, or of an early record the version, if that is known."""
-    source = record.versions.get("source")
-    return f"source {source}" if source else f"version {record.versions['monolayer']}"
 
 
 def _wrapped(paragraph: str) -> str:

@@ -10,9 +10,8 @@ from monolayer_experiments.experiment import Experiment
 SECTIONS = {
     "What one layer holds": ("memorization", "duplicates", "precision", "rank", "frontier"),
     "Construction beside training": ("depth", "shortfall", "tagging", "editing", "unlearning"),
-    "From the mean to hardmax": ("temperature", "hardmax"),
+    "From the mean to hardmax": ("temperature",),
     "Functions": ("equivariant", "functions", "quantizer", "uniform"),
-    "What construction does not give": ("costs",),
 }
 """The experiments by the sections of the report; each is the module of the same name."""
 NAMES = tuple(name for names in SECTIONS.values() for name in names)
