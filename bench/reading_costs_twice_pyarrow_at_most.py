@@ -1,7 +1,7 @@
 """Claim: reading costs at most twice the processor time of pyarrow alone.
 
-Sequences of 8 words (5,000 different) with a label each (16 different), as JSON Lines, CSV in wide and long form,
-Parquet and npz. The yardstick, in the same run, is pyarrow on its own, as a script would use it: read the file, cut
+Sequences of 8 words (5,000 different) with a label each (16 different), as JSON Lines, CSV, Parquet
+and npz. The yardstick, in the same run, is pyarrow on its own, as a script would use it: read the file, cut
 text cells into words, and number tokens and labels (dictionary encoding). npz is read by NumPy, words numbered by
 pyarrow. Ours also checks every row, keeps line numbers for its errors, and puts names in order.
 """
@@ -35,9 +35,7 @@ def write(folder: Path, count: int) -> None:
     words, tags = np.char.add("w", tokens.astype(str)), np.char.add("t", labels.astype(str))
     rows = list(zip(words.tolist(), tags.tolist(), strict=True))
     (folder / "words.jsonl").write_text("".join(json.dumps({"tokens": one, "labels": two}) + "\n" for one, two in rows))
-    (folder / "wide.csv").write_text("tokens,labels\n" + "".join(f"{' '.join(a)},{' '.join(b)}\n" for a, b in rows))
-    long = ("".join(f"{i},{a},{b}\n" for a, b in zip(*row, strict=True)) for i, row in enumerate(rows))
-    (folder / "long.csv").write_text("sequence,token,label\n" + "".join(long))
+    (folder / "words.csv").write_text("tokens,labels\n" + "".join(f"{' '.join(a)},{' '.join(b)}\n" for a, b in rows))
     pq.write_table(pa.table({"tokens": words.tolist(), "labels": tags.tolist()}), folder / "words.parquet")
     pq.write_table(pa.table({"tokens": tokens.tolist(), "labels": labels.tolist()}), folder / "ids.parquet")
     np.savez(folder / "words.npz", X=words, Y=tags)
@@ -57,9 +55,7 @@ def alone(path: Path) -> list[Any]:
             arrays = [stored[name].ravel() for name in ("X", "Y")]
         return [pa.array(array).dictionary_encode() if array.dtype.kind == "U" else array for array in arrays]
     if path.suffix == ".csv":
-        table = pcsv.read_csv(path)
-        split = pc.utf8_split_whitespace if path.stem == "wide" else (lambda column: column)
-        return [numbered(split(column)) for column in table.columns]
+        return [numbered(pc.utf8_split_whitespace(column)) for column in pcsv.read_csv(path).columns]
     table = pjson.read_json(path) if path.suffix == ".jsonl" else pq.read_table(path)
     return [numbered(column) for column in table.columns]
 

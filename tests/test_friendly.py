@@ -36,17 +36,8 @@ def test_a_table_is_read_by_its_columns(frame: Any) -> None:
     model = ml.memorize(table)
     assert [row.tolist() for row in model.predict(table)] == [["D", "N", "V"], ["D", "N"]]
     assert ml.certify(model, table).verdict == "proved"
-    table = frame({"doc": [7, 7, 9], "word": ["a", "b", "a"], "tag": ["x", "y", "z"]})
-    data = ml.Sequences.table(table, sequence="doc", tokens="word", labels="tag")
-    assert data.lengths.tolist() == [2, 1]
-    assert [row.tolist() for row in ml.memorize(data).predict(data)] == [["x", "y"], ["z"]]
-    with pytest.raises(ml.DataError, match=r"no column 'tokens'; it has: doc, word, tag.*Sequences.table.*to_numpy"):
-        ml.memorize(table)
-    with pytest.raises(ml.DataError, match="no column 'words'"):
-        ml.Sequences.table(table, tokens="words")
-    broken = frame({"sequence": [1, 2, 1], "token": ["a", "b", "c"]})
-    with pytest.raises(ml.DataError, match=r"row 2 of the \w+: sequence 1 comes back"):
-        ml.Sequences.of(broken)
+    with pytest.raises(ml.DataError, match=r"no column 'tokens'; it has: doc, word, tag.*Rename.*to_numpy"):
+        ml.memorize(frame({"doc": [7, 7, 9], "word": ["a", "b", "a"], "tag": ["x", "y", "z"]}))
 
 
 def test_lists_numbers_and_labels_of_a_sequence_in_a_table() -> None:
@@ -56,10 +47,6 @@ def test_lists_numbers_and_labels_of_a_sequence_in_a_table() -> None:
     assert ml.memorize(table, [["a", "b"], ["c", "d"]]).predict([[1, 2]])[0].tolist() == ["a", "b"]
     with pytest.raises(ml.DataError, match="row 1 of the DataFrame, column 'tokens', holds 3"):
         ml.Sequences.of(pd.DataFrame({"tokens": [[1], 3]}))
-    with pytest.raises(ml.DataError, match="a list is no table"):
-        ml.Sequences.table([1, 2])
-    with pytest.raises(ml.DataError, match="row 1 of the DataFrame does not say which sequence"):
-        ml.Sequences.of(pd.DataFrame({"sequence": [1.0, float("nan")], "token": ["a", "b"]}, dtype=object))
 
 
 # -- per ---------------------------------------------------------------------------------------------------
@@ -125,7 +112,7 @@ def test_characters_words_and_per_on_the_command_line(tmp_path: Path, capsys: py
     [
         ("pass positions=True. Otherwise", "pass --positions. Otherwise"),
         ("wins: on_conflict='majority' or 'first'.", "wins: --on-conflict majority or first."),
-        ("with labels= and sequence= (--labels, --sequence); go", "with --labels and --sequence; go"),
+        ("with tokens= and labels= (--tokens, --labels); go", "with --tokens and --labels; go"),
         ("Say it with format= (--format on the command line): jsonl", "Say it with --format: jsonl"),
         ("ask to overwrite it (overwrite=True, --overwrite)", "ask to overwrite it (--overwrite)"),
         ("proved: tolerance=1.2e-07 (--tolerance)", "proved: --tolerance 1.2e-07"),

@@ -9,7 +9,6 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import monolayer as ml
@@ -140,21 +139,6 @@ def test_a_packed_document_is_no_longer_than_a_line_may_be(tmp_path: Path, monke
     monkeypatch.setattr("monolayer.data.lines.LONGEST", 20)
     with pytest.raises(ml.DataError, match="is longer than"):
         ml.read(path)
-
-
-def test_classes_of_a_hugging_face_dataset_have_names() -> None:
-    datasets = pytest.importorskip("datasets")
-    kinds = datasets.ClassLabel(names=["O", "B-PER"])
-    features = datasets.Features({"tokens": datasets.List(datasets.Value("string")), "ner_tags": datasets.List(kinds)})
-    table = datasets.Dataset.from_dict({"tokens": [["EU", "Peter"], ["he"]], "ner_tags": [[0, 1], [0]]}, features)
-    data = ml.Sequences.of(table)
-    assert data.labels is not None
-    assert data.labels.decode(data.labels.values).tolist() == ["O", "B-PER", "O"]
-    plain = ml.Sequences.of(datasets.Dataset.from_dict({"tokens": [["a"]], "label": [1]}, datasets.Features(
-        {"tokens": datasets.List(datasets.Value("string")), "label": kinds}
-    )))  # fmt: skip
-    assert plain.labels is not None
-    assert np.array_equal(plain.labels.decode(plain.labels.values), ["B-PER"])
 
 
 # -- what a string is, remembered ------------------------------------------------------------------------------------

@@ -110,9 +110,7 @@ def test_json_and_parquet_hold_every_kind(
     reads(folder / "a.jsonl", Sequences.of(X, Y))
     if labels == "mixed numbers":
         Y = [[float(label) for label in row] for row in Y]
-    flat = [[value for row in rows for value in row] for rows in (X, Y)]
-    number = [i for i, row in enumerate(X) for _ in row]
-    tables = [({"tokens": X, "labels": Y}, Y), ({"sequence": number, "token": flat[0], "label": flat[1]}, Y)]
+    tables = [({"tokens": X, "labels": Y}, Y)]
     if labels != "vectors":  # of() cannot tell a vector per sequence from a number per token; "label" can, see below
         one = [row[0] for row in Y]
         (folder / "a.jsonl").write_text(jsonl(X, one, "label"))
@@ -123,32 +121,22 @@ def test_json_and_parquet_hold_every_kind(
         same(arrow.read_parquet(folder / "a.parquet", Columns(), batch), Sequences.of(X, expected))
 
 
-ANY = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=4)
-
-
 @FEW
-@given(dataset(PLAIN, PLAIN), dataset(ANY, st.text("a\"',\n ", min_size=1)), st.sampled_from(["\t", " ", "   "]))
-def test_tables_of_text(folder: Path, plain: tuple[Rows, Rows], quoted: tuple[Rows, Rows], separator: str) -> None:
-    for name, (X, Y) in (("plain", plain), ("quoted", quoted)):
-        flat = [[i, x, y] for i, row in enumerate(X) for x, y in zip(row, Y[i], strict=True)]
-        with (folder / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
-            csv.writer(file, quoting=csv.QUOTE_ALL).writerows([["sequence", "token", "label"], *flat])
-        reads(folder / f"{name}.csv", Sequences.of(X, Y))
-        if name == "plain":
-            wide = [["tokens", "labels"], *zip(map(" ".join, X), map(" ".join, Y), strict=True)]
-            with (folder / "b.csv").open("w", encoding="utf-8", newline="") as file:
-                csv.writer(file).writerows(wide)
-            reads(folder / "b.csv", Sequences.of(X, Y))
-            reads(folder / "b.csv", Sequences.of(Y, X), tokens="labels", labels="tokens", per="token")
-            lines = ["sequence\ttoken\tlabel", *("\t".join(map(str, row)) for row in flat)]
-            (folder / "b.tsv").write_text("\n".join(lines), "utf-8")
-            reads(folder / "b.tsv", Sequences.of(X, Y))  # quotes are characters like any other
-            rows = [
-                [f"{x}{separator}x{separator}{y}" for x, y in zip(row, Y[i], strict=True)] for i, row in enumerate(X)
-            ]
-            (folder / "a.conll").write_text("\n\n".join("\n".join(row) for row in rows), "utf-8", newline="\r\n")
-            reads(folder / "a.conll", Sequences.of(X, Y))
-            same(read(folder / "a.conll", tokens="3", labels="1"), Sequences.of(Y, X))
+@given(dataset(PLAIN, PLAIN), st.text("a\"',\n ", min_size=1), st.sampled_from(["\t", " ", "   "]))
+def test_tables_of_text(folder: Path, data: tuple[Rows, Rows], quoted: str, separator: str) -> None:
+    X, Y = data
+    wide = [["tokens", "labels", "label"], *([" ".join(x), " ".join(y), quoted] for x, y in zip(X, Y, strict=True))]
+    with (folder / "b.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, quoting=csv.QUOTE_ALL).writerows(wide)
+    reads(folder / "b.csv", Sequences.of(X, Y), labels="labels")
+    reads(folder / "b.csv", Sequences.of(X, [quoted] * len(X)), labels="label")
+    reads(folder / "b.csv", Sequences.of(Y, X), tokens="labels", labels="tokens", per="token")
+    (folder / "b.tsv").write_text("\n".join("\t".join(row[:2]) for row in wide), "utf-8")
+    reads(folder / "b.tsv", Sequences.of(X, Y))  # quotes are characters like any other
+    rows = [[f"{x}{separator}x{separator}{y}" for x, y in zip(row, Y[i], strict=True)] for i, row in enumerate(X)]
+    (folder / "a.conll").write_text("\n\n".join("\n".join(row) for row in rows), "utf-8", newline="\r\n")
+    reads(folder / "a.conll", Sequences.of(X, Y))
+    same(read(folder / "a.conll", tokens="3", labels="1"), Sequences.of(Y, X))
 
 
 def universal(number: str, form: str, upos: str) -> str:
@@ -160,9 +148,7 @@ LISTS, ENCODED = pa.large_list(pa.large_string()), pa.list_(pa.dictionary(pa.int
 FIXED = pa.array([[[1.0, 2.0]], [[3.0, 4.0], [5.0, 6.0]]], pa.list_(pa.list_(pa.float32(), 2)))
 KEYED = [dict(zip(("tokens", "tag", "tags", "label"), row, strict=True)) for row in
          (("ab", "x", ["p", "q"], [1, 2.5]), ("c", "y", ["p"], [0, 0]))]  # fmt: skip
-RUNS = [{"sequence": i, "token": t, "label": i} for i, t in ((1, "a"), (1, "b"), (2, "a"))]
-LONG = {"sequence": pa.array(["p", "p", "q"]).dictionary_encode(), "token": [*"abc"], "label": [*"xyx"]}
-ONE, TWO = "tokens,tag\na,x\nb c,y z\n", "id,word,tag,sequence\na,x,A,1\na,y,B,2\nb,x,A,3\n"
+ONE = "tokens,tag\na,x\nb c,y z\n"
 MULTIWORD = universal("1-2", "Vamonos", "_") + universal("1", "Vamos", "VERB") + universal("2", "nos", "PRON")
 GOOD_FILES: list[tuple[str, Any, dict[str, Any], Any, Any]] = [
     ("a.csv", ONE, {"labels": "tag", "per": "token"}, [["a"], ["b", "c"]], [["x"], ["y", "z"]]),
@@ -170,14 +156,11 @@ GOOD_FILES: list[tuple[str, Any, dict[str, Any], Any, Any]] = [
     ("a.csv", "tokens,tag\nb,y\nc,z\n", {"labels": "tag"}, [["b"], ["c"]], ["y", "z"]),
     ("a.csv", "tokens,tags\nb c,y z\n", {}, [["b", "c"]], [["y", "z"]]),
     ("a.csv", "tokens,tag,two,two\nb c,y,1,2\n", {"labels": "tag"}, [["b", "c"]], ["y"]),
-    ("a.csv", "sequence,token,t\n1,b,y\n1,c d,y\n\n2,e,z", {"labels": "t"}, [["b", "c d"], ["e"]], [[*"yy"], ["z"]]),
-    ("a.csv", TWO, {"sequence": "id", "tokens": "word", "labels": "tag"}, [["x", "y"], ["x"]], [["A", "B"], ["A"]]),
     ("a.csv", "sequence,label\nx y,A\nz,B\n", {"tokens": "sequence"}, [["x", "y"], ["z"]], ["A", "B"]),
     ("a.ndjson", KEYED, {"labels": "tag"}, ["ab", "c"], ["x", "y"]),
     ("a.ndjson", KEYED, {"labels": "tags"}, ["ab", "c"], [["p", "q"], ["p"]]),
     ("a.ndjson", KEYED, {"per": "sequence"}, ["ab", "c"], [[1, 2.5], [0.0, 0]]),
     ("a.json", [{"tokens": "ab", "label": None}, {"tokens": "c"}], {}, ["ab", "c"], None),
-    ("a.jsonl", RUNS, {}, ["ab", "a"], [[1, 1], [2]]),
     ("a.iob", "\ufeffEU B\n", {}, [["EU"]], [["B"]]),
     ("a.iob", "# id = 1\n#\nEU\tB\n# x\n#\tO\n", {}, [["EU", "#"]], [["B", "O"]]),
     ("a.iob", "# O\n#x O\n\nEU B", {}, [["#", "#x"], ["EU"]], [["O", "O"], ["B"]]),
@@ -193,7 +176,6 @@ GOOD_FILES: list[tuple[str, Any, dict[str, Any], Any, Any]] = [
     ("a.pq", {"tokens": ["a b", "c"], "labels": XY}, {}, AB, XY),
     ("a.pq", {"tokens": pa.array(AB, LISTS), "labels": ["x y", "x"]}, {}, AB, XY),
     ("a.pq", {"tokens": pa.array(AB, ENCODED), "labels": XY}, {}, AB, XY),
-    ("a.pq", LONG, {}, AB, XY),
     ("a.pq", {"tokens": FIXED, "tag": [1, 2]}, {"labels": "tag"}, FIXED.to_pylist(), [1, 2]),
     ("a.npz", {"X": np.eye(3, dtype=int), "Y": -np.eye(3, dtype=int)}, {}, np.eye(3, dtype=int), -np.eye(3, dtype=int)),
     ("a.npz", {"X": np.eye(2, dtype=int)}, {"tokens": "X", "labels": "X"}, [[1, 0], [0, 1]], [[1, 0], [0, 1]]),
@@ -223,7 +205,7 @@ def test_good_files(tmp_path: Path, name: str, content: Any, options: dict[str, 
         (None, '{"tokens": ["a", "b"], "labels": ["x", "y"]}\n'),
         ("conll", "a x\nb y\n"),
         ("csv", "tokens,labels\na b,x y\n"),
-        ("tsv", "sequence\ttoken\tlabel\n1\ta\tx\n1\tb\ty"),
+        ("tsv", "tokens\tlabels\na b\tx y"),
     ],
 )
 def test_standard_input_and_gzip(
@@ -240,7 +222,7 @@ def test_no_more_than_a_chunk_of_tokens_waits_to_be_encoded(tmp_path: Path, monk
     count, chunk, row = 30_000, 1 << 10, 100
     labels = json.dumps(list(range(row)))
     (tmp_path / "a.jsonl").write_text(f'{{"tokens": "{"abcdefghij" * 10}", "labels": {labels}}}\n' * (count // row))
-    (tmp_path / "a.conll").write_text("".join(f"word{i % 50} {i % 7}\n" for i in range(count)))  # one long sequence
+    (tmp_path / "a.conll").write_text("".join(f"word{i % 50} {i % 7}\n" + "\n" * (i % 9 == 8) for i in range(count)))
     monkeypatch.setattr(growing, "CHUNK", chunk)
     waiting: list[int] = []
     add = columns.Column.add
@@ -340,7 +322,7 @@ def test_blocks_of_json_lines(tmp_path: Path, rows: list[str], end: str, chunk: 
 
 @SOME
 @given(
-    st.sampled_from(["tokens,labels", "tokens,label", "tokens,other", "sequence,token,label", "tokens, labels ,more"]),
+    st.sampled_from(["tokens,labels", "tokens,label", "tokens,other", "key,value", "tokens, labels ,more"]),
     st.lists(st.lists(st.one_of(CELLS, CELLS, CELLS, ODD), min_size=1, max_size=3), max_size=6),
     st.sampled_from([",", "\t"]),
     st.sampled_from([3, 64]),
@@ -353,24 +335,6 @@ def test_blocks_of_tables(tmp_path: Path, header: str, rows: list[list[str]], co
         alike(file, chunk, unit=unit)
     if "other" in header:
         alike(file, chunk, labels="other")
-
-
-@SOME
-@given(
-    st.lists(st.tuples(st.sampled_from(["", "0", "00", "-", "a"]), st.integers(0, 9), st.integers(1, 3)), min_size=1),
-    st.booleans(),
-    st.sampled_from([1, 3, 1 << 16]),
-)
-@example([("0", 1, 2), ("", 1, 3), ("0", 1, 2)], False, 1)  # three blocks
-def test_sequences_that_are_counted(
-    tmp_path: Path, names: list[tuple[str, int, int]], rising: bool, chunk: int
-) -> None:
-    """Names that rise as numbers, nearly rise, or come back; 1 and 01 are two."""
-    if rising:
-        names = [(sign, 3 * place + number // 4, size) for place, (sign, number, size) in enumerate(names)]
-    rows = [f"{sign}{number},t{at},x" for sign, number, size in names for at in range(size)]
-    (tmp_path / "t.csv").write_text("sequence,token,label\n" + "\n".join(rows) + "\n")
-    alike(tmp_path / "t.csv", chunk)
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
@@ -452,11 +416,7 @@ BAD: list[tuple[str, Any, str]] = [  # @ stands for the path of the file; a dict
     ("a.csv", "tokens,labels,label\na b,x,y\n", "has both 'labels' and 'label'"),
     ("a.csv", "tokens,tokens,label\na b,c d,x\n", "2 columns called 'tokens'"),
     ("a.csv", "text,label\na,x\n", "@ has no column 'tokens'; it has: text, label. Choose with tokens="),
-    ("a.csv", "sequence,label\na,x\n", "has no column 'token'; it has: sequence, label"),
-    ("a.csv", "sequence,token\n1,a\n2,b\n1,c\n", "line 4 of @: sequence '1' comes back after another one"),
-    ("a.csv", "sequence,token\n1,a\n,b\n", "line 3 of @ does not say which sequence it belongs to"),
-    ("a.csv", "sequence,token,label\n1,a,x\n1,b,\n", "line 3 of @ has no 'label': every row is a token"),
-    ("a.csv", "sequence,token,label\n1,a,x\n1,,x\n", "line 3 of @ has no 'token'"),
+    ("a.csv", "sequence,token,label\n1,a,x\n", "has no column 'tokens'; it has: sequence, token, label. Choose"),
     ("a.parquet", {"text": ["a"]}, "@ has no column 'tokens'; it has: text"),
     ("a.parquet", {"tokens": [1, 2]}, "row 0 of @, column 'tokens', holds 1: it must be a list, or text"),
     ("a.parquet", {"tokens": [["a"], []]}, "row 1 of @ is an empty sequence"),
@@ -467,10 +427,6 @@ BAD: list[tuple[str, Any, str]] = [  # @ stands for the path of the file; a dict
     ("a.parquet", {"tokens": [[1], [2, -2]]}, "token 1 of row 1 of @ has id -2"),
     ("a.parquet", {"tokens": [[[1.0]], [[2.0, 3.0]]]}, "token 0 of row 1 of @ is [2.0, 3.0], not a vector of 1 number"),
     ("a.parquet", {"tokens": [[[1.0]], [[float("nan")]]]}, "is [nan]: NaN and infinity are not allowed"),
-    ("a.parquet", {"sequence": [1, 2, 1], "token": ["a", "b", "c"]}, "row 2 of @: sequence 1 comes back"),
-    ("a.parquet", {"sequence": [1, None], "token": ["a", "b"]}, "row 1 of @ does not say which sequence it belongs to"),
-    ("a.parquet", {"sequence": [[1], [2]], "token": ["a", "b"]}, "row 0 of @ does not say which sequence"),
-    ("a.parquet", {"sequence": [1, 1], "token": ["a", None]}, "row 1 of @ has no 'token'"),
     ("a.parquet", {"tokens": pa.array([], pa.list_(pa.string()))}, "@ is empty: there is no sequence in it"),
     ("a.npz", {"Z": [3]}, "@ has no array 'X'; it has: Z"),
     ("a.npz", {"X": np.array([["a"], None], dtype=object)}, "@ holds an array that cannot be read"),
@@ -484,13 +440,11 @@ CHOICES: list[tuple[str, dict[str, Any], str]] = [
     ("a x\n", {"tokens": "-3"}, "there is no column -3"),
     ("a x\n", {"tokens": "word"}, "'word' is no CoNLL column: columns have numbers"),
     ("a x\n", {"tokens": "0"}, "'0' is no CoNLL column"),
-    ("a x\n", {"sequence": "1"}, "`sequence` chooses a column of a table"),
     ("1 x\n", {"vocabulary": Names(range(3))}, "token 0 of sequence 0 is '1', but the tokens of the model are"),
     ("a x\n", {"format": "xml"}, "there is no format 'xml'; the formats are jsonl, conll, conllu, csv, tsv"),
     ("tokens,tag\nb c,y u\na b,z z\n", {"format": "csv", "labels": "tag"}, "has equally many words in every row"),
     ("tokens,tag\nb c,y\na b,\n", {"format": "csv", "labels": "tag"}, "has no label, but line 2 has"),
     ("tokens,tag\na b c,y z\n", {"format": "csv", "labels": "tag", "per": "token"}, "has 3 tokens but 2 labels"),
-    ("tokens,tag\na,y\n", {"format": "csv", "sequence": "id"}, "has no column 'id'; it has: tokens, tag"),
     (GOOD, {"format": "jsonl", "labels": "tags"}, "has no column 'tags'; it has: tokens, labels. Choose with"),
     (GOOD, {"format": "jsonl", "tokens": "words"}, "has no column 'words'; it has: tokens, labels"),
     (GOOD, {"format": "npz"}, "is no npz file"),

@@ -44,9 +44,6 @@ class Reading:
     ] = None
     tokens: Annotated[str | None, typer.Option(help="Column that holds the tokens.")] = None
     labels: Annotated[str | None, typer.Option(help="Column that holds the labels.")] = None
-    sequence: Annotated[
-        str | None, typer.Option(help="Column that tells sequences apart, in a table with a row per token.")
-    ] = None
     unit: Annotated[
         Unit | None,
         typer.Option(

@@ -44,7 +44,6 @@ def memorize_files(
     format: str | None = None,
     tokens: str | None = None,
     labels: str | None = None,
-    sequence: str | None = None,
     unit: Unit | None = None,
     per: Per | None = None,
     progress: Progress | None = None,
@@ -78,7 +77,7 @@ def memorize_files(
     house = 0 if engine != "processes" else HOUSE if positions or causal else HUT
     room = Room.fitting(memory, workers, house, max(tokens_at_most(name, format) for name in names))
     workers = room.workers
-    reading = {"format": format, "tokens": tokens, "labels": labels, "sequence": sequence, "unit": unit, "per": per}
+    reading = {"format": format, "tokens": tokens, "labels": labels, "unit": unit, "per": per}
     options = Options(positions, causal, temperature, rank, seed)
     asked = {**reading, **asdict(options), "memory": str(memory), "workers": workers, "engine": engine}
     journal = {"code": code(), "sizes": [room.block, room.range, room.spare], "shards": shards, **asked}

@@ -102,8 +102,6 @@ def _cut(cells: Any, unit: Unit) -> Any | None:
 def _add(table: Table, lines: range, cells: dict[str, Any]) -> bool:
     """Add rows of a table, column by column; False, and nothing added, if they are not plain."""
     layout = table.layout
-    if layout.sequence is not None:
-        return _long(table, lines, cells)
     tokens, label = cells[layout.token], cells.get(layout.label or "")
     if layout.asks or layout.per in ("token", "answer"):
         return False
@@ -130,31 +128,13 @@ def _add(table: Table, lines: range, cells: dict[str, Any]) -> bool:
     return True
 
 
-def _long(table: Table, lines: range, cells: dict[str, Any]) -> bool:
-    layout = table.layout
-    names, tokens = cells[layout.sequence or ""], _values(cells[layout.token])
-    labels = None if layout.label is None else _values(cells[layout.label])
-    if names.null_count or not (_text(names) or pa.types.is_integer(names.type)):
-        return False
-    if tokens is None or (layout.label is not None and labels is None):
-        return False
-    starts = np.ones(len(names), dtype=bool)
-    starts[1:] = pc.not_equal(names[1:], names[:-1]).to_numpy(zero_copy_only=False)
-    first = table.begin_all(names.filter(pa.array(starts)).to_pylist())
-    if first is None:
-        return False
-    starts[0] = first
-    table.growing.tokens(lines, tokens, labels, starts)
-    return True
-
-
 def read_parquet(file: Path, columns: Columns, batch: int = _BATCH) -> Sequences:
-    """The sequences of a Parquet file in long or wide form, a record batch at a time."""
+    """The sequences of a Parquet file, a record batch at a time."""
     growing, done = Growing(str(file), unit="row"), 0
     try:
         with pq.ParquetFile(file, page_checksum_verification=True) as stored:
             table = Table(growing, Layout.of(columns, stored.schema_arrow.names, str(file)))
-            used = [name for name in table.layout.columns if name is not None]
+            used = table.layout.columns
             for part in stored.iter_batches(batch_size=batch, columns=used):
                 part.validate(full=True)  # a damaged file may hold offsets that point anywhere
                 rows, done = range(done, done + part.num_rows), done + part.num_rows
@@ -188,7 +168,7 @@ def _read_blocks(lines: Lines, add: Callable[[bytes, range], bool]) -> None:
 def read_table_blocks(lines: Lines, table: Table, names: list[str], tabs: bool) -> None:
     """Rows of CSV or TSV with columns `names`."""
     numbers = [str(number) for number in range(len(names))]
-    used = {name: numbers[names.index(name)] for name in table.layout.columns if name is not None}
+    used = {name: numbers[names.index(name)] for name in table.layout.columns}
     parse = pcsv.ParseOptions(delimiter="\t" if tabs else ",", quote_char=False, ignore_empty_lines=False)
     convert = pcsv.ConvertOptions(column_types=dict.fromkeys(numbers, pa.string()), include_columns=list(used.values()))
 
@@ -211,7 +191,7 @@ def read_table_blocks(lines: Lines, table: Table, names: list[str], tabs: bool) 
 def read_json_blocks(lines: Lines, table: Table) -> None:
     """JSON objects, one per line."""
     layout = table.layout
-    used = [name for name in layout.columns if name is not None]
+    used = layout.columns
     others = {"label", "labels"} - {layout.label} if layout.label in (None, "label", "labels") else set()
 
     def add(block: bytes, numbered: range) -> bool:
@@ -227,7 +207,7 @@ def read_json_blocks(lines: Lines, table: Table) -> None:
             return False
         cells = {name: found.column(name).combine_chunks() for name in used}
         tokens = cells[layout.token]
-        if pa.types.is_floating((tokens.flatten() if layout.sequence is None and _listed(tokens) else tokens).type):
+        if pa.types.is_floating((tokens.flatten() if _listed(tokens) else tokens).type):
             return False  # integers may be among them
         return all(map(_exact, cells.values())) and _add(table, numbered, cells)
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.arrays import Bools, Ints
+from monolayer.arrays import Ints
 from monolayer.data.columns import Coded, Column, Values, token_place
 from monolayer.data.labels import Labels, Per
 from monolayer.data.names import Names, Unit
@@ -27,7 +27,7 @@ Parts = tuple[NDArray[Any], Ints, Names | None, Labels | None, Ints | None]
 
 
 class Growing:
-    """Feed it sequences (`row`, `rows`) or tokens (`token`, `tokens`), then `finish`.
+    """Feed it sequences, one (`row`) or many at once (`rows`), then `finish`.
 
     `line` numbers are what error messages name.
     """
@@ -39,19 +39,18 @@ class Growing:
         self.before_end: Callable[[], None] = lambda: None
         self._per: Per | None = None
         self._token_column, self._label_column = Column("token"), Column("label")
-        self._starts: list[Ints] = []  # the tokens that begin a sequence
+        self._all_sizes: list[Ints] = []
         self._count = self._sequences = 0
         self._first: int | None = None  # the line of the first sequence that is no gap
         self._prompts: list[int] = []  # tokens of the prompt of each sequence, where they have one
         self._empty()
 
     def _empty(self) -> None:
-        """The chunk at hand, as Python objects: `_sizes` of whole sequences, or which tokens begin one."""
+        """The chunk at hand, as Python objects."""
         self._tokens: list[Any] = []
         self._labels: list[Any] = []
         self._lines: list[int] = []
         self._sizes: list[int] = []
-        self._begins: list[bool] = []
         self._weight = 0
 
     def at(self, line: int) -> str:
@@ -89,31 +88,13 @@ class Growing:
         self._prompts.append(len(prompt))
         self.row(line, prompt + answer, None, None)
 
-    def token(self, line: int, token: Any, label: Any, begins: bool) -> None:
-        """The next token, the first of a sequence if it `begins` one."""
-        self._tokens.append(token)
-        self._lines.append(line)
-        self._begins.append(begins)
-        if label is not None:
-            self._labels.append(None if label is GAP else label)
-        if len(self._tokens) >= CHUNK:
-            self._flush()
-
     def rows(
         self, lines: Sequence[int], tokens: Values | Coded, sizes: Ints, labels: Values | Coded | None, per: Per | None
     ) -> None:
         """Whole sequences at once: tokens, sequence after sequence, their lengths, and as many labels as `per` asks."""
         self._flush()
         self._agree(lines[0], per)
-        self._add(lines, tokens, sizes, labels, np.cumsum(sizes) - sizes)
-
-    def tokens(
-        self, lines: Sequence[int], tokens: Values | Coded, labels: Values | Coded | None, begins: Bools
-    ) -> None:
-        """Tokens at once, each on its line; `begins` marks those that begin a sequence."""
-        self._flush()
-        self._per = self._per if labels is None else "token"
-        self._add(lines, tokens, None, labels, np.flatnonzero(begins))
+        self._add(lines, tokens, sizes, labels)
 
     def finish(self) -> Parts:
         """All that was read: what `Sequences` is made of."""
@@ -127,7 +108,7 @@ class Growing:
             values, classes, scalar = self._label_column.finish()
             if self._label_column.kind is not None:
                 labels = Labels(values, self._per, classes, scalar, self._label_column.place)
-        sizes = np.diff(np.concatenate([*self._starts, [self._count]]))
+        sizes = np.concatenate(self._all_sizes)
         prompts = np.array(self._prompts, dtype=np.int64) if self._prompts else None
         return tokens, sizes, None if names is None else names.cut_into(self.cut), labels, prompts
 
@@ -150,35 +131,25 @@ class Growing:
             f"one per {per}; label every token or every sequence"
         )
 
-    def _add(
-        self,
-        lines: Sequence[int],
-        tokens: Values | Coded,
-        sizes: Ints | None,
-        labels: Values | Coded | None,
-        starts: Ints,
-    ) -> None:
-        """Encode tokens and labels; `lines` has one number per sequence where there are `sizes`, else one per token."""
+    def _add(self, lines: Sequence[int], tokens: Values | Coded, sizes: Ints, labels: Values | Coded | None) -> None:
+        """Encode the tokens and labels of sequences; `lines` has one number per sequence."""
 
         def line(row: int) -> str:
             return self.at(lines[row])
 
         def token(flat: int) -> str:
-            return line(flat) if sizes is None else token_place(flat, sizes, line)
+            return token_place(flat, sizes, line)
 
         self._token_column.add(tokens, token)
         if labels is not None:
             self._label_column.add(labels, token if self._per == "token" else line)
-        self._starts.append(self._count + starts)
+        self._all_sizes.append(sizes)
         self._count += len(tokens)
-        self._sequences += len(starts)
+        self._sequences += len(sizes)
 
     def _flush(self) -> None:
         """Encode the chunk at hand."""
-        lines, tokens, labels, sizes, begins = self._lines, self._tokens, self._labels, self._sizes, self._begins
+        lines, tokens, labels, sizes = self._lines, self._tokens, self._labels, self._sizes
         self._empty()
-        if begins:
-            self.tokens(lines, tokens, labels or None, np.array(begins))
-        elif sizes:
-            array = np.array(sizes)
-            self._add(lines, tokens, array, labels or None, np.cumsum(array) - array)
+        if sizes:
+            self._add(lines, tokens, np.array(sizes), labels or None)

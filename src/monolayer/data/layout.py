@@ -1,10 +1,9 @@
-"""Which columns of a table hold the sequences, their tokens and their labels.
+"""Which columns of a table hold the tokens and the labels. A row is a sequence.
 
-In long form a row is a token: a `sequence` column, whose runs of equal values are the sequences, a `token` column,
-maybe a `label` column. In wide form a row is a sequence: a `tokens` column, maybe `labels` (one per token) or `label`
-(one per sequence). A table of two columns with other names holds a key and a value per row: a sequence, and its label;
-for a model that is asked, one of a single column holds keys. For a model that generates, they are a prompt and its
-answer, and are found by their names in a larger table.
+Its tokens are in a column `tokens`; maybe it has `labels` (one per token) or a `label` (one per sequence). A table of
+two columns with other names holds a key and a value per row: a sequence, and its label; for a model that is asked, one
+of a single column holds keys. For a model that generates, they are a prompt and its answer, and are found by their
+names in a larger table.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from monolayer.errors import DataError
 
 BY_TOKEN = ("labels", "ner_tags", "tags")
 """Columns that hold a label per token, the last two in many public datasets."""
-USUAL = {"sequence", "token", "tokens", "label", *BY_TOKEN}
+USUAL = {"tokens", "label", *BY_TOKEN}
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,6 @@ class Columns:
 
     tokens: str | None = None
     labels: str | None = None
-    sequence: str | None = None
     unit: Unit | None = None
     per: Belongs | None = None
     like: Manner = Manner()
@@ -62,13 +60,12 @@ class Columns:
 
 @dataclass(frozen=True)
 class Layout:
-    """The columns that a table is read by. `sequence` is None for wide form, `label` for no labels.
+    """The columns that a table is read by. `label` is None for no labels.
 
     `per`: what a label belongs to; None: the cells say it. `pairs`: whether the columns are a key and a value. `asks`:
     whether nobody has said what a label belongs to, so that it must not be doubtful.
     """
 
-    sequence: str | None
     token: str
     label: str | None
     unit: Unit
@@ -78,37 +75,28 @@ class Layout:
 
     @classmethod
     def of(cls, columns: Columns, there: list[str], name: str, *, lists: bool = False) -> Layout:
-        """Long form if there is a column for it and nothing speaks for wide form.
-
-        `lists`: whether the format writes lists as such, so that text is a sequence of characters, not of words.
-        """
-        chosen = [column for column in (columns.sequence, columns.tokens, columns.labels) if column is not None]
+        """`lists`: whether the format writes lists as such, so that text is a sequence of characters, not of words."""
+        chosen = [column for column in (columns.tokens, columns.labels) if column is not None]
         for column in chosen:
             if column not in there:
                 raise no_column(column, there, name)
         pair = None if chosen or USUAL & set(there) else _key_and_value(columns, there, name)
         if pair is not None:
             return cls.of_pairs(pair, columns)
-        long = columns.sequence is not None or (
-            "sequence" in there and "tokens" not in there and columns.tokens != "sequence"
-        )
-        token = columns.tokens or ("token" if long else "tokens")
+        token = columns.tokens or "tokens"
         if token not in there:
             raise no_column(token, there, name)
         label = columns.labels
         if label is None:
-            tags = [column for column in BY_TOKEN if column in there and not long]
+            tags = [column for column in BY_TOKEN if column in there]
             if "label" in there and "labels" in tags:
                 raise DataError(f"{name} has both 'labels' and 'label': choose one with labels= (--labels)")
             label = "label" if "label" in there else tags[0] if tags else None
-        if long and columns.per in ("sequence", "answer"):
-            raise DataError(f"{name} has a row per token, and a label in each: they cannot be one per {columns.per}")
         other = label is not None and label not in ("label", *BY_TOKEN)
         per = columns.per or ("sequence" if label == "label" else columns.belongs if other else None)
         unit = columns.unit or columns.like.unit or ("characters" if lists else "words")
-        sequence = (columns.sequence or "sequence") if long else None
-        layout = cls(sequence, token, label, unit, None if long else per, asks=other and per is None)
-        twice = next((column for column in layout.columns if column is not None and there.count(column) > 1), None)
+        layout = cls(token, label, unit, per, asks=other and per is None)
+        twice = next((column for column in layout.columns if there.count(column) > 1), None)
         if twice is not None:
             raise DataError(f"{name} has {there.count(twice)} columns called {twice!r}: give each its own name")
         return layout
@@ -118,11 +106,12 @@ class Layout:
         """A key and a value per row, or a key alone; by default text is cut into words, in every format alike."""
         value, per = names[1] if len(names) > 1 else None, columns.belongs
         unit = columns.unit or columns.like.unit or "words"
-        return cls(None, names[0], value, unit, per or "sequence", pairs=True, asks=per is None)
+        return cls(names[0], value, unit, per or "sequence", pairs=True, asks=per is None)
 
     @property
-    def columns(self) -> tuple[str | None, str, str | None]:
-        return self.sequence, self.token, self.label
+    def columns(self) -> list[str]:
+        """Those that are read."""
+        return [self.token] if self.label is None else [self.token, self.label]
 
 
 def _key_and_value(columns: Columns, there: list[str], name: str) -> list[str] | None:
@@ -143,6 +132,6 @@ def _key_and_value(columns: Columns, there: list[str], name: str) -> list[str] |
 def no_column(column: str, there: list[str], name: str) -> DataError:
     """There is no such column, or, in JSON, no such key."""
     return DataError(
-        f"{name} has no column {column!r}; it has: {', '.join(there)}. Choose with tokens=, labels= and "
-        "sequence= (--tokens, --labels, --sequence); columns without a header are read with format='conll'"
+        f"{name} has no column {column!r}; it has: {', '.join(there)}. Choose with tokens= and labels= (--tokens, "
+        "--labels); a row is a sequence, and one token per line, without a header, is format='conll'"
     )

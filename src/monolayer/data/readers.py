@@ -54,7 +54,6 @@ def read(
     format: str | None = None,
     tokens: str | None = None,
     labels: str | None = None,
-    sequence: str | None = None,
     unit: Unit | None = None,
     per: Belongs | None = None,
     vocabulary: Names | None = None,
@@ -64,15 +63,14 @@ def read(
 
     A pattern such as `shards/*.parquet` stands for all files that match it, in the order of their names, and a list of
     paths for all of them: one dataset.
-    `format` overrules the suffix: jsonl, conll, conllu, csv, tsv, parquet, npz. `tokens`, `labels` and
-    `sequence` choose columns: keys of JSONL rows, numbers of CoNLL columns, names of CSV and Parquet columns
-    and of npz arrays. `unit` is what a string is: its `characters` (the default in JSONL), its `words` (the default in
-    tables), or one token, `whole`. `per`, `token` or `sequence`, is what a label belongs to; by default the data say
-    it; `answer` says that there are no labels, but prompts and answers. With `vocabulary`, tokens get its row numbers,
-    and one that it lacks is an error. `like`: how the model that is asked reads (`model.card.manner`), which settles
-    what the data leave open.
+    `format` overrules the suffix: jsonl, conll, conllu, csv, tsv, parquet, npz. `tokens` and `labels` choose columns:
+    keys of JSONL rows, numbers of CoNLL columns, names of CSV and Parquet columns and of npz arrays. `unit` is what a
+    string is: its `characters` (the default in JSONL), its `words` (the default in tables), or one token, `whole`.
+    `per`, `token` or `sequence`, is what a label belongs to; by default the data say it; `answer` says that there are
+    no labels, but prompts and answers. With `vocabulary`, tokens get its row numbers, and one that it lacks is an
+    error. `like`: how the model that is asked reads (`model.card.manner`), which settles what the data leave open.
     """
-    names, columns = files(path), Columns(tokens, labels, sequence, unit, per, like or Manner())
+    names, columns = files(path), Columns(tokens, labels, unit, per, like or Manner())
     read_one = partial(_read, format, columns)
     data = read_one(names[0]) if len(names) == 1 else read_shards(names, read_one)
     try:
@@ -90,8 +88,6 @@ def _read(format: str | None, columns: Columns, name: str) -> Sequences:
         raise DataError(f"{file} is read as {format}, which has one label per token: they cannot be one per sequence")
     if columns.per == "answer" and format in ("conll", "conllu", "npz"):
         raise DataError(f"{file} is read as {format}, and prompts and answers are columns of text: use JSONL or CSV")
-    if columns.sequence is not None and format in ("conll", "conllu", "npz"):
-        raise DataError(f"`sequence` chooses a column of a table; {file} is read as {format}")
     if format in ("npz", "parquet"):
         if standard_input or file.suffix.lower() == ".gz":
             raise DataError(f"{format} is read from a plain file, not from standard input and not from gzip")
@@ -241,7 +237,7 @@ def _from_document(found: list[Any] | dict[str, Any], name: str, columns: Column
     if all(isinstance(row, list | tuple) and len(row) == 2 for row in rows):
         table = Table(growing, Layout.of_pairs(["key", "value"], columns))
         for number, (key, value) in enumerate(rows):
-            table.row(number, None, key, value)
+            table.row(number, key, value)
     else:
         _objects(enumerate(rows), growing, columns)
     return Sequences(*growing.finish())
@@ -265,10 +261,17 @@ def _conll(lines: Lines, growing: Growing, columns: Columns, *, universal: bool)
             break
     width = first = at_token = 0
     at_label: int | None = None
-    begins = True
+    tokens, labels = list[str](), list[str]()
+
+    def end(number: int) -> None:
+        if tokens:
+            growing.row(number, tokens, *((labels, "token") if labels else (None, None)))
+        tokens.clear()
+        labels.clear()
+
     for number, line in chain(held, ((lines.number, line) for line in lines)):
         if not line.strip(" \t\r\n") or line.startswith("-DOCSTART-"):
-            begins = True
+            end(number)
             continue
         if tabs and line.startswith("#") and "\t" not in line:
             continue
@@ -289,8 +292,10 @@ def _conll(lines: Lines, growing: Growing, columns: Columns, *, universal: bool)
         token, label = fields[at_token], None if at_label is None else fields[at_label]
         if not token or label == "":
             raise DataError(f"{growing.at(number)} has an empty {'label' if token else 'token'}")
-        growing.token(number, token, label, begins)
-        begins = False
+        tokens.append(token)
+        if label is not None:
+            labels.append(label)
+    end(lines.number)
 
 
 def _index(column: str, width: int, at: str) -> int:

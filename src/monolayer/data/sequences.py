@@ -212,7 +212,7 @@ class Sequences:
         floats are real labels (scalars or vectors). `per`, `token` or `sequence`, says which; without it `labels.py`
         says how the two are told apart. With `per="answer"`, `X` and `Y` are prompts and answers, as text.
         A table (pandas, Polars, Arrow) is read by the usual names of its columns,
-        with its labels unless `Y` is given; `Sequences.table` names others. A dict holds a label for every key.
+        with its labels unless `Y` is given. A dict holds a label for every key.
         With `vocabulary`, tokens get its row numbers, and one that it lacks is an error that names it. `like`: how the
         model that is asked reads (`model.card.manner`), which settles what the data leave open. `ours` gives arrays
         away: whoever says so must not change them later, and they are kept without a copy where they can be.
@@ -257,27 +257,6 @@ class Sequences:
             return data
         padded = None if lengths is None else X.shape[1]
         return replace(data, labels=Labels.of(Y, sizes, padded=padded, per=per, ours=ours))
-
-    @classmethod
-    def table(
-        cls,
-        frame: Any,
-        *,
-        tokens: str | None = None,
-        labels: str | None = None,
-        sequence: str | None = None,
-        per: Belongs | None = None,
-        unit: Unit | None = None,
-    ) -> Sequences:
-        """Sequences from a table in memory (pandas, Polars, Arrow, a Hugging Face dataset), by names of its columns.
-
-        A row per sequence: `tokens`, and `labels` with one per token or one per sequence, as `per` says. A row per
-        token: `sequence` tells sequences apart. Without names the usual ones serve (docs/data.md). `unit`: what text
-        is, by default its words.
-        """
-        if not is_frame(frame):
-            raise DataError(f"a {type(frame).__name__} is no table: it has no columns by name")
-        return cls(*from_frame(frame, Columns(tokens, labels, sequence, unit, per)))
 
     def recoded(self, vocabulary: Names | None) -> Sequences:
         """The same sequences with the row numbers of another vocabulary; a token that it lacks is an error."""

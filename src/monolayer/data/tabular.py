@@ -1,4 +1,4 @@
-"""Tables, in long form (a row is a token) or wide form (a row is a sequence): rows of CSV, and tables in memory.
+"""Tables, in which a row is a sequence: rows of CSV, and tables in memory.
 
 `layout.py` says which columns are read. Text cells of `tokens` and `labels` are split at whitespace; cells of a table
 in memory that hold lists and numbers are taken as they are. `arrow.py` reads plain CSV and Parquet by columns, and
@@ -8,13 +8,13 @@ hands over what is not plain row by row.
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import repeat
 from typing import Any
 
 import numpy as np
 
-from monolayer.data.columns import NO_LABEL, array_like, is_gap, is_list
+from monolayer.data.columns import array_like, is_gap, is_list
 from monolayer.data.growing import GAP, Growing, Parts
 from monolayer.data.labels import Per
 from monolayer.data.layout import BY_TOKEN, Columns, Layout
@@ -27,39 +27,25 @@ from monolayer.table import plural
 
 def cells_of(row: dict[str, Any], layout: Layout) -> list[Any]:
     """What a table reads of a row; a label that is null says that there is none."""
-    cells = [None if name is None else row.get(name) for name in layout.columns]
-    return [*cells[:2], GAP if cells[2] is None and layout.label in row else cells[2]]
+    label = None if layout.label is None else row.get(layout.label)
+    return [row.get(layout.token), GAP if label is None and layout.label in row else label]
 
 
 class Table:
     """Rows of a table, as Python values, on their way into `growing`.
 
-    In wide form, a column called `label` holds one label per sequence, and text in one called `labels` is one word per
+    A column called `label` holds one label per sequence, and text in one called `labels` is one word per
     token. In a column of another name a list is one label per token, and all else one per sequence; if text there has
     as many words as the tokens in every row, the caller has to say it (`per`).
-
-    In long form, sequences are runs of equal values; a value that comes back is an error.
     """
 
     def __init__(self, growing: Growing, layout: Layout) -> None:
         self.growing, self.layout = growing, layout
-        self._seen: set[Any] = set()
-        self._last: Any = self  # equal to no value of a file
         self._alike, self._several = layout.asks, False
         growing.before_end = self._settle
 
-    def row(self, line: int, sequence: Any, tokens: Any, label: Any) -> None:
+    def row(self, line: int, tokens: Any, label: Any) -> None:
         """The next row; None is a missing value, and the value of a column that is not read; `GAP` says: no label."""
-        if self.layout.sequence is None:
-            self._wide(line, tokens, label)
-            return
-        begins = self._begins(sequence, line)
-        if tokens is None or (label is None and self.layout.label is not None):
-            missing = self.layout.token if tokens is None else self.layout.label
-            raise DataError(f"{self.growing.at(line)} has no {missing!r}: every row is a token")
-        self.growing.token(line, tokens, label, begins)
-
-    def _wide(self, line: int, tokens: Any, label: Any) -> None:
         layout, at = self.layout, self.growing.at(line)
         if layout.per == "answer":
             self.growing.answer(line, *tokens_of(tokens, None if label is GAP else label, at))
@@ -107,31 +93,6 @@ class Table:
                 "belongs to, per='sequence' or per='token' (--per)"
             )
 
-    def _begins(self, value: Any, line: int) -> bool:
-        """Whether a new sequence begins with this value."""
-        if value == self._last:
-            return False
-        if value is None or value == "" or value != value or not isinstance(value, Hashable):  # NaN, a list
-            raise DataError(f"{self.growing.at(line)} does not say which sequence it belongs to")
-        if value in self._seen:
-            raise DataError(
-                f"{self.growing.at(line)}: sequence {value!r} comes back after another one. Rows of a "
-                "sequence must stand together: sort the file, or give each sequence its own name"
-            )
-        self._seen.add(value)
-        self._last = value
-        return True
-
-    def begin_all(self, values: list[Any]) -> bool | None:
-        """Begin sequences named by strings or integers: whether the first is new, or None if a name is bad."""
-        goes_on = values[0] == self._last
-        new = set(values[goes_on:])
-        if len(new) < len(values) - goes_on or "" in new or not new.isdisjoint(self._seen):
-            return None
-        self._seen |= new
-        self._last = values[-1]
-        return not goes_on
-
 
 # -- CSV -----------------------------------------------------------------------------------------------
 
@@ -151,7 +112,7 @@ def read_table(
             return
         names = [name.strip() for name in header[1]]
         table = Table(growing, Layout.of(columns, names, lines.name))
-        where = [None if name is None else names.index(name) for name in table.layout.columns]
+        where = list(map(names.index, table.layout.columns))
         if blocks is not None:
             blocks(lines, table, names, tabs)
         for number, record in records:
@@ -160,7 +121,8 @@ def read_table(
                     f"{growing.at(number)} has {len(record)} columns, the header has {len(names)}: give every row the "
                     "same columns, and quote cells that hold a comma"
                 )
-            table.row(number, *(None if at is None else record[at] or None for at in where))
+            tokens, label = [record[at] or None for at in where] + [None] * (2 - len(where))
+            table.row(number, tokens, label)
     finally:
         csv.field_size_limit(limit)
 
@@ -210,17 +172,11 @@ def from_frame(frame: Any, columns: Columns) -> Parts:
     try:
         layout = Layout.of(columns, [str(each) for each in _names(frame) or []], name)
     except DataError as error:
-        if columns.tokens or columns.labels or columns.sequence:
-            raise
-        raise DataError(
-            f"{error}. Name the columns: Sequences.table(X, tokens=…, labels=…, sequence=…); if every column holds "
-            "tokens, pass X.to_numpy()"
-        ) from None
+        raise DataError(f"{error}. Rename the columns; if each of them holds tokens, pass X.to_numpy()") from None
     table = Table(Growing(name, unit="row"), layout)
-    cells = [repeat(None) if name is None else _cells(frame, name) for name in layout.columns[:2]]
-    cells.append(repeat(None) if layout.label is None else _labels(_cells(frame, layout.label)))
-    for row, values in enumerate(zip(*cells, strict=False)):
-        table.row(row, *values)
+    labels = repeat(None) if layout.label is None else _labels(_cells(frame, layout.label))
+    for row, (tokens, label) in enumerate(zip(_cells(frame, layout.token), labels, strict=False)):
+        table.row(row, tokens, label)
     return table.growing.finish()
 
 
@@ -229,7 +185,7 @@ def from_mapping(mapping: Mapping[Any, Any], columns: Columns) -> Parts:
     growing = Growing(f"the {type(mapping).__name__}", unit="item")
     table = Table(growing, Layout.of_pairs(["key", "value"], columns))
     for row, (key, value) in enumerate(mapping.items()):
-        table.row(row, None, list(key) if isinstance(key, tuple) else array_like(key), array_like(value))
+        table.row(row, list(key) if isinstance(key, tuple) else array_like(key), array_like(value))
     return growing.finish()
 
 
@@ -266,18 +222,9 @@ def _missing(cell: Any) -> bool:
 
 
 def _cells(frame: Any, name: str) -> list[Any]:
-    """A column as Python values; classes of a Hugging Face dataset by their names."""
+    """A column as Python values."""
     column = frame[name]
     method = next((each for each in ("to_pylist", "to_list", "tolist") if hasattr(column, each)), None)
     cells = list(column) if method is None else getattr(column, method)()  # Arrow; Polars and pandas; NumPy
-    plain = [array_like(cell) for cell in cells]
-    plain = [cell.tolist() if isinstance(cell, np.ndarray) else cell for cell in plain]
-    kind = (getattr(frame, "features", None) or {}).get(name)
-    called = getattr(kind, "names", None) or getattr(getattr(kind, "feature", None), "names", None)
-    if called is None:
-        return plain
-
-    def name_of(one: Any) -> Any:
-        return None if one is None or one == NO_LABEL else called[one]
-
-    return [[name_of(one) for one in cell] if isinstance(cell, list) else name_of(cell) for cell in plain]
+    plain = map(array_like, cells)
+    return [cell.tolist() if isinstance(cell, np.ndarray) else cell for cell in plain]
