@@ -18,7 +18,7 @@ from monolayer.construct.line.stored import LineDraw
 from monolayer.construct.task import Task
 from monolayer.model.shortcut import spread
 
-LINES = ["line", "line paper", "line reals", "line float32 reals"]
+LINES = ["line", "line reals", "line float32 reals"]
 CASCADES = [f"cascade {kind}" for kind in ("tokens", "next", "vectors", "reals")]
 ROBUST = [f"robust {kind}" for kind in ("positions", "bfloat16", "causal", "words", "sequences", "next")]
 KINDS = [*LINES, *CASCADES, *ROBUST]
@@ -55,8 +55,6 @@ def _options(kind: str) -> dict[str, Any]:
         found["causal"] = True
     if kind.startswith("cascade") or "float32" in kind:
         found["dtype"] = "float32"
-    if kind == "line paper":
-        found["readout"] = "paper"
     if kind.startswith("robust"):
         found |= {"robust": True, "rank": 32} | ({"dtype": "bfloat16"} if "bfloat16" in kind else {})
     return found

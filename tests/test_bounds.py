@@ -84,14 +84,13 @@ def test_corollary_1_counts_what_its_network_multiplies_by():
 
 def test_every_number_of_the_dense_pass_is_counted_on_the_same_points():
     X, Y = [[0, 1, 2], [2, 1, 3]], [[0, 1, 0], [1, 1, 0]]
-    for readout, labels in (("exact", Y), ("paper", Y), ("exact", np.array(Y) / 2)):
-        model = ml.memorize(X, labels, readout=readout)
+    for labels in (Y, np.array(Y) / 2):
+        model = ml.memorize(X, labels)
         found, steps = model.summary, len(model.feed_forward.weight_1)
         stored = sum(value.numel() for value in model.state_dict().values())
-        second = 2 * steps if readout == "exact" else 0
         # Real labels have a third layer, h_{r+1} − h_r: h_0 = 0 and h_{R+1} = 1 are no neurons; and one bias.
         third = np.count_nonzero(np.diff(np.eye(steps + 2)[1:-1], axis=1)) + 1 if labels is not Y else 0
-        assert (found.parameters, found.dense_numbers) == (stored, stored + second + third)
+        assert (found.parameters, found.dense_numbers) == (stored, stored + 2 * steps + third)
         assert (found.corollary_1, found.corollary_1_dense) == corollary1_counts(6, 1)
 
 

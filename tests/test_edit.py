@@ -24,7 +24,7 @@ from tests.kinds import KINDS, built, joined, placed, same_bits
 WORDS = ["银行", "行走", "音乐", "快乐", "乐音"]
 READINGS = [["yín", "háng"], ["xíng", "zǒu"], ["yīn", "yuè"], ["kuài", "lè"], ["yuè", "yīn"]]
 DATA = (WORDS, READINGS)
-CHOICES = st.sampled_from([{}, {}, {"readout": "paper"}, {"dtype": "float32"}, {"robust": True, "rank": 16}])
+CHOICES = st.sampled_from([{}, {}, {"dtype": "float32"}, {"robust": True, "rank": 16}])
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def check(model: ml.Monolayer, new: ml.Monolayer, record: ml.Record, data: ml.Se
     """The edited model is that of the edited data, proved; its record goes both ways, through a file too."""
     assert same_bits(new, ml.memorize(data, draw=model))
     readout = new.feed_forward.readout
-    assert readout == "paper" or ml.certify(new, data, only=readout in ("exact", "runs")).verdict == "proved"
+    assert ml.certify(new, data, only=readout in ("exact", "runs")).verdict == "proved"
     loaded = ml.Record.load(record.save(folder / "record.json"))
     assert same_bits(loaded.apply(model), new)
     assert same_bits(loaded.undo(new), model)
@@ -427,7 +427,7 @@ def test_what_has_no_draw_or_no_facts_says_so(tmp_path: Path) -> None:
 
 
 OPTIONS: dict[str, Any] = {"seed": 0, "dtype": "float64", "rank": "auto", "robust": True, "temperature": 1.0}
-OPTIONS |= {"readout": "paper", "positions": True, "causal": True}
+OPTIONS |= {"positions": True, "causal": True}
 
 
 @pytest.mark.parametrize("kind", ["line", "robust positions"])

@@ -133,7 +133,6 @@ def unlearning_holds(found: Results) -> None:
 def frontier_holds(found: Results) -> None:
     rows = {row["name"]: row for row in found["rows"]}
     assert all(row["recall"] == 1.0 for name, row in rows.items() if not name.startswith("trained"))
-    assert rows.pop("paper's readout")["verdict"] == "undecided"  # its large terms cancel: it is not certified
     assert all(row.get("verdict", "proved") == "proved" for row in rows.values())
     robust, held = rows["robust, rank 16"], rows["in the embedding, 32 neurons"]
     assert robust["noise"] > robust["proved"] > 1e-3

@@ -39,7 +39,7 @@ WEIRD: list[Any] = [
     None, True, False, 0, 1, 2, 3, -1, 4.0, 0.5, 10**30, 1e308, float("nan"), float("inf"), "", "x", [], {}, [1],
     {"range": 3}, {"range": 4.0}, {"range": True}, {"range": 10**30}, {"range": -1}, {"names": "vocabulary"},
     {"names": "classes"}, {"names": "classes", "range": 3}, {"range": 2, "more": 1}, "ids", "vectors", "token",
-    "words", "whole", "sequence", "classes", "reals", "exact", "paper", "runs", "float32", "float64", "float16",
+    "words", "whole", "sequence", "classes", "reals", "exact", "runs", "float32", "float64", "float16",
     "memorizer", "approximator", "\x1b[31m", "\ud800",
 ]  # fmt: skip
 
@@ -70,7 +70,7 @@ def related_fields(saved: Saved, rng: np.random.Generator) -> None:
         "tokens": ["ids", "vectors"],
         "vocabulary": [None, {"range": 3}],
         "unit": [None, "words"],
-        "readout": ["exact", "runs", "paper"],
+        "readout": ["exact", "runs"],
         "kind": ["memorizer", "approximator"],
         "positions": [True, False],
         "dtype": ["float32", "float64", "float16", "bfloat16"],
@@ -354,7 +354,7 @@ ROWS: Any = (["ab", "b"], [["x", "y"], ["z"]])
 BUILDS: dict[str, Callable[[], Any]] = {
     "line": lambda: ml.memorize(*ROWS),
     "robust": lambda: ml.memorize(*ROWS, robust=True),
-    "paper": lambda: ml.memorize([[1, 2]], [[0.5, 1.5]], readout="paper", fingerprint=True),
+    "reals": lambda: ml.memorize([[1, 2]], [[0.5, 1.5]], fingerprint=True),
     "text": lambda: ml.memorize_text("to be or not to be"),
     "approximator": lambda: ml.approximate(top, 1, 2, cells=4),
     "uniform": lambda: ml.approximate(top, 1, 2, cells=4, norm="sup"),

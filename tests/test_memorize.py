@@ -28,21 +28,14 @@ def flat_answers(answers: Any, data: Dataset) -> list[Any]:
     return [label for row in answers for label in row] if data.per == "token" else list(answers)
 
 
-def close(got: list[Any], wanted: list[Any], error: float) -> bool:
-    if isinstance(wanted[0], list):
-        return bool(np.abs(np.array(got) - np.array(wanted)).max() <= error)
-    return bool(list(got) == wanted)
-
-
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(data=datasets(), readout=st.sampled_from(["exact", "paper"]))
-def test_every_label_comes_back_dense_and_fast(data: Dataset, readout: Any) -> None:
+@given(data=datasets())
+def test_every_label_comes_back_dense_and_fast(data: Dataset) -> None:
     options: Any = {"per": data.per, "positions": data.positions, "causal": data.causal}
-    model = ml.memorize(data.X, data.Y, readout=readout, **options)
-    error = 1e-9 if readout == "paper" else 0.0
+    model = ml.memorize(data.X, data.Y, **options)
     for path in ("fast", "dense"):
         answers = flat_answers(model.predict(data.X, path=path), data)
-        assert close(answers, data.flat(), error), path
+        assert np.array_equal(answers, data.flat()), path
 
 
 def test_with_positions_order_matters() -> None:
@@ -169,16 +162,6 @@ def test_vectors_too_close_to_separate_are_named() -> None:
     assert ml.memorize(X, [[0], [0], [1]]).predict(X).ravel().tolist() == [0, 0, 1]
 
 
-def test_the_paper_readout_refuses_when_its_error_would_change_a_label(monkeypatch: pytest.MonkeyPatch) -> None:
-    from monolayer.model.staircase import Staircase
-
-    X, Y = RANDOM.integers(0, 9, (30, 4)), RANDOM.integers(0, 5, (30, 4))
-    dense = Staircase.dense
-    monkeypatch.setattr(Staircase, "dense", lambda self, z: dense(self, z) + 0.6)
-    with pytest.raises(ml.PrecisionError, match="readout='exact'"):
-        ml.memorize(X, Y, positions=True, readout="paper")
-
-
 # -- bad input -----------------------------------------------------------------------------------------
 
 
@@ -198,14 +181,11 @@ def test_the_paper_readout_refuses_when_its_error_would_change_a_label(monkeypat
         ([["a"]], [[np.inf]], {}, "label of token 0 of sequence 0 .*infinity"),
         ([["a", "b"]], ["x"], {"causal": True}, "drop causal=True"),
         ([["a"]], None, {"causal": True}, "no sequence has a next token"),
-        ([["a"]], [["b"]], {"readout": "best"}, "readout must be one of"),
         ([["a"]], [["b"]], {"seed": -1}, "seed must be a whole number"),
         ([["a"]], [["b"]], {"seed": 1.5}, "seed must be a whole number"),
         ([["a"]], [["b"]], {"seed": True}, "seed must be a whole number"),
         ([["a"]], [["b"]], {"positions": 1}, "positions must be True or False, not 1"),
         ([["a"]], [["b"]], {"rank": 0}, "rank must be a whole number from 1, or 'auto'"),
-        ([["a"]], [["b"]], {"rank": 2, "readout": "paper"}, "readout='paper' has rank 1"),
-        ([["a"]], [["b"]], {"dtype": "float32", "readout": "paper"}, "readout='paper' has rank 1 and float64"),
         ([["a"]], [["b"]], {"dtype": "float16"}, "robust=True is made for them"),
         ([[[5e-324], [1e-323]]], [[0, 1]], {}, "no float64 weight scales that to keys"),
         ([[[1.0, 1e-310], [2.0, 0.0]]], [[0, 1]], {}, "no float64 weight scales that to keys"),
@@ -219,18 +199,16 @@ def test_bad_input_has_its_own_message(X: Any, Y: Any, options: dict[str, Any], 
 
 
 @pytest.mark.parametrize("size", [2.0**-1015, 1.0, 2.0**1015])
-@pytest.mark.parametrize("readout", ["exact", "paper"])
-def test_real_labels_of_any_size_come_back(size: float, readout: Any) -> None:
+def test_real_labels_of_any_size_come_back(size: float) -> None:
     X, Y = [[1, 2], [2, 3], [3, 1]], [[1.5 * size, -size], [3.0 * size, 0.25 * size], [0.0, 0.75 * size]]
-    model = ml.memorize(X, Y, readout=readout)
-    for path in ("fast", "dense") if readout == "exact" else ("fast",):
+    model = ml.memorize(X, Y)
+    for path in ("fast", "dense"):
         assert [row.tolist() for row in model.predict(X, path=path)] == Y
 
 
 @pytest.mark.parametrize(
     ("X", "Y", "options", "message"),
     [
-        ([[1, 2], [2, 3]], [[1e308, -1e308], [1.7e308, 3.0]], {"readout": "paper"}, "largest float64.*readout='exact'"),
         (np.arange(1000)[None], np.arange(1000)[None], {"dtype": "float32"}, "1,000 classes are more than .* 724"),
         ([[0, 1]], [[0.1, 0.5]], {"dtype": "float32"}, "0.1 is no number of float32"),
     ],

@@ -71,7 +71,6 @@ CHANGES: dict[str, Callable[[Any], object]] = {
     "new data": lambda m: setattr(m.feed_forward.weight_2, "data", -m.feed_forward.weight_2.detach()),
     "past the version counter": lambda m: m.feed_forward.weight_2.data.neg_(),
     "new module": lambda m: setattr(m, "head", nn.Linear(m.head.in_features, 4, dtype=torch.float64)),
-    "readout": lambda m: setattr(m.feed_forward, "readout", "paper"),
     "hook": lambda m: m.feed_forward.register_forward_hook(lambda module, inputs, output: -output),
     "pre-hook": lambda m: m.attention.register_forward_pre_hook(lambda module, given: (2.0 * given[0], given[1])),
     "method": lambda m: setattr(m.head, "forward", lambda Z: -nn.functional.linear(Z, m.head.weight)),

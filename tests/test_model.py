@@ -103,26 +103,22 @@ def exact_label(readout: Staircase, z: float) -> Fraction:
         readout.weight_1.tolist(), readout.bias_1.tolist(), readout.weight_2[0].tolist(), strict=True
     ):
         hidden = max(Fraction(0), Fraction(weight) * Fraction(z) + Fraction(bias))
-        if readout.readout == "exact":
-            hidden = max(Fraction(0), 1 - hidden)
+        hidden = max(Fraction(0), 1 - hidden)
         total += Fraction(out) * hidden
     return total
 
 
 @settings(max_examples=15, deadline=None)
-@given(st.integers(0, 10**6), st.sampled_from(["exact", "paper"]))
-def test_dense_and_table_agree_with_rational_arithmetic(seed: int, kind: Any) -> None:
+@given(st.integers(0, 10**6))
+def test_dense_and_table_agree_with_rational_arithmetic(seed: int) -> None:
     random = np.random.default_rng(seed)
     steps = int(random.integers(1, 8))
     points = np.cumsum(random.uniform(0.01, 1.0, steps + 1)) - 2.0
     level = random.integers(0, 9, steps + 1).astype(float)
     exponent = np.frexp(np.diff(points))[1] - 3
     start = points[:-1] + (np.diff(points) - np.exp2(exponent)) / 2
-    tensors = [
-        torch.from_numpy(np.atleast_1d(a))
-        for a in (np.exp2(-exponent), start, np.diff(level)[None], level[0], level[-1])
-    ]
-    readout = Staircase.from_steps(*tensors, readout=kind)
+    tensors = [torch.from_numpy(np.atleast_1d(a)) for a in (np.exp2(-exponent), start, np.diff(level)[None], level[-1])]
+    readout = Staircase.from_steps(*tensors)
     table = readout.steps()
     assert table is not None
     on_ramps = start + np.exp2(exponent) * random.uniform(0, 1, steps)
@@ -132,8 +128,7 @@ def test_dense_and_table_agree_with_rational_arithmetic(seed: int, kind: Any) ->
     wanted = torch.tensor([float(exact_label(readout, value)) for value in z.tolist()], dtype=torch.float64)
     assert torch.allclose(dense, wanted, rtol=0, atol=1e-10)
     assert torch.allclose(fast, wanted, rtol=0, atol=1e-10)
-    if kind == "exact":
-        assert torch.equal(dense[: steps + 1], torch.from_numpy(level))
+    assert torch.equal(dense[: steps + 1], torch.from_numpy(level))
     assert torch.equal(fast[: steps + 1], torch.from_numpy(level))
 
 
@@ -158,7 +153,7 @@ def test_blocks_of_points_change_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_ramp_that_floats_cannot_see_is_no_step_for_the_shortcut() -> None:
     """At its very start such a ramp is not climbed yet by the network; a search would count it as climbed."""
     one = torch.ones(1, dtype=torch.float64)
-    steep = Staircase.from_steps(one * 2.0**60, one.clone(), one[None].clone(), one * 0, one, "exact")
+    steep = Staircase.from_steps(one * 2.0**60, one.clone(), one[None].clone(), one)
     assert steep.steps() is None
     assert steep.dense(one).item() == 0.0
 

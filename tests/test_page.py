@@ -213,7 +213,6 @@ def test_what_has_no_page_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("monolayer.page.payload.MOST_STEPS", 20)
     for model, words in (
         (changed, "as they were built"),
-        (ml.memorize(X, Y, readout="paper"), "exact readout"),
         (ml.memorize(X, Y, robust=True), "robust"),
         (ml.memorize(X, Y).float(), "this model is in float32"),
         (ml.memorize(vectors, vectors[..., 0]), "takes vectors"),

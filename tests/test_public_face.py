@@ -56,7 +56,7 @@ def test_a_base_install_can_be_looked_through() -> None:
 # fmt: off
 PINNED = {
     "memorize": lambda X, Y=None, *, lengths=None, per=None, unit=None, positions=False, causal=False,
-        readout="exact", temperature=None, robust=False, rank=None, dtype=None, device=None, seed=None,
+        temperature=None, robust=False, rank=None, dtype=None, device=None, seed=None,
         on_conflict="error", fingerprint=False, draw=None, progress=None: ...,
     "memorize_as": lambda architecture, X, Y=None, *, lengths=None, per=None, unit=None, positions=False,
         activation=None, storage=None, rank=None, dtype=None, confidence=None, unknown=None, seed=None,

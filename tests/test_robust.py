@@ -191,7 +191,7 @@ def test_the_shortcut_stays_right_when_weights_are_changed(built: Any) -> None:
         ([[1, 2]], [[0, 1]], {"rank": "auto"}, "not 'auto'"),
         ([[1, 2]], [[0, 1]], {"dtype": "int8"}, "integers need a scale per row"),
         ([[1, 2]], [[0, 1]], {"seed": -1}, "seed"),
-        ([[1, 2]], [[0, 1]], {"readout": "paper"}, "belong to the line"),
+        ([[1, 2]], [[0, 1]], {"temperature": 1.0}, "belongs to the line"),
         ([[[0.5], [1.5]]], [[0, 1]], {}, "takes ids or strings as tokens, and these are vectors"),
         ([[1, 2]], [[0.5, 1.5]], {}, "real numbers, which noise would blur"),
     ],

@@ -36,11 +36,10 @@ def session(file: Path) -> Any:
     [
         (CLASSES, {}, 3),
         (CLASSES, {"dtype": "float32"}, 3),
-        (CLASSES, {"readout": "paper"}, 2),
         (REALS, {}, 4),
         (CLASSES, {"robust": True, "dtype": "bfloat16"}, 2),
     ],
-    ids=["exact", "float32", "paper", "runs", "robust"],
+    ids=["exact", "float32", "runs", "robust"],
 )
 def test_the_file_computes_what_the_readout_does(Y: Any, options: Any, layers: int, tmp_path: Path) -> None:
     model = ml.memorize(X, Y, **options)

@@ -60,7 +60,7 @@ def run(plan: Results, setting: Setting, progress: Progress) -> Results:
     )
     X, Y = without_repeats(count, length, words, CLASSES, seed=setting.seed)
     rows: list[Results] = []
-    models: dict[str, Results] = {"paper's readout": {"readout": "paper"}, "line": {}}
+    models: dict[str, Results] = {"line": {}}
     models |= {f"robust, rank {k}": {"robust": True, "rank": k} for k in plan["ranks"]}
     for done, (name, options) in enumerate(models.items()):
         progress(name, 0.4 * done / len(models))

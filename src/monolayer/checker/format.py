@@ -21,15 +21,14 @@ Tensors = dict[str, NDArray[Any]]
 VERSION = 1
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 _NUMBERED = re.compile(r"model-([0-9]{5})-of-([0-9]{5})\.safetensors")
-READOUTS = {"exact": (1, 0), "paper": (2, 0), "runs": (1, 1), "gates": (1, 0), "cascade": (1, 0)}
-"""Kinds of readout: neurons for each step, and how many columns `weight_2` has besides."""
+READOUTS = ("exact", "runs", "gates", "cascade")
 WORDS = {
     "format": ("monolayer",),
     "kind": ("memorizer", "approximator"),
     "tokens": ("ids", "vectors"),
     "per": ("token", "sequence"),
     "target": ("classes", "reals"),
-    "readout": tuple(READOUTS),
+    "readout": READOUTS,
     "dtype": ("float64", "float32", "float16", "bfloat16"),
 }
 SWITCHES = ("scalar", "causal", "next_token", "positions")
@@ -212,8 +211,7 @@ def _shapes(config: dict[str, Any], names: dict[str, Names | None], tensors: Ten
             writes = m + (stage < len(steps) - 1)
             wanted |= _block(f"feed_forward.stages.{stage}", (count,), count + more, writes)
         return wanted
-    neurons, more = READOUTS[config["readout"]]
-    return wanted | _block("feed_forward", (neurons * H,), neurons * H + more, m)
+    return wanted | _block("feed_forward", (H,), H + (config["readout"] == "runs"), m)
 
 
 def _block(name: str, first: tuple[int, ...], columns: int, writes: int) -> dict[str, tuple[int, ...]]:

@@ -70,9 +70,9 @@ def checked(model: Monolayer, data: Sequences, began: float, step: Callable[[str
 
 def checked_rows(model: Monolayer, found: dict[str, Any]) -> list[tuple[str, str]]:
     """The same for people; `monolayer inspect` has the rest."""
-    right, total, error = found["right"], found["total"], found.get("readout_error")
+    right, total = found["right"], found["total"]
     share = "" if right == total else f" ({found['accuracy']:.4%})"
-    exact = " to within the readout error" if error else "" if model.card.classes is not None else ", bit for bit"
+    exact = "" if model.card.classes is not None else ", bit for bit"
     # A model with a given draw carries no summary, so that two ways of building it give one file.
     rows = summary_rows(model.summary, str(model.bos.dtype).removeprefix("torch.")) if model.summary else []
     return [
@@ -102,8 +102,6 @@ def summary_rows(summary: Summary, dtype: str = "float64") -> list[tuple[str, st
     rows.append(("numbers in the file", number(summary.parameters)))
     if summary.conflicts:
         rows.append(("labels overruled", number(summary.conflicts)))
-    if summary.readout_error is not None:
-        rows.append(("readout error, measured", number(summary.readout_error)))
     return rows
 
 
@@ -130,6 +128,6 @@ def agreement(model: Answering, sequences: Sequences, values: Any, among: Any = 
 
 
 def tolerance(model: Answering) -> float:
-    """How far a real answer may be from its label to count as right: 0 but for `paper` and approximators."""
-    grid, measured = model.card.grid, getattr(model.summary, "readout_error", None)
-    return (getattr(model, "error", None) or 0.0) + (measured or 0.0) + (0.0 if grid is None else grid.error)
+    """How far a real answer may be from its label to count as right: 0 but for approximators."""
+    grid = model.card.grid
+    return (getattr(model, "error", None) or 0.0) + (0.0 if grid is None else grid.error)

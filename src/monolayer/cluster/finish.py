@@ -20,6 +20,7 @@ from monolayer.construct.line.cascade import Stage, further
 from monolayer.construct.line.draw import Draw
 from monolayer.construct.line.points import SLACK, Points
 from monolayer.construct.line.separate import spacing
+from monolayer.construct.line.steps import staircase
 from monolayer.construct.line.stored import LineDraw
 from monolayer.construct.line.values import Value, averages, draw_value, most_rank
 from monolayer.construct.target import Target, entropy_bits
@@ -161,7 +162,9 @@ def _line(found: Found) -> Monolayer:
     margin = [float(part["margin"]) for part in found.parts if int(part["steps"])]
     more: dict[str, Any] = {"runs": steps + 1}
     if found.stages and found.crowds is not None:
-        readout = Cascade([first, *(stage.staircase(whole, UNIT) for stage in found.stages)], labels)
+        readout = Cascade(
+            [first, *(staircase(stage.slope, stage.start, stage.level, whole, UNIT) for stage in found.stages)], labels
+        )
         margin += [stage.margin for stage in found.stages if stage.margin is not None]
         contested = [len(found.crowds.low), *(stage.crowds for stage in found.stages[:-1])]
         more = {"runs": 1 + readout.step_count, "rank": readout.rank, "contested": contested}
@@ -193,7 +196,6 @@ def _with_summary(model: Monolayer, found: Found, draw: Draw, more: dict[str, An
         **model.counts(),
         corollary_1=counted,
         label_bits=None if found.classes is None else found.labelled * entropy_bits(found.label_count),
-        readout_error=None,
         corollary_1_dense=multiplied,
     )
     model.card = model.card.with_summary(summary)

@@ -22,7 +22,7 @@ from monolayer.construct.cells.refine import Errors, Modulus, bound, cells_for, 
 from monolayer.construct.line.alphabet import Cells
 from monolayer.construct.line.assemble import assemble, copying_lift
 from monolayer.construct.line.draw import Tokens, averaging, check_seed, check_temperature
-from monolayer.construct.line.points import SLACK
+from monolayer.construct.line.points import SLACK, ramps_at
 from monolayer.construct.line.separate import DRAWS, Separated, separate
 from monolayer.construct.line.steps import staircase
 from monolayer.construct.target import Target
@@ -117,7 +117,7 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
         raise _collision(found, lattice)
 
     report("building the staircase", 0.8)
-    feed_forward, _ = staircase(found.points, found.changes, found.level, False, "exact")
+    feed_forward = staircase(*ramps_at(found.points.z, found.changes), found.level, False)
 
     (codes,) = found.draw.proposal.lift
     quantizer = Quantizer.from_steps(1.0 / lattice.width, torch.from_numpy(lattice.start), codes)
@@ -145,7 +145,6 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
         **model.counts(),
         corollary_1=paper,
         label_bits=None,
-        readout_error=None,
         corollary_1_dense=paper_dense,
     )
     model.card = model.card.with_summary(summary)

@@ -15,7 +15,6 @@ from monolayer.arrays import dtype_name
 from monolayer.construct.again import adopted, rebuilt
 from monolayer.construct.consistency import OnConflict, check_conflict
 from monolayer.construct.line.build import Line
-from monolayer.construct.line.steps import Choice
 from monolayer.construct.robust.build import RANK, Robust
 from monolayer.construct.robust.stored import Dtype
 from monolayer.construct.task import Construction, Progress, Task
@@ -41,7 +40,6 @@ def memorize(
     unit: Cut | None = None,
     positions: bool = False,
     causal: bool = False,
-    readout: Choice = "exact",
     temperature: float | None = None,
     robust: bool = False,
     rank: int | Literal["auto"] | None = None,
@@ -60,7 +58,7 @@ def memorize(
     (`Sequences.of`); classes (integers, strings) or reals. `unit`: what a string is, its `characters`, its `words`, or
     one token, `whole`; the model remembers it. `positions=True` makes order matter;
     without it the model is permutation equivariant. `causal=True` hides what comes later; without `Y` it
-    memorizes each next token. `readout`: `exact` or `paper`. `temperature`: the λ of the head, 0 for the mean of
+    memorizes each next token. `temperature`: the λ of the head, 0 for the mean of
     the keys; None: chosen by measurement. `on_conflict`: what to do where equal token and context have different
     labels. `fingerprint=True` keeps 8 bytes per point, so that `seen` and `predict(strict=True)` can tell what the
     model was built from. On one platform the same seed gives the same bits; None is 0.
@@ -71,7 +69,7 @@ def memorize(
 
     `draw`: a model, or the folder of one, whose names, keys, codes, positions, temperature, format and rank are used
     again: only what follows from the labels is then built from the data (docs/editing.md). The draw decides `seed`,
-    `dtype`, `rank`, `robust`, `temperature`, `readout`, `positions` and `causal`: leave them out. Such a
+    `dtype`, `rank`, `robust`, `temperature`, `positions` and `causal`: leave them out. Such a
     model has no summary.
 
     `robust=True` builds another network, of ids and classes, which survives noise and short formats (docs/robust.md).
@@ -92,11 +90,10 @@ def memorize(
         draw = load_monolayer(draw)
     options: dict[str, Any] = {"seed": seed, "dtype": dtype, "rank": rank, "temperature": temperature}
     options |= {"positions": positions or None, "causal": causal or None, "robust": robust or None}
-    options["readout"] = None if readout == "exact" else readout
     for name, option in options.items():
         if draw is not None and option is not None:
             raise DataError(f"a draw decides {name}: leave {name} out, or the draw")
-    construction = _construction(readout, temperature, robust, rank, dtype_name(dtype), 0 if seed is None else seed)
+    construction = _construction(temperature, robust, rank, dtype_name(dtype), 0 if seed is None else seed)
 
     report("reading the data", 0.0)
     data = sequences_of(X, Y, lengths=lengths, per=per, unit=unit, like=None if draw is None else draw.card.manner)
@@ -111,14 +108,12 @@ def memorize(
     return model if device is None else model.to(device)
 
 
-def _construction(
-    readout: Choice, temperature: float | None, robust: bool, rank: Any, dtype: Any, seed: int
-) -> Construction:
+def _construction(temperature: float | None, robust: bool, rank: Any, dtype: Any, seed: int) -> Construction:
     """What the options ask for, each checked by the construction that takes it."""
     if not robust:
-        return Line(readout, seed, temperature, "auto" if rank is None else rank, dtype or "float64")
-    if readout != "exact" or temperature is not None:
-        raise DataError("readout and temperature belong to the line; a robust model has its own: leave them out")
+        return Line(seed, temperature, "auto" if rank is None else rank, dtype or "float64")
+    if temperature is not None:
+        raise DataError("temperature belongs to the line; a robust model has its own: leave it out")
     return Robust(RANK if rank is None else rank, dtype or "float32", seed)
 
 

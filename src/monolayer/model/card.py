@@ -47,8 +47,6 @@ class Summary:
     """Bits that the labels carry: points times the entropy of their classes; None for real labels."""
     conflicts: int
     """Labels overruled by `on_conflict`."""
-    readout_error: float | None
-    """Largest error of the dense `paper` readout on the points it was tried on; None for `exact`, which has none."""
     dense_numbers: int | None = None
     """Numbers that a dense pass multiplies by or adds: `parameters`, and the −1 and 1 of the later hidden layers."""
     corollary_1_dense: int | None = None

@@ -10,7 +10,6 @@ from monolayer.model.staircase import Readout, Staircase
 READOUTS: dict[str, tuple[type[Readout], type[RankOneAttention]]] = {
     "exact": (Staircase, RankOneAttention),
     "runs": (Staircase, RankOneAttention),
-    "paper": (Staircase, RankOneAttention),
     "cascade": (Cascade, RankOneAttention),
     "gates": (Gates, RankAttention),
 }

@@ -186,7 +186,6 @@ def _files(config: Config) -> set[str]:
 
 READOUTS: dict[str, Callable[[int], dict[str, Shape]]] = {
     "exact": lambda R: {"weight_1": (R,), "bias_1": (R,), "weight_2": ("m", R), "bias_2": ("m",)},
-    "paper": lambda R: {"weight_1": (2 * R,), "bias_1": (2 * R,), "weight_2": ("m", 2 * R), "bias_2": ("m",)},
     "runs": lambda R: {"weight_1": (R,), "bias_1": (R,), "weight_2": ("m", R + 1), "bias_2": ("m",)},
     "gates": lambda H: {"weight_1": (H, "reads"), "bias_1": (H,), "weight_2": ("m", H), "bias_2": ("m",)},
     "cascade": lambda R: {},

@@ -5,9 +5,9 @@ one run of points to that of the next. Run `r`, from 0 to `R`, lies between step
 
     label │            ┌────────          exact:  h = relu(w z − w a);  h ← relu(1 − h);  Σ Δ (1 − h)
           │   ┌───────/                   runs:   the same h;  i_r = relu(h_{r+1} − h_r);  Σ label_r i_r
-          │──/                            paper:  Σ Δ (relu(w z − w a) − relu(w z − w a − 1))
+          │──/                            both are flat off the ramps and linear on them
           └──────────────────── z
-             a  a+1/w                     all are flat off the ramps and linear on them
+             a  a+1/w
 
 `exact`, for classes, has two hidden layers and is exact in floats: `w` is a power of two, so `w z` has no
 rounding error, and rounding is monotone, so `h` is exactly 0 at `z ≤ a` and at least 1 at `z ≥ a + 1/w`; then
@@ -15,7 +15,6 @@ rounding error, and rounding is monotone, so `h` is exactly 0 at `z ≤ a` and a
 `runs`, for real labels, has a third: of the neighbours `h_r` and `h_{r+1}` exactly one pair differs, so exactly one
 indicator `i_r` is 1 and all others are 0. Products with 0 and 1 and sums with zeros are exact, so the label itself
 comes out, whatever float it is. (`h_0 = 0` and `h_{R+1} = 1`.)
-`paper` has one hidden layer: large terms cancel, so its error grows with `R` and with `w`.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from monolayer.data import Sequences
 from monolayer.model.attention import CODE, KEY, LABEL, Slots
 from monolayer.model.device import recording
 
-Form = Literal["exact", "runs", "paper"]
+Form = Literal["exact", "runs"]
 
 Block = Callable[[str], tuple[Tensor, Tensor, Tensor, Tensor]]
 """By the name of a block in a file, its `weight_1`, `bias_1`, `weight_2` and `bias_2`."""
@@ -179,22 +178,15 @@ class Staircase(Readout):
         self.readout, self.labels, self.slots = readout, len(bias_2), ((KEY, CODE),)
 
     @classmethod
-    def from_steps(
-        cls, slope: Tensor, start: Tensor, jump: Tensor, first: Tensor, last: Tensor, readout: Form
-    ) -> Staircase:
-        """From ramps that begin at `start` `(R,)` with power-of-two `slope` `(R,)`, and jumps `(m, R)`.
+    def from_steps(cls, slope: Tensor, start: Tensor, jump: Tensor, last: Tensor) -> Staircase:
+        """The readout `exact`: ramps that begin at `start` `(R,)` with power-of-two `slope` `(R,)`, and jumps `(m, R)`.
 
-        `first`, `last` `(m,)` are the labels left and right of all steps. All five are handed over: they become the
-        weights, and `start` and `jump` are overwritten on the way.
+        `last` `(m,)` is the label right of all steps. All four are handed over: they become the weights, and `start`
+        and `jump` are overwritten on the way.
         """
         bias = start.mul_(slope).neg_()
-        if readout == "exact":
-            # 0 − Δ rather than −Δ: of a step that does not change a coordinate, 0 and not −0.
-            return cls(slope, bias, torch.sub(torch.zeros((), dtype=jump.dtype), jump, out=jump), last, readout)
-        # The two kinks of a step stay neighbours: their large terms cancel before others are added.
-        weight_2 = torch.stack([jump, -jump], dim=2).flatten(1)
-        bias_1 = torch.stack([bias, bias - 1.0], dim=1).flatten()
-        return cls(slope.repeat_interleave(2), bias_1, weight_2, first, readout)
+        # 0 − Δ rather than −Δ: of a step that does not change a coordinate, 0 and not −0.
+        return cls(slope, bias, torch.sub(torch.zeros((), dtype=jump.dtype), jump, out=jump), last, "exact")
 
     @classmethod
     def from_runs(cls, slope: Tensor, start: Tensor, level: Tensor) -> Staircase:
@@ -216,9 +208,7 @@ class Staircase(Readout):
         return torch.cat([self._block(part) for part in torch.split(z, points)])
 
     def _block(self, z: Tensor) -> Tensor:
-        hidden = torch.addcmul(self.bias_1, z[:, None], self.weight_1).relu()
-        if self.readout != "paper":
-            hidden = (1.0 - hidden).relu()
+        hidden = (1.0 - torch.addcmul(self.bias_1, z[:, None], self.weight_1).relu()).relu()
         if self.readout == "runs":
             # Left of all runs stands a step that is always passed, right of all one that never is.
             ends = torch.zeros_like(z[:, None]), torch.ones_like(z[:, None])
@@ -232,25 +222,17 @@ class Staircase(Readout):
         weight_2, bias_2 = self.weight_2.detach(), self.bias_2.detach()[:, None]
         if self.readout == "runs":
             level = weight_2 + bias_2
-        elif self.readout == "exact":
+        else:
             first = bias_2 + weight_2.sum(1, keepdim=True)
             level = torch.cat([first, first - _running(weight_2)], dim=1)
-        else:
-            jump, paired = weight_2[:, ::2], torch.equal(slope[::2], slope[1::2])
-            if not (paired and torch.equal(jump, -weight_2[:, 1::2]) and torch.equal(bias[::2] - 1.0, bias[1::2])):
-                return None
-            slope, bias = slope[::2], bias[::2]
-            level = torch.cat([bias_2, bias_2 + _running(jump)], dim=1)
         return Steps(slope, bias, level.T) if rising(slope, bias) else None
 
     # -- the protocol of readouts (`Readout`) ------------------------------------------------------
 
     def layers(self) -> list[tuple[Tensor, Tensor]]:
-        """`w z + b`; but for `paper`, `1 − h`; of `runs` the differences of neighbours; the label."""
-        found: list[tuple[Tensor, Tensor]] = [(self.weight_1[:, None], self.bias_1)]
-        if self.readout != "paper":
-            one = torch.diag(torch.ones_like(self.bias_1))
-            found.append((-one, torch.ones_like(self.bias_1)))
+        """`w z + b`; `1 − h`; of `runs` the differences of neighbours; the label."""
+        one = torch.diag(torch.ones_like(self.bias_1))
+        found = [(self.weight_1[:, None], self.bias_1), (-one, torch.ones_like(self.bias_1))]
         if self.readout == "runs":
             none = torch.zeros_like(one[:1])
             last = torch.zeros_like(self.weight_2[0])
@@ -266,7 +248,7 @@ class Staircase(Readout):
     @property
     def step_count(self) -> int:
         """`R`."""
-        return len(self.weight_1) // (2 if self.readout == "paper" else 1)
+        return len(self.weight_1)
 
     @property
     def later_numbers(self) -> int:
@@ -275,7 +257,7 @@ class Staircase(Readout):
         But for the first, which has one neighbour.
         """
         steps = len(self.bias_1)
-        return {"paper": 0, "exact": 2 * steps, "runs": 4 * steps + 1}[self.readout]
+        return 2 * steps if self.readout == "exact" else 4 * steps + 1
 
     @classmethod
     def stored(cls, config: dict[str, Any], block: Block) -> Staircase:

@@ -21,9 +21,10 @@ from monolayer.arrays import Ints
 from monolayer.construct.line.alphabet import Alphabet, Ids, Vectors
 from monolayer.construct.line.assemble import assemble, linear_lift, stream
 from monolayer.construct.line.draw import Draw, Tokens, check_seed, check_temperature
+from monolayer.construct.line.points import ramps_at
 from monolayer.construct.line.refusal import check_format, collision
 from monolayer.construct.line.separate import Separated, separate
-from monolayer.construct.line.steps import Choice, dense_error, staircase
+from monolayer.construct.line.steps import staircase
 from monolayer.construct.line.stored import LineDraw
 from monolayer.construct.line.values import Value, draw_value, most_rank, stages_of
 from monolayer.construct.task import Progress, Task
@@ -40,13 +41,12 @@ Built = tuple[Staircase | Cascade, tuple[Value, ...], dict[str, Any]]
 
 @dataclass(frozen=True)
 class Line:
-    """`readout`: `exact` or `paper`; on one platform the same seed gives the same bits.
+    """On one platform the same seed gives the same bits.
 
     `temperature`: λ, 0 for the mean; None: chosen by measurement. `rank`: the largest value rank allowed, of which the
     least that holds the data is taken; `auto`: any. `dtype`: the format that the model is stored in and computes in.
     """
 
-    readout: Choice = "exact"
     seed: int = 0
     temperature: float | None = None
     rank: int | Literal["auto"] = "auto"
@@ -56,11 +56,9 @@ class Line:
 
     @classmethod
     def again(cls, draw: LineDraw) -> Line:
-        return cls(draw.readout, draw.seed, draw.temperature, draw.rank, draw.dtype, draw)
+        return cls(draw.seed, draw.temperature, draw.rank, draw.dtype, draw)
 
     def __post_init__(self) -> None:
-        if self.readout not in ("exact", "paper"):
-            raise DataError(f"readout must be one of 'exact', 'paper', not {self.readout!r}")
         if self.rank != "auto" and not (type(self.rank) is int and self.rank >= 1):
             raise DataError(f"rank must be a whole number from 1, or 'auto', not {self.rank!r}")
         if self.dtype not in get_args(Format):
@@ -69,8 +67,6 @@ class Line:
                 f"dtype of a line must be one of {names}, not {self.dtype!r}: shorter formats hold too few steps; "
                 "robust=True is made for them"
             )
-        if self.readout == "paper" and (self.rank not in ("auto", 1) or self.dtype != "float64"):
-            raise DataError("readout='paper' has rank 1 and float64; leave rank and dtype out, or take readout='exact'")
         check_seed(self.seed)
         check_temperature(self.temperature)
 
@@ -87,7 +83,7 @@ class Line:
         card = task.card(self._stored(found, tokens, values).to_json())
         model = assemble(found.draw, found.points.kappa, lift, readout, card, values=values)
         if self.draw is None:  # two ways to one model must give one file
-            facts = found.measure() | {"readout_error": None} | facts
+            facts = found.measure() | facts
             model.card = card.with_summary(task.summary(model, found.target, readout.labels, **facts))
         # Slopes are powers of two, so what rounds is the place of a step, by one rounding error of the eight or more
         # in its gap; keys, codes and values are numbers of the format, and labels whole numbers that it holds.
@@ -118,34 +114,30 @@ class Line:
 
     def _stored(self, found: Separated, tokens: Tokens, values: tuple[Value, ...]) -> LineDraw:
         """What this model was drawn from: the draw that was given, or a new one."""
-        options = self.dtype, self.readout, self.rank
-        drawn = LineDraw.of(found.draw, found.points.kappa, tokens.alphabet, values, *options)
+        drawn = LineDraw.of(found.draw, found.points.kappa, tokens.alphabet, values, self.dtype, self.rank)
         if self.draw is None:
             return drawn
         return replace(self.draw, values=max(drawn.values, self.draw.values, key=len))
 
     def _one_line(self, found: Separated) -> Built:
         """All neighbours with different labels are far enough apart: one staircase."""
-        points, target = found.points, found.target
-        classes = target.classes is not None
-        readout, stored_error = staircase(points, found.changes, found.level, classes, self.readout)
-        if self.readout != "paper":
-            return readout, (), {}
-        return readout, (), {"readout_error": dense_error(readout, points, target, stored_error)}
+        points, whole = found.points, found.target.classes is not None
+        return staircase(*ramps_at(points.z, found.changes), found.level, whole, points.unit), (), {}
 
     def _stages(self, found: Separated, tokens: Tokens, task: Task) -> Built:
         """Some are not: further stages, or an error that says which rank would do."""
-        points, target, paper = found.points, found.target, self.readout == "paper"
+        points, target = found.points, found.target
         value = partial(draw_value, tokens, self.seed)
         if self.draw is not None:
             value = partial(self.draw.value, tokens, task.data)
         stages, values, left = stages_of(points, found.changes, target, found.draw, tokens, value)
         rank, most = None if left else len(stages), most_rank(tokens)
-        allowed = 1 if paper else most if self.rank == "auto" else self.rank
+        allowed = most if self.rank == "auto" else self.rank
         if rank is None or rank > allowed:
-            raise collision(found, task.context, rank, most, paper)
+            raise collision(found, task.context, rank, most)
         whole = target.classes is not None
-        readout = Cascade([part.staircase(whole, points.unit) for part in stages], target.table.shape[1])
+        stairs = [staircase(part.slope, part.start, part.level, whole, points.unit) for part in stages]
+        readout = Cascade(stairs, target.table.shape[1])
         facts: dict[str, Any] = {"margin": min(part.margin for part in stages if part.margin is not None), "rank": rank}
         facts |= {"runs": 1 + readout.step_count, "contested": [part.crowds for part in stages[:-1]]}
         return readout, values, facts

@@ -17,19 +17,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.arrays import Floats, Ints
-from monolayer.construct.line.points import Points, ramps_at, size_of_jumps
+from monolayer.construct.line.points import Points, ramps_at
 from monolayer.construct.line.separate import crowds, inside, margins
 from monolayer.errors import PrecisionError
-
-if TYPE_CHECKING:
-    from monolayer.model.staircase import Staircase
-
 
 KAPPA = 0.25
 """`κ` of every stage behind the first: means lie in [−1, 1], so stretches, whole numbers apart, stay 1/2 apart."""
@@ -73,25 +69,6 @@ class Stage:
     level: Floats
     margin: float | None
     crowds: int
-
-    def staircase(self, whole: bool, unit: float) -> Staircase:
-        """The stage as neurons; `whole`: labels are classes. `unit`: `u` of the format, whose sums must not round."""
-        import torch
-
-        from monolayer.model.staircase import Staircase
-
-        slope, start = torch.from_numpy(self.slope), torch.from_numpy(self.start)
-        if not whole:
-            return Staircase.from_runs(slope, start, torch.from_numpy(self.level))
-        jump = np.diff(self.level, axis=1)
-        most = max(size_of_jumps(row[None]) for row in jump) + float(np.abs(self.level).max())
-        if most * unit >= 1.0:
-            raise PrecisionError(
-                f"{self.level.shape[1]:,} runs of labels add up to {most:,.0f}, and sums of whole numbers are exact "
-                f"only below {1.0 / unit:,.0f} in this format: use fewer classes, or dtype='float64'"
-            )
-        first, last = (torch.from_numpy(self.level[:, end].copy()) for end in (0, -1))
-        return Staircase.from_steps(slope, start, torch.from_numpy(jump), first, last, "exact")
 
 
 def cut(points: Points, changes: Ints) -> Cut:

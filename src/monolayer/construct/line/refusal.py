@@ -50,7 +50,7 @@ def _rounded(values: Any, dtype: str) -> Any:
         return values.astype(dtype).astype(np.float64)
 
 
-def collision(found: Separated, context: Context, rank: int | None, most: int, paper: bool) -> PrecisionError:
+def collision(found: Separated, context: Context, rank: int | None, most: int) -> PrecisionError:
     """The error for data that are consistent but that the format cannot hold at the rank that is allowed.
 
     `rank`: the least that would hold them, None if that is none of those up to `most`.
@@ -84,8 +84,7 @@ def collision(found: Separated, context: Context, rank: int | None, most: int, p
         ways.insert(0, "use dtype='float64'")
     why += none
     if rank is not None:
-        readout = " and readout='exact'" if paper else ""
-        ways.insert(0, f"leave rank out, or take rank={rank}{readout}, which holds them")
+        ways.insert(0, f"leave rank out, or take rank={rank}, which holds them")
     if context.causal and not context.positions:
         why += f". What is seen of {int(data.lengths.max()):,} tokens hardly changes with one more"
         ways.insert(0, "pass positions=True, which gives every place in a sequence its own key and code")

@@ -42,7 +42,6 @@ class LineDraw:
     temperature: float
     kappa: float
     dtype: Literal["float64", "float32"]
-    readout: Literal["exact", "paper"]
     rank: int | Literal["auto"]
     longest: int | None
     tokens: int | None
@@ -61,7 +60,6 @@ class LineDraw:
         alphabet: Alphabet,
         values: Sequence[Value],
         dtype: Literal["float64", "float32"] = "float64",
-        readout: Literal["exact", "paper"] = "exact",
         rank: int | Literal["auto"] = "auto",
     ) -> LineDraw:
         """What a model was drawn from; `values`: those of its further stages."""
@@ -73,7 +71,6 @@ class LineDraw:
             temperature=draw.temperature,
             kappa=kappa,
             dtype=dtype,
-            readout=readout,
             rank=rank,
             longest=None if draw.position_key is None else len(draw.position_key),
             tokens=None if ids is None else ids.size if ids.first is None else ids.first,
@@ -144,7 +141,7 @@ class LineDraw:
             raise ValueError("lift is no matrix of two rows")
         if lift is not None and any(value.shape != lift.shape[1:] or not np.isfinite(value).all() for value in values):
             raise ValueError("lift and values are not of one size")
-        plain = ("seed", "layout", "number", "temperature", "kappa", "dtype", "readout", "rank", "longest", "tokens")
+        plain = ("seed", "layout", "number", "temperature", "kappa", "dtype", "rank", "longest", "tokens")
         return cls(**{name: known[name] for name in plain}, order=order, lift=lift, values=values)
 
 
@@ -155,7 +152,6 @@ _KINDS: dict[str, Callable[[Any], bool]] = {
     "temperature": lambda value: value is not None,
     "kappa": positive,
     "dtype": ("float64", "float32").__contains__,
-    "readout": ("exact", "paper").__contains__,
     "rank": lambda value: value == "auto" or whole(1)(value),
     "longest": lambda value: value is None or whole(1)(value),
     "tokens": lambda value: value is None or whole(1)(value),

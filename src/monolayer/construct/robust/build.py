@@ -85,7 +85,7 @@ class Robust:
                 task.target,
                 1,
                 points=len(task.target.number),
-                **dict.fromkeys(("gap", "expected_gap", "margin", "readout_error")),
+                **dict.fromkeys(("gap", "expected_gap", "margin")),
                 temperature=TEMPERATURE if task.context.positions else 0.0,
                 layout="gates",
                 draws=1,
