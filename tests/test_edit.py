@@ -267,11 +267,9 @@ def test_only_the_tokens_that_are_touched_are_covered_anew(name: str, monkeypatc
     cells = cells_of(model, draw_of(model))
     for splice in record.splices:
         if splice.tensor.startswith("feed_forward"):
-            assert all(
-                (cells[at : at + taken] == token).all() for at, taken in zip(splice.at, splice.taken, strict=True)
-            )
+            assert (cells[splice.out] == token).all()
         else:
-            assert splice.at.tolist() == [token]
+            assert splice.out.tolist() == [token]
     found = ml.compare(model, new, data)
     assert 0 < found.only_one <= record.neurons[0]
     assert {int(data.tokens[data.offsets[a.sequence] + a.position]) for a in found.differing} == {token}
@@ -309,7 +307,7 @@ def test_a_planted_fault_in_an_edited_model_is_refuted() -> None:
     new, record = ml.forget(model, [0], data)
     rest = data.select(np.arange(1, len(data)))
     assert record.neurons[1] > 0
-    at = int(record.splices[0].at[0])
+    at = int(record.splices[0].put[0])
     new.feed_forward.weight_2.data[:, at] *= -1.0
     assert ml.certify(new, rest).verdict == "refuted"
     with pytest.raises(ml.DataError, match="not the data that the model holds"):

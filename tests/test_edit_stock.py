@@ -70,7 +70,7 @@ def test_an_edit_is_what_the_same_draw_makes_of_the_edited_data(folder: Path, ve
     for splice in record.splices:
         if not splice.tensor.startswith((layers["1"], layers["2"], layers.get("3", layers["1"]))):
             assert splice.tensor == ARCHITECTURES[model.architecture].tables["tokens"]
-            assert {int(model.facts.names[row]) for row in splice.at[splice.put > 0]} <= touched
+            assert {int(model.facts.names[row]) for row in splice.put} <= touched
     # The record says what was answered, and what is answered now; it goes both ways, through a file too.
     assert record.changes[0].before == (None if verb == "insert" else Y[3, 0])
     assert record.facts == len(record.changes) == (8 if verb == "forget" else 4)

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from monolayer.data import Sequences
-from monolayer.editing.difference import UNHASHED, Content, config_change, difference, same
+from monolayer.editing.difference import UNHASHED, Content, bits, config_change, difference, same
 from monolayer.editing.subject import Subject, subject_of
 from monolayer.errors import DataError
 from monolayer.table import as_table
 
 SHOWN = 100
 """Answers that a comparison names; the rest it counts."""
-NAMED = frozenset({"vocabulary", "classes", "id2label", "label2id"})
+NAMED = frozenset({"names", "vocabulary", "classes", "id2label", "label2id"})
 """Keys of a configuration that only say names."""
 
 
@@ -90,7 +90,6 @@ def compare(one: Any, two: Any, X: Any = None, *, lengths: Any = None) -> Compar
     old, new = (subject.content for subject in subjects)
     only = difference(old.tensors, new.tensors, {**old.blocks, **new.blocks})[1].values()
     config = config_change(old.config, new.config)
-    names = old.names == new.names and not config.keys() & NAMED
     asked = answers = None
     differing: list[Answer] = []
     if X is not None:
@@ -104,7 +103,7 @@ def compare(one: Any, two: Any, X: Any = None, *, lengths: Any = None) -> Compar
             for key, values in config.items()
             if key not in {*NAMED, *UNHASHED}
         },
-        names=names,
+        names=not config.keys() & NAMED,
         only_one=sum(out for out, _ in only),
         only_two=sum(put for _, put in only),
         asked=asked,
@@ -120,7 +119,7 @@ def _weights(old: Content, new: Content) -> dict[str, int | None]:
         if not same(a, b):
             found[name] = None
             if a is not None and b is not None and a.shape == b.shape and a.dtype == b.dtype:
-                found[name] = int(np.count_nonzero((a != b) & ((a == a) | (b == b))))
+                found[name] = int(np.count_nonzero(bits(a) != bits(b)))
     return found
 
 

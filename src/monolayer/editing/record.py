@@ -21,7 +21,9 @@ Kind = Literal["forget", "edit", "insert"]
 FORMAT, VERSION = "monolayer-edit", 1
 SHOWN = 100
 """Facts that a record names; the rest it counts."""
-_BACK = {"before": "after", "after": "before", "kept": "kept"}
+_BACK = {"before": "after", "after": "before"}
+ARRAYS = ("out", "put", "before", "after")
+"""Fields of a splice that are arrays."""
 SAID = ("kind", "claim", "facts", "shared", "source", "result")
 """Fields of a record that are as they are in its file."""
 LONG = 16
@@ -75,8 +77,7 @@ class Record:
     `source`, `result`: digests of the model that it was made from and of the one that came out. `changes`: the first
     facts, `facts`: how many there were; `shared`: of those to be forgotten, how many stay because other rows teach them
     too. `blocks`: by block of the readout, how many neurons were taken out and how many put in. `config`: keys of the
-    configuration that change, `before` and `after`. `names`: of each list how many are `kept`; those of `before` behind
-    them become those of `after`.
+    configuration that change, `before` and `after`; the lists of names are one of them.
     """
 
     kind: Kind
@@ -88,7 +89,6 @@ class Record:
     result: str
     splices: tuple[Splice, ...]
     blocks: dict[str, tuple[int, int]]
-    names: dict[str, dict[str, Any]]
     config: dict[str, dict[str, Any]]
 
     @classmethod
@@ -97,12 +97,6 @@ class Record:
     ) -> Record:
         """The record that leads from `old` to `new`."""
         splices, blocks = difference(old.tensors, new.tensors, {**old.blocks, **new.blocks})
-        names = {}
-        for key in sorted({*old.names, *new.names}):
-            before, after = old.names.get(key, []), new.names.get(key, [])
-            if before != after:
-                kept = len(before) if after[: len(before)] == before else 0
-                names[key] = {"kept": kept, "before": before[kept:], "after": after[kept:]}
         return cls(
             kind=kind,
             claim=claim,
@@ -113,7 +107,6 @@ class Record:
             result=new.digest,
             splices=splices,
             blocks=blocks,
-            names=names,
             config=config_change(old.config, new.config),
         )
 
@@ -128,7 +121,6 @@ class Record:
             source=self.result,
             result=self.source,
             splices=tuple(splice.inverse() for splice in self.splices),
-            names=_turned(self.names),
             config=_turned(self.config),
         )
         return back._carried(subject_of(model), "led to").model
@@ -150,12 +142,9 @@ class Record:
             for splice in self.splices:
                 new = splice.apply(tensors.pop(splice.tensor, None))
                 tensors |= {} if new is None else {splice.tensor: new}
-            names = dict(old.names)
-            for key, entry in self.names.items():
-                names[key] = [*names.get(key, [])[: entry["kept"]], *entry["after"]]
-            config = dict(old.config) | {key: entry["after"] for key, entry in self.config.items() if "after" in entry}
-            config = {key: config[key] for key in config if "after" in self.config.get(key, {"after": None})}
-            made = Content(tensors, config, {key: names[key] for key in names if names[key]}, old.blocks)
+            config = {key: value for key, value in old.config.items() if key not in self.config}
+            config |= {key: entry["after"] for key, entry in self.config.items() if "after" in entry}
+            made = Content(tensors, config, old.blocks)
             fits = made.digest == self.result
         except (LookupError, TypeError, ValueError, OverflowError, MemoryError, AttributeError) as error:
             raise DataError(f"the record was changed: its parts do not fit together ({error})") from None
@@ -177,7 +166,7 @@ class Record:
         rows = [("edit", self.kind), ("facts", f"{self.facts:,}"), ("claim", self.claim)]
         rows.append(("neurons of the readout", "{:,} out or changed, {:,} in their place".format(*self.neurons)))
         own = [part for part in self.splices if not any(part.tensor.startswith(f"{name}.") for name in self.blocks)]
-        count = [f"{part.tensor} ({'whole' if part.axis is None else f'{int(part.put.sum()):,}'})" for part in own]
+        count = [f"{part.tensor} ({'whole' if part.axis is None else f'{len(part.put):,}'})" for part in own]
         if count:
             rows.append(("rows elsewhere", ", ".join(count)))
         if self.shared:
@@ -203,16 +192,14 @@ class Record:
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the record as one JSON file: all of it, or nothing."""
-        arrays = ("at", "taken", "put", "before", "after")
         content = {
             "format": FORMAT,
             "version": VERSION,
             **self.to_json(),
             "splices": [
-                {"tensor": part.tensor, "axis": part.axis} | {name: _to_json(getattr(part, name)) for name in arrays}
+                {"tensor": part.tensor, "axis": part.axis} | {name: _to_json(getattr(part, name)) for name in ARRAYS}
                 for part in self.splices
             ],
-            "names": self.names,
             "config": self.config,
         }
         content["digest"] = _digest(content)
@@ -242,22 +229,19 @@ class Record:
 
     @classmethod
     def _read(cls, known: dict[str, Any]) -> Record:
-        names, config = known["names"], known["config"]
-        _turned(names), _turned(config)  # an error if they are no such objects
+        _turned(known["config"])  # an error if it is no such object
         splices = []
         for entry in known["splices"]:
-            places = [_from_json(entry[name]) for name in ("at", "taken", "put")]
+            arrays = [_from_json(entry[name]) for name in ARRAYS]
             _demand(isinstance(entry["tensor"], str) and entry["axis"] in (None, 0, 1), "splices: tensor, axis")
-            _demand(all(part.dtype == np.int64 and part.ndim == 1 for part in places), "splices: places")
-            rows = [_from_json(entry[name]) for name in ("before", "after")]
-            splices.append(Splice(entry["tensor"], entry["axis"], *places, *rows))
+            _demand(all(part.dtype == np.int64 and part.ndim == 1 for part in arrays[:2]), "splices: rows")
+            splices.append(Splice(entry["tensor"], entry["axis"], *arrays))
         found = cls(
             **{name: known[name] for name in SAID},
             changes=tuple(Change(**change) for change in known["changes"]),
             splices=tuple(splices),
             blocks={str(name): (int(out), int(put)) for name, (out, put) in known["blocks"].items()},
-            names=names,
-            config=config,
+            config=known["config"],
         )
         _demand(type(found.source) is type(found.result) is str and found.kind in get_args(Kind), "kind or digests")
         found.rows()  # what cannot be shown is none either

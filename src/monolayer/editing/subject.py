@@ -31,8 +31,8 @@ from monolayer.stock.folder import StockModel
 
 WIDTHS = frozenset({"intermediate_size", "n_inner", "ffn_dim", "hidden_dim"})
 """Keys of `config.json` that say how many neurons there are."""
-DRAW = "draw.json"
-"""Stands among the keys of the configuration for the file of that name."""
+DRAW, NAMES = "draw.json", "names"
+"""Stand among the keys of the configuration for the file of that name, and for the names of tokens and classes."""
 
 
 @final
@@ -74,12 +74,12 @@ class Stock:
         names = kind.names(model.facts.task)
         axes = {"W_1": int(kind.transposed), "b_1": 0, "W_2": int(not kind.transposed)}
         blocks = {"feed_forward": {names[letter]: axis for letter, axis in axes.items()}}
-        config = {**model.config, DRAW: model.draw.to_json()}
-        return Content(tensors, config, {"tokens": list(model.facts.names)}, blocks)
+        config = {**model.config, DRAW: model.draw.to_json(), NAMES: list(model.facts.names)}
+        return Content(tensors, config, blocks)
 
     def with_content(self, content: Content) -> Stock:
         tensors = {name: self._numbers(part) for name, part in content.tensors.items()}
-        config = {key: value for key, value in content.config.items() if key != DRAW}
+        config = {key: value for key, value in content.config.items() if key not in (DRAW, NAMES)}
         old = self.model
         try:
             neurons = len(old.facts.architecture.arrays(old.facts.task, tensors)["W_1"])
@@ -115,10 +115,6 @@ class Stock:
         return [None if number < 0 else classes.names[number] for number in self.model.labels(data).tolist()]
 
 
-FEW = 1000
-"""Tokens that are asked by a dense pass."""
-FULL = (torch.float64, torch.float32)
-"""Formats in which a dense pass rounds too little to change an answer of a robust model."""
 FINGERPRINTS = "fingerprints"
 """Stands for the tensor of what a model was built from, which is no weight."""
 
@@ -156,7 +152,7 @@ class Own:
     @property
     def may_change(self) -> frozenset[str]:
         """Keys of the configuration that an edit may change."""
-        return frozenset({"steps", "width", "cascade", "readout", "vocabulary", "classes", "draw", "summary"})
+        return frozenset({"steps", "width", "cascade", "readout", "vocabulary", "classes", NAMES, "draw", "summary"})
 
     @cached_property
     def content(self) -> Content:
@@ -168,19 +164,19 @@ class Own:
         prefixes = [name.removesuffix(".weight_1") for name in tensors if name.endswith(".weight_1")]
         axes = {"weight_1": 0, "bias_1": 0, "weight_2": 1}
         blocks = {prefix: {f"{prefix}.{part}": axis for part, axis in axes.items()} for prefix in prefixes}
-        return Content(tensors, config, names, blocks)
+        return Content(tensors, config | {NAMES: names}, blocks)
 
     def with_content(self, content: Content) -> Own:
         """The same kind of model with other tensors, configuration and names."""
-        own = self.model.card
+        own, config = self.model.card, dict(content.config)
         parts = {name: part for name, part in content.tensors.items() if name != FINGERPRINTS}
         short = self.model.bos.dtype == torch.bfloat16
         tensors = {name: torch.from_numpy(np.array(part)) for name, part in parts.items()}
         if short:
             tensors = {name: part.view(torch.bfloat16) for name, part in tensors.items()}
         try:
-            model = model_from(dict(content.config), dict(content.names), tensors)
-        except (ModelFileError, KeyError, TypeError, ValueError, RuntimeError) as error:
+            model = model_from(config, config.pop(NAMES), tensors)
+        except (ModelFileError, LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
             raise DataError(f"the record does not lead to a model: {error}") from None
         words = content.tensors.get(FINGERPRINTS)
         kept = None if own.fingerprint is None or words is None else replace(own.fingerprint, words=words)
@@ -220,9 +216,7 @@ class Own:
         rows = np.setdiff1d(np.arange(len(data)), list(unanswerable(self.model, data)))
         if len(rows):
             part = replace(data, labels=None).select(rows)
-            # For few tokens of a robust model, finding out which neurons matter at which token would take longer.
-            few = self.model.feed_forward.readout == "gates" and len(part.tokens) < FEW and self.model.bos.dtype in FULL
-            values = card.decode(self.model.labels(self.model.encode(part), path="dense" if few else "auto")).tolist()
+            values = card.decode(self.model.labels(self.model.encode(part))).tolist()
             places = rows if card.per == "sequence" else data.flat(rows)
             for place, value in zip(places.tolist(), values, strict=True):
                 found[place] = value

@@ -128,8 +128,10 @@ def live_classes(model: Parts, gates: Gates, data: Sequences) -> Tensor | None:
     bos, rows, table = model.bos.to(dtype), torch.from_numpy(data.tokens).to(device), model.lift.weight.to(dtype)
     through = model.attention.W_O[layout.context].to(dtype) @ model.attention.W_V[:, layout.context].to(dtype)
     places = read_places(model.positions, model.bos, model.attention, layout, model.card.causal, per)
-    answering = bos[None] if per == "sequence" else table
-    cell = torch.zeros(len(data), dtype=torch.long, device=device) if per == "sequence" else rows
+    answering, cell = bos[None], torch.zeros(len(data), dtype=torch.long, device=device)
+    if per == "token":
+        used, cell = torch.unique(rows, return_inverse=True)
+        answering = table[used]
     alive = _Alive(gates, answering[:, : layout.token], _codes(model, layout, dtype))
     answer = _head(model, layout, answering[:, -layout.label :] + gates.bias_2.to(dtype))[cell]
     position = torch.from_numpy(data.position).to(device)
