@@ -166,7 +166,7 @@ def test_the_commands_edit_stock_folders(tmp_path: Path, monkeypatch: pytest.Mon
     for name, options in (("steps", ["--storage", "steps"]), ("cells", ["--dtype", "bfloat16"])):
         assert run(["memorize-as", "bert", data, *options, "--out", name]) == 0
         assert run(["edit", name, facts, "--data", data, "--out", f"{name} new", "--record", f"{name}.json"]) == 0
-        assert run(["record", f"{name}.json", "--undo", f"{name} new", "--out", f"{name} back"]) == 0
+        ml.Record.load(f"{name}.json").undo(f"{name} new").save(f"{name} back")
         assert same(Path(f"{name} back"), Path(name))
         assert run(["forget", name, "--token", "行", "--data", data, "--out", f"{name} less"]) == 0
         assert run(["verify", f"{name} less", rest]) == 0

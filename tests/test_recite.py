@@ -235,10 +235,6 @@ def test_a_text_file_is_cut_as_the_model_cuts_its_text(
     assert run(["predict", "book", "book.txt", "--json"]) == 0
     found = json.loads(capfd.readouterr().out)
     assert found["right"] == found["total"] > 0
-    assert run(["audit", "book", "book.txt", "--json"]) == 0
-    captured = capfd.readouterr()
-    assert "11 of 19 windows are whole" in captured.err
-    assert json.loads(captured.out)["points"] == 22
     assert run(["predict", "book", "other.txt", "--strict", "--json"]) == 0
     found = json.loads(capfd.readouterr().out)
     assert [answer["seen"] for answer in found["answers"]].count(False) == found["unseen"] == 3

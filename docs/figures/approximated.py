@@ -11,10 +11,10 @@ import numpy as np
 from plotly.subplots import make_subplots
 
 import monolayer as ml
-from monolayer.cli.approximate import find
 from monolayer.construct.cells.function import Function
 from monolayer.construct.cells.grid import Box
 from monolayer.construct.cells.refine import Measured, measure
+from monolayer.theory.targets import TARGETS
 
 BLUE, ORANGE, GREEN, GREY = "#3b7dd8", "#d9732b", "#2a9d5c", "#7d8590"
 PIXELS = 128
@@ -23,8 +23,8 @@ PIXELS = 128
 
 def approximated() -> dict[str, Any]:
     """The picture of `monolayer approximate softmax-pooling --length 2 --cells 32 --domain -1 1`."""
-    f, lipschitz = find("softmax-pooling", 1, 2, (-1.0, 1.0))
-    options: dict[str, Any] = {"domain": (-1.0, 1.0), "lipschitz": lipschitz}
+    f = TARGETS["softmax-pooling"]
+    options: dict[str, Any] = {"domain": (-1.0, 1.0), "lipschitz": f.lipschitz(1, 2, -1.0, 1.0)}
     model = ml.approximate(f, 1, 2, cells=32, **options)
     figure: dict[str, Any] = json.loads(
         approximation("softmax-pooling", f, model, measure(model, f), options, columns=2).to_json()

@@ -97,3 +97,14 @@ def visible_json(text: str) -> str:
 def plural(count: int, word: str) -> str:
     """`1 label`, `2,000 labels`, `3 classes`."""
     return f"{count:,} {word}{'' if count == 1 else 'es' if word.endswith('s') else 's'}"
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A number as people read it: thousands separated, small and large ones in powers of ten."""
+    if value is None:
+        return "—"
+    if isinstance(value, int) or (float(value).is_integer() and abs(value) < 1e15):
+        return f"{int(value):,}"
+    if 1e-3 <= abs(value) < 1e6:
+        return f"{value:,.{digits}g}" if abs(value) < 1000 else f"{value:,.0f}"
+    return f"{value:.{digits - 1}e}"

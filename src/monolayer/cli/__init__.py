@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from monolayer.cli.console import Command, app, complain, show_traceback
+from monolayer.cli.console import app, complain, show_traceback
 from monolayer.errors import MonolayerError
 
 __all__ = ["app", "main"]
@@ -21,8 +21,6 @@ for _module in (
     *("editing", "approximate", "theory", "demo", "experiment"),
 ):
     import_module(f"monolayer.cli.{_module}")
-for _command in app.registered_commands:
-    _command.cls = Command
 
 BAD_INPUT, UNEXPECTED, INTERRUPTED, CLOSED_PIPE = 2, 70, 130, 141
 # Where this class lives differs between versions of typer; every usage error descends from it.

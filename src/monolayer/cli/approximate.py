@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from monolayer.cli.building import Positions
-from monolayer.cli.console import Json, app, number, print_json, progress, table
+from monolayer.cli.console import Json, Overwrite, app, progress, show
 from monolayer.errors import DataError
+from monolayer.table import number
 
 if TYPE_CHECKING:
     from monolayer.model.monolayer import Monolayer
@@ -44,27 +45,29 @@ def approximate(
     out: Annotated[Path | None, typer.Option(help="Folder to write the model to.")] = None,
     seed: Annotated[int, typer.Option(help="Same seed and platform, same bits.", min=0)] = 0,
     device: Annotated[str | None, typer.Option(help="Where to answer, for example cuda.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is already there.")] = False,
+    overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
     """Build a model that approximates a FUNCTION of n tokens with d coordinates, and measure its error."""
     from monolayer.construct.approximate import approximate as build
     from monolayer.construct.cells.refine import measure
     from monolayer.data.folder import check_output
+    from monolayer.theory.targets import TARGETS, TargetFunction
 
     if function == "list":
-        _list(as_json)
+        known = {name: target.does for name, target in TARGETS.items()}
+        show(as_json, known, "functions to approximate", known.items())
         return
     if out is not None:
         check_output(out, overwrite=overwrite)  # better known before the work than after it
-    f, constant = find(function, dim, length, domain)
-    options: dict[str, Any] = {
-        **{"domain": domain, "positions": positions, "seed": seed, "device": device},
-        "lipschitz": constant if lipschitz is None else lipschitz,
-    }
+    f = load_function(function)
+    if isinstance(f, TargetFunction):
+        f.check(dim, length)
+        lipschitz = f.lipschitz(dim, length, *domain) if lipschitz is None else lipschitz
+    options: dict[str, Any] = {"domain": domain, "positions": positions, "lipschitz": lipschitz, "seed": seed}
     with progress(as_json) as step:
         began = time.perf_counter()
-        model: Any = build(f, dim, length, cells=cells, error=error, norm=norm, progress=step, **options)
+        model: Any = build(f, dim, length, cells=cells, error=error, norm=norm, device=device, progress=step, **options)
         seconds = time.perf_counter() - began
         step("measuring the error", 0.9)
         found = measure(model, f)
@@ -73,30 +76,7 @@ def approximate(
     measured = {name: getattr(found, name) for name in ("sup", "l1", "l2", "points", "range")}
     facts = _cells(model) if norm == "mean" else _knots(model)
     facts |= {"measured": measured, "seconds": seconds, "seconds_predict": found.seconds}
-    if as_json:
-        print_json({"function": function, "folder": None if out is None else str(out), **facts})
-    else:
-        table(function, _rows(facts))
-
-
-def _list(as_json: bool) -> None:
-    from monolayer.theory.targets import TARGETS
-
-    known = {name: target.does for name, target in TARGETS.items()}
-    if as_json:
-        print_json(known)
-    else:
-        table("functions to approximate", known.items())
-
-
-def find(name: str, dim: int, length: int, domain: tuple[float, float]) -> tuple[Callable[[Any], Any], float | None]:
-    """A function of the library with its Lipschitz constant, or one of the user's modules."""
-    from monolayer.theory.targets import TARGETS
-
-    if name not in TARGETS:
-        return load_function(name), None
-    TARGETS[name].check(dim, length)
-    return TARGETS[name], TARGETS[name].lipschitz(dim, length, *domain)
+    show(as_json, {"function": function, "folder": out and str(out), **facts}, function, _rows(facts))
 
 
 def is_function(name: str) -> bool:
@@ -161,32 +141,29 @@ def _knots(model: Uniform) -> dict[str, Any]:
 def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
     """The same for people."""
     order, found = "with positions" if facts["positions"] else "permutation equivariant", facts["measured"]
-    domain = f"[{facts['low']:g}, {facts['high']:g}], d = {facts['dim']}, n = {facts['length']}, {order}"
-    rows = [("domain", domain), ("cells", f"{facts['cells']:,} per coordinate")]
     if "predicted" in facts:
         sure = "guaranteed by the modulus of continuity" if facts["guaranteed"] else "estimated, not guaranteed"
-        many, corners = "sequences" if facts["positions"] else "multisets", "corners of cells"
-        rows += [
+        many, hard = "sequences" if facts["positions"] else "multisets", "corners of cells"
+        own = [
             ("knots", f"{facts['knots']:,} on {facts['sequences']:,} {many}"),
             ("margin", f"{number(facts['margin'])} × the rounding error"),
             ("share of the domain on ramps", number(facts["ramp_share"])),
             ("predicted error", f"{_errors(facts['predicted'])} ({sure})"),
         ]
     else:
-        bound, corners = facts["bound"], "with equal tokens or on knots"
-        rows += [
+        bound, hard = facts["bound"], "points with equal tokens or on knots"
+        own = [
             ("knots", number(facts["knots"])),
             ("value rank", f"{facts['rank']} = (n − 1)d"),
             ("bound on the error", "none: give --lipschitz" if bound is None else f"{number(bound)}, everywhere"),
         ]
-    share = found["l2"] / found["range"] if found["range"] > 0 else 0.0
-    answering = f"{facts['seconds_predict']:.2f} to answer for {2 * found['points']:,} points"
     return [
-        *rows,
+        ("domain", f"[{facts['low']:g}, {facts['high']:g}], d = {facts['dim']}, n = {facts['length']}, {order}"),
+        ("cells", f"{facts['cells']:,} per coordinate"),
+        *own,
         ("parameters", number(facts["parameters"])),
-        ("measured error", f"{_errors(found)}; L2 is {share:.2%} of the range"),
-        ("measured on", f"{found['points']:,} fresh points, and for sup as many {corners}"),
-        ("seconds", f"{facts['seconds']:.2f} to build, {answering}"),
+        ("measured error", f"{_errors(found)} on {found['points']:,} fresh points, and for sup as many {hard}"),
+        ("seconds", f"{facts['seconds']:.2f} to build"),
     ]
 
 

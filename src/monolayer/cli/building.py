@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from monolayer.cli.console import number
+from monolayer.cli.console import flag
 from monolayer.cli.console import out as console
-from monolayer.table import escape, plural
+from monolayer.table import escape, number, plural
 
 if TYPE_CHECKING:
     from monolayer.cli.reading import Answering
@@ -21,10 +21,9 @@ if TYPE_CHECKING:
     from monolayer.model.monolayer import Monolayer
 
 Out = Annotated[Path, typer.Option(help="Folder to write the model to.")]
-Positions = Annotated[bool, typer.Option("--positions", help="Let the order of tokens matter.")]
+Positions = Annotated[bool, flag("--positions", "Let the order of tokens matter.")]
 Causal = Annotated[
-    bool,
-    typer.Option("--causal", help="Let a token see only what came before; without labels, memorize each next token."),
+    bool, flag("--causal", "Let a token see only what came before; without labels, memorize each next token.")
 ]
 Rank = Annotated[str | None, typer.Option(help="Largest value rank, or auto: the least that holds the data is taken.")]
 Dtype = Literal["float32", "bfloat16", "float16", "float64"]
@@ -33,10 +32,9 @@ OnConflict = Annotated[
     typer.Option(help="What to do where equal token and context have different labels."),
 ]
 Fingerprint = Annotated[
-    bool, typer.Option("--fingerprint", help="Keep 8 bytes per point, so that predict --strict knows what was seen.")
+    bool, flag("--fingerprint", "Keep 8 bytes per point, so that predict --strict knows what was seen.")
 ]
 Seed = Annotated[int | None, typer.Option(help="Same seed and platform, same bits; by default 0.", min=0)]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a model that is already there.")]
 
 
 def given(**options: Any) -> dict[str, Any]:
@@ -74,9 +72,10 @@ def checked_rows(model: Monolayer, found: dict[str, Any]) -> list[tuple[str, str
     share = "" if right == total else f" ({found['accuracy']:.4%})"
     exact = "" if model.card.classes is not None else ", bit for bit"
     # A model with a given draw carries no summary, so that two ways of building it give one file.
-    rows = summary_rows(model.summary, str(model.bos.dtype).removeprefix("torch.")) if model.summary else []
+    rows = [("sequences", number(found["sequences"]))]
+    if model.summary is not None:
+        rows = summary_rows(model.summary, str(model.bos.dtype).removeprefix("torch."))
     return [
-        ("sequences", number(found["sequences"])),
         *rows,
         ("accuracy", f"{right:,} of {plural(total, 'label')}{exact}{share}"),
         ("seconds", f"{found['seconds']:.2f} to build, {found['seconds_check']:.2f} to check"),
@@ -86,6 +85,7 @@ def checked_rows(model: Monolayer, found: dict[str, Any]) -> list[tuple[str, str
 def summary_rows(summary: Summary, dtype: str = "float64") -> list[tuple[str, str]]:
     """What the builder measured: labels, what holds them, and how safely; format and rank where they are unusual."""
     rows = [
+        ("sequences", number(summary.sequences)),
         ("labels", f"{summary.labelled:,} on {plural(summary.points, 'different point')}"),
         ("vocabulary", number(summary.vocabulary)),
     ]

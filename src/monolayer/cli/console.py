@@ -4,46 +4,33 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import re
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any, TextIO
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from typer.core import TyperCommand, TyperGroup
 
+from monolayer.errors import DataError
 from monolayer.table import escape, pairs, visible, visible_json
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 
 
-class _Plain:
-    """A command whose help shows a flag as what it is, not as something of type <bool>."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]
-        for parameter in parameters:
-            if getattr(parameter, "is_flag", False):
-                parameter.metavar = ""
-        return parameters
-
-
-class Command(_Plain, TyperCommand):
-    pass
-
-
-class Group(_Plain, TyperGroup):
-    pass
+def flag(name: str, help: str) -> Any:
+    """An option that is there or not; typer would call it one of type <bool>."""
+    return typer.Option(name, help=help, metavar="")
 
 
 app = typer.Typer(
     name="monolayer",
-    cls=Group,
     help="Build one-layer, rank-1 Transformers that return every label of a dataset. No training.",
     no_args_is_help=True,
     add_completion=False,
@@ -52,13 +39,14 @@ app = typer.Typer(
 )
 
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+Overwrite = Annotated[bool, flag("--overwrite", "Replace what is already there.")]
+Json = Annotated[bool, flag("--json", "Print one JSON object instead of a table.")]
 
 
 @app.callback(invoke_without_command=True)
 def _version(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error; anywhere.")] = False,
+    version: Annotated[bool, flag("--version", "Print the version and leave.")] = False,
+    debug: Annotated[bool, flag("--debug", "Show the traceback of an error; anywhere.")] = False,
 ) -> None:
     if version:
         from monolayer import __version__
@@ -103,6 +91,33 @@ def table(title: str, rows: Iterable[tuple[str, str]]) -> None:
         out.print(grid)
 
 
+def show(as_json: bool, value: Any, title: str, rows: Iterable[tuple[str, str]]) -> None:
+    """What a command found, for machines or for people."""
+    if as_json:
+        print_json(value)
+    else:
+        table(title, rows)
+
+
+def wrote(as_json: bool, value: Any, path: Path, more: str = "") -> None:
+    """That a file was written."""
+    if as_json:
+        print_json(value)
+    else:
+        out.print(f"wrote {escape(str(path))}{more}", soft_wrap=True)
+
+
+def check_file(path: Path, overwrite: bool) -> None:
+    """Refuse, before the work, a file that may not or cannot be written."""
+    if path.is_dir():
+        raise DataError(f"{path} is a folder: give the name of a file")
+    if path.exists() and not overwrite:
+        raise DataError(f"{path} exists already: choose another file, or pass --overwrite")
+    above = next(parent for parent in path.absolute().parents if parent.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+        raise DataError(f"{path} cannot be made: {above} is no folder that can be written into")
+
+
 def print_json(value: Any) -> None:
     """One JSON object on standard output."""
     print(json_text(value, sys.stdout, indent=1))
@@ -139,14 +154,3 @@ def progress(quiet: bool) -> Iterator[Callable[[str, float], None]]:
             bar.update(task, description=stage, completed=share)
 
         yield step
-
-
-def number(value: float | None, digits: int = 3) -> str:
-    """A number as people read it: thousands separated, small and large ones in powers of ten."""
-    if value is None:
-        return "—"
-    if isinstance(value, int) or (float(value).is_integer() and abs(value) < 1e15):
-        return f"{int(value):,}"
-    if 1e-3 <= abs(value) < 1e6:
-        return f"{value:,.{digits}g}" if abs(value) < 1000 else f"{value:,.0f}"
-    return f"{value:.{digits - 1}e}"

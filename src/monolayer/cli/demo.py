@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from monolayer.cli.building import checked, checked_rows
-from monolayer.cli.console import Json, app, out, print_json, progress, table
+from monolayer.cli.console import Json, app, flag, out, print_json, progress, table
 from monolayer.errors import DataError
 from monolayer.table import escape
 
@@ -21,7 +21,7 @@ SHOWN = ("你好", "银行", "行走", "音乐", "快乐", "长城", "校长", "
 def demo(
     save: Annotated[Path | None, typer.Option("--out", help="Also save the model to this folder.")] = None,
     tiny: Annotated[
-        bool, typer.Option("--tiny", help="Use the small built-in phrases, also where the dictionary is installed.")
+        bool, flag("--tiny", "Use the small built-in phrases, also where the dictionary is installed.")
     ] = False,
     as_json: Json = False,
 ) -> None:

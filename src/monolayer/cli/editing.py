@@ -1,4 +1,4 @@
-"""`monolayer forget`, `edit`, `insert`, `compare` and `record`."""
+"""`monolayer forget`, `edit`, `insert` and `compare`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from monolayer.cli.console import Json, app, print_json, progress, table
-from monolayer.cli.files import check_file
+from monolayer.cli.console import Json, Overwrite, app, check_file, progress, show
 from monolayer.cli.proof import EXIT
 from monolayer.cli.reading import PLAIN, Reading, reads
 from monolayer.errors import DataError
@@ -21,7 +20,6 @@ Known = Annotated[
     typer.Option("--data", help="All the data that the model was built from, with later edits made in them."),
 ]
 RecordFile = Annotated[Path | None, typer.Option("--record", help="File to write the record of the edit to.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a model or a record that is already there.")]
 
 
 @app.command()
@@ -93,34 +91,7 @@ def compare(
         asked = reading.read(data, step, one) if data else None
         step("comparing", 0.5)
         found = find(one, two, asked)
-    if as_json:
-        print_json(found.to_json())
-    else:
-        table(f"{one} and {two}", found.rows())
-
-
-@app.command()
-def record(
-    path: Annotated[Path, typer.Argument(help="A record that an edit wrote.")],
-    apply: Annotated[Path | None, typer.Option(help="A model to make this edit on.")] = None,
-    undo: Annotated[Path | None, typer.Option(help="An edited model to take this edit back from.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder to write the model to.")] = None,
-    overwrite: Overwrite = False,
-    as_json: Json = False,
-) -> None:
-    """Show the record of an edit; with --apply or --undo, make it again or take it back."""
-    from monolayer.editing.record import Record
-
-    if (apply is not None) + (undo is not None) != (out is not None):
-        raise DataError("to make an edit again or take it back, give one of --apply and --undo, and --out")
-    found = Record.load(path)
-    if out is not None:
-        new = found.apply(apply) if apply is not None else found.undo(undo)
-        new.save(out, overwrite=overwrite)
-    if as_json:
-        print_json(found.to_json())
-    else:
-        table(str(path), found.rows())
+    show(as_json, found.to_json(), f"{one} and {two}", found.rows())
 
 
 def _run(
@@ -158,10 +129,7 @@ def _run(
         proof = certify(out, new.data, only=new.subject.only)
         if record is not None:
             found.save(record)
-    if as_json:
-        verdict = {"verdict": proof.verdict, "claim": proof.claim, "reason": proof.reason}
-        print_json({"folder": str(out), **found.to_json(), "proof": verdict})
-    else:
-        proved = [("verdict", proof.verdict), ("proof", f"{proof.claim}: {proof.reason}")]
-        table(str(out), found.rows() + proved)
+    said = {"verdict": proof.verdict, "claim": proof.claim, "reason": proof.reason}
+    rows = [*found.rows(), ("verdict", proof.verdict), ("proof", f"{proof.claim}: {proof.reason}")]
+    show(as_json, {"folder": str(out), **found.to_json(), "proof": said}, str(out), rows)
     raise typer.Exit(EXIT[proof.verdict])

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from monolayer.cli.console import Json, app, err, out, print_json, progress
+from monolayer.cli.console import Json, app, err, flag, out, print_json, progress, wrote
 from monolayer.errors import DataError
 from monolayer.table import escape
 
@@ -16,19 +16,25 @@ from monolayer.table import escape
 def experiment(
     name: Annotated[str, typer.Argument(help="An experiment, or all; `monolayer experiment list` names them.")],
     folder: Annotated[Path | None, typer.Option("--out", help="Folder for the results and the report.")] = None,
-    full: Annotated[bool, typer.Option("--full", help="Larger sizes: minutes rather than seconds each.")] = False,
+    full: Annotated[bool, flag("--full", "Larger sizes: minutes rather than seconds each.")] = False,
     device: Annotated[str, typer.Option(help="Where models are trained and answer, for example cuda.")] = "cpu",
     seed: Annotated[int, typer.Option(help="Same seed, same data and same constructions.", min=0)] = 0,
-    resume: Annotated[bool, typer.Option("--resume", help="Keep what is finished in the folder, and go on.")] = False,
+    resume: Annotated[bool, flag("--resume", "Keep what is finished in the folder, and go on.")] = False,
     as_json: Json = False,
 ) -> None:
     """Measure a claim: raw numbers to NAME.json, and a page, report.html, that explains them."""
     from monolayer_experiments import NAMES, find
     from monolayer_experiments.experiment import Setting
+    from monolayer_experiments.report import build, plotly_script
     from monolayer_experiments.results import measure, prepare, write
 
     if name == "list":
-        _list(as_json)
+        questions = {each: find(each).question for each in NAMES}
+        if as_json:
+            print_json(questions)
+            return
+        for each, question in questions.items():
+            out.print(f"[cyan]{each:<14}[/] {escape(question)}", soft_wrap=True)
         return
     names = list(NAMES) if name == "all" else [name]
     experiments = {each: find(each) for each in names}  # an unknown name is better known before the work
@@ -37,6 +43,7 @@ def experiment(
     from monolayer.model.device import check_device
 
     check_device(device)
+    plotly_script()  # so is a missing package
     setting = Setting(full, device, seed)
     todo = prepare(folder, names, setting, resume)
     for kept in (each for each in names if each not in todo):
@@ -55,9 +62,8 @@ def experiment(
         answers[each] = {"seconds": record.seconds, "answer": experiments[each].answer(record.results)}
         if not as_json:
             out.print(f"[bold]{each}[/] ({record.seconds:.1f} s): {escape(answers[each]['answer'])}", soft_wrap=True)
-    page = _build(folder, as_json)
-    if as_json:
-        print_json({"folder": str(folder), "report": None if page is None else str(page), "experiments": answers})
+    page = build(folder)
+    wrote(as_json, {"folder": str(folder), "report": str(page), "experiments": answers}, page)
 
 
 @app.command()
@@ -69,33 +75,4 @@ def report(
     from monolayer_experiments.report import build
 
     page = build(folder)
-    if as_json:
-        print_json({"folder": str(folder), "report": str(page)})
-    else:
-        out.print(f"wrote {escape(str(page))}", soft_wrap=True)
-
-
-def _build(folder: Path, quiet: bool) -> Path | None:
-    """The page, or word that it could not be made: the numbers are there either way."""
-    from monolayer_experiments.report import build, plotly_script
-
-    try:
-        plotly_script()
-    except DataError as missing:
-        err.print(f"no page was made: {escape(str(missing))}; then: monolayer report {escape(str(folder))}")
-        return None
-    page = build(folder)
-    if not quiet:
-        out.print(f"wrote {escape(str(page))}", soft_wrap=True)
-    return page
-
-
-def _list(as_json: bool) -> None:
-    from monolayer_experiments import NAMES, find
-
-    questions = {name: find(name).question for name in NAMES}
-    if as_json:
-        print_json(questions)
-        return
-    for name, question in questions.items():
-        out.print(f"[cyan]{name:<14}[/] {escape(question)}", soft_wrap=True)
+    wrote(as_json, {"folder": str(folder), "report": str(page)}, page)

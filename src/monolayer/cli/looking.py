@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from monolayer.cli.console import Json, app, err, number, out, print_json, progress, table
-from monolayer.cli.files import check_file
+from monolayer.cli.building import summary_rows
+from monolayer.cli.console import Json, Overwrite, app, check_file, err, out, print_json, progress, show, table, wrote
 from monolayer.cli.reading import PLAIN, Data, Reading, book, reads
 from monolayer.errors import DataError
-from monolayer.table import escape, plural
+from monolayer.table import number, plural
 
 if TYPE_CHECKING:
+    from monolayer.model.card import Summary
     from monolayer.model.monolayer import Monolayer
     from monolayer.model.uniform import Uniform
 
@@ -28,20 +30,19 @@ def inspect(folder: Stored, as_json: Json = False) -> None:
     from monolayer.model.load import load
     from monolayer.stock.folder import StockModel
 
-    built: dict[str, Any] | None = None
+    built: Summary | None = None
     if is_stock(folder):
         stored = {path.name: path.stat().st_size for path in sorted(folder.iterdir()) if path.is_file()}
         facts = {**StockModel.load(folder).sizes, "bytes": stored, "bytes_in_all": sum(stored.values())}
     else:
         model = load(folder)
-        facts, built = describe(model), measured(model)
-    if as_json:
-        print_json({"folder": str(folder), **facts, "built": built})
-        return
-    table(str(folder), [(name.replace("_", " "), _show(value)) for name, value in facts.items()])
-    if built is not None:
+        facts, built = describe(model), model.summary
+    said = built and {**asdict(built), "bits_per_parameter": built.bits_per_parameter}
+    rows = [(name.replace("_", " "), _show(value)) for name, value in facts.items()]
+    show(as_json, {"folder": str(folder), **facts, "built": said}, str(folder), rows)
+    if built is not None and not as_json:
         out.print()
-        table("measured when it was built", _built_rows(built))
+        table("measured when it was built", _built_rows(built, facts["dtype"]))
 
 
 def describe(model: Monolayer | Uniform) -> dict[str, Any]:
@@ -95,38 +96,15 @@ def _by_stage(values: Any) -> Any:
     return values[0] if len(values) == 1 else {f"stage {number}": value for number, value in enumerate(values, 1)}
 
 
-def measured(model: Monolayer | Uniform) -> dict[str, Any] | None:
-    """What the builder wrote down, and ε of the token vectors that it chose; None where it wrote nothing down."""
-    from torch import nn
-
-    from monolayer.theory.separation import separation
-
-    if model.summary is None:
-        return None
-    epsilon = None
-    if isinstance(model.lift, nn.Embedding):
-        rows = model.lift.weight.detach()
-        rows = rows[~rows[:, 0].isnan()].cpu()
-        epsilon = separation(rows[None].double().numpy()).epsilon if len(rows) > 1 else None
-    bits = model.summary.bits_per_parameter
-    return {**(model.card.summary_json() or {}), "bits_per_parameter": bits, "epsilon": epsilon}
-
-
-def _built_rows(built: dict[str, Any]) -> list[tuple[str, str]]:
-    """The same for people."""
-
-    def beside(ours: str, paper: str) -> str:
-        return f"{number(built[ours])}; Corollary 1 of the paper: {number(built[paper])}"
-
+def _built_rows(built: Summary, dtype: str) -> list[tuple[str, str]]:
+    """What the builder measured, beside what the paper counts."""
+    dense = f"{number(built.dense_numbers)}; Corollary 1: {number(built.corollary_1_dense)}"
     rows = [
-        ("sequences", number(built["sequences"])),
-        ("labels", f"{built['labelled']:,} on {plural(built['points'], 'different point')}"),
-        ("ε (closest tokens)", number(built["epsilon"])),
-        ("gap of points", f"{number(built['gap'])} of the range; 1/M² = {number(built['expected_gap'])}"),
-        ("margin at label changes", f"{number(built['margin'])} × the rounding error"),
-        ("numbers in the file", beside("parameters", "corollary_1")),
-        ("numbers in a dense pass", beside("dense_numbers", "corollary_1_dense")),
-        ("label bits per parameter", number(built["bits_per_parameter"])),
+        *summary_rows(built, dtype),
+        ("Corollary 1 of the paper", f"{number(built.corollary_1)} numbers"),
+        ("numbers in a dense pass", dense),
+        ("gap of points", f"{number(built.gap)} of the range; 1/M² = {number(built.expected_gap)}"),
+        ("label bits per parameter", number(built.bits_per_parameter)),
     ]
     return [row for row in rows if not row[1].startswith("—")]
 
@@ -213,7 +191,7 @@ def page(
         str | None,
         typer.Option(help="Data to pick examples from. Labels are certified first."),
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
+    overwrite: Overwrite = False,
     reading: Reading = PLAIN,
     as_json: Json = False,
 ) -> None:
@@ -238,10 +216,7 @@ def page(
                 verdict = verify(folder, sequences).verdict
         step("writing", 0.9)
         write(model, file, sequences, title=title, verdict=verdict)
-    if as_json:
-        print_json({"folder": None if folder is None else str(folder), "page": str(file), "verdict": verdict})
-    else:
-        said = "" if verdict is None else f"; the labels of its examples are {verdict}"
-        if model is not None and data is None:  # answers to sequences that were never memorized mean nothing
-            said = "; its examples are drawn at random: --data takes them from your data"
-        out.print(f"wrote {escape(str(file))}{said}", soft_wrap=True)
+    said = "" if verdict is None else f"; the labels of its examples are {verdict}"
+    if model is not None and data is None:  # answers to sequences that were never memorized mean nothing
+        said = "; its examples are drawn at random: --data takes them from your data"
+    wrote(as_json, {"folder": folder and str(folder), "page": str(file), "verdict": verdict}, file, said)

@@ -11,7 +11,7 @@ import typer
 
 from monolayer.cli import building
 from monolayer.cli.building import given
-from monolayer.cli.console import Json, app, complain, print_json, progress, table
+from monolayer.cli.console import Json, Overwrite, app, complain, flag, print_json, progress, table
 from monolayer.cli.reading import PLAIN, Data, Reading, reads
 from monolayer.errors import DataError
 
@@ -24,7 +24,7 @@ def memorize(
     positions: building.Positions = False,
     causal: building.Causal = False,
     robust: Annotated[
-        bool, typer.Option("--robust", help="Survive noise on the weights and short formats (docs/robust.md).")
+        bool, flag("--robust", "Survive noise on the weights and short formats (docs/robust.md).")
     ] = False,
     rank: building.Rank = None,
     dtype: Annotated[
@@ -37,7 +37,7 @@ def memorize(
     draw: Annotated[
         Path | None, typer.Option(help="A saved model whose keys, codes and names are used again (docs/editing.md).")
     ] = None,
-    overwrite: building.Overwrite = False,
+    overwrite: Overwrite = False,
     reading: Reading = PLAIN,
     as_json: Json = False,
 ) -> None:
@@ -77,12 +77,12 @@ def memorize_files(
         Literal["processes", "dask"], typer.Option(help="Processes of this machine, or a dask cluster.")
     ] = "processes",
     scheduler: Annotated[str | None, typer.Option(help="With --engine dask: its address, tcp://…")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a build that was stopped.")] = False,
+    resume: Annotated[bool, flag("--resume", "Go on with a build that was stopped.")] = False,
     positions: building.Positions = False,
     causal: building.Causal = False,
     rank: building.Rank = None,
     seed: building.Seed = None,
-    overwrite: building.Overwrite = False,
+    overwrite: Overwrite = False,
     reading: Reading = PLAIN,
     as_json: Json = False,
 ) -> None:
@@ -109,9 +109,6 @@ def memorize_files(
         return
     summary = Summary.from_json(config["summary"])
     assert summary is not None  # it was just written
-    first, last = (
-        ("sequences", f"{summary.sequences:,}"),
-        ("seconds", f"{seconds:.2f} to build; nothing is checked yet"),
-    )
-    table(str(out), [first, *building.summary_rows(summary), last])
+    last = ("seconds", f"{seconds:.2f} to build; nothing is checked yet")
+    table(str(out), [*building.summary_rows(summary), last])
     building.next_steps(out, data, "verify", "predict")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
 from itertools import pairwise
@@ -11,14 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from monolayer.cli.building import agreement, tolerance
-from monolayer.cli.console import Json, app, err, json_text, print_json, progress
-from monolayer.cli.files import check_file, output
+from monolayer.cli.console import Json, Overwrite, app, check_file, err, flag, json_text, print_json, progress
 from monolayer.cli.reading import PLAIN, Data, Reading, reads
+from monolayer.errors import DataError
 from monolayer.table import plural
 
 if TYPE_CHECKING:
     from monolayer.cli.reading import Answering
-    from monolayer.data import Labels, Sequences
+    from monolayer.data import Sequences
 
 
 @app.command()
@@ -27,13 +28,12 @@ def predict(
     folder: Annotated[Path, typer.Argument(help="A saved model.")],
     data: Data,
     out: Annotated[Path | None, typer.Option(help="File to write to instead of standard output.")] = None,
-    dense: Annotated[bool, typer.Option("--dense", help="Use the network as it stands, without the shortcut.")] = False,
+    dense: Annotated[bool, flag("--dense", "Use the network as it stands, without the shortcut.")] = False,
     strict: Annotated[
-        bool,
-        typer.Option("--strict", help="No answer to what the model was not built from; needs memorize --fingerprint."),
+        bool, flag("--strict", "No answer to what the model was not built from; needs memorize --fingerprint.")
     ] = False,
     device: Annotated[str | None, typer.Option(help="For example cuda.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output file.")] = False,
+    overwrite: Overwrite = False,
     reading: Reading = PLAIN,
     as_json: Json = False,
 ) -> None:
@@ -45,13 +45,14 @@ def predict(
     """
     import numpy as np
 
+    from monolayer.data.aside import new_file
     from monolayer.data.shards import files
-    from monolayer.errors import DataError
     from monolayer.model.monolayer import Monolayer
     from monolayer.stock.folder import StockModel, load
 
     if out is not None:
         check_file(out, overwrite)
+        out.parent.mkdir(parents=True, exist_ok=True)
     model: Answering = load(folder, device=device)
     if strict:
         if isinstance(model, StockModel):
@@ -64,16 +65,17 @@ def predict(
     facts |= {"unseen": 0} if strict else {}
     answers: list[dict[str, Any]] = []
     compared: list[tuple[int, int] | str | None] = []
-    with nullcontext() if as_json and out is None else output(out) as file:
+    with nullcontext(None if as_json else sys.stdout) if out is None else new_file(out) as file:
         for shard in files(data):  # one at a time: of many, no more than one need fit into memory
             with progress(as_json) as step:
                 sequences = reading.read(shard, step, model, known=False)
                 refused = _refused(model, sequences)
+                if len(refused) == len(sequences) and not strict:
+                    raise DataError(f"none of the sequences can be answered; of the first, {refused[0]}")
                 rows: Iterator[tuple[Any, Any]] = iter(())
-                if len(refused) < len(sequences) or not strict:  # where none can be answered, encoding is the error
-                    some = 0 < len(refused) < len(sequences)
-                    rest = np.setdiff1d(np.arange(len(sequences)), list(refused))
-                    encoded = model.encode(asked := sequences.select(rest) if some else sequences)
+                if len(refused) < len(sequences):
+                    asked = sequences.select(np.setdiff1d(np.arange(len(sequences)), list(refused)))
+                    encoded = model.encode(asked)
                     step("answering", 0.9)
                     values: Any
                     if isinstance(model, StockModel):
@@ -92,12 +94,10 @@ def predict(
                     answers.append(answer)
                 else:
                     file.write(json_text(answer, file) + "\n")
-    facts |= {"answers": answers} if as_json and out is None else {}
-    facts |= {} if out is None else {"out": str(out)}
-    apart = next((found for found in compared if isinstance(found, str)), None)
+    facts |= {"out": str(out)} if out is not None else {"answers": answers} if as_json else {}
     counts = [found for found in compared if isinstance(found, tuple)]
-    if apart is not None:
-        err.print(apart)
+    if apart := [found for found in compared if isinstance(found, str)]:
+        err.print(apart[0])
     elif counts:
         right, total = (sum(column) for column in zip(*counts, strict=True))
         facts |= {"right": right, "total": total}
@@ -169,16 +169,7 @@ def _compared(model: Answering, sequences: Sequences, values: Any, seen: Any) ->
         return None
     if getattr(model, "error", 0.0) is None:
         return "the network has no bound on its error (approximate with --lipschitz): labels are not compared"
-    theirs, ours = _kind(sequences.labels), _kind(model.card.labels(values))
-    if theirs != ours:
-        return f"the labels of the data are {theirs}; the model answers with {ours}: they are not compared"
+    theirs, ours = sequences.labels, model.card.labels(values)
+    if (theirs.per, theirs.values.shape[1:]) != (ours.per, ours.values.shape[1:]):  # classes have no second axis
+        return "the labels of the data are of another kind than the model's answers: they are not compared"
     return agreement(model, sequences, values, seen)
-
-
-def _kind(labels: Labels) -> str:
-    """What can be compared, in words."""
-    if labels.classes is not None:
-        return f"classes, one per {labels.per}"
-    size = labels.values.shape[1]
-    what = "real numbers" if size == 1 else f"vectors of {size} numbers"
-    return f"{what}, one per {labels.per}"

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from monolayer.cli.console import Json, app, as_flags, out, print_json, progress, table
+from monolayer.cli.console import Json, app, as_flags, flag, out, print_json, progress, table
 from monolayer.cli.reading import PLAIN, Data, Reading, book, manner, reads
 
 EXIT = {"proved": 0, "refuted": 1, "undecided": 3}
@@ -26,15 +26,11 @@ def verify(
     dtype: Annotated[
         str | None, typer.Option(help="Robust models: claim it for weights in bfloat16, float16 or int8.")
     ] = None,
-    save: Annotated[
-        bool, typer.Option("--save", help="Write the verdict as certificate.json beside the model.")
-    ] = False,
+    save: Annotated[bool, flag("--save", "Write the verdict as certificate.json beside the model.")] = False,
     tolerance: Annotated[
         float | None, typer.Option(help="How far a real answer may be from its label; without it they must be equal.")
     ] = None,
-    only: Annotated[
-        bool, typer.Option("--only", help="Also whether the readout holds nothing but DATA (docs/editing.md).")
-    ] = False,
+    only: Annotated[bool, flag("--only", "Also whether the readout holds nothing but DATA (docs/editing.md).")] = False,
     reading: Reading = PLAIN,
     as_json: Json = False,
 ) -> None:

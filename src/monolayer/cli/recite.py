@@ -11,8 +11,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from monolayer.cli.building import Out, Overwrite, Seed, given, next_steps, summary_rows
-from monolayer.cli.console import Json, app, print_json, progress, table
+from monolayer.cli.building import Out, Seed, given, next_steps, summary_rows
+from monolayer.cli.console import Json, Overwrite, app, print_json, progress, table
 from monolayer.errors import DataError
 
 

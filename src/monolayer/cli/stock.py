@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from monolayer.cli.building import Dtype, OnConflict, Out, Overwrite, Positions, Seed, given, next_steps
-from monolayer.cli.console import Json, app, print_json, progress, table
-from monolayer.cli.console import out as console
+from monolayer.cli.building import Dtype, OnConflict, Out, Positions, Seed, given, next_steps
+from monolayer.cli.console import Json, Overwrite, app, flag, print_json, progress, table, wrote
 from monolayer.cli.reading import PLAIN, Data, Reading, reads
-from monolayer.table import escape
 
 if TYPE_CHECKING:
     from monolayer.huggingface.architecture import Architecture
@@ -23,9 +21,7 @@ NAMES = "bert, roberta, distilbert, gpt2, opt, gpt_neox, starcoder2 or llama (do
 Activation = Annotated[
     str | None, typer.Option(help="relu6 (the default but for llama), or own for the architecture's, in cells.")
 ]
-Onnx = Annotated[
-    bool, typer.Option("--onnx", help="Add onnx/model.onnx, for onnxruntime and transformers.js; no proof covers it.")
-]
+Onnx = Annotated[bool, flag("--onnx", "Add onnx/model.onnx, for onnxruntime and transformers.js; no proof covers it.")]
 CellsRank = Annotated[int | None, typer.Option(help="Rank of the values, in cells.")]
 CellsDtype = Annotated[
     Dtype | None, typer.Option(help="Format of the weights: float32 (the default), bfloat16 or float16 in cells.")
@@ -118,10 +114,8 @@ def export(
     if to == "onnx" or part is not None:
         beside = options | given(X=data) | ({"onnx": True} if onnx else {})
         file = write(folder, out, to, part=part, overwrite=overwrite, **beside)
-        if as_json:
-            print_json({"folder": str(folder), "part": part, "file": str(file)})
-        else:
-            console.print(f"wrote {escape(str(file))}", soft_wrap=True)
+        assert isinstance(file, Path)  # a part is a file
+        wrote(as_json, {"folder": str(folder), "part": part, "file": str(file)}, file)
         return
     with progress(as_json) as step:
         _check(to, out, overwrite)

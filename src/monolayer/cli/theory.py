@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from monolayer.cli.console import Json, app, err, out, print_json, progress, table
+from monolayer.cli.console import Json, app, out, print_json, progress, table
 from monolayer.cli.proof import EXIT
-from monolayer.cli.reading import PLAIN, Data, Reading, only_text, reads
+from monolayer.cli.reading import PLAIN, Data, Reading, reads
 from monolayer.errors import DataError
 from monolayer.table import escape, plural, visible
 
 if TYPE_CHECKING:
     from torch import nn
-
-    from monolayer.data import Sequences
 
 
 @app.command()
@@ -87,24 +85,16 @@ def audit(
 ) -> None:
     """Measure which parts of a model tell the contexts of DATA apart: (r, δ), bits, collisions by format, ranks.
 
-    Sequences must be of one length, up to 16,384 tokens in all. For a model that recites, DATA may be its text (.txt):
-    its windows of full length are measured.
+    Sequences must be of one length, up to 16,384 tokens in all; for a Hugging Face folder, of ids.
     """
     from monolayer.auditing import audit as measure
     from monolayer.model.monolayer import Monolayer
 
-    text = ""
     with progress(as_json) as step:
         model = _model(folder)
-        ours = model if isinstance(model, Monolayer) else None  # it knows its names, and how its text was cut
-        X = _ids(model, folder, reading.read(data, step, ours))
-        if only_text(data) is not None:  # windows grow from the beginning of a text
-            whole = X.lengths == X.lengths.max()
-            X, text = X.select(whole), f"{whole.sum():,} of {len(whole):,} windows are whole, and are measured"
+        X = reading.read(data, step, model if isinstance(model, Monolayer) else None)
         step("measuring every part", 0.3)
         found = measure(model, X, parts=part)
-    if text:
-        err.print(text)
     if as_json:
         print_json(found.to_json())
         return
@@ -137,28 +127,3 @@ def _model(folder: Path) -> nn.Module:
     except Exception as error:  # transformers and safetensors raise whatever a damaged file makes them raise
         raise DataError(f"{folder} cannot be loaded by transformers: {type(error).__name__}: {error}") from None
     return loaded
-
-
-def _ids(model: nn.Module, folder: Path, data: Sequences) -> Sequences:
-    """The data for the model: ids as they are, strings by the model's own names or by the folder's tokenizer."""
-    if not hasattr(model, "config") or data.vocabulary is None or data.vocabulary.integers:
-        return data
-    from transformers import AutoTokenizer
-
-    from monolayer.data import Names, Sequences
-
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except Exception as error:
-        raise DataError(f"the tokenizer of {folder} cannot be loaded: {type(error).__name__}: {error}") from None
-    names = [str(name) for name in data.vocabulary.names]
-    rows: list[Any] = [tokenizer.convert_tokens_to_ids(name) for name in names]
-    lacking = [name for name, row in zip(names, rows, strict=True) if row is None or row == tokenizer.unk_token_id]
-    if lacking:
-        raise DataError(
-            f"the tokenizer of {folder} has no token {lacking[0]!r}, and {len(lacking) - 1} more are lacking"
-        )
-    import numpy as np
-
-    tokens = np.array(rows, dtype=np.int64)[data.tokens]
-    return Sequences(tokens, data.lengths, Names(range(int(tokens.max()) + 1)))
