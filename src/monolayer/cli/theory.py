@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -54,18 +53,13 @@ def refute_hardmax(
     heads: Annotated[int, typer.Option(help="Heads of a random layer.")] = 1,
     dim: Annotated[int, typer.Option(help="Dimension of the tokens of a random layer.")] = 4,
     length: Annotated[int, typer.Option(help="Tokens in each of the two sequences, at least 4.")] = 4,
-    r_min: Annotated[float, typer.Option(help="Every token shall be longer than this.")] = 0.0,
-    r_max: Annotated[float, typer.Option(help="Every token shall be shorter than this.")] = math.inf,
-    epsilon: Annotated[float, typer.Option(help="Different tokens shall be further apart than this.")] = 0.0,
     seed: Annotated[int, typer.Option(help="For random weights and directions.", min=0)] = 0,
     as_json: Json = False,
 ) -> None:
     """Show two sequences that a hardmax layer cannot tell apart, checked exactly, and what softmax makes of them."""
     from monolayer.theory.hardmax import refute_hardmax as refute
-    from monolayer.theory.weights import AttentionWeights
 
-    given = None if weights is None else AttentionWeights.read(weights)
-    found = refute(given, heads=heads, dim=dim, n=length, r_min=r_min, r_max=r_max, epsilon=epsilon, seed=seed)
+    found = refute(weights, heads=heads, dim=dim, n=length, seed=seed)
     if as_json:
         print_json(found.to_json())
         return

@@ -22,11 +22,11 @@ from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
-from flint import arb, arb_mat, ctx, fmpz, fmpz_mat
+from flint import arb, arb_mat, fmpz, fmpz_mat
 
 from monolayer.arrays import Floats
 from monolayer.errors import DataError
-from monolayer.theory.balls import interval
+from monolayer.theory.balls import interval, precision
 from monolayer.theory.injectivity import exact
 from monolayer.theory.weights import AttentionWeights
 
@@ -48,11 +48,6 @@ def vectors(tokens: Any, name: str, dim: int | None = None) -> Floats:
     return array
 
 
-def dyadic(whole: Any, exponent: int) -> Fraction:
-    """`whole · 2^exponent`."""
-    return Fraction(int(whole) << exponent) if exponent >= 0 else Fraction(int(whole), 1 << -exponent)
-
-
 @dataclass(frozen=True, eq=False)
 class ExactHead:
     """Scores `(n, q)` of `n` keys for `q` queries and values `(d, n)`: integers times powers of two."""
@@ -71,8 +66,8 @@ class ExactHead:
         scores = self.column(query)
         top = max(scores)
         share = fmpz_mat(len(scores), 1, [int(score == top) for score in scores])
-        count = scores.count(top)
-        return tuple(dyadic(v, self.value_exponent) / count for v in (self.values * share).entries())
+        unit = Fraction(2) ** self.value_exponent / scores.count(top)
+        return tuple(int(v) * unit for v in (self.values * share).entries())
 
 
 def exact_heads(weights: AttentionWeights, queries: Floats, *sequences: Floats) -> list[list[ExactHead]]:
@@ -117,11 +112,6 @@ class HeadDifference:
         ) * fmpz_mat(right.tolist())
         return cls(coefficients, low, list(place), (s, t), base)
 
-    @property
-    def zero(self) -> bool:
-        """Whether the two outputs are equal as real numbers; decided exactly."""
-        return bool(self.coefficients.is_zero())
-
     def enclose(self) -> arb_mat:
         """The difference `(d, 1)` in balls, at the precision in force."""
         base = self.score_exponent
@@ -147,14 +137,17 @@ class Comparison:
     upper: float = 0.0
 
 
-def decide_softmax(heads: Sequence[HeadDifference]) -> Comparison:
-    """Equal, separated or undecided, for one query."""
-    differing = [head for head in heads if not head.zero]
+def decide_softmax(heads: Sequence[Sequence[ExactHead]], query: int) -> Comparison:
+    """Equal, separated or undecided, for one query and the heads `[head][sequence]` of two sequences."""
+    differing = [each for x, y in heads if not (each := HeadDifference.of(x, y, query)).coefficients.is_zero()]
     if not differing:
         return Comparison("equal", "in each head, each exponential of the difference has coefficient 0")
     for bits in PRECISIONS:
-        with ctx.workprec(bits):
-            distance = _norm([head.enclose() for head in differing])
+        with precision(bits):
+            first, *rest = (head.enclose() for head in differing)
+            squares = sum((entry * entry for entry in sum(rest, first).entries()), arb(0))
+            # The sum of squares is not negative; a ball that says so keeps the square root defined.
+            distance = squares.nonnegative_part().sqrt()
             # Twenty bits are the six decimals that a reader sees.
             if distance > 0 and distance.rel_accuracy_bits() >= 20:
                 break
@@ -175,9 +168,3 @@ def overall(comparisons: Sequence[Comparison]) -> SoftmaxVerdict:
     if "equal" in verdicts:
         return "equal"
     return "separated" if verdicts == {"separated"} else "undecided"
-
-
-def _norm(differences: list[arb_mat]) -> arb:
-    total = sum(differences[1:], differences[0])
-    # The sum of squares is not negative; a ball that says so keeps the square root defined.
-    return sum((entry * entry for entry in total.entries()), arb(0)).nonnegative_part().sqrt()

@@ -7,24 +7,13 @@ decided. Arb's working precision is one number for the whole process; `precision
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from flint import ctx
 
 Ball = Any  # flint ships no types
-
-
-@contextmanager
-def precision(bits: int) -> Iterator[None]:
-    """Work with `bits` bits inside the block, and with what was set before after it."""
-    before = ctx.prec
-    ctx.prec = bits
-    try:
-        yield
-    finally:
-        ctx.prec = before
+precision = ctx.workprec
+"""`with precision(bits):` works with so many bits inside the block, and with what was set before after it."""
 
 
 def interval(ball: Ball) -> tuple[float, float]:

@@ -115,9 +115,9 @@ def possible(ids: Floats, label: Ints) -> float:
 
 
 def _in_balls(x: Floats, contexts: Floats, label: Ints, beta: Ball, weight: float, max_bits: int) -> tuple[bool, int]:
-    """Whether the network returns every label, and the precision at which that was decided; doubling from 256 bits."""
-    bits = 256
-    while bits <= max_bits:
+    """Whether the network returns every label, and the last precision that was tried; doubling from 256 bits."""
+    bits = 0
+    for bits in (1 << power for power in range(8, max_bits.bit_length())):
         with precision(bits):
             q = [
                 own + arb(weight) * boltzmann_ball(beta * own, context)
@@ -127,8 +127,7 @@ def _in_balls(x: Floats, contexts: Floats, label: Ints, beta: Ball, weight: floa
             q, y = [q[i] for i in order], [int(label[i]) for i in order]
             if all(one < two for one, two in pairwise(q)) and _returns(q, y):
                 return True, bits
-        bits *= 2
-    return False, bits // 2 if bits > 256 else 0
+    return False, bits
 
 
 def _returns(q: list[Ball], y: list[int]) -> bool:

@@ -24,27 +24,17 @@ from typing import Any
 import numpy as np
 
 from monolayer.errors import DataError
-from monolayer.theory.attention import (
-    Comparison,
-    HeadDifference,
-    SoftmaxVerdict,
-    decide_softmax,
-    exact_heads,
-    overall,
-    vectors,
-)
+from monolayer.theory.attention import Comparison, SoftmaxVerdict, decide_softmax, exact_heads, overall, vectors
 from monolayer.theory.weights import AttentionWeights
 
 
 def frequencies(sequence: Iterable[Hashable]) -> dict[Hashable, Fraction]:
-    """Relative frequency of each token, which may be an id, a string or a tuple of numbers."""
+    """Relative frequency of each token, which may be an id, a string or a tuple of numbers.
+
+    Two sequences have equal ones iff they are proportional as multisets.
+    """
     counts = Counter(sequence)
     return {token: Fraction(count, counts.total()) for token, count in counts.items()}
-
-
-def same_frequencies(x: Iterable[Hashable], y: Iterable[Hashable]) -> bool:
-    """Whether two sequences are proportional as multisets: the same tokens, counts in one common ratio."""
-    return frequencies(x) == frequencies(y)
 
 
 @dataclass(frozen=True)
@@ -82,6 +72,6 @@ def compare_sequences(weights: Any, X: Any, Y: Any) -> FrequencyCheck:
         raise DataError("X and Y share no token: there is no query at which to compare them")
     heads = exact_heads(layer, np.array(shared), X, Y)
     places = range(len(shared))
-    comparisons = [decide_softmax([HeadDifference.of(x, y, query) for x, y in heads]) for query in places]
+    comparisons = [decide_softmax(heads, query) for query in places]
     hardmax = all(x.hardmax(query) == y.hardmax(query) for x, y in heads for query in places)
     return FrequencyCheck(ours == theirs, shared, tuple(comparisons), hardmax)

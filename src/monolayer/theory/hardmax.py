@@ -8,7 +8,6 @@ The check reads the tokens and the weights only; it knows nothing of how the pai
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any, Literal
@@ -17,18 +16,9 @@ import numpy as np
 
 from monolayer.arrays import Floats
 from monolayer.errors import DataError
-from monolayer.table import as_table
-from monolayer.theory.attention import (
-    Comparison,
-    HeadDifference,
-    SoftmaxVerdict,
-    Vector,
-    decide_softmax,
-    exact_heads,
-    overall,
-    vectors,
-)
-from monolayer.theory.universal import Universality, shared_tokens, universal_pair, universality
+from monolayer.table import as_table, plural
+from monolayer.theory.attention import Comparison, SoftmaxVerdict, Vector, decide_softmax, exact_heads, overall, vectors
+from monolayer.theory.universal import shared_tokens, universal_pair, universality
 from monolayer.theory.weights import AttentionWeights
 
 
@@ -46,13 +36,9 @@ class Refutation:
     shared: tuple[tuple[int, int], ...]
     outputs: tuple[Vector, ...]
     softmax: tuple[Comparison, ...]
-    universality: Universality
+    universal: bool
+    """Whether the pair is known to defeat every hardmax layer, not only this one (universal.py)."""
     verdict: Literal["refuted"] = "refuted"
-
-    @property
-    def universal(self) -> bool:
-        """Whether the pair is known to defeat every hardmax layer, not only this one (universal.py)."""
-        return self.universality.verdict == "universal"
 
     @property
     def softmax_verdict(self) -> SoftmaxVerdict:
@@ -63,39 +49,35 @@ class Refutation:
 
     def rows(self) -> list[tuple[str, str]]:
         """What was found, a (name, value) pair a row, for a table."""
-        names = _cut([self._name(self.X[k]) for k, _ in self.shared])
-        distances = _cut([_distance(comparison) for comparison in self.softmax])
+        _, worst = self._least()
         return [
             ("layer", self._size()),
             ("verdict", self.verdict),
             ("X", self._listed(self.X)),
             ("X'", self._listed(self.X_prime)),
-            ("shared tokens", ", ".join(names)),
+            ("shared tokens", str(len(self.shared))),
             ("hardmax on X and X'", "equal in every head at every shared token (rational arithmetic)"),
             ("defeats", "every hardmax layer" if self.universal else "this hardmax layer"),
             ("softmax", self.softmax_verdict),
-            *((f"softmax distance at {n}", d) for n, d in zip(names, distances, strict=True) if n != "…"),
+            ("least softmax distance", _distance(worst)),
         ]
 
     def _size(self) -> str:
-        heads = len(self.weights)
-        return f"{heads} head{'s' * (heads > 1)}, dimension {self.weights.dim}"
+        return f"{plural(len(self.weights.heads), 'head')}, dimension {self.weights.dim}"
 
     def _listed(self, tokens: Floats) -> str:
         """The sequence as multiples of `v`, the first token of X, where all are."""
-        names = [self._name(token) for token in tokens]
-        if not all(name.endswith("v") for name in names):
-            return f"{len(tokens)} tokens"
-        v = ", ".join(_cut([f"{number:g}" for number in self.X[0]]))
-        return f"{{{', '.join(_cut([name[:-2] for name in names]))}}}·v, v = ({v})"
-
-    def _name(self, token: Floats) -> str:
         v = self.X[0]
         axis = int(np.abs(v).argmax())
-        multiple = float(np.round(token[axis] / (v[axis] or np.inf)))
-        if (token == multiple * v).all():
-            return f"{multiple:g}·v"
-        return f"({', '.join(_cut([f'{number:g}' for number in token]))})"
+        multiples = np.asarray(np.round(tokens[:, axis] / (v[axis] or np.inf)), dtype=np.float64)
+        if not np.array_equal(tokens, np.outer(multiples, v)):
+            return plural(len(tokens), "token")
+        return f"{{{_cut(multiples)}}}·v, v = ({_cut(v)})"
+
+    def _least(self) -> tuple[int, Comparison]:
+        """The comparison that decides the verdict on softmax, and the place of its token in X."""
+        chosen = [(k, c) for (k, _), c in zip(self.shared, self.softmax, strict=True)]
+        return min(chosen, key=lambda each: (each[1].verdict != self.softmax_verdict, each[1].upper))
 
     def explain(self) -> str:
         """The refutation in words."""
@@ -111,25 +93,20 @@ class Refutation:
                 "The pair defeats every hardmax layer: in every direction the tokens that come first have the same "
                 "mean in both, and a head can show nothing else.\n"
             )
-        return text + self._softmax_words()
-
-    def _softmax_words(self) -> str:
-        verdict = self.softmax_verdict
-        place = min(range(len(self.softmax)), key=lambda i: (self.softmax[i].verdict != verdict, self.softmax[i].upper))
-        worst, name = self.softmax[place], self._name(self.X[self.shared[place][0]])
+        k, worst = self._least()
         words = {
-            "equal": f"does not separate the pair at {name} either, exactly",
-            "undecided": f"may or may not separate the pair at {name}: undecided",
+            "equal": f"does not separate the pair at token {k} of X either, exactly",
+            "undecided": f"may or may not separate the pair at token {k} of X: undecided",
             "separated": f"separates it at every shared token, the least distance being in {_distance(worst)}",
         }
-        return f"Softmax with these weights {words[verdict]} ({worst.reason})."
+        return f"{text}Softmax with these weights {words[self.softmax_verdict]} ({worst.reason})."
 
     def to_json(self) -> dict[str, Any]:
         """Everything, ready for `json.dumps`; rationals are strings such as '7/3'."""
         return {
             "verdict": self.verdict,
             "universal": self.universal,
-            "heads": len(self.weights),
+            "heads": len(self.weights.heads),
             "dim": self.weights.dim,
             "X": self.X.tolist(),
             "X_prime": self.X_prime.tolist(),
@@ -141,25 +118,14 @@ class Refutation:
         }
 
 
-def refute_hardmax(
-    weights: Any = None,
-    *,
-    heads: int = 1,
-    dim: int = 4,
-    n: int = 4,
-    r_min: float = 0.0,
-    r_max: float = math.inf,
-    epsilon: float = 0.0,
-    seed: int = 0,
-) -> Refutation:
+def refute_hardmax(weights: Any = None, *, heads: int = 1, dim: int = 4, n: int = 4, seed: int = 0) -> Refutation:
     """Two sequences of `n` tokens that the hardmax layer with these weights cannot tell apart, checked.
 
     `weights` is anything that `AttentionWeights.of` takes; without it, `heads` random heads of dimension
-    `dim` are drawn. `r_min`, `r_max`, `epsilon`: see `universal_pair`.
+    `dim` are drawn.
     """
     layer = AttentionWeights.random(heads, dim, seed=seed) if weights is None else AttentionWeights.of(weights)
-    pair = universal_pair(n, layer.dim, r_min=r_min, r_max=r_max, epsilon=epsilon, seed=seed)
-    return check_witness(layer, *pair)
+    return check_witness(layer, *universal_pair(n, layer.dim, seed=seed))
 
 
 def check_witness(weights: Any, X: Any, X_prime: Any) -> Refutation:
@@ -184,12 +150,9 @@ def check_witness(weights: Any, X: Any, X_prime: Any) -> Refutation:
             if one != other:
                 raise DataError(f"not a witness: head {number} tells token {k} of X from the equal token {place} of X'")
             outputs[i] = [a + b for a, b in zip(outputs[i], one, strict=True)]
-    found = universality(X, Y) if any(map(any, queries.tolist())) else Universality("undecided")
-    softmax = tuple(
-        decide_softmax([HeadDifference.of(ours, theirs, query) for ours, theirs in heads])
-        for query in range(len(queries))
-    )
-    return Refutation(layer, X, Y, shared, tuple(map(tuple, outputs)), softmax, found)
+    universal = bool(queries.any()) and universality(X, Y) == "universal"
+    softmax = tuple(decide_softmax(heads, query) for query in range(len(queries)))
+    return Refutation(layer, X, Y, shared, tuple(map(tuple, outputs)), softmax, universal)
 
 
 def _sequence(tokens: Any, name: str, dim: int) -> Floats:
@@ -207,5 +170,6 @@ def _distance(comparison: Comparison) -> str:
     return f"[{comparison.lower:.6g}, {comparison.upper:.6g}]"
 
 
-def _cut(shown: list[str]) -> list[str]:
-    return shown if len(shown) <= 12 else [*shown[:5], "…", *shown[-5:]]
+def _cut(numbers: Floats) -> str:
+    shown = [f"{number:g}" for number in numbers]
+    return ", ".join(shown if len(shown) <= 12 else [*shown[:5], "…", *shown[-5:]])

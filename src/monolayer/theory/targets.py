@@ -36,8 +36,8 @@ class TargetFunction:
     does: str
     lipschitz: Lipschitz
     equivariant: bool = True
-    dims: tuple[int, int | None] = (1, None)
-    """Least and largest number of coordinates of a token."""
+    scalar: bool = False
+    """Whether a token must be one number."""
     tokens: int = 1
     """Least number of tokens."""
 
@@ -46,9 +46,8 @@ class TargetFunction:
 
     def check(self, dim: int, length: int) -> None:
         """A size that the function is not defined for is an error that says so."""
-        least, most = self.dims
-        if dim < least or (most is not None and dim > most):
-            raise DataError(f"{self.name} is defined for tokens of dimension {least} only, not {dim}")
+        if self.scalar and dim != 1:
+            raise DataError(f"{self.name} is defined for tokens of dimension 1 only, not {dim}")
         if length < self.tokens:
             raise DataError(f"{self.name} needs at least {self.tokens} tokens, not {length}")
 
@@ -57,17 +56,17 @@ TARGETS: dict[str, TargetFunction] = {}
 """The library, by name."""
 
 
-def _target(name: str, does: str, lipschitz: Lipschitz, *more: Any, **sizes: Any) -> Callable[[Values], Values]:
+def _target(name: str, does: str, lipschitz: Lipschitz, **options: Any) -> Callable[[Values], Values]:
     """Enter a function into the library."""
 
     def enter(function: Values) -> Values:
-        TARGETS[name] = TargetFunction(name, function, does, lipschitz, *more, **sizes)
+        TARGETS[name] = TargetFunction(name, function, does, lipschitz, **options)
         return function
 
     return enter
 
 
-@_target("sort", "every token gets the sorted sequence", lambda *_: 1.0, dims=(1, 1))
+@_target("sort", "every token gets the sorted sequence", lambda *_: 1.0, scalar=True)
 def sort(X: Floats) -> Floats:
     """Every token gets the whole sorted sequence: `m = n`.
 
@@ -78,7 +77,7 @@ def sort(X: Floats) -> Floats:
     return np.broadcast_to(ordered[:, None, :], (*X.shape[:2], X.shape[1]))
 
 
-@_target("ranks", "how many tokens are smaller (discontinuous)", lambda *_: None, dims=(1, 1))
+@_target("ranks", "how many tokens are smaller (discontinuous)", lambda *_: None, scalar=True)
 def ranks(X: Floats) -> Floats:
     """How many tokens are smaller, and half of those that are equal. Not continuous: it jumps where tokens meet."""
     x = X[..., 0]
@@ -154,11 +153,11 @@ def nearest(X: Floats) -> Floats:
     return np.asarray(apart.min(axis=2))
 
 
-def _pooling_constant(dim: int, length: int, low: float, high: float) -> float:
-    return 1.0 + SHARPNESS * dim * max(abs(low), abs(high)) * (high - low)
-
-
-@_target("softmax-pooling", "one softmax attention head", _pooling_constant)
+@_target(
+    "softmax-pooling",
+    "one softmax attention head",
+    lambda d, n, low, high: 1.0 + SHARPNESS * d * max(abs(low), abs(high)) * (high - low),
+)
 def softmax_pooling(X: Floats) -> Floats:
     """One head of softmax self-attention with identity weights: `Σ_l p_l x_l`, `p = softmax_l(β x_k · x_l)`.
 
@@ -172,7 +171,7 @@ def softmax_pooling(X: Floats) -> Floats:
     return np.asarray((weights @ X) / weights.sum(axis=2, keepdims=True))
 
 
-@_target("sort-in-place", "the k-th smallest value at place k; needs positions", lambda *_: 1.0, False, (1, 1))
+@_target("sort-in-place", "k-th smallest at place k; needs positions", lambda *_: 1.0, equivariant=False, scalar=True)
 def sort_in_place(X: Floats) -> Floats:
     """The `k`-th smallest value at place `k`: what people call sorting. Needs positions. L = 1, as for `sort`."""
     return np.sort(X[..., 0], axis=1)

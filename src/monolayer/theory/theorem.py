@@ -7,6 +7,7 @@ with the paper's worst case over directions and with what `v` really does, and c
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -58,7 +59,7 @@ class Theorem:
         ]
         for name, built in (("worst case", self.worst), ("measured direction", self.measured)):
             if built is None:
-                rows.append((f"{name}", self.refused))
+                rows.append((name, self.refused))
                 continue
             rows += [
                 (f"{name}: β", _power(built.bounds.log10_beta)),
@@ -94,7 +95,7 @@ class Theorem:
         for name, built in (("worst", self.worst), ("measured", self.measured)):
             if built is not None:
                 plain[name]["bounds"]["bits"] = built.bounds.bits
-        result: dict[str, Any] = _finite(plain)
+        result: dict[str, Any] = json.loads(json.dumps(plain), parse_constant=lambda _: None)
         return result
 
 
@@ -146,11 +147,3 @@ def _powers(enclosure: tuple[float, float] | None) -> str:
     low, high = enclosure
     middle = f"{(low + high) / 2:.10g}"
     return f"10^{middle}" if high - low < 1e-9 * abs(low) else f"between 10^{low:.10g} and 10^{high:.10g}"
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

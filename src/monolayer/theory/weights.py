@@ -51,7 +51,14 @@ class AttentionWeights:
             heads.append(Head(*(_matrix(m, number, name) for name, m in zip(NAMES, matrices, strict=True))))
         dim = heads[0].W_Q.shape[1]
         for number, head in enumerate(heads):
-            _check_shapes(head, number, dim)
+            size, value_size = len(head.W_Q), len(head.W_V)
+            wanted = (size, dim), (size, dim), (value_size, dim), (dim, value_size)
+            for name, matrix, shape in zip(NAMES, head, wanted, strict=True):
+                if matrix.shape != shape:
+                    raise DataError(
+                        f"{name} of head {number} has shape {matrix.shape}, but {shape} is needed: W_Q, W_K are (s, d)"
+                        f", W_V is (s', d), W_O is (d, s'); d = {dim} from W_Q of head 0, s = {size}, s' = {value_size}"
+                    )
         object.__setattr__(self, "heads", tuple(heads))
 
     @property
@@ -59,34 +66,14 @@ class AttentionWeights:
         """`d`, the dimension of a token."""
         return int(self.heads[0].W_Q.shape[1])
 
-    def __len__(self) -> int:
-        """`H`, the number of heads."""
-        return len(self.heads)
-
     @classmethod
-    def random(
-        cls, heads: int, dim: int, head_size: int | None = None, seed: int = 0, rank: int | None = None
-    ) -> AttentionWeights:
-        """Gaussian weights of variance 1/d; `head_size` defaults to max(1, d // heads).
-
-        With `rank` each matrix is a product of two Gaussian ones with `rank` in the middle.
-        """
+    def random(cls, heads: int, dim: int, head_size: int | None = None, seed: int = 0) -> AttentionWeights:
+        """Gaussian weights of variance 1/d; `head_size` defaults to max(1, d // heads)."""
         size = max(1, dim // max(heads, 1)) if head_size is None else head_size
         if heads < 1 or dim < 1 or size < 1:
             raise DataError(f"heads = {heads}, dim = {dim}, head size = {size}: each must be at least 1")
-        if rank is not None and not 1 <= rank <= min(size, dim):
-            raise DataError(f"rank = {rank} must lie between 1 and min(head size, dim) = {min(size, dim)}")
-        generator = np.random.default_rng(seed)
-
-        def draw(rows: int, columns: int) -> Floats:
-            if rank is None:
-                return generator.normal(0.0, dim**-0.5, (rows, columns))
-            left = generator.normal(0.0, (dim * rank) ** -0.5, (rows, rank))
-            product: Floats = left @ generator.standard_normal((rank, columns))
-            return product
-
-        shapes = ((size, dim), (size, dim), (size, dim), (dim, size))
-        return cls(tuple(Head(*(draw(*shape) for shape in shapes)) for _ in range(heads)))
+        generator, shapes = np.random.default_rng(seed), ((size, dim), (size, dim), (size, dim), (dim, size))
+        return cls(tuple(Head(*(generator.normal(0.0, dim**-0.5, s) for s in shapes)) for _ in range(heads)))
 
     @classmethod
     def of(cls, source: Any) -> AttentionWeights:
@@ -97,7 +84,12 @@ class AttentionWeights:
         if isinstance(source, AttentionWeights):
             return source
         if isinstance(source, str | Path):
-            return cls.read(source)
+            if not Path(source).is_file():
+                raise DataError(f"there is no file {source}")
+            try:
+                return cls(_from_names(load_arrays(Path(source))[1]))
+            except DataError as error:
+                raise DataError(f"{source}: {error}") from None
         if isinstance(source, Mapping):
             return cls(_from_names(source))
         if isinstance(source, Sequence | np.ndarray) and len(source):
@@ -106,16 +98,6 @@ class AttentionWeights:
             f"weights are a {type(source).__name__}; give a file, a dict of arrays {', '.join(NAMES)}, or a non-empty "
             "list of heads"
         )
-
-    @classmethod
-    def read(cls, path: str | Path) -> AttentionWeights:
-        """Weights from a `.npz` file; see the top of this file for the names in it."""
-        if not Path(path).is_file():
-            raise DataError(f"there is no file {path}")
-        try:
-            return cls.of(load_arrays(Path(path))[1])
-        except DataError as error:
-            raise DataError(f"{path}: {error}") from None
 
 
 def _from_names(arrays: Mapping[str, Any]) -> tuple[Head, ...]:
@@ -169,15 +151,3 @@ def _matrix(array: Any, number: int, name: str) -> Floats:
         raise DataError(f"{where} has entries of type {numbers.dtype} that float64 cannot hold exactly")
     matrix.setflags(write=False)
     return matrix
-
-
-def _check_shapes(head: Head, number: int, dim: int) -> None:
-    size, value_size = head.W_Q.shape[0], head.W_V.shape[0]
-    wanted = {"W_Q": (size, dim), "W_K": (size, dim), "W_V": (value_size, dim), "W_O": (dim, value_size)}
-    for name, shape in wanted.items():
-        found = getattr(head, name).shape
-        if found != shape:
-            raise DataError(
-                f"{name} of head {number} has shape {found}, but {shape} is needed: W_Q and W_K are (s, d), "
-                f"W_V is (s', d), W_O is (d, s'); d = {dim} from W_Q of head 0, s = {size}, s' = {value_size}"
-            )
