@@ -189,8 +189,7 @@ def test_a_place_names_tensors_rows_and_directions(home: Path) -> None:
     place = next(place for place in found if place.neurons)
     (neuron,) = place.neurons
     weights = dict(network.named_parameters())
-    assert np.array_equal(place.writes[0], weights[neuron.tensor].select(neuron.axis, neuron.index).detach().numpy())
-    assert place.reads.shape == place.writes.shape
+    assert np.array_equal(found.anatomy.writes[neuron.index], weights[neuron.tensor].select(neuron.axis, neuron.index).detach().numpy())
     assert "array(" not in repr(place)
     token, position = place.rows
     assert token.tensor == "bert.embeddings.word_embeddings.weight"

@@ -17,35 +17,25 @@ from monolayer.checker.stored import CODE, LABEL, Stored
 
 
 @dataclass(frozen=True, order=True)
-class Neuron:
-    """A hidden neuron: slice `index` along `axis` of `tensor`, the matrix that it writes with.
+class Slice:
+    """Slice `index` along `axis` of `tensor`; without an index, all of it.
 
-    Setting that slice to 0, and setting to 0 what the neuron returns in a forward pass, is the same ablation.
+    A hidden neuron is the slice of the matrix that it writes with. Setting that slice to 0, and setting to 0 what the
+    neuron returns in a forward pass, is the same ablation.
     """
 
     tensor: str
-    index: int
-    axis: int
-
-    def __str__(self) -> str:
-        return f"{self.tensor}[{', '.join([':'] * self.axis + [str(self.index)])}]"
-
-
-@dataclass(frozen=True, order=True)
-class Row:
-    """A row of a table of embeddings; without an index, a vector as a whole."""
-
-    tensor: str
     index: int | None = None
+    axis: int = 0
 
     def __str__(self) -> str:
-        return self.tensor if self.index is None else f"{self.tensor}[{self.index}]"
+        return self.tensor if self.index is None else f"{self.tensor}[{':, ' * self.axis}{self.index}]"
 
 
 @dataclass(frozen=True, eq=False)
 class Anatomy:
-    """The neurons, `tensor` and `axis` as in `Neuron`, with what each reads and writes `(H, D)`; coordinates `(D,)`
-    that tables, attention and head use.
+    """The neurons, slices along `axis` of `tensor`, with what each reads and writes `(H, D)`; coordinates `(D,)` that
+    tables, attention and head use.
 
     `rows` of a fact; `scores`: which of query, key and value depend on the stream; `constant`: whether the bias behind
     the neurons writes anything.
@@ -55,15 +45,15 @@ class Anatomy:
     axis: int
     reads: Floats
     writes: Floats
-    rows: Callable[[int], tuple[Row, ...]]
+    rows: Callable[[int], tuple[Slice, ...]]
     embeds: Bools
     attends: Bools
     head: Bools
     scores: dict[str, bool]
     constant: bool
 
-    def neuron(self, number: int) -> Neuron:
-        return Neuron(self.tensor, int(number), self.axis)
+    def neuron(self, number: int) -> Slice:
+        return Slice(self.tensor, int(number), self.axis)
 
     def circuit(self, neurons: Ints) -> dict[str, Any]:
         """What is left in, so that facts at which just these hidden neurons write are answered as before.
@@ -111,13 +101,13 @@ def own_anatomy(stored: Stored, points: Labelled) -> Anatomy:
     tables += [stored["positions.weight"]] if stored.config["positions"] else []
     constant = bool(stored["feed_forward.bias_2"].any())
 
-    def rows(fact: int) -> tuple[Row, ...]:
+    def rows(fact: int) -> tuple[Slice, ...]:
         place = int(fact if points.places is None else points.places[fact])
-        found = [Row("bos")]
+        found = [Slice("bos")]
         if points.per_token:
-            found = [Row("lift.weight", None if points.rows is None else int(points.rows[place]))]
-            found += [Row("positions.weight", int(points.data.position[place]))] * stored.config["positions"]
-        return (*found, *[Row("feed_forward.bias_2")] * constant)
+            found = [Slice("lift.weight", None if points.rows is None else int(points.rows[place]))]
+            found += [Slice("positions.weight", int(points.data.position[place]))] * stored.config["positions"]
+        return (*found, *[Slice("feed_forward.bias_2")] * constant)
 
     return Anatomy(
         tensor="feed_forward.weight_2",
@@ -137,10 +127,10 @@ def stock_anatomy(net: Network, places: Places) -> Anatomy:
     """Of a Hugging Face folder."""
     kind, names = net.architecture, net.architecture.names(net.task)
 
-    def rows(fact: int) -> tuple[Row, ...]:
-        found = [Row(names["tokens"], int(places.token[fact]))]
+    def rows(fact: int) -> tuple[Slice, ...]:
+        found = [Slice(names["tokens"], int(places.token[fact]))]
         if "places" in net:
-            found.append(Row(names["places"], net.architecture.offset + int(places.place[fact])))
+            found.append(Slice(names["places"], net.architecture.offset + int(places.place[fact])))
         return tuple(found)
 
     tables = [net["tokens"], *(() if "places" not in net else (net["places"],))]

@@ -10,16 +10,14 @@ import numpy as np
 
 from monolayer.arrays import Bools
 from monolayer.checker.check import asked_data, assumed
-from monolayer.checker.labelled import Labelled, labelled, real
+from monolayer.checker.labelled import labelled, real
 from monolayer.checker.locating.anatomy import own_anatomy, stock_anatomy
-from monolayer.checker.locating.cells import cells_writers
-from monolayer.checker.locating.line import line_writers
 from monolayer.checker.locating.location import Fact, Location
-from monolayer.checker.locating.robust import robust_writers
+from monolayer.checker.locating.writers import cells_writers, line_writers, robust_writers
 from monolayer.checker.rounding import UnhandledError
 from monolayer.checker.stock.check import assumed as assumed_of_stock
 from monolayer.checker.stock.files import Network, read_stock
-from monolayer.checker.stock.places import Places, places_of
+from monolayer.checker.stock.places import places_of
 from monolayer.checker.stored import Stored, folder_of, read
 from monolayer.data import Labels, Names, Sequences
 from monolayer.data.labels import Belongs
@@ -76,8 +74,12 @@ def _in_own(stored: Stored, data: Sequences) -> Location:
     if points.rows is not None:
         _refuse(data, points.rows < 0, stored.vocabulary)
     writers = (robust_writers if stored.config["readout"] == "gates" else line_writers)(stored, points)
+    facts = []
+    for number, place in enumerate(range(len(points)) if points.places is None else points.places.tolist()):
+        label = points.finding("wrong", number, place, None).expected if given else None
+        facts.append(_fact(data, stored.config["per"], place, label))
     return Location(
-        [_own_fact(points, fact, given) for fact in range(len(points))],
+        facts,
         writers,
         own_anatomy(stored, points),
         _own_names(stored),
@@ -94,14 +96,6 @@ def _own_names(stored: Stored) -> Callable[[Any], list[Any]]:
     return lambda rows: [real(row, scalar) for row in rows]
 
 
-def _own_fact(points: Labelled, fact: int, given: bool) -> Fact:
-    answering = int(fact if points.places is None else points.places[fact])
-    label = points.finding("wrong", fact, answering, None).expected if given else None
-    if not points.per_token:
-        return Fact(answering, None, _text(points.data, answering), label)
-    return Fact(*points.data.place(answering), _text(points.data, None, answering), label)
-
-
 def _in_stock(net: Network, names: Names | None, data: Sequences) -> Location:
     if net.dtype == "float64":
         raise DataError(
@@ -115,8 +109,11 @@ def _in_stock(net: Network, names: Names | None, data: Sequences) -> Location:
     _refuse(data, places.ids == UNKNOWN, names)
     kinds = (data.vocabulary if per == "lm" else None, data.labels.classes if data.labels and given else None)
     typed = {str(name): name for kind in kinds if kind is not None for name in kind.names}
+    facts = []
+    for number, place in enumerate(places.answering.tolist()):
+        facts.append(_fact(data, per, place, places.expected(number) if given else None, net.names[BEGIN]))
     return Location(
-        [_stock_fact(net, data, places, fact, given) for fact in range(len(places.answering))],
+        facts,
         cells_writers(net, data, places),
         stock_anatomy(net, places),
         lambda numbers: [typed.get(net.classes[number], net.classes[number]) for number in numbers.tolist()],
@@ -125,24 +122,19 @@ def _in_stock(net: Network, names: Names | None, data: Sequences) -> Location:
     )
 
 
-def _stock_fact(net: Network, data: Sequences, places: Places, fact: int, given: bool) -> Fact:
-    answering, label = int(places.answering[fact]), places.expected(fact) if given else None
-    if net.task == "sequence":
-        return Fact(answering, None, _text(data, answering), label)
-    if answering == len(data.tokens):  # the begin token
-        return Fact(0, -1, net.names[BEGIN], label)
-    return Fact(*data.place(answering), _text(data, None, answering), label)
-
-
-def _text(data: Sequences, row: int | None, token: int = 0) -> str | None:
-    """A sequence, or one token, as text, after a prompt with what stands before it; None for vectors."""
+def _fact(data: Sequences, per: str, answering: int, label: Any, begin: str = "") -> Fact:
+    """The token or sequence that answers, with its text: after a prompt with what stands before it, None of vectors."""
+    if per != "sequence" and answering == len(data.tokens):
+        return 0, -1, begin, label
+    row, position = (answering, None) if per == "sequence" else data.place(answering)
+    first, last = data.offsets[row : row + 2].tolist()
+    if position is not None:
+        last = answering + 1
+        first = answering if data.prompts is None else max(first, last - BEFORE)
     if data.vocabulary is None:
-        return None
-    first, last = (token, token + 1) if row is None else (int(data.offsets[row]), int(data.offsets[row + 1]))
-    if row is None and data.prompts is not None:
-        first = max(int(data.offsets[data.place(token)[0]]), last - BEFORE)
+        return row, position, None, label
     names = map(str, data.vocabulary.decode(data.tokens[first:last]).tolist())
-    return ("" if data.prompts is not None else " ").join(names)
+    return row, position, ("" if data.prompts is not None else " ").join(names), label
 
 
 def _refuse(data: Sequences, strange: Bools, names: Names | None) -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.arrays import Bools, Floats, Ints
-from monolayer.checker.locating.anatomy import Anatomy, Neuron, Row
+from monolayer.arrays import Bools, Ints
+from monolayer.checker.locating.anatomy import Anatomy, Slice
 from monolayer.checker.locating.writers import MEASURED, UNKNOWN, VERDICTS, Verdict, Writers
 from monolayer.errors import DataError
 from monolayer.table import WIDTH, escape, plural
@@ -42,7 +42,7 @@ class Others(NamedTuple):
 class Ablation(NamedTuple):
     """A fact without one of the neurons that hold it: the answer then (None: unknown), and whether it is another."""
 
-    neuron: Neuron
+    neuron: Slice
     answer: Any
     changes: bool | None
     verdict: Verdict
@@ -57,24 +57,17 @@ class Ablated(NamedTuple):
     verdicts: list[Verdict]
 
 
-class Fact(NamedTuple):
-    """A point as users know it: a token, or the tokens of a sequence that has one label, and then no position.
-
-    Of an answer to a prompt, `text` is what stands before it.
-    """
-
-    sequence: int
-    position: int | None
-    text: str | None
-    label: Any
+Fact = tuple[int, int | None, str | None, Any]
+"""Sequence, position, text and label of a point: a token, or the tokens of a sequence that has one label, and then no
+position. Of an answer to a prompt, the text is what stands before it."""
 
 
 @dataclass(frozen=True, eq=False)
 class Place:
     """Where one fact lives. `answer` is what the model says, `label` what the data say (without labels: the same).
 
-    `neurons` hold it, and `ablations` say of each what goes without it; `reads`, `writes` `(neurons, D)` are their
-    directions in the stream. `rows` are the embedding of the token that answers, of its position, and biases.
+    `neurons` hold it, and `ablations` say of each what goes without it. `rows` are the embedding of the token that
+    answers, of its position, and biases.
     """
 
     sequence: int
@@ -83,13 +76,11 @@ class Place:
     label: Any
     answer: Any
     verdict: Verdict
-    rows: tuple[Row, ...]
+    rows: tuple[Slice, ...]
     ablations: tuple[Ablation, ...]
-    reads: Floats = field(repr=False)
-    writes: Floats = field(repr=False)
 
     @property
-    def neurons(self) -> tuple[Neuron, ...]:
+    def neurons(self) -> tuple[Slice, ...]:
         return tuple(each.neuron for each in self.ablations)
 
     def to_json(self) -> dict[str, Any]:
@@ -132,16 +123,10 @@ class Location:
             raise IndexError(f"there is no fact {i}: they are numbered from 0 to {len(self) - 1}")
         i %= len(self)
         numbers = self.writers.neuron[slice(*np.searchsorted(self.writers.fact, [i, i + 1]))]
-        answer, fact = self._answers[i], self.facts[i]
-        return Place(
-            **fact._replace(label=answer if fact.label is None else fact.label)._asdict(),
-            answer=answer,
-            verdict=VERDICTS[self.writers.state[i]],
-            rows=self.anatomy.rows(i),
-            ablations=tuple(self._ablation(int(number), i) for number in numbers),
-            reads=self.anatomy.reads[numbers],
-            writes=self.anatomy.writes[numbers],
-        )
+        answer, (sequence, position, text, label) = self._answers[i], self.facts[i]
+        verdict, label = VERDICTS[self.writers.state[i]], answer if label is None else label
+        ablations = tuple(self._ablation(int(number), i) for number in numbers)
+        return Place(sequence, position, text, label, answer, verdict, self.anatomy.rows(i), ablations)
 
     def _ablation(self, number: int, i: int) -> Ablation:
         """Neuron `number` and fact `i`, which it holds."""
@@ -154,11 +139,12 @@ class Location:
         (named,) = self._named(answer[i : i + 1], state[i : i + 1])
         return Ablation(self.anatomy.neuron(number), named, own, VERDICTS[state[i]], others)
 
-    def ablate(self, neuron: Neuron) -> Ablated:
+    def ablate(self, neuron: Slice) -> Ablated:
         """Every fact without `neuron`."""
-        if neuron.tensor != self.anatomy.tensor or not 0 <= neuron.index < len(self.anatomy.writes):
-            raise DataError(f"this model has no neuron {neuron.index} in {neuron.tensor}")
-        answer, state, changed = self.writers.ablated(neuron.index)
+        number = neuron.index
+        if neuron.tensor != self.anatomy.tensor or number is None or not 0 <= number < len(self.anatomy.writes):
+            raise DataError(f"this model has no neuron {number} in {neuron.tensor}")
+        answer, state, changed = self.writers.ablated(number)
         return Ablated(self._named(answer, state), changed, [VERDICTS[one] for one in state.tolist()])
 
     def graph(self, i: int | None = None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Which neurons write at which facts, and the answers without them: the same few arrays for every construction.
+"""Which neurons write at which facts, and the answers without them, for lines, robust models and stock folders.
 
 A neuron *writes* at a fact where what it returns there may be other than 0. Without it, only those facts can change: at
 all others its column of the output matrix is multiplied by exactly 0.
@@ -15,7 +15,24 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.arrays import Bools, Ints
+from monolayer.arrays import Bools, Floats, Ints
+from monolayer.checker.codes import read_attention, read_stream
+from monolayer.checker.gates import Gated, Pairs
+from monolayer.checker.labelled import Labelled
+from monolayer.checker.noise import Shares, answers, errors, silent
+from monolayer.checker.readout import answers as line_answers
+from monolayer.checker.readout import copies, read_staircase
+from monolayer.checker.robust import question_of
+from monolayer.checker.rounding import UnhandledError
+from monolayer.checker.stages import evaluate
+from monolayer.checker.stock.enclosed import Enclosed, add
+from monolayer.checker.stock.evaluate import Program, batches
+from monolayer.checker.stock.files import Network
+from monolayer.checker.stock.neurons import AT_ONCE, Returned
+from monolayer.checker.stock.places import Places
+from monolayer.checker.stored import Stored
+from monolayer.data import Sequences
+from monolayer.errors import DataError
 
 Verdict = Literal["proved", "measured", "unknown"]
 VERDICTS: tuple[Verdict, ...] = ("unknown", "measured", "proved")
@@ -71,3 +88,138 @@ def listed(given: Answers, fact: Ints, neuron: Ints, holds: Bools, without: Answ
         neuron=neuron[held],
         without=lambda j: (answer[start[j] : stop[j]], state[start[j] : stop[j]]),
     )
+
+
+# -- lines: steps ----
+#
+# exact   neuron j is on at every point left of its step: without it, all of these lose its jump
+# runs    neuron r is on at the points of one run: without it, these are answered with 0
+#
+# So the label of a fact of `exact` is a sum over many neurons; that of the nearest step holds it. No sum rounds, so
+# what a certificate says of the whole readout covers it without one of its neurons.
+
+
+def line_writers(stored: Stored, points: Labelled) -> Writers:
+    """The neurons of a line of steps."""
+    form = stored.config["readout"]
+    if form not in ("exact", "runs"):
+        raise DataError(
+            f"locate looks into lines, robust models and stock folders of cells; this readout is {form!r}: memorize "
+            "with robust=True, or with memorize_as"
+        )
+    if stored.config["target"] != "classes" and not copies(stored):
+        raise UnhandledError("the head does not copy the label slots")
+    read_attention(stored)  # which says more plainly than the readout what is wrong
+    stairs = read_staircase(stored)
+    found = evaluate(stored, points, read_stream(stored, points.data, points.rows), [stairs])
+    written = stored["feed_forward.weight_2"].astype(np.float64)
+    back = np.argsort(found.first.plateau, kind="stable")
+    plateau, order = found.first.plateau[back], found.order[back]  # `plateau` counts the steps left of a point
+    sure, value = (found.sure & found.number)[back], found.value[:, back]
+    number = np.arange(written.shape[1])
+    start, stop = (np.searchsorted(plateau, number, side=side) for side in ("left", "right"))
+    if form == "exact":
+        start = np.zeros_like(start)
+
+    def without(j: int) -> Answers:
+        here = slice(start[j], stop[j])
+        return _answers(stored, value[:, here] - written[:, j : j + 1], sure[here])
+
+    answer, state = _answers(stored, value, sure)
+    whole: tuple[NDArray[Any], Ints] = np.empty_like(answer), np.empty_like(state)
+    whole[0][order], whole[1][order] = answer, state
+    held = np.flatnonzero(sure & (plateau < len(number)))
+    held = held[np.argsort(order[held])]
+    return Writers(*whole, order, start, stop, order[held], plateau[held], without)
+
+
+def _answers(stored: Stored, value: Floats, sure: Bools) -> Answers:
+    """What the head makes of label coordinates `(m, K)`."""
+    if stored.classes is None:
+        found, state = value.T, np.full(value.shape[1], PROVED)
+    else:
+        answer = line_answers(stored, value[0])
+        likely = np.clip(np.rint(value[0]), 0, len(stored.classes) - 1).astype(np.int64)
+        found, state = np.where(answer >= 0, answer, likely), np.where(answer >= 0, PROVED, MEASURED)
+    return found, np.where(sure & np.isfinite(value).all(axis=0), state, UNKNOWN)
+
+
+# -- robust models: half-spaces ----
+#
+# Each pair of a fact and a neuron is judged as a point of its own, at which the other neurons of the fact are on.
+
+
+def robust_writers(stored: Stored, points: Labelled) -> Writers:
+    """The neurons that may be on at each fact, at no noise."""
+    asked = question_of(stored, points)
+    gated, shares = asked.gated, Shares.of(0.0, asked.gated, asked.longest, asked.format)
+    quiet = silent(asked.top, asked.size, shares)
+    error = errors(asked.found, gated, shares)
+    on = asked.found.value + error > 0.0
+    found, error = Pairs._make(column[on] for column in asked.found), error[on]
+
+    def judge(pairs: Pairs, off: Floats, rows: Ints) -> tuple[Ints, Ints]:
+        known = rows >= 0
+        likely = _likely(gated, pairs, rows.clip(0))
+        right = answers(pairs, off, gated, rows.clip(0), likely, shares).right
+        return likely, np.where(known, np.where(right & quiet, PROVED, MEASURED), UNKNOWN)
+
+    # Of every pair, `left_out`, the other pairs of its point.
+    first, last = (np.searchsorted(found.point, found.point, side=side) for side in ("left", "right"))
+    left_out = np.repeat(np.arange(len(first)), last - first)
+    other = np.concatenate([np.zeros(0, np.int64), *map(np.arange, first, last)])
+    kept = other[other != left_out]
+    rest = Pairs._make(column[kept] for column in found)._replace(point=left_out[other != left_out])
+    without = judge(rest, error[kept], asked.rows[found.point])
+    given = judge(found, error, asked.rows)
+    return listed(given, found.point, found.neuron, found.value > 0.0, without, len(gated.bias))
+
+
+def _likely(gated: Gated, pairs: Pairs, rows: Ints) -> Ints:
+    """The class with the largest logit at each of the `rows`, in float64; `pairs.point` numbers them."""
+    found = np.zeros(len(rows), dtype=np.int64)
+    hidden = np.maximum(pairs.value, 0.0)[:, None]
+    step = max(1, AT_ONCE // max(1, len(gated.head)))
+    for begin in range(0, len(rows), step):
+        label = gated.label[rows[begin : begin + step]].copy()
+        one, two = np.searchsorted(pairs.point, [begin, begin + step])
+        np.add.at(label, pairs.point[one:two] - begin, hidden[one:two] * gated.weight_2[pairs.neuron[one:two]])
+        found[begin : begin + step] = (label @ gated.head.T + gated.head_bias).argmax(axis=1)
+    return found
+
+
+# -- stock folders: half-spaces in enclosed numbers ----
+#
+# What enters the last norm is a sum over neurons; without one of them its share is taken away, and what the others may
+# be off by stays.
+
+
+def cells_writers(net: Network, data: Sequences, places: Places) -> Writers:
+    """The neurons that may wake at each fact; those that read more than 0 there hold it."""
+    program, M = Program(net), len(places.answering)
+    fact_of = np.full((len(data) if net.task == "sequence" else len(data.tokens)) + places.begins, -1)
+    fact_of[places.answering] = np.arange(M)
+    answer, state = np.zeros((2, M), dtype=np.int64)
+    found: list[tuple[Ints, ...]] = []
+    for asked in batches(net, data, places):
+        fact, heard = fact_of[asked.points.reshape(-1)], list[Returned]()
+        base, out = program.parts(asked.ids, asked.at, True, heard.append)
+        there = np.flatnonzero(fact >= 0)
+        answer[fact[there]], state[fact[there]] = _judged(program, add(base[there], out[there]))
+        out = out.spread()
+        for some in heard:
+            there = np.flatnonzero(fact[some.point] >= 0)
+            for cut in np.array_split(there, 1 + len(there) * net.width // AT_ONCE):
+                point, neuron = some.point[cut], some.neuron[cut]
+                written, rest = some.value[cut][:, None] * net["W_2"][neuron], out[point]
+                off = rest.radius + 2.0**-40 * (np.abs(written) + np.abs(rest.middle))
+                judged = _judged(program, add(base[point], Enclosed.of(rest.middle - written, off)))
+                found.append((fact[point], neuron, some.above[cut].astype(np.int64), *judged))
+    columns = [np.concatenate(column) for column in zip(*found, strict=True)] if found else [np.zeros(0, np.int64)] * 5
+    fact, neuron, above, *without = columns
+    return listed((answer, state), fact, neuron, above > 0, (without[0], without[1]), len(net["W_1"]))
+
+
+def _judged(program: Program, stream: Enclosed) -> tuple[Ints, Ints]:
+    answer, sure = program.head.answers(stream)
+    return answer, np.where(sure, PROVED, MEASURED)
