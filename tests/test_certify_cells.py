@@ -156,6 +156,8 @@ def test_what_does_not_fit_together_is_an_error(highest: ml.Monolayer) -> None:
             ml.certify(model, *data)
     with pytest.raises(ml.DataError, match="too many sequences"):
         _rows(10**6, 4, False)
+    short = ml.approximate(TARGETS["max"], 1, 2, cells=2, lipschitz=1.0).float()
+    assert "covered in float64" in ml.certify(short, TARGETS["max"]).reason
 
 
 def test_verify_takes_a_function(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -217,29 +219,3 @@ def test_a_function_that_rounds_by_the_order_of_its_tokens_is_proved_with_what_i
     proof = ml.certify(model, mean)
     assert proof.verdict == "proved", proof.explain()
     assert "equivariant to within 2.22e-16" in proof.claim
-
-
-# -- rounding before comparing -----------------------------------------------------------------------------
-
-
-def test_what_is_off_the_ramps_in_binary64_still_is_once_it_is_rounded_to_binary32(tmp_path: Path) -> None:
-    """Slopes that are no powers of two put thresholds between two numbers of binary32."""
-    model = ml.approximate(TARGETS["max"], 1, 1, cells=5, lipschitz=1.0, ramp=2.0**-7)
-    assert model.quantizer is not None
-    with torch.no_grad():
-        model.quantizer.weight_1 *= 1.3
-        model.quantizer.bias_1 *= 1.3
-        for keys in (model.quantizer.weight_2[0], model.quantizer.bias_2, model.bos):
-            keys.copy_((keys * 64).round() / 64)
-    cells = read_cells(read(model.float().save(tmp_path / "m")))
-    (left, right), stairs = cells.plateaus[0], cells.coordinates[0]
-    assert (stairs.low != stairs.low.astype(np.float32)).any(), "the case is met"
-    assert (right[:-1] <= stairs.low).all()
-    assert (left[1:] >= stairs.high).all()
-    x = torch.from_numpy(np.stack([left, (left + right) / 2, right])).float()
-    with torch.no_grad():
-        written = model.quantizer.dense(x.reshape(-1, 1)).reshape(3, -1, 2)
-    assert torch.equal(written[0], written[1])
-    assert torch.equal(written[1], written[2])
-    rounded = stairs.low.astype(np.float32).astype(np.float64)
-    assert (rounded > stairs.low).any(), "an end that was not moved inwards would be rounded onto its ramp"

@@ -17,7 +17,7 @@ import numpy as np
 
 from monolayer.arrays import Floats, Ints
 from monolayer.checker.readout import Staircase, staircase, sums_are_exact
-from monolayer.checker.rounding import UnhandledError
+from monolayer.checker.rounding import BINARY64, UnhandledError
 from monolayer.checker.stored import CODE, KEY, LABEL, Stored
 from monolayer.data import Labels, Sequences
 from monolayer.errors import DataError
@@ -43,11 +43,7 @@ class Cells:
 
     def numbers(self, data: Sequences) -> tuple[Floats, Floats]:
         """Keys and codes of all tokens `(2, T)`, and of the begin token `(2,)`; exact: no sum rounds."""
-        tokens = data.tokens.astype(self.stored["bos"].dtype).astype(np.float64)
-        if not np.isfinite(tokens).all():
-            where = data.where(int(np.flatnonzero(~np.isfinite(tokens).all(axis=1))[0]))
-            raise UnhandledError(f"{where} is too large for {self.stored.format.name}")
-        found, ramp = self._look_up(tokens)
+        found, ramp = self._look_up(data.tokens.astype(np.float64))
         if ramp.any():
             where = data.where(int(np.flatnonzero(ramp)[0]))
             raise UnhandledError(f"{where} lies on a ramp between two cells; {int(ramp.sum()):,} tokens do")
@@ -71,9 +67,7 @@ class Cells:
         """Left and right ends of the plateaus of each coordinate inside the domain, `(D,)` each."""
         found = []
         for stairs in self.coordinates:
-            # A coordinate is rounded to the model's format before it is compared: a plateau ends at a float of it.
-            first, last = inward(stairs.high, stairs.low, self.stored["bos"].dtype)
-            left, right = np.append(self.low, first), np.append(last, self.high)
+            left, right = np.append(self.low, stairs.high), np.append(stairs.low, self.high)
             if not (left < right).all():
                 raise UnhandledError("the ramps of the quantizer overlap, or leave the domain")
             found.append((left, right))
@@ -99,6 +93,8 @@ class Cells:
 
 def read_cells(stored: Stored) -> Cells:
     """The stored block, after checking everything that Lemma 11 asks of it."""
+    if stored.format is not BINARY64:
+        raise UnhandledError("an approximator is covered in float64, as it is built")
     weight_1, bias_1 = stored["quantizer.weight_1"], stored["quantizer.bias_1"]
     weight_2, bias_2 = stored["quantizer.weight_2"], stored["quantizer.bias_2"]
     dim, end = stored.raw, LABEL + int(stored.config["labels"])
@@ -150,66 +146,50 @@ def asked(f: Callable[[Any], Any], X: Floats, outputs: int) -> Floats:
     return values.reshape(wanted)
 
 
-class Orders(NamedTuple):
-    """`tried` sequences in other orders, `every` one there is or a sample; `apart` the largest `|f(X π) − f(X) π|`.
+class CellFunction(NamedTuple):
+    """All sequences of cell centres that a model must tell apart, each token with the value of `f` there; what a claim
+    about them owes to the order of tokens; how far `f` is from equivariance, if it is not equivariant."""
 
-    `worst` `(n,)` and `there` `(n, m)`: the cells where that is so, and `f` there; `equivariant`: up to its rounding.
-    """
-
-    tried: int
-    every: bool
-    apart: float
-    worst: Ints
-    there: Floats
-    equivariant: bool
-
-    def condition(self) -> str:
-        """What the claim owes to the order of tokens."""
-        if not self.equivariant:
-            return "; in one order each, and in one other order in which the function is not what equivariance makes it"
-        how = "exactly" if self.apart == 0.0 else f"to within {self.apart:.3g}"
-        if self.every:
-            return f"; in one order each, and in all others, where the function, asked there, is equivariant {how}"
-        return (
-            "; in one order each, and in all others if the function is permutation equivariant, as it was "
-            f"{how} in {self.tried:,} that were tried"
-        )
+    data: Sequences
+    condition: str = ""
+    apart: float | None = None
 
 
-def try_orders(ask: Callable[[Ints], Floats], V: int, n: int) -> Orders:
-    """`ask` gives `f` `(K, n, m)` at sequences `(K, n)` of `V` cells: all of them, or a sample if they are too many."""
-    every = n * V**n <= EVERY
-    if every:
-        rows = np.stack(np.unravel_index(np.arange(V**n), (V,) * n), axis=1)
-    else:  # the seed is fixed, so that a certificate can be made again
-        rows = np.random.default_rng(0).integers(V, size=(max(1, EVERY // n), n))
-    order = np.argsort(rows, axis=1, kind="stable")
-    there, sorted_ = ask(rows), ask(np.take_along_axis(rows, order, axis=1))
-    apart = np.abs(np.take_along_axis(there, order[:, :, None], axis=1) - sorted_).max(axis=(1, 2))
-    worst = int(apart.argmax())
-    far, same = float(apart[worst]), bool(apart[worst] <= ROUNDING * np.abs(there).max())
-    return Orders(len(rows), every, far, rows[worst], there[worst], same)
-
-
-def cell_function(stored: Stored, f: Callable[[Any], Any]) -> tuple[Sequences, Orders | None]:
-    """All sequences of cell centres that the model must tell apart, each token with the value of `f` there.
-
-    Without positions one order of each; if `f` turns out not to be equivariant, one more that shows it.
-    """
-    cells, n, outputs = read_cells(stored), int(stored.config["grid"]["length"]), int(stored.config["labels"])
-    centre, positions = cells.centres(), bool(stored.config["positions"])
-    rows = _rows(len(centre), n, positions)
+def cell_function(stored: Stored, f: Callable[[Any], Any]) -> CellFunction:
+    """Without positions one order of each; if `f` turns out not to be equivariant, one more that shows it."""
+    n, outputs = int(stored.config["grid"]["length"]), int(stored.config["labels"])
+    centre, positions = read_cells(stored).centres(), bool(stored.config["positions"])
 
     def ask(rows: Ints) -> Floats:
         parts = [asked(f, centre[rows[i : i + _AT_ONCE]], outputs) for i in range(0, len(rows), _AT_ONCE)]
         return np.concatenate(parts)
 
+    def found(rows: Ints, values: Floats) -> Sequences:
+        labels = Labels(values.reshape(-1, outputs), "token", None, bool(stored.config["scalar"]))
+        return Sequences(centre[rows.reshape(-1)], np.full(len(rows), n), None, labels)
+
+    rows = _rows(len(centre), n, positions)
     values = ask(rows)
-    orders = None if positions or n == 1 or len(centre) == 1 else try_orders(ask, len(centre), n)
-    if orders is not None and not orders.equivariant:
-        rows, values = np.append(rows, orders.worst[None], axis=0), np.append(values, orders.there[None], axis=0)
-    labels = Labels(values.reshape(-1, values.shape[2]), "token", None, bool(stored.config["scalar"]))
-    return Sequences(centre[rows.reshape(-1)], np.full(len(rows), n), None, labels), orders
+    if positions or n == 1 or len(centre) == 1:
+        return CellFunction(found(rows, values))
+    V, every = len(centre), n * len(centre) ** n <= EVERY
+    if every:
+        tried = np.stack(np.unravel_index(np.arange(V**n), (V,) * n), axis=1)
+    else:  # the seed is fixed, so that a certificate can be made again
+        tried = np.random.default_rng(0).integers(V, size=(max(1, EVERY // n), n))
+    order = np.argsort(tried, axis=1, kind="stable")
+    there, in_order = ask(tried), ask(np.take_along_axis(tried, order, axis=1))
+    off = np.abs(np.take_along_axis(there, order[:, :, None], axis=1) - in_order).max(axis=(1, 2))
+    worst, apart = [int(off.argmax())], float(off.max())
+    if apart > ROUNDING * np.abs(there).max():
+        words = "; in one order each, and in one other order in which the function is not what equivariance makes it"
+        return CellFunction(found(np.append(rows, tried[worst], 0), np.append(values, there[worst], 0)), words, apart)
+    how = "exactly" if apart == 0.0 else f"to within {apart:.3g}"
+    words = f"; in one order each, and in all others, where the function, asked there, is equivariant {how}"
+    if not every:
+        words = "; in one order each, and in all others if the function is permutation equivariant, as it was "
+        words += f"{how} in {len(tried):,} that were tried"
+    return CellFunction(found(rows, values), words)
 
 
 def _rows(V: int, n: int, positions: bool) -> Ints:
@@ -225,18 +205,6 @@ def _rows(V: int, n: int, positions: bool) -> Ints:
         last = np.repeat(first, count) + np.arange(len(rows)) - start
         rows = np.concatenate([rows, last[:, None]], axis=1)
     return rows
-
-
-def inward(left: Floats, right: Floats, dtype: np.dtype[Any]) -> tuple[Floats, Floats]:
-    """The least numbers of a format that are at least `left`, the largest that are at most `right`.
-
-    Rounding is monotone and leaves these alone: what lies between them still does after it has been rounded.
-    """
-    first, last = left.astype(dtype), right.astype(dtype)
-    up, down = dtype.type(np.inf), dtype.type(-np.inf)
-    first = np.where(first.astype(np.float64) < left, np.nextafter(first, up), first)
-    last = np.where(last.astype(np.float64) > right, np.nextafter(last, down), last)
-    return first.astype(np.float64), last.astype(np.float64)
 
 
 def _middle(left: Floats, right: Floats) -> Floats:

@@ -14,7 +14,7 @@ import os
 import pickle
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -49,20 +49,14 @@ CELL_CLAIM = (
     "off the ramps, every evaluation returns the value of the function at the centres of the cells, at each of the "
     "{:,} tokens of all sequences of cells"
 )
-"""For an approximator and its function; `Orders.condition` says what of it holds in which order of the tokens."""
+"""For an approximator and its function; `CellFunction.condition` says what of it holds in which order of the tokens."""
+ONLY_LINES = {
+    "gates": "a half-space of a robust model holds many facts, and its weights do not show which",
+    "cascade": "this model is a cascade",
+}
 
 
-ONLY_ROBUST = "noise and short formats are claims about robust models: memorize with robust=True"
-
-
-ONLY_LINES = (
-    "only= asks what the steps of one line hold; {}. That a model holds nothing else is shown by equality: "
-    "compare(model, memorize(X, Y, draw=model)).same"
-)
-
-
-@dataclass(frozen=True)
-class Claims:
+class Claims(NamedTuple):
     """What is claimed besides the labels: how near, nothing else held; of robust models, noise and a short format."""
 
     tolerance: float | None = None
@@ -70,21 +64,20 @@ class Claims:
     noise: float | None = None
     dtype: str | None = None
 
-    def check(self, stored: Stored | None) -> None:
-        """Raise an error where the claims make no sense, or not for this model (None: a stock folder)."""
+    def check(self, config: dict[str, Any]) -> None:
+        """Raise an error where the claims make no sense, or not for a model with this config, empty for a stock one."""
         _check_number("tolerance", self.tolerance, np.inf, "a finite number from 0 on, or None for equality")
         _check_number("noise", self.noise, MOST_NOISE, f"a share of each weight from 0 to {MOST_NOISE}")
-        short, config = self.noise or self.dtype, {} if stored is None else stored.config
-        kind, readout = config.get("kind", "stock"), config.get("readout")
+        short, kind, readout = self.noise or self.dtype, config.get("kind"), config.get("readout")
         if kind == "interpolator" and (short or self.only):
             raise DataError("noise, dtype and only are claims about memorizers; this network approximates a function")
         if short and readout != "gates":
-            raise DataError(ONLY_ROBUST)
-        if self.only and readout == "gates":
-            why = "a half-space of a robust model holds many facts, and its weights do not show which"
-            raise DataError(ONLY_LINES.format(why))
-        if self.only and readout == "cascade":
-            raise DataError(ONLY_LINES.format("this model is a cascade"))
+            raise DataError("noise and short formats are claims about robust models: memorize with robust=True")
+        if self.only and readout in ONLY_LINES:
+            raise DataError(
+                f"only= asks what the steps of one line hold; {ONLY_LINES[readout]}. That a model holds nothing else "
+                "is shown by equality: compare(model, memorize(X, Y, draw=model)).same"
+            )
         if self.only and kind == "approximator":
             raise DataError("only= asks whether a memorizer holds nothing but its data; this model is an approximator")
 
@@ -126,10 +119,10 @@ def certify(
 
     with folder_of(model) as folder:
         if is_stock(folder):
-            claims.check(None)
+            claims.check({})
             return judge_stock(folder, data(*asked_as(folder)), only=only)
         stored = read(folder)
-        claims.check(stored)
+        claims.check(stored.config)
         if stored.config["kind"] == "interpolator":
             return judge_uniform(stored, X, tolerance)
         if claims.dtype is not None:
@@ -276,13 +269,13 @@ def _cells(stored: Stored, f: Callable[[Any], Any]) -> Asked:
         "continuity of the function, its error there is at most ω(h), plus the tolerance if one was given; the ramps "
         f"fill {cells.ramp_share:.3g} of the domain"
     )
-    data, orders = cell_function(stored, f)
-    if orders is not None and not orders.equivariant:
+    data, condition, apart = cell_function(stored, f)
+    if apart is not None:
         note += (
             f"; the function is not permutation equivariant: at the tokens of sequence {len(data) - 1} it is "
-            f"{orders.apart:.3g} away from what it gives them in another order, and a model without positions cannot be"
+            f"{apart:.3g} away from what it gives them in another order, and a model without positions cannot be"
         )
-    return Asked([lambda: data], (note,), "" if orders is None else orders.condition())
+    return Asked([lambda: data], (note,), condition)
 
 
 def assumed(stored: Stored) -> tuple[str, ...]:

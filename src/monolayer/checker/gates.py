@@ -45,7 +45,6 @@ class Gated:
     """Whether all coordinates of a row are numbers `(rows,)`: else a dense product makes NaN of every logit."""
     own: Floats
     """In the context part `(rows, k)`."""
-    own_size: Floats
     label: Floats
     """In the label part, that of `bias_2` added `(rows, m)`."""
     label_size: Floats
@@ -58,8 +57,8 @@ class Gated:
     query: Floats
     key: Floats
     """`(L + 1, 2)`; the begin token first; zeros without positions."""
-    query_size: Floats
-    key_size: Floats
+    scores: float
+    """More than any attention score, its terms taken by their absolute values."""
     weight_token: Floats
     weight_place: Floats
     weight_context: Floats
@@ -67,7 +66,10 @@ class Gated:
     weight_2: Floats
     head: Floats
     head_bias: Floats
-    positions: bool
+
+    @property
+    def positions(self) -> bool:
+        return len(self.place) > 0
 
 
 def read_gates(stored: Stored, per_token: bool) -> Gated:
@@ -107,12 +109,11 @@ def read_gates(stored: Stored, per_token: bool) -> Gated:
         raise UnhandledError(f"the stream holds numbers above {STREAM:.3g}, whose squares might overflow")
     keys = np.concatenate([bos[None, key], places[:, key]]) if len(places) else np.zeros((1, 2))
     read = {letter: w[f"attention.W_{letter}"][:, key] for letter in "QK"}
-    bias_2 = w["feed_forward.bias_2"]
+    sizes, bias_2 = [np.abs(keys) @ np.abs(read[letter]).T for letter in "QK"], w["feed_forward.bias_2"]
     return Gated(
         token=rows[:, token],
         whole=np.asarray(finite),
         own=rows[:, context],
-        own_size=size[:, context],
         label=rows[:, label] + bias_2,
         label_size=size[:, label] + np.abs(bias_2),
         begin=bos[context],
@@ -120,8 +121,7 @@ def read_gates(stored: Stored, per_token: bool) -> Gated:
         place=places[:, place] if per_token else np.zeros((len(places), p)),
         query=keys @ read["Q"].T,
         key=keys @ read["K"].T,
-        query_size=np.abs(keys) @ np.abs(read["Q"]).T,
-        key_size=np.abs(keys) @ np.abs(read["K"]).T,
+        scores=float((sizes[0] @ sizes[1].T).max()),
         weight_token=w["feed_forward.weight_1"][:, token],
         weight_place=w["feed_forward.weight_1"][:, place],
         weight_context=w["feed_forward.weight_1"][:, context],
@@ -129,7 +129,6 @@ def read_gates(stored: Stored, per_token: bool) -> Gated:
         weight_2=w["feed_forward.weight_2"].T,
         head=w["head.weight"][:, label],
         head_bias=w["head.bias"],
-        positions=bool(len(places)),
     )
 
 
@@ -228,9 +227,8 @@ def _block(
     """Pairs of sequences `(B, n)` of rows, answering at rows `(B, q)`, where `wanted` is not −1."""
     first = np.broadcast_to(gated.begin, (len(seen), 1, len(gated.begin)))
     value = np.concatenate([first, gated.own[seen]], axis=1) * gated.gain
-    size = np.concatenate([np.abs(first), gated.own_size[seen]], axis=1) * np.abs(gated.gain)
     z = gated.own[row] + weights @ value
-    sizes = gated.own_size[row] + weights @ size
+    sizes = np.abs(gated.own[row]) + weights @ np.abs(value)
     k = z.shape[-1]
     norm = np.sqrt((z**2).sum(axis=-1) + k * EPSILON)
     second = weights @ (value**2).sum(axis=-1)[:, :, None]
@@ -259,12 +257,8 @@ def _block(
         token_size = (np.abs(token) * np.abs(gated.weight_token[neuron])).sum(axis=1) + np.abs(gated.bias[neuron])
         place = gated.place[j] if len(gated.place) else np.zeros((1, 0))
         place_terms = place * gated.weight_place[neuron]
-        if gated.positions:
-            heights = np.einsum("pk,plk->pl", across, value[i])
-            mean = (weights[j] * heights).sum(axis=1, keepdims=True)
-            mixed = (weights[j] * np.abs(heights - mean)).sum(axis=1)
-        else:
-            mixed = 2.0 * (np.abs(across) * sizes[i, j]).sum(axis=1)
+        heights = np.einsum("pk,plk->pl", across, value[i])
+        mean = (weights[j] * heights).sum(axis=1, keepdims=True)
         scale = np.sqrt(k) / length
         yield Pairs(
             point=wanted[i, j],
@@ -273,7 +267,7 @@ def _block(
             token=token_size + np.abs(place_terms).sum(axis=1),
             context=np.abs(w * unit).sum(axis=1) * np.sqrt(k),
             across=(np.abs(across) * sizes[i, j]).sum(axis=1) * scale,
-            mixed=mixed * scale,
+            mixed=(weights[j] * np.abs(heights - mean)).sum(axis=1) * scale,
             along=np.abs(along) * np.sqrt(k),
             turn=np.linalg.norm(sizes, axis=-1)[i, j] / length,
             sway=spread[i, j] / length,

@@ -20,6 +20,8 @@ from monolayer.table import plural
 
 Load = Callable[[], Sequences]
 """A part of the data that is read anew every time it is asked for."""
+WRONG, UNSURE = "the stored weights say so", "too close to a step, or to a tie, for the error bound"
+NO_CLASS = "the model has no such class"
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,29 +46,31 @@ class Labelled:
 
     def place(self, answering: int, before: int = 0) -> str:
         """The token or sequence that answers, in words; `before`: sequences in the parts of the data before this."""
-        if not self.per_token:
-            return f"sequence {answering + before}"
-        row, position = self.data.place(answering)
-        return f"token {position} of sequence {row + before}"
+        sequence, position, _ = place_of(self.data, answering, self.per_token)
+        return f"{'' if position is None else f'token {position} of '}sequence {sequence + before}"
 
-    def finding(self, kind: Any, label: int, answering: int, got: Any, doubt: str | None = None) -> Finding:
+    def expected(self, label: int) -> Any:
+        """Label number `label` as the data call it."""
+        if self.names is not None:
+            return self.names.names[self.given[label]]
+        return real(self.given[label], self.data.labels is not None and self.data.labels.scalar)
+
+    def finding(self, kind: Any, label: int, answering: int, got: Any, doubt: str = UNSURE) -> Finding:
         """Label number `label`, read at token or sequence `answering`, by the names that users know."""
-        data, token, sequence, position = self.data, None, answering, None
-        if self.per_token:
-            sequence, position = int(data.sequence[answering]), int(data.position[answering])
-            token = None if data.vocabulary is None else data.vocabulary.names[data.tokens[answering]]
-        if self.names is None:
-            expected = real(self.given[label], data.labels is not None and data.labels.scalar)
-        else:
-            expected = self.names.names[self.given[label]]
-        why = "the stored weights say so"
-        if kind == "unsure":
-            why = doubt or "too close to a step, or to a tie, for the error bound"
-        elif self.names is not None and self.wanted[label] < 0:
-            why = "the model has no such class"
-        elif got is None:
+        why = doubt if kind == "unsure" else WRONG
+        if kind == "wrong" and self.names is not None and self.wanted[label] < 0:
+            why = NO_CLASS
+        elif kind == "wrong" and got is None:
             why = "the model has no finite vector for a token here"
-        return Finding(kind, sequence, position, token, expected, got, why)
+        where = place_of(self.data, answering, self.per_token)
+        return Finding(kind, *where, self.expected(label), got, why)
+
+
+def place_of(data: Sequences, answering: int, per_token: bool) -> tuple[int, int | None, Any]:
+    """Sequence, position and name of the token that answers; of a sequence that answers, its number alone."""
+    if not per_token:
+        return answering, None, None
+    return *data.place(answering), None if data.vocabulary is None else data.vocabulary.names[data.tokens[answering]]
 
 
 def real(values: Any, scalar: bool) -> Any:

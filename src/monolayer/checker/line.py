@@ -16,7 +16,7 @@ import numpy as np
 from monolayer.arrays import Bools, Floats, Ints
 from monolayer.checker.certificate import NAMED, Certificate, Finding, Verdict
 from monolayer.checker.codes import Stream, read_attention, read_stream
-from monolayer.checker.labelled import Labelled, real
+from monolayer.checker.labelled import UNSURE, Labelled, real
 from monolayer.checker.only import CLAIM as CLAIM_ONLY
 from monolayer.checker.only import leftover, remembered
 from monolayer.checker.readout import answers, copies, read_staircase
@@ -31,6 +31,7 @@ REASONS: dict[Verdict, str] = {
     "refuted": "points get another answer than their label, or none, in every evaluation",
     "undecided": "for some points the error bound leaves room for more than one answer",
 }
+BESIDE = "a masked token has no finite vector, and 0 times NaN is NaN in a dense product"
 
 
 def judge_line(
@@ -133,11 +134,8 @@ def _judge(stored: Stored, points: Labelled, stream: Stream, found: Evaluated, t
     for kind, which in (("wrong", wrong), ("unsure", unsure)):
         places = np.flatnonzero(which)
         for i in places[np.argsort(found.order[places])[:NAMED]].tolist():
-            why = (
-                "a masked token has no finite vector, and 0 times NaN is NaN in a dense product" if beside[i] else None
-            )
-            got = seen.got(i) if found.number[i] else None
-            finding = points.finding(kind, int(found.order[i]), int(found.answering[i]), got, why)
+            got, doubt = seen.got(i) if found.number[i] else None, BESIDE if beside[i] else UNSURE
+            finding = points.finding(kind, int(found.order[i]), int(found.answering[i]), got, doubt)
             named[kind].append(replace(finding, sequence=finding.sequence + before))
     # The point with the least margin; of several that have it, such as copies of one, the first in the data.
     least = np.flatnonzero(found.margin <= found.margin.min())

@@ -44,7 +44,7 @@ class Shares:
             ours = float(BINARY64.gamma(2.0 * roundings))
             return PADDING * ((1.0 + noise) ** weights * (1.0 + float(fmt.gamma(float(roundings)))) - 1.0 + ours)
 
-        scores = float((gated.query_size @ gated.key_size.T).max(initial=0.0))
+        scores = gated.scores
         if scores > LARGEST_SCORE:
             raise UnhandledError(f"scores reach {scores:.3g}; the bounds cover {LARGEST_SCORE:g}")
         unit = fmt.unit + BINARY64.unit

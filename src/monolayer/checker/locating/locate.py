@@ -10,9 +10,8 @@ import numpy as np
 
 from monolayer.arrays import Bools
 from monolayer.checker.check import asked_data, assumed
-from monolayer.checker.labelled import labelled, real
-from monolayer.checker.locating.anatomy import own_anatomy, stock_anatomy
-from monolayer.checker.locating.location import Fact, Location
+from monolayer.checker.labelled import Labelled, labelled, real
+from monolayer.checker.locating.location import Fact, Location, Slice
 from monolayer.checker.locating.writers import cells_writers, line_writers, robust_writers
 from monolayer.checker.rounding import UnhandledError
 from monolayer.checker.stock.check import assumed as assumed_of_stock
@@ -76,16 +75,26 @@ def _in_own(stored: Stored, data: Sequences) -> Location:
     writers = (robust_writers if stored.config["readout"] == "gates" else line_writers)(stored, points)
     facts = []
     for number, place in enumerate(range(len(points)) if points.places is None else points.places.tolist()):
-        label = points.finding("wrong", number, place, None).expected if given else None
+        label = points.expected(number) if given else None
         facts.append(_fact(data, stored.config["per"], place, label))
     return Location(
         facts,
         writers,
-        own_anatomy(stored, points),
+        Slice("feed_forward.weight_2", axis=1),
+        lambda fact: _own_rows(stored, points, facts[fact]),
         _own_names(stored),
         f"{stored.format.name}, weights in {stored.config['dtype']}",
         assumed(stored),
     )
+
+
+def _own_rows(stored: Stored, points: Labelled, fact: Fact) -> tuple[Slice, ...]:
+    sequence, position = fact[:2]
+    found = [Slice("bos")]
+    if position is not None:
+        row = None if points.rows is None else int(points.rows[points.data.offsets[sequence] + position])
+        found = [Slice("lift.weight", row)] + [Slice("positions.weight", position)] * stored.config["positions"]
+    return (*found, *[Slice("feed_forward.bias_2")] * bool(stored["feed_forward.bias_2"].any()))
 
 
 def _own_names(stored: Stored) -> Callable[[Any], list[Any]]:
@@ -109,13 +118,18 @@ def _in_stock(net: Network, names: Names | None, data: Sequences) -> Location:
     _refuse(data, places.ids == UNKNOWN, names)
     kinds = (data.vocabulary if per == "lm" else None, data.labels.classes if data.labels and given else None)
     typed = {str(name): name for kind in kinds if kind is not None for name in kind.names}
+    tensors = net.architecture.names(net.task)
+    tables = (("tokens", 0, places.token), ("places", net.architecture.offset, places.place))
     facts = []
     for number, place in enumerate(places.answering.tolist()):
         facts.append(_fact(data, per, place, places.expected(number) if given else None, net.names[BEGIN]))
     return Location(
         facts,
         cells_writers(net, data, places),
-        stock_anatomy(net, places),
+        Slice(tensors["W_2"], axis=int(not net.architecture.transposed)),
+        lambda fact: tuple(
+            Slice(tensors[letter], first + int(rows[fact])) for letter, first, rows in tables if letter in net
+        ),
         lambda numbers: [typed.get(net.classes[number], net.classes[number]) for number in numbers.tolist()],
         f"binary32, weights in {net.dtype}",
         assumed_of_stock(net, data),

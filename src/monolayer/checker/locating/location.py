@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.arrays import Bools, Ints
-from monolayer.checker.locating.anatomy import Anatomy, Slice
 from monolayer.checker.locating.writers import MEASURED, UNKNOWN, VERDICTS, Verdict, Writers
 from monolayer.errors import DataError
 from monolayer.table import WIDTH, escape, plural
@@ -23,6 +22,22 @@ SHOWN = 20
 """Facts in the table that is the `repr`."""
 LONG = 40
 """Letters of a text in it."""
+
+
+@dataclass(frozen=True, order=True)
+class Slice:
+    """Slice `index` along `axis` of `tensor`; without an index, all of it.
+
+    A hidden neuron is the slice of the matrix that it writes with. Setting that slice to 0, and setting to 0 what the
+    neuron returns in a forward pass, is the same ablation.
+    """
+
+    tensor: str
+    index: int | None = None
+    axis: int = 0
+
+    def __str__(self) -> str:
+        return self.tensor if self.index is None else f"{self.tensor}[{':, ' * self.axis}{self.index}]"
 
 
 class Others(NamedTuple):
@@ -106,7 +121,10 @@ class Location:
 
     facts: list[Fact]
     writers: Writers
-    anatomy: Anatomy
+    matrix: Slice
+    """What the neurons write with: each is a slice of this tensor along this axis."""
+    rows: Callable[[int], tuple[Slice, ...]]
+    """Of a fact."""
     names: Callable[[Any], list[Any]]
     """Class numbers, or real rows, to what users call them: `(K, …)` to a list."""
     arithmetic: str
@@ -126,7 +144,7 @@ class Location:
         answer, (sequence, position, text, label) = self._answers[i], self.facts[i]
         verdict, label = VERDICTS[self.writers.state[i]], answer if label is None else label
         ablations = tuple(self._ablation(int(number), i) for number in numbers)
-        return Place(sequence, position, text, label, answer, verdict, self.anatomy.rows(i), ablations)
+        return Place(sequence, position, text, label, answer, verdict, self.rows(i), ablations)
 
     def _ablation(self, number: int, i: int) -> Ablation:
         """Neuron `number` and fact `i`, which it holds."""
@@ -137,30 +155,20 @@ class Location:
         )
         own = bool(changed[i]) if state[i] > UNKNOWN else None
         (named,) = self._named(answer[i : i + 1], state[i : i + 1])
-        return Ablation(self.anatomy.neuron(number), named, own, VERDICTS[state[i]], others)
+        return Ablation(replace(self.matrix, index=number), named, own, VERDICTS[state[i]], others)
 
     def ablate(self, neuron: Slice) -> Ablated:
         """Every fact without `neuron`."""
         number = neuron.index
-        if neuron.tensor != self.anatomy.tensor or number is None or not 0 <= number < len(self.anatomy.writes):
+        if neuron.tensor != self.matrix.tensor or number is None or not 0 <= number < len(self.writers.start):
             raise DataError(f"this model has no neuron {number} in {neuron.tensor}")
         answer, state, changed = self.writers.ablated(number)
         return Ablated(self._named(answer, state), changed, [VERDICTS[one] for one in state.tolist()])
 
-    def graph(self, i: int | None = None) -> dict[str, Any]:
-        """The circuit of fact `i`, or of all facts, as EAP-IG and MIB's circuit track read it (docs/locate.md)."""
-        writers, which = self.writers, np.arange(len(self)) if i is None else np.array([range(len(self))[i]])
-        there = np.append(0, np.cumsum(np.isin(writers.order, which)))
-        return self.anatomy.circuit(np.flatnonzero(there[writers.stop] > there[writers.start]))
-
     def to_json(self) -> dict[str, Any]:
         """Everything, for machines."""
-        return {
-            "arithmetic": self.arithmetic,
-            "assumptions": list(self.assumptions),
-            "facts": [place.to_json() for place in self],
-            "graph": self.graph(),
-        }
+        facts = [place.to_json() for place in self]
+        return {"arithmetic": self.arithmetic, "assumptions": list(self.assumptions), "facts": facts}
 
     def table(self, first: int = SHOWN) -> Table:
         """A table for the terminal: a line per fact and neuron."""

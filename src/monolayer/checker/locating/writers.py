@@ -203,7 +203,7 @@ def cells_writers(net: Network, data: Sequences, places: Places) -> Writers:
     found: list[tuple[Ints, ...]] = []
     for asked in batches(net, data, places):
         fact, heard = fact_of[asked.points.reshape(-1)], list[Returned]()
-        base, out = program.parts(asked.ids, asked.at, True, heard.append)
+        base, out = program.parts(asked.ids, asked.at, True, heard)
         there = np.flatnonzero(fact >= 0)
         answer[fact[there]], state[fact[there]] = _judged(program, add(base[there], out[there]))
         out = out.spread()

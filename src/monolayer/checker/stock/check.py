@@ -12,14 +12,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from monolayer.arrays import Floats
 from monolayer.checker.certificate import NAMED, Certificate, Finding, Verdict
 from monolayer.checker.codes import sums
-from monolayer.checker.labelled import data_digest
+from monolayer.checker.labelled import NO_CLASS, UNSURE, WRONG, data_digest, place_of
 from monolayer.checker.noise import Answers
 from monolayer.checker.rounding import EXP_ULPS, UnhandledError
 from monolayer.checker.stock.activations import FUNCTIONS
@@ -63,17 +63,7 @@ ROBUST: dict[Verdict, str] = {
 
 def judge_stock(folder: Path, data: Sequences, *, only: bool = False) -> Certificate:
     """The certificate of a Hugging Face folder for these data; `only`: also whether it holds nothing else."""
-    question = Certificate(
-        verdict="undecided",
-        claim=CLAIM.replace("each of the {:,}", "each of the"),
-        reason="",
-        assumptions=(),
-        points=0,
-        unsure=0,
-        weights_digest="",
-        data_digest=data_digest(data),
-        format_version=1,
-    )
+    question = Certificate("undecided", CLAIM.replace("each of the {:,}", "each of the"), data_digest=data_digest(data))
     try:
         with np.errstate(all="ignore"):
             net = read_stock(folder)
@@ -164,35 +154,28 @@ def _check_steps(net: Network, data: Sequences, places: Places, question: Certif
     got = np.where(sure, answers(net, found, bound, steps, points, passed), -1)
     margin = room / radius
     tightest = int(np.argmin(margin))
-    near: dict[str, Any] = {}
     if np.isfinite(margin[tightest]):
-        near = {"margin": float(margin[tightest]), "margin_at": places.where(data, tightest)}
+        question = replace(question, margin=float(margin[tightest]), margin_at=places.where(data, tightest))
     said = Answers((got == places.wanted) & (got >= 0), (got != places.wanted) & (got >= 0), got)
-    decided = _decided(net, data, places, question, said, REASONS, **near)
-    if not only:
+    question = replace(question, claim=question.claim + CLAIM_ONLY) if only else question
+    decided = _decided(net, data, places, question, said, REASONS)
+    if not (only and decided):
         return decided
-    decided = replace(decided, claim=decided.claim + CLAIM_ONLY)
-    extra = leftover(net, found, data, places, points) if decided else None
-    if extra is not None:
-        reason = f"every label comes back, but the folder holds more than the data: {extra}"
-        return replace(decided, verdict="refuted", reason=reason)
-    return replace(decided, reason=decided.reason + HELD_ONLY) if decided else decided
+    extra = leftover(net, found, data, places, points)
+    if extra is None:
+        return replace(decided, reason=decided.reason + HELD_ONLY)
+    reason = f"every label comes back, but the folder holds more than the data: {extra}"
+    return replace(decided, verdict="refuted", reason=reason)
 
 
 def _decided(
-    net: Network,
-    data: Sequences,
-    places: Places,
-    question: Certificate,
-    said: Answers,
-    reasons: dict[Verdict, str],
-    **margin: Any,
+    net: Network, data: Sequences, places: Places, question: Certificate, said: Answers, reasons: dict[Verdict, str]
 ) -> Certificate:
     """The verdict; what the folder has no class for is wrong."""
     wrong = said.wrong | (places.wanted < 0)
     unsure = ~said.right & ~wrong
     findings = _findings(net, data, places, wrong, unsure, said.got)
-    return question.decided(int(wrong.sum()), int(unsure.sum()), findings, reasons, **margin)
+    return question.decided(int(wrong.sum()), int(unsure.sum()), findings, reasons)
 
 
 def _written(net: Network, found: Structure, bound: Bounds, data: Sequences, places: Places) -> Floats:
@@ -211,17 +194,13 @@ def _written(net: Network, found: Structure, bound: Bounds, data: Sequences, pla
 
 def _findings(net: Network, data: Sequences, places: Places, wrong: Any, unsure: Any, got: Any) -> Iterator[Finding]:
     """The first few of either kind; `got` `(M,)`: the class that answers, −1 for none."""
-    assert data.vocabulary is not None  # places_of saw to it
-    whys = {"wrong": "the stored weights say so", "unsure": "too close to a step, or to a tie, for the error bound"}
-    kinds: tuple[tuple[Literal["wrong", "unsure"], Any], ...] = (("wrong", wrong), ("unsure", unsure))
-    for kind, which in kinds:
+    for which, said in ((wrong, WRONG), (unsure, UNSURE)):
         for point in np.flatnonzero(which)[:NAMED].tolist():
             answering = int(places.answering[point])
-            token, sequence, position = None, answering, None
-            if net.task != "sequence":
-                begins = answering == len(data.tokens)
-                sequence, position = (0, -1) if begins else data.place(answering)
-                token = net.names[BEGIN] if begins else data.vocabulary.names[int(data.tokens[answering])]
-            why = whys[kind] if places.wanted[point] >= 0 else "the model has no such class"
-            said = net.classes[got[point]] if got[point] >= 0 else None
-            yield Finding(kind, sequence, position, token, places.expected(point), said, why)
+            if net.task != "sequence" and answering == len(data.tokens):
+                where: tuple[int, int | None, Any] = 0, -1, net.names[BEGIN]
+            else:
+                where = place_of(data, answering, net.task != "sequence")
+            why = said if places.wanted[point] >= 0 else NO_CLASS
+            name = net.classes[got[point]] if got[point] >= 0 else None
+            yield Finding("wrong" if which is wrong else "unsure", *where, places.expected(point), name, why)

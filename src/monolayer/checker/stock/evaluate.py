@@ -20,7 +20,7 @@ from monolayer.checker.rounding import UnhandledError
 from monolayer.checker.stock.enclosed import MORE, UNIT, Average, Enclosed, Linear, add, average, norm, scores, turned
 from monolayer.checker.stock.files import Network
 from monolayer.checker.stock.head import Head
-from monolayer.checker.stock.neurons import AT_ONCE, Heard, Neurons, Sway
+from monolayer.checker.stock.neurons import AT_ONCE, Neurons, Returned, Sway
 from monolayer.checker.stock.places import Places
 from monolayer.data import Sequences
 from monolayer.huggingface.architecture import BEGIN
@@ -104,7 +104,9 @@ class Program:
         """What the last norm sees `(B·m, D)` at the places `at` `(m,)` of sequences `(B, n)`."""
         return add(*self.parts(ids, at, closely))
 
-    def parts(self, ids: Ints, at: Ints, closely: bool, heard: Heard | None = None) -> tuple[Enclosed, Enclosed]:
+    def parts(
+        self, ids: Ints, at: Ints, closely: bool, heard: list[Returned] | None = None
+    ) -> tuple[Enclosed, Enclosed]:
         """The same as a sum: the stream in front of the neurons, and what they add; `heard` as for `Neurons`."""
         net = self.net
         # In front of attention a vector is that of its token and place, which occur often: each is evaluated once.
@@ -118,9 +120,8 @@ class Program:
         stream = _rows(add((normed if net.architecture.post_norm else stream)[back[:, at]], self.out(seen.found)))
         normed = self._norm(stream, 2)
         sway = Sway(net, seen, self.write, stream) if closely else None
-        return normed if net.architecture.post_norm else stream, self.neurons(
-            normed, ids[:, at].reshape(-1), sway, heard
-        )
+        written = self.neurons(normed, ids[:, at].reshape(-1), sway, heard)
+        return normed if net.architecture.post_norm else stream, written
 
     def _embedded(self, ids: Ints, places: Ints) -> Enclosed:
         net = self.net

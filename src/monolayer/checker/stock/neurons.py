@@ -5,7 +5,6 @@ Letters: `H` neurons, `P` points, `G` tokens.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -93,9 +92,6 @@ class Returned(NamedTuple):
     above: Bools
 
 
-Heard = Callable[[Returned], None]
-
-
 class Neurons:
     """The feed-forward block. At each token the neurons that may wake there, and a bound on what the others add."""
 
@@ -119,10 +115,10 @@ class Neurons:
             size = MORE * (np.linalg.norm(net["W_3"], axis=1) * length + np.abs(net["b_3"]))
         self.sleep = 2.0 * self.active.sleeping * (size @ np.abs(net["W_2"]))
 
-    def __call__(self, x: Enclosed, token: Ints, sway: Sway | None, heard: Heard | None = None) -> Enclosed:
+    def __call__(self, x: Enclosed, token: Ints, sway: Sway | None, heard: list[Returned] | None = None) -> Enclosed:
         """What the neurons write `(P, D)` where `x` `(P, D)` arrives; `token` `(P,)`.
 
-        `heard` is told what each neuron returns where it is not at rest.
+        `heard` gets what each neuron returns where it is not at rest.
         """
         order = np.argsort(token, kind="stable")
         tokens, starts = np.unique(token[order], return_index=True)
@@ -143,7 +139,7 @@ class Neurons:
                     if heard is not None:
                         pair = np.nonzero(values.wakes)
                         point, neuron = order[cut][pair[0]], which[pair[1]]
-                        heard(Returned(point, neuron, values.value.middle[pair], values.above[pair]))
+                        heard.append(Returned(point, neuron, values.value.middle[pair], values.above[pair]))
         wide = np.zeros((2, *x.middle.shape))
         wide[0][np.ix_(order, self.written)], wide[1][np.ix_(order, self.written)] = middle, radius
         found, b = Enclosed.of(wide[0], wide[1] + self.sleep), self.net["b_2"]
