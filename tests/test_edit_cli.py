@@ -38,7 +38,7 @@ def same_folders(one: str, two: str) -> bool:
     return first == second
 
 
-@pytest.mark.parametrize("way", [["facts.jsonl"], ["--rows", "1"], ["--token", "走"]])
+@pytest.mark.parametrize("way", [["facts.jsonl"], ["--rows", "1"]])
 def test_forgetting_gives_the_folder_of_a_model_that_never_knew(data: str, way: list[str], tmp_path: Path) -> None:
     write(tmp_path / "facts.jsonl", ROWS[1:2])
     rest = write(tmp_path / "rest.jsonl", [ROWS[0], *ROWS[2:]])
@@ -133,7 +133,7 @@ def test_options_that_do_not_go_together_are_named(data: str, capsys: pytest.Cap
 def test_a_row_with_a_forgotten_token_does_not_block_the_others(
     data: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["forget", "old", "--token", "行", "--data", data, "--out", "new"]) == 0
+    assert run(["forget", "old", "--rows", "0", "--rows", "1", "--data", data, "--out", "new"]) == 0
     asked = write(tmp_path / "asked.jsonl", [*ROWS, {"tokens": ["天", "乐"], "labels": ["tiān", "lè"]}])
     capsys.readouterr()
     assert run(["predict", "new", asked]) == 0

@@ -64,7 +64,7 @@ def test_faults_planted_in_an_edit_are_refuted(words: ml.Monolayer, tmp_path: Pa
 
 @pytest.mark.parametrize("columns", [slice(None), slice(1, 3)], ids=["a row", "key and code alone"])
 def test_a_token_that_should_be_gone_is_found(words: ml.Monolayer, columns: slice) -> None:
-    new, _ = ml.forget(words, "行", DATA)
+    new, _ = ml.forget(words, [0, 1], DATA)
     with torch.no_grad():
         new.lift.weight[:, columns] = words.lift.weight[:, columns]
     assert "has a row, and does not occur in the data" in refuted(new, WORDS[2:], READINGS[2:])

@@ -251,7 +251,7 @@ def test_edits_of_prompts_name_what_does_not_fit(folder: Path) -> None:
     data = (PROMPTS, ANSWERS)
     for call, words in (
         (lambda: ml.forget(folder, ["The capital of"], data), "of what is asked for is not in the data"),
-        (lambda: ml.forget(folder, PROMPTS[0], data), "prompts are given as a list"),
+        (lambda: ml.forget(folder, PROMPTS[0], data), "must be a list"),
         (
             lambda: ml.edit(folder, ["The capital of"], [" Paris"], data),
             r"'The capital of'\) .*is not in the data .*insert",

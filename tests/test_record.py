@@ -26,7 +26,7 @@ def test_a_record_is_saved_applied_and_undone(words: ml.Monolayer, tmp_path: Pat
     """Also with new tokens, new classes, and a row that goes; undone, the file of the old model comes back."""
     facts = ml.Facts.of(words, WORDS, READINGS)
     middle, one = ml.insert(facts, ["快跑"], [["kuài", "pǎo"]])
-    last, two = ml.forget(middle, "走")
+    last, two = ml.forget(middle, ["行走"])
     loaded = [ml.Record.load(record.save(tmp_path / f"{i}.json")) for i, record in enumerate((one, two))]
     assert same_bits(loaded[1].apply(loaded[0].apply(words)), last.model)
     back = loaded[0].undo(loaded[1].undo(last.model))
@@ -91,7 +91,7 @@ def _inside(part: Any) -> list[tuple[Any, Any]]:
 @pytest.mark.parametrize("kind", ["cascade to line", "names"])
 def test_a_damaged_record_is_refused_with_a_sentence(kind: str, tmp_path: Path) -> None:
     """Whatever stands in the place of a field, also with a digest that fits."""
-    from monolayer.editing.record import _digest
+    from monolayer.model.save import config_digest as _digest
 
     if kind == "names":
         X, Y = [["a", "b"], ["c", "d"], ["b", "e"]], [["x", "y"], ["y", "z"], ["z", "z"]]

@@ -28,14 +28,13 @@ def forget(
     model: Model,
     out: Out,
     facts: Annotated[
-        str | None, typer.Argument(help="A data file with the sequences to forget, or -; or use --rows or --token.")
+        str | None, typer.Argument(help="A data file with the sequences to forget, or -; or use --rows.")
     ] = None,
     data: Known = None,
     rows: Annotated[
         list[int] | None,
         typer.Option(help="Number of a row of --data to forget, from 0 on; may be given several times."),
     ] = None,
-    token: Annotated[str | None, typer.Option(help="Forget every row of --data that contains this token.")] = None,
     record: RecordFile = None,
     overwrite: Overwrite = False,
     reading: Reading = PLAIN,
@@ -45,9 +44,9 @@ def forget(
 
     Exit code 0: proved; 1 refuted; 2 bad input; 3 undecided.
     """
-    if sum(choice is not None for choice in (facts, rows or None, token)) != 1:
-        raise DataError("say what to forget in one way: a data file of sequences, --rows, or --token")
-    _run("forget", model, facts, rows or token, out, data, record, overwrite, reading, as_json)
+    if (facts is not None) == bool(rows):
+        raise DataError("say what to forget in one way: a data file of sequences, or --rows")
+    _run("forget", model, facts, rows, out, data, record, overwrite, reading, as_json)
 
 
 def _changes(verb: str, does: str) -> None:

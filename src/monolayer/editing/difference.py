@@ -71,6 +71,12 @@ def array_of(tensor: Tensor) -> Array:
     return tensor.view(torch.int16).numpy() if tensor.dtype == torch.bfloat16 else tensor.numpy()
 
 
+def tensor_of(array: Array, dtype: torch.dtype) -> Tensor:
+    """The tensor of some format whose array this is."""
+    tensor = torch.from_numpy(np.array(array, order="C"))
+    return tensor.view(torch.bfloat16) if dtype == torch.bfloat16 else tensor
+
+
 def bits(array: Array) -> Array:
     """Its numbers as whole numbers of their bits: NaN equals NaN, and 0 is not −0."""
     return array.view(f"u{array.dtype.itemsize}")

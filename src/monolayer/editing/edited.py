@@ -47,14 +47,12 @@ class Edited:
 
 
 def chosen_rows(subject: Subject, data: Sequences, X: Any, lengths: Any = None) -> Ints:
-    """Rows `(K,)` of the data in rising order, at least one: by numbers, a token, or the sequences themselves."""
+    """Rows `(K,)` of the data in rising order, at least one: by numbers, or the sequences themselves."""
     X = array_like(X)
-    if isinstance(X, str | int):
-        return _containing(data, X)
+    if isinstance(X, list | tuple | range) and len(X) and all(isinstance(array_like(x), int) for x in X):
+        X = np.asarray(X)
     if plain_array(X) and X.ndim == 1 and X.dtype.kind in "iub":
         return _numbered(len(data), X)
-    if isinstance(X, list | tuple | range) and len(X) and all(isinstance(array_like(x), int) for x in X):
-        return _numbered(len(data), np.asarray(X))
     if data.prompts is not None:  # an answer that comes along does not count
         X, lengths = Sequences.of(X, lengths=lengths, per="answer").only_prompts(), None
     card, names = subject.model.card, data.vocabulary
@@ -71,21 +69,6 @@ def _numbered(size: int, rows: NDArray[Any]) -> Ints:
     if len(bad):
         raise DataError(f"there is no row {bad[0]}: the data have {size:,}, from 0 on")
     return np.unique(rows)
-
-
-def _containing(data: Sequences, token: str | int) -> Ints:
-    names = data.vocabulary
-    if names is None:
-        raise DataError("tokens of this model are vectors: give sequences or row numbers")
-    if isinstance(token, str) and names.integers and token.lstrip("-").isdecimal():
-        token = int(token)  # from the command line
-    if token not in names:
-        more = "" if data.prompts is None else "; prompts are given as a list"
-        raise DataError(f"{token!r} is no token of this model{more}")
-    rows = np.unique(data.sequence[data.tokens == (token if names.identity else names.rows[token])])
-    if len(rows) == 0:
-        raise DataError(f"no row of the data contains {token!r}")
-    return rows
 
 
 def _equal(subject: Subject, data: Sequences, asked: Sequences, way_out: str = "") -> tuple[Ints, Ints, Ints]:

@@ -16,6 +16,7 @@ import numpy as np
 from monolayer.arrays import Ints
 from monolayer.construct.target import Target
 from monolayer.data import Sequences
+from monolayer.editing.difference import config_change, difference
 from monolayer.editing.edited import Edited, chosen_rows, joined, labels_of, places_of, relabelled, rows_of, without
 from monolayer.editing.record import SHOWN, Change, Kind, Record
 from monolayer.editing.subject import Subject, subject_of
@@ -65,7 +66,10 @@ class Facts:
         claim = WHOLE.format(meant) if only is None else CELLS.format(f"{len(only):,}", meant)
         changes = tuple(_changes(self.subject, new, edit))
         old, made = self.subject.content, new.content
-        return Facts(new, edit.data), Record.between(old, made, kind, claim, edit.facts, edit.shared, changes)
+        splices, blocks = difference(old.tensors, made.tensors, {**old.blocks, **made.blocks})
+        config = config_change(old.config, made.config)
+        said = kind, claim, edit.facts, edit.shared, changes
+        return Facts(new, edit.data), Record(*said, old.digest, made.digest, splices, blocks, config)
 
     def _check_counts(self) -> None:
         """That there are as many sequences and labels as the model was built from, where it says so."""
@@ -117,23 +121,21 @@ class Facts:
 def _changes(old: Subject, new: Subject, edit: Edited) -> Iterable[Change]:
     """The first facts in words, with what the model answers there now."""
     asked, target = edit.asked, old.task(edit.asked).target
-    row, position = rows_of(asked, target), places_of(asked, target)
+    row, position, count = rows_of(asked, target), places_of(asked, target), min(SHOWN, edit.facts)
     if asked.prompts is not None:
         row = np.arange(len(asked))
     if asked.prompts is not None or old.per == "sequence":
         position = None
-    shown, after, count = asked.only_prompts(), edit.after, min(SHOWN, edit.facts)
-    if after is None and count:
-        part = asked.select(np.arange(int(row[count - 1]) + 1))
-        said = new.answers(part)
-        after = [said[at] for at in _answering(new, part, old.task(part).target)]
-    names = shown.tokens if shown.vocabulary is None else shown.vocabulary.decode(shown.tokens)
+    asked, after = asked.select(np.arange(int(row[count - 1]) + 1)), edit.after
+    if after is None:
+        said = new.answers(asked)
+        after = [said[at] for at in _answering(new, asked, old.task(asked).target)]
+    shown = asked.only_prompts()
+    tokens = shown.split(shown.tokens if shown.vocabulary is None else shown.vocabulary.decode(shown.tokens))
     for i in range(count):
-        assert after is not None  # it was asked for
-        here = slice(int(shown.offsets[row[i]]), int(shown.offsets[row[i] + 1]))
         place = None if position is None else int(asked.position[position[i]])
         before = None if edit.before is None else edit.before[i]
-        yield Change(names[here].tolist(), place, before, after[i], after[i] is None)
+        yield Change(tokens[row[i]].tolist(), place, before, after[i], after[i] is None)
 
 
 def _answering(subject: Subject, data: Sequences, target: Target) -> list[int]:
@@ -154,9 +156,9 @@ NEEDED = (
 def forget(model: Any, X: Any, data: Any = None, *, lengths: Any = None) -> tuple[Any, Record]:
     """`model` without some of its facts, and a record of what changed.
 
-    `model`: a model, the folder of one, or `Facts`: then its data are known, and `Facts` come back. `X`: sequences, row
-    numbers, or a token (every row that contains it). `data`: all that the model was built from, with later edits made
-    in them: `Sequences`, or a pair `(X, Y)`.
+    `model`: a model, the folder of one, or `Facts`: then its data are known, and `Facts` come back. `X`: sequences, or
+    row numbers. `data`: all that the model was built from, with later edits made in them: `Sequences`, or a pair
+    `(X, Y)`.
 
     The result is bit for bit what memorizing the rest with the same draw gives. A fact that other rows teach too stays,
     and is counted in the record.

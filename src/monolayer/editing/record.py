@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from dataclasses import asdict, dataclass, replace
@@ -12,9 +11,10 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from monolayer.data.aside import new_file
-from monolayer.editing.difference import Array, Content, Splice, config_change, difference
+from monolayer.editing.difference import Array, Content, Splice
 from monolayer.editing.subject import Subject, subject_of
 from monolayer.errors import DataError, ModelFileError
+from monolayer.model.save import config_digest
 from monolayer.table import as_table
 
 Kind = Literal["forget", "edit", "insert"]
@@ -52,22 +52,19 @@ class Change:
         return not self.refused and self.before is not None and self.before == self.after
 
     def __str__(self) -> str:
-        place = self._sequence() if self.position is None else f"{self._token()} in {self._sequence()}"
         after = "refused: a token is gone" if self.refused else f"{'still ' if self.stays else ''}{self.after!r}"
-        return f"{place}: {self.before!r} → {after}"
+        return f"{self._where()}: {self.before!r} → {after}"
 
-    def _token(self) -> str:
-        token = self.tokens[self.position or 0]
-        return f"vector {self.position}" if isinstance(token, list) else repr(token)
-
-    def _sequence(self) -> str:
-        """The tokens as a reader knows them; of many the first, and of vectors how many there are."""
+    def _where(self) -> str:
+        """The token and its sequence as a reader knows them; of many tokens the first, and vectors only counted."""
         if self.tokens and isinstance(self.tokens[0], list):
-            return f"a sequence of {len(self.tokens)} vectors, the first {[round(x, 3) for x in self.tokens[0][:LONG]]}"
+            what = "a sequence" if self.position is None else f"vector {self.position}"
+            return f"{what} of {len(self.tokens)} vectors"
         some = self.tokens if len(self.tokens) <= LONG else [*self.tokens[:LONG], "…"]
         words = all(isinstance(token, str) for token in some)
         glued = words and (all(len(token) == 1 for token in some) or any(token[:1].isspace() for token in some))
-        return repr("".join(some) if glued else some)
+        shown = repr("".join(some) if glued else some)
+        return shown if self.position is None else f"{self.tokens[self.position]!r} in {shown}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,25 +87,6 @@ class Record:
     splices: tuple[Splice, ...]
     blocks: dict[str, tuple[int, int]]
     config: dict[str, dict[str, Any]]
-
-    @classmethod
-    def between(
-        cls, old: Content, new: Content, kind: Kind, claim: str, facts: int, shared: int, changes: tuple[Change, ...]
-    ) -> Record:
-        """The record that leads from `old` to `new`."""
-        splices, blocks = difference(old.tensors, new.tensors, {**old.blocks, **new.blocks})
-        return cls(
-            kind=kind,
-            claim=claim,
-            facts=facts,
-            shared=shared,
-            changes=changes,
-            source=old.digest,
-            result=new.digest,
-            splices=splices,
-            blocks=blocks,
-            config=config_change(old.config, new.config),
-        )
 
     def apply(self, model: Any) -> Any:
         """The edited model, of the model (or the folder of it) that this record was made from."""
@@ -202,7 +180,7 @@ class Record:
             ],
             "config": self.config,
         }
-        content["digest"] = _digest(content)
+        content["digest"] = config_digest(content)
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         with new_file(path) as file:
@@ -219,7 +197,7 @@ class Record:
                 raise ValueError("it does not say that it is one")
             if known["version"] != VERSION:
                 raise ModelFileError(f"{path} has version {known['version']!r}; this monolayer reads {VERSION}")
-            if known.pop("digest", None) != _digest(known):
+            if known.get("digest") != config_digest(known):
                 raise ModelFileError(f"{path} was changed after it was written: its digest is not that of its content")
             return cls._read(known)
         except (OSError, LookupError, TypeError, ValueError, OverflowError, RecursionError, AttributeError) as error:
@@ -256,12 +234,6 @@ def _turned(changes: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
 def _demand(holds: bool, field: str) -> None:
     if not holds:
         raise ValueError(f"{field} is not such as an edit writes it")
-
-
-def _digest(content: dict[str, Any]) -> str:
-    """SHA-256 of all else in the file, in one way to write it."""
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _to_json(array: Array | None) -> dict[str, Any] | None:

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from monolayer.construct.again import Draw, adopted, draw_of, rebuilt
 from monolayer.construct.task import Task
 from monolayer.data import Sequences
 from monolayer.data.sequences import Per
-from monolayer.editing.difference import Array, Content, array_of
+from monolayer.editing.difference import Content, array_of, tensor_of
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.reading import is_stock
 from monolayer.model.card import Fingerprint
@@ -29,8 +29,6 @@ from monolayer.model.uniform import Uniform
 from monolayer.stock.build import adopt, again, job_of
 from monolayer.stock.folder import StockModel
 
-WIDTHS = frozenset({"intermediate_size", "n_inner", "ffn_dim", "hidden_dim"})
-"""Keys of `config.json` that say how many neurons there are."""
 DRAW, NAMES = "draw.json", "names"
 """Stand among the keys of the configuration for the file of that name, and for the names of tokens and classes."""
 
@@ -41,6 +39,7 @@ class Stock:
     """A model that `memorize_as` built."""
 
     model: StockModel
+    may_change: ClassVar = frozenset({"intermediate_size", "n_inner", "ffn_dim", "hidden_dim"})
 
     @property
     def per(self) -> Per:
@@ -60,10 +59,6 @@ class Stock:
     def only(self) -> bool:
         return self.model.draw.storage == "steps"
 
-    @property
-    def may_change(self) -> frozenset[str]:
-        return WIDTHS
-
     @cached_property
     def content(self) -> Content:
         model = self.model
@@ -78,7 +73,8 @@ class Stock:
         return Content(tensors, config, blocks)
 
     def with_content(self, content: Content) -> Stock:
-        tensors = {name: self._numbers(part) for name, part in content.tensors.items()}
+        dtype = getattr(torch, self.model.dtype)
+        tensors = {name: tensor_of(part, dtype).double().numpy() for name, part in content.tensors.items()}
         config = {key: value for key, value in content.config.items() if key not in (DRAW, NAMES)}
         old = self.model
         try:
@@ -89,11 +85,6 @@ class Stock:
         if model.config != config or content.config[DRAW] != old.draw.to_json() or model is old:
             raise DataError("the record does not lead to a model of this architecture")
         return Stock(model)
-
-    def _numbers(self, array: Array) -> NDArray[np.float64]:
-        tensor = torch.from_numpy(np.ascontiguousarray(array))
-        tensor = tensor.view(torch.bfloat16) if self.model.dtype == "bfloat16" else tensor
-        return tensor.double().numpy()
 
     def adopt(self, data: Sequences) -> Sequences:
         return adopt(self.model, data)
@@ -125,6 +116,10 @@ class Own:
     """A model that `memorize` built."""
 
     model: Monolayer
+    may_change: ClassVar = frozenset(
+        {"steps", "width", "cascade", "readout", "vocabulary", "classes", NAMES, "draw", "summary"}
+    )
+    """Keys of the configuration that an edit may change."""
 
     @property
     def per(self) -> Per:
@@ -149,11 +144,6 @@ class Own:
         """Whether `certify(only=True)` can prove from the weights that the model holds nothing else."""
         return self.model.feed_forward.readout in ("exact", "runs")
 
-    @property
-    def may_change(self) -> frozenset[str]:
-        """Keys of the configuration that an edit may change."""
-        return frozenset({"steps", "width", "cascade", "readout", "vocabulary", "classes", NAMES, "draw", "summary"})
-
     @cached_property
     def content(self) -> Content:
         config, names = described(self.model)
@@ -169,11 +159,8 @@ class Own:
     def with_content(self, content: Content) -> Own:
         """The same kind of model with other tensors, configuration and names."""
         own, config = self.model.card, dict(content.config)
-        parts = {name: part for name, part in content.tensors.items() if name != FINGERPRINTS}
-        short = self.model.bos.dtype == torch.bfloat16
-        tensors = {name: torch.from_numpy(np.array(part)) for name, part in parts.items()}
-        if short:
-            tensors = {name: part.view(torch.bfloat16) for name, part in tensors.items()}
+        dtype = self.model.bos.dtype
+        tensors = {name: tensor_of(part, dtype) for name, part in content.tensors.items() if name != FINGERPRINTS}
         try:
             model = model_from(config, config.pop(NAMES), tensors)
         except (ModelFileError, LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
@@ -185,7 +172,7 @@ class Own:
 
     def adopt(self, data: Sequences) -> Sequences:
         """`data` in the numbers of the model's names; new names come behind them, where there may be any."""
-        draw_of(self.model)  # an error where there is none
+        _ = self._draw  # an error where there is none
         return adopted(self.model, data)
 
     def seen(self, tokens: NDArray[Any]) -> NDArray[Any]:
