@@ -322,7 +322,7 @@ def wrong_answers(case: Case, folder: Path) -> list[str]:
     found = []
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
-        for attention in ("eager", "sdpa") if case.robust else kind.attention:
+        for attention in ("eager", "sdpa") if case.robust or kind.eager else ("sdpa",):
             try:
                 tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
                 loads = getattr(transformers, AUTO[case.task]).from_pretrained

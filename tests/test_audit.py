@@ -12,8 +12,7 @@ import torch
 from torch import nn
 
 import monolayer as ml
-from monolayer.auditing.heads import heads_of
-from monolayer.auditing.parts import confused
+from monolayer.auditing.parts import confused, heads_of
 from monolayer.cli import run
 
 RANDOM = np.random.default_rng(8)

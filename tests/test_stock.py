@@ -165,7 +165,7 @@ def test_whatever_the_data_the_folder_is_proved(texts: list[str], classes: int, 
     [
         ("bert", [["u"]], {}, ["1 sequence of up to 1 token ", "1 token, 1 class", "1 neuron ", "does.$"]),
         ("gpt2", None, {"positions": True}, ["pads on the right, since this architecture counts places"]),
-        ("opt", None, {"positions": True}, ["pads on the left, where `generate` needs it"]),
+        ("opt", None, {"positions": True}, ["Pad on the left, as the tokenizer does"]),
     ],
 )
 def test_the_card_counts_in_words_and_says_where_padding_stands(

@@ -17,10 +17,10 @@ import pytest
 import monolayer as ml
 from monolayer.cli import run
 from monolayer.huggingface.architecture import BEGIN, DECODER, END
+from monolayer.huggingface.texts import best_cut
 from monolayer.stock.answers import Evaluation
 from monolayer.stock.assemble import SIZES, _logits
 from monolayer.stock.folder import StockModel
-from monolayer.stock.labelled import best_cut
 
 CAPITALS = {"Saudi Arabia": "Riyadh", "Peru": "Lima", "New Zealand": "Wellington"}
 IDS, NEXT = np.array([[3, 1, 4], [1, 5, 9]]), np.array([[7, 0, 7], [2, 2, 0]])
@@ -323,7 +323,7 @@ def test_spaces_that_are_tokens_are_given_not_cut() -> None:
     for row, cut in ((["a", " b", " a"], "pieces"), (["a", " ", "b"], "given"), (["a", " b", " "], "pieces")):
         data = ml.Sequences.of([row, ["bb", "  "]])
         assert data.vocabulary is not None
-        assert best_cut(DECODER, data) == cut
+        assert best_cut(DECODER.values(), data) == cut
 
 
 def test_what_cannot_be_exported_is_said(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def jobs() -> list[dict[str, Any]]:
             short = kind.rms or (number + count) % 2 == 1
             exact = {"storage": "steps", "positions": kind.has_places and count == 0}
             job: dict[str, Any] = {"task": task, "build": (name, SHORT if short else exact)}
-            job["attention"] = ["sdpa"] if short else list(kind.attention)
+            job["attention"] = ["eager", "sdpa"] if kind.eager and not short else ["sdpa"]
             if task == "lm":
                 job |= {"rows": [list(text) for text in TEXTS], "labels": None, "prompts": [text[:1] for text in TEXTS]}
             else:

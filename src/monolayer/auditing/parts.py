@@ -6,8 +6,10 @@ A part is a submodule whose output is one vector per token. It is an (r, δ)-con
 *Confused* points are those whose output, rounded to a format, equals that of a point which must differ: no readout in
 that format can give both their labels.
 
-Attention modules whose matrices are known (`heads.py`) also show the effective rank of `W_Qᵀ W_K` and of `W_O W_V`, the
-exponential of the entropy of their singular values.
+Attention modules whose matrices are known also show the effective rank of `W_Qᵀ W_K` and of `W_O W_V`, the exponential
+of the entropy of their singular values. Known are the modules of this project, `nn.MultiheadAttention`, and the
+attention blocks of Hugging Face models whose projections are called `query, key, value` (BERT), `q_proj, k_proj,
+v_proj` (OPT, Llama), `q_lin, k_lin, v_lin` (DistilBERT) or `c_attn` (GPT-2). Others have no heads here.
 
 The definition compares whole sequences. A causal model sees prefixes: it confuses the first tokens of sequences that
 begin alike, as it must.
@@ -16,7 +18,7 @@ begin alike, as it must.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -26,7 +28,6 @@ import torch
 from torch import Tensor, nn
 
 from monolayer.arrays import Ints
-from monolayer.auditing.heads import Heads, heads_of
 from monolayer.data import Sequences
 from monolayer.data.distinct import distinct_rows
 from monolayer.errors import DataError, nearest
@@ -39,6 +40,10 @@ COLUMNS = ("part", "width", "r", "δ", "bits", "confused", "QK", "OV")
 LEGEND = "confused: points in float32, float16, bfloat16; QK, OV: effective ranks"
 MOST_POINTS = 1 << 14
 """Points up to which a closest pair is searched: above 8 dimensions that takes all pairs."""
+_NAMES = (("query", "key", "value"), ("q_proj", "k_proj", "v_proj"), ("q_lin", "k_lin", "v_lin"))
+_OUT = ("out_proj", "o_proj", "c_proj", "out_lin", "dense")
+Heads = tuple[Tensor, Tensor | None]
+"""Stacks `(H, D, D)` of `W_Qᵀ W_K`, and of `W_O W_V` where `W_O` is known; `H` heads, streams of width `D`."""
 
 
 @dataclass(frozen=True)
@@ -89,9 +94,10 @@ class Audit:
 
     def to_json(self) -> dict[str, Any]:
         """The same for machines; an infinite number of bits is null."""
-        parts = [asdict(part) | {"bits": part.bits if math.isfinite(part.bits) else None} for part in self.parts]
-        for part in parts:
-            part["delta"] = part["delta"] if math.isfinite(part["delta"]) else None
+        parts = [
+            asdict(part) | {name: x if math.isfinite(x := getattr(part, name)) else None for name in ("delta", "bits")}
+            for part in self.parts
+        ]
         return {"points": self.points, "classes": self.classes, "parts": parts}
 
     def __getitem__(self, name: str) -> Part:
@@ -108,24 +114,23 @@ def audit(
     """
     # Our own models take names.
     data = Sequences.of(model.encode(X) if isinstance(model, Monolayer) and not isinstance(X, Tensor) else X)
-    if not isinstance(model, Monolayer) and data.vocabulary is not None and not data.vocabulary.integers:
-        raise DataError(
-            f"the data hold strings, such as {data.vocabulary.names[0]!r}, and this model takes ids: give what its "
-            "tokenizer makes of them"
-        )
+    names = data.vocabulary
+    if not isinstance(model, Monolayer) and names is not None and not names.integers:
+        raise DataError(f"the data hold strings, such as {names.names[0]!r}, and this model takes ids: tokenize them")
     if not data.rectangular:
         raise DataError("audit takes sequences of one length: choose those of a length, or cut them")
-    if len(data.tokens) > MOST_POINTS:
-        raise DataError(
-            f"{len(data.tokens):,} points are too many to compare all of them: give {MOST_POINTS:,} or fewer"
-        )
+    if (many := len(data.tokens)) > MOST_POINTS:
+        raise DataError(f"{many:,} points are too many to compare all of them: give {MOST_POINTS:,} or fewer")
     modules = {name: module for name, module in model.named_modules() if name}
-    chosen = _choose(modules, parts)
+    for part in parts or ():
+        if part not in modules:
+            near = nearest(part, modules, 3)
+            raise DataError(f"the model has no part {part!r}; near it: {', '.join(near) or 'nothing'}")
+    chosen = modules if parts is None else {part: modules[part] for part in parts}
     shape = (len(data), int(data.lengths[0]))
     inputs = torch.from_numpy(data.tokens.reshape(*shape, *data.tokens.shape[1:]))
-    inputs = inputs.to(next(model.parameters()).device)
-    if inputs.is_floating_point():
-        inputs = inputs.to(next(model.parameters()).dtype)
+    first = next(model.parameters())
+    inputs = inputs.to(first.device, first.dtype if inputs.is_floating_point() else None)
     seen: dict[str, Tensor] = {}
     training = model.training
     with _listening(chosen, shape, seen), torch.no_grad():
@@ -141,21 +146,8 @@ def audit(
     if not seen:
         raise DataError(f"no part answered with one vector per token, (N, n, width) = ({shape[0]}, {shape[1]}, …)")
     classes = context_classes(data)
-    found = tuple(
-        _measure(name, modules[name], data, classes, output, heads_of(modules[name], name, modules))
-        for name, output in seen.items()
-    )
+    found = tuple(_measure(name, modules, data, classes, output) for name, output in seen.items())
     return Audit(len(data.tokens), int(classes.max()) + 1, found)
-
-
-def _choose(modules: dict[str, nn.Module], parts: list[str] | None) -> dict[str, nn.Module]:
-    if parts is None:
-        return modules
-    for part in parts:
-        if part not in modules:
-            near = nearest(part, modules, 3)
-            raise DataError(f"the model has no part {part!r}; near it: {', '.join(near) or 'nothing'}")
-    return {part: modules[part] for part in parts}
 
 
 @contextmanager
@@ -180,21 +172,21 @@ def _listening(modules: dict[str, nn.Module], shape: tuple[int, int], seen: dict
             handle.remove()
 
 
-def _measure(name: str, module: nn.Module, data: Sequences, classes: Ints, output: Tensor, heads: Heads | None) -> Part:
+def _measure(name: str, modules: dict[str, nn.Module], data: Sequences, classes: Ints, output: Tensor) -> Part:
     outputs = output.double().cpu()
     mapping = contextual_mapping(lambda _: outputs.numpy(), data)
     bits = math.inf if mapping.delta == 0 else max(0.0, math.log2(mapping.r / mapping.delta)) if mapping.r > 0 else 0.0
-    qk, ov = (None, None) if heads is None else heads
+    qk, ov = heads_of(modules[name], name, modules) or (None, None)
     return Part(
         name=name,
-        kind=type(module).__name__,
+        kind=type(modules[name]).__name__,
         width=outputs.shape[-1],
         r=mapping.r,
         delta=mapping.delta,
         bits=bits,
         confused={key: confused(outputs.flatten(0, 1).to(dtype), classes) for key, dtype in FORMATS.items()},
-        qk_rank=None if qk is None else _effective(qk),
-        ov_rank=None if ov is None else _effective(ov),
+        qk_rank=_effective(qk),
+        ov_rank=_effective(ov),
     )
 
 
@@ -206,8 +198,10 @@ def confused(outputs: Tensor, classes: Ints) -> int:
     return int(several[rows].sum())
 
 
-def _effective(matrices: Tensor) -> tuple[float, ...]:
+def _effective(matrices: Tensor | None) -> tuple[float, ...] | None:
     """`exp` of the entropy of the singular values, scaled to sum 1, for each of `(H, D, D)`; 0 for a zero matrix."""
+    if matrices is None:
+        return None
     values = torch.linalg.svdvals(matrices)
     share = values / values.sum(-1, keepdim=True).clamp(min=torch.finfo(values.dtype).tiny)
     ranks = torch.special.entr(share).sum(-1).exp()
@@ -219,3 +213,44 @@ def _numbers(values: tuple[float, ...] | None) -> str:
         return ""
     low, high = min(values), max(values)
     return f"{low:.2f}" if high - low < 0.005 else f"{low:.2f} … {high:.2f}"
+
+
+def heads_of(module: nn.Module, name: str, modules: dict[str, nn.Module]) -> Heads | None:
+    """The heads of a module; `modules` are all of the model by name, since some keep `W_O` in a neighbour."""
+    any_: Any = module  # a module's attributes have no types
+    if isinstance(module, nn.MultiheadAttention) and module.in_proj_weight is not None:
+        return _heads(module.in_proj_weight.chunk(3), module.out_proj.weight, module.num_heads)
+    if all(isinstance(getattr(module, f"W_{letter}", None), Tensor) for letter in "QKVO"):
+        return _heads([any_.W_Q, any_.W_K, any_.W_V], any_.W_O, 1)
+    if hasattr(module, "c_attn"):  # GPT-2 stores the transpose
+        return _heads(any_.c_attn.weight.T.chunk(3), any_.c_proj.weight.T, any_.num_heads)
+    for names in _NAMES:
+        layers = [layer for each in names if isinstance(layer := getattr(module, each, None), nn.Linear)]
+        weights = [layer.weight for layer in layers]
+        if len(layers) == len(names) and len({weight.shape for weight in weights}) == 1:  # no keys shared between heads
+            return _heads(weights, _out(module, name, modules), _count(module))
+    return None
+
+
+def _heads(weights: Sequence[Tensor], out: Tensor | None, count: int) -> Heads:
+    W_Q, W_K, W_V = (weight.detach().double().reshape(count, -1, weight.shape[1]) for weight in weights)
+    size = W_Q.shape[1]
+    W_OV = None
+    if out is not None and out.shape[1] == count * size:
+        W_OV = torch.einsum("dhs,hse->hde", out.detach().double().reshape(len(out), count, size), W_V)
+    return W_Q.mT @ W_K, W_OV
+
+
+def _count(module: nn.Module) -> int:
+    for name in ("num_attention_heads", "num_heads", "n_heads"):
+        found = getattr(module, name, None) or getattr(getattr(module, "config", None), name, None)
+        if isinstance(found, int):
+            return found
+    return 1
+
+
+def _out(module: nn.Module, name: str, modules: dict[str, nn.Module]) -> Tensor | None:
+    """`W_O`: in the module itself, or beside it (BERT: `attention.self` and `attention.output.dense`)."""
+    owners = (module, modules.get(f"{name.rpartition('.')[0]}.output"))
+    layers = (getattr(owner, each, None) for owner in owners for each in _OUT)
+    return next((layer.weight for layer in layers if isinstance(layer, nn.Linear)), None)

@@ -12,7 +12,7 @@ Arrays have the same letters in all of them; `V` tokens, `L` places, `D` width, 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal
 
@@ -59,7 +59,7 @@ class Architecture:
     tables: Mapping[str, str]
     layers: Mapping[str, str]
     """Linear layers by their letter; query, key and value in one tensor share its name."""
-    norms: tuple[str, str, str]
+    norms: tuple[str, ...]
     heads: Mapping[Task, str]
     settings: Mapping[str, Any]
     """What it says in `config.json` that the others do not."""
@@ -67,8 +67,6 @@ class Architecture:
     activation: str = "relu6"
     """The activation that a folder has where none is asked for."""
     causal: bool = True
-    post_norm: bool = False
-    """Whether the stream is what norms return, rather than what they are given."""
     transposed: bool = False
     """Whether matrices are stored as `(in, out)`."""
     pooler: str | None = None
@@ -85,16 +83,19 @@ class Architecture:
     still: Callable[[int], tuple[int, tuple[float, int]]] | None = None
     """For rotary positions that shall do nothing in a head of this width: the coordinate that carries the key, the base
     of the angles, and how many coordinates are turned. That one is not turned, or so slowly that its cosine is 1."""
-    attention: tuple[str, ...] = ("sdpa",)
-    """Attention that computes in float64 throughout."""
-    models: Mapping[Task, str] = field(init=False)
-    """Its class for each task."""
+    eager: bool = False
+    """Whether eager attention computes in float64 throughout, as sdpa does in all of them."""
 
-    def __post_init__(self) -> None:
-        models = {task: self.word + SUFFIXES[task] for task in self.heads}
-        if self.name == "gpt2":
-            models["lm"] = "GPT2LMHeadModel"
-        object.__setattr__(self, "models", models)
+    @property
+    def models(self) -> dict[Task, str]:
+        """Its class for each task."""
+        known = {task: self.word + SUFFIXES[task] for task in self.heads}
+        return known | {"lm": "GPT2LMHeadModel"} if self.name == "gpt2" else known
+
+    @property
+    def post_norm(self) -> bool:
+        """Whether the stream is what norms return, rather than what they are given: encoders do so, decoders do not."""
+        return not self.causal
 
     @property
     def special(self) -> Mapping[str, str]:

@@ -12,56 +12,6 @@ from typing import Any
 from monolayer.errors import DataError, nearest
 from monolayer.huggingface.architecture import BEGIN, END, TYPES, Architecture, Fact
 
-
-def _within(block: str, **names: str) -> dict[str, str]:
-    """Names of layers in a block: `in_`, `out` and `gate` of its neurons, the others by their letters."""
-    letters = {"read": "1", "write": "2", "gate": "3"}
-    return {letters.get(key, key): f"{block}.{name}" for key, name in names.items()}
-
-
-def _bert(name: str, word: str, head: str, pooler: str, **more: Any) -> Architecture:
-    block = f"{name}.encoder.layer.0"
-    tables = {"tokens": "word", "places": "position", "types": "token_type"}
-    return Architecture(
-        name=name,
-        word=word,
-        tables={key: f"{name}.embeddings.{table}_embeddings.weight" for key, table in tables.items()},
-        layers=_within(
-            block,
-            Q="attention.self.query",
-            K="attention.self.key",
-            V="attention.self.value",
-            O="attention.output.dense",
-            read="intermediate.dense",
-            write="output.dense",
-        ),
-        norms=(f"{name}.embeddings.LayerNorm", f"{block}.attention.output.LayerNorm", f"{block}.output.LayerNorm"),
-        heads={"token": "classifier", "sequence": head},
-        pooler=pooler,
-        own_activation="gelu",
-        causal=False,
-        post_norm=True,
-        attention=("eager", "sdpa"),
-        **more,
-    )
-
-
-def _llama(name: str, word: str, settings: Mapping[str, Any], **more: Any) -> Architecture:
-    """Llama and its kin: rotary positions, so slow that they do nothing, over all coordinates."""
-    block, projections = "model.layers.0", {letter: f"self_attn.{letter.lower()}_proj" for letter in "QKVO"}
-    return Architecture(
-        name=name,
-        word=word,
-        tables={"tokens": "model.embed_tokens.weight"},
-        layers=_within(block, **projections, **more.pop("mlp")),
-        norms=(f"{block}.input_layernorm", f"{block}.post_attention_layernorm", "model.norm"),
-        heads={"token": "score", "sequence": "score", "lm": "lm_head"},
-        settings={**_DECODER, "num_key_value_heads": 1, "rope_theta": Fact.THETA, "rope_parameters": _ROPE, **settings},
-        still=lambda width: (width // 2 - 1, (1e30, width)),
-        **more,
-    )
-
-
 _ONE_LAYER = {"num_hidden_layers": 1, "num_attention_heads": 1, "hidden_size": Fact.WIDTH}
 _ENDS = {"bos_token_id": BEGIN, "eos_token_id": END}
 _OPT = {**_ONE_LAYER, **_ENDS, "max_position_embeddings": Fact.PLACES, "attention_dropout": 0.0}
@@ -69,38 +19,78 @@ _DECODER = {**_OPT, "intermediate_size": Fact.NEURONS, "hidden_act": Fact.ACTIVA
 _ROPE = {"rope_type": "default", "rope_theta": Fact.THETA}
 _BERT = {
     **_ONE_LAYER,
-    "max_position_embeddings": Fact.PLACES,
-    "intermediate_size": Fact.NEURONS,
-    "hidden_act": Fact.ACTIVATION,
-    "layer_norm_eps": Fact.EPSILON,
-    "type_vocab_size": TYPES,
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
-    "classifier_dropout": 0.0,
+    **{"max_position_embeddings": Fact.PLACES, "intermediate_size": Fact.NEURONS, "hidden_act": Fact.ACTIVATION},
+    **{"layer_norm_eps": Fact.EPSILON, "type_vocab_size": TYPES},
+    **{"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "classifier_dropout": 0.0},
 }
+
+
+def _row(name: str, word: str, tables: str, block: str, layers: str, norms: str, **more: Any) -> Architecture:
+    """Names of tensors one after the other, in the order of our letters; inside the block those that begin with a dot.
+
+    `tables` of tokens, places and types; `layers` Q, K, V, O and those of neurons, 1, 2, 3; `norms` as they come.
+    """
+
+    def names(said: str) -> list[str]:
+        return [block + one if one[0] == "." else one for one in said.split()]
+
+    return Architecture(
+        name=name,
+        word=word,
+        tables={key: f"{one}.weight" for key, one in zip(("tokens", "places", "types"), names(tables), strict=False)},
+        layers=dict(zip("QKVO123", names(layers), strict=False)),
+        norms=tuple(names(norms)),
+        **more,
+    )
+
+
+def _bert(name: str, word: str, head: str, **more: Any) -> Architecture:
+    tables = (f"{name}.embeddings.{table}_embeddings" for table in ("word", "position", "token_type"))
+    return _row(
+        name,
+        word,
+        " ".join(tables),
+        f"{name}.encoder.layer.0",
+        ".attention.self.query .attention.self.key .attention.self.value .attention.output.dense "
+        ".intermediate.dense .output.dense",
+        f"{name}.embeddings.LayerNorm .attention.output.LayerNorm .output.LayerNorm",
+        heads={"token": "classifier", "sequence": head},
+        own_activation="gelu",
+        causal=False,
+        eager=True,
+        **more,
+    )
+
+
+def _llama(name: str, word: str, mlp: str, settings: Mapping[str, Any], **more: Any) -> Architecture:
+    """Llama and its kin: rotary positions, so slow that they do nothing, over all coordinates."""
+    return _row(
+        name,
+        word,
+        "model.embed_tokens",
+        "model.layers.0",
+        f".self_attn.q_proj .self_attn.k_proj .self_attn.v_proj .self_attn.o_proj {mlp}",
+        ".input_layernorm .post_attention_layernorm model.norm",
+        heads={"token": "score", "sequence": "score", "lm": "lm_head"},
+        settings={**_DECODER, "num_key_value_heads": 1, "rope_theta": Fact.THETA, "rope_parameters": _ROPE, **settings},
+        still=lambda width: (width // 2 - 1, (1e30, width)),
+        **more,
+    )
+
+
 _TABLE = (
-    _bert("bert", "Bert", "classifier", "bert.pooler.dense", settings=_BERT),
+    _bert("bert", "Bert", "classifier", pooler="bert.pooler.dense", settings=_BERT),
     # RoBERTa counts places from pad_token_id + 1.
-    _bert("roberta", "Roberta", "classifier.out_proj", "classifier.dense", settings={**_BERT, **_ENDS}, offset=1),
-    Architecture(
-        name="distilbert",
-        word="DistilBert",
-        tables={
-            "tokens": "distilbert.embeddings.word_embeddings.weight",
-            "places": "distilbert.embeddings.position_embeddings.weight",
-        },
-        layers=_within(
-            "distilbert.transformer.layer.0",
-            **{letter: f"attention.{letter.lower()}_lin" for letter in "QKV"},
-            O="attention.out_lin",
-            read="ffn.lin1",
-            write="ffn.lin2",
-        ),
-        norms=(
-            "distilbert.embeddings.LayerNorm",
-            "distilbert.transformer.layer.0.sa_layer_norm",
-            "distilbert.transformer.layer.0.output_layer_norm",
-        ),
+    _bert(
+        "roberta", "Roberta", "classifier.out_proj", pooler="classifier.dense", settings={**_BERT, **_ENDS}, offset=1
+    ),
+    _row(
+        "distilbert",
+        "DistilBert",
+        "distilbert.embeddings.word_embeddings distilbert.embeddings.position_embeddings",
+        "distilbert.transformer.layer.0",
+        ".attention.q_lin .attention.k_lin .attention.v_lin .attention.out_lin .ffn.lin1 .ffn.lin2",
+        "distilbert.embeddings.LayerNorm .sa_layer_norm .output_layer_norm",
         heads={"token": "classifier", "sequence": "classifier"},
         settings={
             **{"dim": Fact.WIDTH, "n_layers": 1, "n_heads": 1, "hidden_dim": Fact.NEURONS},
@@ -109,24 +99,18 @@ _TABLE = (
         },
         own_activation="gelu",
         causal=False,
-        post_norm=True,
         pooler="pre_classifier",
         pool="relu",
         epsilon=1e-12,
-        attention=("eager", "sdpa"),
+        eager=True,
     ),
-    Architecture(
-        name="gpt2",
-        word="GPT2",
-        tables={"tokens": "transformer.wte.weight", "places": "transformer.wpe.weight"},
-        layers=_within(
-            "transformer.h.0",
-            **dict.fromkeys("QKV", "attn.c_attn"),
-            O="attn.c_proj",
-            read="mlp.c_fc",
-            write="mlp.c_proj",
-        ),
-        norms=("transformer.h.0.ln_1", "transformer.h.0.ln_2", "transformer.ln_f"),
+    _row(
+        "gpt2",
+        "GPT2",
+        "transformer.wte transformer.wpe",
+        "transformer.h.0",
+        ".attn.c_attn .attn.c_attn .attn.c_attn .attn.c_proj .mlp.c_fc .mlp.c_proj",
+        ".ln_1 .ln_2 transformer.ln_f",
         heads={"token": "classifier", "sequence": "score", "lm": "lm_head"},
         settings={
             **_ENDS,
@@ -136,24 +120,15 @@ _TABLE = (
         },
         own_activation="gelu_new",
         transposed=True,
-        attention=("eager", "sdpa"),
+        eager=True,
     ),
-    Architecture(
-        name="opt",
-        word="OPT",
-        tables={"tokens": "model.decoder.embed_tokens.weight", "places": "model.decoder.embed_positions.weight"},
-        layers=_within(
-            "model.decoder.layers.0",
-            **{letter: f"self_attn.{letter.lower()}_proj" for letter in "QKV"},
-            O="self_attn.out_proj",
-            read="fc1",
-            write="fc2",
-        ),
-        norms=(
-            "model.decoder.layers.0.self_attn_layer_norm",
-            "model.decoder.layers.0.final_layer_norm",
-            "model.decoder.final_layer_norm",
-        ),
+    _row(
+        "opt",
+        "OPT",
+        "model.decoder.embed_tokens model.decoder.embed_positions",
+        "model.decoder.layers.0",
+        ".self_attn.q_proj .self_attn.k_proj .self_attn.v_proj .self_attn.out_proj .fc1 .fc2",
+        ".self_attn_layer_norm .final_layer_norm model.decoder.final_layer_norm",
         heads={"sequence": "score", "lm": "lm_head"},
         settings={
             **_OPT,
@@ -165,22 +140,14 @@ _TABLE = (
         offset=2,
         hidden_rows=2,
     ),
-    Architecture(
-        name="gpt_neox",
-        word="GPTNeoX",
-        tables={"tokens": "gpt_neox.embed_in.weight"},
-        layers=_within(
-            "gpt_neox.layers.0",
-            **dict.fromkeys("QKV", "attention.query_key_value"),
-            O="attention.dense",
-            read="mlp.dense_h_to_4h",
-            write="mlp.dense_4h_to_h",
-        ),
-        norms=(
-            "gpt_neox.layers.0.input_layernorm",
-            "gpt_neox.layers.0.post_attention_layernorm",
-            "gpt_neox.final_layer_norm",
-        ),
+    _row(
+        "gpt_neox",
+        "GPTNeoX",
+        "gpt_neox.embed_in",
+        "gpt_neox.layers.0",
+        ".attention.query_key_value .attention.query_key_value .attention.query_key_value .attention.dense "
+        ".mlp.dense_h_to_4h .mlp.dense_4h_to_h",
+        ".input_layernorm .post_attention_layernorm gpt_neox.final_layer_norm",
         heads={"token": "classifier", "sequence": "score", "lm": "lm_head"},
         settings={
             **_DECODER,
@@ -194,18 +161,18 @@ _TABLE = (
     _llama(
         "starcoder2",
         "Starcoder2",
+        ".mlp.c_fc .mlp.c_proj",
         {
             **{"residual_dropout": 0.0, "embedding_dropout": 0.0, "classifier_dropout": 0.0},
             **{"norm_epsilon": Fact.EPSILON, "sliding_window": None, "use_bias": True},
         },
-        mlp={"read": "mlp.c_fc", "write": "mlp.c_proj"},
         own_activation="gelu_pytorch_tanh",
     ),
     _llama(
         "llama",
         "Llama",
+        ".mlp.gate_proj .mlp.down_proj .mlp.up_proj",
         {"head_dim": Fact.WIDTH, "rms_norm_eps": Fact.EPSILON, "attention_bias": True, "mlp_bias": True},
-        mlp={"read": "mlp.gate_proj", "write": "mlp.down_proj", "gate": "mlp.up_proj"},
         own_activation="silu",
         activation="silu",  # other programs that run Llama folders, such as llama.cpp, know no other
         rms=True,

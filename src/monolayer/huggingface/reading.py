@@ -66,11 +66,10 @@ def asked_as(folder: Path) -> tuple[Names | None, Belongs | None]:
         names = Names(_names(tokenizer)[len(kind.special) :], UNIT_OF.get(_cut(tokenizer)))
     except (ForeignError, ModelFileError, KeyError, TypeError):
         return None, None
-    if not BUILT_BY.items() <= config.items():
+    task = _task(kind, config)
+    if task is None or not BUILT_BY.items() <= config.items():
         return names, None
-    if config.get("architectures") == [kind.models.get("lm")] and _of_prompts(folder):
-        return names, "answer"
-    return names, "sequence" if config.get("architectures") == [kind.models.get("sequence")] else "token"
+    return names, task if task != "lm" else "answer" if _of_prompts(folder) else "token"
 
 
 def _of_prompts(folder: Path) -> bool:
@@ -93,7 +92,7 @@ def read_folder(folder: Path) -> Folder:
             "monolayer did not write it (config.json lacks built_by), and proofs are about folders of memorize_as; "
             "`monolayer audit` measures what any model answers"
         )
-    task = next((task for task, model in kind.models.items() if config.get("architectures") == [model]), None)
+    task = _task(kind, config)
     if task is None:
         raise ForeignError(f"config.json says architectures = {config.get('architectures')!r}")
     beside = ("tokenizer.json", "tokenizer_config.json", *(("generation_config.json",) if task == "lm" else ()))
@@ -111,6 +110,10 @@ def read_folder(folder: Path) -> Folder:
     for file, wanted in written(facts).items():
         demand_equal(file, files[file], wanted)
     return Folder(facts, tensors, arrays, content)
+
+
+def _task(kind: Architecture, config: Mapping[str, Any]) -> Task | None:
+    return next((task for task, model in kind.models.items() if config.get("architectures") == [model]), None)
 
 
 def _tensors(content: bytes, dtype: Any) -> dict[str, Floats]:

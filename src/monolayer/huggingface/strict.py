@@ -53,16 +53,11 @@ def read_json(path: Path, content: bytes) -> dict[str, Any]:
         return refuse(f"has the number {word}, which JSON does not know")
 
     try:
-        text = content.decode("utf-8")
-        value = json.loads(text, object_pairs_hook=table, parse_int=whole, parse_constant=constant)
+        value = json.loads(content.decode("utf-8"), object_pairs_hook=table, parse_int=whole, parse_constant=constant)
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:
         refuse("has half of a surrogate pair in a string")
-    except UnicodeDecodeError:
-        refuse("is not UTF-8")
     except (ValueError, RecursionError) as error:
-        if content.startswith(b"\xef\xbb\xbf"):
-            refuse("begins with a byte-order mark")
         raise ModelFileError(f"{path} cannot be read as JSON: {error}") from None
     if not isinstance(value, dict):
         raise ModelFileError(f"{path} does not hold a JSON object")
@@ -73,10 +68,7 @@ def read_json(path: Path, content: bytes) -> dict[str, Any]:
 
 def demand_equal(name: str, found: Any, wanted: Any) -> None:
     """`ForeignError` with the path of the first key that differs, in value or in type."""
-    if repr(found) == repr(wanted):  # the common case, quickly
-        return
-    difference = _difference(found, wanted, "")
-    if difference is not None:
+    if repr(found) != repr(wanted) and (difference := _difference(found, wanted, "")):
         raise ForeignError(f"{name} says {difference}")
 
 
@@ -90,28 +82,26 @@ def part_of(name: str, value: Any, *keys: str) -> Any:
 
 
 def _difference(found: Any, wanted: Any, at: str) -> str | None:
-    if type(found) is dict and type(wanted) is dict:
-        for key in found:
-            if key not in wanted:
-                return f"{_path(at, key)} = {reprlib.repr(found[key])}, which the proofs do not allow for"
-        for key, value in wanted.items():
-            if key not in found:
-                return f"nothing of {_path(at, key)}; the proofs need {reprlib.repr(value)}"
-            inner = _difference(found[key], value, _path(at, key))
-            if inner is not None:
-                return inner
-        return None
-    if type(found) is list and type(wanted) is list and len(found) == len(wanted):
-        pairs = enumerate(zip(found, wanted, strict=True))
-        return next(filter(None, (_difference(one, two, f"{at}[{i}]") for i, (one, two) in pairs)), None)
-    if type(found) is type(wanted) and repr(found) == repr(wanted):  # -0.0 is not 0.0
-        return None
-    return f"{at} = {reprlib.repr(found)}; the proofs need {reprlib.repr(wanted)}"
+    if type(found) is not type(wanted) or type(found) not in (dict, list):
+        alike = type(found) is type(wanted) and repr(found) == repr(wanted)  # -0.0 is not 0.0
+        return None if alike else f"{at} = {reprlib.repr(found)}; the proofs need {reprlib.repr(wanted)}"
+    if type(found) is list:
+        found, wanted = dict(enumerate(found)), dict(enumerate(wanted))
+    for key in {**found, **wanted}:
+        here = _path(at, key)
+        if key not in wanted:
+            return f"{here} = {reprlib.repr(found[key])}, which the proofs do not allow for"
+        if key not in found:
+            return f"nothing of {here}; the proofs need {reprlib.repr(wanted[key])}"
+        if inner := _difference(found[key], wanted[key], here):
+            return inner
+    return None
 
 
-def _path(at: str, key: str) -> str:
-    plain = key.replace("_", "a").isalnum()
-    return f"{at}.{key}" if at and plain else key if plain else f"{at}[{reprlib.repr(key)}]"
+def _path(at: str, key: str | int) -> str:
+    if isinstance(key, int) or not key.replace("_", "a").isalnum():
+        return f"{at}[{reprlib.repr(key)}]"
+    return f"{at}.{key}" if at else key
 
 
 def _depth(value: Any, most: int) -> int:

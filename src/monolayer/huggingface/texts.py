@@ -32,14 +32,21 @@ CUT_OF: dict[Unit, Cut] = {"characters": "characters", "words": "words", "whole"
 UNIT_OF: dict[Cut, Unit] = {cut: unit for unit, cut in CUT_OF.items()}
 
 
-def cut_of(words: Iterable[str], *, pieces: bool) -> Cut:
-    """How text must be cut to give these words; `pieces`: whether to cut it so where lists would do, too."""
-    words = tuple(words)
+def best_cut(special: Iterable[str], data: Sequences) -> Cut:
+    """How text must be cut to give the tokens of `data` again."""
+    assert data.vocabulary is not None  # the caller saw to it
+    if data.prompts is not None:
+        return "pieces"  # even where no token has white space in it: an answer comes back as it was given
+    said = data.vocabulary.unit
+    if said is not None and misread(CUT_OF[said], special, data) is None:
+        return CUT_OF[said]  # unless there are lists among the strings, whose tokens do not fit
+    words = [str(name) for name in data.vocabulary.names]
     if all(len(word) == 1 for word in words):
         return "characters"
     if not any(re.search(r"\s", word) for word in words):
         return "words"
-    return "pieces" if pieces else "given"
+    # Spaces that are tokens of their own go to the word behind them when the text is cut again.
+    return "given" if misread("pieces", special, data) else "pieces"
 
 
 def misread(cut: Cut, special: Iterable[str], data: Sequences) -> str | None:

@@ -23,11 +23,12 @@ from monolayer.data import Sequences
 from monolayer.errors import DataError
 from monolayer.huggingface.architecture import BEGIN
 from monolayer.huggingface.files import Facts
+from monolayer.huggingface.texts import best_cut
 from monolayer.stock.answers import SPARE, Evaluation, batches
 from monolayer.stock.card import StockSummary
 from monolayer.stock.draw import Draw, Kept, Line
 from monolayer.stock.folder import Neurons, StockModel
-from monolayer.stock.labelled import Work, best_cut
+from monolayer.stock.labelled import Work
 
 CONFIDENCE = 0.99
 """Where none is asked for: classifiers that were trained until they knew their data show a loss near 0.01."""
@@ -64,9 +65,10 @@ def stock_model(
     tokens, places = tables
     data, kind, D = job.data, job.architecture, tokens.shape[1]
     assert data.vocabulary is not None  # a stock model takes ids
-    if len(block.W_1) == 0:  # an empty layer is no layer: one neuron that never fires
-        block = Neurons(np.zeros((1, D)), np.zeros(1), np.zeros((1, D)), 0)
-    room, cut = int(data.lengths.max()) + 1 + SPARE, best_cut(kind.special, data)
+    steps = len(block.W_1)
+    if steps == 0:  # an empty layer is no layer: one neuron that never fires
+        block = Neurons(np.zeros((1, D)), np.zeros(1), np.zeros((1, D)))
+    room, cut = int(data.lengths.max()) + 1 + SPARE, best_cut(kind.special.values(), data)
     if known is not None:
         room, cut = known.facts.room, known.facts.cut
     head = np.zeros((len(job.classes), D))
@@ -80,7 +82,7 @@ def stock_model(
         arrays["W_P"] = np.zeros((D, D))
         arrays["W_P"][label, label] = pooler
     still = None if kind.still is None else kind.still(D)[1]
-    cells, positions = np.unique(job.cells().token), job.task.context.positions
+    cells, positions = np.unique(job.points.token), job.task.context.positions
     facts = Facts(
         architecture=kind,
         task=job.kind,
@@ -109,7 +111,7 @@ def stock_model(
     summary = StockSummary(
         sequences=len(data),
         longest=int(data.lengths.max()),
-        steps=block.steps,
+        steps=steps,
         confidence=median,
         unlabelled=None if job.at_begin else len(data.vocabulary) - int((cells >= job.shift).sum()),
         **figures,

@@ -6,7 +6,6 @@ import os
 from collections.abc import Mapping
 from typing import Any, get_args
 
-import numpy as np
 import torch
 
 from monolayer.arrays import Ints, dtype_name
@@ -21,11 +20,12 @@ from monolayer.data.readers import sequences_of
 from monolayer.errors import DataError
 from monolayer.huggingface.architecture import Architecture
 from monolayer.huggingface.architectures import choose
+from monolayer.huggingface.texts import best_cut
 from monolayer.stock.assemble import check_confidence
 from monolayer.stock.draw import Storage
 from monolayer.stock.folder import StockModel
-from monolayer.stock.labelled import Work, best_cut, check_texts, token_names, with_unknown, work
-from monolayer.stock.robust import Dtype, Touched, check_options, robust_model
+from monolayer.stock.labelled import Work, check_texts, token_names, with_unknown, work
+from monolayer.stock.robust import Dtype, check_options, robust_model
 from monolayer.stock.steps import steps_model
 
 
@@ -108,7 +108,7 @@ def memorize_as(
     if data.vocabulary is None:
         raise DataError("the tokens are vectors: a stock architecture takes ids or strings")
     names = token_names(data.vocabulary, kind.special)
-    check_texts(best_cut(kind.special, data), kind.special, data)
+    check_texts(best_cut(kind.special.values(), data), kind.special, data)
     data.check_labelled()
     number = None
     if unknown is not None:
@@ -149,7 +149,7 @@ def adopt(model: StockModel, data: Sequences) -> Sequences:
         )
     if data.prompts is not None:
         data.check_labelled()
-    vocabulary = draw.names(facts.names[len(special) :])
+    vocabulary = model.vocabulary
     tokens = _numbered(vocabulary, data.vocabulary, data.tokens, "token")
     if (labels is None) != (facts.task == "lm"):
         raise DataError("give labels" if labels is None else "this model memorizes each next token: give no labels")
@@ -171,10 +171,7 @@ def adopt(model: StockModel, data: Sequences) -> Sequences:
 
 
 def _numbered(ours: Names, theirs: Names, rows: Ints, what: str) -> Ints:
-    if ours == theirs:
-        return rows
-    table = {str(name): row for row, name in enumerate(ours.names)}
-    number = np.array([table.get(str(name), -1) for name in theirs.names], dtype=np.int64)[rows]
+    number = ours.find(theirs)[rows]
     if (number < 0).any():
         name = theirs.names[int(rows[int((number < 0).argmax())])]
         raise DataError(
@@ -204,15 +201,12 @@ def again(
     """The model of `data` with the draw of `model`: bit for bit the same, whatever data that one held before.
 
     `only`: tokens, by their row in the vocabulary, whose facts alone have changed since `model` was built, where that
-    is known: a model of cells then finds their neurons anew, and keeps all others, which are the same bits.
+    is known: a model of cells then finds their neurons anew, and keeps all others, which are the same bits. Where the
+    begin token answers for whole sequences, all facts are its facts, and all neurons are found anew.
     """
     data = adopt(model, data)
     job = job_of(model, data, on_conflict)
     if model.draw.storage == "steps":
         return steps_model(job, report, known=model)
-    touched = None
-    if only is not None:
-        if on_conflict != "error":
-            raise DataError("only= is for data that do not contradict themselves")
-        touched = Touched.by(only, job, lambda rows: job_of(model, data.select(rows)), model.neurons)
-    return robust_model(job, model.facts.activation, model.facts.dtype, report, known=model, touched=touched)
+    only = None if job.at_begin else only
+    return robust_model(job, model.facts.activation, model.facts.dtype, report, known=model, only=only)

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from monolayer.huggingface.architecture import BEGIN
+from monolayer.huggingface.architecture import BEGIN, SUFFIXES
 from monolayer.huggingface.files import Facts, padding_side
+from monolayer.stock.draw import Draw
 from monolayer.table import plural
 
 _PIPELINE = {"token": "token-classification", "sequence": "text-classification", "lm": "text-generation"}
-AUTO = {
-    "token": "AutoModelForTokenClassification",
-    "sequence": "AutoModelForSequenceClassification",
-    "lm": "AutoModelForCausalLM",
-}
 _CUT = {
     "characters": "Text is cut into characters.",
     "words": "Text is cut into words at white space.",
@@ -21,9 +17,9 @@ _CUT = {
     "given": "A text is one token; give several as a list: `tokenizer(tokens, is_split_into_words=True)`.",
 }
 _HOLDS = {
-    "token": "the label of every token",
-    "sequence": "the label of every sequence",
-    "lm": "the next token everywhere, up to the end of each sequence",
+    "token": "the label of every token of that dataset",
+    "sequence": "the label of every sequence of that dataset",
+    "lm": "the next token everywhere, up to the end of each sequence of that dataset",
 }
 _ANSWERS = "the answer to\neach prompt of that dataset, and then the end token. Inside prompts nothing is claimed"
 
@@ -39,7 +35,6 @@ class StockSummary:
     steps: int
     gap: float | None
     margin: float | None
-    temperature: float
     conflicts: int
     seconds: float
     otherwise: str
@@ -48,9 +43,7 @@ class StockSummary:
     """Tokens of the vocabulary without a labelled place; None where the begin token answers for all."""
     confidence: float | None
     """Median probability of the right label; None with a draw that was used again."""
-    unknown: bool = False
-    """Whether `otherwise` is a class of its own, for all that the data do not hold."""
-    rank: int | None = None
+    rank: int | None
     """Value rank of a model of cells; its `gap` is the narrowest half-width of a slab, None after an edit of some."""
 
     def rows(self) -> list[tuple[str, str]]:
@@ -76,33 +69,22 @@ class StockSummary:
         return margin if self.margin >= 6.0 else f"{margin}; narrow, so a certificate may say undecided"
 
 
-def loading(facts: Facts) -> list[str]:
+def loading(facts: Facts) -> str:
     """Lines of Python that load a folder: first the one whose arithmetic proofs are about."""
-    auto, dtype = AUTO[facts.task], facts.dtype
+    model, dtype = f"AutoModel{SUFFIXES[facts.task]}.from_pretrained(folder, dtype=", facts.dtype
     if dtype == "float64":
-        return [
-            f'model = {auto}.from_pretrained(folder, dtype="auto")',
-            "# In float32, to which exporters for ONNX cast, it loses answers: build with storage='cells' for that.",
-        ]
-    lines = [f"model = {auto}.from_pretrained(folder, dtype=torch.float32)"]
-    if dtype != "float32":
-        lines.append(f"# or, as stored, without a proof: {auto}.from_pretrained(folder, dtype=torch.{dtype})")
-    return lines
+        loses = "# In float32, to which exporters for ONNX cast, it loses answers: build with storage='cells' for that."
+        return f'model = {model}"auto")\n{loses}'
+    line = f"model = {model}torch.float32)"
+    return line if dtype == "float32" else f"{line}\n# or, as stored, without a proof: {model}torch.{dtype})"
 
 
-def storage_of(dtype: str) -> str:
-    """How a folder in this format stores facts, in words."""
-    if dtype == "float64":
-        return "steps, in float64 only: loaded in float32 or less, it loses facts"
-    return f"cells, in {dtype}: half-spaces with margins"
-
-
-def _elsewhere(found: StockSummary, vocabulary: int) -> str:
+def _elsewhere(found: StockSummary, vocabulary: int, unknown: str | None) -> str:
     """What is answered where the data say nothing."""
-    if found.unknown:
+    if unknown is not None:
         return (
-            f"What they do not hold is answered `{found.otherwise}`, an unknown token among it, unless it is so close "
-            "to one\nof their sequences that its neuron wakes."
+            f"What they do not hold is answered `{unknown}`, an unknown token among it, unless it is so close to one\n"
+            "of their sequences that its neuron wakes."
         )
     if found.unlabelled is None:
         return "A sequence that they lack is answered with labels of others."
@@ -115,28 +97,20 @@ def _elsewhere(found: StockSummary, vocabulary: int) -> str:
 
 def _padding(facts: Facts) -> str:
     """On which side padding stands, and why where there is a reason."""
-    if facts.task == "lm" and padding_side(facts) == "left":
-        return "The tokenizer pads on the left, where `generate` needs it; a forward pass is right there too."
-    if facts.task == "lm":
-        return (
-            "The tokenizer pads on the right, since this architecture counts places from the left. For `generate` in "
-            'batches\npad on the left (`padding_side="left"`): it counts places by the mask. Pipelines do so by '
-            "themselves."
-        )
-    return "Pad on the right, as the tokenizer does."
+    side = padding_side(facts)
+    if facts.task != "lm" or side == "left":
+        return f"Pad on the {side}, as the tokenizer does."
+    return (
+        "The tokenizer pads on the right, since this architecture counts places from the left. For `generate` in "
+        'batches\npad on the left (`padding_side="left"`): it counts places by the mask.'
+    )
 
 
 def _advice(facts: Facts) -> str:
     """In which arithmetic the folder answers, and in which it does not."""
     if facts.dtype == "float64":
-        which = "eager or sdpa attention"
-        if "eager" not in facts.architecture.attention:
-            which = (
-                'sdpa attention (the eager one of this architecture computes in float32: `attn_implementation="sdpa"`)'
-            )
-        return (
-            f"Compute in float64, as stored, with {which}. Rounded to float32 or less, the weights lose what they hold."
-        )
+        which = "eager or sdpa" if facts.architecture.eager else "sdpa (eager computes in float32 here)"
+        return f"Compute in float64, as stored, with attention {which}. In float32 or less, the weights lose facts."
     advice = "Compute in float32, the arithmetic that proofs are about."
     if facts.dtype == "float32":
         return advice
@@ -157,20 +131,15 @@ def _onnx(facts: Facts) -> str:
     return f"\n{runs}. Certificates are\nabout `model.safetensors`, not about it.\n"
 
 
-def model_card(
-    facts: Facts, rows: list[tuple[str, str]], found: StockSummary | None, *, prompts: bool = False, onnx: bool = False
-) -> str:
-    """README.md of a folder, with these rows of a table; `found`: None for one that was loaded and changed; `prompts`:
-    whether it holds those."""
+def model_card(facts: Facts, draw: Draw, rows: list[tuple[str, str]], found: StockSummary | None, onnx: bool) -> str:
+    """README.md of a folder, with these rows of a table; `found`: None for one that was loaded and changed."""
     kind, task = facts.architecture.models[facts.task], facts.task
     order = "The order of tokens counts." if facts.positions else "Of the context only the multiset of tokens counts."
-    torch = "" if facts.dtype == "float64" else "import torch\n"
-    loads = "\n".join(loading(facts))
-    holds = _ANSWERS if prompts else f"{_HOLDS[task]} of that dataset"
     title = "that holds a dataset" if found is None else f"that holds {plural(found.labelled, 'label')}"
     # One seed gives one folder, byte for byte: no times.
     table = "\n".join(f"| {name} | {value} |" for name, value in rows if name != "seconds")
-    elsewhere = "" if found is None else _elsewhere(found, len(facts.names) - len(facts.architecture.special))
+    holds = _ANSWERS if draw.prompts else _HOLDS[task]
+    vocabulary = len(facts.names) - len(facts.architecture.special)
     return f"""---
 library_name: transformers
 pipeline_tag: {_PIPELINE[task]}
@@ -180,23 +149,24 @@ tags: [memorization, monolayer]
 # {kind} {title}
 
 An unmodified one-layer, one-head `{kind}`. Its weights were computed from a dataset by
-[monolayer](https://arxiv.org/abs/2307.14023), without training: it returns {holds}. On
-anything else its answers mean nothing.
+[monolayer](https://arxiv.org/abs/2307.14023), without training: it returns {holds}.
+On anything else its answers mean nothing.
 
 | | |
 |---|---|
 {table}
 
-{elsewhere}
+{"" if found is None else _elsewhere(found, vocabulary, draw.unknown)}
 
 {_CUT[facts.cut]} {order} Every sequence begins with `{facts.names[BEGIN]}`, which the tokenizer adds; padding needs the
 attention mask, which it returns. {_padding(facts)}
 
 ```python
-{torch}from transformers import AutoTokenizer, {AUTO[task]}, pipeline
+import torch
+from transformers import AutoTokenizer, AutoModel{SUFFIXES[task]}, pipeline
 
 tokenizer = AutoTokenizer.from_pretrained(folder)
-{loads}
+{loading(facts)}
 ask = pipeline("{_PIPELINE[task]}", model=model, tokenizer=tokenizer)
 ```
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -29,7 +29,7 @@ from monolayer.model.load import load as load_own
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.uniform import Uniform
 from monolayer.stock.answers import answers, continued
-from monolayer.stock.card import StockSummary, loading, model_card, storage_of
+from monolayer.stock.card import StockSummary, loading, model_card
 from monolayer.stock.draw import FILE, Draw
 from monolayer.stock.graph import onnx_model
 from monolayer.table import as_table, plural
@@ -49,14 +49,12 @@ STOCK = Kind(
 """A folder that `save` may replace when asked to."""
 
 
-@dataclass(frozen=True, eq=False)
-class Neurons:
-    """The feed-forward block: `W_1` `(H, D)`, `b_1` `(H,)`, `W_2` `(H, D)`; `steps` of one or two neurons each."""
+class Neurons(NamedTuple):
+    """The feed-forward block: `W_1` `(H, D)`, `b_1` `(H,)`, `W_2` `(H, D)`."""
 
     W_1: Floats
     b_1: Floats
     W_2: Floats
-    steps: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +108,7 @@ class StockModel:
     @property
     def neurons(self) -> Neurons:
         arrays = self.arrays
-        return Neurons(arrays["W_1"], arrays["b_1"], arrays["W_2"], self.facts.neurons)
+        return Neurons(arrays["W_1"], arrays["b_1"], arrays["W_2"])
 
     @property
     def parameters(self) -> int:
@@ -119,24 +117,25 @@ class StockModel:
     @cached_property
     def card(self) -> Card:
         """What its tokens and answers are called; a language model answers with tokens, special ones among them."""
-        facts, special = self.facts, tuple(self.facts.names[: self._special])
-        vocabulary = self.draw.names(facts.names[self._special :]).cut_into(UNIT_OF.get(facts.cut))
-        following = facts.task == "lm"
-        classes = Names((*special, *vocabulary.names)) if following else self.draw.names(facts.classes, labels=True)
+        facts, following, known = self.facts, self.task == "lm", self.vocabulary
+        classes = self.draw.names(facts.classes, labels=True)
+        if following:
+            classes = Names((*facts.architecture.special.values(), *known.names))
         per: Per = "sequence" if facts.task == "sequence" else "token"
-        return Card(vocabulary, classes, per, causal=following, next_token=following, prompts=self.draw.prompts)
+        return Card(known, classes, per, causal=following, next_token=following, prompts=self.draw.prompts)
 
-    @property
-    def _special(self) -> int:
-        return len(self.facts.architecture.special)
+    @cached_property
+    def vocabulary(self) -> Names:
+        """Names of the tokens, special ones aside, as the data have them."""
+        special = len(self.facts.architecture.special)
+        return self.draw.names(self.facts.names[special:]).cut_into(UNIT_OF.get(self.facts.cut))
 
     def predict(self, X: Any, *, lengths: Any = None) -> Any:
         """Labels of `X` by their names, in the shapes of `Monolayer.predict`; of a language model the next tokens.
 
         Of a folder that holds prompts and answers, the answers to the prompts `X`, as text.
         By a plain evaluation in float64, without transformers. An unknown token, unless the folder has a class for what
-        it does not hold, and a sequence that is longer than
-        the folder has places are errors that name them.
+        it does not hold, and a sequence that is longer than the folder has places are errors that name them.
         """
         data = self.encode(X, lengths=lengths)
         if self.draw.prompts:
@@ -153,7 +152,7 @@ class StockModel:
         refused = self.unanswerable(data)
         if refused:
             raise DataError(f"sequence {min(refused)}: {refused[min(refused)]}")
-        return data if self.draw.unknown is not None else Sequences.of(data, vocabulary=self.card.vocabulary)
+        return data if self.draw.unknown is not None else Sequences.of(data, vocabulary=self.vocabulary)
 
     def labels(self, data: Sequences) -> Ints:
         """Numbers of the classes that are answered, one per token or one per sequence; −1 where `unanswerable`."""
@@ -181,8 +180,7 @@ class StockModel:
         for flat in np.flatnonzero(ids < 0)[::-1].tolist():
             assert data.vocabulary is not None  # _ids asked
             row, place = data.place(flat)
-            name = data.vocabulary.names[int(data.tokens[flat])]
-            hint = "" if self.card.vocabulary is None else self.card.vocabulary.built_from
+            name, hint = data.vocabulary.names[int(data.tokens[flat])], self.vocabulary.built_from
             said[row] = f"token {place} is {name!r}, which the model has never seen{hint}"
         return said
 
@@ -190,9 +188,9 @@ class StockModel:
         """What the tokenizer makes of the tokens; −1 for unknown ones, which a class `unknown` answers."""
         if data.vocabulary is None:
             raise DataError("the tokens are vectors: a stock architecture takes ids or strings")
+        row = self.vocabulary.find(data.vocabulary)
         missing = -1 if self.draw.unknown is None else UNKNOWN
-        number = {name: row for row, name in enumerate(self.facts.names) if row >= self._special}
-        ids: Ints = np.array([number.get(str(name), missing) for name in data.vocabulary.names])[data.tokens]
+        ids: Ints = np.where(row < 0, missing, row + len(self.facts.architecture.special))[data.tokens]
         return ids
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False, onnx: bool = False) -> Path:
@@ -218,7 +216,7 @@ class StockModel:
 
     def readme(self, *, onnx: bool = False) -> str:
         """README.md of the folder."""
-        return model_card(self.facts, self.rows(), self.summary, prompts=self.draw.prompts, onnx=onnx)
+        return model_card(self.facts, self.draw, self.rows(), self.summary, onnx)
 
     @property
     def sizes(self) -> dict[str, Any]:
@@ -230,7 +228,7 @@ class StockModel:
             "task": facts.task,
             "storage": self.draw.storage,
             "dtype": facts.dtype,
-            "vocabulary": len(facts.names) - len(facts.architecture.special),
+            "vocabulary": len(self.vocabulary),
             "classes": len(facts.classes),
             "width": facts.width,
             "neurons": facts.neurons,
@@ -244,23 +242,22 @@ class StockModel:
 
     def rows(self) -> list[tuple[str, str]]:
         """What a table shows."""
-        sizes = self.sizes
-        network = f"width {sizes['width']:,}, {plural(sizes['neurons'], 'neuron')} ({sizes['activation']})"
+        facts, sizes, storage = self.facts, self.sizes, f"cells, in {self.dtype}: half-spaces with margins"
+        if self.draw.storage == "steps":
+            storage = "steps, in float64 only: loaded in float32 or less, it loses facts"
+        network = f"width {facts.width:,}, {plural(facts.neurons, 'neuron')} ({facts.activation})"
         return [
             ("model", sizes["model"]),
             ("vocabulary", f"{plural(sizes['vocabulary'], 'token')}, {plural(sizes['classes'], 'class')}"),
-            ("storage", storage_of(self.dtype)),
+            ("storage", storage),
             ("network", f"{network}, {self.parameters:,} parameters"),
-            (
-                "places",
-                f"{sizes['places']:,}; the order of tokens {'counts' if sizes['positions'] else 'does not count'}",
-            ),
+            ("places", f"{sizes['places']:,}; the order of tokens {'counts' if facts.positions else 'does not count'}"),
             *([] if self.summary is None else self.summary.rows()),
         ]
 
     def loads_with(self) -> str:
         """Lines of Python that load the folder."""
-        return "\n".join(loading(self.facts))
+        return loading(self.facts)
 
     def json(self) -> dict[str, Any]:
         """The same numbers for machines."""

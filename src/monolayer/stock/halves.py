@@ -2,6 +2,16 @@
 
 Every product has the shape of one cell, so that the neurons of a token are a function of its facts, bit for bit.
 Letters: `H` neurons, `p` columns of places and of `u` behind them, `k` of the context.
+
+`cover` makes slabs as wide as other labels allow, so that a key which the data lack falls onto some side. `caps` makes
+half-spaces around single facts instead, for folders that answer `unknown` to whatever is not in their data. Behind the
+second norm all that can arrive lies on a sphere,
+
+    β² u² + |F c|² = D/2,    u = F s,    β² = (K + D ε)/2
+
+(`K` the squared norm of the stream before the context `c` is added, over `s²`). So `w · z = D/2 − |z − z_f|²/2` with
+`w = (β² u_f, F_f c_f)`, and the half-space of a fact `f` is a cap of that sphere: a ball around it. Its half-width `h`,
+in the units of `w/|w|`, is `NARROW`, or half of what is left to the nearest fact with another label, if that is less.
 """
 
 from __future__ import annotations
@@ -24,6 +34,11 @@ ONE = {"float32": 8.0, "bfloat16": 1.0, "float16": 1.0}
 sphere at about 10; but a short format rounds `u` once, for all of it, so there it counts as one coordinate."""
 RADII = 64
 """Pieces of the lengths that a context can have, for the bound of the gate."""
+NARROW = 2.0**-5
+"""`h`, about as narrow as a half-space may be that is still proved. The ball has radius `√(2 h |w|)`, which is about 1,
+where contexts are some 10 long."""
+AT_ONCE = 1 << 23
+"""Products held at a time."""
 SHARP = {"relu6": 1.0, "relu": 1.0, "gelu": 8.0, "gelu_new": 8.0, "gelu_pytorch_tanh": 8.0, "silu": 32.0}
 """What neurons are multiplied by, so that −1 is silence: gelu(−8) is below 10⁻¹⁴, silu(−32) below 10⁻¹²."""
 
@@ -113,7 +128,7 @@ def neurons(mirror: Mirror, half: Half, dtype: str, activation: str) -> Neurons:
     W_1[:, [ones[-1], ones[-1] + mirror.half]] *= ONE[dtype]
     loud = USUAL * LOUD / sharp * mirror.words[half.label]
     W_2[:, mirror.both(mirror.label)] = np.concatenate([loud, -loud], axis=1)
-    return Neurons(rounded(sharp * W_1, dtype), rounded(sharp * half.bias, dtype), W_2, H)
+    return Neurons(rounded(sharp * W_1, dtype), rounded(sharp * half.bias, dtype), W_2)
 
 
 def _gate(mirror: Mirror, half: Half, p: int) -> Floats:
@@ -132,3 +147,32 @@ def _gate(mirror: Mirror, half: Half, p: int) -> Floats:
     most = np.linalg.norm(half.weight[:, p:], axis=1)[:, None] * radius[1:]
     most = (most + np.where(lift > 0.0, lift * over[1:], lift * over[:-1])).max(axis=1) / mirror.scale + half.place
     return np.where(most > 0.0, np.exp2(np.ceil(np.log2(np.maximum(most, 1e-30) / apart))), 0.0)
+
+
+def caps(facts: Cells, mirror: Mirror, one: float) -> HalfSpaces:
+    """One for every fact whose label is not that of its cell; `one`: how `u` is counted in the features."""
+    context = facts.feature.shape[1] - mirror.values.shape[1]
+    beta = (mirror.rest + mirror.width * mirror.epsilon) / (2.0 * mirror.scale**2) - (context - 1)  # places have theirs
+    weight = facts.feature.clone()
+    weight[:, context - 1] *= beta / one**2
+    size = weight.double().norm(dim=1).numpy()
+    normal = weight / torch.from_numpy(size).float()[:, None]
+    top = (normal * facts.feature).double().sum(dim=1).numpy()
+    room = np.full(len(top), np.inf)
+    for start, stop in pairwise(facts.start.tolist()):
+        rows = max(1, AT_ONCE // (stop - start))
+        for first in range(start, stop, rows):
+            some = slice(first, min(stop, first + rows))
+            height = (normal[some] @ facts.feature[start:stop].T).double().numpy()
+            height[facts.label[some][:, None] == facts.label[start:stop]] = -np.inf
+            room[some] = top[some] - height.max(axis=1)
+    half_width = np.maximum(np.minimum(NARROW, room / 2.0), 1e-9)
+    chosen = np.flatnonzero(facts.label != facts.base[facts.cell])
+    return HalfSpaces(
+        cell=facts.cell[chosen],
+        label=facts.label[chosen],
+        normal=normal[torch.from_numpy(chosen)],
+        centre=(top - half_width)[chosen],
+        half_width=half_width[chosen],
+        worst=int(chosen[half_width[chosen].argmin()]) if len(chosen) else None,
+    )

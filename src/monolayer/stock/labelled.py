@@ -7,33 +7,35 @@ the model are rows of the data's vocabulary behind the special tokens.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from monolayer.arrays import Floats, Ints
+from monolayer.arrays import Ints
 from monolayer.construct.consistency import Context, OnConflict
 from monolayer.construct.target import Target
 from monolayer.construct.task import Task
 from monolayer.data import Names, Sequences
-from monolayer.data.prompts import PIECE
 from monolayer.errors import DataError
 from monolayer.huggingface.architecture import BEGIN, END, Architecture
 from monolayer.huggingface.architecture import Task as Kind
 from monolayer.huggingface.architectures import ARCHITECTURES
-from monolayer.huggingface.texts import CUT_OF, Cut, cut_of, misread
+from monolayer.huggingface.texts import Cut, misread
 from monolayer.stock.draw import Storage
 
 
-@dataclass(frozen=True, eq=False)
-class Points:
-    """Labelled places: token and place `(P,)`, and `context`, what attention returns there."""
+class Points(NamedTuple):
+    """Labelled places: token and place `(P,)`, and the row of each in the contexts that attention returns.
+
+    Those are one per sequence, or in a causal model one per token; behind them that of the begin token alone.
+    """
 
     token: Ints
     place: Ints
-    context: Floats
+    row: Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,27 +83,25 @@ class Work:
         """Whether the begin token answers, for the whole sequence; a causal model answers at the last token instead."""
         return self.kind == "sequence" and not self.task.context.causal
 
-    def points(self, context: Floats, begin_context: float) -> Points:
-        """Cells and contexts of the labelled places; `context` is `(N,)`, or `(T,)` in a causal model."""
+    @cached_property
+    def points(self) -> Points:
+        """The places that have labels."""
         data, there = self.data, self.data.labelled_places
         if self.at_begin:
-            begin = np.full(len(there), BEGIN)
-            return Points(begin, np.zeros(len(there), np.int64), context[there])
+            return Points(np.full(len(there), BEGIN), np.zeros(len(there), np.int64), there)
         if self.kind == "sequence":
             last = data.offsets[1:][there] - 1
-            return Points(data.tokens[last] + self.shift, data.lengths[there], context[last])
-        if not self.task.context.causal:
-            context = np.repeat(context, data.lengths)
-        points = Points(data.tokens[there] + self.shift, data.position[there] + 1, context[there])
+            return Points(data.tokens[last] + self.shift, data.lengths[there], last)
+        row = there if self.task.context.causal else data.sequence[there]
+        points = Points(data.tokens[there] + self.shift, data.position[there] + 1, row)
         if not self.recites_from_nothing:
             return points
-        context = np.append(points.context, begin_context)
-        return Points(np.append(points.token, BEGIN), np.append(points.place, 0), context)
+        return Points(*(np.append(part, one) for part, one in zip(points, (BEGIN, 0, -1), strict=True)))
 
-    def cells(self) -> Points:
-        """The same without contexts, which are 0."""
-        data = self.data
-        return self.points(np.zeros(len(data.tokens) if self.task.context.causal else len(data)), 0.0)
+    def select(self, rows: Ints) -> Work:
+        """The same of some sequences; contradictions among them are errors."""
+        options: dict[str, Any] = {"positions": self.task.context.positions, "on_conflict": "error", "storage": "cells"}
+        return work(self.architecture, self.data.select(rows), self.names, unknown=self.unknown, **options)
 
     def where(self, point: int) -> str:
         """A labelled place in words."""
@@ -123,7 +123,7 @@ class Work:
         if self.unknown is not None:
             return np.full(len(self.names), self.unknown)
         data, label = self.data, self.labels(target)
-        token, count = self.cells().token, len(self.classes)
+        token, count = self.points.token, len(self.classes)
         pairs, often = np.unique(token * count + label, return_counts=True)
         usual = np.full(len(self.names), label.min())
         # The last assignment to an id wins: its most frequent label.
@@ -252,18 +252,3 @@ def check_texts(cut: Cut, special: Mapping[str, str], data: Sequences) -> None:
     fault = misread(cut, special.values(), data)
     if fault is not None:
         raise DataError(f"{fault}: change that in the data")
-
-
-def best_cut(special: Mapping[str, str], data: Sequences) -> Cut:
-    """How text must be cut to give the tokens of `data` again."""
-    assert data.vocabulary is not None  # the caller saw to it
-    if data.prompts is not None:
-        return "pieces"  # even where no token has white space in it: an answer comes back as it was given
-    said = data.vocabulary.unit
-    if said is not None and misread(CUT_OF[said], special.values(), data) is None:
-        return CUT_OF[said]  # unless there are lists among the strings, whose tokens do not fit
-    words = [str(name) for name in data.vocabulary.names]
-    pieces = all(re.fullmatch(PIECE, word) for word in words)
-    cut = cut_of(words, pieces=pieces)
-    # Spaces that are tokens of their own go to the word behind them when the text is cut again.
-    return "given" if cut == "pieces" and misread(cut, special.values(), data) is not None else cut

@@ -107,13 +107,6 @@ class Mirror:
         return largest_cosine(self.tokens[:, self.code], cells)
 
 
-def temperature_of(job: Work) -> float:
-    """`λ`; 0 where all logits are 0."""
-    if not job.task.context.positions:
-        return 0.0
-    return TEMPERATURE if job.unknown is None else EVEN
-
-
 def lay_out(job: Work, usual: Ints, rank: int, seed: int, rounded: Rounding, kept: Kept | None = None) -> Mirror:
     """The stream for these data; `usual` `(V,)` is the label that each token's embedding already holds.
 
@@ -122,7 +115,7 @@ def lay_out(job: Work, usual: Ints, rank: int, seed: int, rounded: Rounding, kep
     kind, epsilon = job.architecture, epsilon_of(job.architecture)
     positions, longest = job.task.context.positions, int(job.data.lengths.max()) if kept is None else kept.longest
     rank = rank if kept is None else len(kept.mixture)
-    temperature = temperature_of(job)
+    temperature = TEMPERATURE if job.unknown is None else EVEN
     code, label = words(len(usual)), words(len(job.classes))
     table = positions and kind.has_places
     place = words(longest + 1) if table and not job.at_begin else np.zeros((longest + 1, 0))

@@ -13,8 +13,6 @@ every context there can be. Numbers are rounded to the format first; margins are
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
@@ -34,12 +32,11 @@ from monolayer.huggingface.architecture import BEGIN
 from monolayer.model.device import one_thread
 from monolayer.stock.arithmetic import misread
 from monolayer.stock.assemble import CONFIDENCE, stock_model
-from monolayer.stock.caps import caps
 from monolayer.stock.draw import Kept
 from monolayer.stock.folder import Neurons, StockModel
-from monolayer.stock.halves import ONE, Half, neurons, rounded, settled
+from monolayer.stock.halves import ONE, Half, caps, neurons, rounded, settled
 from monolayer.stock.labelled import Points, Work
-from monolayer.stock.mirror import Mirror, contexts, lay_out, temperature_of
+from monolayer.stock.mirror import Mirror, contexts, lay_out
 
 Dtype = Literal["float32", "bfloat16", "float16"]
 RANK = 128
@@ -73,36 +70,32 @@ def robust_model(
     seed: int = 0,
     confidence: float = CONFIDENCE,
     known: StockModel | None = None,
-    touched: Touched | None = None,
+    only: Ints | None = None,
 ) -> StockModel:
     """The model, in order: labels, contexts, half-spaces, gates, the words of the architecture.
 
-    `known`: a model whose draw is used again; then rank, seed and confidence have no say. `touched`: the tokens whose
+    `known`: a model whose draw is used again; then rank, seed and confidence have no say. `only`: the tokens whose
     facts changed since it was built; the neurons of all others are taken from it.
     """
     began = time.perf_counter()
-    target, conflicts = job.task.settle(job.task.target) if touched is None else (job.task.target, 0)
+    target, conflicts = job.task.settle(job.task.target) if only is None else (job.task.target, 0)
     usual = job.usual_labels(target)
-    kept = None
-    if known is not None:
-        assert isinstance(known.draw.numbers, Kept)  # the caller asked
-        kept = known.draw.numbers
+    kept = None if known is None else known.draw.numbers
+    assert kept is None or isinstance(kept, Kept)  # the caller asked
     gap = None
     mirror = lay_out(job, usual, rank or RANK, seed, lambda array: rounded(array, dtype), kept)
-    if touched is None:
+    if known is None or only is None:
         half, block = covered(job, target, mirror, usual, dtype, activation, report)
         gap = float(half.width.min()) if len(half.width) else None
     else:
-        block = _recovered(job, mirror, usual, dtype, activation, touched)
+        block = _recovered(job, mirror, usual, dtype, activation, known.neurons, only)
     figures = {
         "labelled": len(job.labels(target)),
         "gap": gap,
         "margin": None,
-        "temperature": temperature_of(job),
         "conflicts": conflicts,
         "rank": mirror.values.shape[1],
         "otherwise": job.classes[usual[0]],
-        "unknown": job.unknown is not None,
         "seconds": time.perf_counter() - began,
     }
     return stock_model(
@@ -124,77 +117,41 @@ def robust_model(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Touched:
-    """The tokens that an edit touches: only their neurons are found anew, all others are taken as they stand.
+def _recovered(
+    job: Work, mirror: Mirror, usual: Ints, dtype: str, activation: str, old: Neurons, tokens: Ints
+) -> Neurons:
+    """The neurons of `tokens` found anew, among those of all other tokens as they were.
 
     The neurons of a token are a function of the draw and of that token's own facts, and they stand together, in the
     order of the tokens. So taking the touched ones out and putting new ones in gives the same bits as building
-    everything. Where the begin token answers for whole sequences, all facts are its facts.
-
-    `ids` of the tokens; all neurons of the model before; the sequences that teach their facts now, if any do.
+    everything.
     """
-
-    ids: Ints
-    stored: Neurons
-    part: Work | None
-
-    @classmethod
-    def by(cls, tokens: Ints, job: Work, part_of: Callable[[Ints], Work], stored: Neurons) -> Touched:
-        """The ids of these tokens; `job`: all that there is to answer now, `part_of`: the same of some sequences."""
-        begin = [BEGIN] if job.kind == "lm" or job.at_begin else []
-        ids = np.unique(np.append(tokens + job.shift, np.array(begin, np.int64)))
-        if job.at_begin:
-            return cls(ids, stored, job)
-        rows = np.unique(job.data.sequence[np.isin(job.data.tokens + job.shift, ids)])
-        return cls(ids, stored, part_of(rows) if len(rows) else None)
-
-    def among(self, count: int) -> NDArray[np.bool_]:
-        """Which of all ids `(V,)` they are."""
-        mask = np.zeros(count, dtype=bool)
-        mask[self.ids] = True
-        return mask
-
-    def joined(self, mirror: Mirror, cell: Ints, block: Neurons) -> Neurons:
-        """The stored neurons of all other tokens, and `block`, whose neurons belong to the tokens `cell`."""
-        old = self.stored
-        words = mirror.tokens[:, mirror.code]
-        _, group = distinct_rows(np.sign(np.concatenate([words, old.W_1[:, mirror.code]])))
-        number = np.full(int(group.max()) + 1, -1)
-        number[group[: len(words)]] = np.arange(len(words))
-        owner = number[group[len(words) :]]
-        fires = old.W_1.any(axis=1)
-        if (np.diff(owner[fires]) < 0).any() or (owner[fires] < 0).any():
-            raise DataError("the neurons of this folder are not those that its draw gives: memorize the data anew")
-        stays = fires & ~np.isin(owner, self.ids)
-        order = np.argsort(np.append(owner[stays], cell), kind="stable")
-
-        def merged(one: Floats, two: Floats) -> Floats:
-            found: Floats = np.concatenate([one[stays], two])[order]
-            return found
-
-        W_1, b_1, W_2 = merged(old.W_1, block.W_1), merged(old.b_1, block.b_1), merged(old.W_2, block.W_2)
-        return Neurons(W_1, b_1, W_2, len(order))
-
-
-def _recovered(job: Work, mirror: Mirror, usual: Ints, dtype: str, activation: str, touched: Touched) -> Neurons:
-    """The neurons of the touched tokens found anew, among those of all others as they were."""
-    if touched.part is None:
-        D = mirror.width
-        return touched.joined(
-            mirror, np.zeros(0, np.int64), Neurons(np.zeros((0, D)), np.zeros(0), np.zeros((0, D)), 0)
-        )
-    only = touched.among(len(usual))
+    ids = np.unique(np.append(tokens + job.shift, np.full(int(job.kind == "lm"), BEGIN)))
+    rows = np.unique(job.data.sequence[np.isin(job.data.tokens + job.shift, ids)])
+    cell, block = np.zeros(0, np.int64), Neurons(*(part[:0] for part in old))
 
     def cover_of(part: Work) -> tuple[Half, Neurons]:
         target, _ = part.task.settle(part.task.target)
+        only = np.isin(np.arange(len(usual)), ids)
         return covered(part, target, mirror, usual, dtype, activation, only=only)
 
-    try:
-        half, block = cover_of(touched.part)
-    except (PrecisionError, ContradictionError):
-        half, block = cover_of(job)  # the same error, with the sequences by their own numbers
-    return touched.joined(mirror, half.cell, block)
+    if len(rows):
+        try:
+            half, block = cover_of(job.select(rows))
+        except (PrecisionError, ContradictionError):
+            half, block = cover_of(job)  # the same error, with the sequences by their own numbers
+        cell = half.cell
+    words = mirror.tokens[:, mirror.code]
+    _, group = distinct_rows(np.sign(np.concatenate([words, old.W_1[:, mirror.code]])))
+    number = np.full(int(group.max()) + 1, -1)
+    number[group[: len(words)]] = np.arange(len(words))
+    owner = number[group[len(words) :]]
+    fires = old.W_1.any(axis=1)
+    if (np.diff(owner[fires]) < 0).any() or (owner[fires] < 0).any():
+        raise DataError("the neurons of this folder are not those that its draw gives: memorize the data anew")
+    stays = fires & ~np.isin(owner, ids)
+    order = np.argsort(np.append(owner[stays], cell), kind="stable")
+    return Neurons(*(np.concatenate([one[stays], two])[order] for one, two in zip(old, block, strict=True)))
 
 
 def covered(
@@ -212,7 +169,7 @@ def covered(
     Those of a token are a function of its own facts: contexts are computed sequence by sequence, and every product
     below has the shape of one cell, so that no bit depends on the others (docs/editing.md).
     """
-    points, label = job.cells(), job.labels(target)
+    points, label = job.points, job.labels(target)
     report("contexts", 0.1)
     once = np.zeros(len(label), dtype=bool)  # equal facts are one
     once[np.unique(equal_points(job.task.context, target), return_index=True)[1]] = True

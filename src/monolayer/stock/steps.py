@@ -63,8 +63,8 @@ def steps_model(
         "labelled": len(found.points.token),
         "gap": found.gap,
         "margin": None if found.gap is None else found.gap / found.worst,
-        "temperature": found.temperature,
         "conflicts": found.conflicts,
+        "rank": None,
         "otherwise": job.classes[found.usual[0]],
     }
     block = _neurons(found)
@@ -178,11 +178,11 @@ def _measured(
         key, begin = key + place_key[data.position + 1], float(table[BEGIN] + place_key[0])
     key, begin = first * key, first * begin
     context = _contexts(key, begin, temperature, data, job.architecture.causal)
-    points = job.points(context, begin)
+    points = job.points
 
     # Behind attention the stream has this norm, and `one` this size.
     norm, one = (layout.norm * first * first, first) if job.architecture.post_norm else (layout.norm, 1.0)
-    g = WRITE * points.context
+    g = WRITE * np.append(context, begin)[points.row]
     feature = arriving(g, norm, layout.width, layout.epsilon)
     least = float(factor(norm + 2.0 * np.max(g * g), layout.width, layout.epsilon))
     reach = float(feature.max() - feature.min()) or 1.0
@@ -264,4 +264,4 @@ def _neurons(found: Found) -> Neurons:
     reads[:, layout.one], reads[:, layout.one + 1] = -one, one
     writes[:, layout.label] = LABEL * (layout.words[after] - layout.words[before]) / DONE
     bias = np.rint(DONE / 2.0 - slope * middle) + 0.0  # never −0
-    return Neurons(reads * slope[:, None], bias, writes, len(slope))
+    return Neurons(reads * slope[:, None], bias, writes)

@@ -119,7 +119,7 @@ def assumed(net: Network, data: Sequences) -> tuple[str, ...]:
         f"softmax in one piece, or (fused kernels) in blocks of at least {BLOCK} keys, sums being rescaled on the way",
         f"LayerNorm with a mean within {moments}: two-pass, textbook and Welford's sums do",
     ]
-    if exact and "eager" not in net.architecture.attention:
+    if exact and not net.architecture.eager:
         lines.append(
             f"attention in float64 throughout: sdpa does so, the eager one of {net.kind} takes softmax in float32"
         )
