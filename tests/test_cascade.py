@@ -31,7 +31,7 @@ from monolayer.model.load import load
 from monolayer.page import page
 from monolayer.theory.balls import precision
 from tests import kinds
-from tests.evil import TOLERANCE, Evil, errs
+from tests.evil import TOLERANCE, Evil, errs, evaluate
 from tests.stored_models import CODE, KEY, LABEL, Case, Saved, _attended
 
 KINDS = ("tokens", "sequences", "next", "vectors", "reals")
@@ -225,6 +225,27 @@ def test_two_values_that_read_one_coordinate_are_never_proved(tmp_path: Path) ->
     proof = ml.certify(folder, X, Y)
     assert proof.verdict == "undecided"
     assert "attention must read" in proof.reason
+
+
+def test_labels_that_add_up_to_a_subnormal_number_may_be_flushed(
+    demanding: Callable[[float], None], tmp_path: Path
+) -> None:
+    """Every stage writes normal numbers; only their sum is one that an evaluation may take for 0."""
+    demanding(2e4)
+    rng = np.random.default_rng(3)
+    X, Y = rng.integers(0, 6, (12, 4)), rng.integers(0, 5, (12, 4)) * 0.25
+    case = saved(ml.memorize(X, Y, positions=True, dtype="float32"), tmp_path / "m")
+    tiny = float(np.finfo(np.float32).tiny)
+    for total, verdict in ((tiny / 2, "undecided"), (tiny, "proved")):
+        labels = [tiny + total, -tiny, *[0.0] * len(case.config["cascade"]["steps"])]
+        for stage in range(len(case.config["cascade"]["steps"])):
+            case = case.edited(f"feed_forward.stages.{stage}.weight_2", 0, labels[stage])
+        proof = ml.certify(case.write(tmp_path / verdict), X, np.full(X.shape, total))
+        assert proof.verdict == verdict
+        assert ("add up to a subnormal number" in proof.reason) == (verdict == "undecided")
+        kind, flushing = (evaluate(case, X[0], Evil(rng, "random", "none", flush, 0))[1] for flush in (False, True))
+        assert (kind == np.float32(total)).all()
+        assert (flushing == (0.0 if verdict == "undecided" else np.float32(total))).all()
 
 
 # -- the format --------------------------------------------------------------------------------------------

@@ -108,6 +108,14 @@ def test_on_a_phone_and_a_desk_in_light_and_dark(path: Path, width: int, scheme:
             assert (view.messages, view.requests) == ([], [])
 
 
+def test_levels_between_two_classes_go_to_the_even_one(view: Opened) -> None:
+    """As in PyTorch, whose `round` the fast path takes."""
+    levels = [-1.5, -0.5, 0.25, 0.5, 0.75, 1.5, 2.5, 3.5, np.nextafter(2.5, 3), np.nextafter(3.5, 3), 4.5, 5.5]
+    name = "monolayer.Network.prototype.name.call({ given: { classes: [0, 1, 2, 3, 4] } }, [level])"
+    told = view.call(f"{json.dumps(levels)}.map((level) => {name})")
+    assert told == torch.tensor(levels, dtype=torch.float64).round().clamp(0, 4).tolist()
+
+
 def test_typed_and_picked_by_keyboard(view: Opened) -> None:
     page, faded = view.page, "Number(getComputedStyle(document.querySelector('#answer')).opacity)"
     page.fill("#text", "音乐")

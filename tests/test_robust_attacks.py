@@ -152,3 +152,13 @@ def test_a_token_without_a_vector_that_others_do_not_see_is_left_open() -> None:
     model = ml.memorize(rows, labels, robust=True, causal=True, rank=16)
     assert "0 times NaN is NaN" in ml.certify(model, [*rows, [0, 9]], [*labels, [0, 0]]).reason
     assert ml.certify(model, [*rows, [9, 0]], [*labels, [0, 0]]).verdict == "refuted"
+
+
+def test_what_a_causal_model_does_not_see_decides_nothing(tmp_path: Path) -> None:
+    """Two sequences whose first tokens differ in nothing but the future, which a causal model masks."""
+    rows, labels = [[0, 1], [0, 2]], [[0, 0], [1, 0]]
+    model = ml.memorize(rows, labels, robust=True, rank=16)
+    assert ml.certify(model, rows, labels).verdict == "proved"
+    blind = edited(model, tmp_path / "m", lambda tensors: None, causal=True)
+    assert (ml.load(blind).predict(rows) != np.array(labels)).any()
+    assert ml.certify(blind, rows, labels).verdict == "refuted"

@@ -134,7 +134,7 @@ def answers(net: Network, found: Structure, bound: Bounds, steps: Steps, points:
         least, most = (size - doubt).min(axis=1), (size + doubt).max(axis=1)
         number = (value > 0) @ place
         at = np.minimum(np.searchsorted(ordered, number), len(ordered) - 1)
-        sure = (ordered[at] == number) & (least > 0.0) & _settled(net, found, bound, least, most, mean)
+        sure = (ordered[at] == number) & _settled(net, found, bound, least, most, mean)
         answer[part] = np.where(sure, by_number[at], -1)
     return answer
 
@@ -165,7 +165,7 @@ def _settled(net: Network, found: Structure, bound: Bounds, least: Floats, most:
     largest = np.maximum(most, bound.largest)
     mean = mean + PADDING * MEAN * D * UNIT * largest
     rounding = PADDING * (2.0 * BINARY64.gamma(D + 24.0) + 2.0**-21)
-    decided: Bools = (m * least**2 > 64.0 * D**2 * UNIT * largest**2) & (least > 16.0 * mean)
+    decided: Bools = least > 16.0 * mean  # which is not negative: no coordinate may be 0
     decided &= (largest <= HUGE) & (least >= FAINT * np.sqrt(largest**2 + net.epsilon))
     if "W_P" not in net:
         decided &= 4.0 * least > rounding * m * (most + mean)
