@@ -12,6 +12,7 @@ A piece is finished when its facts are there. Both are written aside and renamed
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import json
 import math
@@ -31,12 +32,6 @@ from numpy.typing import NDArray
 
 from monolayer.data.aside import new_bytes, new_file
 from monolayer.errors import DataError, MonolayerError, OutOfMemoryError
-
-fcntl: Any
-try:
-    import fcntl
-except ImportError:  # no locks that die with their process
-    fcntl = None
 
 JOURNAL, LOCK = "journal.json", "lock"
 CHUNK = 1 << 18
@@ -133,15 +128,12 @@ def opened(out: Path, journal: dict[str, Any], resume: bool) -> Iterator[tuple[S
     except OSError as error:  # the user chose `out`, and has not heard of the other name
         raise OSError(error.errno, error.strerror, str(out)) from None
     with (folder / LOCK).open("ab") as lock:
-        if fcntl is not None:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise DataError(
-                    f"another process is building {out} now: wait for it, or choose another folder"
-                ) from None
-            except OSError:  # a file system without locks
-                pass
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise DataError(f"another process is building {out} now: wait for it, or choose another folder") from None
+        except OSError:  # a file system without locks
+            pass
         if resume:
             journal = journal | {"sizes": _compare(folder, journal, out)["sizes"]}
             _clear(folder, lambda name: name.startswith("."))  # written aside by those who were stopped
@@ -166,7 +158,7 @@ def _refuse_foreign(folder: Path) -> None:
         found = folder.lstat()
         if not stat.S_ISDIR(found.st_mode):
             why = "it is no folder"
-        elif hasattr(os, "getuid") and found.st_uid != os.getuid():
+        elif found.st_uid != os.getuid():
             why = "it belongs to another user"
         else:
             foreign = sorted(

@@ -24,7 +24,7 @@ def new_bytes(path: Path) -> Iterator[BinaryIO]:
     scratch = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     # Made like any other file, so with the permissions that the user's mask asks for.
     try:
-        handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+        handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     except OSError as error:  # about the file that was asked for: nobody knows the name of the scratch file
         raise OSError(error.errno, error.strerror, str(path)) from None
     try:

@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.arrays import Bools, Ints
-from monolayer.data.distinct import distinct_rows
 from monolayer.data.names import NameBuilder, Names
 from monolayer.errors import DataError
 from monolayer.table import plural
@@ -132,8 +131,6 @@ class Column:
 
         there, count = None, self._count
         self._count += len(values)
-        if isinstance(values, np.ndarray) and values.dtype.kind == "U" and values.ndim == 1:
-            values = _coded(values)
         if isinstance(values, Coded):
             rows = values.rows
             self._agree([values.names[rows[0]]], {STRING}, spot)
@@ -186,7 +183,7 @@ class Column:
         """The values, and the kinds that occur among them."""
         if isinstance(values, np.ndarray):
             letter = values.dtype.kind
-            if values.ndim == 1 and letter == "T":
+            if values.ndim == 1 and letter in "UT":
                 return values.tolist(), {STRING}
             if values.ndim == 1 and letter in "iub":
                 return values, {INTEGER}
@@ -282,16 +279,3 @@ def _gaps(values: Values) -> Bools | None:
     else:
         gap = np.fromiter(map(is_gap, values), bool, len(values))
     return gap if gap.any() else None
-
-
-def _coded(values: NDArray[Any]) -> Coded:
-    """Strings of one width, compared as whole numbers, 8 bytes at a time: 8 characters of most texts."""
-    letter, width = np.dtype(np.uint32).newbyteorder(values.dtype.byteorder), values.itemsize // 4
-    points = np.ascontiguousarray(values).view(letter).reshape(len(values), width)
-    most = int(points.max(initial=0))
-    kind: Any = np.uint8 if most < 2**8 else np.uint16 if most < 2**16 else np.uint32
-    words = np.zeros((len(values), -(-width * np.dtype(kind).itemsize // 8)), dtype=np.int64)
-    words.view(kind)[:, :width] = points
-    first, rows = distinct_rows(words)
-    names = np.ascontiguousarray(first.view(kind)[:, :width], dtype=np.uint32).view(f"U{width}").reshape(-1)
-    return Coded(names.tolist(), rows)

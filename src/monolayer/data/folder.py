@@ -15,12 +15,12 @@ folder once and files inside it, and if one is gone because the folder was repla
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 import re
 import secrets
 import shutil
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -29,12 +29,6 @@ from typing import Any
 
 from monolayer.data.regular import map_regular, read_regular
 from monolayer.errors import DataError
-
-fcntl: Any
-try:
-    import fcntl
-except ImportError:  # no locks that die with their process: what the dead leave stays
-    fcntl = None
 
 _SCRATCH = re.compile(r"\..+\.[0-9a-f]{8}\.saving")
 _TRIES = 1000
@@ -209,8 +203,6 @@ def _beside(final: Path, suffix: str) -> list[Path]:
 
 
 def _sync(path: Path) -> None:
-    if sys.platform == "win32":
-        return
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -233,8 +225,6 @@ def _alone(final: Path) -> Iterator[None]:
 
 def _lock(folder: Path, *, wait: bool) -> int | None:
     """The lock of a folder, which ends with its process; None if it has none or, unless `wait`, is in use."""
-    if fcntl is None:
-        return None
     try:
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -268,12 +258,6 @@ def read_together(
     full path, for one that is missing or cannot be read. What `others` raises goes through.
     """
 
-    def read(path: str | Path, inside: int | None) -> Any:
-        return (map_regular if mapped(Path(path).name) else read_regular)(path, inside=inside)
-
-    if os.open not in os.supports_dir_fd:  # then paths must do
-        found = {first: read_regular(folder / first)}
-        return found | {name: read(folder / name, None) for name in others(found[first])}
     for _ in range(_TRIES):
         try:
             opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -283,9 +267,9 @@ def read_together(
             raise
         name = first
         try:
-            found = {first: read_regular(first, inside=opened)}
+            found: dict[str, Any] = {first: read_regular(first, inside=opened)}
             for name in others(found[first]):
-                found[name] = read(name, opened)
+                found[name] = (map_regular if mapped(name) else read_regular)(name, inside=opened)
             return found
         except OSError as error:
             if _names(folder, opened):

@@ -36,13 +36,14 @@ class Growing:
         self.name, self.unit = name, unit
         self.cut: Unit | None = None
         """What strings were cut into; None: there were none."""
+        self.prompts: list[int] = []
+        """Tokens of the prompt of each sequence, where they have one."""
         self.before_end: Callable[[], None] = lambda: None
         self._per: Per | None = None
         self._token_column, self._label_column = Column("token"), Column("label")
         self._all_sizes: list[Ints] = []
         self._count = self._sequences = 0
         self._first: int | None = None  # the line of the first sequence that is no gap
-        self._prompts: list[int] = []  # tokens of the prompt of each sequence, where they have one
         self._empty()
 
     def _empty(self) -> None:
@@ -85,7 +86,7 @@ class Growing:
 
     def answer(self, line: int, prompt: list[str], answer: list[str]) -> None:
         """One prompt with its answer, which may be missing."""
-        self._prompts.append(len(prompt))
+        self.prompts.append(len(prompt))
         self.row(line, prompt + answer, None, None)
 
     def rows(
@@ -109,7 +110,7 @@ class Growing:
             if self._label_column.kind is not None:
                 labels = Labels(values, self._per, classes, scalar, self._label_column.place)
         sizes = np.concatenate(self._all_sizes)
-        prompts = np.array(self._prompts, dtype=np.int64) if self._prompts else None
+        prompts = np.array(self.prompts, dtype=np.int64) if self.prompts else None
         return tokens, sizes, None if names is None else names.cut_into(self.cut), labels, prompts
 
     def _agree(self, line: int, per: Per | None) -> None:

@@ -51,11 +51,9 @@ class Lines:
         try:
             text = line.decode("utf-8")
         except UnicodeDecodeError as error:
-            if error.reason == "unexpected end of data" and not line.endswith(b"\n") and self.last():
-                raise self.cut("its last character is not whole") from None
             raise DataError(
                 f"line {self.number} of {self.name} is not UTF-8: byte {line[error.start]:#04x} at byte "
-                f"{error.start}. Convert the file, for instance with `iconv -f latin1 -t utf-8`"
+                f"{error.start}. Convert it (`iconv -f latin1 -t utf-8`), or copy it again if it was cut short"
             ) from None
         # Some programs open a UTF-8 file with a byte-order mark, which is no part of the first token.
         return text.removeprefix("\ufeff") if self.number == 1 else text
@@ -93,16 +91,6 @@ class Lines:
             raise DataError(f"{self.name} is no gzip file, or a damaged one ({error}); write it again") from None
         except OSError as error:
             raise DataError(f"{self.name} cannot be read: {error.strerror or error}") from None
-
-    def last(self) -> bool:
-        """Whether nothing but blank lines follows. For error messages: it reads on."""
-        number = self.number
-        try:
-            return all(line.isspace() for line in self)
-        except DataError:
-            return False
-        finally:
-            self.number = number
 
     def cut(self, why: str) -> DataError:
         """The error for a file that stops too early."""

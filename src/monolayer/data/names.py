@@ -146,27 +146,21 @@ class Names:
 
 
 class NameBuilder:
-    """Numbers names in order of first appearance, a stream at a time."""
+    """Numbers strings in order of first appearance, a stream at a time."""
 
     def __init__(self) -> None:
         # A missing name gets the length of the table at that moment, which is the next free number.
-        self._rows: defaultdict[Name, int] = defaultdict()
+        self._rows: defaultdict[str, int] = defaultdict()
         self._rows.default_factory = self._rows.__len__
 
-    def encode(self, names: Iterable[Name]) -> list[int]:
+    def encode(self, names: Iterable[str]) -> list[int]:
         """Numbers of `names`, in their order; new names get new numbers."""
         return list(map(self._rows.__getitem__, names))
 
     def freeze(self, rows: NDArray[np.integer]) -> tuple[Names, Ints]:
-        """The finished table, and `rows` renumbered into its order.
-
-        Names are put in order (numbers as numbers, strings as strings), so that the table does not depend
-        on the order of the data; integers get the treatment of `Names.of_integers`.
-        """
+        """The finished table, in order, so that it does not depend on that of the data; `rows` renumbered into it."""
         names = list(self._rows)
-        if names and all(isinstance(name, int) for name in names):
-            return Names.of_integers(np.array(names, dtype=np.int64)[rows])
-        order = sorted(range(len(names)), key=lambda row: (isinstance(names[row], str), names[row]))
+        order = sorted(range(len(names)), key=names.__getitem__)
         place = np.empty(len(names), dtype=np.int64)
         place[order] = np.arange(len(names))
         return Names(tuple(names[row] for row in order)), place.take(rows)

@@ -193,10 +193,9 @@ def _object(line: str, lines: Lines, growing: Growing) -> Any:
     except DataError as error:
         raise DataError(f"{growing.at(lines.number)} {error}") from None
     except (ValueError, RecursionError) as error:
-        at = growing.at(lines.number)
-        if line.startswith("{") and not line.rstrip().endswith("}") and lines.last():
-            raise lines.cut("its last JSON object is not closed") from None
-        raise DataError(f"{at} is not JSON ({error}): every line must be one whole object such as {_EXAMPLE}") from None
+        raise DataError(
+            f"{growing.at(lines.number)} is not JSON ({error}): every line must be one whole object such as {_EXAMPLE}"
+        ) from None
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -13,8 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
 
-_PLAIN = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-
 
 def read_regular(path: str | os.PathLike[str], *, inside: int | None = None) -> bytes:
     """The bytes of a regular file, `inside` an opened folder; an `OSError` for anything else. Never waits."""
@@ -32,7 +30,7 @@ def map_regular(path: str | os.PathLike[str], *, inside: int | None = None) -> m
 
 @contextmanager
 def _opened(path: str | os.PathLike[str], inside: int | None) -> Iterator[BinaryIO]:
-    handle = os.open(path, _PLAIN, dir_fd=inside)
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=inside)
     with os.fdopen(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise OSError(errno.EINVAL, "this is no regular file", str(path))

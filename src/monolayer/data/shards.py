@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.arrays import Ints
-from monolayer.data.labels import Labels
+from monolayer.data.growing import Growing
 from monolayer.data.names import Names
 from monolayer.data.npz import array_sizes
 from monolayer.data.sequences import Sequences
@@ -68,29 +68,14 @@ def read_shards(names: list[str], read: Callable[[str], Sequences]) -> Sequences
 
 def join(parts: list[Sequences]) -> Sequences:
     """Datasets of one kind as one."""
-    lengths = np.concatenate([part.lengths for part in parts])
-    tokens, names = _joined([(part.tokens, part.vocabulary) for part in parts])
-    if names is not None:
-        names = names.cut_into(parts[0].vocabulary.unit if parts[0].vocabulary else None)
-    first = parts[0].labels
-    if first is None:
-        prompts = [part.prompts for part in parts if part.prompts is not None]
-        return Sequences(tokens, lengths, names, None, np.concatenate(prompts) if prompts else None)
-    found = [part.labels for part in parts if part.labels is not None]
-    values, classes = _joined([(labels.values, labels.classes) for labels in found])
-    place = None
-    if any(labels.place is not None for labels in found):
-        starts = np.cumsum([0] + [part.labellable for part in parts[:-1]])
-        place = np.concatenate([start + part.labelled_places for start, part in zip(starts, parts, strict=True)])
-    return Sequences(tokens, lengths, names, Labels(values, first.per, classes, first.scalar, place))
-
-
-def _joined(parts: list[tuple[NDArray[Any], Names | None]]) -> tuple[NDArray[Any], Names | None]:
-    if parts[0][1] is None:
-        return np.concatenate([values for values, _ in parts]), None
-    found = [used(names, rows) for rows, names in parts]
-    names, rows = numbered([each[0] for each in found])
-    return np.concatenate([row.take(places) for row, (_, places, _) in zip(rows, found, strict=True)]), names
+    growing = Growing("the files")
+    growing.cut = parts[0].vocabulary.unit if parts[0].vocabulary else None
+    for part in parts:
+        tokens = part.tokens if part.vocabulary is None else part.vocabulary.decode(part.tokens)
+        per = None if part.labels is None else part.labels.per
+        growing.rows(range(len(part)), tokens, part.lengths, part.named_labels(), per)
+        growing.prompts += [] if part.prompts is None else part.prompts.tolist()
+    return Sequences(*growing.finish())
 
 
 def used(names: Names | None, rows: Ints) -> tuple[list[str] | Ints, NDArray[Any], Ints]:
