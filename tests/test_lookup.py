@@ -40,7 +40,6 @@ WAYS = {
     "csv": lambda folder: delimited(folder / "d.csv", ","),
     "tsv": lambda folder: str(delimited(folder / "d.tsv", "\t")),
     "object": lambda folder: text(folder / "d.json", json.dumps(CAPITALS)),
-    "pairs": lambda folder: text(folder / "d.json", json.dumps(list(CAPITALS.items()), indent=1)),
     "objects": lambda folder: text(
         folder / "d.json", json.dumps([{"country": key, "capital": value} for key, value in CAPITALS.items()], indent=1)
     ),
@@ -87,10 +86,6 @@ def test_three_lines(tmp_path: Path) -> None:
 
 
 BAD: list[tuple[Any, str]] = [  # a dict, or text of a file that begins with its suffix
-    (
-        ".csv a,b\nEU rejects,B O\nPeter,B\n",
-        "equally many words in every row of .*: say .*per='sequence' or per='token'",
-    ),
     (".csv a,b\nFrance,Paris\nPeru,\n", "line 3 of .* has no value: give one"),
     (".csv a,b\nFrance,Paris\n ,Lima\n", "line 3 of .* has no key: give one"),
     (".csv a,b\n", "is empty: there is no sequence in it"),
@@ -181,9 +176,9 @@ def test_lists_are_tokens_and_leave_the_unit_open() -> None:
 
 
 def test_the_model_settles_what_two_columns_leave_open(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Equally many words in key and value: memorize has to be told, and nobody after it."""
+    """A value is one label, or one per word if memorize is told so; after it nobody has to be told."""
     data, model = str(text(tmp_path / "d.csv", "a,b\nEU rejects,B O\nPeter,B\n")), str(tmp_path / "m")
-    whole = ml.read(data, per="sequence").labels
+    whole = ml.read(data).labels
     assert whole is not None
     assert whole.decode(whole.values).tolist() == ["B O", "B"]
     assert run(["memorize", data, "--out", model, "--per", "token"]) == 0

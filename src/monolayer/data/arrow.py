@@ -26,9 +26,8 @@ from monolayer.data import growing as limits
 from monolayer.data.columns import Coded
 from monolayer.data.growing import Growing
 from monolayer.data.labels import Per
-from monolayer.data.layout import Columns, Layout
+from monolayer.data.layout import BY_TOKEN, Columns, Layout
 from monolayer.data.lines import Lines
-from monolayer.data.names import Unit
 from monolayer.data.sequences import Sequences
 from monolayer.data.tabular import Table, cells_of
 from monolayer.errors import DataError
@@ -36,8 +35,6 @@ from monolayer.errors import DataError
 BYTES = 16
 """Bytes of text parsed at a time, for every token that a reader may hold."""
 _BATCH = 1 << 16  # rows of Parquet
-_EXACT = 2.0**53
-"""Below it Arrow reads every integer among real numbers as what it is."""
 
 
 # -- columns -------------------------------------------------------------------------------------------
@@ -82,18 +79,10 @@ def _values(cells: Any) -> NDArray[Any] | Coded | None:
     return array
 
 
-def _cut(cells: Any, unit: Unit) -> Any | None:
-    """Text as lists of words or characters; None where there is none, and for other units."""
-    if unit == "whole" or cells.null_count:
-        return None
-    if unit == "words":
-        trimmed = pc.utf8_trim_whitespace(cells)
-        return None if pc.any(pc.equal(trimmed, "")).as_py() else pc.utf8_split_whitespace(trimmed)
-    points = np.frombuffer("".join(cells.to_pylist()).encode("utf-32-le"), dtype=np.uint32)
-    letters, rows = np.unique(points, return_inverse=True)
-    coded = pa.DictionaryArray.from_arrays(rows.astype(np.int32), [chr(point) for point in letters.tolist()])
-    ends = np.cumsum(pc.utf8_length(cells).to_numpy(), dtype=np.int64)
-    return pa.LargeListArray.from_arrays(np.append(0, ends), coded)
+def _words(cells: Any) -> Any | None:
+    """Text as lists of words; None where there is none."""
+    trimmed = pc.utf8_trim_whitespace(cells)
+    return None if cells.null_count or pc.any(pc.equal(trimmed, "")).as_py() else pc.utf8_split_whitespace(trimmed)
 
 
 # -- tables --------------------------------------------------------------------------------------------
@@ -103,14 +92,14 @@ def _add(table: Table, lines: range, cells: dict[str, Any]) -> bool:
     """Add rows of a table, column by column; False, and nothing added, if they are not plain."""
     layout = table.layout
     tokens, label = cells[layout.token], cells.get(layout.label or "")
-    if layout.asks or layout.per in ("token", "answer"):
+    if layout.per in ("token", "answer"):
         return False
-    if label is not None and _text(label) and layout.per is None:
-        label = _cut(label, "words")  # a column of one label per token
+    if label is not None and _text(label) and layout.per is None and layout.label in BY_TOKEN:
+        label = _words(label)
         if label is None:
             return False
     if cut := _text(tokens):
-        tokens = _cut(tokens, layout.unit)
+        tokens = _words(tokens) if layout.unit == "words" else None
     if tokens is None or not _listed(tokens) or tokens.null_count:
         return False
     sizes, flat, labels = _lengths(tokens), _values(tokens.flatten()), None
@@ -206,19 +195,11 @@ def read_json_blocks(lines: Lines, table: Table) -> None:
         if found.num_rows != len(numbered) or not there.issuperset(used) or there & others:
             return False
         cells = {name: found.column(name).combine_chunks() for name in used}
-        tokens = cells[layout.token]
-        if pa.types.is_floating((tokens.flatten() if _listed(tokens) else tokens).type):
-            return False  # integers may be among them
-        return all(map(_exact, cells.values())) and _add(table, numbered, cells)
+        return not any(map(_reals, cells.values())) and _add(table, numbered, cells)
 
     _read_blocks(lines, add)
 
 
-def _exact(cells: Any) -> bool:
-    """Whether no integer of JSON can have been rounded to a real number."""
-    if _listed(cells):
-        return _exact(cells.flatten())
-    if not pa.types.is_floating(cells.type):
-        return True
-    largest = pc.max(pc.abs(cells)).as_py()
-    return largest is None or largest < _EXACT
+def _reals(cells: Any) -> bool:
+    """Whether there are real numbers: integers may be among them, and may have been rounded."""
+    return _reals(cells.flatten()) if _listed(cells) else bool(pa.types.is_floating(cells.type))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.arrays import Ints, Words
+from monolayer.arrays import Words
 from monolayer.data.distinct import scramble
 from monolayer.data.labels import Per
 from monolayer.data.sequences import Sequences
@@ -49,8 +49,5 @@ def once(words: Words) -> Words:
 
 
 def contained(found: Words, stored: Words) -> NDArray[np.bool_]:
-    """Which of `found` `(P,)` are among `stored` `(M,)`, which is sorted."""
-    place: Ints = np.searchsorted(stored, found)
-    inside = place < len(stored)
-    inside[inside] = stored[place[inside]] == found[inside]
-    return inside
+    """Which of `found` `(P,)` are among `stored` `(M,)`."""
+    return np.isin(found, stored)

@@ -6,7 +6,7 @@ At any moment there are at most about `CHUNK` tokens as Python objects; the rest
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,6 @@ class Growing:
         """What strings were cut into; None: there were none."""
         self.prompts: list[int] = []
         """Tokens of the prompt of each sequence, where they have one."""
-        self.before_end: Callable[[], None] = lambda: None
         self._per: Per | None = None
         self._token_column, self._label_column = Column("token"), Column("label")
         self._all_sizes: list[Ints] = []
@@ -99,7 +98,6 @@ class Growing:
 
     def finish(self) -> Parts:
         """All that was read: what `Sequences` is made of."""
-        self.before_end()
         self._flush()
         if not self._count:
             raise DataError(f"{self.name} is empty: there is no sequence in it")

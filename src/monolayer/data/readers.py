@@ -30,7 +30,7 @@ from monolayer.data.npz import read_npz
 from monolayer.data.prompts import ANSWERS, PROMPTS
 from monolayer.data.sequences import Sequences
 from monolayer.data.shards import files, read_shards
-from monolayer.data.tabular import Table, cells_of, read_table
+from monolayer.data.tabular import Table, cells_of, from_mapping, read_table
 from monolayer.errors import DataError
 
 SUFFIXES = {
@@ -230,15 +230,11 @@ def _document(file: Path) -> list[Any] | dict[str, Any] | None:
 
 
 def _from_document(found: list[Any] | dict[str, Any], name: str, columns: Columns) -> Sequences:
-    """An object of keys and values, an array of pairs, or an array of objects: the rows of a table."""
+    """An object of keys and values, or an array of objects: the rows of a table."""
+    if isinstance(found, dict):
+        return Sequences(*from_mapping(found, columns, name))
     growing = Growing(name, unit="item")
-    rows = list(found.items()) if isinstance(found, dict) else found
-    if all(isinstance(row, list | tuple) and len(row) == 2 for row in rows):
-        table = Table(growing, Layout.of_pairs(["key", "value"], columns))
-        for number, (key, value) in enumerate(rows):
-            table.row(number, key, value)
-    else:
-        _objects(enumerate(rows), growing, columns)
+    _objects(enumerate(found), growing, columns)
     return Sequences(*growing.finish())
 
 

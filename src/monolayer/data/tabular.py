@@ -8,7 +8,7 @@ hands over what is not plain row by row.
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import repeat
 from typing import Any
 
@@ -35,14 +35,11 @@ class Table:
     """Rows of a table, as Python values, on their way into `growing`.
 
     A column called `label` holds one label per sequence, and text in one called `labels` is one word per
-    token. In a column of another name a list is one label per token, and all else one per sequence; if text there has
-    as many words as the tokens in every row, the caller has to say it (`per`).
+    token. In a column of another name a list is one label per token, and all else one per sequence.
     """
 
     def __init__(self, growing: Growing, layout: Layout) -> None:
         self.growing, self.layout = growing, layout
-        self._alike, self._several = layout.asks, False
-        growing.before_end = self._settle
 
     def row(self, line: int, tokens: Any, label: Any) -> None:
         """The next row; None is a missing value, and the value of a column that is not read; `GAP` says: no label."""
@@ -62,9 +59,6 @@ class Table:
     def _label(self, label: Any, count: int, at: str) -> tuple[Any, Per | None]:
         """A label, or a list of those of `count` tokens, and what they belong to."""
         per, words = self.layout.per, label.split() if isinstance(label, str) else None
-        if self._alike:
-            self._alike = words is not None and len(words) == count
-            self._several |= count > 1
         if label is None or label is GAP:
             return label, None
         if words is not None and per == "token":  # letters of one word, or words, since the caller says one each
@@ -83,15 +77,6 @@ class Table:
         if lacks:
             raise DataError(f"{at} has no {lacks}: give one, or take the row out")
         return key if isinstance(key, str | list) else [key]
-
-    def _settle(self) -> None:
-        """A value must not look like a label for each token: then the caller has to say what it is."""
-        if self._alike and self._several:
-            key, value = repr(self.layout.token), repr(self.layout.label)
-            raise DataError(
-                f"{self.growing.name} has equally many words in every row of {key} and {value}: say what a label "
-                "belongs to, per='sequence' or per='token' (--per)"
-            )
 
 
 # -- CSV -----------------------------------------------------------------------------------------------
@@ -152,25 +137,20 @@ def _records(lines: Lines, tabs: bool) -> Iterator[tuple[int, list[str]]]:
 
 def is_frame(value: Any) -> bool:
     """Whether a value has columns by name. (A dict of columns has no order of rows that one could see: not taken.)"""
-    return _names(value) is not None and hasattr(value, "__getitem__") and hasattr(value, "__len__")
+    return _names(value) is not None and hasattr(value, "__getitem__")
 
 
 def _names(frame: Any) -> list[str] | None:
     names = getattr(frame, "column_names", None)  # Arrow, Hugging Face
     names = getattr(frame, "columns", None) if names is None else names  # pandas, Polars
-    if names is None or callable(names) or isinstance(names, str):
-        return None
-    try:
-        return list(names)
-    except TypeError:
-        return None
+    return [str(name) for name in names] if isinstance(names, Iterable) else None
 
 
 def from_frame(frame: Any, columns: Columns) -> Parts:
     """What the `Sequences` of a table (pandas, Polars, Arrow, Hugging Face) are made of, with labels if it has any."""
     name = f"the {type(frame).__name__}"
     try:
-        layout = Layout.of(columns, [str(each) for each in _names(frame) or []], name)
+        layout = Layout.of(columns, _names(frame) or [], name)
     except DataError as error:
         raise DataError(f"{error}. Rename the columns; if each of them holds tokens, pass X.to_numpy()") from None
     table = Table(Growing(name, unit="row"), layout)
@@ -180,9 +160,9 @@ def from_frame(frame: Any, columns: Columns) -> Parts:
     return table.growing.finish()
 
 
-def from_mapping(mapping: Mapping[Any, Any], columns: Columns) -> Parts:
+def from_mapping(mapping: Mapping[Any, Any], columns: Columns, name: str | None = None) -> Parts:
     """What the `Sequences` of a dict are made of: keys, and a label each. A key is text, a number, or a tuple."""
-    growing = Growing(f"the {type(mapping).__name__}", unit="item")
+    growing = Growing(name or f"the {type(mapping).__name__}", unit="item")
     table = Table(growing, Layout.of_pairs(["key", "value"], columns))
     for row, (key, value) in enumerate(mapping.items()):
         table.row(row, list(key) if isinstance(key, tuple) else array_like(key), array_like(value))
