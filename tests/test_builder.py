@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import monolayer as ml
-from monolayer.page import write
+from monolayer.page import page
 from tests.browser import Opened, opened
 
 FACTS = "Saudi Arabia → Riyadh\nSouth Korea => Seoul\nKorea South → ?\n𐐀 z = Ünï, 1\n\t\nNew Zealand\tWellington"
@@ -23,16 +23,16 @@ NAMES = "tea,drink\neat,verb\nate,past\naye,yes\n￿𐐀,odd"
 
 @pytest.fixture(scope="module")
 def view(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
-    path = write(None, tmp_path_factory.mktemp("page") / "builder.html")
+    path = tmp_path_factory.mktemp("page") / "builder.html"
+    path.write_text(page(), encoding="utf-8")
     with opened(path) as view:
         yield view
         assert view.messages == []
         assert view.requests == []
 
 
-def type_in(view: Opened, source: str, unit: str = "words", order: bool = True) -> None:
+def type_in(view: Opened, source: str, unit: str = "words") -> None:
     view.page.select_option("#unit", unit)
-    view.page.set_checked("#order", order)
     # Not by `fill`, which takes long over many lines.
     view.page.evaluate(
         "(text) => { const field = document.getElementById('source'); field.value = text; "
@@ -69,24 +69,18 @@ def differing(view: Opened, model: ml.Monolayer) -> list[str]:
         "bias": (page["bias"], state["feed_forward.bias_1"]),
         "jump": (page["jump"], state["feed_forward.weight_2"][0]),
         "level": (page["level"][-1:], state["feed_forward.bias_2"]),
+        "place": (drawn["place"], state["positions.weight"][:, 1]),
     }
-    if page["positions"]:
-        pairs["place"] = (drawn["place"], state["positions.weight"][:, 1])
     return [name for name, (ours, theirs) in pairs.items() if np.array(ours, float).tobytes() != theirs.tobytes()]
 
 
 @pytest.mark.parametrize(
-    ("source", "unit", "order"),
-    [
-        (FACTS, "words", True),
-        (NAMES, "characters", True),
-        ("ab,1\nabc,2\naab,2\nd,1", "characters", False),
-        (LONG, "characters", True),
-    ],
-    ids=["words", "characters", "without order", "long"],
+    ("source", "unit"),
+    [(FACTS, "words"), (NAMES, "characters"), (LONG, "characters")],
+    ids=["words", "characters", "long"],
 )
-def test_facts_become_the_weights_that_python_builds(view: Opened, source: str, unit: str, order: bool) -> None:
-    type_in(view, source, unit=unit, order=order)
+def test_facts_become_the_weights_that_python_builds(view: Opened, source: str, unit: str) -> None:
+    type_in(view, source, unit)
     assert view.page.text_content("#trouble") == ""
     names, printed = in_python(view)
     model = names["model"]
@@ -98,7 +92,7 @@ def test_facts_become_the_weights_that_python_builds(view: Opened, source: str, 
     told = view.call("monolayer.given.examples.tokens.map((row) => monolayer.run(row).answers[0].label)")
     assert told == names["Y"] == model.predict(names["X"]).tolist()
     # The comparison can fail: another seed gives other keys.
-    other = ml.memorize(names["X"], names["Y"], per="sequence", positions=order, seed=1)
+    other = ml.memorize(names["X"], names["Y"], per="sequence", positions=True, seed=1)
     assert "key" in differing(view, other)
 
 
@@ -116,12 +110,8 @@ def test_forgetting_is_pythons_and_shows_the_weights_that_went(view: Opened) -> 
         weights = dict(model.feed_forward.named_parameters())
         return set(zip(*(weights[name].flatten().tolist() for name in ("weight_1", "bias_1", "weight_2")), strict=True))
 
-    gone, came = steps(before) - steps(after), steps(after) - steps(before)
-    rows = view.call(
-        "[...document.querySelectorAll('#weights tbody tr')].map((row) => [...row.cells].map((one) => one.textContent))"
-    )
-    for word, wanted in (("went", gone), ("came", came)):
-        assert {tuple(map(float, row[2:])) for row in rows if row[0] == word} == wanted
+    gone, came = len(steps(before) - steps(after)), len(steps(after) - steps(before))
+    assert re.search(rf"\. {gone} steps? went, {came} came, ", view.page.text_content("#went"))
     assert "Without a vector now: Arabia, Saudi." in view.page.text_content("#went")
     assert "Saudi" not in view.page.input_value("#source")
     view.page.fill("#text", "Saudi Arabia")
@@ -132,30 +122,19 @@ def test_forgetting_is_pythons_and_shows_the_weights_that_went(view: Opened) -> 
     assert view.page.is_disabled("#forget")
     assert "no step" in view.page.text_content("#built")
     assert differing(view, in_python(view)[0]["model"]) == []
-    type_in(view, "ab,1\nba,1\nc,2\nd,3", unit="characters", order=False)
-    view.page.click("#forget")  # without order, ab and ba are one fact
-    assert view.page.input_value("#source") == "c → 2\nd → 3"
-    assert differing(view, in_python(view)[0]["model"]) == []
 
 
-@pytest.mark.parametrize(
-    ("source", "order", "said"),
-    [
-        ("a → 1\nb", True, r"line 2 \(b\) has no arrow: write key → value"),
-        ("a → ", True, r"line 1 .* has no value"),
-        ("a b → 1\n\na  b → 2", True, r"line 1 \(a b → 1\) and line 3 \(a b → 2\) contradict .* Change one of them"),
-        ("a b → 1\nb a → 2", False, r"in another order, different values. Let their order matter"),
-        ("  ", True, "type a fact"),
-        ("\n".join(f"k{i} → {i}" for i in range(1001)), True, "up to 1,000 facts, and these are 1,001"),
-    ],
-)
-def test_what_cannot_be_built_is_named_and_the_old_model_is_dimmed(
-    view: Opened, source: str, order: bool, said: str
-) -> None:
-    type_in(view, "x → y")
-    type_in(view, source, order=order)
-    assert re.search(said, view.page.text_content("#trouble"))
-    assert float(view.call("getComputedStyle(document.querySelector('#ask')).opacity")) < 1
-    type_in(view, "x → y")
-    assert view.page.text_content("#trouble") == ""
-    assert float(view.call("getComputedStyle(document.querySelector('#ask')).opacity")) == 1
+def test_what_cannot_be_built_is_named_and_the_old_model_is_dimmed(view: Opened) -> None:
+    for source, said in (
+        ("a → 1\nb", r"line 2 \(b\) has no arrow: write key → value"),
+        ("a → ", r"line 1 .* has no value"),
+        ("a b → 1\n\na  b → 2", r"line 1 \(a b → 1\) and line 3 \(a b → 2\) contradict .* Change one of them"),
+        ("  ", "type a fact"),
+        ("\n".join(f"k{i} → {i}" for i in range(1001)), "up to 1,000 facts, and these are 1,001"),
+    ):
+        type_in(view, source)
+        assert re.search(said, view.page.text_content("#trouble"))
+        assert float(view.call("getComputedStyle(document.querySelector('#ask')).opacity")) < 1
+        type_in(view, "x → y")
+        assert view.page.text_content("#trouble") == ""
+        assert float(view.call("getComputedStyle(document.querySelector('#ask')).opacity")) == 1

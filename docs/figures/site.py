@@ -7,14 +7,14 @@ from typing import Any
 
 from mkdocs.structure.files import File, Files
 
-from monolayer.page import builder
+from monolayer.page import page
 
 _OUTSIDE = re.compile(r"(?<!!)\[([^\]]+)\]\(\.\./[^)]*\)")
 
 
 def on_files(files: Files, config: Any) -> None:
     """Called by mkdocs once: what the site consists of."""
-    files.append(File.generated(config, "builder.html", content=builder()))
+    files.append(File.generated(config, "builder.html", content=page()))
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:

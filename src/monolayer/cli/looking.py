@@ -199,22 +199,26 @@ def page(
     Without a model the page builds one: type facts, see the weights, forget a fact, add noise.
     """
     from monolayer.checker import verify
+    from monolayer.data.aside import new_file
     from monolayer.model.load import load_monolayer
-    from monolayer.page import write
+    from monolayer.page import page as write
 
     check_file(file, overwrite)
     if folder is None and data is not None:
         raise DataError("--data goes with a model: give its folder, or leave --data out for a page that builds")
-    model, title = (None, "") if folder is None else (load_monolayer(folder), folder.resolve().name)
+    model, title = (None, "monolayer") if folder is None else (load_monolayer(folder), folder.resolve().name)
     sequences, verdict = None, None
     with progress(as_json) as step:
         if data is not None and model is not None and folder is not None:
             sequences = reading.read(data, step, model)
-            if sequences.labels is not None or model.card.next_token:
+            if sequences.labels is not None:
                 step("certifying", 0.5)
                 verdict = verify(folder, sequences).verdict
         step("writing", 0.9)
-        write(model, file, sequences, title=title, verdict=verdict)
+        text = write(model, sequences, title=title, verdict=verdict)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with new_file(file) as page_file:
+            page_file.write(text)
     said = "" if verdict is None else f"; the labels of its examples are {verdict}"
     if model is not None and data is None:  # answers to sequences that were never memorized mean nothing
         said = "; its examples are drawn at random: --data takes them from your data"

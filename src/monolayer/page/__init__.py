@@ -6,46 +6,33 @@ import json
 import re
 from html import escape
 from importlib.resources import files
-from pathlib import Path
 
 from monolayer.data import Sequences
-from monolayer.data.aside import new_file
 from monolayer.model.load import load_monolayer
 from monolayer.model.monolayer import Monolayer
 from monolayer.page.payload import model_json
 
 
-def page(model: Monolayer, data: Sequences | None = None, *, title: str = "model", verdict: str | None = None) -> str:
-    """The page as text. `data`: sequences to pick from, maybe labelled; `verdict`: what a certificate says of them."""
-    model = load_monolayer(model)
-    told = model_json(model, data, verdict)
-    text = json.dumps(told, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+def page(
+    model: Monolayer | None = None,
+    data: Sequences | None = None,
+    *,
+    title: str = "monolayer",
+    verdict: str | None = None,
+) -> str:
+    """The page as text; without a model, one that builds it of the facts that are typed in.
+
+    `data`: sequences to pick from, maybe labelled; `verdict`: what a certificate says of them.
+    """
+    if model is None:
+        start = _file("build.js") + _file("builder.js")
+        return _filled(escape(title), doing="built and running", builder=_file("builder.html"), start=start)
+    given = model_json(load_monolayer(model), data, verdict)
+    text = json.dumps(given, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     # Inside a script element only "</" and "<!--" could end or confuse it; JSON reads \u003c as "<".
     stored = '<script type="application/json" id="model">' + text.replace("<", "\\u003c") + "</script>"
     start = 'view.load(JSON.parse(document.getElementById("model").textContent));'
     return _filled(escape(title), model=stored, start=start)
-
-
-def builder() -> str:
-    """The page without a model: it builds one of the facts that are typed into it."""
-    start = _file("build.js") + _file("builder.js")
-    return _filled("monolayer", doing="built and running", builder=_file("builder.html"), start=start)
-
-
-def write(
-    model: Monolayer | None,
-    path: Path,
-    data: Sequences | None = None,
-    *,
-    title: str = "model",
-    verdict: str | None = None,
-) -> Path:
-    """Write the page to `path`, all at once or not at all; without a model, the page that builds one."""
-    text = builder() if model is None else page(model, data, title=title, verdict=verdict)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with new_file(path) as file:
-        file.write(text)
-    return path
 
 
 def _filled(title: str, **parts: str) -> str:

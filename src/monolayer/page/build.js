@@ -111,23 +111,21 @@ const sorted = (names) => [...new Set(names)].sort(byCodePoint);
 // -- the construction ------------------------------------------------------------------------------------------
 
 /* A draw for so many tokens and places: keys of begin token, places and tokens, and a temperature (draw.py). */
-function draw(number, tokens, longest, positions, seed) {
-  const next = generator([seed, 0, number]);
+function draw(number, tokens, longest) {
+  const next = generator([0, 0, number]);
   const uniform = (share, count) => Array.from({ length: count }, () => -share + 2 * share * next());
-  const share = positions ? 0.5 : 1;
-  const begin = uniform(1, 1)[0];
-  const place = positions ? uniform(share, longest) : null;
-  return { number, begin, place, key: uniform(share, tokens), temperature: TEMPERATURES[number] };
+  const begin = uniform(1, 1)[0], place = uniform(0.5, longest);
+  return { number, begin, place, key: uniform(0.5, tokens), temperature: TEMPERATURES[number] };
 }
 
 /* The context of every row: the mean of its keys under softmax, the begin token's among them. */
 function contexts(rows, drawn) {
   const { begin, place, key, temperature } = drawn;
   const weight = (s) => exponential(temperature * s);
-  const ofToken = key.map(weight), ofPlace = place && place.map(weight), ofBegin = weight(begin);
+  const ofToken = key.map(weight), ofPlace = place.map(weight), ofBegin = weight(begin);
   return rows.map((row) => {
-    const shares = row.map((token, l) => (place ? ofToken[token] * ofPlace[l] : ofToken[token]));
-    const moments = row.map((token, l) => (place ? key[token] + place[l] : key[token]) * shares[l]);
+    const shares = row.map((token, l) => ofToken[token] * ofPlace[l]);
+    const moments = row.map((token, l) => (key[token] + place[l]) * shares[l]);
     return (total(moments) + begin * ofBegin) / (total(shares) + ofBegin);
   });
 }
@@ -157,16 +155,15 @@ function line(rows, label, drawn, longest) {
 
 /* The model of facts: `keys` are lists of tokens, `values` their labels. `used`: a model whose draw is used again, as
    `memorize(draw=)` and every edit do; without it the best of four draws is taken. */
-function build(keys, values, { positions = true, seed = 0 } = {}, used = null) {
+function build(keys, values, used = null) {
   const names = used ? used.names : sorted(keys.flat());
   const labels = used ? used.classes : sorted(values);
   const tokenOf = new Map(names.map((name, i) => [name, i])), labelOf = new Map(labels.map((name, i) => [name, i]));
   const rows = keys.map((key) => key.map((name) => tokenOf.get(name))), label = values.map((name) => labelOf.get(name));
-  const most = rows.reduce((longest, row) => Math.max(longest, row.length), 0);
-  const longest = used && positions ? used.longest : most;
+  const longest = used ? used.longest : rows.reduce((most, row) => Math.max(most, row.length), 0);
   let draws = [used && used.draw];
   if (!used) {
-    draws = TEMPERATURES.map((_, number) => draw(number, names.length, longest, positions, seed));
+    draws = TEMPERATURES.map((_, number) => draw(number, names.length, longest));
     const rank = new Map(draws.map((one) => [one, quality(one, contexts(rows, one), longest)]));
     draws.sort((a, b) => rank.get(b)[0] - rank.get(a)[0] || rank.get(b)[1] - rank.get(a)[1]);
   }
@@ -183,40 +180,33 @@ function build(keys, values, { positions = true, seed = 0 } = {}, used = null) {
   const level = [...changes, order.length - 1].map((i) => label[order[i]]);
   const slope = width.map((one) => 1 / one);
   const bias = ends.map(([left, right], j) => -((left + (right - left - width[j]) * 0.5) * slope[j]));
-  const stride = positions ? longest : 1, first = Math.floor(names.length / 2);
+  const first = Math.floor(names.length / 2);
   const present = new Set(rows.flat());
   return {
-    names, classes: labels, longest, positions, seed, draw: drawn, margin: changes.length ? margin : null, z, rows, label, present,
-    code: names.map((_, i) => (i - first) * stride), slope, bias, level,
+    names, classes: labels, longest, draw: drawn, margin: changes.length ? margin : null, z, rows, label, present,
+    code: names.map((_, i) => (i - first) * longest), slope, bias, level,
     jump: level.slice(1).map((to, j) => 0 - (to - level[j])),
-    parameters: 4 * names.length + (positions ? 4 * longest : 0) + 4 + 64 + 3 * slope.length + 1 + 5 * labels.length,
+    parameters: 4 * names.length + 4 * longest + 4 + 64 + 3 * slope.length + 1 + 5 * labels.length,
   };
 }
 
-/* Two rows with the same tokens and different labels, or null; `same`: whether they are also in the same order. */
-function contradiction(keys, values, positions) {
+/* Two rows with the same tokens and different labels, or null. */
+function contradiction(keys, values) {
   const seen = new Map();
   for (let row = 0; row < keys.length; row += 1) {
-    const key = JSON.stringify(positions ? keys[row] : [...keys[row]].sort());
-    const before = seen.get(key);
+    const key = JSON.stringify(keys[row]), before = seen.get(key);
     if (before === undefined) seen.set(key, row);
-    else if (values[before] !== values[row]) return { before, row, same: JSON.stringify(keys[before]) === JSON.stringify(keys[row]) };
+    else if (values[before] !== values[row]) return { before, row };
   }
   return null;
 }
 
-/* What one model has and the other lacks: steps by their three weights, and tokens that have a vector. */
+/* How many steps went, came and stayed, by their three weights, and which tokens have no vector any more. */
 function difference(old, now) {
-  const steps = (model) => model.slope.map((w, j) => ({ start: -model.bias[j] / w, text: JSON.stringify([w, model.bias[j], model.jump[j]]) }));
-  const lack = (these, those) => {
-    const texts = new Set(those.map((one) => one.text));
-    return these.filter((one) => !texts.has(one.text));
-  };
-  const [before, after] = [steps(old), steps(now)];
-  return {
-    gone: lack(before, after), came: lack(after, before), kept: before.length - lack(before, after).length,
-    tokens: old.names.filter((_, token) => old.present.has(token) && !now.present.has(token)),
-  };
+  const steps = (model) => new Set(model.slope.map((w, j) => JSON.stringify([w, model.bias[j], model.jump[j]])));
+  const before = steps(old), after = steps(now), kept = [...before].filter((one) => after.has(one)).length;
+  const tokens = old.names.filter((_, token) => old.present.has(token) && !now.present.has(token));
+  return { gone: before.size - kept, came: after.size - kept, kept, tokens };
 }
 
 /* The model as network.js and view.js take it (payload.py). */
@@ -225,11 +215,10 @@ function payloadOf(model) {
   const rowOf = new Map(kept.map((token, i) => [token, i]));
   const { slope, bias, level, draw: drawn } = model;
   return {
-    per: "sequence", causal: false, temperature: drawn.temperature, kappa: 1, begin: { key: drawn.begin, code: 0 },
-    positions: model.positions ? { key: drawn.place, code: drawn.place.map((_, i) => i) } : null,
+    per: "sequence", temperature: drawn.temperature, kappa: 1, begin: { key: drawn.begin, code: 0 },
+    positions: { key: drawn.place, code: drawn.place.map((_, i) => i) },
     tokens: { names: kept.map((i) => model.names[i]), key: kept.map((i) => drawn.key[i]), code: kept.map((i) => model.code[i]) },
-    readout: { form: "exact", slope, bias, level: level.map((one) => [one]) },
-    classes: model.classes, scalar: false, parameters: model.parameters, verdict: null,
+    readout: { slope, bias, level }, classes: model.classes, parameters: model.parameters, verdict: null,
     examples: {
       given: true, tokens: model.rows.map((row) => row.map((token) => rowOf.get(token))), labels: model.label.map((one) => model.classes[one]),
     },

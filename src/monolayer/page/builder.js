@@ -29,11 +29,10 @@
   function read() {
     const unit = $("unit").value, found = factsOf($("source").value, unit);
     if (found.keys.length > MOST_FACTS) throw new Error(`this page builds up to ${MOST_FACTS.toLocaleString("en")} facts, and these are ${found.keys.length.toLocaleString("en")}: monolayer.memorize holds millions`);
-    const odd = contradiction(found.keys, found.values, $("order").checked);
+    const odd = contradiction(found.keys, found.values);
     if (odd) {
       const named = (row) => `line ${found.lines[row] + 1} (${spell(found.keys[row])} → ${found.values[row]})`;
-      throw new Error(`${named(odd.before)} and ${named(odd.row)} contradict each other: the same ${unit}${odd.same ? "" : " in another order"}, different values. `
-        + (odd.same ? "Change one of them" : "Let their order matter, or change one of them"));
+      throw new Error(`${named(odd.before)} and ${named(odd.row)} contradict each other: the same ${unit}, different values. Change one of them`);
     }
     return found;
   }
@@ -51,7 +50,7 @@
         : ` Neighbours with different values lie at least ${short(model.margin, 3)} rounding errors apart; ${SLACK} are enough, whatever order a machine adds in.`);
     overview();
     $("which").replaceChildren(...keys.map((key, row) => make("option", { value: row }, `${spell(key).slice(0, 60)} → ${values[row]}`)));
-    $("forget").disabled = keys.length < 2;
+    $("forget").disabled = points < 2; // at least one fact must stay
     $("python").textContent = python();
     view.load(payloadOf(model));
   }
@@ -75,14 +74,14 @@
   }
 
   function python() {
-    const { keys, values, model } = now.first || now; // before anything was forgotten
-    const data = JSON.stringify, ordered = model.positions, proof = "print(ml.certify(model, X, Y).verdict)";
+    const { keys, values } = now.first || now; // before anything was forgotten
+    const data = JSON.stringify, proof = "print(ml.certify(model, X, Y).verdict)";
     const list = (rows) => `[\n${rows.map((one) => `    ${data(one)},`).join("\n")}\n]`;
     const lines = ["import monolayer as ml", "", `X = ${list(keys)}`, `Y = ${list(values)}`,
-      `model = ml.memorize(X, Y, per="sequence", positions=${ordered ? "True" : "False"})`, proof];
+      'model = ml.memorize(X, Y, per="sequence", positions=True)', proof];
     for (const key of now.forgotten) {
       lines.push("", `gone = ${data(key)}`, "model, record = ml.forget(model, [gone], (X, Y))",
-        `X, Y = zip(*[(x, y) for x, y in zip(X, Y) if ${ordered ? "x != gone" : "sorted(x) != sorted(gone)"}])`, proof);
+        "X, Y = zip(*[(x, y) for x, y in zip(X, Y) if x != gone])", proof);
     }
     return `${lines.join("\n")}\n`;
   }
@@ -91,10 +90,9 @@
 
   function rebuild() {
     said($("went"));
-    $("weights").replaceChildren();
     try {
       const found = read();
-      now = { ...found, model: build(found.keys, found.values, { positions: $("order").checked }), first: null, forgotten: [] };
+      now = { ...found, model: build(found.keys, found.values), first: null, forgotten: [] };
       $("trouble").textContent = "";
       document.body.classList.remove("unbuilt");
     } catch (error) {
@@ -107,31 +105,21 @@
 
   function forget() {
     const old = now, key = now.keys[Number($("which").value)], value = now.values[Number($("which").value)];
-    const stay = old.keys.map((_, row) => row).filter((row) => !same(old.keys[row], key) && !twin(old.keys[row], key));
-    if (!stay.length) {
-      said($("went"), "This would forget every fact; at least one must stay.");
-      return;
-    }
+    const stay = old.keys.map((_, row) => row).filter((row) => !same(old.keys[row], key));
     const keys = stay.map((row) => old.keys[row]), values = stay.map((row) => old.values[row]);
-    const model = build(keys, values, { positions: old.model.positions }, old.model);
+    const model = build(keys, values, old.model);
     now = { ...old, keys, values, model, first: old.first || old, forgotten: [...old.forgotten, key] };
     $("source").value = keys.map((one, row) => `${spell(one)} → ${values[row]}`).join("\n");
     const { gone, came, kept, tokens } = difference(old.model, model);
-    said($("went"), "Forgot ", make("b", {}, `${spell(key)} → ${value}`), `. ${count(gone.length, "step")} went, ${came.length.toLocaleString("en")} came, ${kept.toLocaleString("en")} stayed to the bit. `,
+    said($("went"), "Forgot ", make("b", {}, `${spell(key)} → ${value}`), `. ${count(gone, "step")} went, ${came.toLocaleString("en")} came, ${kept.toLocaleString("en")} stayed to the bit. `,
       tokens.length ? `Without a vector now: ${tokens.join(", ")}. ` : "",
       "The weights are those of a model that never saw it.");
-    const row = (tag, cells) => make("tr", {}, ...cells.map((cell) => make(tag, tag === "th" ? { scope: "col" } : {}, cell)));
-    const change = (word, steps) => steps.map(({ text, start }) => row("td", [word, String(start), ...JSON.parse(text).map(String)]));
-    $("weights").replaceChildren(make("thead", {}, row("th", ["step", "begins at", "slope", "bias", "jump"])), make("tbody", {}, ...change("went", gone), ...change("came", came)));
     show();
   }
-  /* Without order, the same tokens in another order are the same fact. */
-  const twin = (one, other) => !now.model.positions && same([...one].sort(), [...other].sort());
 
   $("source").value = FACTS;
   $("source").addEventListener("input", rebuild);
   $("unit").addEventListener("change", rebuild);
-  $("order").addEventListener("change", rebuild);
   $("forget").addEventListener("click", forget);
   addEventListener("resize", () => { if (now) overview(); });
   rebuild();

@@ -33,7 +33,7 @@ class Network {
     const start = given.readout.slope.map((w, j) => -given.readout.bias[j] / w);
     this.readout = { ...given.readout, start, end: start.map((a, j) => a + 1 / given.readout.slope[j]) };
     this.noisy = sigma ? neurons(this.readout, all) : null;
-    this.head = this.noisy && given.classes ? given.classes.map((_, j) => [shake(2 * j), shake(-j * j)]) : null;
+    this.head = sigma ? given.classes.map((_, j) => [shake(2 * j), shake(-j * j)]) : null;
   }
 
   /* Key and code of a token, a row of the table, at its place. */
@@ -42,20 +42,14 @@ class Network {
     return { key: at("key"), code: at("code") };
   }
 
-  /* Everything about a sequence: keys, weights, contexts, and at each answering place z, its step and its label. */
+  /* Everything about a sequence: keys and weights, the begin token's first, the context, and at each answering place z, its step and its label. */
   run(sequence) {
-    const { causal, per } = this.given;
     const entries = sequence.map((token, place) => this.entry(token, place));
     const keys = [this.begin.key, ...entries.map((one) => one.key)];
-    const shared = causal ? null : attend(keys, this.temperature);
-    const answer = (code, seen) => {
-      const { weights, context } = shared || attend(keys.slice(0, seen), this.temperature);
-      return { code, weights, context, ...this.place(code + this.kappa * context) };
-    };
-    const answers = per === "sequence"
-      ? [answer(this.begin.code, keys.length)]
-      : entries.map((one, place) => answer(one.code, place + 2));
-    return { keys: keys.slice(1), begin: keys[0], answers };
+    const { weights, context } = attend(keys, this.temperature);
+    const codes = this.given.per === "sequence" ? [this.begin.code] : entries.map((one) => one.code);
+    const answers = codes.map((code) => ({ code, ...this.place(code + this.kappa * context) }));
+    return { keys, weights, context, answers };
   }
 
   /* The step that z sits on, the labels beside it, the margin, and the label. */
@@ -73,7 +67,7 @@ class Network {
     if (this.noisy) level = this.noisy(z);
     else if (ramp) {
       const part = Math.min(Math.max(slope[step] * z + bias[step], 0), 1);
-      level = level.map((value, i) => (1 - part) * value + part * levels[step + 1][i]);
+      level = (1 - part) * level + part * levels[step + 1];
     }
     return {
       z, step, ramp, below, above, margin: ramp ? 0 : Math.min(z - below, above - z),
@@ -83,20 +77,16 @@ class Network {
     };
   }
 
-  /* What users call a label: the class nearest to the level, or the level itself. */
+  /* The class nearest to a level. */
   name(level) {
-    const { classes, scalar } = this.given;
-    if (!classes) return scalar ? level[0] : level;
-    return classes[Math.min(Math.max(even(level[0]), 0), classes.length - 1)];
+    const { classes } = this.given;
+    return classes[Math.min(Math.max(even(level), 0), classes.length - 1)];
   }
 
   /* The same under noise, by the logits 2 j y − j² of a noisy head. */
   loudest(level) {
-    if (!this.head) return this.name(level);
-    let best = 0;
-    const logit = ([slope, bias]) => slope * level[0] + bias;
-    this.head.forEach((one, j) => { if (logit(one) > logit(this.head[best])) best = j; });
-    return this.given.classes[best];
+    const logits = this.head.map(([slope, bias]) => slope * level + bias);
+    return this.given.classes[logits.reduce((best, one, j) => (one > logits[best] ? j : best), 0)];
   }
 }
 
@@ -118,21 +108,9 @@ function even(x) {
   return part > 0.5 || (part === 0.5 && down % 2 !== 0) ? down + 1 : down;
 }
 
-/* The readout neuron by neuron, with `all` shaking every weight: exact and runs as in model/staircase.py. */
-function neurons({ form, slope: slopes, bias: biases, level }, all) {
-  const count = slopes.length, runs = form === "runs", last = runs ? null : all(level[count]);
+/* The readout neuron by neuron, with `all` shaking every weight, as in model/staircase.py. */
+function neurons({ slope: slopes, bias: biases, level }, all) {
   const slope = all(slopes), bias = all(biases), relu = (x) => (x > 0 ? x : 0);
-  const gate = (z, j) => (j < count ? relu(1 - relu(slope[j] * z + bias[j])) : 1);
-  // A neuron of runs writes the label of its run; one of exact the difference to the run behind it.
-  const out = runs ? level.map(all) : slopes.map((_, j) => all(level[j].map((value, i) => value - level[j + 1][i])));
-  return (z) => {
-    const sum = runs ? new Array(level[0].length).fill(0) : [...last];
-    let before = 0;
-    for (let j = 0; j < out.length; j += 1) {
-      const now = gate(z, j), on = runs ? relu(now - before) : now;
-      if (on) for (let i = 0; i < sum.length; i += 1) sum[i] += out[j][i] * on;
-      before = now;
-    }
-    return sum;
-  };
+  const jump = all(slopes.map((_, j) => level[j] - level[j + 1])), [last] = all(level.slice(-1));
+  return (z) => jump.reduce((sum, one, j) => sum + one * relu(1 - relu(slope[j] * z + bias[j])), last);
 }

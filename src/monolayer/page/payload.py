@@ -40,12 +40,17 @@ def model_json(model: Monolayer, data: Sequences | None, verdict: str | None) ->
     card, way = model.card, plan(model)
     if not isinstance(model.lift, nn.Embedding) or card.vocabulary is None:
         raise DataError("a page is for models of ids or strings, and this one takes vectors: explain shows its answers")
+    if card.classes is None or card.causal:
+        raise DataError(
+            "a page shows classes that follow from whole sequences: explain shows the answers of this model"
+        )
     if way is None:
         raise DataError("a page needs weights as they were built, and nothing hooked into the forward pass")
     dtype = str(model.bos.dtype).removeprefix("torch.")
     if dtype != "float64":
         raise DataError(f"a page computes in binary64, and this model is in {dtype}")
-    steps, known = way.stages[0].steps, _known(model)
+    steps = way.stages[0].steps
+    known = np.flatnonzero(~model.lift.weight[:, ONE].isnan().cpu().numpy())  # ids that never occurred have no vector
     if len(steps.slope) > MOST_STEPS:
         raise DataError(
             f"a page holds up to {MOST_STEPS:,} steps, and this model has {len(steps.slope):,}: explain shows its "
@@ -54,30 +59,17 @@ def model_json(model: Monolayer, data: Sequences | None, verdict: str | None) ->
     names = card.vocabulary.decode(known).tolist()
     return {
         "per": card.per,
-        "causal": card.causal,
         "temperature": way.temperature,
         "kappa": way.stages[0].kappa,
         "begin": {"key": float(model.bos[KEY]), "code": float(model.bos[CODE])},
         "positions": None if model.positions is None else _columns(model.positions.weight),
         "tokens": {"names": names, **_columns(model.lift.weight[torch.from_numpy(known)])},
-        "readout": {
-            "form": model.feed_forward.readout,
-            "slope": steps.slope.tolist(),
-            "bias": steps.bias.tolist(),
-            "level": steps.level.tolist(),
-        },
-        "classes": None if card.classes is None else list(card.classes.names),
-        "scalar": card.scalar,
+        "readout": {"slope": steps.slope.tolist(), "bias": steps.bias.tolist(), "level": steps.level[:, 0].tolist()},
+        "classes": list(card.classes.names),
         "parameters": sum(each.numel() for each in model.parameters()),
         "verdict": verdict,
         "examples": _examples(model, data, known),
     }
-
-
-def _known(model: Monolayer) -> Ints:
-    """Rows of the vocabulary that have a vector: ids that never occurred have none."""
-    assert isinstance(model.lift, nn.Embedding)
-    return np.flatnonzero(~model.lift.weight.detach()[:, ONE].isnan().cpu().numpy())
 
 
 def _columns(weight: torch.Tensor) -> dict[str, list[float]]:
@@ -95,13 +87,8 @@ def _examples(model: Monolayer, data: Sequences | None, known: Ints) -> dict[str
         rows = np.unique(np.linspace(0, len(data) - 1, min(EXAMPLES, len(data))).round().astype(np.int64))
         some = model.encode(data).select(rows)
         # Labels can be shown beside the model's own only if they are of the same kind.
-        given = card.next_token if some.labels is None else some.labels.per == card.per
-    answers = some.named_labels() if given else None
-    if answers is None:
-        answers = card.decode(model.labels(some))
-        if given and card.vocabulary is not None:  # the label of a token is the next one; the last has none
-            before_last = np.setdiff1d(np.arange(len(some.tokens)), some.offsets[1:] - 1)
-            answers[before_last] = card.vocabulary.decode(some.tokens[before_last + 1])
+        given = some.labels is not None and some.labels.per == card.per
+    answers: Any = some.named_labels() if given else card.decode(model.labels(some))
     labels = answers.tolist() if card.per == "sequence" else [row.tolist() for row in some.split(answers)]
     tokens = some.split(np.searchsorted(known, some.tokens))
     return {"given": given, "tokens": [row.tolist() for row in tokens], "labels": labels}

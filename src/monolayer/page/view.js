@@ -12,18 +12,15 @@ const view = (() => {
 
   function facts() {
     const number = (x) => x.toLocaleString("en");
-    const what = given.classes ? `${number(given.classes.length)} classes` : "real labels";
-    const order = given.causal ? ", sees only what came before" : given.positions ? ", order matters" : "";
-    const parts = [`${number(given.tokens.names.length)} tokens`, `${what}, one per ${given.per}${order}`,
+    const order = given.positions ? ", order matters" : "";
+    const parts = [`${number(given.tokens.names.length)} tokens`, `${number(given.classes.length)} classes, one per ${given.per}${order}`,
       `${number(given.readout.slope.length)} steps`, `${number(given.parameters)} parameters`, `softmax temperature λ = ${short(given.temperature)}`,
       `weight of the context κ = ${short(given.kappa)}`];
     const all = [parts.join(" · ")];
     if (given.verdict) all.push(" · ", make("span", { id: "verdict", class: given.verdict === "proved" ? "proved" : "" }, `certificate: ${given.verdict}`));
     said($("facts"), ...all);
-    said($("hint"), characters ? "Type characters the model knows, or pick an example"
-      : `Type tokens, with ${barred ? "| between them" : "spaces between them"}, or pick an example`);
-    $("pick").replaceChildren(make("option", { value: "" }, "examples …"),
-      ...given.examples.tokens.slice(0, 200).map((one, row) => make("option", { value: row }, heading(one).slice(0, 60))));
+    said($("hint"), characters ? "Type characters the model knows, or pick an example below"
+      : `Type tokens, with ${barred ? "| between them" : "spaces between them"}, or pick an example below`);
   }
 
   // -- a sequence ------------------------------------------------------------------------------------------------
@@ -45,7 +42,7 @@ const view = (() => {
       const wrong = !same(one.label, right[place]);
       const input = make("input", { type: "radio", name: "place", value: place });
       input.checked = place === state.place;
-      input.addEventListener("change", () => { state.place = place; detail(); });
+      input.addEventListener("change", () => { state.place = place; line(); });
       const label = make("span", { class: "label" }, word(one.label), ...(wrong ? [" ", make("s", {}, word(right[place]))] : []));
       const head = given.per === "sequence" ? heading(state.sequence) : token(state.sequence[place]);
       return make("label", wrong ? { class: "wrong" } : {}, input, make("span", { class: "token" }, head), label);
@@ -54,20 +51,11 @@ const view = (() => {
     said($("said"), `The model answers: ${result.answers.map((one) => word(one.label)).join(", ")}.`);
   }
 
-  function detail() {
-    attention();
-    line();
-  }
-
   function attention() {
-    const one = result.answers[state.place];
-    const keys = [result.begin, ...result.keys];
-    const cells = one.weights.flatMap((weight, l) => [
+    const cells = result.weights.flatMap((weight, l) => [
       make("span", { class: l ? "" : "begin" }, l ? token(state.sequence[l - 1]) : "begin token"),
       make("span", { class: "bar", style: `width: ${(100 * weight).toFixed(2)}%`, "aria-hidden": "true" }),
-      make("span", {}, `${(100 * weight).toFixed(1)} % · s = ${short(keys[l])}`)]);
-    const unseen = keys.length - one.weights.length;
-    if (unseen) cells.push(make("span", { class: "unseen soft" }, `${unseen} later ${unseen === 1 ? "token is" : "tokens are"} not seen from here`));
+      make("span", {}, `${(100 * weight).toFixed(1)} % · s = ${short(result.keys[l])}`)]);
     $("attention").replaceChildren(...cells);
   }
 
@@ -99,13 +87,13 @@ const view = (() => {
     for (let j = low; j <= start.length && runs.length < 400 && (j === low || start[j - 1] <= to); j += 1) {
       runs.push({ from: j ? Math.max(end[j - 1], from) : from, to: j < start.length ? Math.min(start[j], to) : to, level: level[j] });
     }
-    const heights = runs.map((run) => run.level[0]).concat(one.level[0]);
+    const heights = runs.map((run) => run.level).concat(one.level);
     const least = Math.min(...heights), most = Math.max(...heights);
     const up = (value) => (most > least ? base - 16 - ((value - least) / (most - least)) * (base - 62) : base - 60);
     view.append(make("svg:path", { class: "axis", d: `M0 ${base}H${width}` }));
     let path = "";
     for (const run of runs) {
-      path += `${path ? "L" : "M"}${across(run.from).toFixed(2)} ${up(run.level[0]).toFixed(2)}H${across(run.to).toFixed(2)}`;
+      path += `${path ? "L" : "M"}${across(run.from).toFixed(2)} ${up(run.level).toFixed(2)}H${across(run.to).toFixed(2)}`;
     }
     view.append(make("svg:path", { class: "stair", d: path }));
     let edge = -Infinity;
@@ -115,13 +103,13 @@ const view = (() => {
       if (at - room / 2 < edge || across(run.to) - across(run.from) < 3) continue;
       edge = at + room / 2 + 4;
       const own = one.z >= run.from && one.z <= run.to;
-      view.append(make("svg:text", { x: at.toFixed(1), y: (up(run.level[0]) - (own ? 13 : 9)).toFixed(1), "text-anchor": "middle" }, text));
+      view.append(make("svg:text", { x: at.toFixed(1), y: (up(run.level) - (own ? 13 : 9)).toFixed(1), "text-anchor": "middle" }, text));
     }
     for (const other of cloud()) {
       if (other.z < from || other.z > to || other.z === one.z) continue;
       view.append(make("svg:circle", { class: "other", cx: across(other.z).toFixed(2), cy: base, r: 3.5 }));
     }
-    const high = up(one.level[0]), x = across(one.z).toFixed(2);
+    const high = up(one.level), x = across(one.z).toFixed(2);
     if (!one.ramp) {
       view.append(make("svg:path", { class: "own", d: `M${across(one.below).toFixed(2)} ${base}H${across(one.above).toFixed(2)}` }));
     }
@@ -130,7 +118,7 @@ const view = (() => {
     view.append(make("svg:text", { class: "small", x: 2, y: base + 18 }, plain(from)), make("svg:text", { class: "small", x: width - 2, y: base + 18, "text-anchor": "end" }, plain(to)));
     box.replaceChildren(view);
     const name = given.per === "sequence" ? "The sequence" : token(state.sequence[state.place]);
-    said($("where"), `${name} has z = t + κc = ${short(one.code, 6)} ${network.kappa < 0 ? "−" : "+"} ${short(Math.abs(network.kappa), 6)} · ${short(one.context, 6)} = ${String(one.z).replace("-", "−")}`);
+    said($("where"), `${name} has z = t + κc = ${short(one.code, 6)} ${network.kappa < 0 ? "−" : "+"} ${short(Math.abs(network.kappa), 6)} · ${short(result.context, 6)} = ${String(one.z).replace("-", "−")}`);
     const count = (x) => x.toLocaleString("en"), all = start.length;
     const step = one.step === 0 ? `Before the first of ${count(all)} steps` : `After step ${count(one.step)} of ${count(all)}`;
     said($("beside"), one.ramp ? `On the ramp between ${word(one.left)} and ${word(one.right)}.`
@@ -170,12 +158,12 @@ const view = (() => {
     const some = given.examples.tokens.slice(0, shown());
     let right = 0, total = 0;
     const found = some.map((sequence) => {
-      const answers_ = network.run(sequence).answers, labels = wanted(sequence);
-      const good = answers_.map((one, place) => same(one.label, labels[place]));
+      const { answers: all, keys, context } = network.run(sequence), labels = wanted(sequence);
+      const good = all.map((one, place) => same(one.label, labels[place]));
       const known = stored(sequence), counted = good.filter((_, place) => !known || known[place] !== null);
       right += counted.filter(Boolean).length;
       total += counted.length;
-      return { sequence, answers: answers_, good };
+      return { sequence, answers: all, keys, context, good };
     });
     const whose = given.examples.given ? "of the data" : "of the model as built";
     said($("score"), "Labels ", whose, ": ", bold(`${right} of ${total}`, right === total), " come back.");
@@ -197,17 +185,8 @@ const view = (() => {
   /* Contexts of the examples as points on one line, and how many of them floats tell apart. */
   function strip(found) {
     const width = Math.max($("contexts").clientWidth, 240), height = 46;
-    const keys = found.flatMap((one) => one.sequence.map((each, place) => network.entry(each, place).key)).concat(network.begin.key);
-    const low = Math.min(...keys), high = Math.max(...keys), range = high - low || 1;
-    const seen = new Map();
-    for (const { sequence, answers: all } of found) {
-      const parts = sequence.map((each, place) => network.entry(each, place).key);
-      const last = given.causal ? all.map((_, place) => place) : [all.length - 1];
-      for (const place of last) {
-        const inside = given.causal ? parts.slice(0, place + 1) : parts;
-        seen.set([...inside].sort((a, b) => a - b).join(), { c: all[place].context, mine: same(sequence, state.sequence) });
-      }
-    }
+    const keys = found.flatMap((one) => one.keys), low = Math.min(...keys), range = Math.max(...keys) - low || 1;
+    const seen = new Map(found.map((one) => [[...one.keys].sort((a, b) => a - b).join(), { c: one.context, mine: same(one.sequence, state.sequence) }]));
     const sorted = [...seen.values()].sort((a, b) => a.c - b.c);
     const apart = sorted.filter((one, k) => k === 0 || one.c - sorted[k - 1].c > 1e-13 * range).length;
     const view = make("svg:svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": `${apart} different contexts on a line from the smallest to the largest key` });
@@ -225,11 +204,12 @@ const view = (() => {
     result = network.run(state.sequence);
     state.place = Math.min(state.place, result.answers.length - 1);
     answers();
-    detail();
+    attention();
+    line();
   }
   function choose(sequence, typed = false) {
     state.sequence = sequence;
-    state.place = given.causal ? sequence.length - 1 : 0;
+    state.place = 0;
     $("problem").textContent = "";
     document.body.classList.remove("stale");
     if (!typed) $("text").value = spelled(sequence);
@@ -245,7 +225,6 @@ const view = (() => {
       document.body.classList.add("stale"); // what stands below belongs to the text before
     }
   });
-  $("pick").addEventListener("change", () => { if ($("pick").value !== "") choose(given.examples.tokens[Number($("pick").value)]); });
   $("temperature").addEventListener("input", change);
   $("noise").addEventListener("input", change);
   $("draw").addEventListener("click", () => { state.seed += 1; if ($("noise").value === "0") $("noise").value = 50; change(); });

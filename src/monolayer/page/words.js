@@ -43,8 +43,7 @@ function speech(given) {
   const unsigned = (text) => Object.entries(SIGNS).reduce((all, [one, sign]) => (one === " " || rows.has(sign) ? all : all.replaceAll(sign, one)), text);
   const spelled = (sequence) => signed(sequence.map((one) => names[one]).join(characters ? "" : barred ? "|" : " "));
   const heading = (sequence) => visible(spelled(sequence)) || sequence.map(token).join(" "); // to be read, not typed
-  const word = (label) => (label === null || label === undefined ? "—" : given.classes ? visible(String(label)) || "⟨empty⟩"
-    : typeof label === "number" ? short(label, 6) : Array.isArray(label) ? `(${label.map((x) => short(x, 4)).join(", ")})` : String(label));
+  const word = (label) => (label === null || label === undefined ? "—" : visible(String(label)) || "⟨empty⟩");
 
   function parse(typed) {
     const text = unsigned(typed);
