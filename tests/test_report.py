@@ -14,7 +14,7 @@ from monolayer.errors import DataError
 from monolayer_experiments import NAMES, find, look
 from monolayer_experiments.experiment import Experiment, Setting, Table
 from monolayer_experiments.look import PALETTE
-from monolayer_experiments.report import KEY, page, words
+from monolayer_experiments.report import KEY, page, plotly_script, words
 from monolayer_experiments.results import Record, read, read_all, write
 from tests.browser import drawn, flaws, opened
 
@@ -80,6 +80,7 @@ def test_an_article_is_in_order_and_a_quick_setting_is_said_first() -> None:
 def test_drawn_on_a_phone_and_follows_the_page_when_it_changes(report: Path) -> None:
     fill = "getComputedStyle(document.querySelector('.plot .xtitle')).fill"
     behind = "getComputedStyle(document.body).backgroundColor"
+    image = "document.body.append(Object.assign(new Image(), {src: 'https://example.org/planted.png'}))"
     with opened(report, width=390, scheme="dark") as view:
         assert drawn(view) == 2
         # Nothing but a table may be wider than the screen, and a table scrolls by itself.
@@ -94,62 +95,54 @@ def test_drawn_on_a_phone_and_follows_the_page_when_it_changes(report: Path) -> 
         view.page.emulate_media(media="print")  # paper is white whatever the screen is
         view.page.wait_for_selector("html[data-colours=light]", state="attached")
         assert (view.call(fill), view.call(behind)) == ("rgb(29, 33, 38)", "rgb(255, 255, 255)")
-        assert (view.messages, view.requests) == ([], [])
+        assert (flaws(view), view.messages, view.requests) == ([], [], [])
+        # Planted: words that are cut or lie over one another, and a request, which the page itself forbids.
+        view.call("document.querySelector('.legendtext').textContent = 'readout trained and much more'.repeat(9)")
+        view.call("document.querySelector('.ytitle').setAttribute('x', 60)")
+        view.call("document.querySelector('.ytitle').removeAttribute('transform')")
+        found = " ".join(flaws(view))
+        assert all(words in found for words in ("cut: readout trained", " over "))
+        with view.page.expect_console_message() as said:
+            view.call(image)
+        assert all(words in said.value.text for words in ("planted.png", "Content Security Policy"))
 
 
 def test_the_browser_checks_can_fail(report: Path) -> None:
     image = "<img src='https://example.org/planted.png'>"
-    planted = f"<script>console.error('one')</script><script>throw new Error('two')</script>{image}"
-    text = report.read_text().replace("</footer>", f"</footer>{planted}")
-    report.write_text(text)
-    with opened(report) as view:
-        assert drawn(view) == 2
-        assert all(any(word in message for message in view.messages) for word in ("one", "two", "planted.png"))
-    text = text.replace("Content-Security-Policy", "X-Nothing").replace('class="plot"', 'class="plot" hidden', 1)
-    report.write_text(text)
+    planted = f"</footer><script>console.error('one')</script><script>throw new Error('two')</script>{image}"
+    text = report.read_text().replace("</footer>", planted).replace("Content-Security-Policy", "X-Nothing")
+    report.write_text(text.replace('class="plot"', 'class="plot" hidden', 1))
     with opened(report) as view:
         assert drawn(view) == 1
+        assert all(any(word in message for message in view.messages) for word in ("one", "two"))
         assert view.requests == ["https://example.org/planted.png"]
 
 
 def test_the_first_screen_is_the_network_and_a_small_figure_for_each_question(tmp_path: Path) -> None:
-    for path in (ROOT / "results").glob("*.json"):
-        (tmp_path / path.name).write_text(path.read_text())
-    assert run(["report", str(tmp_path)]) == 0
-    with opened(tmp_path / "report.html") as view:
+    records, file = read_all(ROOT / "results"), tmp_path / "report.html"
+    text = page(records, "const Plotly = {react: async () => 0, Plots: {resize() {}}};")  # places, without curves
+    file.write_text(text)
+    with opened(file) as view:
         view.page.wait_for_selector("html[data-drawn]", state="attached")
         bottoms = view.call("[...document.querySelectorAll('.cards a')].map((a) => a.getBoundingClientRect().bottom)")
-        assert len(bottoms) == len(NAMES)
-        assert max(bottoms) < 900
+        assert (len(bottoms), max(bottoms) < 900) == (len(NAMES), True)
         assert view.call("document.querySelectorAll('.network li svg').length") == 5
-        marks = ".mini .scatterlayer .trace path, .mini .barlayer .point path"
-        boxes = f"new Set([...document.querySelectorAll('{marks}')].map((x) => x.closest('.mini'))).size"
-        assert view.call(boxes) == len(NAMES)
         assert view.call("document.querySelectorAll('details[open]').length") == 0
-        assert view.call("document.querySelectorAll('.plot .main-svg').length") <= 3 * len(NAMES)  # folded figures wait
+        assert view.call("document.documentElement.dataset.drawn") == str(len(NAMES))  # folded figures wait
         for name in NAMES:
             answer = view.call(f"document.querySelector('#{name} .answer').textContent")
             assert view.call("document.body.textContent").count(answer) == 1
         view.page.click("a[href='#rank']")
         assert view.call("document.querySelector('#rank').getBoundingClientRect().top") < 450
     # On a phone, where room is scarce: all are drawn, no word is cut or covered, nothing is wider than the screen.
-    with opened(tmp_path / "report.html", width=390) as view:
+    file.write_text(page(records, plotly_script()))
+    with opened(file, width=390) as view:
         assert drawn(view) == view.call("document.querySelectorAll('.plot').length") >= len(NAMES)
-        assert flaws(view) == []
-        assert view.messages == []
+        marks = ".mini .scatterlayer .trace path, .mini .barlayer .point path"
+        boxes = f"new Set([...document.querySelectorAll('{marks}')].map((x) => x.closest('.mini'))).size"
+        assert view.call(boxes) == len(NAMES)
+        assert (flaws(view), view.messages) == ([], [])
         assert view.call("document.documentElement.scrollWidth") <= 390
-
-
-def test_a_cut_word_is_found(report: Path) -> None:
-    with opened(report) as view:
-        drawn(view)
-        assert flaws(view) == []
-        view.call("document.querySelector('.legendtext').textContent = 'readout trained and much more'.repeat(9)")
-        view.call("document.querySelector('.ytitle').setAttribute('x', 60)")
-        view.call("document.querySelector('.ytitle').removeAttribute('transform')")
-        found = " ".join(flaws(view))
-        assert "cut: readout trained" in found
-        assert " over " in found
 
 
 def test_pictures_of_the_docs_keep_their_words_and_follow_the_page(tmp_path: Path) -> None:
@@ -246,43 +239,36 @@ def test_colours_serve_in_light_and_dark() -> None:
 # -- files that are not results ------------------------------------------------------------------------
 
 
-def test_a_folder_without_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["report", str(tmp_path / "missing")]) == 2
-    assert run(["report", str(tmp_path)]) == 2
-    assert "holds no results" in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         ("{", "not readable JSON"),
         ("[]", "not a result"),
-        ('{"format": "other"}', "not a result"),
         ('{"format": "monolayer-experiment", "version": 2}', "version 1; run the experiment again"),
         ('{"format": "monolayer-experiment", "version": 1, "name": "rank"}', "lacks a field"),
+        ((ROOT / "results" / "memorization.json").read_text(), "which its name or this monolayer does not know"),
     ],
 )
 def test_a_file_that_is_no_result_is_named(folder: Path, text: str, words: str) -> None:
+    assert read_all(folder) == [record()]
     (folder / "rank.json").write_text(text)
     with pytest.raises(DataError, match=words) as caught:
         read_all(folder)
     assert "rank.json" in str(caught.value)
 
 
-def test_results_of_another_version_are_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write(record(results={"rows": [{"labels": 1}]}), folder)
-    assert run(["report", str(folder)]) == 2
+def test_a_folder_without_results_or_with_those_of_another_version(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["report", str(tmp_path / "missing")]) == 2
+    assert run(["report", str(tmp_path)]) == 2
+    assert "holds no results" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+    write(record(results={"rows": [{"labels": 1}]}), tmp_path)
+    assert run(["report", str(tmp_path)]) == 2
     message = " ".join(capsys.readouterr().err.split())
     assert "memorization.json does not hold what this version" in message
     assert "monolayer experiment memorization" in message
-
-
-def test_a_record_comes_back_as_it_was_and_not_under_another_name(folder: Path) -> None:
-    assert read(folder / "memorization.json") == record()
-    (folder / "memorization.json").rename(folder / "rank.json")
-    with pytest.raises(DataError, match="its name"):
-        read_all(folder)
 
 
 def test_a_missing_plotly_is_said_before_the_work(
