@@ -25,7 +25,7 @@ from monolayer.theory.contextual import (
     set_classes,
     token_counts,
 )
-from monolayer.theory.frequency import same_frequencies
+from monolayer.theory.frequency import frequencies
 from monolayer.theory.separation import norms, separation
 
 few = st.sampled_from([-1.5, -0.0, 0.0, 0.25, 1.0, 3.0, 1e-300])
@@ -244,10 +244,10 @@ def test_r_and_delta_are_those_of_the_definition(X, p, digits, seed):
 def test_classes_are_sets_and_frequencies(X):
     data = Sequences.of(X)
     sets = set_classes(data.sequence, data.tokens, len(X))
-    frequencies = frequency_classes(data.sequence, data.tokens, len(X))
+    ratios = frequency_classes(data.sequence, data.tokens, len(X))
     for i, j in itertools.combinations(range(len(X)), 2):
         assert (sets[i] == sets[j]) == (set(X[i]) == set(X[j]))
-        assert (frequencies[i] == frequencies[j]) == same_frequencies(X[i], X[j])
+        assert (ratios[i] == ratios[j]) == (frequencies(X[i]) == frequencies(X[j]))
     classes = context_classes(data)
     assert sorted(set(classes.tolist())) == list(range(classes.max() + 1))
     values, counts, lengths = token_counts(data.sequence, data.tokens, len(X))

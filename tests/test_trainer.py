@@ -15,7 +15,6 @@ from monolayer_experiments import tagging, words
 from monolayer_experiments.embedded import Embedded, certain, least, memorize_embedded
 from monolayer_experiments.fleet import Adam, Fleet, sail
 from monolayer_experiments.perturbed import changed, recall
-from monolayer_experiments.shortfall import constructed_readout
 from monolayer_experiments.synthetic import without_repeats
 from monolayer_experiments.trainer import NO_LABEL, Batches, Trained, _cuts, predict
 from monolayer_experiments.trainer import train as train_
@@ -122,18 +121,6 @@ def test_training_leaves_the_random_stream_and_the_precision_alone():
     train(X, Y, seconds=0.05)
     assert torch.equal(torch.rand(2), wanted)
     assert torch.get_float32_matmul_precision() == before
-
-
-def test_a_readout_on_attention_that_tells_nothing_apart_loses_labels():
-    """The check of a constructed readout can fail: equal numbers, different labels."""
-    random = np.random.default_rng(0)
-    features = random.normal(size=(10, 2, 3))
-    Y = random.integers(0, 4, (10, 2))
-    assert constructed_readout(features, features, Y, 0) == 1.0
-    assert constructed_readout(features, features + 1.0, Y, 0) < 1.0
-    features[5:] = features[:5]
-    Y[5:] = Y[:5] + 1
-    assert constructed_readout(features, features, Y, 0) <= 0.5
 
 
 # -- the fleet -----------------------------------------------------------------------------------------

@@ -1,11 +1,10 @@
 """Where training with rank 1 falls short, is it the contexts or the readout?
 
-A rank-1 head gives the readout of a token that token and one number `c`, its context. Three questions to a trained
+A rank-1 head gives the readout of a token that token and one number `c`, its context. Two questions to a trained
 one, on random labels:
 
 - *contexts*: are they apart? What share of all labels the best of all readouts could return from the stream after
   attention rounded to a format: one label for each different vector, the commonest;
-- *trained attention, constructed readout*: a staircase on that stream, as in the proof;
 - *other contexts, trained readout*: attention is left out, and the same readout, its token embedding included, is
   trained on contexts that are given: those of the trained head, of an untrained one, those of the proof, and `k`
   numbers of the kind of the proof (one key, `k` value directions).
@@ -84,7 +83,8 @@ def _rows(plan: Results, setting: Setting, progress: Progress) -> list[Results]:
             given["trained"] = of_first_head(model, X)
             given["untrained"] = of_first_head(fresh, X)
         for weights, each, kept in (("trained", model, described(found)), ("untrained", fresh, {})):
-            rows.append({**labels, "model": name, "weights": weights, **_stream(each, X, Y, seed), **kept})
+            bound = any_readout(after_attention(each.float(), X), Y)
+            rows.append({**labels, "model": name, "weights": weights, "any_readout": bound, **kept})
     for number, (name, c) in enumerate(given.items(), len(MODELS)):
         progress(f"contexts {name}", number / steps)
         seen = np.concatenate([X[..., None], (c - c.mean((0, 1))) / c.std((0, 1))], axis=-1)
@@ -94,13 +94,6 @@ def _rows(plan: Results, setting: Setting, progress: Progress) -> list[Results]:
         rows.append({**row, **described(found)})
     right = float((ml.memorize(X, Y, seed=seed).predict(X) == Y).mean())
     return [*rows, {**labels, "model": "construction", "weights": "constructed", "accuracy": right}]
-
-
-def _stream(model: Tagger, X: Ints, Y: Ints, seed: int) -> Results:
-    """What the last readout sees: the share that any readout could return, and a staircase on it."""
-    features = after_attention(model.double(), X)
-    staircase = constructed_readout(features, after_attention(model, X[:, ::-1])[:, ::-1], Y, seed)
-    return {"staircase": staircase, "any_readout": any_readout(after_attention(model.float(), X), Y)}
 
 
 def untrained(vocabulary: int, classes: int, rank: int | None, width: int, seed: int) -> Tagger:
@@ -139,27 +132,10 @@ def any_readout(features: Floats, Y: Ints) -> dict[str, float]:
 
 @torch.no_grad()
 def after_attention(model: Tagger, X: Ints) -> Floats:
-    """The stream after the last attention `(N, n, D)`."""
-    Z = model.stream(torch.from_numpy(np.ascontiguousarray(X)))
-    *before, last = model.layers
-    for layer in before:
-        Z = layer(Z, None)
-    found: Floats = last.attend(Z, None).numpy()  # type: ignore[operator]
+    """The stream after the attention of a model of one layer `(N, n, D)`."""
+    Z = model.stream(torch.from_numpy(X))
+    found: Floats = model.layers[0].attend(Z, None).numpy()  # type: ignore[operator]
     return found
-
-
-def constructed_readout(features: Floats, again: Floats, Y: Ints, seed: int) -> float:
-    """The share of labels that a readout in the way of the proof returns on the features `a` of any attention.
-
-    A random direction `w` makes one number `z = wᵀa` of every token, the numbers are sorted, and a step between each
-    two neighbours returns the label of each. It is read at `z` computed `again`, the same number but for rounding.
-    """
-    direction = np.random.default_rng(seed).standard_normal(features.shape[-1])
-    z, label = (features @ direction).ravel(), Y.ravel()
-    order = np.argsort(z)
-    steps = (z[order][1:] + z[order][:-1]) / 2.0
-    answer = label[order][np.searchsorted(steps, (again @ direction).ravel())]
-    return float((answer == label).mean())
 
 
 class ReadoutAlone(nn.Module):
@@ -237,7 +213,7 @@ def figures(results: Results) -> list[Figure]:
 def tables(results: Results) -> list[Table]:
     rows = [{**row, **row.get("any_readout", {})} for row in results["rows"]]
     bounds = "; ".join(f"any readout, {name}: {name} %" for name in FORMATS)
-    head = f"seed; model; weights or contexts: weights; right: accuracy %; {bounds}; staircase %"
+    head = f"seed; model; weights or contexts: weights; right: accuracy %; {bounds}"
     return [
         table("Labels right, and what could be read from the same contexts", rows, head),
         searches([row for row in rows if "grid" in row], "seed", "model", "weights"),
