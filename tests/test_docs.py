@@ -1,4 +1,4 @@
-"""The pages tell the truth: those with examples run and print what they say, the site builds without a warning."""
+"""The pages tell the truth: examples run and print what they say, figures are those of the records, the site builds."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from monolayer.cli import run
+from monolayer_experiments import NAMES
 from tests.scripts import ROOT, script
 
 ELSEWHERE = {"benchmarks", "tools"}
 """Pages whose examples are run by tests of their own."""
-PAGES = sorted(
-    page.stem
-    for page in (ROOT / "docs").glob("*.md")
-    if "```python" in page.read_text(encoding="utf-8") and page.stem not in ELSEWHERE
-)
+TEXTS = {page.stem: page.read_text(encoding="utf-8") for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]}
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", sorted(name for name in TEXTS if "```python" in TEXTS[name] and name not in ELSEWHERE))
 def test_pages_run_and_print_what_they_say(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -31,33 +30,76 @@ def test_pages_run_and_print_what_they_say(
     if page == "stock":
         monkeypatch.setenv("HF_HUB_OFFLINE", "1")
         pytest.importorskip("transformers").utils.logging.disable_progress_bar()
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8"), flags=re.S)
-    assert blocks
     names: dict[str, object] = {}
-    for block in blocks:
-        exec(compile(block, f"docs/{page}.md", "exec"), names)
+    for block in re.findall(r"```python\n(.*?)```", TEXTS[page], flags=re.S):
+        exec(compile(block, page, "exec"), names)
         promised = re.findall(r"^ *print\(.*\)  # (.*)$", block, flags=re.M)
         assert capsys.readouterr().out.splitlines() == promised
 
 
-def test_every_page_is_on_the_site() -> None:
-    listed = set(re.findall(r": ([a-z-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), flags=re.M))
-    assert listed == {page.name for page in (ROOT / "docs").glob("*.md")}
+def test_every_command_and_every_link_of_the_readme_exists(capsys: pytest.CaptureFixture[str]) -> None:
+    commands = set(re.findall(r"^monolayer ([a-z-]+)", TEXTS["README"], flags=re.M))
+    assert len(commands) > 10
+    for command in commands:
+        assert run([command, "--help"]) == 0
+    capsys.readouterr()
+    for name in (
+        "README.md",
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+    ):  # of docs/, the site's own check says which lead nowhere
+        for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", (ROOT / name).read_text(encoding="utf-8")):
+            assert link.startswith("http") or (ROOT / link).exists(), link
 
 
-def test_the_site_builds_without_a_warning_and_fetches_nothing(tmp_path: Path) -> None:
+def test_the_findings_and_the_picture_are_made_and_not_written_by_hand() -> None:
+    findings = script("docs/figures/findings.py")
+    found = findings.records()
+    assert set(found) == set(NAMES), "every experiment has its full results"
+    assert all(record.setting.full for record in found.values())
+    assert TEXTS["findings"] == findings.markdown(found)
+    drawn = (ROOT / "docs" / "figures" / "monolayer.svg").read_text(encoding="utf-8")
+    assert drawn == script("docs/figures/picture.py").picture()
+
+
+def test_what_the_pages_say_of_bench_is_recorded() -> None:
+    def stored(name: str) -> list[dict[str, Any]]:
+        found = json.loads((ROOT / "results" / "bench" / f"{name}.json").read_text(encoding="utf-8"))
+        assert found["command"].startswith(f"python bench/{name}.py")
+        assert {"monolayer", "source"} <= set(found["versions"])
+        rows: list[dict[str, Any]] = found["rows"]
+        return rows
+
+    *families, clock = stored("no_false_proof_in_100000_faults")
+    proved, refuted, undecided, false = (
+        sum(row[verdict] for row in families) for verdict in ("proved", "refuted", "undecided", "false")
+    )
+    said = " ".join(TEXTS["certificate"].split())
+    assert f"{proved + refuted + undecided:,} faults ({clock['seconds']} s" in said
+    assert f"{proved:,} were proved, {refuted:,} refuted, {undecided:,} left undecided" in said
+    assert false == 0
+    (row,) = stored("rank_two_holds_64_million_points")
+    assert (row["labels"], row["wrong"], row["verdict"]) == (64_000_000, 0, "proved")
+    built = f"value rank {row['rank']}, built in {row['build']:.0f} s, proved in {row['certify']:.0f} s"
+    assert built in TEXTS["construction"]
+    (row,) = stored("out_of_core_within_two_gigabytes")
+    times = " | ".join(f"{row[name]:.1f} s" for name in ("sort", "sort_by_all", "build"))
+    assert f"| {row['labels'] // 10**6:,} M | {row['workers']} | {times}" in TEXTS["large"]
+
+
+def test_the_site_has_every_page_builds_without_a_warning_and_fetches_nothing(tmp_path: Path) -> None:
+    listed = set(re.findall(r": ([a-z-]+)\.md$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), flags=re.M))
+    assert listed == set(TEXTS) - {"README"}
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
     quiet = os.environ | {"NO_MKDOCS_2_WARNING": "1"}  # the theme's notice about another version of mkdocs
     built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=quiet)
     assert built.returncode == 0, built.stderr
     assert "WARNING" not in built.stderr
-    page = (tmp_path / "site" / "api.html").read_text(encoding="utf-8")
-    for name in ("memorize", "approximate", "certify", "refute_hardmax", "PrecisionError"):
-        assert name in page
-    fetched = re.findall(r"<(?:script|link|img)[^>]+(?:src|href)=\"(https?://[^\"]+)", page)
-    assert fetched == []
-    assert 'href="builder.html"' in (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
-    assert 'id="source"' in (tmp_path / "site" / "builder.html").read_text(encoding="utf-8")
+    api, index, builder = ((tmp_path / "site" / f"{name}.html").read_text() for name in ("api", "index", "builder"))
+    assert all(name in api for name in ("memorize", "approximate", "certify", "refute_hardmax", "PrecisionError"))
+    assert re.findall(r"<(?:script|link|img)[^>]+(?:src|href)=\"(https?://[^\"]+)", api) == []
+    assert 'href="builder.html"' in index
+    assert 'id="source"' in builder
 
 
 NOTEBOOKS = [

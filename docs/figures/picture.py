@@ -63,7 +63,7 @@ def pipeline() -> list[str]:
     return parts
 
 
-def main() -> None:
+def picture() -> str:
     model = ml.memorize(X, Y, positions=True)
     data = model.encode(X)
     z, number = model.explain(X).z, model.labels(data)
@@ -103,13 +103,12 @@ def main() -> None:
         parts.append(f'<path d="M{x:.1f} {y + 6:.1f}V{HEIGHT - BOTTOM + 8}" stroke="{MARK}" stroke-opacity="0.25"/>')
     parts.append(text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 10, "z (gaps between characters shortened)", 16, SOFT))
     body = "\n".join(parts)
-    svg = (
+    return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
         'font-family="system-ui, -apple-system, Segoe UI, Noto Sans, sans-serif">\n'
         f'{SVG_STYLE}<rect class="page" width="{WIDTH}" height="{HEIGHT}" rx="6" fill="{LIGHT}"/>\n{body}\n</svg>\n'
     )
-    Path(__file__).with_name("monolayer.svg").write_text(svg, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    Path(__file__).with_name("monolayer.svg").write_text(picture(), encoding="utf-8")
