@@ -186,6 +186,7 @@ def test_a_masked_token_without_a_vector_spoils_a_dense_product(tmp_path: Path) 
     saved.tensors["bos"][CODE] = 1.0
     proof = certify(saved.write(tmp_path / "model"), [[1, 2]])
     assert (proof.verdict, "0 times NaN" in proof.findings[0].why) == ("undecided", True)
+    assert ml.locate(tmp_path / "model", [[1, 2]])[0].verdict == "unknown"
     model = ml.load(tmp_path / "model")
     with torch.no_grad():
         Z = model.attention(*model.stream(torch.tensor([[1, 2]])))  # what the parts themselves make of it

@@ -15,7 +15,7 @@ import numpy as np
 
 from monolayer.arrays import Bools, Floats, Ints
 from monolayer.checker.certificate import NAMED, Certificate, Finding, Verdict
-from monolayer.checker.codes import Stream, read_attention, read_stream
+from monolayer.checker.codes import read_attention, read_stream
 from monolayer.checker.labelled import UNSURE, Labelled, real
 from monolayer.checker.only import CLAIM as CLAIM_ONLY
 from monolayer.checker.only import leftover, remembered
@@ -45,7 +45,7 @@ def judge_line(
         points = part()
         stream = read_stream(stored, points.data, points.rows)
         found = evaluate(stored, points, stream, stairs)
-        judged.append(_judge(stored, points, stream, found, tolerance or 0.0, before))
+        judged.append(_judge(stored, points, found, tolerance or 0.0, before))
         before += len(points.data)
     claim = ": the logit of its class is the largest"
     if stored.config["target"] == "reals":
@@ -123,12 +123,12 @@ class Part(NamedTuple):
     settled: bool
 
 
-def _judge(stored: Stored, points: Labelled, stream: Stream, found: Evaluated, tolerance: float, before: int) -> Part:
+def _judge(stored: Stored, points: Labelled, found: Evaluated, tolerance: float, before: int) -> Part:
     """Every labelled point of a part; `before`: sequences in the parts before it."""
     wanted, reals = points.wanted[found.order], stored.config["target"] == "reals"
     seen = _compare_reals(stored, wanted, found, tolerance) if reals else _compare_classes(stored, wanted, found)
     wrong = ~found.number | seen.wrong
-    beside = ~wrong & _beside_blank(points, stream, found.answering)
+    beside = ~wrong & found.beside
     unsure = ~wrong & (~seen.right | beside)
     named: dict[str, list[Finding]] = {"wrong": [], "unsure": []}
     for kind, which in (("wrong", wrong), ("unsure", unsure)):
@@ -149,13 +149,6 @@ def _judge(stored: Stored, points: Labelled, stream: Stream, found: Evaluated, t
         largest=float(np.abs(wanted).max()) if reals else 0.0,
         settled=bool((found.sure & found.number & ~beside).all()),
     )
-
-
-def _beside_blank(points: Labelled, stream: Stream, answering: Ints) -> Bools:
-    """Points `(M,)` in a sequence with a token that has no finite vector."""
-    blank = np.zeros(len(points.data), dtype=bool)
-    blank[points.data.sequence[np.isnan(stream.key.flat)]] = True
-    return blank[points.data.sequence[answering] if points.per_token else answering]
 
 
 def _joined(question: Certificate, parts: list[Part]) -> Certificate:

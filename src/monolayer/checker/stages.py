@@ -41,7 +41,8 @@ class Evaluated(NamedTuple):
     """Labelled points in `order` `(M,)` of the first `z`, and the places `answering` for them.
 
     `sure`: one plateau in every evaluation and stage; `number`: there is a number at all; `margin`: the least of the
-    stages; `value` `(m, M)`: the label coordinates.
+    stages; `value` `(m, M)`: the label coordinates. `beside`: a token of the sequence has no finite vector, and an
+    evaluation in which it is masked may still multiply it by 0.
     """
 
     order: Ints
@@ -51,6 +52,7 @@ class Evaluated(NamedTuple):
     number: Bools
     margin: Floats
     value: Floats
+    beside: Bools
 
 
 def evaluate(stored: Stored, points: Labelled, stream: Stream, stairs: list[Staircase]) -> Evaluated:
@@ -69,7 +71,10 @@ def evaluate(stored: Stored, points: Labelled, stream: Stream, stairs: list[Stai
         value = _added(stored, value, own.value[:m])
         margin = np.where(sure, np.minimum(margin, own.margin), margin)
         sure, number = sure & own.sure, number & np.isfinite(own.z)
-    return Evaluated(order, answering, first, sure, number, margin, value)
+    blank = np.zeros(len(points.data), dtype=bool)
+    blank[points.data.sequence[np.isnan(stream.key.flat)]] = True
+    beside = blank[points.data.sequence[answering] if points.per_token else answering]
+    return Evaluated(order, answering, first, sure, number, margin, value, beside)
 
 
 def _stage(stairs: Staircase, codes: Codes) -> Stage:

@@ -115,7 +115,7 @@ def line_writers(stored: Stored, points: Labelled) -> Writers:
     written = stored["feed_forward.weight_2"].astype(np.float64)
     back = np.argsort(found.first.plateau, kind="stable")
     plateau, order = found.first.plateau[back], found.order[back]  # `plateau` counts the steps left of a point
-    sure, value = (found.sure & found.number)[back], found.value[:, back]
+    sure, value = (found.sure & found.number & ~found.beside)[back], found.value[:, back]
     number = np.arange(written.shape[1])
     start, stop = (np.searchsorted(plateau, number, side=side) for side in ("left", "right"))
     if form == "exact":
