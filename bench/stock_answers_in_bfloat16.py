@@ -29,14 +29,12 @@ def main() -> None:
     parser.add_argument("--prove", action="store_true", help="certify the folder as well")
     parser.add_argument("--dtype", default="bfloat16", choices=["bfloat16", "float16", "float32"])
     parser.add_argument("--rank", type=int, default=128)
-    parser.add_argument("--activation", default="relu6")
     options = parser.parse_args()
     transformers.utils.logging.disable_progress_bar()
     data = phrases()
     assert data.vocabulary is not None
     with tempfile.TemporaryDirectory() as scratch:
-        wishes = {"dtype": options.dtype, "rank": options.rank, "activation": options.activation}
-        built = ml.memorize_as("bert", data, positions=True, **wishes)
+        built = ml.memorize_as("bert", data, positions=True, dtype=options.dtype, rank=options.rank)
         folder = built.save(Path(scratch) / "dictionary")
         size = (folder / "model.safetensors").stat().st_size / 1e6
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder)

@@ -69,7 +69,7 @@ def test_onnxruntime_answers_as_the_folder_does(name: str, tmp_path: Path) -> No
         labels = {"token": LABELS, "sequence": [row[-1] for row in LABELS], "lm": None}[task]
         cells = kind.rms or (number + count) % 2 == 1
         options: dict[str, Any] = {"positions": kind.has_places or cells, "storage": "cells" if cells else "steps"}
-        options |= {"dtype": "bfloat16", "rank": 64, "activation": "own"} if cells else {}
+        options |= {"dtype": "bfloat16", "rank": 64} if cells else {}
         model = ml.memorize_as(name, rows, labels, **options)
         folder = model.save(tmp_path / task, onnx=True)
         assert [path.name for path in (folder / "onnx").iterdir()] == ["model.onnx"], "no external data"

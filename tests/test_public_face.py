@@ -60,7 +60,7 @@ PINNED = {
         temperature=None, robust=False, rank=None, dtype=None, device=None, seed=None,
         on_conflict="error", fingerprint=False, draw=None, progress=None: ...,
     "memorize_as": lambda architecture, X, Y=None, *, lengths=None, per=None, unit=None, positions=False,
-        activation=None, storage=None, rank=None, dtype=None, confidence=None, unknown=None, seed=None,
+        storage=None, rank=None, dtype=None, confidence=None, unknown=None, seed=None,
         on_conflict="error", draw=None, progress=None: ...,
     "approximate": lambda f, dim, length, *, cells=None, error=None, norm="mean", domain=(0.0, 1.0),
         positions=False, lipschitz=None, ramp=2.0**-20, most_knots=2**24, temperature=None, seed=0,

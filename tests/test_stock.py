@@ -121,8 +121,6 @@ REFUSED: list[tuple[Any, Any, Any, dict[str, Any], str]] = [
     ("opt", X, Y, {}, "opt is for one label per sequence or .* have one label per token: take one of bert, "),
     ("bert", np.zeros((2, 3, 2)), [[0, 1, 0], [1, 0, 0]], {}, "vectors"),
     ("bert", X, [[0.5, 1.5, 2.5], [0.5, 1.0], [1.0, 2.0, 3.0, 4.5]], {}, "real numbers"),
-    ("bert", X, Y, {"activation": "swish"}, "activation must be relu6 or own"),
-    ("bert", X, Y, {"storage": "steps", "activation": "own"}, "of relu6: leave rank, dtype and activation out"),
     ("gpt_neox", X, Y, {"storage": "steps", "positions": True}, "no table of positions"),
     ("bert", X, Y, {"seed": -1}, "seed"),
     ("llama", X, Y, {"storage": "steps"}, "take storage='cells'"),

@@ -25,7 +25,7 @@ LABELS = [[f"c{total % 5}" for total in np.cumsum(row * row)[: 3 + number % 4]] 
 OTHERS = [[f"w{word}" for word in row] for row in RANDOM.integers(0, 12, (4, 5))]
 """Sequences that no model holds: what it answers there is compared with our own evaluation."""
 TEXTS = ["ab ä\U0001f600b", "ca\tcb"]
-SHORT: dict[str, Any] = {"positions": True, "dtype": "bfloat16", "activation": "own", "rank": 32}
+SHORT: dict[str, Any] = {"positions": True, "dtype": "bfloat16", "rank": 32}
 
 
 def jobs() -> list[dict[str, Any]]:

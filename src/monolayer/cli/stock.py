@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from monolayer.stock.folder import StockModel
 
 NAMES = "bert, roberta, distilbert, gpt2, opt, gpt_neox, starcoder2 or llama (docs/stock.md)."
-Activation = Annotated[
-    str | None, typer.Option(help="relu6 (the default but for llama), or own for the architecture's, in cells.")
-]
 Onnx = Annotated[bool, flag("--onnx", "Add onnx/model.onnx, for onnxruntime and transformers.js; no proof covers it.")]
 CellsRank = Annotated[int | None, typer.Option(help="Rank of the values, in cells.")]
 CellsDtype = Annotated[
@@ -41,7 +38,6 @@ def memorize_as(
     ] = None,
     rank: CellsRank = None,
     dtype: CellsDtype = None,
-    activation: Activation = None,
     confidence: Annotated[
         float | None, typer.Option(help="Median probability of the right label, at least; by default 0.99.")
     ] = None,
@@ -66,7 +62,7 @@ def memorize_as(
     from monolayer.stock.build import manner_of
     from monolayer.stock.build import memorize_as as build
 
-    options = given(positions=positions, storage=storage, rank=rank, dtype=dtype, activation=activation, seed=seed)
+    options = given(positions=positions, storage=storage, rank=rank, dtype=dtype, seed=seed)
     options |= given(confidence=confidence, unknown=unknown)
     with progress(as_json) as step:
         kind = _check(architecture, out, overwrite)
@@ -96,7 +92,6 @@ def export(
     ] = None,
     rank: CellsRank = None,
     dtype: CellsDtype = None,
-    activation: Activation = None,
     seed: Seed = None,
     onnx: Onnx = False,
     overwrite: Overwrite = False,
@@ -110,7 +105,7 @@ def export(
     from monolayer.model.load import load_monolayer
     from monolayer.stock.export import export as write
 
-    options = given(storage=storage, rank=rank, dtype=dtype, activation=activation, seed=seed)
+    options = given(storage=storage, rank=rank, dtype=dtype, seed=seed)
     if to == "onnx" or part is not None:
         beside = options | given(X=data) | ({"onnx": True} if onnx else {})
         file = write(folder, out, to, part=part, overwrite=overwrite, **beside)

@@ -63,9 +63,7 @@ class Architecture:
     heads: Mapping[Task, str]
     settings: Mapping[str, Any]
     """What it says in `config.json` that the others do not."""
-    own_activation: str
     activation: str = "relu6"
-    """The activation that a folder has where none is asked for."""
     causal: bool = True
     transposed: bool = False
     """Whether matrices are stored as `(in, out)`."""

@@ -24,7 +24,6 @@ class Facts:
     task: Task
     dtype: str
     """The type that the weights are stored in."""
-    activation: str
     epsilon: float
     rotary: tuple[float, int] | None
     """Base of the angles by which places turn queries and keys, and how many coordinates are turned."""
@@ -48,6 +47,10 @@ class Facts:
     @property
     def causal(self) -> bool:
         return self.architecture.causal
+
+    @property
+    def activation(self) -> str:
+        return self.architecture.activation
 
     @property
     def max_positions(self) -> int:

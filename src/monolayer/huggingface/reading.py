@@ -144,7 +144,6 @@ def _facts(files: Mapping[str, Any], kind: Architecture, task: Task, arrays: Map
         architecture=kind,
         task=task,
         dtype=config["dtype"],
-        activation=_said(config, str, bool, kind.key(Fact.ACTIVATION)),
         epsilon=kind.epsilon or _said(config, float, lambda value: 0.0 < value <= 1.0, kind.key(Fact.EPSILON)),
         rotary=rotary,
         width=width,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -22,15 +21,6 @@ AT_ONCE = 1 << 22
 SPARE = 512
 """Places beyond the longest sequence and its begin token: `generate` may go on, batches count padding, and exporters
 try a model with sequences of their own. Their rows are 0, and what is answered there means nothing."""
-ACTS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu6": F.relu6,
-    "relu": F.relu,
-    "gelu": F.gelu,
-    "gelu_new": partial(F.gelu, approximate="tanh"),
-    "gelu_pytorch_tanh": partial(F.gelu, approximate="tanh"),
-    "silu": F.silu,
-}
-"""Activations by the names that `config.json` has for them."""
 
 
 def answers(facts: Facts, arrays: Mapping[str, Any], data: Sequences, ids: Ints) -> Ints:
@@ -95,7 +85,8 @@ class Evaluation:
         """Logits `(B, m, C)` of sequences of one length `(B, n)`, begin token in front, at `m` of their places."""
         x, normed = self.arriving(ids, at)
         x = normed if self.kind.post_norm else x
-        flat, act, part = normed.reshape(-1, self.facts.width), ACTS[self.facts.activation], self.part
+        flat, part = normed.reshape(-1, self.facts.width), self.part
+        act = F.silu if self.facts.activation == "silu" else F.relu6
         written = []
         for some in torch.split(flat, max(1, AT_ONCE // self.facts.neurons)):
             value = act(some @ part["W_1"].T + part["b_1"])

@@ -38,7 +38,6 @@ def memorize_as(
     per: Belongs | None = None,
     unit: Unit | None = None,
     positions: bool = False,
-    activation: str | None = None,
     storage: Storage | None = None,
     rank: int | None = None,
     dtype: Dtype | torch.dtype | None = None,
@@ -56,7 +55,6 @@ def memorize_as(
     `per`, `unit`, `positions`, `on_conflict`: as for `memorize`; tokens are ids or strings, labels classes. In
     architectures that generate, a list of strings with a list of strings, or a table of both, is prompts and answers:
     `generate` goes on from a prompt with its answer, and stops. There `per="sequence"` makes each answer a label.
-    `activation`: relu6, the default, or `own` for the architecture's, in cells only; llama's default is its own.
     `draw`: a stock model, or its folder, whose names, keys and codes are used again, with everything it was built with;
     the same data then give the same bits.
 
@@ -75,7 +73,7 @@ def memorize_as(
     kind = choose(architecture)
     check_conflict(on_conflict)
     if draw is not None:
-        options = {"positions": positions, "activation": activation, "storage": storage, "rank": rank, "dtype": dtype}
+        options = {"positions": positions, "storage": storage, "rank": rank, "dtype": dtype}
         check_settled({**options, "confidence": confidence, "unknown": unknown, "seed": seed})
         known = draw if isinstance(draw, StockModel) else StockModel.load(draw)
         if known.architecture != kind.name:
@@ -91,15 +89,10 @@ def memorize_as(
     if storage not in get_args(Storage):
         raise DataError(f"storage must be 'cells' or 'steps', not {storage!r}")
     cells, wanted = storage == "cells", dtype_name(dtype)
-    if activation not in (None, "relu6", "own"):
-        raise DataError(f"activation must be relu6 or own, not {activation!r}")
     if cells:
         check_options(rank, wanted)
-    elif rank is not None or wanted not in (None, "float64") or activation == "own":
-        raise DataError(
-            "storage='steps' is rank 1 in float64, of relu6: leave rank, dtype and activation out, or take "
-            "storage='cells'"
-        )
+    elif rank is not None or wanted not in (None, "float64"):
+        raise DataError("storage='steps' is rank 1 in float64: leave rank and dtype out, or take storage='cells'")
     sure, seed = check_confidence(confidence), 0 if seed is None else seed
     check_seed(seed)
 
@@ -115,8 +108,7 @@ def memorize_as(
         data, number = with_unknown(data, unknown)
     job = work(kind, data, names, positions=positions, on_conflict=on_conflict, storage=storage, unknown=number)
     if cells:
-        chosen = kind.own_activation if activation == "own" else activation or kind.activation
-        model = robust_model(job, chosen, wanted or "float32", report, rank=rank, seed=seed, confidence=sure)
+        model = robust_model(job, wanted or "float32", report, rank=rank, seed=seed, confidence=sure)
     else:
         model = steps_model(job, report, seed=seed, confidence=sure)
     report("done", 1.0)
@@ -209,4 +201,4 @@ def again(
     if model.draw.storage == "steps":
         return steps_model(job, report, known=model)
     only = None if job.at_begin else only
-    return robust_model(job, model.facts.activation, model.facts.dtype, report, known=model, only=only)
+    return robust_model(job, model.facts.dtype, report, known=model, only=only)

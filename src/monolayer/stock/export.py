@@ -48,7 +48,7 @@ def export(
     `model`: a Monolayer of ids or strings and classes, or its folder. `X`: the sequences, as for `predict`; of labels
     among them only the places are looked at (`verify` compares labels). A model that recites needs none: the text is
     recited into a causal architecture. `storage`: cells by default, and steps for a recited text. `overwrite`, `onnx`:
-    as for `StockModel.save`. `options`: those of `memorize_as`, such as `activation`, `rank`, `dtype`, `seed`.
+    as for `StockModel.save`. `options`: those of `memorize_as`, such as `rank`, `dtype`, `seed`.
 
     `to="onnx", part="readout"` writes a file instead, the feed-forward block alone for verifiers (docs/benchmarks.md),
     and returns its path.

@@ -122,29 +122,15 @@ def _network(node: _Nodes, facts: Facts, arrays: Mapping[str, Any]) -> tuple[str
         x = node("Gather", x, np.array(0), axis=1)
     here = norm(x, 2)
     x = here if kind.post_norm else x
-    hidden = _activated(node, facts.activation, linear(here, "1"))
+    hidden = linear(here, "1")
+    silu = facts.activation == "silu"
+    hidden = node("Mul", hidden, node("Sigmoid", hidden)) if silu else node("Clip", hidden, 0.0, 6.0)
     hidden = node("Mul", hidden, linear(here, "3")) if "W_3" in arrays else hidden
     x = norm(node("Add", x, linear(hidden, "2")), 3)
     if "W_P" in arrays:
         x = node("Tanh" if kind.pool == "tanh" else "Relu", linear(x, "P"))
     node("Cast", linear(x, "H"), to=node.onnx.TensorProto.FLOAT, name="logits")
     return cached
-
-
-def _activated(node: _Nodes, name: str, x: str) -> str:
-    """The activation of this name, as `config.json` calls it."""
-    if name == "relu6":
-        return node("Clip", x, 0.0, 6.0)
-    if name == "relu":
-        return node("Relu", x)
-    if name == "silu":
-        return node("Mul", x, node("Sigmoid", x))
-    if name == "gelu":
-        part = node("Erf", node("Div", x, 2.0**0.5))
-    else:  # gelu_new, gelu_pytorch_tanh
-        cube = node("Mul", node("Mul", x, x), node("Mul", x, 0.044715))
-        part = node("Tanh", node("Mul", node("Add", x, cube), (2.0 / np.pi) ** 0.5))
-    return node("Mul", node("Mul", x, 0.5), node("Add", part, 1.0))
 
 
 def _turned(node: _Nodes, facts: Facts, place: str, *parts: str) -> list[str]:

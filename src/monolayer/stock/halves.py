@@ -39,8 +39,8 @@ NARROW = 2.0**-5
 where contexts are some 10 long."""
 AT_ONCE = 1 << 23
 """Products held at a time."""
-SHARP = {"relu6": 1.0, "relu": 1.0, "gelu": 8.0, "gelu_new": 8.0, "gelu_pytorch_tanh": 8.0, "silu": 32.0}
-"""What neurons are multiplied by, so that −1 is silence: gelu(−8) is below 10⁻¹⁴, silu(−32) below 10⁻¹²."""
+SHARP = {"relu6": 1.0, "silu": 32.0}
+"""What neurons are multiplied by, so that −1 is silence: silu(−32) is below 10⁻¹²."""
 
 
 def rounded(array: Floats, dtype: str) -> Floats:

@@ -62,7 +62,6 @@ def check_options(rank: int | None, dtype: str | None) -> None:
 
 def robust_model(
     job: Work,
-    activation: str,
     dtype: str,
     report: Progress,
     *,
@@ -85,10 +84,10 @@ def robust_model(
     gap = None
     mirror = lay_out(job, usual, rank or RANK, seed, lambda array: rounded(array, dtype), kept)
     if known is None or only is None:
-        half, block = covered(job, target, mirror, usual, dtype, activation, report)
+        half, block = covered(job, target, mirror, usual, dtype, report)
         gap = float(half.width.min()) if len(half.width) else None
     else:
-        block = _recovered(job, mirror, usual, dtype, activation, known.neurons, only)
+        block = _recovered(job, mirror, usual, dtype, known.neurons, only)
     figures = {
         "labelled": len(job.labels(target)),
         "gap": gap,
@@ -107,7 +106,6 @@ def robust_model(
         rotary=mirror.theta,
         pooler=POOLER,
         block=block,
-        activation=activation,
         dtype=dtype,
         epsilon=mirror.epsilon,
         confidence=confidence,
@@ -117,9 +115,7 @@ def robust_model(
     )
 
 
-def _recovered(
-    job: Work, mirror: Mirror, usual: Ints, dtype: str, activation: str, old: Neurons, tokens: Ints
-) -> Neurons:
+def _recovered(job: Work, mirror: Mirror, usual: Ints, dtype: str, old: Neurons, tokens: Ints) -> Neurons:
     """The neurons of `tokens` found anew, among those of all other tokens as they were.
 
     The neurons of a token are a function of the draw and of that token's own facts, and they stand together, in the
@@ -133,7 +129,7 @@ def _recovered(
     def cover_of(part: Work) -> tuple[Half, Neurons]:
         target, _ = part.task.settle(part.task.target)
         only = np.isin(np.arange(len(usual)), ids)
-        return covered(part, target, mirror, usual, dtype, activation, only=only)
+        return covered(part, target, mirror, usual, dtype, only=only)
 
     if len(rows):
         try:
@@ -160,7 +156,6 @@ def covered(
     mirror: Mirror,
     usual: Ints,
     dtype: str,
-    activation: str,
     report: Progress = lambda stage, share: None,
     only: NDArray[np.bool_] | None = None,
 ) -> tuple[Half, Neurons]:
@@ -195,7 +190,7 @@ def covered(
         lost = misread(job, mirror, half, points, label, usual, dtype)
         if len(lost):
             raise PrecisionError(_lost(job, lost, len(label), dtype, mirror.values.shape[1]))
-    return half, neurons(mirror, half, dtype, activation)
+    return half, neurons(mirror, half, dtype, job.architecture.activation)
 
 
 def _facts(

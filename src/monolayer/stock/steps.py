@@ -77,7 +77,6 @@ def steps_model(
         rotary=None,
         pooler=POOLER,
         block=block,
-        activation="relu6",
         dtype="float64",
         epsilon=layout.epsilon,
         confidence=confidence,

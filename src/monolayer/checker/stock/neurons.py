@@ -11,7 +11,7 @@ import numpy as np
 
 from monolayer.arrays import Bools, Floats, Ints
 from monolayer.checker.rounding import PADDING
-from monolayer.checker.stock.activations import activation
+from monolayer.checker.stock.activations import ACTIVATIONS
 from monolayer.checker.stock.enclosed import (
     MORE,
     TINY,
@@ -96,7 +96,7 @@ class Neurons:
     """The feed-forward block. At each token the neurons that may wake there, and a bound on what the others add."""
 
     def __init__(self, net: Network) -> None:
-        self.net, self.active = net, activation(net.activation)
+        self.net, self.active = net, ACTIVATIONS[net.activation]
         self.columns, self.written = (np.flatnonzero(part.any(axis=0)) for part in (net["W_1"], net["W_2"]))
         self.first, self.second = net["W_1"][:, self.columns], net["W_2"][:, self.written]
         self.rounds = MORE * gamma(float(np.count_nonzero(net["W_1"], axis=1).max(initial=0)) + 4.0)
