@@ -1,4 +1,4 @@
-"""Attention of rank one in linear time is the same attention: values, gradients, masks, and what it refuses."""
+"""Attention of rank one in linear time is the same attention: values, gradients, and what it refuses."""
 
 from __future__ import annotations
 
@@ -18,11 +18,9 @@ from monolayer.theory.boltzmann import boltz
 LONG = 1500
 
 
-def _plain(q: Tensor, k: Tensor, v: Tensor, causal: bool = False, mask: Tensor | None = None) -> Tensor:
+def _plain(q: Tensor, k: Tensor, v: Tensor, causal: bool = False) -> Tensor:
     """All scores."""
     scores = q[..., :, None] * k[..., None, :]
-    if mask is not None:
-        scores = scores.masked_fill(~mask[..., None, :], -torch.inf)
     if causal:
         scores = scores.masked_fill(~torch.ones(scores.shape[-2:], dtype=torch.bool).tril(), -torch.inf)
     return scores.softmax(-1) @ v
@@ -36,26 +34,15 @@ def _draw(seed: int, reach: float, *shape: int) -> tuple[Tensor, Tensor, Tensor]
     return q, k, torch.rand(*shape, 2, generator=random, dtype=torch.float64) * 2 - 1
 
 
-@settings(deadline=None, max_examples=10)
-@given(
-    st.integers(0, 10**6),
-    st.floats(0.0, 50.0),
-    st.booleans(),
-    st.booleans(),
-    st.sampled_from(["", "shifted", "one side"]),
-)
-def test_it_errs_by_less_than_1e_12(seed: int, reach: float, causal: bool, masked: bool, kind: str) -> None:
+@settings(deadline=None, max_examples=8)
+@given(st.integers(0, 10**6), st.floats(0.0, 50.0), st.booleans(), st.sampled_from(["", "shifted", "one side"]))
+def test_it_errs_by_less_than_1e_12(seed: int, reach: float, causal: bool, kind: str) -> None:
     q, k, v = _draw(seed, reach, LONG)
     if kind == "shifted":
         k = k + 3.0 * (reach < 10.0)
     if kind == "one side":
         q = q.abs()
-    mask = None
-    if masked:
-        mask = torch.arange(LONG) % 7 != 3
-        k = torch.where(mask, k, 1e6)  # what is masked may be anything
-    error = (ml.attention(q, k, v, causal=causal, mask=mask) - _plain(q, k, v, causal, mask)).abs().max()
-    assert error <= 1e-12
+    assert (ml.attention(q, k, v, causal=causal) - _plain(q, k, v, causal)).abs().max() <= 1e-12
 
 
 def test_the_interpolated_way_is_taken_and_the_exact_boltzmann_operator_agrees(monkeypatch: Any) -> None:
@@ -76,14 +63,12 @@ def test_constant_queries_need_no_interpolation(monkeypatch: Any) -> None:
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_batches_broadcast_and_one_value_a_key_will_do(causal: bool) -> None:
+def test_batches_are_rows_and_one_value_a_key_will_do(causal: bool) -> None:
     q, k, v = _draw(5, 20.0, 2, 3, 700)
-    mask = torch.ones(3, 700, dtype=torch.bool)
-    mask[1, 400:] = False
-    answer = ml.attention(q, k[:1], v[..., 0], causal=causal, mask=mask)
-    wanted = _plain(q, k[:1].expand_as(q), v[..., :1], causal, mask.expand(2, 3, -1))[..., 0]
-    assert answer.shape == (2, 3, 700)
-    assert (answer - wanted).abs().max() <= 1e-12
+    answer = ml.attention(q.float(), k, v[..., 0].float(), causal=causal)
+    wanted = _plain(q.float().double(), k, v[..., :1].float().double(), causal)[..., 0]
+    assert (answer.shape, answer.dtype) == ((2, 3, 700), torch.float32)
+    assert (answer - wanted).abs().max() <= 1e-7
 
 
 @pytest.mark.parametrize(("causal", "n"), [(True, 40), (False, 700)])
@@ -104,21 +89,13 @@ def test_wide_scores_and_equal_keys_are_computed_one_by_one() -> None:
         assert (flat - _plain(q, torch.ones_like(k), v, causal)).abs().max() <= 1e-12
 
 
-def test_float32_comes_back_as_float32_and_who_sees_nothing_gets_nan() -> None:
-    q, k, v = (part.float() for part in _draw(8, 9.0, 600))
-    assert ml.attention(q, k, v).dtype == torch.float32
-    blind = torch.zeros(600, dtype=torch.bool)
-    assert ml.attention(q, k, v, mask=blind).isnan().all()
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         (lambda q, k, v: (q.long(), k, v, {}), "takes tensors of floats"),
         (lambda q, k, v: (q, k, v[:-1], {}), "one value per key"),
         (lambda q, k, v: (q[:-1], k, v, {"causal": True}), "one query per key; here are 4 queries and 5 keys"),
-        (lambda q, k, v: (q, k, v, {"mask": torch.ones(5)}), "booleans"),
-        (lambda q, k, v: (q.expand(2, 5), k.expand(3, 5), v.expand(3, 5, 2), {}), "do not fit together"),
+        (lambda q, k, v: (q.expand(2, 5), k.expand(3, 5), v.expand(3, 5, 2), {}), "in equal batches"),
     ],
 )
 def test_what_does_not_fit_is_said(change: Any, words: str) -> None:

@@ -52,59 +52,31 @@ _SCORES = 1 << 22
 """Scores held at a time where they are computed: 32 MiB."""
 
 
-def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, mask: Tensor | None = None) -> Tensor:
+def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False) -> Tensor:
     """`softmax(q kᵀ) v` for queries `q` `(…, n)` and keys `k` `(…, l)`, one number per token, in O(n + l).
 
     `v`: values `(…, l)` or `(…, l, m)`; the answer is `(…, n)` or `(…, n, m)`. `causal`: query `i` sees keys up to `i`,
-    so `n = l`, and that takes O(n²) unless all queries are equal. `mask` `(…, l)`: keys that may be seen; a query that
-    sees none gets NaN. Scores are not scaled. Computed in float64 and returned in the type of `v`; gradients with
-    respect to all three.
+    so `n = l`, and that takes O(n²) unless all queries are equal. Scores are not scaled. Computed in float64 and
+    returned in the type of `v`; gradients with respect to all three.
     """
-    shape, vectors = _check(q, k, v, causal, mask)
-    exact = [part.to(torch.float64).expand(*shape, *part.shape[-1:]).reshape(-1, part.shape[-1]) for part in (q, k)]
-    values = (v if vectors else v[..., None]).to(torch.float64)
-    values = values.expand(*shape, *values.shape[-2:]).reshape(-1, *values.shape[-2:])
-    seen = None if mask is None else mask.expand(*shape, k.shape[-1]).reshape(-1, k.shape[-1])
-    rows = [
-        _sequence(exact[0][row], exact[1][row], values[row], causal, None if seen is None else seen[row])
-        for row in range(len(values))
-    ]
-    answer = torch.stack(rows) if rows else values.new_zeros(0, q.shape[-1], values.shape[-1])
-    answer = answer.reshape(*shape, q.shape[-1], values.shape[-1]).to(v.dtype)
-    return answer if vectors else answer[..., 0]
-
-
-def _check(q: Tensor, k: Tensor, v: Tensor, causal: bool, mask: Tensor | None) -> tuple[torch.Size, bool]:
-    """The common shape of batches, and whether values are vectors."""
-    if q.ndim < 1 or k.ndim < 1 or not (q.is_floating_point() and k.is_floating_point() and v.is_floating_point()):
+    if not (q.is_floating_point() and k.is_floating_point() and v.is_floating_point() and q.ndim and k.ndim):
         raise DataError("attention takes tensors of floats: q (…, n), k (…, l), v (…, l) or (…, l, m)")
-    vectors = v.ndim == k.ndim + 1
-    tokens = v.shape[-2] if vectors and v.ndim > 1 else v.shape[-1] if v.ndim else None
-    if v.ndim not in (k.ndim, k.ndim + 1) or tokens != k.shape[-1] or k.shape[-1] == 0:
-        raise DataError(
-            f"k has shape {tuple(k.shape)} and v {tuple(v.shape)}: give one value per key, and at least one"
-        )
-    if causal and q.shape[-1] != k.shape[-1]:
+    values = v if v.ndim == k.ndim + 1 else v[..., None]
+    if q.shape[:-1] != k.shape[:-1] or values.shape[:-1] != k.shape or k.shape[-1] == 0:
+        shapes = ", ".join(str(tuple(part.shape)) for part in (q, k, v))
+        raise DataError(f"q, k and v have shapes {shapes}: give one value per key, at least one, in equal batches")
+    if causal and q.shape != k.shape:
         raise DataError(f"a causal layer has one query per key; here are {q.shape[-1]} queries and {k.shape[-1]} keys")
-    parts = [q.shape[:-1], k.shape[:-1], v.shape[: -2 if vectors else -1]]
-    if mask is not None:
-        if mask.dtype != torch.bool or mask.shape[-1:] != k.shape[-1:]:
-            raise DataError("mask says of each key whether it may be seen: booleans (…, l)")
-        parts.append(mask.shape[:-1])
-    try:
-        return torch.broadcast_shapes(*parts), vectors  # type: ignore[no-untyped-call]
-    except RuntimeError:
-        raise DataError(f"the batches {', '.join(str(tuple(part)) for part in parts)} do not fit together") from None
+    batch, m = k.shape[:-1].numel(), values.shape[-1]
+    queries, keys = (part.double().reshape(batch, part.shape[-1]) for part in (q, k))
+    rows = zip(queries, keys, values.double().reshape(batch, -1, m), strict=True)
+    answer = torch.cat([queries.new_zeros(0, m), *(_sequence(*row, causal) for row in rows)]).to(v.dtype)
+    return answer.reshape(*q.shape, m) if values is v else answer.reshape(q.shape)
 
 
-def _sequence(q: Tensor, k: Tensor, v: Tensor, causal: bool, mask: Tensor | None) -> Tensor:
+def _sequence(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:
     """One sequence: queries `(n,)`, keys `(l,)`, values `(l, m)`, answers `(n, m)`."""
     terms = torch.cat([torch.ones_like(v[:, :1]), v], dim=1)
-    if mask is not None:
-        # A masked key has weight 0 and must not widen the range of the keys.
-        some = k.detach()[mask]
-        k = torch.where(mask, k, some[0] if len(some) else 0.0)
-        terms = torch.where(mask[:, None], terms, 0.0)
     low, high, least, most = torch.stack([*k.detach().aminmax(), *q.detach().aminmax()]).tolist()
     largest = max(abs(least), abs(most), 1e-150)
     spread = max(high - low, WIDTH / largest)
@@ -112,13 +84,13 @@ def _sequence(q: Tensor, k: Tensor, v: Tensor, causal: bool, mask: Tensor | None
     if least == most and not q.requires_grad:
         # One query, asked n times: sums of the very terms of softmax.
         if not causal:
-            return _direct(q[:1], k, terms, False).expand(len(q), -1)
+            return _direct(q[:1], k, v, False).expand(len(q), -1)
         if reach <= _REACH:
             total = _running(terms * torch.exp(q[0] * (k - (high if least >= 0 else low)))[:, None])
             return total[:, 1:] / total[:, :1]
     exponentials = 8.0 * (NODES * (reach / WIDTH + 2.0)) ** 2
     if causal or len(q) <= SHORT or not exponentials < len(q) * len(k) or reach > _REACH:
-        return _direct(q, k, terms, causal)
+        return _direct(q, k, v, causal)
     both = _answers(q, k - middle, terms, WIDTH / largest, 2.0 * WIDTH / spread)
     return both[:, 1:] / both[:, :1]
 
@@ -181,16 +153,15 @@ def _running(terms: Tensor) -> Tensor:
     return (runs + before[:, None]).flatten(0, 1)[: len(terms)]
 
 
-def _direct(q: Tensor, k: Tensor, terms: Tensor, causal: bool) -> Tensor:
+def _direct(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:
     """The scores themselves, a bounded number at a time."""
-    rows = max(1, _SCORES // len(k))
+    rows, place = max(1, _SCORES // len(k)), torch.arange(len(k), device=k.device)
     answers = []
-    seen = terms.detach()[:, 0] > 0
-    place = torch.arange(len(k), device=k.device)
     for start in range(0, len(q), rows):
-        allowed = seen & (place <= place[start : start + rows, None]) if causal else seen
-        scores = (q[start : start + rows, None] * k).masked_fill(~allowed, -torch.inf)
-        answers.append(scores.softmax(dim=-1) @ terms[:, 1:])
+        scores = q[start : start + rows, None] * k
+        if causal:
+            scores = scores.masked_fill(place > place[start : start + rows, None], -torch.inf)
+        answers.append(scores.softmax(dim=-1) @ v)
     return torch.cat(answers)
 
 
