@@ -29,7 +29,7 @@ from monolayer.errors import PrecisionError
 from monolayer.model.card import Card, Summary
 from monolayer.model.cascade import Cascade
 from monolayer.model.monolayer import Monolayer
-from monolayer.model.save import save_parts
+from monolayer.model.save import save
 from monolayer.model.staircase import Staircase
 from monolayer.theory.bounds import corollary1_counts
 
@@ -144,7 +144,7 @@ def finish(spill: Spill, found: Found, out: Path, overwrite: bool) -> Path:
     """The folder: weights of the readout as they lie in the spill folder, and everything else."""
     model = _line(found)
     files = [(spill.numbers(part["name"]), str(part["digest"][0])) for part in found.parts]
-    return save_parts(model, files, out, overwrite=overwrite)
+    return save(model, out, parts=files, overwrite=overwrite)
 
 
 def _line(found: Found) -> Monolayer:

@@ -134,19 +134,17 @@ def _cells(sequence: int, line: dict[str, Any]) -> list[str]:
 
 
 def _word(value: Any) -> str:
-    """A token or a label in few characters; None is the neighbour that an outermost step does not have."""
+    """A token or a label in few characters; None is the neighbour that an outermost step does not have.
+
+    A space is ␣, other blanks and what a terminal would obey are their codes.
+    """
     if value is None:
         return END
     if isinstance(value, float):
         return f"{value:.6g}"
-    return "(" + ", ".join(map(_word, value)) + ")" if isinstance(value, list) else _letters(str(value))
-
-
-def _letters(text: str) -> str:
-    """A name that can be seen: a space is ␣, other blanks and what a terminal would obey are their codes."""
-    if text in (BEGIN, END):
-        return repr(text)  # a name, and not the thing itself
-    signs = ("␣" if sign == " " else ascii(sign)[1:-1] if sign.isspace() else sign for sign in visible(text))
+    if isinstance(value, list):
+        return "(" + ", ".join(map(_word, value)) + ")"
+    signs = ("␣" if sign == " " else ascii(sign)[1:-1] if sign.isspace() else sign for sign in visible(str(value)))
     return "".join(signs) or EMPTY
 
 

@@ -52,9 +52,11 @@ def load(folder: str | os.PathLike[str], *, device: torch.device | str | None = 
     try:
         config, names, files = _open(Path(folder))
         tensors = _tensors(files, config)
-        check_tensors(config, names, shapes_of(tensors))
-        uniform = config["kind"] == "interpolator"
-        model = Uniform.stored(config, tensors) if uniform else _build(config, names, tensors, files)
+        if config["kind"] == "interpolator":
+            check_tensors(config, names, shapes_of(tensors))
+            model = Uniform.stored(config, tensors)
+        else:
+            model = model_from(config, names, tensors, files.get(MEMORY))
     except ModelFileError as error:
         raise ModelFileError(f"{folder}: {error}") from None
     return model if device is None else model.to(device)
@@ -71,14 +73,13 @@ def load_monolayer(model: Any) -> Monolayer:
     return found
 
 
-def model_from(config: Config, names: dict[str, list[Any]], tensors: dict[str, Tensor]) -> Monolayer:
-    """The model of a config, its lists of names and its tensors, if these fit together."""
+def model_from(
+    config: Config, names: dict[str, list[Any]], tensors: dict[str, Tensor], memory: bytes | None = None
+) -> Monolayer:
+    """The model of a config, its lists of names, its tensors and its memory, if these fit together."""
     check_names(config, names)
     check_tensors(config, names, shapes_of(tensors))
-    return _build(config, names, tensors, {})
 
-
-def _build(config: Config, names: dict[str, list[Any]], tensors: dict[str, Tensor], files: dict[str, Any]) -> Monolayer:
     def layer(prefix: str) -> nn.Linear:
         return linear(tensors[f"{prefix}.weight"], tensors[f"{prefix}.bias"])
 
@@ -102,7 +103,7 @@ def _build(config: Config, names: dict[str, list[Any]], tensors: dict[str, Tenso
         summary=None if summary is None else Summary.from_json(summary),
         draw=config["draw"],
     )
-    card = read_memory(card, files[MEMORY]) if MEMORY in files else card
+    card = card if memory is None else read_memory(card, memory)
     four = (tensors[f"attention.{name}"] for name in ("W_Q", "W_K", "W_V", "W_O"))
     readout, attention = READOUTS[config["readout"]]
     return Monolayer(
@@ -140,10 +141,7 @@ def _open(folder: Path) -> tuple[Config, dict[str, list[Any]], dict[str, Any]]:
     for (name, digest), found in zip(config["files"].items(), digests, strict=True):
         if found != digest:
             raise ModelFileError(f"{name} is truncated or was changed after it was written: its digest does not match")
-    names = parse(NAMES, files[NAMES]) if NAMES in files else {}
-    if config["kind"] != "interpolator":
-        check_names(config, names)
-    return config, names, files
+    return config, parse(NAMES, files[NAMES]) if NAMES in files else {}, files
 
 
 def _tensors(files: dict[str, Any], config: Config) -> dict[str, Tensor]:

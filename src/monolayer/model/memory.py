@@ -36,8 +36,8 @@ def _state(model: Parts) -> tuple[list[Any], list[Any]]:
     The parts are kept alive, so that no other one can get their place in memory. Inference tensors have no version
     counter: then a mark is NaN, which is equal to nothing.
     """
-    modules = _inside(model)
-    tensors = [tensor for module in modules for tensor in _tensors(module)]
+    modules = list(model.modules())
+    tensors = [*model.parameters(), *model.buffers()]
     parts: list[Any] = [*modules[1:], *tensors]
     for module in modules:
         # What is no part is an attribute: the readout's name, a card. PyTorch's own begin with `_`.
@@ -71,20 +71,7 @@ def look_again(model: Parts) -> None:
 
 def hooked(model: Parts) -> bool:
     """Whether code of the user runs inside the forward pass of a module, which a shortcut would pass by."""
-    return any("forward" in vars(module) or any(_hooks(module)) for module in _inside(model))
-
-
-def _inside(model: Parts) -> list[nn.Module]:
-    """The model and every module inside. (`model.modules()` takes several times as long.)"""
-    found: list[Any] = [model]
-    for module in found:
-        found += [part for part in vars(module)["_modules"].values() if part is not None]
-    return found
-
-
-def _tensors(module: nn.Module) -> list[Tensor]:
-    own = vars(module)
-    return [tensor for tensor in (*own["_parameters"].values(), *own["_buffers"].values()) if tensor is not None]
+    return any("forward" in vars(module) or any(_hooks(module)) for module in model.modules())
 
 
 def _hooks(module: nn.Module) -> tuple[Any, ...]:

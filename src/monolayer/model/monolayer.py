@@ -17,52 +17,23 @@ from typing import Any, Literal, get_args
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from monolayer.data import Sequences
 from monolayer.errors import DataError
-from monolayer.model.attention import RankOneAttention
-from monolayer.model.card import Card, Summary
+from monolayer.model.card import Summary
 from monolayer.model.explain import Explanation, explain
 from monolayer.model.inputs import blank_rows, check_input, check_lengths, no_vector
-from monolayer.model.quantizer import Quantizer
+from monolayer.model.parts import Parts
 from monolayer.model.recital import recite
 from monolayer.model.save import save
 from monolayer.model.shortcut import fast_labels, labels_there, values
-from monolayer.model.staircase import Readout
 
 Path_ = Literal["auto", "fast", "dense"]
 
 
-class Monolayer(nn.Module):
-    """A one-layer, one-head Transformer with rank-1 attention and a staircase readout.
-
-    `lift`: `nn.Embedding` `(V, D)` for ids or `nn.Linear` `d → D` for vectors; `positions`: `nn.Embedding`
-    `(L, D)` or None; `bos` `(D,)`: the begin-of-sequence vector put in front of every sequence;
-    `quantizer`: an approximator's first feed-forward block, else None; `attention`, `feed_forward`, `head`
-    (`nn.Linear` `D → C`).
-    """
-
-    def __init__(
-        self,
-        lift: nn.Embedding | nn.Linear,
-        positions: nn.Embedding | None,
-        bos: Tensor,
-        attention: RankOneAttention,
-        feed_forward: Readout,
-        head: nn.Linear,
-        card: Card,
-        quantizer: Quantizer | None = None,
-    ) -> None:
-        super().__init__()
-        self.lift = lift
-        self.positions = positions
-        self.bos = nn.Parameter(bos)
-        self.quantizer = quantizer
-        self.attention = attention
-        self.feed_forward: Readout = feed_forward
-        self.head = head
-        self.card = card
+class Monolayer(Parts):
+    """A one-layer, one-head Transformer with rank-1 attention and a staircase readout; `Parts` says what it holds."""
 
     # -- the network -----------------------------------------------------------------------------------
 
@@ -111,7 +82,7 @@ class Monolayer(nn.Module):
         `strict`: an answer at a point that the model was not built from is an error that names it (`seen`).
         A tensor on an accelerator gives a tensor there, where labels are numbers.
         """
-        there = lengths is None and path != "dense" and not (strict or self._overridden())
+        there = lengths is None and path != "dense" and not strict and type(self) is Monolayer
         found = self._labels_there(X) if there and elsewhere(X) else None
         if found is not None:
             return found
@@ -213,7 +184,8 @@ class Monolayer(nn.Module):
         """Label values of encoded data, flat: class numbers `(P,)` or reals `(P, m)`."""
         if path not in get_args(Path_):
             raise DataError(f"path must be one of {', '.join(map(repr, get_args(Path_)))}, not {path!r}")
-        label = None if path == "dense" or self._overridden() else fast_labels(self, data)
+        # A subclass may compute something else.
+        label = fast_labels(self, data) if path != "dense" and type(self) is Monolayer else None
         if label is not None:
             return self._values(label, data)
         if path == "fast":
@@ -222,12 +194,6 @@ class Monolayer(nn.Module):
                 "Use path='dense'"
             )
         return self._dense_labels(data)
-
-    def _overridden(self) -> bool:
-        """Whether a subclass computes something else."""
-        return any(
-            getattr(type(self), name) is not getattr(Monolayer, name) for name in ("forward", "stream", "_answering")
-        )
 
     def _values(self, label: Tensor, data: Sequences) -> NDArray[Any]:
         if bool(label.isnan().any()):

@@ -1,13 +1,11 @@
-"""The parts of a model, for code that works on them without being the model: its shortcut, its files.
+"""The parts of a model, for code that works on them: its shortcut, its files. `Monolayer` is these parts and its face.
 
-`Monolayer` has these parts, and imports that code; nothing here or there imports `Monolayer`.
+`Monolayer` imports that code; nothing here or there imports `Monolayer`.
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol
-
-from torch import nn
+from torch import Tensor, nn
 
 from monolayer.errors import DataError
 from monolayer.model.attention import RankOneAttention
@@ -16,21 +14,31 @@ from monolayer.model.quantizer import Quantizer
 from monolayer.model.staircase import Readout, Staircase
 
 
-class Parts(Protocol):
-    """What a `Monolayer` consists of; `monolayer.model.monolayer` says what each part is."""
+class Parts(nn.Module):
+    """`lift`: `nn.Embedding` `(V, D)` for ids or `nn.Linear` `d → D` for vectors; `positions`: `nn.Embedding` `(L, D)`
+    or None; `bos` `(D,)`: the begin-of-sequence vector put in front of every sequence; `quantizer`: an approximator's
+    first feed-forward block, else None; `attention`, `feed_forward`, `head` (`nn.Linear` `D → C`)."""
 
-    lift: nn.Embedding | nn.Linear
-    positions: nn.Embedding | None
-    bos: nn.Parameter
-    quantizer: Quantizer | None
-    attention: RankOneAttention
-    feed_forward: Readout
-    head: nn.Linear
-    card: Card
-
-    def state_dict(self) -> dict[str, Any]:
-        """All tensors by name."""
-        ...
+    def __init__(
+        self,
+        lift: nn.Embedding | nn.Linear,
+        positions: nn.Embedding | None,
+        bos: Tensor,
+        attention: RankOneAttention,
+        feed_forward: Readout,
+        head: nn.Linear,
+        card: Card,
+        quantizer: Quantizer | None = None,
+    ) -> None:
+        super().__init__()
+        self.lift = lift
+        self.positions = positions
+        self.bos = nn.Parameter(bos)
+        self.quantizer = quantizer
+        self.attention = attention
+        self.feed_forward: Readout = feed_forward
+        self.head = head
+        self.card = card
 
 
 def staircase_of(model: Parts) -> Staircase:

@@ -27,21 +27,16 @@ from monolayer.model.sharded import INDEX, SPLIT, index_json, shard_names, split
 from monolayer.model.sidecar import write_memory
 
 
-def save(model: Parts, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-    """Write `model` as `folder`, all at once or not at all."""
-    config, names = described(model)
-    return write(folder, config, dict(model.state_dict()), names, model.card, overwrite=overwrite)
-
-
-def save_parts(
-    model: Parts, parts: list[tuple[Path, str]], folder: str | os.PathLike[str], *, overwrite: bool = False
+def save(
+    model: Parts, folder: str | os.PathLike[str], *, parts: Sequence[tuple[Path, str]] = (), overwrite: bool = False
 ) -> Path:
-    """Write as `folder` a model whose readout lies in files already, part after part, with their digests.
+    """Write `model` as `folder`, all at once or not at all.
 
-    Of the readout of `model` only its sizes and what is in no part are looked at.
+    `parts`: files that the readout lies in already, part after part, with their digests. Then only the sizes of the
+    readout and what is in no part are looked at.
     """
     config, names = described(model)
-    return write(folder, config, dict(model.state_dict()), names, parts=parts, overwrite=overwrite)
+    return write(folder, config, dict(model.state_dict()), names, model.card, parts=parts, overwrite=overwrite)
 
 
 def write(
