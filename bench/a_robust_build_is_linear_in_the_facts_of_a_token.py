@@ -20,8 +20,7 @@ import numpy as np
 import torch
 
 import monolayer as ml
-from monolayer.construct.robust.cover import cover
-from monolayer.construct.robust.groups import Cells
+from monolayer.construct.robust.cover import Cells, cover
 
 DIMENSION = 32
 ENOUGH = 0.3

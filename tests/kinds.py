@@ -18,8 +18,8 @@ from monolayer.construct.line.stored import LineDraw
 from monolayer.construct.task import Task
 from monolayer.model.shortcut import spread
 
-LINES = ["line", "line reals", "line float32 reals"]
-CASCADES = [f"cascade {kind}" for kind in ("tokens", "next", "vectors", "reals")]
+LINES = ["line", "line reals", "line vectors"]
+CASCADES = [f"cascade {kind}" for kind in ("tokens", "next", "sequences", "reals")]
 ROBUST = [f"robust {kind}" for kind in ("positions", "bfloat16", "causal", "words", "sequences", "next")]
 KINDS = [*LINES, *CASCADES, *ROBUST]
 WORDS = ["银行", "行走", "音乐", "快乐"], [["b", "h"], ["x", "z"], ["y", "yue"], ["k", "le"]]
@@ -33,11 +33,11 @@ def _data(kind: str) -> tuple[Any, Any]:
     first = 40 + np.arange(100)[:, None]  # no two prefixes are equal
     makers: dict[str, Any] = {
         "cascade next": lambda: (np.concatenate([first, random.integers(0, 40, (100, 60))], axis=1), None),
-        "cascade vectors": lambda: (random.standard_normal((300, 6, 4)), random.integers(0, 9, 300)),
+        "cascade sequences": lambda: (random.integers(0, 40, (2000, 8)), random.integers(0, 9, 2000)),
         "cascade reals": lambda: (X, random.standard_normal((400, 8, 2)).astype(np.float32).astype(np.float64)),
         "cascade tokens": lambda: (X, Y),
         "line reals": lambda: (X[:12, :4], random.standard_normal((12, 4))),
-        "line float32 reals": lambda: (random.standard_normal((12, 4, 3)), Y[:12, :4] / 8.0),
+        "line vectors": lambda: (random.standard_normal((12, 4, 3)), Y[:12, :4] / 8.0),
         "robust causal": lambda: (small, (small.cumsum(axis=1) * (1 + np.arange(5))) % 4),
         "robust words": lambda: WORDS,
         "robust sequences": lambda: (small, classes[:, 0]),
@@ -48,12 +48,12 @@ def _data(kind: str) -> tuple[Any, Any]:
 
 
 def _options(kind: str) -> dict[str, Any]:
-    found: dict[str, Any] = {"positions": kind not in ("cascade vectors", "cascade next")}
-    if kind in ("line float32 reals", "robust words", "robust sequences"):
+    found: dict[str, Any] = {"positions": kind not in ("cascade sequences", "cascade next")}
+    if kind in ("line vectors", "robust words", "robust sequences"):
         found = {}
     if kind in ("cascade next", "robust next", "robust causal"):
         found["causal"] = True
-    if kind.startswith("cascade") or "float32" in kind:
+    if kind.startswith("cascade"):
         found["dtype"] = "float32"
     if kind.startswith("robust"):
         found |= {"robust": True, "rank": 32} | ({"dtype": "bfloat16"} if "bfloat16" in kind else {})

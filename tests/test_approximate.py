@@ -114,7 +114,6 @@ def test_knots_are_counted_before_they_are_made(dim: int, length: int, cells: in
     box = Box(dim, length, 0.0, 1.0, positions)
     if cells**dim <= 12:
         rows = (all_rows if positions else multisets)(cells**dim, length)
-        assert box.sequences(cells) == len(rows)
         assert box.knots(cells) == (rows.size if positions else first_in_row(rows).sum())
     most = box.most_cells(limit)
     assert most == 0 or box.knots(most) <= limit
@@ -162,19 +161,6 @@ def test_an_error_chooses_the_fewest_cells_that_guarantee_it() -> None:
         assert coarser.error > error
 
 
-@pytest.mark.parametrize(
-    ("f", "length"),
-    [
-        (lambda X: (X[..., 0] > 0.5) * 1.0, 1),  # on a boundary of every even grid
-        (lambda X: 10 * X[..., 0] + 0.5 * (X[..., 0] > 0.37), 1),  # a jump in a steep function
-        (TARGETS["ranks"], 3),
-    ],
-)
-def test_an_error_is_refused_for_a_function_that_jumps_and_the_jump_is_shown(f: F, length: int) -> None:
-    with pytest.raises(ml.DataError, match=r"f is not continuous: between \[.* it jumps from .*error=0.1"):
-        ml.approximate(f, 1, length, error=0.1)
-
-
 def spike(width: float) -> F:
     return lambda X: np.exp(-(((X[..., 0] - 0.3) / width) ** 2))
 
@@ -190,6 +176,8 @@ def test_cells_are_refined_until_the_measured_error_holds_and_the_model_says_tha
 def test_an_error_out_of_reach_names_the_cell_that_misses() -> None:
     with pytest.raises(ml.DataError, match=r"out of reach: .* at \[\[.* the centre of that cell, \[\[.*, it is \[\["):
         ml.approximate(spike(3e-4), 1, 2, error=0.1, most_knots=10_000)
+    with pytest.raises(ml.DataError, match="a function that jumps is close in the mean only"):
+        ml.approximate(TARGETS["ranks"], 1, 3, error=0.1)
 
 
 @pytest.mark.parametrize("norm", ["mean", "sup"])
@@ -364,7 +352,7 @@ def test_what_is_out_of_reach_is_refused_before_the_work_with_what_would_fit() -
         asked.append(len(X))
         return largest(X)
 
-    with pytest.raises(ml.DataError, match=r"at most 33 cells fit, 14,384,601 knots in 2\.\d+ GiB") as caught:
+    with pytest.raises(ml.DataError, match=r"at most 33 cells fit, 14,384,601 knots") as caught:
         ml.approximate(f, 1, 6, cells=1000)
     assert "10^16 knots" in str(caught.value)
     assert sum(asked) < 10_000
@@ -375,16 +363,6 @@ def test_what_is_out_of_reach_is_refused_before_the_work_with_what_would_fit() -
         ml.approximate(largest, 1, 3, error=1e-9, lipschitz=1.0, most_knots=50)
     with pytest.raises(ml.DataError, match="equivariant function without positions"):
         ml.approximate(largest, 1, 3, cells=1000, positions=True)
-
-
-def test_what_does_not_fit_into_memory_is_refused_with_what_would(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grids, "available_bytes", lambda: 10**6)
-    with pytest.raises(ml.OutOfMemoryError, match=r"0.00 GiB are free: at most (\d+) cells fit") as caught:
-        ml.approximate(largest, 1, 3, cells=60)
-    fits = int(str(caught.value).split("at most ")[1].split(" ")[0])
-    assert ml.approximate(largest, 1, 3, cells=fits) is not None
-    with pytest.raises(ml.OutOfMemoryError):
-        ml.approximate(largest, 1, 3, cells=fits + 1)
 
 
 def test_cells_that_float64_cannot_tell_apart_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,7 +82,7 @@ def test_the_library_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
         (["sort", "--length", "9", "--cells", "400"], "cells fit"),
         (["sort", "--cells", "4", "--domain", "1", "0"], "low < high"),
         (["sort-in-place", "--cells", "4"], "positions"),
-        (["ranks", "--length", "3", "--error", "0.1"], "f is not continuous"),
+        (["ranks", "--length", "3", "--error", "0.1"], "a function that jumps is close in the mean only"),
     ],
 )
 def test_mistakes_get_a_message_and_exit_code_2(

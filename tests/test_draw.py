@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from flint import arb, fmpq
+from flint import arb
 
 import monolayer as ml
-from monolayer.construct.line.alphabet import Ids, Vectors
+from monolayer.construct.line.alphabet import Ids
 from monolayer.construct.line.draw import EXP_ULPS, Tokens, drawn
 from monolayer.construct.line.exponential import exponential
-from monolayer.construct.line.values import Value, averages, draw_value
+from monolayer.construct.line.values import averages, draw_value
 from monolayer.construct.target import Target
-from monolayer.data import Sequences
 from monolayer.theory.balls import precision
 
 RANDOM = np.random.default_rng(7)
 V, Y = RANDOM.normal(size=(30, 3, 2)), RANDOM.integers(0, 3, (30, 3))
-
-
-def _lift(vectors: np.ndarray, weight: Any, bias: Any) -> list[Any]:
-    """`w·x + b` of real numbers, as balls."""
-    exact = [Fraction(float(w)) for w in weight]
-    products = [[w * Fraction(float(x)) for w, x in zip(exact, vector, strict=True)] for vector in vectors]
-    rows = [sum(terms, Fraction(float(bias))) for terms in products]
-    return [arb(fmpq(row.numerator, row.denominator)) for row in rows]
 
 
 def _mean(keys: list[Any], values: list[Any], temperature: float) -> Any:
@@ -41,31 +31,6 @@ def test_a_vector_outside_the_data_of_a_draw_is_named() -> None:
     model = ml.memorize(V, Y)
     with pytest.raises(ml.DataError, match=r"token \d of sequence 30 lies outside the data"):
         ml.memorize(np.concatenate([V, 50.0 * V[:1]]), np.concatenate([Y, Y[:1]]), draw=model)
-
-
-def _steep(value: Value) -> float:
-    assert value.lift is not None
-    return float(value.lift[0].abs().max())
-
-
-def test_means_of_values_of_vectors_are_within_their_bound() -> None:
-    """Vectors near a line: a direction nearly across it is stretched much, and its values round more than the keys."""
-    near = 100.0 + RANDOM.normal(size=(40, 1)) + 1e-6 * RANDOM.normal(size=(40, 2))
-    target = Target.of(Sequences.of(near.reshape(10, 4, 2), np.zeros(10, dtype=int)), False)
-    tokens = Tokens(torch.arange(40), torch.full((10,), 4), Vectors(near), None, False)
-    draw = min((drawn(tokens, "cells", 0, seed) for seed in range(50)), key=lambda each: each.proposal.lift_error)
-    value = max((draw_value(tokens, seed, 2) for seed in range(2500)), key=_steep)
-    found = averages(value, draw, tokens, target, np.arange(10))
-    off = []
-    with precision(200):
-        keys = _lift(near, draw.proposal.lift[0][0], draw.proposal.lift[1][0])
-        values = _lift(near, *value.lift) if value.lift is not None else []
-        for row in range(10):
-            own = slice(4 * row, 4 * row + 4)
-            true = _mean([arb(draw.bos_key), *keys[own]], [arb(value.bos), *values[own]], draw.temperature)
-            off.append(float(abs(arb(float(found[row])) - true).upper()))
-    assert max(off) < draw.value_error(tokens, value.error)
-    assert max(off) > draw.context_error(tokens), "the bound for contexts would not do"
 
 
 def test_the_own_exp_is_within_one_ulp_and_ends_where_floats_do() -> None:
@@ -82,15 +47,20 @@ def test_the_own_exp_is_within_one_ulp_and_ends_where_floats_do() -> None:
     ("temperature", "dtype"), [(1.0, torch.float64), (-4.0, torch.float32), (300.0, torch.float64)]
 )
 def test_contexts_with_places_are_within_their_bound(temperature: float, dtype: torch.dtype) -> None:
-    """Their weights are products of two `exp`, and the key is a sum that rounds in the format of the weights."""
+    """Their weights are products of two `exp`, and keys and values are sums that round in the format of the weights."""
     rows, place = torch.from_numpy(RANDOM.integers(0, 9, 60)), torch.arange(6).repeat(10)
     tokens = Tokens(rows, torch.full((10,), 6), Ids(9), place, False, temperature, dtype=dtype)
     draw = drawn(tokens, "cells", 0, 0)
     found = draw.contexts(tokens).tolist()
     needed = 2.0 * tokens.unit * (6 + 1 + 4.0 * abs(draw.temperature) + 2.0 * EXP_ULPS + 2.0)  # docs/proofs.md
     assert draw.context_error(tokens) >= 0.999 * needed
+    value, target = draw_value(tokens, 0, 2), Target(np.zeros(10, np.int64), np.zeros((1, 1)), "sequence", None, True)
+    means = averages(value, draw, tokens, target, np.arange(10)).tolist()
+    each = (value.token[rows] + value.position[place]).tolist()  # one sum of the format, as in the model
     keys = [arb(key) for key in draw.keys(rows, place).tolist()]
     with precision(200):
         for row in range(10):
             seen = [arb(draw.bos_key), *keys[6 * row : 6 * row + 6]]
             assert abs(arb(found[row]) - _mean(seen, seen, draw.temperature)) < draw.context_error(tokens)
+            values = [arb(value.bos), *map(arb, each[6 * row : 6 * row + 6])]
+            assert abs(arb(means[row]) - _mean(seen, values, draw.temperature)) < draw.context_error(tokens)

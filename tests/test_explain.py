@@ -139,7 +139,7 @@ def test_changed_weights_and_hooks_have_no_explanation() -> None:
 def test_models_without_one_line_say_so() -> None:
     with pytest.raises(DataError, match="robust"):
         ml.memorize(X, Y, robust=True).explain(X)
-    model, data = built("cascade vectors")
+    model, data = built("cascade sequences")
     with pytest.raises(DataError, match="this model has rank 2: a staircase per stage"):
         model.explain(data)
 

@@ -20,8 +20,7 @@ from monolayer.checker.robust import question_of, round_to
 from monolayer.checker.stored import read
 from monolayer.construct.robust import hull
 from monolayer.construct.robust.codes import largest_cosine, words
-from monolayer.construct.robust.cover import cover
-from monolayer.construct.robust.groups import Cells
+from monolayer.construct.robust.cover import Cells, cover
 from monolayer.construct.robust.halfspaces import widest
 from monolayer.construct.robust.hull import widest_slabs
 from monolayer.model.gates import live_classes

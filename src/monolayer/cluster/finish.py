@@ -22,7 +22,7 @@ from monolayer.construct.line.points import SLACK, Points
 from monolayer.construct.line.separate import spacing
 from monolayer.construct.line.steps import staircase
 from monolayer.construct.line.stored import LineDraw
-from monolayer.construct.line.values import Value, averages, draw_value, most_rank
+from monolayer.construct.line.values import MOST, Value, averages, draw_value
 from monolayer.construct.target import Target, entropy_bits
 from monolayer.data import Names, Sequences
 from monolayer.errors import PrecisionError
@@ -116,21 +116,18 @@ def with_stages(spill: Spill, found: Found, crowds: Crowds, pieces: list[str], s
         values[stage] = draw_value(tokens, seed, stage)
         return averages(values[stage], found.draw, tokens, target, order[some])
 
-    def error(stage: int) -> float:
-        return found.draw.value_error(tokens, values[stage].error)
-
-    most = most_rank(tokens)
-    stages, left = further(crowds.stretch[which], missing, crowds.ends, context, error, UNIT, not rules.reals, most)
+    error = found.draw.context_error(tokens)
+    stages, left = further(crowds.stretch[which], missing, crowds.ends, context, error, UNIT, not rules.reals, MOST)
     if len(left) or 1 + len(stages) > allowed:
-        raise _crowded(found, len(crowds.low), None if len(left) else 1 + len(stages), most)
+        raise _crowded(found, len(crowds.low), None if len(left) else 1 + len(stages))
     return replace(found, stages=tuple(stages), values=tuple(values.values()))
 
 
-def _crowded(found: Found, count: int, rank: int | None, most: int) -> PrecisionError:
+def _crowded(found: Found, count: int, rank: int | None) -> PrecisionError:
     """The error for data that are consistent but that float64 cannot hold at the rank that is allowed."""
     low, high = found.ends
     holds = int(np.sqrt((high - low) / (SLACK * float(found.errors.error(np.array([low, high])).max()))))
-    way = f"no value rank up to {most} tells them apart: split the data over several models, or try another seed"
+    way = f"no value rank up to {MOST} tells them apart: split the data over several models, or try another seed"
     if rank is not None:
         way = f"rank={rank} would hold them, or rank='auto'"
     return PrecisionError(
@@ -176,7 +173,7 @@ def _line(found: Found) -> Monolayer:
 
 def _card(found: Found) -> Card:
     rules = found.rules
-    stored = LineDraw.of(found.draw, found.kappa, Ids(rules.vocabulary, rules.order), found.values)
+    stored = LineDraw.of(found.draw, found.kappa, Ids(rules.vocabulary, rules.order))
     card = Card(found.vocabulary, found.classes, rules.per, found.scalar, rules.causal, rules.next_token)
     return replace(card, draw=stored.to_json())
 

@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import nn
 
 from monolayer.arrays import Ints
@@ -32,9 +31,6 @@ class Draw(Protocol):
     @property
     def by_token(self) -> bool:
         """Whether every neuron depends on the facts of one token alone, so that `only` saves work."""
-
-    def seen(self, tokens: NDArray[Any]) -> NDArray[Any]:
-        """Ids, or vectors, as the model sees them."""
 
 
 def _line(draw: Any, task: Task, report: Progress, model: Monolayer, only: Ints | None) -> Monolayer:

@@ -94,9 +94,10 @@ def approximate(  # type: ignore[misc]  # the options stand below, once
     report("choosing cells", 0.05)
     if cells is None:
         assert error is not None  # _check_choices saw to it
-        cells = cells_for(function, error, modulus, ramp, _most(box, most_knots), seed)
+        afford(box, 1, most_knots)
+        cells = cells_for(function, error, modulus, ramp, box.most_cells(most_knots), seed)
     cells = int(cells)
-    afford(box, cells, function.out_dim, most_knots)
+    afford(box, cells, most_knots)
     lattice = Lattice.of(box, cells, ramp)
     if modulus is not None:
         check_modulus(function, lattice, modulus, seed)
@@ -224,10 +225,3 @@ def _check_choices(cells: Any, error: Any, ramp: float) -> None:
         raise DataError(f"error must be a finite number above 0, not {error!r}: a grid has no error of 0 in general")
     if not 0.0 < ramp <= 0.5:
         raise DataError(f"ramp must be above 0 and at most 0.5 of a cell, not {ramp!r}")
-
-
-def _most(box: Box, most_knots: int) -> int:
-    most = box.most_cells(most_knots)
-    if most == 0:
-        afford(box, 1, 1, most_knots)
-    return most

@@ -46,8 +46,16 @@ class Context:
     causal: bool
 
 
-def equal_points(context: Context, target: Target) -> Ints:
-    """`(P,)`: a group number for every labelled place; equal numbers mean equal token and equal context."""
+def equal_points(context: Context, target: Target, among: Ints | None = None) -> Ints:
+    """`(P,)`: a group number for every labelled place; equal numbers mean equal token and equal context.
+
+    `among` `(Q,)`: the places that are compared, in their own sequences alone; every other gets a number of its own.
+    """
+    if among is not None:
+        group = np.arange(len(target.number))
+        some = equal_points(*_part(context, target, among))
+        group[among] = among[np.unique(some, return_index=True)[1]][some]
+        return group
     columns = signatures(context, target, int(context.rows.max()) + 1, int(context.data.lengths.max()))
     order = np.lexsort(columns)
     new = np.zeros(len(order), dtype=bool)
@@ -81,29 +89,21 @@ def signatures(context: Context, target: Target, vocabulary: int, longest: int) 
     return columns if target.place is None else [column[target.place] for column in columns]
 
 
-def contradicted(context: Context, target: Target, places: Ints) -> bool:
-    """Whether some of these labelled places `(Q,)` have equal token and context and different labels.
-
-    Looks at their own sequences alone.
-    """
+def _part(context: Context, target: Target, places: Ints) -> tuple[Context, Target]:
+    """Some labelled places, and the sequences that they stand in."""
     data = context.data
     flat = places if target.place is None else target.place[places]
     row = flat if target.per == "sequence" else np.searchsorted(data.offsets, flat, side="right") - 1
     chosen, which = np.unique(row, return_inverse=True)
     part = data.select(chosen)
-    part_context = replace(context, data=part, rows=context.rows[data.flat(chosen)])
     place = which if target.per == "sequence" else part.offsets[which] + flat - data.offsets[row]
-    number = target.number[places]
-    group = equal_points(part_context, replace(target, number=number, place=place))
-    first = np.full(int(group.max(initial=-1)) + 1, len(group), dtype=np.int64)
-    np.minimum.at(first, group, np.arange(len(group)))
-    return bool((number != number[first[group]]).any())
+    rows = context.rows[data.flat(chosen)]
+    return replace(context, data=part, rows=rows), replace(target, number=target.number[places], place=place)
 
 
 def resolve(context: Context, target: Target, group: Ints, on_conflict: OnConflict) -> tuple[Target, int]:
     """The target without contradictions, and how many labels were overruled; or an error that shows one."""
-    count = int(group.max(initial=-1)) + 1
-    first = np.full(count, len(group), dtype=np.int64)
+    first = np.full(int(group.max(initial=-1)) + 1, len(group) - 1)
     np.minimum.at(first, group, np.arange(len(group)))
     odd = target.number != target.number[first[group]]
     if not odd.any():
@@ -144,13 +144,12 @@ def contradiction(
     """
     data = context.data
     flat = [one, two] if target.place is None else [int(target.place[one]), int(target.place[two])]
-    words, windows, ordered = [], [], []
+    words, windows = [], []
     for place, label in zip(flat, (one, two), strict=True):
         row = place if target.per == "sequence" else int(data.sequence[place])
         end = place + 1 if context.causal else int(data.offsets[row + 1])
         window = slice(int(data.offsets[row]), end)
-        windows.append(np.sort(context.rows[window]))
-        ordered.append(context.rows[window])
+        windows.append(context.rows[window])
         what = f"sequence {row}" if named is None else named[row]
         if target.per == "token":
             what = f"token {place - int(data.offsets[row])} of {what} ({_token(data, place)})"
@@ -164,22 +163,18 @@ def contradiction(
             prompt, answer = map(repr, data.texts(row))
             after = f"so {_token(data, place)} goes on with {target.name(int(target.number[label]))}"
             words.append(f"sequence {row} answers {prompt} with {answer}, {after}")
-    if not np.array_equal(windows[0], windows[1]):
+    if not np.array_equal(np.sort(windows[0]), np.sort(windows[1])):
         raise AssertionError("two different contexts have one 128-bit fingerprint; please report these data")
-    if target.per == "token" and data.sequence[flat[0]] == data.sequence[flat[1]] and not context.causal:
-        seen = "both see the same sequence"
-    else:
-        seen = "both see the same tokens"
     choice = ", or say which label wins: on_conflict='majority' or 'first'" if named is None else ""
     advice = f"Mend the data{choice}."
     same_place = target.per == "token" and data.position[flat[0]] == data.position[flat[1]]
-    helps = not np.array_equal(ordered[0], ordered[1]) or (target.per == "token" and not same_place)
+    helps = not np.array_equal(windows[0], windows[1]) or (target.per == "token" and not same_place)
     if not context.positions and helps:
         whole = target.per == "sequence" and data.vocabulary is not None and data.vocabulary.unit == "words"
         one_token = ", or unit='whole' to make each string one token" if whole else ""
         advice = f"If their order matters, pass positions=True{one_token}. Otherwise: {advice[0].lower()}{advice[1:]}"
     return ContradictionError(
-        f"the data contradict themselves: {words[0]}, but {words[1]}, and {seen}"
+        f"the data contradict themselves: {words[0]}, but {words[1]}, and both see the same tokens"
         f"{' in the same places' if context.positions else ''}, so no such model can answer both. "
         f"{count:,} label{'s' if count > 1 else ''} in all disagree{'' if count > 1 else 's'} with an earlier one. "
         f"{advice}"

@@ -28,8 +28,6 @@ from monolayer.model.device import check_device
 from monolayer.model.load import load_monolayer
 from monolayer.model.monolayer import Monolayer
 
-NO_FINGERPRINT = "fingerprints are kept for ids and strings; tokens that are vectors have none: leave it out"
-
 
 def memorize(
     X: Any,
@@ -103,7 +101,10 @@ def memorize(
     task = Task.of(data, positions=positions, causal=causal, on_conflict=on_conflict)
     model = construction.build(task, report) if draw is None else rebuilt(draw, task, report)
     if fingerprint:
-        model.card = replace(model.card, fingerprint=_fingerprint(task))
+        if task.vectors is not None:
+            raise DataError("fingerprints are kept for ids and strings; vectors have none: leave fingerprint out")
+        words = Fingerprint.of(data, task.target.per, positions=positions, causal=causal)
+        model.card = replace(model.card, fingerprint=words)
     report("done", 1.0)
     return model if device is None else model.to(device)
 
@@ -115,13 +116,6 @@ def _construction(temperature: float | None, robust: bool, rank: Any, dtype: Any
     if temperature is not None:
         raise DataError("temperature belongs to the line; a robust model has its own: leave it out")
     return Robust(RANK if rank is None else rank, dtype or "float32", seed)
-
-
-def _fingerprint(task: Task) -> Fingerprint:
-    data, context = task.data, task.context
-    if data.vocabulary is None:
-        raise DataError(NO_FINGERPRINT)
-    return Fingerprint.of(data, task.target.per, positions=context.positions, causal=context.causal)
 
 
 def memorize_text(text: str, *, unit: Unit = "words", window: int | None = None, **options: Any) -> Monolayer:

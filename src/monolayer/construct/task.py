@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.arrays import Ints
-from monolayer.construct.consistency import Context, OnConflict, contradicted, equal_points, resolve
+from monolayer.construct.consistency import Context, OnConflict, equal_points, resolve
 from monolayer.construct.target import Target
 from monolayer.data import Sequences
 from monolayer.data.distinct import distinct_rows
@@ -44,11 +44,9 @@ class Task:
     def settle(self, target: Target, among: Ints | None = None) -> tuple[Target, int]:
         """`target` without contradictions, and how many labels were overruled; or an error that shows one.
 
-        `among`: the labelled places that may contradict each other, if they are known; few cost less to look at.
+        `among`: the labelled places that may contradict each other, if they are known.
         """
-        if among is not None and 4 * len(among) < len(target.number) and not contradicted(self.context, target, among):
-            return target, 0
-        return resolve(self.context, target, equal_points(self.context, target), self.on_conflict)
+        return resolve(self.context, target, equal_points(self.context, target, among), self.on_conflict)
 
     def settled(self) -> tuple[Task, int]:
         """The task after its contradictions are settled, for constructions that do not find them on the way."""

@@ -15,7 +15,7 @@ import torch
 
 from monolayer.arrays import Floats
 from monolayer.construct.cells.function import Function
-from monolayer.construct.cells.grid import Box
+from monolayer.construct.cells.grid import Box, smallest
 from monolayer.construct.cells.refine import Modulus, measure
 from monolayer.errors import DataError
 from monolayer.model.uniform import Bends, Interpolation, Uniform
@@ -42,8 +42,9 @@ def uniform(
             f'norm="sup" is built for (dim, length) = {", ".join(map(str, SHAPES))}, and with positions=True for any '
             f"two tokens or more; not for ({dim}, {length}){' with positions' * box.positions}"
         )
-    cells = _fewest(error, modulus, box, most_knots) if cells is None else int(cells)
-    knots, fits = _knots(box, cells), _most_cells(box, most_knots)
+    fits = smallest(1, lambda cells: _knots(box, cells) > most_knots) - 1
+    cells = _fewest(error, modulus, box, fits) if cells is None else int(cells)
+    knots = _knots(box, cells)
     if knots > most_knots:
         raise DataError(
             f"{cells:,} cells per coordinate make {'n ' * box.positions}(D + 1)^{dim * length} = {knots:,} knots; "
@@ -55,13 +56,9 @@ def uniform(
     model = Uniform(interpolation, dim, length, box.low, box.high, bound, box.positions)
     model.scalar = function.scalar
     if length == 3 and not box.positions:
-        unit, double = torch.arange(2**13 + 1) / 2.0**13, torch.arange(2**13 + 1) / 2.0**12
-        side = torch.arange(2**11 + 1) / 2.0**11
-        model.square, model.total = (
-            Bends(unit.double(), unit.double() ** 2),
-            Bends(double.double(), double.double() ** 2),
-        )
-        model.root = Bends(side.double() ** 2, side.double())
+        unit, side = (torch.arange(count + 1, dtype=torch.float64) / count for count in (2**13, 2**11))
+        model.square, model.total = Bends(unit, unit**2), Bends(2.0 * unit, (2.0 * unit) ** 2)
+        model.root = Bends(side**2, side)
     if bound is not None:
         _check_bound(model, function, bound)
     return model if device is None else model.to(device)
@@ -92,14 +89,7 @@ def _values(function: Function, cells: int) -> Floats:
 
 
 def _knots(box: Box, cells: int) -> int:
-    places = box.length if box.positions else 1
-    return places * math.prod([cells + 1] * (box.dim * box.length))
-
-
-def _most_cells(box: Box, most_knots: int) -> int:
-    """The largest `D` with at most so many knots; 0 if there is none."""
-    root: float = (most_knots / _knots(box, 0)) ** (1 / (box.dim * box.length))
-    return max(math.floor(root + 1e-9) - 1, 0)
+    return (box.length if box.positions else 1) * math.prod([cells + 1] * (box.dim * box.length))
 
 
 def _bound(modulus: Modulus, box: Box, cells: int) -> float:
@@ -107,18 +97,17 @@ def _bound(modulus: Modulus, box: Box, cells: int) -> float:
     return float(modulus(width / cells)) + (float(modulus(width * others)) if others else 0.0)
 
 
-def _fewest(error: float | None, modulus: Modulus | None, box: Box, most_knots: int) -> int:
-    """The fewest cells whose bound is at most `error`."""
+def _fewest(error: float | None, modulus: Modulus | None, box: Box, most: int) -> int:
+    """The fewest cells, at most `most`, whose bound is at most `error`."""
     if modulus is None or error is None:
         raise DataError(
             'norm="sup" with error= needs lipschitz=, from which the error everywhere follows; or give cells='
         )
-    most = _most_cells(box, most_knots)
-    found = next((D for D in range(1, most + 1) if _bound(modulus, box, D) <= error), None)
-    if found is None:
-        least = f"guarantee {_bound(modulus, box, most):g}" if most else "are too few for one cell"
+    cells = smallest(1, lambda cells: cells >= most or _bound(modulus, box, cells) <= error)
+    if cells > most or _bound(modulus, box, cells) > error:
+        least = f"guarantee {_bound(modulus, box, most):g}" if most else "are too few for one"
         raise DataError(
-            f"an error of {error:g} everywhere is out of reach: {most:,} cells per coordinate, "
-            f"{_knots(box, most):,} knots of at most {most_knots:,}, {least}"
+            f"an error of {error:g} everywhere is out of reach: {most:,} cells per coordinate, the most that fit "
+            f"({_knots(box, most):,} knots), {least}"
         )
-    return found
+    return cells

@@ -78,7 +78,7 @@ def _equal(subject: Subject, data: Sequences, asked: Sequences, way_out: str = "
     """
     if (asked.vocabulary is None) != (data.vocabulary is None) or asked.tokens.shape[1:] != data.tokens.shape[1:]:
         raise DataError("these sequences are not of the same kind of tokens as the data")
-    tokens = subject.seen(np.concatenate([asked.tokens, data.tokens]))
+    tokens = np.concatenate([asked.tokens, data.tokens])
     tokens = tokens if tokens.ndim == 1 else distinct_rows(tokens)[1]
     lengths = np.concatenate([asked.lengths, data.lengths])
     if not subject.ordered:
@@ -237,7 +237,7 @@ def _matched(subject: Subject, asked: Sequences, data: Sequences) -> tuple[Ints,
         place = np.concatenate([start + part.labelled_places for start, part in zip(starts, parts, strict=True)])
         none = Labels(np.zeros(len(place), np.int64), data.labels.per, Names(range(1)), place=place)
     both = _joined(parts, asked.vocabulary, none)
-    task = subject.task(replace(both, tokens=subject.seen(both.tokens)))
+    task = subject.task(both)
     group = equal_points(task.context, task.target)
     count = int(np.searchsorted(rows_of(task.data, task.target), len(asked)))
     mine, theirs = group[:count], group[count:]

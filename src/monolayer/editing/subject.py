@@ -10,7 +10,6 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from monolayer.arrays import Ints
 from monolayer.construct.again import Draw, adopted, draw_of, rebuilt
@@ -88,9 +87,6 @@ class Stock:
 
     def adopt(self, data: Sequences) -> Sequences:
         return adopt(self.model, data)
-
-    def seen(self, tokens: NDArray[Any]) -> NDArray[Any]:
-        return tokens
 
     def task(self, data: Sequences) -> Task:
         return job_of(self.model, data).task
@@ -174,10 +170,6 @@ class Own:
         """`data` in the numbers of the model's names; new names come behind them, where there may be any."""
         _ = self._draw  # an error where there is none
         return adopted(self.model, data)
-
-    def seen(self, tokens: NDArray[Any]) -> NDArray[Any]:
-        """Ids, or vectors, as the model sees them."""
-        return self._draw.seen(tokens)
 
     def task(self, data: Sequences) -> Task:
         """What a model of adopted data must answer, and where."""

@@ -23,9 +23,8 @@ import numpy as np
 import torch
 
 from monolayer.arrays import Floats, Ints
-from monolayer.construct.robust.build import NARROWEST
-from monolayer.construct.robust.groups import Cells, HalfSpaces
-from monolayer.construct.robust.neurons import LOUD
+from monolayer.construct.robust.build import LOUD, NARROWEST
+from monolayer.construct.robust.cover import Cells, HalfSpaces
 from monolayer.stock.folder import Neurons
 from monolayer.stock.mirror import USUAL, Mirror
 

@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 from monolayer.arrays import Floats, Ints
 from monolayer.construct.consistency import equal_points
 from monolayer.construct.robust.build import NARROWEST, STAGE
-from monolayer.construct.robust.cover import cover
-from monolayer.construct.robust.groups import Cells
+from monolayer.construct.robust.cover import Cells, cover
 from monolayer.construct.target import Target
 from monolayer.construct.task import Progress
 from monolayer.data.distinct import distinct_rows, row_keys

@@ -8,15 +8,15 @@ one cell is chosen and the other `n − 1` are any multiset. With positions: all
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.arrays import Floats, Ints
-from monolayer.errors import DataError, OutOfMemoryError
+from monolayer.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,6 @@ class Box:
             raise DataError(f"the domain must be (low, high) with low < high, both finite, not ({low:g}, {high:g})")
         return cls(int(dim), int(length), low, high, positions)
 
-    def sequences(self, cells: int) -> int:
-        """Multisets of `n` cells, or sequences of them with positions."""
-        V = math.prod([cells] * self.dim)
-        return math.prod([V] * self.length) if self.positions else math.comb(V + self.length - 1, self.length)
-
     def knots(self, cells: int) -> int:
         """Points that the readout must tell apart."""
         V = math.prod([cells] * self.dim)
@@ -59,15 +54,7 @@ class Box:
 
     def most_cells(self, knots: int) -> int:
         """The largest `D` with at most `knots` points, and 0 if even one cell has more."""
-        if self.knots(1) > knots:
-            return 0
-        low, high = 1, 2
-        while self.knots(high) <= knots:
-            low, high = high, 2 * high
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if self.knots(middle) <= knots else (low, middle)
-        return low
+        return smallest(1, lambda cells: self.knots(cells) > knots) - 1
 
     def uniform(self, count: int, random: np.random.Generator) -> Floats:
         """`(count, n, d)` points of the domain, each coordinate uniform."""
@@ -157,6 +144,17 @@ class Lattice:
         return np.where(random.random(shape) < 0.5, self.left[cell], self.right[cell])
 
 
+def smallest(least: int, holds: Callable[[int], bool]) -> int:
+    """The smallest number from `least` on that holds, if those above hold too: doubling, then halving."""
+    low, high = least - 1, least
+    while not holds(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
 def multisets(V: int, n: int) -> Ints:
     """All `C(V + n − 1, n)` non-decreasing rows of `n` numbers below `V`, in lexicographic order `(S, n)`.
 
@@ -189,40 +187,14 @@ MOST_KNOTS = 1 << 24
 """Knots up to which a grid is built. Rank 1 in float64 ends near there (bench/where_float64_rank_1_ends.py)."""
 
 
-def afford(box: Box, cells: int, outputs: int, most_knots: int) -> None:
+def afford(box: Box, cells: int, most_knots: int) -> None:
     """Refuse a grid that is too large, before anything is allocated, and say what would fit."""
-    knots, needed = box.knots(cells), memory(box, cells, outputs)
-    fits = box.most_cells(most_knots)
-    shape = f"dim={box.dim} and length={box.length}{' with positions' if box.positions else ''}"
-    what = f"{cells:,} cells per coordinate, {shape}, make {_count(knots)} knots and need {_gibibytes(needed)}"
+    knots, fits = box.knots(cells), box.most_cells(most_knots)
     if knots > most_knots:
-        size = f"at most {fits:,} cells fit, {box.knots(fits):,} knots in {_gibibytes(memory(box, fits, outputs))}"
-        least = f"not even one cell fits, {_count(box.knots(1))} knots"
-        raise DataError(f"{what}; {most_knots:,} knots are the limit: {size if fits else least}. {smaller(box)}")
-    free = available_bytes()
-    if free is not None and needed > free:
-        while fits > 0 and memory(box, fits, outputs) > free:
-            fits -= 1
-        raise OutOfMemoryError(f"{what}; {_gibibytes(free)} are free: at most {fits:,} cells fit. {smaller(box)}")
-
-
-def available_bytes() -> int | None:
-    """Memory that can still be had on this machine, or None where the system does not say."""
-    meminfo = Path("/proc/meminfo")
-    if meminfo.exists():
-        for line in meminfo.read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    return None
-
-
-def memory(box: Box, cells: int, outputs: int) -> int:
-    """Bytes at the peak of a construction with `m` outputs: `6 T + (14 + 4 m) P + 8 d² D` numbers, `T = n S`.
-
-    Measured on grids of 0.06 to 16 million knots, which took between 0.55 and 0.98 of it.
-    """
-    tokens, knots = box.sequences(cells) * box.length, box.knots(cells)
-    return 8 * (6 * tokens + (14 + 4 * outputs) * knots + 8 * box.dim**2 * cells)
+        shape = f"dim={box.dim} and length={box.length}{' with positions' if box.positions else ''}"
+        size = f"at most {fits:,} cells fit, {box.knots(fits):,} knots" if fits else "not even one cell fits"
+        what = f"{cells:,} cells per coordinate, {shape}, make {_count(knots)} knots"
+        raise DataError(f"{what}; {most_knots:,} are the limit: {size}. {smaller(box)}")
 
 
 def smaller(box: Box) -> str:
@@ -233,7 +205,3 @@ def smaller(box: Box) -> str:
 
 def _count(number: int) -> str:
     return f"{number:,}" if number < 10**15 else f"10^{math.log10(number):.0f}"
-
-
-def _gibibytes(amount: int) -> str:
-    return f"{amount / 2**30:,.2f} GiB" if amount < 2**50 else f"10^{math.log10(amount) - 9:.0f} GiB"

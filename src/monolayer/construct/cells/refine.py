@@ -21,7 +21,7 @@ import numpy as np
 
 from monolayer.arrays import Floats
 from monolayer.construct.cells.function import Function, show
-from monolayer.construct.cells.grid import Box, Lattice, smaller
+from monolayer.construct.cells.grid import Box, Lattice, smaller, smallest
 from monolayer.errors import DataError
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.uniform import Uniform
@@ -123,8 +123,6 @@ SAMPLES = 4096
 """Points of either kind, uniform and in corners, on which an error is estimated."""
 KEPT = 16
 """Fresh points that join the samples when they miss the error, the worst of them."""
-HALVINGS = 64
-"""Enough that two floats of one size become neighbours."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,9 +181,9 @@ def cells_for(f: Function, error: float, modulus: Modulus | None, ramp: float, m
     By samples, 'fewest' is what they say: the search takes for granted that the error falls with the cells.
     """
     if modulus is not None:
-        cells = _search(1, most, lambda cells: bound(modulus, Lattice.of(f.box, cells, ramp)) <= error)
-        if cells is None:
-            least = bound(modulus, Lattice.of(f.box, most, ramp))
+        cells = smallest(1, lambda cells: cells >= most or bound(modulus, Lattice.of(f.box, cells, ramp)) <= error)
+        least = bound(modulus, Lattice.of(f.box, cells, ramp))
+        if least > error:
             raise _out_of_reach(f, error, least, most, "by the modulus of continuity")
         return cells
     hard = np.empty((0, f.box.length, f.box.dim))
@@ -195,63 +193,21 @@ def cells_for(f: Function, error: float, modulus: Modulus | None, ramp: float, m
         def sampled(cells: int, hard: Floats = hard) -> Errors:
             return Errors.sampled(f, Lattice.of(f.box, cells, ramp), seed, hard)
 
-        cells = _search(last + 1, most, lambda cells: _holds(f, sampled(cells), error))
-        if cells is None:
-            found = sampled(most)
+        cells = smallest(last + 1, lambda cells: cells >= most or sampled(cells).worst <= error)
+        found = sampled(cells)
+        if found.worst > error:
             raise _out_of_reach(f, error, found.worst, most, found.words(f))
         lattice = Lattice.of(f.box, cells, ramp)
         missed = Errors.at(f, lattice, fresh_points(lattice, POINTS, seed=1)).largest(KEPT)
-        if _holds(f, missed, error):
+        if missed.worst <= error:
             return cells
         hard, last = np.concatenate([hard, missed.X]), cells
     raise _out_of_reach(f, error, missed.worst, most, missed.words(f))
 
 
-def _search(least: int, most: int, holds: Callable[[int], bool]) -> int | None:
-    """The smallest number from `least` on that holds, if those above hold too: doubling, then halving. None: none."""
-    low, high = least - 1, least
-    while not holds(high):
-        if high == most:
-            return None
-        low, high = high, min(2 * high, most)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
-
-
-def _holds(f: Function, found: Errors, error: float) -> bool:
-    """Whether no error is larger; if one is because the function jumps there, no number of cells will help."""
-    if found.worst <= error:
-        return True
-    _check_jump(f, found.largest(4), error)
-    return False
-
-
-def _check_jump(f: Function, found: Errors, error: float) -> None:
-    """Halve the way from each point to its centre, towards the larger change, until the change is within `error`.
-
-    A continuous function comes to that. One that has not when the ends are neighbouring floats has a jump there.
-    """
-    one, two = found.X, found.centre
-    for _ in range(HALVINGS):
-        middle = one + (two - one) / 2.0
-        ends = np.abs(f(one) - f(middle)).max(axis=(1, 2)), np.abs(f(two) - f(middle)).max(axis=(1, 2))
-        nearer = (ends[0] >= ends[1])[:, None, None]
-        one, two = np.where(nearer, one, middle), np.where(nearer, middle, two)
-        left = np.maximum(*ends) > error
-        if not left.any():
-            return
-        one, two = one[left], two[left]
-    raise DataError(
-        f"f is not continuous: between {show(one[0])} and a point {float(np.abs(one[0] - two[0]).max()):.1g} away it "
-        f"jumps from {show(f(one[:1])[0])} to {show(f(two[:1])[0])}. No grid comes within error={error:g} of a jump; "
-        "with cells= the model is close in the mean only"
-    )
-
-
 def _out_of_reach(f: Function, error: float, least: float, most: int, where: str) -> DataError:
     return DataError(
         f"an error of {error:g} is out of reach: with {most} cells per coordinate, the most that fit "
-        f"({f.box.knots(most):,} knots), it is {least:.3g}: {where}. {smaller(f.box)}"
+        f"({f.box.knots(most):,} knots), it is {least:.3g}: {where}. {smaller(f.box)}; a "
+        "function that jumps is close in the mean only, with cells="
     )

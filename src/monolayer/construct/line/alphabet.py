@@ -89,9 +89,10 @@ class Vectors:
         """Keys and codes along two directions, and a bound on the rounding error of the map."""
         vectors = self.vectors
         weight, bias = self._directions(random, share) if self.lift is None else (self.lift[:, :-1], self.lift[:, -1])
-        error = lift_error(vectors, weight, bias)
-        key, code = lifted(vectors, weight, bias)
-        return Proposal(key, code, (tensor(weight), tensor(bias)), error)
+        # A bound on the rounding of that map, in any order of summation.
+        size = np.abs(vectors) @ np.abs(weight).T + np.abs(bias)
+        error = float((vectors.shape[1] + 2) * UNIT * size.max())
+        return Proposal(*lifted(vectors, weight, bias), (tensor(weight), tensor(bias)), error)
 
     def _directions(self, random: np.random.Generator, share: float) -> tuple[Floats, Floats]:
         """Two random directions, scaled and shifted so that keys and codes of the data fill [−share, share]."""
@@ -119,12 +120,6 @@ def lifted(vectors: Floats, weight: Floats, bias: Floats) -> tuple[Tensor, Tenso
         for row in range(2):
             out[row, start : start + step] = (block * weight[row]).sum(axis=1) + bias[row]
     return tensor(out[0]), tensor(out[1])
-
-
-def lift_error(vectors: Floats, weight: Floats, bias: Floats) -> float:
-    """Bound on the rounding error of that map: `(d + 2) u (Σ |w_i x_i| + |b|)`, in any order of summation."""
-    size = np.abs(vectors) @ np.abs(weight).T + np.abs(bias)
-    return float((vectors.shape[1] + 2) * UNIT * size.max())
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from monolayer.construct.line.draw import Draw
 from monolayer.construct.line.values import Value
 from monolayer.model.attention import CODE, KEY, LABEL, ONE, RankOneAttention
 from monolayer.model.card import Card
-from monolayer.model.cascade import Cascade, slots, stream_width, value_slot
+from monolayer.model.cascade import Cascade, slots, value_slot
 from monolayer.model.layers import embedding, linear
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.quantizer import Quantizer
@@ -61,16 +61,13 @@ def stream(key: Tensor, code: Tensor, width: int) -> Tensor:
     return weight
 
 
-def linear_lift(weight: Tensor, bias: Tensor, labels: int, values: Sequence[Value] = ()) -> nn.Linear:
-    """The lift of vectors: `weight` `(2, d)` and `bias` `(2,)` for key and code, the values', and 1 onto `one`."""
-    width = stream_width(1 + len(values), labels)
+def linear_lift(weight: Tensor, bias: Tensor, labels: int) -> nn.Linear:
+    """The lift of vectors: `weight` `(2, d)` and `bias` `(2,)` for key and code, and 1 onto `one`."""
+    width = LABEL + labels
     full = torch.zeros(width, weight.shape[1], dtype=torch.float64)
     full[KEY : CODE + 1] = weight
     add = torch.zeros(width, dtype=torch.float64)
     add[ONE], add[KEY : CODE + 1] = 1.0, bias
-    for stage, value in enumerate(values, 2):
-        if value.lift is not None:
-            full[value_slot(stage, labels)], add[value_slot(stage, labels)] = value.lift
     return linear(full, add)
 
 

@@ -8,8 +8,7 @@ numbers, and further stages of the readout tell those points apart (`cascade.py`
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -26,7 +25,7 @@ from monolayer.construct.line.refusal import check_format, collision
 from monolayer.construct.line.separate import Separated, separate
 from monolayer.construct.line.steps import staircase
 from monolayer.construct.line.stored import LineDraw
-from monolayer.construct.line.values import Value, draw_value, most_rank, stages_of
+from monolayer.construct.line.values import Value, stages_of
 from monolayer.construct.task import Progress, Task
 from monolayer.errors import DataError
 from monolayer.model.cascade import Cascade, stream_width, value_slot
@@ -72,7 +71,7 @@ class Line:
 
     def build(self, task: Task, report: Progress) -> Monolayer:
         """The model, a line per lemma."""
-        task = check_format(task, self.dtype)
+        check_format(task, self.dtype)
         tokens = self._tokens(task)
         report("separating contexts", 0.1)
         given = None if self.draw is None else self.draw.drawn(tokens, task.data)
@@ -80,7 +79,8 @@ class Line:
         report("building the staircase", 0.7)
         readout, values, facts = self._one_line(found) if found.pair is None else self._stages(found, tokens, task)
         lift = lift_of(found.draw, task.context.rows, readout.labels, values)
-        card = task.card(self._stored(found, tokens, values).to_json())
+        drawn = self.draw or LineDraw.of(found.draw, found.points.kappa, tokens.alphabet, self.dtype, self.rank)
+        card = task.card(drawn.to_json())
         model = assemble(found.draw, found.points.kappa, lift, readout, card, values=values)
         if self.draw is None:  # two ways to one model must give one file
             facts = found.measure() | facts
@@ -112,13 +112,6 @@ class Line:
             getattr(torch, self.dtype),
         )
 
-    def _stored(self, found: Separated, tokens: Tokens, values: tuple[Value, ...]) -> LineDraw:
-        """What this model was drawn from: the draw that was given, or a new one."""
-        drawn = LineDraw.of(found.draw, found.points.kappa, tokens.alphabet, values, self.dtype, self.rank)
-        if self.draw is None:
-            return drawn
-        return replace(self.draw, values=max(drawn.values, self.draw.values, key=len))
-
     def _one_line(self, found: Separated) -> Built:
         """All neighbours with different labels are far enough apart: one staircase."""
         points, whole = found.points, found.target.classes is not None
@@ -127,20 +120,17 @@ class Line:
     def _stages(self, found: Separated, tokens: Tokens, task: Task) -> Built:
         """Some are not: further stages, or an error that says which rank would do."""
         points, target = found.points, found.target
-        value = partial(draw_value, tokens, self.seed)
-        if self.draw is not None:
-            value = partial(self.draw.value, tokens, task.data)
-        stages, values, left = stages_of(points, found.changes, target, found.draw, tokens, value)
-        rank, most = None if left else len(stages), most_rank(tokens)
-        allowed = most if self.rank == "auto" else self.rank
-        if rank is None or rank > allowed:
-            raise collision(found, task.context, rank, most)
+        if task.vectors is not None:
+            raise collision(found, task.context, None)
+        stages, values, left = stages_of(points, found.changes, target, found.draw, tokens, self.seed)
+        if left or (self.rank != "auto" and len(stages) > self.rank):
+            raise collision(found, task.context, None if left else len(stages))
         whole = target.classes is not None
         stairs = [staircase(part.slope, part.start, part.level, whole, points.unit) for part in stages]
         readout = Cascade(stairs, target.table.shape[1])
-        facts: dict[str, Any] = {"margin": min(part.margin for part in stages if part.margin is not None), "rank": rank}
-        facts |= {"runs": 1 + readout.step_count, "contested": [part.crowds for part in stages[:-1]]}
-        return readout, values, facts
+        facts: dict[str, Any] = {"margin": min(part.margin for part in stages if part.margin is not None)}
+        facts |= {"rank": len(stages), "runs": 1 + readout.step_count}
+        return readout, values, facts | {"contested": [part.crowds for part in stages[:-1]]}
 
 
 def _order(task: Task, size: int) -> Ints | None:
@@ -176,7 +166,7 @@ def check_extent(vectors: NDArray[np.float64]) -> None:
 def lift_of(draw: Draw, rows: Ints, labels: int, values: tuple[Value, ...]) -> nn.Embedding | nn.Linear:
     if draw.proposal.lift:
         weight, bias = draw.proposal.lift
-        return linear_lift(weight, bias, labels, values)
+        return linear_lift(weight, bias, labels)
     return table_lift(draw, np.bincount(rows, minlength=len(draw.proposal.key)), labels, values)
 
 

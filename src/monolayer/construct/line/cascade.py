@@ -108,7 +108,7 @@ def further(
     missing: Floats,
     stretches: tuple[int, int],
     context: Callable[[int, Ints], Floats],
-    error: float | Callable[[int], float],
+    error: float,
     unit: float,
     whole: bool,
     most: int,
@@ -117,7 +117,7 @@ def further(
 
     `stretch` `(Q,)` is the number of each point's crowd, `missing` `(m, Q)` what the stages before have not written of
     its label, `stretches` the first and the last number that there are. `context(j, which)` gives `c_j` in [−1, 1] of
-    some of the points, wrong by at most `error` or `error(j)`; the format has unit roundoff `unit`. `whole`: labels are
+    some of the points, wrong by at most `error`; the format has unit roundoff `unit`. `whole`: labels are
     classes. `most`: the last stage that may be built. No points are left if they could all be told apart.
     """
     found: list[Stage] = []
@@ -129,8 +129,7 @@ def further(
         line = np.concatenate([z, rest - KAPPA, rest + KAPPA])
         lacks = np.concatenate([missing, np.zeros((len(missing), 2 * len(rest)))], axis=1)
         order = np.argsort(line, kind="stable")
-        off = error(number) if callable(error) else error
-        points = Points(line[order], order, KAPPA, KAPPA * off, unit)
+        points = Points(line[order], order, KAPPA, KAPPA * error, unit)
         lacks = lacks[:, order]
         changes = np.flatnonzero((lacks[:, 1:] != lacks[:, :-1]).any(axis=0))
         part = cut(points, changes)

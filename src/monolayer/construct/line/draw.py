@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from monolayer.arrays import Ints
-from monolayer.construct.line.alphabet import UNIT, Alphabet, Proposal, Vectors, lift_error, lifted
+from monolayer.construct.line.alphabet import UNIT, Alphabet, Proposal
 from monolayer.construct.line.exponential import boltzmann_terms
 from monolayer.errors import DataError
 from monolayer.model.attention import contexts, pick
@@ -143,21 +143,11 @@ class Draw:
         """Bound on the rounding error of a context id in any order of summation (docs/proofs.md).
 
         `2u (n + 4R + 2g + 2)` with `R = |λ|`, for keys in [−1, 1], `n` tokens and the begin token; a key wrong by `η`
-        moves the Boltzmann operator by at most `η (1 + 2R)`.
+        moves the Boltzmann operator by at most `η (1 + 2R)`. Of ids, whose keys are exact, also for other values in
+        [−1, 1] that are averaged in place of the keys.
         """
-        return self._rounding(tokens) + self.proposal.lift_error * (1.0 + 2.0 * abs(self.temperature))
-
-    def value_error(self, tokens: Tokens, lift_error: float) -> float:
-        """The same for the mean of values in [−1, 1], each wrong by at most `lift_error` already.
-
-        Such values move it by as much, and keys wrong by `η` by at most `2 |λ| η`: its derivative by `s_l` is `λ` times
-        the weight of `l` and the distance of its value from the mean.
-        """
-        return self._rounding(tokens) + (lift_error + 2.0 * abs(self.temperature) * self.proposal.lift_error)
-
-    def _rounding(self, tokens: Tokens) -> float:
-        """The first term, for numbers in [−1, 1] that are averaged."""
-        return 2.0 * self.unit * (tokens.longest + 1 + 4.0 * abs(self.temperature) + 2.0 * EXP_ULPS + 2.0)
+        rounding = 2.0 * self.unit * (tokens.longest + 1 + 4.0 * abs(self.temperature) + 2.0 * EXP_ULPS + 2.0)
+        return rounding + self.proposal.lift_error * (1.0 + 2.0 * abs(self.temperature))
 
     def point_error(self, kappa: float, tokens: Tokens) -> float:
         """Bound on the rounding error of `t + κ c` before its last operation."""
@@ -265,20 +255,11 @@ def drawn(tokens: Tokens, layout: Layout, number: int, seed: int) -> Draw:
         position_code = position_code.to(tokens.dtype)
     # One cell per token, or one per (token, position) pair when positions get cells too.
     stride = tokens.longest if spaced and tokens.position is not None else 1
-    proposal = in_format(alphabet.propose(random, share, stride), tokens)
+    proposal = alphabet.propose(random, share, stride)
+    if tokens.dtype != torch.float64:  # of ids alone
+        proposal = Proposal(proposal.key.to(tokens.dtype), proposal.code.to(tokens.dtype))
     draw = Draw(proposal, position_key, position_code, bos_key, temperature, layout, alphabet.spaced, tokens.unit)
     return replace(draw, seed=seed, number=number)
-
-
-def in_format(proposal: Proposal, tokens: Tokens) -> Proposal:
-    """`proposal` in numbers of the format of `tokens`: rounded, and keys and codes of vectors computed from such."""
-    if tokens.dtype == torch.float64:
-        return proposal
-    if not isinstance(tokens.alphabet, Vectors):
-        return Proposal(proposal.key.to(tokens.dtype), proposal.code.to(tokens.dtype))
-    vectors, (weight, bias) = tokens.alphabet.vectors, (part.to(tokens.dtype).double() for part in proposal.lift)
-    error = lift_error(vectors, weight.numpy(), bias.numpy()) * (tokens.unit / UNIT)
-    return Proposal(*lifted(vectors, weight.numpy(), bias.numpy()), (weight, bias), error)
 
 
 def _multiples(values: NDArray[np.float64], spacing: float) -> Tensor:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
-
 import numpy as np
 import torch
 
@@ -13,14 +10,17 @@ from monolayer.construct.line.alphabet import UNIT
 from monolayer.construct.line.draw import averaging
 from monolayer.construct.line.points import SLACK
 from monolayer.construct.line.separate import Separated
+from monolayer.construct.line.values import MOST
 from monolayer.construct.task import Task
 from monolayer.errors import DataError, PrecisionError
 
 
-def check_format(task: Task, dtype: str) -> Task:
-    """The task in numbers of the format; classes, labels or vectors that it cannot hold are an error."""
+def check_format(task: Task, dtype: str) -> None:
+    """Classes, labels or tokens that a line in this format cannot hold are an error."""
     if dtype == "float64":
-        return task
+        return
+    if task.vectors is not None:
+        raise DataError(f"vectors are memorized in float64, not in {dtype}: leave dtype out, or number the vectors")
     unit, target = float(torch.finfo(getattr(torch, dtype)).eps) / 2.0, task.target
     # Lemma 10 of docs/proofs.md: the head 2 j y − j² tells classes apart in every evaluation if 32 u C² < 1.
     most = int(np.sqrt(1.0 / (32.0 * unit)))
@@ -30,43 +30,34 @@ def check_format(task: Task, dtype: str) -> Task:
             "at most. Use dtype='float64', or robust=True, whose classes are words of a code"
         )
     if target.classes is None:
-        odd = np.argwhere(_rounded(target.table, dtype) != target.table)
+        with np.errstate(over="ignore"):  # infinity is no label
+            odd = np.argwhere(target.table.astype(dtype).astype(np.float64) != target.table)
         if len(odd):
             value = float(target.table[tuple(odd[0])])
             raise PrecisionError(
                 f"the label {value!r} is no number of {dtype}, so no model in that format returns it: round the labels "
                 f"(Y.astype('{dtype}')), or use dtype='float64'"
             )
-    if task.vectors is None:
-        return task
-    vectors = _rounded(task.vectors, dtype)
-    if not np.isfinite(vectors).all():
-        raise DataError(f"coordinates of the vectors go beyond {dtype}: scale them, or use dtype='float64'")
-    return replace(task, vectors=vectors)
 
 
-def _rounded(values: Any, dtype: str) -> Any:
-    with np.errstate(over="ignore"):  # infinity is no number of the data, and the caller sees it
-        return values.astype(dtype).astype(np.float64)
-
-
-def collision(found: Separated, context: Context, rank: int | None, most: int) -> PrecisionError:
+def collision(found: Separated, context: Context, rank: int | None) -> PrecisionError:
     """The error for data that are consistent but that the format cannot hold at the rank that is allowed.
 
-    `rank`: the least that would hold them, None if that is none of those up to `most`.
+    `rank`: the least that would hold them, None if none does.
     """
     assert found.pair is not None  # some points are too close
     count, points, target, data = found.collisions, found.points, found.target, context.data
     name = "float64" if points.unit == UNIT else "float32"
     one, two = found.pair if target.place is None else (int(target.place[label]) for label in found.pair)
-    none = f"; no value rank up to {most} tells them apart" if rank is None else ""
+    vectors = data.vocabulary is None  # which have rank 1
+    none = "" if rank is not None or vectors else f"; no value rank up to {MOST} tells them apart"
     if found.draw.kappa is not None:
         return PrecisionError(
             f"with this draw {data.labelled(one)} and {data.labelled(two)} have different labels and lie closer "
             f"together than {SLACK:g} rounding errors{none}. They are different points, not a contradiction: another "
             "draw (memorize without draw=) will tell them apart"
         )
-    if data.vocabulary is None and target.per == "token":
+    if vectors and target.per == "token":
         distance = float(np.linalg.norm(data.tokens[one] - data.tokens[two]))
         size = float(np.linalg.norm(data.tokens[one]))
         if 0.0 < distance < 1e-6 * max(size, 1e-300):

@@ -7,19 +7,17 @@ of codes came from their labels: both are stored as they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from monolayer.arrays import Floats, Ints
 from monolayer.construct.line.alphabet import Alphabet, Ids
 from monolayer.construct.line.draw import Draw, Layout, Tokens, check_stored, check_temperature, drawn, positive, whole
-from monolayer.construct.line.values import Value, draw_value
 from monolayer.data import Sequences
 from monolayer.errors import DataError
 from monolayer.model.monolayer import Monolayer
@@ -33,7 +31,7 @@ class LineDraw:
     """`rank`: the largest that is allowed; `longest`: how many positions there are, None without.
 
     `tokens`, `order`: of ids, how many there were, and the rank of each among the codes, None: its own number. `lift`
-    `(2, d + 1)`, `values` `(k − 1, d + 1)`: weights and biases of vectors for key and code, and for further stages.
+    `(2, d + 1)`: weights and biases of vectors for key and code.
     """
 
     seed: int
@@ -47,7 +45,6 @@ class LineDraw:
     tokens: int | None
     order: Ints | None
     lift: Floats | None
-    values: tuple[Floats, ...] = ()
 
     by_token = False
     """What a step is depends on its neighbours, whatever their tokens are."""
@@ -58,12 +55,11 @@ class LineDraw:
         draw: Draw,
         kappa: float,
         alphabet: Alphabet,
-        values: Sequence[Value],
         dtype: Literal["float64", "float32"] = "float64",
         rank: int | Literal["auto"] = "auto",
     ) -> LineDraw:
-        """What a model was drawn from; `values`: those of its further stages."""
-        ids = alphabet if isinstance(alphabet, Ids) else None
+        """What a model was drawn from."""
+        ids, lift = (alphabet, None) if isinstance(alphabet, Ids) else (None, np.column_stack(draw.proposal.lift))
         return cls(
             seed=draw.seed,
             layout=draw.layout,
@@ -75,8 +71,7 @@ class LineDraw:
             longest=None if draw.position_key is None else len(draw.position_key),
             tokens=None if ids is None else ids.size if ids.first is None else ids.first,
             order=None if ids is None else ids.order,
-            lift=_joined(*draw.proposal.lift) if draw.proposal.lift else None,
-            values=tuple(_joined(*value.lift) for value in values if value.lift is not None),
+            lift=lift,
         )
 
     def drawn(self, tokens: Tokens, data: Sequences) -> Draw:
@@ -84,12 +79,6 @@ class LineDraw:
         draw = replace(drawn(tokens, self.layout, self.number, self.seed), kappa=self.kappa)
         self._check_inside(draw.proposal.key, tokens, data)
         return draw
-
-    def value(self, tokens: Tokens, data: Sequences, stage: int) -> Value:
-        """What stage `stage`, from 2, averages. Of vectors the draw may lack it: then it is scaled to the data."""
-        value = draw_value(tokens, self.seed, stage, self.values[stage - 2] if stage - 2 < len(self.values) else None)
-        self._check_inside(value.token, tokens, data)
-        return value
 
     def _check_inside(self, numbers: torch.Tensor, tokens: Tokens, data: Sequences) -> None:
         """Bounds on errors are for numbers in [−1, 1], or in half of it where a place adds the other half."""
@@ -102,10 +91,6 @@ class LineDraw:
                 f"{data.where(int(far[0]))} lies outside the data that this draw was made for, where its bounds on "
                 "rounding do not hold: memorize all the data anew, without draw="
             )
-
-    def seen(self, tokens: NDArray[Any]) -> NDArray[Any]:
-        """Ids, or vectors, as the model sees them."""
-        return tokens if self.lift is None else np.asarray(tokens, self.dtype).astype(np.float64)
 
     def fits(self, model: Monolayer) -> bool:
         """Whether a model could be made of it: a file may say anything."""
@@ -120,7 +105,6 @@ class LineDraw:
         known = {each.name: getattr(self, each.name) for each in fields(self)}
         known["order"] = None if self.order is None else " ".join(map(str, self.order.tolist()))
         known["lift"] = None if self.lift is None else self.lift.tolist()
-        known["values"] = [value.tolist() for value in self.values]
         return {"construction": "line", **known}
 
     @classmethod
@@ -130,7 +114,6 @@ class LineDraw:
         check_temperature(known["temperature"])
         order = None if known["order"] is None else np.array(known["order"].split(), dtype=np.int64)
         lift = None if known["lift"] is None else np.array(known["lift"], dtype=np.float64)
-        values = tuple(np.array(value, dtype=np.float64) for value in known["values"])
         if (known["tokens"] is None) == (lift is None):
             raise ValueError("it is neither one of ids nor one of vectors")
         if order is not None and (
@@ -139,10 +122,8 @@ class LineDraw:
             raise ValueError("order does not give every token a rank of its own")
         if lift is not None and not (lift.ndim == 2 and len(lift) == 2 and np.isfinite(lift).all()):
             raise ValueError("lift is no matrix of two rows")
-        if lift is not None and any(value.shape != lift.shape[1:] or not np.isfinite(value).all() for value in values):
-            raise ValueError("lift and values are not of one size")
         plain = ("seed", "layout", "number", "temperature", "kappa", "dtype", "rank", "longest", "tokens")
-        return cls(**{name: known[name] for name in plain}, order=order, lift=lift, values=values)
+        return cls(**{name: known[name] for name in plain}, order=order, lift=lift)
 
 
 _KINDS: dict[str, Callable[[Any], bool]] = {
@@ -156,8 +137,3 @@ _KINDS: dict[str, Callable[[Any], bool]] = {
     "longest": lambda value: value is None or whole(1)(value),
     "tokens": lambda value: value is None or whole(1)(value),
 }
-
-
-def _joined(weight: torch.Tensor, bias: torch.Tensor) -> Floats:
-    """Weights and biases, the latter as the last column."""
-    return torch.cat([weight, bias[..., None]], dim=-1).double().numpy()

@@ -2,12 +2,11 @@
 
 Contexts that the keys put too close together are different multisets of tokens, so their shares of the softmax are
 different, and so are, with probability 1, their means of numbers drawn anew (Theorem A says so of the keys themselves).
-Values of vectors are linear in the vectors: with the key there are at most `d` of them that say something new.
+For ids alone: values of vectors would be linear in them, and say little that the key has not said.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,10 +14,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from monolayer.arrays import Floats, Ints
-from monolayer.construct.line.alphabet import Vectors
+from monolayer.arrays import Ints
 from monolayer.construct.line.cascade import Stage, cut, further, least_label, stage
-from monolayer.construct.line.draw import Draw, Tokens, in_format
+from monolayer.construct.line.draw import Draw, Tokens
 from monolayer.construct.line.exponential import boltzmann_terms
 from monolayer.construct.line.points import Points
 from monolayer.construct.line.separate import margins
@@ -31,41 +29,22 @@ MOST = 8
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """Numbers in [−1, 1] of the tokens `(V,)`, those of positions `(L,)` added, and of the begin token.
-
-    `lift`: weight `(d,)` and bias for vectors, None for ids; `error`: how far the map of vectors may round.
-    """
+    """Numbers in [−1, 1] of the tokens `(V,)`, those of positions `(L,)` added, and of the begin token."""
 
     token: Tensor
     position: Tensor | None
     bos: float
-    lift: tuple[Tensor, Tensor] | None
-    error: float
 
 
-def most_rank(tokens: Tokens) -> int:
-    """Largest value rank that can tell points of these tokens apart and is built."""
-    alphabet = tokens.alphabet
-    return min(MOST, alphabet.vectors.shape[1]) if isinstance(alphabet, Vectors) else MOST
-
-
-def draw_value(tokens: Tokens, seed: int, stage: int, lift: Floats | None = None) -> Value:
-    """The values of stage `stage`, from 2; they depend on the seed and on nothing that came before.
-
-    `lift` `(d + 1,)`: weights and bias for vectors, where they are given.
-    """
+def draw_value(tokens: Tokens, seed: int, stage: int) -> Value:
+    """The values of stage `stage`, from 2; they depend on the seed and on nothing that came before."""
     random = np.random.default_rng([seed, 2, stage])
     share = 1.0 if tokens.position is None else 0.5
     bos = float(torch.tensor(random.uniform(-1.0, 1.0), dtype=tokens.dtype))
     position = None
     if tokens.position is not None:
         position = torch.from_numpy(random.uniform(-share, share, tokens.longest)).to(tokens.dtype)
-    alphabet = tokens.alphabet
-    if isinstance(alphabet, Vectors):
-        alphabet = Vectors(alphabet.vectors, None if lift is None else np.stack([lift, lift]))
-    proposal = in_format(alphabet.propose(random, share, 1), tokens)
-    both = (proposal.lift[0][0], proposal.lift[1][0]) if proposal.lift else None
-    return Value(proposal.key, position, bos, both, proposal.lift_error)
+    return Value(tokens.alphabet.propose(random, share, 1).key.to(tokens.dtype), position, bos)
 
 
 def averages(value: Value, draw: Draw, tokens: Tokens, target: Target, places: Ints) -> NDArray[np.float64]:
@@ -92,11 +71,11 @@ def averages(value: Value, draw: Draw, tokens: Tokens, target: Target, places: I
 
 
 def stages_of(
-    points: Points, changes: Ints, target: Target, draw: Draw, tokens: Tokens, value: Callable[[int], Value]
+    points: Points, changes: Ints, target: Target, draw: Draw, tokens: Tokens, seed: int
 ) -> tuple[list[Stage], tuple[Value, ...], int]:
     """All stages, the values that they average, and how many points are left in crowds at the largest rank.
 
-    `changes` `(R,)`: the places on the line whose label differs from that of the next; `value(j)`: those of stage `j`.
+    `changes` `(R,)`: the places on the line whose label differs from that of the next.
     """
     whole = target.classes is not None
     part = cut(points, changes)
@@ -109,13 +88,9 @@ def stages_of(
     values: dict[int, Value] = {}
 
     def context(number: int, which: Ints) -> NDArray[np.float64]:
-        values[number] = value(number)
+        values[number] = draw_value(tokens, seed, number)
         return averages(values[number], draw, tokens, target, held[which])
 
-    ends = int(part.number[0]), int(part.number[-1])
-
-    def error(number: int) -> float:
-        return draw.value_error(tokens, values[number].error)
-
-    stages, left = further(part.stretch, missing, ends, context, error, points.unit, whole, most_rank(tokens))
+    ends, error = (int(part.number[0]), int(part.number[-1])), draw.context_error(tokens)
+    stages, left = further(part.stretch, missing, ends, context, error, points.unit, whole, MOST)
     return [first, *stages], tuple(values.values()), len(left)

@@ -31,36 +31,31 @@ class Code:
     def words(self, count: int) -> NDArray[np.float64]:
         """The first `count` words `(count, n)`, as signs."""
         dimension = len(self.generator)
-        # Spread the messages: neighbouring numbers would share most of their words.
-        number = (np.arange(1, count + 1) * _odd(dimension)) % 2**dimension
+        # Spread the messages: neighbouring numbers would share most of their words. An odd factor permutes them, but 0.
+        number = (np.arange(1, count + 1) * (int(0.618 * 2**dimension) | 1)) % 2**dimension
         bits = (number[:, None] >> np.arange(dimension)) & 1
         return np.asarray(1.0 - 2.0 * ((bits @ self.generator) % 2))
 
 
-def code_for(count: int, cosine: float = COSINE) -> Code:
-    """The shortest code that has `count` words, no two of them with a larger cosine than `cosine`.
+def code_for(count: int) -> Code:
+    """The shortest code that has `count` words, no two of them with a larger cosine than `COSINE`.
 
     The word of all ones, which is used for constants, is not counted if there is room.
     """
     for m in sorted(_PRIMITIVE):
-        found = _widest(m, count + 1, cosine)
+        found = _widest(m, count + 1)
         if found is not None:
             return found
-    raise DataError(f"{count:,} tokens or classes are more than the codes of length 256 hold at cosine {cosine}")
+    raise DataError(f"{count:,} tokens or classes are more than the codes of length 256 hold at cosine {COSINE}")
 
 
-def words(count: int, cosine: float = COSINE) -> NDArray[np.float64]:
-    """`count` words `(count, n)` of signs, no two with a larger cosine than `cosine`; `n` is the least."""
-    return code_for(count, cosine).words(count)
-
-
-def _odd(dimension: int) -> int:
-    """An odd multiplier: multiplication by it permutes the messages and leaves 0 alone."""
-    return int(0.618 * 2**dimension) | 1
+def words(count: int) -> NDArray[np.float64]:
+    """`count` words `(count, n)` of signs, no two with a larger cosine than `COSINE`; `n` is the least."""
+    return code_for(count).words(count)
 
 
 @lru_cache(maxsize=64)
-def _widest(m: int, count: int, cosine: float) -> Code | None:
+def _widest(m: int, count: int) -> Code | None:
     """The code of length `2^m` with the largest designed distance that has `count` words."""
     best = None
     for designed in range(3, 2 ** (m - 1), 2):
@@ -69,7 +64,7 @@ def _widest(m: int, count: int, cosine: float) -> Code | None:
             break
         # Even weights: the parity bit raises the least distance to designed + 1.
         largest = 1.0 - 2.0 * (designed + 1) / 2**m
-        if largest <= cosine:
+        if largest <= COSINE:
             best = Code(generator, largest)
     return best
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -21,17 +22,64 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from monolayer.arrays import Ints
-from monolayer.construct.robust.groups import Cells, Found, Group, HalfSpaces
 from monolayer.construct.robust.halfspaces import padded, widest
-from monolayer.construct.robust.hull import alone
+from monolayer.construct.robust.hull import widest_slabs
 from monolayer.model.device import one_thread
 
 COLUMNS = 64
 """Problems of one cell in a batch."""
 AT_ONCE = 1 << 20
 """Numbers in a batch: 4 MiB, which stays in the cache through the iterations."""
-Slab = tuple[Group, Tensor, float, NDArray[np.float32]]
-"""The slab of a group: its normal `(p,)`, its lower end, and the heights of the group's facts `(F,)`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Points in order of their cells: features `(M, p)`, label numbers `(M,)`, cell `j` at `start[j]:start[j + 1]`."""
+
+    feature: Tensor
+    label: Ints
+    start: Ints
+    base: Ints
+    """Label number of each cell that needs no half-space `(K,)`."""
+
+    @property
+    def cell(self) -> Ints:
+        """The cell of every point `(M,)`."""
+        return np.repeat(np.arange(len(self.base)), np.diff(self.start))
+
+    def own(self, cell: int) -> slice:
+        """The points of a cell."""
+        return slice(int(self.start[cell]), int(self.start[cell + 1]))
+
+
+@dataclass(frozen=True, eq=False)
+class HalfSpaces:
+    """`H` half-spaces `{normal · z ≥ centre}`, each in its cell, with its label and half-width of the empty slab."""
+
+    cell: Ints
+    label: Ints
+    normal: Tensor
+    centre: NDArray[np.float64]
+    half_width: NDArray[np.float64]
+    worst: int | None
+    """A point of the half-space with the narrowest slab; None without half-spaces."""
+
+
+class Group(NamedTuple):
+    """Facts of one label in one cell, by their places in the cell."""
+
+    cell: int
+    label: int
+    facts: Ints
+
+
+class Found(NamedTuple):
+    """One half-space before it is packed with the others: of a group, the slab between `low` and `high`."""
+
+    group: Group
+    normal: Tensor
+    low: float
+    high: float
 
 
 def cover(cells: Cells, enough: float, progress: Callable[[float], None] = lambda share: None) -> HalfSpaces:
@@ -53,7 +101,7 @@ def cover(cells: Cells, enough: float, progress: Callable[[float], None] = lambd
                     _settle(cells, slab, enough, found, groups)
             progress(1.0 - (len(single) + sum(len(group.facts) for group in groups)) / total)
         left = len(single) / total  # single facts take most of the time
-        found += alone(cells, single, enough, lambda share: progress(1.0 - (1.0 - share) * left))
+        found += _alone(cells, single, enough, lambda share: progress(1.0 - (1.0 - share) * left))
     return _pack(cells, found)
 
 
@@ -86,6 +134,10 @@ def _batches(cells: Cells, groups: list[Group]) -> Iterator[list[list[Group]]]:
             yield pieces[i : i + step]
 
 
+Slab = tuple[Group, Tensor, float, NDArray[np.float32]]
+"""The slab of a group: its normal `(p,)`, its lower end, and the heights of the group's facts `(F,)`."""
+
+
 def _solve(cells: Cells, enough: float, part: list[list[Group]]) -> list[Slab]:
     place = [cells.own(groups[0].cell) for groups in part]
     rows, columns = padded(place[0].stop - place[0].start), padded(len(part[0]))  # the same for all of them
@@ -116,11 +168,11 @@ def _settle(cells: Cells, slab: Slab, enough: float, found: list[Found], later: 
     group, normal, low, height = slab
     inside = height >= low + 2.0 * enough
     if 2 * inside.sum() < len(inside):
-        later += [replace(group, facts=part) for part in _halves(cells, group.cell, group.facts)]
+        later += [group._replace(facts=part) for part in _halves(cells, group.cell, group.facts)]
         return
-    found.append(Found(replace(group, facts=group.facts[inside]), normal, low, float(height[inside].min())))
+    found.append(Found(group._replace(facts=group.facts[inside]), normal, low, float(height[inside].min())))
     if not inside.all():
-        later.append(replace(group, facts=group.facts[~inside]))
+        later.append(group._replace(facts=group.facts[~inside]))
 
 
 def _halves(cells: Cells, cell: int, facts: Ints) -> list[Ints]:
@@ -136,6 +188,25 @@ def _halves(cells: Cells, cell: int, facts: Ints) -> list[Ints]:
     first, last = max(1, len(order) // 4), max(2, len(order) - len(order) // 4)
     cut = first + int(np.argmax(np.diff(place[order])[first - 1 : last - 1]))
     return [facts[order[:cut]], facts[order[cut:]]]
+
+
+def _alone(cells: Cells, single: list[Group], enough: float, progress: Callable[[float], None]) -> Iterator[Found]:
+    """The half-spaces of single facts, cell by cell; `progress` is told the share of facts that is done."""
+    by_cell: dict[int, list[Group]] = {}
+    for group in single:
+        by_cell.setdefault(group.cell, []).append(group)
+    done = 0
+    for cell, groups in by_cell.items():
+        own = cells.own(cell)
+        points = cells.feature[own].double().numpy()
+        facts = [int(group.facts[0]) for group in groups]
+        for group, (normal, half_width) in zip(
+            groups, widest_slabs(points, cells.label[own], facts, enough), strict=True
+        ):
+            high = float(points[group.facts[0]] @ normal)
+            yield Found(group, torch.from_numpy(normal).float(), high - 2.0 * half_width, high)
+            done += 1
+            progress(done / len(single))
 
 
 def _pack(cells: Cells, found: list[Found]) -> HalfSpaces:

@@ -13,14 +13,13 @@ Every slab is measured on all of them, so a search that ends early costs width o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import torch
 from scipy.optimize import nnls
 
 from monolayer.arrays import Floats, Ints
-from monolayer.construct.robust.groups import Cells, Found, Group
 
 NEAREST = 48
 """Nearest others that the search begins with."""
@@ -103,22 +102,3 @@ def _shortest(away: Floats) -> Floats:
         weight = np.zeros(len(away))
         weight[(away * away).sum(axis=1).argmin()] = 1.0
     return np.asarray(weight / weight.sum())
-
-
-def alone(cells: Cells, single: list[Group], enough: float, progress: Callable[[float], None]) -> Iterator[Found]:
-    """The half-spaces of single facts, cell by cell; `progress` is told the share of facts that is done."""
-    by_cell: dict[int, list[Group]] = {}
-    for group in single:
-        by_cell.setdefault(group.cell, []).append(group)
-    done = 0
-    for cell, groups in by_cell.items():
-        own = cells.own(cell)
-        points = cells.feature[own].double().numpy()
-        facts = [int(group.facts[0]) for group in groups]
-        for group, (normal, half_width) in zip(
-            groups, widest_slabs(points, cells.label[own], facts, enough), strict=True
-        ):
-            high = float(points[group.facts[0]] @ normal)
-            yield Found(group, torch.from_numpy(normal).float(), high - 2.0 * half_width, high)
-            done += 1
-            progress(done / len(single))

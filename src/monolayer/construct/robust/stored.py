@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args
 
-from numpy.typing import NDArray
-
 from monolayer.arrays import Floats
 from monolayer.construct.line.draw import check_stored, whole
 from monolayer.construct.robust.codes import code_for
@@ -54,10 +52,6 @@ class RobustDraw:
     def class_words(self, names: Names) -> Floats:
         """Words `(C, m)` of all classes, the rows of the head."""
         return _words(names, self.classes, "class", "classes")
-
-    def seen(self, tokens: NDArray[Any]) -> NDArray[Any]:
-        """Ids as the model sees them."""
-        return tokens
 
     def fits(self, model: Monolayer) -> bool:
         """Whether a model could be made of it: a file may say anything."""
