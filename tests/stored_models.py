@@ -105,7 +105,7 @@ def random_case(seed: int, *, dtype: str = "float64", **options: Any) -> Case:
         "width": len(tensors["bos"]), "labels": len(tensors["bos"]) - LABEL, "per": kind["per"],
         "target": kind["target"], "scalar": kind["target"] == "reals", "readout": kind["readout"],
         "causal": kind["causal"], "next_token": kind["next_token"], "positions": kind["positions"], "dtype": dtype,
-        "summary": None, "draw": None, "grid": None, "unit": None,
+        "summary": None, "draw": None, "grid": None, "unit": None, "script": None,
         "vocabulary": {"range": kind["vocabulary"]} if kind["tokens"] == "ids" else None,
         "classes": {"range": kind["classes"]} if kind["target"] == "classes" else None,
     }  # fmt: skip

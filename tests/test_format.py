@@ -70,6 +70,12 @@ def related_fields(saved: Saved, rng: np.random.Generator) -> None:
         "tokens": ["ids", "vectors"],
         "vocabulary": [None, {"range": 3}],
         "unit": [None, "words"],
+        "script": [
+            None,
+            {"unit": "words", "window": 3},
+            {"unit": "lines", "window": 3},
+            {"unit": "words", "window": 0},
+        ],
         "readout": ["exact", "runs"],
         "kind": ["memorizer", "approximator"],
         "positions": [True, False],

@@ -11,11 +11,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import save
 
 import monolayer as ml
 from monolayer.cli import run
 from monolayer.data.text import MARK, read_text, split, windows
 from monolayer.data.text import raven as raven_text
+from monolayer.model.load import model_from
+from monolayer.model.save import described
 
 RAVEN = raven_text()
 
@@ -184,22 +187,17 @@ def test_a_saved_model_still_recites_and_knows(raven: ml.Monolayer, tmp_path: Pa
     assert plain.card.script is None
 
 
-def test_a_garbled_memory_is_refused() -> None:
-    from safetensors.numpy import save
-
-    from monolayer.model.sidecar import read_memory
-
-    card, cuts = ml.memorize(["ab"], [0]).card, {"unit": "words", "window": "3"}
-    for words, said, complaint in (
-        ([3, 3], {}, "each larger than the one before"),
-        ([1], cuts | {"unit": "lines"}, "no way to cut a text"),
-        ([1], cuts | {"window": "0"}, "no way to cut a text"),
-        ([1], cuts | {"x": ""}, "no way to cut a text"),
-    ):
-        with pytest.raises(ml.ModelFileError, match=complaint):
-            read_memory(card, save({"fingerprints": np.array(words, np.uint64)}, metadata=said))
-    with pytest.raises(ml.ModelFileError, match="cannot be read"):
-        read_memory(card, b"nothing")
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (save({"fingerprints": np.array([3, 3], np.uint64)}), "each larger than the one before"),
+        (b"no", "cannot be read"),
+    ],
+)
+def test_a_garbled_memory_is_refused(raven: ml.Monolayer, content: bytes, complaint: str) -> None:
+    config, names = described(raven)
+    with pytest.raises(ml.ModelFileError, match=complaint):
+        model_from(config, names, dict(raven.state_dict()), content)
 
 
 # -- the command line ------------------------------------------------------------------------------------

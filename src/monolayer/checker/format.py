@@ -34,7 +34,7 @@ WORDS = {
 SWITCHES = ("scalar", "causal", "next_token", "positions")
 COUNTS = {"width": 4, "labels": 1, "steps": 0}
 UNITS = (None, "characters", "words", "whole")
-OTHERS = ("version", "vocabulary", "unit", "classes", "grid", "draw", "summary", "files", "digest")
+OTHERS = ("version", "vocabulary", "unit", "classes", "script", "grid", "draw", "summary", "files", "digest")
 GRID_COUNTS = ("dim", "length", "cells")
 GRID_REALS = ("low", "high", "ramp", "error", "spread")
 
@@ -73,6 +73,11 @@ def examine_config(config: dict[str, Any]) -> None:
             _demand(plain, f"{key} is neither a range nor a list of names")
     named = config["vocabulary"] == {"names": "vocabulary"}
     _demand(config["unit"] in (UNITS if named else UNITS[:1]), "unit is not what a string is, or given without names")
+    script = config["script"]
+    if script is not None:
+        cut = named and isinstance(script, dict) and set(script) == {"unit", "window"}
+        cut = cut and script["unit"] in ("words", "characters") and _is_count(script["window"], 1)
+        _demand(cut, "script is no way to cut a text into named tokens")
     optional = {"memory.safetensors"} if reads_ids else set()
     _demand(listed <= set(files) <= listed | optional, f"files must be {sorted(listed)}")
     if gated:
@@ -136,18 +141,13 @@ def _examine_grid(config: dict[str, Any], grid: Any) -> None:
     _demand(plain, "an approximator takes vectors, answers at tokens and is not causal")
 
 
-def examine_memory(header: dict[str, Any], tensors: Tensors) -> None:
-    """`memory.safetensors`: rising words, what a recited text was cut into. Of all verdicts only `only` asks for it."""
+def examine_memory(tensors: Tensors) -> None:
+    """`memory.safetensors`: rising words. Of all verdicts only `only` asks for it."""
     where = "memory.safetensors"
     _demand(set(tensors) == {"fingerprints"}, "it must hold fingerprints and nothing else", where)
-    words, said = tensors["fingerprints"], header.get("__metadata__", {})
+    words = tensors["fingerprints"]
     _demand(words.ndim == 1 and words.dtype.str == "<u8", "fingerprints must be one row of 64-bit words", where)
     _demand(bool((words[1:] > words[:-1]).all()), "fingerprints must rise", where)
-    if said:
-        cut = said.get("unit") in ("words", "characters") and set(said) == {"unit", "window"}
-        size = said.get("window", "")
-        digits = 1 <= len(size) <= 9 and set(size) <= set("0123456789") and int(size) >= 1
-        _demand(cut and digits, "its metadata name no way to cut a text", where)
 
 
 def examine_names(config: dict[str, Any], lists: dict[str, Any]) -> dict[str, Names | None]:

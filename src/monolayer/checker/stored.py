@@ -125,9 +125,8 @@ def _read(folder: Path) -> Stored:
     examine_tensors(config, names, tensors)
     memory = None
     if "memory.safetensors" in files:
-        content = files["memory.safetensors"]
-        held = _tensors("memory.safetensors", content)
-        examine_memory(json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")]), held)
+        held = _tensors("memory.safetensors", files["memory.safetensors"])
+        examine_memory(held)
         memory = held["fingerprints"]
     fmt = BINARY64 if config["dtype"] == "float64" else BINARY32
     return Stored(tensors, config, names["vocabulary"], names["classes"], fmt, memory)

@@ -142,10 +142,14 @@ def book(folder: Path, data: list[str]) -> Sequences | None:
     path = only_text(data)
     if path is None:
         return None
-    from monolayer.model.sidecar import read_script
+    from monolayer.data.regular import read_regular
+    from monolayer.data.text import Script
 
-    script = read_script(folder / "memory.safetensors")
-    return None if script is None else cut_text(path, script)
+    try:
+        script = Script(**json.loads(read_regular(folder / "config.json"))["script"])
+    except (OSError, ValueError, RecursionError, KeyError, TypeError):  # no such model: whoever loads it says why
+        return None
+    return cut_text(path, script)
 
 
 def cut_text(path: str, script: Script) -> Sequences:

@@ -163,7 +163,7 @@ class Own:
             raise DataError(f"the record does not lead to a model: {error}") from None
         words = content.tensors.get(FINGERPRINTS)
         kept = None if own.fingerprint is None or words is None else replace(own.fingerprint, words=words)
-        model.card = replace(model.card, script=own.script, fingerprint=kept)
+        model.card = replace(model.card, fingerprint=kept)
         return Own(model.to(self.model.bos.device))
 
     def adopt(self, data: Sequences) -> Sequences:

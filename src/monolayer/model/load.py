@@ -11,16 +11,20 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError
+from safetensors.numpy import load as load_numbers
 from safetensors.torch import load as load_tensors
 from torch import Tensor, nn
 
+from monolayer.arrays import Words
 from monolayer.data import Names
 from monolayer.data.folder import read_together
 from monolayer.data.names import Unit
+from monolayer.data.text import Script
 from monolayer.errors import DataError, ModelFileError
-from monolayer.model.card import Card, Grid, Summary
+from monolayer.model.card import Card, Fingerprint, Grid, Summary
 from monolayer.model.device import check_device
 from monolayer.model.layers import embedding, linear
 from monolayer.model.monolayer import Monolayer
@@ -39,7 +43,6 @@ from monolayer.model.schema import (
     parse,
 )
 from monolayer.model.sharded import INDEX, is_shard, join, split_block
-from monolayer.model.sidecar import read_memory
 from monolayer.model.uniform import Uniform
 
 _OWN = (CONFIG, WEIGHTS, NAMES, MEMORY, INDEX)
@@ -102,8 +105,9 @@ def model_from(
         grid=None if grid is None else Grid(**grid),
         summary=None if summary is None else Summary.from_json(summary),
         draw=config["draw"],
+        script=None if config["script"] is None else Script(**config["script"]),
+        fingerprint=None if memory is None else Fingerprint(_fingerprints(memory), config["per"], config["causal"]),
     )
-    card = card if memory is None else read_memory(card, memory)
     four = (tensors[f"attention.{name}"] for name in ("W_Q", "W_K", "W_V", "W_O"))
     readout, attention = READOUTS[config["readout"]]
     return Monolayer(
@@ -153,6 +157,17 @@ def _tensors(files: dict[str, Any], config: Config) -> dict[str, Tensor]:
         return load_tensors(files[WEIGHTS])
     except (SafetensorError, KeyError, ValueError, TypeError, RuntimeError) as error:
         raise ModelFileError(f"{WEIGHTS} cannot be read as safetensors: {error}") from None
+
+
+def _fingerprints(content: bytes) -> Words:
+    try:
+        tensors = load_numbers(content)
+        words = tensors.pop("fingerprints")
+    except (SafetensorError, KeyError, ValueError, TypeError) as error:
+        raise ModelFileError(f"{MEMORY} cannot be read: {error!r}") from None
+    if tensors or words.dtype != np.uint64 or words.ndim != 1 or (words[1:] <= words[:-1]).any():
+        raise ModelFileError(f"{MEMORY} must hold one row of 64-bit words, each larger than the one before")
+    return words
 
 
 def _why(folder: Path, error: Exception) -> str:

@@ -10,10 +10,12 @@ import json
 import os
 import shutil
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
+from safetensors.numpy import save_file as save_numbers
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
@@ -24,7 +26,6 @@ from monolayer.model.card import Card
 from monolayer.model.parts import Parts
 from monolayer.model.schema import CONFIG, MEMORY, NAMES, VERSION, WEIGHTS, Config, check_config, check_tensors
 from monolayer.model.sharded import INDEX, SPLIT, index_json, shard_names, split_block
-from monolayer.model.sidecar import write_memory
 
 
 def save(
@@ -68,8 +69,8 @@ def write(
         if parts:
             size = sum(value.numel() * value.element_size() for value in state.values())
             (scratch / INDEX).write_text(index_json(list(tensors), len(parts), size, block), encoding="utf-8")
-        if card is not None and (card.fingerprint is not None or card.script is not None):
-            write_memory(card, scratch / MEMORY)
+        if card is not None and card.fingerprint is not None:
+            save_numbers({"fingerprints": card.fingerprint.words}, scratch / MEMORY)
         if names:
             (scratch / NAMES).write_bytes(_utf8(names))
         config["files"] = {path.name: digests.get(path.name) or file_digest(path) for path in sorted(scratch.iterdir())}
@@ -106,6 +107,7 @@ def described(model: Parts) -> tuple[Config, dict[str, list[Any]]]:
         "vocabulary": _names_to_json("vocabulary", card.vocabulary, names),
         "unit": None if card.vocabulary is None else card.vocabulary.unit,
         "classes": _names_to_json("classes", card.classes, names),
+        "script": None if card.script is None else asdict(card.script),
         "grid": card.grid_json(),
         "draw": card.draw,
         "summary": card.summary_json(),

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, get_args
 
 from monolayer.data.names import Unit
+from monolayer.data.text import Unit as TextUnit
 from monolayer.errors import ModelFileError
 from monolayer.model.sharded import INDEX, shard_names
 
@@ -47,6 +48,12 @@ def _names(value: Any, key: str) -> bool:
     return value == {"names": key} or (list(value) == ["range"] and _whole(1)[0](value["range"]))
 
 
+def _script(value: Any) -> bool:
+    if type(value) is not dict or set(value) != {"unit", "window"}:
+        return value is None
+    return value["unit"] in get_args(TextUnit) and _whole(1)[0](value["window"])
+
+
 def _digests(value: Any) -> bool:
     return type(value) is dict and all(type(digest) is str for digest in value.values())
 
@@ -70,6 +77,7 @@ FIELDS: dict[str, Check] = {
     "vocabulary": ((lambda value: _names(value, "vocabulary")), _NAMES_OR_NULL),
     "unit": ((lambda value: value is None or value in get_args(Unit)), "null, characters, words or whole"),
     "classes": ((lambda value: _names(value, "classes")), _NAMES_OR_NULL),
+    "script": (_script, "null, or how a text was cut: unit words or characters, and window"),
     "grid": _OBJECT_OR_NULL,
     "draw": _OBJECT_OR_NULL,
     "summary": _OBJECT_OR_NULL,
@@ -111,6 +119,7 @@ RULES: tuple[tuple[str, Callable[[Config], bool]], ...] = (
         "what a string is, is said of named tokens",
         lambda c: c["unit"] is None or c["vocabulary"] == {"names": "vocabulary"},
     ),
+    ("a text is cut into named tokens", lambda c: c["script"] is None or c["vocabulary"] == {"names": "vocabulary"}),
     ("classes are named, reals are not", lambda c: (c["target"] == "classes") == (c["classes"] is not None)),
     (
         "classes have one label slot, but for gates, which answer with classes",

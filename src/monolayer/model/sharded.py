@@ -53,22 +53,12 @@ def part_header(number: int, steps: int, block: str, rows: int, columns: int | N
     can be replaced.
     """
     columns = steps if columns is None else columns
-    shapes = {name: [rows, columns] if name == "weight_2" else [steps] for name in SPLIT}
-    return header({f"{block}.{name}.{number}": ("F64", shape) for name, shape in shapes.items()}, size=_HEADER)
-
-
-def header(tensors: dict[str, tuple[str, list[int]]], said: dict[str, str] | None = None, size: int = 0) -> bytes:
-    """The beginning of a safetensors file: its tensors of 8 bytes per number follow, one after the other.
-
-    `said`: metadata, which the library would write in a random order; `size`: of the header at least.
-    """
-    entries: dict[str, object] = {"__metadata__": said} if said else {}
-    end = 0
-    for name, (dtype, shape) in tensors.items():
+    entries, end = {}, 0
+    for name in SPLIT:
+        shape = [rows, columns] if name == "weight_2" else [steps]
         begin, end = end, end + 8 * math.prod(shape)
-        entries[name] = {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
-    text = json.dumps(entries, separators=(",", ":"), ensure_ascii=False).encode()
-    text = text.ljust(max(size, -(-len(text) // 8) * 8))
+        entries[f"{block}.{name}.{number}"] = {"dtype": "F64", "shape": shape, "data_offsets": [begin, end]}
+    text = json.dumps(entries, separators=(",", ":")).encode().ljust(_HEADER)
     return len(text).to_bytes(8, "little") + text
 
 
