@@ -6,7 +6,6 @@ import errno
 import importlib
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,12 +18,12 @@ from hypothesis import strategies as st
 
 import monolayer as ml
 from monolayer.cli import run
-from monolayer.cluster import crowds, encode, memorize, parts, room
+from monolayer.cluster import encode, memorize, parts, room
 from monolayer.cluster import executor as executors
 from monolayer.cluster import points as cluster_points
 from monolayer.cluster.executor import Processes
 from monolayer.cluster.memorize import memorize_files
-from monolayer.cluster.room import HUT, Room
+from monolayer.cluster.room import HOUSE, Room
 from monolayer.construct.line import draw, separate
 from monolayer.data import read
 from tests.dying import kill_once
@@ -192,15 +191,16 @@ def test_names_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     """What is left beside their tables is for blocks and ranges; too little is an error that says what is enough."""
     assert [room.size(text) for text in ("2GB", "1.5 GiB", "500m", 7)] == [2 * 10**9, 3 << 29, 5 * 10**8, 7]
     monkeypatch.setattr(room, "resident", lambda: 0)  # whatever other tests have left in this process
-    some = Room.of("1GB", 2, room.HUT, 10)
-    small = some.without(300_000)
-    assert some.without(0) == some
+    some = Room.of("1.1GB", 2, room.HOUSE, 10)
+    small = some.beside(100_000, 0)
+    assert some.beside(0, 0) == some
+    assert some.beside(0, 9).block < some.block
     assert small.block < some.block
-    assert 2 * small.block * room.TOKEN + 300_000 * some.name <= some.spare
+    assert 2 * small.block * room.TOKEN + 100_000 * some.name <= some.spare
     with pytest.raises(ml.DataError, match=r"1,000,000 different tokens .*--memory.*fewer workers") as error:
-        some.without(1_000_000)
+        some.beside(1_000_000, 0)
     enough = str(error.value).split("'")[1]
-    Room.of(enough, 2, room.HUT, 10).without(1_000_000)
+    Room.of(enough, 2, room.HOUSE, 10).beside(1_000_000, 0)
     monkeypatch.setattr(room, "NAME", 10**9)
     with pytest.raises(ml.DataError, match="4 different tokens and classes"):
         memorize_files(write(tmp_path, [["a", "b"]], [[0, 1]], []), tmp_path / "files", workers=1)
@@ -262,7 +262,6 @@ def test_contradictions_are_those_of_memory(
     if many == 2:  # however few are looked at
         for module, name, value in ((parts, "NEAR", 2), (parts, "MANY", 2), (cluster_points, "LOOKED_AT", 10)):
             monkeypatch.setattr(module, name, value)
-        monkeypatch.setattr(crowds, "TOGETHER", 100)
     refused(tmp_path, pattern, [0, 100, 250], **options)
 
 
@@ -304,20 +303,13 @@ def expected(tmp_path: Path, pattern: str) -> Path:
     return tmp_path / "memory"
 
 
-def test_workers_do_without_torch() -> None:
-    """Every module whose functions are pieces."""
-    modules = "crowds, encode, parts, points, settle"
-    code = f"import sys; from monolayer.cluster import {modules}; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
-
-
 class Killing(Processes):
     """Processes of which one is killed at the first piece of one kind."""
 
     mark = ""
 
     def _one(self, function: Any, task: Any) -> None:
-        if function.__name__ == "encode":  # the one kind that a worker does without PyTorch: it starts quickly
+        if function.__name__ == "encode":
             function, task = kill_once, (self.mark, function, *task)
         super()._one(function, task)
 
@@ -390,7 +382,7 @@ def test_pieces_keep_the_sizes_that_they_had(tmp_path: Path, monkeypatch: pytest
     pattern = write(tmp_path / "shards", X, Y, [150, 300])
     for name, value in (("HOUSE", 0), ("TOKEN", 1), ("POINT", 1), ("READ", 0), ("LEAST", 1), ("NAME", 0)):
         monkeypatch.setattr(room, name, value)
-    monkeypatch.setattr(memorize, "HUT", 0)
+    monkeypatch.setattr(memorize, "HOUSE", 0)
     monkeypatch.setattr(room, "resident", lambda: 10_000)
     with monkeypatch.context() as patch:
         stopped(patch, "part")
@@ -567,6 +559,6 @@ def test_as_many_workers_as_fit_unless_they_were_asked_for(
 ) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: processors)
     monkeypatch.setattr("monolayer.cluster.room.resident", lambda: 300 << 20)
-    assert Room.fitting(memory, None, HUT, 1000).workers in workers
+    assert Room.fitting(memory, None, HOUSE, 1000).workers in workers
     with pytest.raises(ml.DataError, match=r"64 workers .* fewer workers or smaller files"):
-        Room.fitting("2GB", 64, HUT, 1000)
+        Room.fitting("2GB", 64, HOUSE, 1000)

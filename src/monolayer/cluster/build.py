@@ -20,9 +20,9 @@ import numpy as np
 from monolayer.arrays import Floats
 from monolayer.cluster import crowds, encode, parts, points
 from monolayer.cluster.blocks import Block, blocks, sample
+from monolayer.cluster.executor import Options, Work
 from monolayer.cluster.finish import Found, with_stages
 from monolayer.cluster.settle import refuse_contradictions
-from monolayer.cluster.work import Options, Work
 from monolayer.construct.line.draw import Layout, draws
 from monolayer.construct.line.points import contextual_points, scale
 from monolayer.construct.line.separate import DRAWS, hopeless
@@ -36,7 +36,7 @@ class Build(Work):
         """The line, as `construct/line/build.py` has it; `reading`: options of `monolayer.data.read`."""
         found = encode.survey(self, reading, options)
         names = sum(len(some) for some in (found.vocabulary, found.classes) if some is not None)
-        smaller = replace(self, room=self.room.without(names).beside(found.rules.reals))
+        smaller = replace(self, room=self.room.beside(names, found.rules.reals))
         pieces = blocks(self.spill, len(self.shards), smaller.room.block)
         found = smaller._separate(found, pieces, options)
         if found.rules.reals:
@@ -82,19 +82,16 @@ class Build(Work):
         """κ, for which the contexts of all files are computed."""
         if found.rules.per == "sequence":
             return 1.0
-        draw = points.Tables.of(found.draw, found.rules)
-        tasks = {f"extent-{found.name}-{i:05}": (block, found.rules, draw) for i, block in enumerate(pieces)}
+        tasks = {f"extent-{found.name}-{i:05}": (block, found.rules, found.draw) for i, block in enumerate(pieces)}
         self.do("computing contexts", (0.2, 0.3), points.extent, tasks)
         first, last = np.stack([self.spill.facts(name)["extent"] for name in tasks], axis=1)
         return scale(1.0, float(last.max() - first.min()), error)
 
     def _parts(self, found: Found, pieces: list[Block], at: Floats, *, strict: bool) -> Found:
         """The points of every block, cut into ranges; each range as a part of the staircase."""
-        rules, draw = found.rules, points.Tables.of(found.draw, found.rules)
+        rules = found.rules
         names = [f"part-{found.name}-{r:05}" for r in range(len(at) + 1)]
-        tasks: dict[str, Any] = {
-            found.points(i): (block, rules, draw, found.kappa, at) for i, block in enumerate(pieces)
-        }
+        tasks: dict[str, Any] = {found.points(i): (block, rules, found.draw, at) for i, block in enumerate(pieces)}
         if all(map(self.spill.finished, names)) and not self.spill.numbers(found.points(0)).exists():
             tasks = {}  # they were dropped, since nobody needed them any more
         self.do("cutting points into ranges", (0.3, 0.6), points.points, tasks)

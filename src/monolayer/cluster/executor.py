@@ -1,4 +1,4 @@
-"""Who does the pieces: this process, several of this machine, or the workers of a Dask cluster.
+"""Pieces of a build, and who does them: this process, several of this machine, or the workers of a Dask cluster.
 
 An executor calls a function once for each task and says when one is done. A piece is a pure function of the spill
 folder and its arguments, and what it writes appears whole or not at all: so a piece whose worker died is done again.
@@ -13,28 +13,61 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from queue import LifoQueue
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from monolayer.cluster.room import Room
+from monolayer.cluster.spill import Spill
 from monolayer.errors import DataError, OutOfMemoryError
+
+if TYPE_CHECKING:  # a worker starts without PyTorch
+    from monolayer.construct.task import Progress
 
 Engine = Literal["processes", "dask"]
 Task = tuple[Any, ...]
 TRIES = 3
 """How often the worker of one piece may die before it is taken for the fault of the piece."""
-
-
 KEPT = {"MALLOC_TRIM_THRESHOLD_": f"{1 << 28}", "MALLOC_MMAP_THRESHOLD_": f"{1 << 25}"}
 """Memory that arrays leave is kept for the next ones, where the C library is glibc: to give it back and to get it anew
 takes the system as long as to sort it."""
 PATIENCE = 30.0
 """Seconds to wait for a scheduler to answer."""
-
-
 Run = Callable[[Callable[..., None], list[Task]], Iterator[None]]
 """`run(f, tasks)` calls `f(*task)` for every task, in any order, and yields after each; the first error ends it."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What kind of model: keywords of `memorize`."""
+
+    positions: bool
+    causal: bool
+    temperature: float | None
+    rank: int | Literal["auto"]
+    seed: int
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """`shards`: the files, as `identity` knows them."""
+
+    spill: Spill
+    run: Run
+    room: Room
+    shards: list[dict[str, Any]]
+    report: Progress
+
+    def do(self, stage: str, share: tuple[float, float], function: Callable[..., None], tasks: dict[str, Any]) -> None:
+        """Do the pieces `tasks`, by name, that are not finished yet."""
+        left = [(self.spill, name, *task) for name, task in tasks.items() if not self.spill.finished(name)]
+        begin, end = share
+        done = len(tasks) - len(left)
+        self.report(stage, begin)
+        for count, _ in enumerate(self.run(function, left), done + 1):
+            self.report(f"{stage}: {count:,} of {len(tasks):,}", begin + (end - begin) * count / len(tasks))
 
 
 @contextmanager

@@ -146,9 +146,9 @@ def finish(spill: Spill, found: Found, out: Path, overwrite: bool) -> Path:
 
 def _line(found: Found) -> Monolayer:
     """The network, with a readout that has the right sizes, and no numbers where these lie in files."""
-    draw = found.draw
+    draw, rules = found.draw, found.rules
     steps = sum(int(part["steps"]) for part in found.parts)
-    whole, labels = found.classes is not None, max(1, found.rules.reals)
+    whole, labels = found.classes is not None, max(1, rules.reals)
     if found.classes is not None and sum(float(part["size"]) for part in found.parts) + len(found.classes) >= 2.0**53:
         raise PrecisionError(f"{steps + 1:,} runs of {len(found.classes):,} classes add up past 2^53: use fewer")
     nothing = torch.zeros(1, dtype=torch.float64)
@@ -166,24 +166,19 @@ def _line(found: Found) -> Monolayer:
         contested = [len(found.crowds.low), *(stage.crowds for stage in found.stages[:-1])]
         more = {"runs": 1 + readout.step_count, "rank": readout.rank, "contested": contested}
     lift = table_lift(draw, found.token_count, labels, found.values)
-    model = assemble(draw, found.kappa, lift, readout, _card(found), values=found.values)
-    more |= {"margin": min(margin) if margin else None, "layout": draw.layout, "draws": found.tried}
-    return _with_summary(model, found, draw, more)
-
-
-def _card(found: Found) -> Card:
-    rules = found.rules
-    stored = LineDraw.of(found.draw, found.kappa, Ids(rules.vocabulary, rules.order))
     card = Card(found.vocabulary, found.classes, rules.per, found.scalar, rules.causal, rules.next_token)
-    return replace(card, draw=stored.to_json())
+    stored = LineDraw.of(draw, found.kappa, Ids(rules.vocabulary, rules.order))
+    model = assemble(draw, found.kappa, lift, readout, replace(card, draw=stored.to_json()), values=found.values)
+    more |= {"margin": min(margin) if margin else None, "layout": draw.layout, "draws": found.tried}
+    return _with_summary(model, found, {"temperature": draw.temperature} | more)
 
 
-def _with_summary(model: Monolayer, found: Found, draw: Draw, more: dict[str, Any]) -> Monolayer:
+def _with_summary(model: Monolayer, found: Found, more: dict[str, Any]) -> Monolayer:
     """The model with what was found out; `more` goes before what all models say."""
     count, least = sum(int(part["count"]) for part in found.parts), min(float(part["least"]) for part in found.parts)
     low, high = found.ends
     counted, multiplied = corollary1_counts(found.labelled, 1, max(1, found.rules.reals))
-    facts: dict[str, Any] = spacing(count, least, high - low) | {"temperature": draw.temperature} | more
+    facts: dict[str, Any] = spacing(count, least, high - low) | more
     summary = Summary(
         sequences=found.sequences,
         labelled=found.labelled,

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from monolayer.cluster.build import Build
-from monolayer.cluster.executor import Engine, executor
+from monolayer.cluster.executor import Engine, Options, executor
 from monolayer.cluster.finish import finish
-from monolayer.cluster.room import HOUSE, HUT, Room
-from monolayer.cluster.spill import PausedError, code, identity, is_full, opened
-from monolayer.cluster.work import Options
+from monolayer.cluster.room import HOUSE, Room
+from monolayer.cluster.spill import FULL, PausedError, code, identity, opened
 from monolayer.construct.line.draw import check_seed, check_temperature
 from monolayer.construct.task import Progress
 from monolayer.data.folder import check_output
@@ -74,8 +73,8 @@ def memorize_files(
         raise DataError(f"workers must be a whole number from 1 on, not {workers!r}")
     final = check_output(out, overwrite=overwrite)
     shards = [identity(name) for name in names]
-    house = 0 if engine != "processes" else HOUSE if positions or causal else HUT
-    room = Room.fitting(memory, workers, house, max(tokens_at_most(name, format) for name in names))
+    largest = max(tokens_at_most(name, format) for name in names)
+    room = Room.fitting(memory, workers, HOUSE if engine == "processes" else 0, largest)
     workers = room.workers
     reading = {"format": format, "tokens": tokens, "labels": labels, "unit": unit, "per": per}
     options = Options(positions, causal, temperature, rank, seed)
@@ -95,7 +94,7 @@ def memorize_files(
             report("writing", 1.0)
             return finish(spill, found, final, overwrite)
     except OSError as error:
-        if not is_full(error):
+        if error.errno not in FULL:
             raise
         raise OSError(
             error.errno, f"the disk of {final.absolute().parent} is full. Make room there, then {_again(final)}"

@@ -9,16 +9,16 @@ from pathlib import Path
 
 from monolayer.errors import DataError
 
-HOUSE, HUT = 300 << 20, 130 << 20
-"""Bytes of a process before it holds any data: the interpreter, NumPy and PyTorch; without PyTorch, with PyArrow."""
+HOUSE = 300 << 20
+"""Bytes of a process before it holds any data: the interpreter, NumPy, PyArrow and PyTorch."""
 TOKEN = 96
-"""Bytes a token of a block that is worked on, at the most (bench/out_of_core_within_two_gigabytes.py)."""
+"""Bytes per token of a block that is worked on, at the most (bench/out_of_core_within_two_gigabytes.py)."""
 POINT = 80
-"""Bytes a point of a range that is sorted and turned into steps, at the most."""
+"""Bytes per point of a range that is sorted and turned into steps, at the most."""
 READ = 64
-"""Bytes a token of a file while it is read, at the most."""
+"""Bytes per token of a file while it is read, at the most."""
 NAME, COPY = 450, 320
-"""Bytes a different id or string, or class, in the process that leads, and in each process that has tables of them."""
+"""Bytes per name of an id, string or class in the process that leads, and in each process that has tables of them."""
 LEAST, MOST = 1 << 16, 1 << 20
 """Tokens of a block and points of a range: fewer are not worth a piece, more do not make it faster."""
 
@@ -68,27 +68,26 @@ class Room:
         count = workers or 1
         return cls.of(memory, count, 0 if count == 1 else house, largest)
 
-    def without(self, names: int) -> Room:
-        """What is left beside tables of so many names; an error if that is too little."""
-        left, least = self.spare - names * self.name, self.workers * LEAST * max(TOKEN, POINT)
-        if not self.spare or not names:
+    def beside(self, names: int, reals: int) -> Room:
+        """What is left beside tables of so many names; an error if that is too little.
+
+        `reals`: a label is so many real numbers, which are held up to four times; 0: it is the number of a class.
+        """
+        if not self.spare:
             return self
+        left, least = self.spare - names * self.name, self.workers * LEAST * max(TOKEN, POINT)
         if left < least:
             raise DataError(
                 f"{names:,} different tokens and classes have names, which all processes hold, and need memory="
                 f"'{-(-(self.total + least - left) // 10**6)}MB' (--memory) or more; fewer workers need less"
             )
         share = left // self.workers
-        return replace(self, block=min(self.block, share // TOKEN), range=min(self.range, share // POINT))
+        block, points = share // (TOKEN + 32 * reals), share // (POINT + 32 * reals)
+        return replace(self, block=max(1, min(self.block, block)), range=max(1, min(self.range, points)))
 
     def ranges(self, points: int) -> int:
         """How many ranges to cut points into: four fifths of what fits, for samples do not cut evenly."""
         return -(-5 * points // (4 * self.range))
-
-    def beside(self, reals: int) -> Room:
-        """The same where a label is so many real numbers, held up to four times, rather than the number of a class."""
-        block, points = self.block * TOKEN // (TOKEN + 32 * reals), self.range * POINT // (POINT + 32 * reals)
-        return replace(self, block=max(1, block), range=max(1, points))
 
 
 def resident() -> int:

@@ -10,22 +10,20 @@ it (`parts.near`). Places near such changes are looked at, and no others.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.arrays import Floats, Words
+from monolayer.arrays import Floats
 from monolayer.cluster.blocks import Block, Rules
 from monolayer.cluster.crowds import looked_up
+from monolayer.cluster.executor import Work
+from monolayer.cluster.finish import Found
 from monolayer.cluster.spill import Spill
-from monolayer.cluster.work import Work
 from monolayer.construct.consistency import Context, contradiction, signatures
 from monolayer.construct.target import Target
 from monolayer.data import Sequences
-
-if TYPE_CHECKING:  # workers do without PyTorch
-    from monolayer.cluster.finish import Found
 
 
 def refuse_contradictions(work: Work, found: Found, pieces: list[Block]) -> None:
@@ -49,19 +47,14 @@ def refuse_contradictions(work: Work, found: Found, pieces: list[Block]) -> None
 
 def alike(spill: Spill, name: str, block: Block, rules: Rules, points: str, near: Floats) -> None:
     """The places of a block in stretches `near` `(2, J)`, as columns."""
-    held, first = list[list[Words]](), block.row if rules.per == "sequence" else block.token
-    for _, label, data, place, flat in looked_up(spill, block, rules, points, near):
-        context = Context(data, data.tokens, rules.positions, rules.causal)
-        # Labels are numbers `(P,)`, or reals `(P, m)` as the words that they are.
-        words = [label] if label.ndim == 1 else list(np.ascontiguousarray(label).view(np.uint64).T)
-        columns = [
-            *signatures(context, rules.target(place), rules.vocabulary, rules.longest),
-            *words,
-            first + flat,
-        ]
-        held.append([column.astype(np.uint64) for column in columns])
-    columns = [np.concatenate(parts) for parts in zip(*held, strict=True)]
-    order = np.argsort(columns[0]) if columns else np.zeros(0, np.int64)
+    _, label, data, place = looked_up(spill, block, rules, points, near)
+    context = Context(data, data.tokens, rules.positions, rules.causal)
+    # Labels are numbers `(P,)`, or reals `(P, m)` as the words that they are.
+    words = [label] if label.ndim == 1 else list(np.ascontiguousarray(label).view(np.uint64).T)
+    key = signatures(context, rules.target(place), rules.vocabulary, rules.longest)
+    first = block.row if rules.per == "sequence" else block.token
+    columns = [column.astype(np.uint64) for column in (*key, *words, first + place)]
+    order = np.argsort(columns[0])
     spill.write(name, [column[order] for column in columns], places=len(order))
 
 

@@ -20,7 +20,6 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -34,12 +33,11 @@ from monolayer.data.aside import new_bytes, new_file
 from monolayer.errors import DataError, MonolayerError, OutOfMemoryError
 
 JOURNAL, LOCK = "journal.json", "lock"
-CHUNK = 1 << 18
-"""Bytes that are written, and hashed, together: they fit into a processor's cache."""
 _PIECE = r"lock|journal\.json|[a-z]+-[A-Za-z0-9_.+-]*\.(bin|facts)"
 _OWN = re.compile(rf"{_PIECE}|\.({_PIECE})\.[0-9a-f]{{8}}")
 """Names of the files in a spill folder, and of those that are being written."""
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+"""What the system says when there is no room left."""
 
 
 class PausedError(DataError):
@@ -79,12 +77,10 @@ class Spill:
             digest = hashlib.sha256()
             with new_bytes(self.numbers(name)) as file:
                 for block in blocks:
-                    content = np.ascontiguousarray(block).reshape(-1).view(np.uint8)
-                    for start in range(0, len(content), CHUNK):
-                        chunk = content[start : start + CHUNK].data
-                        file.write(chunk)
-                        if hashed:
-                            digest.update(chunk)
+                    content = np.ascontiguousarray(block).reshape(-1).view(np.uint8).data
+                    file.write(content)
+                    if hashed:
+                        digest.update(content)
             if hashed:
                 facts["digest"] = np.array([digest.hexdigest()])
         with new_bytes(self.path / f"{name}.facts") as file:
@@ -92,8 +88,8 @@ class Spill:
 
     def drop(self, *names: str) -> None:
         """The numbers of pieces that nobody needs any more. Their facts stay: they are finished all the same."""
-        with ThreadPoolExecutor() as pool:  # to give back large files takes the system a while
-            list(pool.map(lambda name: self.numbers(name).unlink(missing_ok=True), names))
+        for name in names:
+            self.numbers(name).unlink(missing_ok=True)
 
 
 def _packed(facts: dict[str, NDArray[Any]]) -> bytes:
@@ -103,11 +99,6 @@ def _packed(facts: dict[str, NDArray[Any]]) -> bytes:
     """
     head = json.dumps({key: (array.dtype.str, array.shape) for key, array in facts.items()}).encode()
     return b"".join([len(head).to_bytes(8, "little"), head, *(array.tobytes() for array in facts.values())])
-
-
-def is_full(error: OSError) -> bool:
-    """Whether the system says that there is no room left."""
-    return error.errno in _FULL
 
 
 @contextmanager

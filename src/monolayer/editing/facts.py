@@ -122,6 +122,8 @@ def _changes(old: Subject, new: Subject, edit: Edited) -> Iterable[Change]:
     """The first facts in words, with what the model answers there now."""
     asked, target = edit.asked, old.task(edit.asked).target
     row, position, count = rows_of(asked, target), places_of(asked, target), min(SHOWN, edit.facts)
+    if count == 0:  # of rows that were taken out none had a label
+        return
     if asked.prompts is not None:
         row = np.arange(len(asked))
     if asked.prompts is not None or old.per == "sequence":
