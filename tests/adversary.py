@@ -184,8 +184,6 @@ def _as_answered(case: Case, rng: Random) -> Case:
 
 def scale(case: Case, rng: Random) -> Case:
     """Keys times 2^a and codes times 2^b, undone where they are read: the same function at extreme scales."""
-    if case.saved.config["readout"] == "gates":
-        return rescaled(case, rng)
     wide = 300 if case.saved.config["dtype"] == "float64" else 40
     a, b = (2.0 ** float(rng.integers(-wide, wide + 1)) if rng.integers(4) else 1.0 for _ in range(2))
     saved = case.saved.changed()
@@ -201,20 +199,23 @@ def scale(case: Case, rng: Random) -> Case:
         t["attention.W_O"][CODE] *= b
         for stage, block in enumerate(_blocks(case)):
             t[f"{block}.weight_1"] /= b if stage == 0 else 1.0
-    scaled = replace(case, saved=saved)
-    return FAULTS[rng.integers(len(FAULTS))](scaled, rng) if rng.integers(2) else scaled
+    return replace(case, saved=saved)
 
 
 def rescaled(case: Case, rng: Random) -> Case:
     """A robust model whose keys, values and hidden numbers have other scales, undone where they are read."""
     a, b, c = (2.0 ** float(rng.integers(-12, 13)) if rng.integers(4) else 1.0 for _ in range(3))
     saved = case.saved.changed()
-    by = {"W_Q": a, "W_K": 1 / a, "W_V": b, "W_O": 1 / b}
-    for name, factor in {f"attention.{name}": factor for name, factor in by.items()}.items():
-        saved.tensors[name] *= factor
-    for name, factor in {"weight_1": c, "bias_1": c, "weight_2": 1 / c}.items():
-        saved.tensors[f"feed_forward.{name}"] *= factor
-    scaled = replace(case, saved=saved)
+    parts = {"attention": {"W_Q": a, "W_K": 1 / a, "W_V": b, "W_O": 1 / b}}
+    parts["feed_forward"] = {"weight_1": c, "bias_1": c, "weight_2": 1 / c}
+    for part, factors in parts.items():
+        for name, factor in factors.items():
+            saved.tensors[f"{part}.{name}"] *= factor
+    return replace(case, saved=saved)
+
+
+def scaled_and_faulty(case: Case, rng: Random) -> Case:
+    scaled = (rescaled if case.saved.config["readout"] == "gates" else scale)(case, rng)
     return FAULTS[rng.integers(len(FAULTS))](scaled, rng) if rng.integers(2) else scaled
 
 
@@ -224,7 +225,7 @@ FAULTS = [number] * 3 + [
 FAMILIES: dict[str, Callable[[Case, Random], Case]] = {
     "planted faults": lambda case, rng: FAULTS[rng.integers(len(FAULTS))](case, rng),
     "thresholds at a point": threshold,
-    "extreme scales": scale,
+    "extreme scales": scaled_and_faulty,
 }
 
 

@@ -24,22 +24,9 @@ Files = dict[str, bytes]
 ROWS = ("abcab", "dbe", "fgdea", "cb")
 TEXTS = ("abcab", "dbe", "fgdea")
 """Letters stand for tokens. Texts that a language model continues begin each with a letter of its own."""
-LONG = (
-    "kabcdefgabch",
-    "lhgfedcbaab",
-    "mbdfhaceg",
-    "ngecahfdbbgd",
-    "ohhaabbcc",
-    "pcafebhdgac",
-    "qddeeffgg",
-    "rbadcfehg",
-)
+LONG = "kabcdefgabch lhgfedcbaab mbdfhaceg ngecahfdbbgd ohhaabbcc pcafebhdgac qddeeffgg rbadcfehg"
 """What folders of cells hold: where contexts are long, half-spaces are narrower."""
-AUTO = {
-    "token": "AutoModelForTokenClassification",
-    "sequence": "AutoModelForSequenceClassification",
-    "lm": "AutoModelForCausalLM",
-}
+AUTO = {"token": "TokenClassification", "sequence": "SequenceClassification", "lm": "CausalLM"}
 PIPELINES = {"token": "token-classification", "sequence": "text-classification", "lm": "text-generation"}
 
 
@@ -70,7 +57,7 @@ class Case:
 
     @property
     def _letters(self) -> tuple[str, ...]:
-        return LONG if self.robust else TEXTS if self.task == "lm" else ROWS
+        return tuple(LONG.split()) if self.robust else TEXTS if self.task == "lm" else ROWS
 
     @property
     def texts(self) -> list[Any]:
@@ -114,22 +101,16 @@ POOL: list[Any] = [
     *([], [0], ["x"], {}, {"0": "a"}, {"type": "Lowercase"}, {"type": "ByteLevel"}, {"type": "Fuse"}),
 ]
 KEYS = {
-    "config.json": (
-        *("is_decoder", "use_cache", "problem_type", "num_labels", "rope_scaling", "sliding_window", "auto_map"),
-        *("chunk_size_feed_forward", "attn_implementation", "_attn_implementation", "quantization_config", "head_dim"),
-        *("add_cross_attention", "position_embedding_type", "reorder_and_upcast_attn", "scale_attn_weights", "draw"),
-        *("do_layer_norm_before", "layer_types", "hidden_act", "pruned_heads", "return_dict", "bos_token_id", "dtype"),
-    ),
-    "tokenizer.json": ("normalizer", "padding", "truncation", "pre_tokenizer", "decoder", "version", "model"),
-    "tokenizer_config.json": (
-        *("padding_side", "truncation_side", "add_prefix_space", "do_lower_case", "added_tokens_decoder", "use_fast"),
-        *("extra_special_tokens", "model_input_names", "tokenizer_class", "add_bos_token", "split_special_tokens"),
-        *("chat_template", "auto_map", "pad_token", "max_length", "stride"),
-    ),
-    "generation_config.json": (
-        *("num_beams", "max_length", "min_length", "do_sample", "temperature", "eos_token_id", "forced_bos_token_id"),
-        *("suppress_tokens", "repetition_penalty", "bad_words_ids", "max_new_tokens", "use_cache"),
-    ),
+    "config.json": """is_decoder use_cache problem_type num_labels rope_scaling sliding_window auto_map dtype
+        chunk_size_feed_forward attn_implementation _attn_implementation quantization_config head_dim bos_token_id
+        add_cross_attention position_embedding_type reorder_and_upcast_attn scale_attn_weights draw return_dict
+        do_layer_norm_before layer_types hidden_act pruned_heads""",
+    "tokenizer.json": "normalizer padding truncation pre_tokenizer decoder version model",
+    "tokenizer_config.json": """padding_side truncation_side add_prefix_space do_lower_case added_tokens_decoder
+        use_fast extra_special_tokens model_input_names tokenizer_class add_bos_token split_special_tokens
+        chat_template auto_map pad_token max_length stride""",
+    "generation_config.json": """num_beams max_length min_length do_sample temperature eos_token_id use_cache
+        forced_bos_token_id suppress_tokens repetition_penalty bad_words_ids max_new_tokens""",
 }
 MORE = {
     "special_tokens_map.json": b'{"pad_token": "a", "padding_side": "left"}',
@@ -230,7 +211,7 @@ def _key(files: Files, random: np.random.Generator) -> Files:
     """One more key, such as transformers knows."""
     name, value = _json_of(files, random)
     if isinstance(value, dict):
-        value[str(random.choice(KEYS[name]))] = POOL[random.integers(len(POOL))]
+        value[str(random.choice(KEYS[name].split()))] = POOL[random.integers(len(POOL))]
         files[name] = _dumped(value)
     return files
 
@@ -273,35 +254,17 @@ def _file(files: Files, random: np.random.Generator) -> Files:
 
 def _together(files: Files, random: np.random.Generator) -> Files:
     """Changes that belong together: what is left may be another model, or the same under other names."""
-    said = {name: _loaded(files[name]) for name in KEYS if name in files}
-    if not all(isinstance(value, dict) for value in said.values()) or not {"config.json", "tokenizer.json"} <= set(
-        said
-    ):
-        return files
-    config, tokenizer = said["config.json"], said["tokenizer.json"]
-    how = random.integers(5)
+    said = {name: _loaded(files.get(name, b"")) for name in ("config.json", "tokenizer.json")}
     try:
-        if how == 0:
-            one, two = random.choice(list(config["id2label"]), 2)
-            table = config["id2label"]
-            table[one], table[two] = table[two], table[one]
-            config["label2id"] = {label: int(number) for number, label in table.items()}
-        elif how == 1:
-            vocab = tokenizer["model"]["vocab"]
-            one, two = random.choice(list(vocab), 2)
-            vocab[one], vocab[two] = vocab[two], vocab[one]
-        elif how == 2:
-            key = next(key for key in config if "eps" in key)
-            config[key] = float(random.choice([1e-5, 2.0**-17, 1e-12, 1.0, 1e-3]))
-        elif how == 3:
-            key = next(key for key in config if key in ("hidden_act", "activation", "activation_function"))
-            config[key] = str(random.choice(["relu", "relu6", "gelu", "gelu_new", "silu", "tanh"]))
+        config, vocab = said["config.json"], said["tokenizer.json"]["model"]["vocab"]
+        if random.random() < 0.4:
+            part, values = [("eps", [1e-5, 2.0**-17, 1e-3]), ("act", ["relu", "relu6", "gelu"])][random.integers(2)]
+            config[next(key for key in config if part in key)] = values[random.integers(3)]
         else:
-            more = int(random.choice([-500, -1, 1, 100]))
-            config["max_position_embeddings"] += more
-            said["tokenizer_config.json"]["model_max_length"] += more
-            if "generation_config.json" in said:
-                said["generation_config.json"]["max_length"] += more
+            names = [config["id2label"], vocab][random.integers(2)]
+            one, two = random.choice(list(names), 2)
+            names[one], names[two] = names[two], names[one]
+            config["label2id"] = {label: int(number) for number, label in config["id2label"].items()}
     except (KeyError, TypeError, ValueError, StopIteration, AttributeError):
         return files
     return files | {name: _dumped(value) for name, value in said.items()}
@@ -325,7 +288,7 @@ def wrong_answers(case: Case, folder: Path) -> list[str]:
         for attention in ("eager", "sdpa") if case.robust or kind.eager else ("sdpa",):
             try:
                 tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-                loads = getattr(transformers, AUTO[case.task]).from_pretrained
+                loads = getattr(transformers, f"AutoModelFor{AUTO[case.task]}").from_pretrained
                 model = loads(folder, dtype=dtype, attn_implementation=attention).eval()
                 found += [f"{attention}: {what}" for what in _asked(case, tokenizer, model)]
                 if attention == "sdpa" and case.cut != "given":

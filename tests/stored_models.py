@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from flint import arb, ctx
+from flint import arb, arb_mat, ctx
 from safetensors.numpy import load_file, save
 
 ONE, KEY, CODE, LABEL = 0, 1, 2, 3
@@ -93,10 +93,8 @@ def random_case(seed: int, *, dtype: str = "float64", **options: Any) -> Case:
         kind["causal"] = False
     if kind["target"] == "reals" and kind["readout"] == "exact" and "readout" not in options and seed % 4:
         kind["readout"] = "runs"
-    vectors = rng.normal(size=(kind["vocabulary"], 3)).astype(dtype).astype(float)
-    sequences = [
-        rng.integers(kind["vocabulary"], size=rng.integers(2, kind["longest"] + 1)) for _ in range(kind["count"])
-    ]
+    V, vectors = kind["vocabulary"], rng.normal(size=(kind["vocabulary"], 3)).astype(dtype).astype(float)
+    sequences = [rng.integers(V, size=rng.integers(2, kind["longest"] + 1)) for _ in range(kind["count"])]
     labels = _labels(kind, sequences, rng)
     tensors = _front(kind, sequences, vectors, rng, dtype)
     config = {
@@ -129,8 +127,6 @@ def _labels(kind: dict[str, Any], sequences: list[Any], rng: np.random.Generator
 
     def label(*key: Any) -> Any:
         fresh = int(rng.integers(kind["classes"])) if kind["target"] == "classes" else float(rng.normal())
-        if kind["next_token"]:
-            fresh = 0
         return book.setdefault(key, fresh)
 
     def context(s: Any, k: int) -> Any:
@@ -204,48 +200,31 @@ def _steps(z: list[float], labels: list[Any], kind: dict[str, Any], dtype: str) 
 # -- evaluating in balls -------------------------------------------------------------------------------
 
 
-def _ball(array: np.ndarray) -> Any:
-    return [_ball(row) for row in array] if array.ndim else arb(float(array))
-
-
-def _dot(a: list[Any], b: list[Any]) -> Any:
-    return sum((x * y for x, y in zip(a, b, strict=True)), arb(0))
+def _ball(array: Any) -> Any:
+    return arb_mat([[arb(float(x)) for x in row] for row in array])
 
 
 def _attended(saved: Saved, x: Any) -> list[list[Any]]:
     """The stream after attention, every matrix in full, as balls."""
-    t = saved.tensors
+    t, count = saved.tensors, len(x)
+    W = {letter: _ball(t[f"attention.W_{letter}"]).transpose() for letter in "QKVO"}
+    place = t["positions.weight"][:count] if saved.config["positions"] else np.zeros((count, len(t["bos"])))
     if saved.config["tokens"] == "ids":
-        place = t["positions.weight"][: len(x)] if saved.config["positions"] else 0
-        Z = _ball(t["lift.weight"][np.array(x)] + place)
+        Z = _ball((t["lift.weight"][np.array(x)] + place).astype(t["bos"].dtype))
     else:
-        W, b = _ball(t["lift.weight"]), _ball(t["lift.bias"])
-        Z = [
-            [_dot(row, vector) + c for row, c in zip(W, b, strict=True)]
-            for vector in _ball(np.array(x, t["bos"].dtype))
-        ]
-        if saved.config["positions"]:
-            P = _ball(t["positions.weight"])
-            Z = [[a + b for a, b in zip(z, p, strict=False)] for z, p in zip(Z, P, strict=False)]
-    Z = [_ball(t["bos"]), *Z]
-    W = {letter: _ball(t[f"attention.W_{letter}"]) for letter in "QKVO"}
-    Q, K, V = ([[_dot(row, z) for row in W[letter]] for z in Z] for letter in "QKV")
-    out = []
-    for k, query in enumerate(Q):
-        seen = range(k + 1) if saved.config["causal"] else range(len(Z))
-        weights = [_dot(query, K[key]).exp() for key in seen]
-        total = sum(weights, arb(0))
-        written = [
-            sum((w * V[key][d] for w, key in zip(weights, seen, strict=True)), arb(0)) / total for d in range(len(Z[0]))
-        ]
-        out.append([a + _dot(row, written) for a, row in zip(Z[k], W["O"], strict=True)])
-    return out
+        Z = _ball(np.array(x, t["bos"].dtype)) * _ball(t["lift.weight"]).transpose() + _ball([t["lift.bias"]] * count)
+        Z = Z + _ball(place)
+    Z = arb_mat([*_ball([t["bos"]]).tolist(), *Z.tolist()])
+    scores = ((Z * W["Q"]) * (Z * W["K"]).transpose()).tolist()
+    causal, weights = saved.config["causal"], []
+    for k, row in enumerate(scores):
+        weight = [score.exp() if key <= k or not causal else arb(0) for key, score in enumerate(row)]
+        weights.append([w / sum(weight, arb(0)) for w in weight])
+    found: list[list[Any]] = (Z + arb_mat(weights) * (Z * W["V"]) * W["O"]).tolist()
+    return found
 
 
 def true_codes(saved: Saved, X: list[Any], bits: int = 160) -> list[list[Any]]:
     """`z` of every token as a ball, the begin-of-sequence token first."""
-    before, ctx.prec = ctx.prec, bits
-    try:
+    with ctx.workprec(bits):
         return [[z[CODE] for z in _attended(saved, x)] for x in X]
-    finally:
-        ctx.prec = before

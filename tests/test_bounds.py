@@ -48,25 +48,20 @@ def test_the_constants_are_the_papers(size, r_min, r_max, epsilon):
         assert ours[1].rel_accuracy_bits() > 150
 
 
-def test_the_size_that_the_paper_speaks_of():
+def test_the_size_that_the_paper_speaks_of_and_the_bits_that_resolve_it():
     """|V| = 10, n = 3 on a line, with norms from 1 to 2: δ is some 10^-105,000 and no float can hold it."""
     beta, log_delta = map(float, theorem2(10, 1, 3, 1.0, 2.0, 1.0))
     bounds = Bounds(math.log(beta), 2.25, log_delta)
     assert -105_000 < bounds.log10_delta < -103_000
-    assert bounds.bits == math.ceil(math.log2(2 * 2.25) - log_delta / math.log(2))
     assert 10**bounds.log10_beta == pytest.approx(11**4 * math.pi / 8 * (2 * math.log(3) + 3))
-
-
-def test_bits_are_the_least_that_resolve_delta():
-    bounds = Bounds(0.0, 1.25, -7.5)
-    spacing = math.ldexp(2.0, -bounds.bits) * bounds.r
-    assert spacing <= math.exp(bounds.log_delta) < 2 * spacing
+    small = Bounds(0.0, 1.25, -7.5)
+    spacing = math.ldexp(2.0, -small.bits) * small.r
+    assert spacing <= math.exp(small.log_delta) < 2 * spacing
 
 
 def test_one_token_sequences_have_no_context_and_bad_constants_are_named():
     log_delta = float(theorem2(5, 2, 1, 1.0, 2.0, 1.0)[1])
-    assert log_delta == -math.inf
-    assert Bounds(0.0, 1.0, log_delta).bits is None
+    assert (log_delta, Bounds(0.0, 1.0, log_delta).bits) == (-math.inf, None)
     for name, values in (("r_min", (0.0, 1.0, 1.0)), ("epsilon", (1.0, 1.0, math.inf))):
         with pytest.raises(DataError, match=f"{name} > 0 and finite"):
             theorem2(3, 1, 2, *values)
@@ -109,46 +104,31 @@ vocabularies = st.tuples(st.integers(2, 12), st.integers(1, 6), st.integers(0, 2
 
 
 @given(vocabularies)
-@settings(max_examples=25)
-def test_measured_direction_is_over_all_pairs(vocabulary):
-    v = np.ones(vocabulary.shape[1]) / math.sqrt(vocabulary.shape[1])
-    s = vocabulary @ v
-    found = measured_direction(vocabulary, v)
-    assert found.smallest == np.abs(s).min()
-    assert found.largest == np.abs(s).max()
-    assert found.gap == min(abs(x - y) for x, y in itertools.combinations(s, 2))
-    assert found.g == found.smallest * found.gap
-
-
-@given(vocabularies)
-@settings(max_examples=20)
+@settings(max_examples=15)
 def test_a_good_direction_is_found(vocabulary):
     """What the best draw keeps of norms and distances is what the bound promises, and δ is no worse for it."""
     count, d = vocabulary.shape
     found = good_direction(vocabulary)
-    assert np.array_equal(found.v, good_direction(vocabulary).v)
-    assert np.linalg.norm(found.v) == pytest.approx(1)
-    size = np.linalg.norm(vocabulary, axis=1)
+    s, size = vocabulary @ found.v, np.linalg.norm(vocabulary, axis=1)
+    assert (found.smallest, found.largest) == (np.abs(s).min(), np.abs(s).max())
+    assert found.gap == min(abs(x - y) for x, y in itertools.combinations(s, 2))
+    assert (found.g, np.linalg.norm(found.v)) == (found.smallest * found.gap, pytest.approx(1))
     epsilon = min(float(np.linalg.norm(x - y)) for x, y in itertools.combinations(vocabulary, 2))
     share = good_direction_bound(count, d)
     assert found.g / found.largest**2 >= share**2 * size.min() * epsilon / size.max() ** 2
-    worst, best = (
-        theorem2(count, d, 3, float(size.min()), float(size.max()), epsilon),
-        contextual_constants(3, arb(found.g), arb(found.largest), float(size.max()), epsilon),
-    )
+    worst = theorem2(count, d, 3, float(size.min()), float(size.max()), epsilon)
+    best = contextual_constants(3, arb(found.g), arb(found.largest), float(size.max()), epsilon)
     assert float(best[1]) >= float(worst[1])
 
 
-@pytest.mark.parametrize(("count", "d"), [(2, 2), (8, 2), (5, 3), (12, 10)])
+@pytest.mark.parametrize(("count", "d"), [(2, 2), (8, 2), (12, 10)])
 def test_a_draw_fails_no_more_often_than_the_union_bound_says(count, d):
     rng = np.random.default_rng(0)
-    vocabulary = rng.normal(size=(count, d))
-    draws = rng.normal(size=(1000, d))
+    vocabulary, draws = rng.normal(size=(count, d)), rng.normal(size=(1000, d))
     draws /= np.linalg.norm(draws, axis=1, keepdims=True)
-    share = good_direction_bound(count, d)
-    points = [np.zeros(d), *vocabulary]
-    steps = np.array([(x - y) / np.linalg.norm(x - y) for x, y in itertools.combinations(points, 2)])
-    failed = np.mean(np.abs(draws @ steps.T).min(axis=1) < share)
+    pairs = itertools.combinations([np.zeros(d), *vocabulary], 2)
+    steps = np.array([(x - y) / np.linalg.norm(x - y) for x, y in pairs])
+    failed = np.mean(np.abs(draws @ steps.T).min(axis=1) < good_direction_bound(count, d))
     assert failed <= 2 / math.pi * count / (count + 1)
 
 

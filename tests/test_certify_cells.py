@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from itertools import combinations_with_replacement, product
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -56,17 +57,12 @@ def test_the_points_are_all_sequences_of_cells() -> None:
     proof = ml.certify(ml.approximate(TARGETS["sort"], 1, 3, cells=6, lipschitz=1.0), TARGETS["sort"])
     assert proof.points == 3 * math.comb(8, 3)
     assert f"each of the {proof.points} tokens of all sequences of cells" in proof.claim
-
-
-def test_plateaus_centres_and_ramps_are_read_from_the_file(tmp_path: Path) -> None:
-    model = ml.approximate(TARGETS["max"], 2, 2, cells=4, domain=(-1.0, 3.0), ramp=2.0**-6, lipschitz=1.0)
-    grid = model.card.grid
+    with TemporaryDirectory() as folder:
+        model = ml.approximate(TARGETS["max"], 2, 2, cells=4, domain=(-1.0, 3.0), ramp=2.0**-6, lipschitz=1.0)
+        found, grid = read_cells(read(model.save(Path(folder) / "m"))), model.card.grid
     assert grid is not None
-    found = read_cells(read(model.save(tmp_path / "m")))
-    assert found.centres().shape == (16, 2)
     assert np.allclose(np.unique(found.centres()), [-0.5, 0.5, 1.5, 2.5], atol=grid.ramp)
-    assert found.ramp_share == pytest.approx(grid.ramp_share, rel=1e-9)
-    assert found.reach == pytest.approx(grid.error, rel=1e-12)
+    assert (found.ramp_share, found.reach) == (pytest.approx(grid.ramp_share), pytest.approx(grid.error))
 
 
 # -- faults --------------------------------------------------------------------------------------------
@@ -179,43 +175,27 @@ def first_token(X: Any) -> Any:
     return np.repeat(np.asarray(X)[:, :1], X.shape[1], axis=1)
 
 
+def mean(X: Any) -> Any:
+    """Rounded by the order of its tokens."""
+    return np.repeat(((X[:, 0] + X[:, 1]) + X[:, 2])[:, None] / 3, 3, axis=1)
+
+
 @pytest.mark.parametrize("every", [True, False])
-def test_a_function_that_is_not_equivariant_is_refuted_by_a_counterexample(
-    every: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The model is `min`; in the order in which the cells are tried, so is the function."""
+def test_the_claim_says_which_orders_were_tried(every: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not every:
         monkeypatch.setattr("monolayer.checker.cells.EVERY", 60)
+    how = "in all others, where the function, asked there, is equivariant {}"
+    how = how if every else "in all others if the function is permutation equivariant, as it was {}"
+    for f, words in ((TARGETS["sort"], "exactly"), (mean, "to within")):
+        proof = ml.certify(ml.approximate(f, 1, 3, cells=7, domain=(0.1, 0.8), lipschitz=1.0), f)
+        assert (proof.verdict, how.format(words) in proof.claim) == ("proved", True), proof.claim
+    for length, positions in ((1, False), (2, True)):
+        model = ml.approximate(TARGETS["sort"], 1, length, cells=4, lipschitz=1.0, positions=positions)
+        assert "order" not in ml.certify(model, TARGETS["sort"]).claim
+    # A counterexample. The model is `min`; in the order in which the cells are tried, so is the function.
     model = ml.approximate(lambda X: np.repeat(X.min(axis=1, keepdims=True), X.shape[1], axis=1), 1, 3, cells=4)
     proof = ml.certify(model, first_token)
-    assert proof.verdict == "refuted", proof.explain()
-    assert "not permutation equivariant" in proof.notes[0]
+    assert (proof.verdict, "not permutation equivariant" in proof.notes[0]) == ("refuted", True)
     assert "in one other order in which the function is not" in proof.claim
-    finding = proof.findings[0]
-    assert finding.sequence == math.comb(6, 3), "the sequence behind all multisets"
-    assert finding.got != finding.expected
-
-
-def test_the_claim_says_which_orders_were_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = ml.approximate(TARGETS["sort"], 1, 3, cells=4, lipschitz=1.0)
-    assert "in all others, where the function, asked there, is equivariant exactly" in ml.certify(
-        model, TARGETS["sort"]
-    ).claim.replace("\n", " ")
-    assert "order" not in ml.certify(ml.approximate(TARGETS["sort"], 1, 1, cells=4, lipschitz=1.0), np.copy).claim
-    with_positions = ml.approximate(TARGETS["sort"], 1, 2, cells=4, lipschitz=1.0, positions=True)
-    assert "order" not in ml.certify(with_positions, TARGETS["sort"]).claim
-    monkeypatch.setattr("monolayer.checker.cells.EVERY", 60)
-    proof = ml.certify(model, TARGETS["sort"])
-    assert proof.verdict == "proved"
-    assert "if the function is permutation equivariant, as it was exactly in" in proof.claim
-
-
-def test_a_function_that_rounds_by_the_order_of_its_tokens_is_proved_with_what_it_is_off(tmp_path: Path) -> None:
-    def mean(X: Any) -> Any:
-        total = (X[:, 0] + X[:, 1]) + X[:, 2]
-        return np.repeat(total[:, None] / 3, 3, axis=1)
-
-    model = ml.approximate(mean, 1, 3, cells=7, domain=(0.1, 0.8))
-    proof = ml.certify(model, mean)
-    assert proof.verdict == "proved", proof.explain()
-    assert "equivariant to within 2.22e-16" in proof.claim
+    assert proof.findings[0].sequence == math.comb(6, 3), "the sequence behind all multisets"
+    assert proof.findings[0].got != proof.findings[0].expected

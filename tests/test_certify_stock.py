@@ -7,7 +7,7 @@ tests/test_stock_transformers.py holds against transformers. Every fault in text
 from __future__ import annotations
 
 import copy
-import json
+from collections import Counter
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -59,39 +59,28 @@ def with_begin(facts: Any) -> Any:
     return np.insert(IDS + len(facts.architecture.special), 0, BEGIN, axis=1)
 
 
-def test_an_untouched_folder_is_proved(built: tuple[Path, Any]) -> None:
-    folder, labels = built
-    proof = ml.certify(folder, IDS, labels)
-    assert proof.verdict == "proved"
-    assert proof.margin is not None
-    assert proof.margin > 100
-    assert evaluate(plain_stock.read(folder), labels) == 0
-
-
 def test_planted_faults_are_never_proved_wrongly(built: tuple[Path, Any], tmp_path: Path) -> None:
     """Random changes of random numbers: a verdict, where there is one, is what an evaluation says."""
     folder, labels = built
+    proof = ml.certify(folder, IDS, labels)
+    assert (proof.verdict, (proof.margin or 0.0) > 100) == ("proved", True)
     model, random = plain_stock.read(folder), np.random.default_rng(3)
-    verdicts = {"proved": 0, "refuted": 0, "undecided": 0}
-    names = sorted(model["tensors"])
-    for _ in range(60):
+    assert evaluate(model, labels) == 0
+    verdicts, names = Counter[str](), sorted(model["tensors"])
+    for _ in range(25):
         broken = copy.deepcopy(model)
-        tensor = broken["tensors"][names[random.integers(len(names))]]
-        flat = tensor.reshape(-1)
+        flat = broken["tensors"][names[random.integers(len(names))]].reshape(-1)
         used = np.flatnonzero(flat) if flat.any() and random.random() < 0.7 else np.arange(len(flat))
-        place = random.choice(used)
-        kind = random.integers(5)
+        place, kind = random.choice(used), random.integers(5)
         if kind == 0:
             flat[place : place + 1].view(np.uint64)[0] ^= np.uint64(1) << np.uint64(random.integers(64))
         else:
             flat[place] = (0.0, -flat[place], flat[place] * (1 + 2.0**-30), flat[place] + 0.25)[kind - 1]
-        plain_stock.write(broken, tmp_path / "broken")
-        verdict = ml.certify(tmp_path / "broken", IDS, labels).verdict
+        verdict = ml.certify(plain_stock.write(broken, tmp_path / "broken"), IDS, labels).verdict
         verdicts[verdict] += 1
         if verdict != "undecided":
             assert (evaluate(broken, labels) == 0) == (verdict == "proved"), (verdict, kind, place)
-    assert verdicts["refuted"] > 0
-    assert verdicts["undecided"] > 10
+    assert min(verdicts["proved"], verdicts["undecided"]) > 4, verdicts
 
 
 Model = dict[str, Any]
@@ -101,9 +90,9 @@ def tensor(part: str, change: Callable[[Any], Any]) -> Callable[[Model], None]:
     """Change the tensor whose name ends so: in place, or by what is returned."""
 
     def apply(model: Model) -> None:
-        name = next(name for name in model["tensors"] if name.endswith(part))
-        changed = change(model["tensors"][name])
-        model["tensors"][name] = model["tensors"][name] if changed is None else changed
+        array = next(array for name, array in model["tensors"].items() if name.endswith(part))
+        changed = change(array)
+        array[: len(array if changed is None else changed)] = array if changed is None else changed
 
     return apply
 
@@ -164,12 +153,7 @@ FAULTS: list[tuple[str, str, Callable[[Model], None], str]] = [
     # Folders that answer wrongly, at least in float32, with padding or behind their own tokenizer: the conditions of
     # Lemma S7 and of the tokenizer are not idle.
     ("relu pooler", "what neurons write has a mean", _lopsided, "undecided"),
-    (
-        "sequences",
-        "a pooler below its error",
-        tensor("pooler.dense.weight", lambda array: 2.0**-22 * array),
-        "undecided",
-    ),
+    ("sequences", "a faint pooler", tensor("pooler.dense.weight", lambda array: 2.0**-22 * array), "undecided"),
     ("bert", "logits beyond float32", tensor("classifier.weight", lambda array: 1e39 * array), "undecided"),
     ("bert", "logits below float32", tensor("classifier.weight", lambda array: 1e-50 * array), "undecided"),
     ("two", "squares beyond float64", tensor("0.output.dense.weight", lambda array: 2.0**510 * array), "undecided"),
@@ -188,17 +172,8 @@ FAULTS: list[tuple[str, str, Callable[[Model], None], str]] = [
     ("starcoder2", "a window", config(sliding_window=4), "undecided"),
     ("gpt_neox", "attention beside the neurons", config(use_parallel_residual=True), "undecided"),
     ("gpt_neox", "two words swapped in the head", tensor("lm_head.weight", swap), "refuted"),
-    (
-        "letters",
-        "padding that is not finite",
-        tensor("wte.weight", lambda array: array * _row_of_padding(array)),
-        "undecided",
-    ),
+    ("letters", "padding that is not finite", tensor("wte.weight", lambda array: 1e300 * array[:1]), "undecided"),
 ]
-
-
-def _row_of_padding(array: Any) -> Any:
-    return np.where(np.arange(len(array))[:, None] == 0, 1e300, 1.0)
 
 
 @pytest.mark.parametrize("which", WHOLE)
@@ -231,24 +206,6 @@ def test_label_columns_are_not_those_that_attention_writes_to(tmp_path: Path) ->
         read_structure(net, IDS.shape[1] + 1)
 
 
-def test_weights_in_float32_are_undecided_and_damage_is_an_error(tmp_path: Path) -> None:
-    ml.memorize_as("bert", IDS, LABELS, storage="steps").save(tmp_path / "whole")
-    model = plain_stock.read(tmp_path / "whole")
-    single = {**model, "tensors": {name: value.astype(np.float32) for name, value in model["tensors"].items()}}
-    plain_stock.write(single, tmp_path / "single")
-    assert "float32" in ml.certify(tmp_path / "single", IDS, LABELS).reason
-    (tmp_path / "whole" / "model.safetensors").write_bytes(b"broken")
-    with pytest.raises(ml.ModelFileError):
-        ml.certify(tmp_path / "whole", IDS, LABELS)
-    fewer = {**model, "tensors": {name: value for name, value in model["tensors"].items() if "query" not in name}}
-    plain_stock.write(fewer, tmp_path / "fewer")
-    with pytest.raises(ml.ModelFileError, match="query"):
-        ml.certify(tmp_path / "fewer", IDS, LABELS)
-    strange = {**model, "config": {**model["config"], "model_type": "mamba"}}
-    plain_stock.write(strange, tmp_path / "strange")
-    assert "mamba" in ml.certify(tmp_path / "strange", IDS, LABELS).reason
-
-
 # -- texts --------------------------------------------------------------------------------------------------------
 
 
@@ -258,36 +215,24 @@ def test_data_that_the_tokenizer_would_cut_otherwise_are_undecided(tmp_path: Pat
     folder = ml.memorize_as("gpt2", rows, storage="steps").save(tmp_path / "m")
     assert ml.certify(folder, rows).verdict == "proved"
     assert "cut into other tokens" in ml.certify(folder, [["a", "the"], ["the", " dog"]]).reason
-    words = ml.memorize_as("bert", [["[", "PAD", "]"]], [[0, 1, 2]], storage="steps").save(tmp_path / "w")
+    words = ml.memorize_as("bert", [["[", "PAD", "]"]], [[0, 1, 2]], storage="steps")
     assert ml.certify(words, [["[", "PAD", "]"]], [[0, 1, 2]]).verdict == "proved"  # spaces stand between them
-    chars = ml.memorize_as("bert", ["PAD", "[]"], [[0] * 3, [1] * 2], storage="steps").save(tmp_path / "c")
+    chars = ml.memorize_as("bert", ["PAD", "[]"], [[0] * 3, [1] * 2], storage="steps")
     assert "spells '[PAD]'" in ml.certify(chars, ["[PAD]"], [[1, 0, 0, 0, 1]]).reason
 
 
-def test_special_tokens_inside_given_tokens_are_found(tmp_path: Path) -> None:
+def test_special_tokens_are_found_inside_given_tokens_and_may_be_labels(tmp_path: Path) -> None:
     """Lists of tokens are not glued together, but each of them is searched: `a[PAD]b` becomes three ids."""
-    rows, labels = [["New York", "a[PA]b", "c d"], ["c d", "New York"]], [[0, 1, 2], [1, 0]]
+    rows, labels = [["New York", "a[PA]b", "c d"], ["c d", "New York"]], [["[PAD]", "</s>", "x"], ["</s>", "[PAD]"]]
     folder = ml.memorize_as("bert", rows, labels, storage="steps").save(tmp_path / "m")
     assert ml.certify(folder, rows, labels).verdict == "proved"
     named = tmp_path / "m" / "tokenizer.json"
     named.write_text(named.read_text(encoding="utf-8").replace("a[PA]b", "a[PAD]b"), encoding="utf-8")
     rows[0][1] = "a[PAD]b"
     proof = ml.certify(folder, rows, labels)
-    assert proof.verdict == "undecided"
-    assert "holds '[PAD]'" in proof.reason
+    assert (proof.verdict, "holds '[PAD]'" in proof.reason) == ("undecided", True)
     with pytest.raises(ml.errors.DataError, match=r"'a\[PAD\]b' holds '\[PAD\]'"):
         ml.memorize_as("bert", rows, labels)
-
-
-@pytest.mark.parametrize("label", ["[PAD]", "</s>"])
-def test_a_label_may_have_the_name_of_a_special_token(label: str, tmp_path: Path) -> None:
-    """Classes are names in `id2label`, and tokens are names in the tokenizer: they do not meet."""
-    for name in ("bert", "gpt2"):
-        labels = [[label, *text[1:]] for text in TEXTS]
-        folder = ml.memorize_as(name, TEXTS, labels, positions=True, storage="steps").save(tmp_path / name)
-        assert ml.certify(folder, TEXTS, labels).verdict == "proved"
-        names = json.loads((folder / "config.json").read_text(encoding="utf-8"))["id2label"]
-        assert label in names.values()
 
 
 # -- the bounds against evaluations -------------------------------------------------------------------------
@@ -360,62 +305,51 @@ def test_a_point_on_a_ramp_or_at_its_ends_is_unsure(tmp_path: Path) -> None:
         assert (proof.verdict, proof.wrong + proof.unsure) == (verdict, int(verdict != "proved")), reads
 
 
+def true_context(net: Any, found: Any, exact: Any) -> tuple[arb, arb]:
+    """What attention writes for keys before their norm, and the factor of that norm, as balls."""
+    first = 1 / (arb(0.5 * float(sum(found.norm))) / net.width + arb(net.epsilon)).sqrt()
+    keys = [first * arb(float(key)) for key in exact]
+    weights = [(arb(found.query) * key).exp() for key in keys]
+    return arb(found.write) * sum(w * k for w, k in zip(weights, keys, strict=True)) / sum(weights), first
+
+
+def bounded(folder: Path, labels: Any, longest: int = 0) -> tuple[Any, Any, Any]:
+    net = read_stock(folder)
+    places = places_of(net, Sequences.of(IDS, labels))
+    found = read_structure(net, places.most)
+    return net, found, bounds(net, found, longest or int(places.terms.max()), read_steps(net, found, places.most).reach)
+
+
 @pytest.mark.parametrize("length", [5, 200])
 def test_fused_softmax_stays_within_its_bound(built: tuple[Path, Any], length: int) -> None:
     """Lemma S3 against Arb: rescaled sums in random blocks and orders, keys as a rounded norm hands them over."""
-    folder, labels = built
-    net = read_stock(folder)
-    data = Sequences.of(IDS, labels)
-    found = read_structure(net, places_of(net, data).most)
-    bound = bounds(net, found, length, read_steps(net, found, places_of(net, data).most).reach)
+    net, found, bound = bounded(*built, length)
     random, worst = np.random.default_rng(length), 0.0
-    for _ in range(8):
-        rows = random.integers(0, len(found.key), length)
-        places = found.place_key[random.integers(0, len(found.place_key), length)]
-        exact = found.key[rows] + places
+    for _ in range(6):
+        exact = found.key[random.integers(0, len(found.key), length)]
+        exact = exact + found.place_key[random.integers(0, len(found.place_key), length)]
         keys = bound.first * exact * (1.0 + random.uniform(-4, 4, length) * UNIT)
         got = found.write * _online(found.query * keys, keys, random)
         with precision(160):
-            first = 1 / (arb(bound_norm(found)) / net.width + arb(net.epsilon)).sqrt()
-            true_keys = [first * arb(float(key)) for key in exact]
-            weights = [(arb(found.query) * key).exp() for key in true_keys]
-            true = arb(found.write) * sum(w * k for w, k in zip(weights, true_keys, strict=True)) / sum(weights)
-            worst = max(worst, float(abs(arb(got) - true).upper()) / float(bound.context[length]))
+            off = abs(arb(got) - true_context(net, found, exact)[0])
+            worst = max(worst, float(off.upper()) / float(bound.context[length]))
     assert 0.0 < worst < 1.0
-
-
-def bound_norm(found: Any) -> float:
-    return 0.5 * float(found.norm[0] + found.norm[1])
 
 
 def test_what_arrives_stays_within_its_bound(built: tuple[Path, Any]) -> None:
     """Lemmas S2 to S4: what neurons of a cell read, evaluated plainly in float64, against ball arithmetic."""
-    folder, labels = built
-    net, data = read_stock(folder), Sequences.of(IDS, labels)
-    places = places_of(net, data)
-    found = read_structure(net, places.most)
-    bound = bounds(net, found, int(places.terms.max()), read_steps(net, found, places.most).reach)
-    model, reads = plain_stock.read(folder), net["W_1"] / found.slope[:, None]
-    ids = with_begin(net)
-    arrived = plain_stock.evaluation(model).arriving(ids, slice(None))[1].numpy()
-    worst = 0.0
-    for row, column in zip(*np.unravel_index(RANDOM.permutation(IDS.size)[:16], IDS.shape), strict=True):
+    net, found, bound = bounded(*built)
+    reads, ids, worst = net["W_1"] / found.slope[:, None], with_begin(net), 0.0
+    arrived = plain_stock.evaluation(plain_stock.read(built[0])).arriving(ids, slice(None))[1].numpy()
+    for row, column in zip(*np.unravel_index(RANDOM.permutation(IDS.size)[:12], IDS.shape), strict=True):
         token, place = int(ids[row, column + 1]), int(column + 1) if found.cells_have_places else 0
-        mine = np.flatnonzero((found.token_of == token) & (found.place_of == place))
         seen = ids[row, : column + 2] if net.causal else ids[row]
         at = np.arange(len(seen)) if len(found.place_key) > 1 else np.zeros(len(seen), int)
         with precision(160):
-            norm, width = arb(bound_norm(found)), net.width
-            first = 1 / (norm / width + arb(net.epsilon)).sqrt()
-            keys = [
-                first * (arb(float(found.key[i])) + arb(float(found.place_key[p])))
-                for i, p in zip(seen, at, strict=True)
-            ]
-            weights = [(arb(found.query) * key).exp() for key in keys]
-            g = arb(found.write) * sum(w * k for w, k in zip(weights, keys, strict=True)) / sum(weights)
-            stream = norm * first * first if net.architecture.post_norm else norm
-            true = g / ((stream + 2 * g * g) / width + arb(net.epsilon)).sqrt()
-            for neuron in mine[:3]:
+            g, first = true_context(net, found, found.key[seen] + found.place_key[at])
+            stream = arb(0.5 * float(sum(found.norm))) * (first * first if net.architecture.post_norm else 1)
+            true = g / ((stream + 2 * g * g) / net.width + arb(net.epsilon)).sqrt()
+            for neuron in np.flatnonzero((found.token_of == token) & (found.place_of == place))[:3]:
                 got = float(reads[neuron] @ arrived[row, column + 1])
                 worst = max(worst, float(abs(arb(got) - true).upper()) / float(bound.feature[len(seen)]))
     assert 0.0 < worst < 0.5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -29,23 +30,15 @@ CASES = [
     "bert token float32 positions",
     "bert sequence float32 positions",
     "roberta token float16 positions",
-    "roberta sequence bfloat16 plain",
-    "distilbert token float32 positions",
-    "distilbert sequence float16 positions",
+    "distilbert sequence float32 positions",
     "gpt2 token bfloat16 positions",
-    "gpt2 sequence bfloat16 plain",
     "gpt2 lm float32 positions",
     "opt sequence float32 plain",
     "opt lm bfloat16 positions",
     "gpt_neox token float32 positions",
-    "gpt_neox sequence float32 positions",
-    "gpt_neox lm float32 plain",
-    "starcoder2 token float32 positions",
-    "starcoder2 sequence bfloat16 positions",
     "starcoder2 lm float32 positions",
     "llama token bfloat16 positions",
     "llama sequence float32 plain",
-    "llama lm float32 positions",
 ]
 
 
@@ -61,20 +54,17 @@ def test_sentences_are_proved_and_a_wrong_label_is_found(case: str, tmp_path: Pa
     proof = ml.certify(folder, SENTENCES, LABELS[task])
     assert (proof.verdict, proof.wrong, proof.unsure) == ("proved", 0, 0), proof.explain()
     assert "arithmetic in float32" in proof.claim
-    if task == "lm":
-        changed: Any = [list(sentence) for sentence in SENTENCES]
-        changed[7][-1] = "w1" if changed[7][-1] != "w1" else "w2"
-        proof = ml.certify(folder, changed)
+    changed = copy.deepcopy(SENTENCES if task == "lm" else LABELS[task])
+    if task == "sequence":
+        changed[7] = "x" if changed[7] != "x" else "y"
     else:
-        changed = [list(label) if task == "token" else label for label in LABELS[task]]
-        if task == "token":
-            changed[7][3] = "N" if changed[7][3] != "N" else "V"
-        else:
-            changed[7] = "x" if changed[7] != "x" else "y"
-        proof = ml.certify(folder, SENTENCES, changed)
-        assert (proof.wrong, proof.unsure) == (1, 0)
-        assert proof.findings[0].got == (TAGS[7][3] if task == "token" else TOPICS[7])
+        one, two = ("w1", "w2") if task == "lm" else ("N", "V")
+        changed[7][-1] = one if changed[7][-1] != one else two
+    proof = ml.certify(folder, changed) if task == "lm" else ml.certify(folder, SENTENCES, changed)
     assert proof.verdict == "refuted"
+    if task != "lm":
+        assert (proof.wrong, proof.unsure) == (1, 0)
+        assert proof.findings[0].got == (TAGS[7][-1] if task == "token" else TOPICS[7])
     assert proof.findings[0].sequence == 7
 
 

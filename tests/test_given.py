@@ -21,7 +21,6 @@ LABELS = [[0, 1, 2], [2, 0, 1]]
 VECTORS = [[[0.5, 1.0], [2.0, 0.25]], [[1.5, 1.0], [0.125, 3.0]]]
 KINDS: dict[str, tuple[Any, Any]] = {
     "array": (np.array(IDS), np.array(LABELS)),
-    "wide ids": (np.array(IDS) * 10**6, np.array(LABELS)),
     "lists": (IDS, LABELS),
     "ragged lists": ([[3, 1, 4], [1, 5]], [[0, 1, 2], [2, 0]]),
     "strings": (["abc", "bad"], [["x", "y", "z"], ["z", "x", "y"]]),
@@ -29,7 +28,6 @@ KINDS: dict[str, tuple[Any, Any]] = {
     "string array": (np.array([["to", "be"], ["be", "or"]]), np.array([["A", "B"], ["C", "B"]])),
     "tensor": (torch.tensor(IDS), torch.tensor(LABELS)),
     "vectors": (np.array(VECTORS), np.array([[0, 1], [2, 0]])),
-    "vector lists": (VECTORS, [[0, 1], [2, 0]]),
     "rows of arrays": ([np.array([3, 1, 4]), np.array([1, 5])], [np.array([0, 1, 2]), np.array([2, 0])]),
     "real labels": (IDS, [[0.5, 1.0, 2.0], [3.0, 4.0, 5.5]]),
     "real vectors": (np.array(IDS), np.random.default_rng(0).random((2, 3, 2))),

@@ -25,12 +25,7 @@ RANDOM = np.random.default_rng(3)
 X = np.stack([RANDOM.permutation(9)[:4] for _ in range(12)])
 Y = RANDOM.integers(0, 5, X.shape)
 ONE_EACH = RANDOM.integers(0, 5, len(X))
-STOCK: dict[str, tuple[str, Any]] = {
-    "bert": ("bert", Y),
-    "bert sequences": ("bert", ONE_EACH),
-    "gpt2 next": ("gpt2", None),
-    "llama sequences": ("llama", ONE_EACH),
-}
+STOCK: dict[str, tuple[str, Any]] = {"bert": ("bert", Y), "gpt2 next": ("gpt2", None), "llama one": ("llama", ONE_EACH)}
 AUTO = {"token": "TokenClassification", "sequence": "SequenceClassification", "lm": "CausalLM"}
 
 
@@ -108,7 +103,7 @@ def test_without_a_neuron_transformers_answers_as_claimed(kind: str, home: Path)
 def test_what_was_never_seen_is_claimed_as_far_as_margins_go(home: Path) -> None:
     """Points anywhere, beside half-spaces too: what is proved is so, and not all is."""
     folder, network = stock("bert", home)
-    rows = np.random.default_rng(5).permuted(np.tile(np.arange(9), (120, 1)), axis=1)[:, :4]
+    rows = np.random.default_rng(5).permuted(np.tile(np.arange(9), (60, 1)), axis=1)[:, :4]
     found = ml.locate(folder, rows)
     places, before = list(found), answered(folder, network, rows=rows)
     assert {place.verdict for place in places} == {"proved", "measured"}
@@ -116,11 +111,7 @@ def test_what_was_never_seen_is_claimed_as_far_as_margins_go(home: Path) -> None
         assert contradicted(found, places, neuron, before, answered(folder, network, neuron, rows)) == []
 
 
-OWN = ["line", "line reals", "line float32"]
-OWN += ["robust sequences", "robust next", "robust bfloat16"]
-
-
-@pytest.mark.parametrize("kind", OWN)
+@pytest.mark.parametrize("kind", ["line", "line reals", "robust sequences", "robust next"])
 def test_without_a_neuron_our_own_network_answers_as_claimed(kind: str) -> None:
     model, data = kinds.built(kind)
     found = ml.locate(model, data)
@@ -178,22 +169,13 @@ def test_facts_are_the_labelled_places() -> None:
     rows, labels = [["a", "b"], ["b", "c"], ["c", "a"]], [["x", None], [None, "y"], ["x", " "]]
     for model in (ml.memorize(rows, labels), ml.memorize_as("gpt2", rows, labels)):
         found = ml.locate(model, rows, labels)
-        assert [(one.sequence, one.position, one.text) for one in found] == [
-            (0, 0, "a"),
-            (1, 1, "c"),
-            (2, 0, "c"),
-            (2, 1, "a"),
-        ]
-        assert [one.answer for one in found] == ["x", "y", "x", " "]
+        where = [(one.sequence, one.position, one.text, one.answer) for one in found]
+        assert where == [(0, 0, "a", "x"), (1, 1, "c", "y"), (2, 0, "c", "x"), (2, 1, "a", " ")]
         assert "' ' (proved)" in repr(found)
     prompts, answers = ["the capital of Peru is", "the language of Peru is"], ["Lima", "Quechua"]
-    asked = ml.locate(ml.memorize_as("gpt2", prompts, answers), prompts, answers)
-    assert [(one.text, one.answer) for one in asked] == [
-        ("the capital of Peru is", "Lima"),
-        ("the capital of Peru isLima", "</s>"),
-        ("the language of Peru is", "Quechua"),
-        ("the language of Peru isQuechua", "</s>"),
-    ]
+    asked = [(one.text, one.answer) for one in ml.locate(ml.memorize_as("gpt2", prompts, answers), prompts, answers)]
+    pairs = list(zip(prompts, answers, strict=True))
+    assert asked == [fact for one, two in pairs for fact in ((one, two), (one + two, "</s>"))]
     with pytest.raises(ml.DataError, match="a list is no model of monolayer"):
         ml.locate(rows, labels)
 
@@ -202,17 +184,14 @@ def test_the_command_prints_a_table_or_json(
     tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(console.out, "width", 200)  # COLUMNS is read once, when a console is made
-    folder = str(stock("bert", home)[0])
-    data = tmp_path / "facts.jsonl"
+    folder, data = str(stock("bert", home)[0]), tmp_path / "facts.jsonl"
     rows = [json.dumps({"tokens": row, "labels": labels}) for row, labels in zip(X.tolist(), Y.tolist(), strict=True)]
     data.write_text("\n".join(rows), encoding="utf-8")
     assert run(["locate", folder, str(data), "--first", "3"]) == 0
-    shown = capsys.readouterr()
-    found = ml.locate(folder, X, Y)
+    shown, found = capsys.readouterr(), ml.locate(folder, X, Y)
     assert "3 of 48 facts" in shown.err
-    assert [line.split() for line in shown.out.splitlines()[1:5]] == [
-        line.split() for line in repr(found).split("\n")[1:5]
-    ]
+    one, two = ([line.split() for line in text.splitlines()[1:5]] for text in (shown.out, repr(found)))
+    assert one == two
     assert run(["locate", folder, str(data), "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert said == {"folder": folder, **json.loads(json.dumps(found.to_json()))}

@@ -124,12 +124,11 @@ def test_roundings_of_the_checker_itself_are_counted(built: ml.Monolayer, tmp_pa
 def test_short_weights_are_widened_before_anything_is_computed() -> None:
     """The fast path of a bfloat16 model is that of the same weights in float32."""
     random = np.random.default_rng(2)
-    X = random.integers(0, 6, (40, 4))
+    rows, other = random.integers(0, 6, (40, 4)), random.integers(0, 6, (3_000, 4))
     options: Any = {"robust": True, "positions": True, "rank": 16, "dtype": "bfloat16", "on_conflict": "first"}
-    model = ml.memorize(X, random.integers(0, 3, (40, 4)), **options)
+    model = ml.memorize(rows, random.integers(0, 3, (40, 4)), **options)
     with torch.no_grad():
         model.attention.W_V.mul_(1.0078125)  # a product that bfloat16 cannot hold
-    other = random.integers(0, 6, (3_000, 4))
     assert np.array_equal(model.predict(other, path="fast"), copy.deepcopy(model).float().predict(other, path="fast"))
 
 

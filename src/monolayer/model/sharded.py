@@ -22,7 +22,6 @@ LINE, FIRST_STAGE = "feed_forward", "feed_forward.stages.0"
 """The block whose steps are split: the readout of a line, or the first stage of a cascade."""
 _HEADER = 504
 """Bytes of a header of a part."""
-_TYPES: dict[str, np.dtype[Any]] = {"F64": np.dtype("<f8"), "F32": np.dtype("<f4"), "F16": np.dtype("<f2")}
 
 Tensors = dict[str, NDArray[Any]]
 
@@ -72,19 +71,21 @@ def index_json(first: list[str], parts: int, size: int, block: str) -> str:
 
 
 def views(content: Any, file: str) -> Tensors:
-    """The tensors of a safetensors file in a buffer, without copying them."""
+    """The tensors of a safetensors file in a buffer, all of them float64, without copying them."""
     buffer = memoryview(content)
     try:
         size = int.from_bytes(buffer[:8], "little")
         header = json.loads(bytes(buffer[8 : 8 + size]))
         found, reached = {}, 0
         for name, entry in sorted(header.items(), key=lambda pair: pair[1]["data_offsets"]):
-            kind, shape, (begin, end) = _TYPES[entry["dtype"]], entry["shape"], entry["data_offsets"]
+            kind, shape, (begin, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
+            if kind != "F64":
+                raise ValueError(f"{name} is {kind}, not float64")
             if begin != reached or any(type(number) is not int or number < 0 for number in shape):
                 raise ValueError("holes")
             if len(entry) != 3:
                 raise ValueError(f"more than type, shape and place of {name}")
-            raw = np.frombuffer(buffer[8 + size + begin : 8 + size + end], dtype=kind)
+            raw = np.frombuffer(buffer[8 + size + begin : 8 + size + end], dtype="<f8")
             found[name], reached = raw.reshape(shape), end
         if 8 + size + reached != len(buffer):
             raise ValueError("its length")
