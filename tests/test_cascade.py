@@ -210,14 +210,20 @@ def test_a_wrong_number_step_or_value_is_never_proved(tmp_path: Path) -> None:
     assert ml.certify(code.write(tmp_path / "codes"), X, Y).verdict == "undecided"
 
 
-def test_two_values_that_read_one_coordinate_are_never_proved(tmp_path: Path) -> None:
-    """As many entries as stages, all in their places, but two for the first stage and none for the second."""
+@pytest.mark.parametrize("shared", ["stream", "head"])
+def test_two_values_that_share_a_coordinate_are_never_proved(shared: str, tmp_path: Path) -> None:
+    """As many entries as stages: of the stream, two for the first stage and none for the second; of the head, their sum
+    for both."""
     model, X, Y = built("tokens")
     case = saved(model, tmp_path / "m").changed()
     values, writes = case.tensors["attention.W_V"], case.tensors["attention.W_O"]
     second = LABEL + 1
-    values[second, second], values[second, KEY] = 0.0, 1.0
-    writes[CODE, second], writes[second + 1, second] = writes[second + 1, second], 0.0
+    value, write = values[second, second], writes[second + 1, second]
+    values[second, second] = writes[second + 1, second] = 0.0
+    if shared == "stream":
+        values[second, KEY], writes[CODE, second] = value, write
+    else:
+        values[KEY, second], writes[second + 1, KEY] = value, write
     folder = case.write(tmp_path / "changed")
     assert (ml.load(folder).predict(X) != Y).any()
     proof = ml.certify(folder, X, Y)

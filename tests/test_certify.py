@@ -19,7 +19,7 @@ from monolayer.checker import Certificate, certify, data_digest, verify
 from monolayer.data import Names, Sequences
 from monolayer.errors import DataError, ModelFileError
 from tests.adversary import relabelled
-from tests.evil import TOLERANCE, Evil, errs
+from tests.evil import TOLERANCE, Evil, errs, evaluate
 from tests.stored_models import CODE, KEY, LABEL, ONE, Case, Saved, random_case
 
 PLAIN = {"tokens": "ids", "positions": False, "causal": False, "per": "token", "readout": "exact", "target": "classes"}
@@ -208,6 +208,20 @@ def test_subnormal_operands_may_be_flushed(weight: float, x: float, tmp_path: Pa
     assert certify(fair.write(tmp_path / "fair"), [[[weight * x], [0.0]]], Y).verdict == "proved"
     entry = saved.changed(attention__W_O=saved.tensors["attention.W_O"] * 1e-310, lift__weight=lift / weight)
     assert "subnormal" in certify(entry.write(tmp_path / "entry"), [[[weight * x], [0.0]]], Y).reason
+
+
+def test_keys_whose_terms_cancel_depend_on_the_order_of_their_sum(tmp_path: Path) -> None:
+    """`2^48 + 2^-6 − 2^48` is `2^-6` or 0, and a step stands between what these make of the context."""
+    lift = np.zeros((4, 3))
+    lift[KEY] = 1.0
+    saved = two_classes().saved.changed(lift__weight=lift, lift__bias=np.array([1.0, 0, 0, 0]))
+    saved.config |= {"tokens": "vectors", "vocabulary": None}
+    saved.tensors |= {"bos": np.array([1.0, 0, 0, 0]), "feed_forward.weight_1": np.array([2.0**9])}
+    X, rng = [[[2.0**48, 2.0**-6, -(2.0**48)]]], np.random.default_rng(0)
+    assert {int(evaluate(saved, X[0], Evil.draw(rng))[1][1].argmax()) for _ in range(20)} == {0, 1}
+    folder = saved.write(tmp_path / "model")
+    assert [certify(folder, X, [[label]]).verdict for label in (0, 1)] == ["undecided", "undecided"]
+    assert certify(folder, [[[2.0**-6, 0.0, 0.0]]], [[1]]).verdict == "proved"
 
 
 # -- data that do not fit ------------------------------------------------------------------------------
